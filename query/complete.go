@@ -88,6 +88,10 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 			first, last = n.By, n.By+1
 		case n.Op == algebra.OpReverse, n.Op == algebra.OpLists:
 			everybody = true
+		case n.Op == algebra.OpRank: // on the records of accounts that it finds, or of all
+			if everybody = true; !c.Incomplete {
+				c = s.lacks(lacking, n.Kind)
+			}
 		case n.Op == algebra.OpMembers && expanded:
 			first, last = n.First, n.Last
 		}

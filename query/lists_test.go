@@ -174,7 +174,7 @@ func TestBadLists(t *testing.T) {
 		"query?set=listed(" + d + ")":                                        "the argument",
 		"query?set=lists(" + history.ListOf(d, 0) + ")":                      "the argument",
 		"query?set=intersect(lists(" + d + "),follows(" + d + "))":           "mixes",
-		"rank?of=follows(" + d + ")&via=lists":                               "parameter via",
+		"rank?of=follows(" + d + ")&via=listed":                              "parameter via",
 		"subscribe?set=lists(" + d + ")":                                     "cannot be watched",
 		"subscribe?set=union(listed(" + history.ListOf(d, 0) + ",since=1d))": "since or until",
 	} {

@@ -62,7 +62,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		var last rank.Result
 		more, err := ranked.Page(r, func(e *rank.Result, member []byte) {
-			item := rankItem{Member: string(member), Count: e.Count()}
+			item := rankItem{Member: string(member), Count: e.Count}
 			switch last = *e; r.By {
 			case rank.ByShare:
 				item.Total, item.Share = &e.Total, new(ranked.Score(r.By, e))
@@ -89,7 +89,7 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r 
 	if err != nil {
 		return completeness{}, err
 	}
-	if c, err := s.missing(v, !r.Via.Reverse); err != nil || c.Incomplete {
+	if c, err := s.missing(v, r.Via.Op == algebra.OpForward); err != nil || c.Incomplete {
 		return c, err
 	}
 	if r.Except != nil {

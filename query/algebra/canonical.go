@@ -31,6 +31,9 @@ func (e *Expr) Canonical() string {
 				b.WriteString(l.S + ",")
 			}
 		default:
+			if n.Rank != nil {
+				fmt.Fprintf(&b, "%s,%d,%d,", n.Rank.Via.Name, n.Rank.Min, n.Rank.Top)
+			}
 			for i := range n.Args {
 				write(&n.Args[i])
 			}

@@ -36,6 +36,9 @@ func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 			return slices.Contains(v.IDs[n.First:n.Last], id), nil
 		}
 		return slices.Contains(v.Expr.Strings[n.First:n.Last], x), nil
+	case OpRank:
+		set, err := v.ranked(n)
+		return set.Has(uint64(id)), err
 	default:
 		return v.hasAll(n, x, id)
 	}

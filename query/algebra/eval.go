@@ -25,9 +25,10 @@ type Evaluation struct {
 	View      *ask.View
 	IDs       []dict.ID // of Expr.Strings; dict.None where a string has no id
 	budget    Budget
-	listsRead map[Leaf]idset.Set // results of OpListed and OpLists leaves
-	again     map[Leaf]*Operand  // leaves that occur more than once; nil until opened
-	firsts    map[Literal]int    // index of the first of equal Expr.Strings; see first
+	listsRead map[Leaf]idset.Set  // results of OpListed and OpLists leaves
+	again     map[Leaf]*Operand   // leaves that occur more than once; nil until opened
+	ranks     map[*Node]idset.Set // results of OpRank
+	firsts    map[Literal]int     // index of the first of equal Expr.Strings; see first
 }
 
 // A Budget limits the work of one query.
@@ -185,6 +186,9 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 		return Operand{Set: set}, err
 	case OpUnion:
 		set, err := v.union(n)
+		return Operand{Set: set}, err
+	case OpRank:
+		set, err := v.ranked(n)
 		return Operand{Set: set}, err
 	default:
 		set, err := v.except(n)

@@ -81,6 +81,8 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		for _, l := range e.Strings[n.First:n.Last] {
 			list = append(list, l.S)
 		}
+	case OpRank:
+		return w.ranked(e, n)
 	default:
 	}
 	set := map[string]bool{}
@@ -99,6 +101,73 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		}
 	}
 	return set
+}
+
+// ranked counts in a map, and sorts. Ties go to the lower id.
+func (w twin) ranked(e *Expr, n *Node) map[string]bool {
+	windowed, since, until := span(n)
+	v := w.Between(windowed, since, until)
+	counts := map[string]uint32{}
+	for member := range w.set(e, &n.Args[0]) {
+		if w.Model.Hidden[member] {
+			continue
+		}
+		var list []string
+		switch via := n.Rank.Via; via.Op {
+		case OpForward:
+			list = v.Forward[e.Info(n).Name][member]
+		case OpReverse:
+			list = v.Reverse[e.Info(n).Name][member]
+		case OpLists:
+			list = w.ListsOf(member, windowed, since, until)
+		default:
+			list = w.Listed(member, windowed, since, until)
+		}
+		for _, s := range list {
+			counts[s]++
+		}
+	}
+	for s := range counts {
+		if w.Model.Hidden[s] || counts[s] < n.Rank.Min {
+			delete(counts, s)
+		}
+	}
+	if len(n.Args) > 1 {
+		for s := range w.set(e, &n.Args[1]) {
+			delete(counts, s)
+		}
+	}
+	all := slices.Collect(maps.Keys(counts))
+	ids := w.ids(all, n.Is)
+	slices.SortFunc(all, func(x, y string) int { return cmp.Or(cmp.Compare(counts[y], counts[x]), cmp.Compare(ids[x], ids[y])) })
+	if n.Rank.Top > 0 {
+		all = all[:min(n.Rank.Top, len(all))]
+	}
+	set := map[string]bool{}
+	for _, s := range all {
+		set[s] = true
+	}
+	return set
+}
+
+// ids returns the ids of strings.
+func (w twin) ids(list []string, is dict.Namespace) map[string]dict.ID {
+	all := make([]Literal, len(list))
+	for i, s := range list {
+		all[i] = Literal{S: s, Is: is}
+	}
+	ids := map[string]dict.ID{}
+	err := w.Store.View(context.Background(), func(sn *ask.View) error {
+		found, err := Lookup(sn, all)
+		for i, id := range found {
+			ids[list[i]] = id
+		}
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	return ids
 }
 
 // errHeavy ends an evaluation at its first expensive read.

@@ -30,7 +30,8 @@ type Node struct {
 	Of     int            // leaf: index of its argument in Expr.Strings
 	By     int            // OpListed: index of the list's author in Expr.Strings
 	Window ask.Window     // leaf: its times, since and until
-	Args   []Node         // operator: its operands
+	Args   []Node         // operator: its operands; OpRank: the set of, and except if there is one
+	Rank   *RankSpec      // OpRank: what else it says
 	First  int            // OpMembers: its arguments are Expr.Strings[First:Last]
 	Last   int            //
 	Is     dict.Namespace // the namespace of the members
@@ -50,6 +51,7 @@ const (
 	opIntersect           // members of all operands
 	OpUnion               // members of any operand
 	OpExcept              // members of the first operand and of no other
+	OpRank                // what most members of a set lead to
 )
 
 // IsSet reports whether o reads one stored set: followers, likes, listed, …
@@ -180,7 +182,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept},
+		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -221,6 +223,7 @@ type parser struct {
 	i      int
 	leaves int
 	given  int // arguments of members
+	ranks  int
 }
 
 func (p *parser) errorf(at int, format string, args ...any) error {
@@ -293,6 +296,8 @@ func (p *parser) expr(depth int) (Node, error) {
 			return Node{}, p.errorf(start, "more than %d leaves", MaxLeaves)
 		}
 		err = p.literals(&n, name)
+	case OpRank:
+		err = p.rank(&n, depth)
 	default:
 		err = p.operands(&n, name, depth)
 	}

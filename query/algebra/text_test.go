@@ -31,15 +31,19 @@ func shown(e *Expr) string {
 			}
 		case n.Op.IsSet():
 			args = append(args, spelled(e.Strings[n.Of]))
-			if !n.Window.All() {
-				at := func(tid uint64) string {
-					return time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339Nano)
-				}
-				args = append(args, "since="+at(n.Window.From))
-				if n.Window.To < format.EndOfTime {
-					args = append(args, "until="+at(n.Window.To))
+			args = append(args, shownWindow(n)...)
+		case n.Op == OpRank:
+			args = append(args, "of="+write(&n.Args[0]))
+			if len(n.Args) > 1 {
+				if args = append(args, "except="+write(&n.Args[1])); n.Args[1].Offset < n.Args[0].Offset {
+					slices.Reverse(args)
 				}
 			}
+			args = append(args, "via="+n.Rank.Via.Name, fmt.Sprint("min=", n.Rank.Min))
+			if n.Rank.Top > 0 {
+				args = append(args, fmt.Sprint("top=", n.Rank.Top))
+			}
+			args = append(args, shownWindow(n)...)
 		default:
 			for i := range n.Args {
 				args = append(args, write(&n.Args[i]))
@@ -48,6 +52,20 @@ func shown(e *Expr) string {
 		return name + "(" + strings.Join(args, ",") + ")"
 	}
 	return write(&e.Root)
+}
+
+func shownWindow(n *Node) (args []string) {
+	if n.Window.All() {
+		return nil
+	}
+	at := func(tid uint64) string {
+		return time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339Nano)
+	}
+	args = append(args, "since="+at(n.Window.From))
+	if n.Window.To < format.EndOfTime {
+		args = append(args, "until="+at(n.Window.To))
+	}
+	return args
 }
 
 // spelled returns a literal as it may be written.
@@ -136,11 +154,44 @@ func (d draw) expr(dids bool, depth int) string {
 		}
 		return sp() + name + sp() + "(" + sp() + arg + sp() + ")" + sp()
 	}
+	if d.IntN(4) == 0 {
+		return d.rank(dids, depth)
+	}
 	var args []string
 	for range 1 + d.IntN(3) {
 		args = append(args, d.expr(dids, depth-1))
 	}
 	return sp() + d.one("intersect", "union", "except") + sp() + "(" + strings.Join(args, ",") + ")" + sp()
+}
+
+// rank draws a rank(…) of DIDs or of URIs, with its arguments in any order.
+func (d draw) rank(dids bool, depth int) string {
+	sp := d.space
+	from := d.IntN(3) > 0 || !dids
+	via := d.one("likes", "reposts", "listblocks", "lists")
+	if dids && from {
+		via = d.one("follows", "followers", "blocks", "blockers")
+	} else if dids {
+		via = d.one("likers", "reposters", "listblockers", "listed")
+	}
+	args := []string{"of" + sp() + "=" + d.expr(from, depth-1), "via" + sp() + "=" + sp() + via}
+	if d.IntN(2) == 0 {
+		args = append(args, fmt.Sprint("min", sp(), "=", sp(), 1+d.IntN(3)))
+	}
+	if d.IntN(2) == 0 {
+		args = append(args, fmt.Sprint("top=", 1+d.IntN(12)))
+	}
+	if d.IntN(3) == 0 {
+		args = append(args, "except="+d.expr(dids, depth-1))
+	}
+	if d.IntN(3) == 0 {
+		args = append(args, d.window())
+	}
+	d.Shuffle(len(args), func(i, j int) { args[i], args[j] = args[j], args[i] })
+	for i := range args {
+		args[i] = sp() + args[i] + sp()
+	}
+	return sp() + "rank" + sp() + "(" + strings.Join(args, ",") + ")" + sp()
 }
 
 // A printed expression parses to the same expression, whatever spaces the original had, and the

@@ -2,8 +2,6 @@ package rank
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -15,21 +13,15 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// Bounds of one rank.
-const (
-	maxRanked   = 4 << 20  // distinct results, of up to 32 bytes
-	maxExpanded = 64 << 20 // results with repetitions
-
-	checkEvery = 1 << 16 // results between two checks of the deadline
-	manyScored = 1000    // accounts above which share and lift need the large queue
-)
+// manyScored is the number of members above which share and lift need the large queue.
+const manyScored = 1000
 
 // A Ranking expands every member of a set along an edge, and orders the results by how often each
 // occurs.
 type Ranking struct {
 	Of     *algebra.Expr
 	Except *algebra.Expr // without its members; nil for none
-	Via    Via
+	Via    algebra.Via
 	Window ask.Window // of the records that make the edges
 	By     string     // ByCount, ByShare or ByLift
 	Limit  int        // of a page
@@ -62,11 +54,8 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	if r.Of, err = q.ExprAt("of", now); err != nil {
 		return r, err
 	}
-	if r.Of.Type() != dict.DID {
-		return r, xrpc.Invalid("of: it is a set of %s; it must be a set of %s", algebra.Plural(r.Of.Type()), algebra.Plural(dict.DID))
-	}
-	if r.Via, err = parseVia(q.Words, q.Values.Get("via")); err != nil {
-		return r, err
+	if r.Via, err = q.Words.ViaOf(q.Values.Get("via"), r.Of.Type()); err != nil {
+		return r, xrpc.Invalid("parameter %v", err)
 	}
 	if q.Values.Has("except") {
 		if r.Except, err = q.ExprAt("except", now); err != nil {
@@ -91,6 +80,9 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	default:
 		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s", algebra.Brief(r.By), ByCount, ByShare, ByLift)
 	}
+	if lists := r.Via.Op == algebra.OpLists || r.Via.Op == algebra.OpListed; lists && r.By != ByCount {
+		return r, xrpc.Invalid("by=%s does not work with via=%s", r.By, r.Via.Name)
+	}
 	if least, err = q.Integer("min", 1, 1<<30, least); err != nil {
 		return r, err
 	}
@@ -110,37 +102,15 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	return r, err
 }
 
-// Via is the edge that a ranking follows, and the namespace of the results.
-type Via struct {
-	Kind    kinds.Kind
-	Reverse bool
-	Is      dict.Namespace
-}
-
-// vias returns the sets of an account, which a ranking can follow.
-func vias(table *kinds.Table) (names []string, all []Via) {
-	for _, k := range table.All {
-		if !k.HasSets() {
-			continue
-		}
-		names, all = append(names, k.Forward), append(all, Via{k.Kind, false, k.To.Is})
-		if k.To.Is == dict.DID {
-			names, all = append(names, k.Reverse), append(all, Via{k.Kind, true, dict.DID})
+// Vias returns the names of the built-in sets that a ranking can follow, from accounts and from URIs.
+func Vias() (names []string) {
+	words := algebra.NewVocabulary(kinds.BuiltIn)
+	for _, from := range []dict.Namespace{dict.DID, dict.URI} {
+		for _, v := range words.Vias(from) {
+			names = append(names, v.Name)
 		}
 	}
-	return names, all
-}
-
-// Vias returns the names of the built-in sets that a ranking can follow.
-func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
-
-// parseVia returns the set of an account with a name.
-func parseVia(v *algebra.Vocabulary, name string) (Via, error) {
-	names, all := vias(v.Table)
-	if i := slices.Index(names, name); i >= 0 {
-		return all[i], nil
-	}
-	return Via{}, xrpc.Invalid("parameter via is %q; it must be one of %s", algebra.Brief(name), strings.Join(names, ", "))
+	return names
 }
 
 // Rank expands the members of a set, and orders the results.
@@ -168,14 +138,14 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 			return nil, err
 		}
 	}
-	t := &tally{heavy: w.Heavy}
-	if err := expand(ctx, v, t, actors, r); err != nil {
+	t, err := v.Expand(ctx, actors, r.Via, r.Window)
+	if err != nil {
 		return nil, err
 	}
 	if r.Via.Is == dict.DID {
-		t.leaveOut(sn.Hidden())
+		t.LeaveOut(sn.Hidden())
 	}
-	t.leaveOut(without)
+	t.LeaveOut(without)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -184,38 +154,4 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		err = st.measure(r)
 	}
 	return st, err
-}
-
-// expand counts the results that the actors lead to.
-func expand(ctx context.Context, v *algebra.Evaluation, t *tally, actors idset.Set, r Ranking) (err error) {
-	var buf []uint64
-	hidden := v.View.Hidden()
-	for actor := range actors.All() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if hidden.Has(actor) || dict.ID(actor) >= dict.FirstReserved {
-			continue
-		}
-		t.next()
-		if !r.Via.Reverse {
-			if buf, err = v.View.AppendSubjects(buf[:0], r.Via.Kind, dict.ID(actor), r.Window); err != nil {
-				return err
-			}
-			err = t.addList(ctx, buf)
-		} else {
-			var op algebra.Operand
-			if op, err = v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: r.Via.Kind, Of: dict.ID(actor), Window: r.Window}); err != nil {
-				return err
-			}
-			var set idset.Set
-			if set, err = v.All(op); err == nil {
-				err = t.add(ctx, set.All())
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return t.count()
 }

@@ -19,6 +19,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/testing/small"
 	"skein.blue/query/algebra"
+	"skein.blue/query/tally"
 	"skein.blue/query/xrpc"
 )
 
@@ -149,7 +150,7 @@ func TestReadRankings(t *testing.T) {
 		return p
 	}
 	r, err := Read(query(base), noon)
-	if err != nil || r.By != ByCount || r.min != 1 || r.Limit != 100 || r.Except != nil || !r.Window.All() || !r.subjects.All() || r.Via.Reverse || r.Via.Is != dict.URI || r.HasAge(query(base)) {
+	if err != nil || r.By != ByCount || r.min != 1 || r.Limit != 100 || r.Except != nil || !r.Window.All() || !r.subjects.All() || r.Via.Op != algebra.OpForward || r.Via.Is != dict.URI || r.HasAge(query(base)) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for by, least := range map[string]uint32{ByCount: 1, ByShare: 5, ByLift: 5} {
@@ -165,11 +166,11 @@ func TestReadRankings(t *testing.T) {
 		says string
 	}{
 		{nil, "parameter of is missing"},
-		{url.Values{"of": {a}}, `parameter via is ""; it must be one of follows, followers, likes, reposts, blocks, blockers, listblocks`},
+		{url.Values{"of": {a}}, `parameter via is ""; for a set of DIDs it must be one of follows, followers, likes, reposts, blocks, blockers, listblocks, lists`},
 		{with("of", ""), "of: at position 0: expected a set"},
-		{with("of", "likes(did:web:a.example.com)"), "of: it is a set of AT URIs; it must be a set of DIDs"},
+		{with("of", "likes(did:web:a.example.com)"), `parameter via is "likes"; for a set of AT URIs it must be one of likers, reposters, listblockers, listed`},
 		{with("via", "likers"), `parameter via is "likers"`},
-		{with("via", "lists"), `parameter via is "lists"`},
+		{with("via", "lists", "by", "share"), "by=share does not work with via=lists"},
 		{with("via", "members"), `parameter via is "members"`},
 		{with("via", strings.Repeat("x", 9000)), "parameter via is"},
 		{with("except", a), "except: it is a set of DIDs; the results are AT URIs"},
@@ -247,7 +248,7 @@ func TestPlacesReturn(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, question := range questions {
-		p := Place{Result{counted{rng.Uint64(), rng.Uint32()}, rng.Uint64()}, rng.Uint64()}
+		p := Place{Result{tally.Counted{ID: rng.Uint64(), Count: rng.Uint32()}, rng.Uint64()}, rng.Uint64()}
 		cursor := SealPlace(c, question, p)
 		for j, other := range questions {
 			got, err := OpenPlace(c, other, cursor)
@@ -306,7 +307,14 @@ func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed
 		if g.Model.Hidden[actor] {
 			continue
 		}
-		for _, m := range sets[actor] {
+		list := sets[actor]
+		switch p.Get("via") {
+		case "lists":
+			list = g.ListsOf(actor, windowed, since, until)
+		case "listed":
+			list = g.Listed(actor, windowed, since, until)
+		}
+		for _, m := range list {
 			counts[m]++
 		}
 	}
@@ -344,18 +352,28 @@ func TestRankings(t *testing.T) {
 			t.Fatal(err)
 		}
 		length := g.Now().Sub(small.Begin)
-		for range 150 {
+		for range 250 {
 			p := url.Values{"via": {Vias()[rng.IntN(len(Vias()))]}, "by": {[]string{ByCount, ByShare, ByLift}[rng.IntN(3)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
 			of, except := map[string]bool{}, map[string]bool{}
-			for range 1 + rng.IntN(15) {
-				of[g.Any(g.Accounts)] = true
+			members, never := g.Accounts, "did:web:never.example.com"
+			switch p.Get("via") {
+			case "likers", "reposters":
+				members, never = g.Posts, "at://did:web:never.example.com/app.bsky.feed.post/x"
+			case "listblockers", "listed":
+				members, never = g.Lists, "at://did:web:never.example.com/app.bsky.graph.list/x"
 			}
-			p.Set("of", "members("+strings.Join(slices.Sorted(maps.Keys(of)), ",")+",did:web:never.example.com)")
+			if via := p.Get("via"); via == "lists" || via == "listed" {
+				p.Set("by", ByCount)
+			}
+			for range 1 + rng.IntN(15) {
+				of[g.Any(members)] = true
+			}
+			p.Set("of", "members("+strings.Join(slices.Sorted(maps.Keys(of)), ",")+","+never+")")
 			if rng.IntN(3) == 0 {
 				pool := g.Accounts
 				if p.Get("via") == "likes" || p.Get("via") == "reposts" {
 					pool = g.Posts
-				} else if p.Get("via") == "listblocks" {
+				} else if p.Get("via") == "listblocks" || p.Get("via") == "lists" {
 					pool = g.Lists
 				}
 				for range 1 + rng.IntN(5) {
@@ -389,7 +407,7 @@ func TestRankings(t *testing.T) {
 					t.Fatalf("%v: %+v, want %+v", p, r, w)
 				}
 				if i > 0 {
-					x, y := Result{counted{0, uint32(got[i-1].count)}, got[i-1].total}, Result{counted{0, uint32(r.count)}, r.total}
+					x, y := Result{tally.Counted{ID: 0, Count: uint32(got[i-1].count)}, got[i-1].total}, Result{tally.Counted{ID: 0, Count: uint32(r.count)}, r.total}
 					if slowOrder(p.Get("by"), x, y) > 0 {
 						t.Fatalf("%v: %+v before %+v", p, got[i-1], r)
 					}
@@ -437,7 +455,7 @@ func pages(t *testing.T, g *small.Graph, c *xrpc.Cursors, p url.Values) (all []s
 				}
 				n++
 				last = *e
-				all = append(all, slowRanking{string(member), uint64(e.Count()), e.Total})
+				all = append(all, slowRanking{string(member), uint64(e.Count), e.Total})
 			})
 			return err //nolint:wrapcheck // a test
 		})

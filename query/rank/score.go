@@ -13,6 +13,8 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
+	"skein.blue/query/tally"
 	"skein.blue/query/xrpc"
 )
 
@@ -34,21 +36,18 @@ const (
 	maxScored   = 20_000
 )
 
-// A Result is a result of a ranking.
+// A Result is a result of a ranking, and the number of members that lead to it.
 type Result struct {
-	counted
+	tally.Counted
 
 	Total uint64 // accounts with an edge to it; not counted with ByCount
 }
-
-// Count returns the number of members that have an edge to the result.
-func (r *Result) Count() uint32 { return r.count }
 
 // A Standing has the results of a ranking, in order.
 type Standing struct {
 	ctx      context.Context //nolint:containedctx // of the query
 	sn       *ask.View
-	tally    *tally
+	tally    *tally.Tally
 	Of       uint64 // members of the expanded set
 	Accounts uint64 // visible accounts of the index; 0 with ByCount
 	results  []Result
@@ -61,15 +60,15 @@ func (st *Standing) measure(r Ranking) error {
 		return err
 	}
 	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
-	top := st.tally.top(min(st.tally.atLeast(r.min), maxScored))
-	slices.SortFunc(top, func(x, y counted) int { return cmp.Compare(x.id, y.id) })
+	top := st.tally.Top(min(st.tally.AtLeast(r.min), maxScored))
+	slices.SortFunc(top, func(x, y tally.Counted) int { return cmp.Compare(x.ID, y.ID) })
 	ids := make([]dict.ID, len(top))
 	for i, c := range top {
-		ids[i] = dict.ID(c.id)
+		ids[i] = dict.ID(c.ID)
 	}
 	st.results = make([]Result, len(top))
 	totals := st.sn.ActorCounts
-	if r.Via.Reverse {
+	if r.Via.Op == algebra.OpReverse {
 		totals = st.sn.SubjectCounts
 	}
 	err = totals(r.Via.Kind, ids, func(i int, total uint64) error {
@@ -80,14 +79,14 @@ func (st *Standing) measure(r Ranking) error {
 	return err
 }
 
-// compareShares compares x.count/x.Total with y.count/y.Total, exactly.
+// compareShares compares x.Count/x.Total with y.Count/y.Total, exactly.
 func compareShares(x, y Result) int {
-	return cmp.Compare(uint64(x.count)*max(y.Total, 1), uint64(y.count)*max(x.Total, 1))
+	return cmp.Compare(uint64(x.Count)*max(y.Total, 1), uint64(y.Count)*max(x.Total, 1))
 }
 
 // Score returns a result's share or lift, in millionths, rounded down.
 func (st *Standing) Score(by string, e *Result) uint64 {
-	n, d := uint64(e.count), max(e.Total, 1)
+	n, d := uint64(e.Count), max(e.Total, 1)
 	hi, lo := bits.Mul64(n, 1_000_000)
 	if by == ByLift {
 		over, under := bits.Mul64(n*1_000_000, st.Accounts)
@@ -107,10 +106,10 @@ func (st *Standing) first(r Ranking, n int) []Result {
 	if r.By != ByCount {
 		return st.results[:min(n, len(st.results))]
 	}
-	top := st.tally.top(min(n, st.tally.atLeast(r.min)))
+	top := st.tally.Top(min(n, st.tally.AtLeast(r.min)))
 	all := make([]Result, len(top))
 	for i, c := range top {
-		all[i] = Result{counted: c}
+		all[i] = Result{Counted: c}
 	}
 	return all
 }
@@ -121,7 +120,7 @@ func inOrder(by string, x, y Result) int {
 	if by != ByCount {
 		shares = compareShares(y, x)
 	}
-	return cmp.Or(shares, cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+	return cmp.Or(shares, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
 // Page calls each for the results of a page, in order, and reports whether more follow.
@@ -130,7 +129,7 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member []byte)) (more b
 	if r.After != nil && r.By != ByCount {
 		n += len(st.results)
 	} else if r.After != nil {
-		n += st.tally.atLeast(r.After.count)
+		n += st.tally.AtLeast(r.After.Count)
 	}
 	var ids []dict.ID
 	for given, done := 0, 0; ; n *= 2 {
@@ -141,7 +140,7 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member []byte)) (more b
 		for ; done < len(all) && given <= r.Limit; done += len(ids) { // usually one round: few results are left out
 			ids = ids[:0]
 			for _, e := range all[done:min(done+max(r.Limit+1, 64), len(all))] {
-				ids = append(ids, dict.ID(e.id))
+				ids = append(ids, dict.ID(e.ID))
 			}
 			err := st.sn.Strings(r.Via.Is, ids, func(i int, member []byte) error {
 				if given <= r.Limit && r.isRecent(member) && (!r.Posts || IsPost(member)) {
@@ -181,8 +180,8 @@ func Question(q *xrpc.Query, r *Ranking) string {
 // SealPlace seals the start of the next page of a Ranking.
 func SealPlace(c *xrpc.Cursors, question string, p Place) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.Micros)
-	plain = binary.BigEndian.AppendUint64(plain, p.id)
-	plain = binary.BigEndian.AppendUint32(plain, p.count)
+	plain = binary.BigEndian.AppendUint64(plain, p.ID)
+	plain = binary.BigEndian.AppendUint32(plain, p.Count)
 	return c.Seal(binary.BigEndian.AppendUint64(plain, p.Total), question)
 }
 
@@ -192,7 +191,7 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 	if err != nil || len(plain) != 28 {
 		return p, xrpc.ErrCursor
 	}
-	counted := counted{binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint32(plain[16:])}
+	counted := tally.Counted{ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:])}
 	return Place{Result{counted, binary.BigEndian.Uint64(plain[20:])}, binary.BigEndian.Uint64(plain)}, nil
 }
 

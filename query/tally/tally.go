@@ -1,26 +1,46 @@
-package rank
+// Package tally counts how many members of a set lead to each id: a ranking's inner loop. It knows no
+// store and no expressions.
+package tally
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"math/bits"
 	"slices"
 
 	"skein.blue/internal/idset"
-	"skein.blue/query/xrpc"
 )
 
-// counted is a result and its count.
-type counted struct {
-	id    uint64
-	count uint32
+// Bounds of one Tally.
+const (
+	MostResults  = 4 << 20  // distinct results, of up to 32 bytes
+	MostExpanded = 64 << 20 // results with repetitions
+
+	checkEvery = 1 << 16 // results between two checks of the deadline
+)
+
+// Counted is a result and its count.
+type Counted struct {
+	ID    uint64
+	Count uint32
 }
 
-// tally counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
+// A LimitError says which bound a Tally exceeds.
+type LimitError struct{ What string }
+
+// Error implements error.
+func (e *LimitError) Error() string { return e.What }
+
+// Ended says why the work must end, nil if it goes on: a context.Context, or a kv.Interrupt.
+type Ended interface{ Err() error }
+
+// A Tally counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
 // then counts part by part, in tables that fit the processor's caches (partitioned aggregation;
 // figures: docs/decisions/0018).
-type tally struct {
-	heavy    func() error // asked before much is counted
+type Tally struct {
+	// Heavy, if set, is called before much is counted. Its error ends the work.
+	Heavy func() error
+
 	parts    [tallyParts]tallyPart
 	gathered int
 	used     int
@@ -58,8 +78,8 @@ type tallied struct {
 	actor uint32 // the last actor that it was counted for
 }
 
-// next starts another actor.
-func (t *tally) next() {
+// Next starts another actor.
+func (t *Tally) Next() {
 	t.actor++
 	for len(t.perCount) < int(t.actor)+1 { // an id counts once for each
 		t.perCount = append(t.perCount, 0)
@@ -69,17 +89,17 @@ func (t *tally) next() {
 // hashOf spreads ids: the upper bits choose the part, the bits below them the slot.
 func hashOf(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 }
 
-// addList is add for a slice.
-func (t *tally) addList(ctx context.Context, ids []uint64) error {
+// AddList is Add for a slice.
+func (t *Tally) AddList(ended Ended, ids []uint64) error {
 	for len(ids) > 0 {
 		// As many as fit before the next check or count.
-		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery, maxExpanded-t.expanded)
+		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery, MostExpanded-t.expanded)
 		if t.expanded < lightResults {
 			n = min(n, lightResults-t.expanded)
 		}
 		if n <= 0 || t.expanded%checkEvery == 0 || t.expanded == lightResults {
 			one := ids[:1]
-			if err := t.add(ctx, slices.Values(one)); err != nil {
+			if err := t.Add(ended, slices.Values(one)); err != nil {
 				return err
 			}
 			ids = ids[1:]
@@ -95,7 +115,7 @@ func (t *tally) addList(ctx context.Context, ids []uint64) error {
 		ids = ids[n:]
 		t.expanded += n
 		if t.gathered += n; t.gathered == gatherMost {
-			if err := t.count(); err != nil {
+			if err := t.Count(); err != nil {
 				return err
 			}
 		}
@@ -103,42 +123,42 @@ func (t *tally) addList(ctx context.Context, ids []uint64) error {
 	return nil
 }
 
-// add adds the ids that the actor leads to.
-func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error) {
+// Add adds the ids that the actor leads to.
+func (t *Tally) Add(ended Ended, ids func(func(uint64) bool)) (err error) {
 	ids(func(id uint64) bool {
 		if t.expanded%checkEvery == 0 {
-			if err = ctx.Err(); err != nil {
+			if err = ended.Err(); err != nil {
 				return false
 			}
 		}
-		if t.expanded == lightResults && t.heavy != nil {
-			if err = t.heavy(); err != nil {
+		if t.expanded == lightResults && t.Heavy != nil {
+			if err = t.Heavy(); err != nil {
 				return false
 			}
 		}
-		if t.expanded++; t.expanded > maxExpanded {
-			err = xrpc.Invalid("of expands to more than %d results; ask about fewer actors", maxExpanded)
+		if t.expanded++; t.expanded > MostExpanded {
+			err = &LimitError{fmt.Sprintf("of expands to more than %d results; ask about fewer members", MostExpanded)}
 			return false
 		}
 		p := &t.parts[hashOf(id)>>58]
 		p.gathered = append(p.gathered, actorsID{id, t.actor})
 		if t.gathered++; t.gathered == gatherMost {
-			err = t.count()
+			err = t.Count()
 		}
 		return err == nil
 	})
 	return err
 }
 
-// count counts the gathered ids.
-func (t *tally) count() error {
+// Count counts the gathered ids.
+func (t *Tally) Count() error {
 	t.gathered = 0
 	for i := range t.parts {
 		p := &t.parts[i]
 		before := p.used
 		p.count(t.perCount)
-		if t.used += p.used - before; t.used > maxRanked {
-			return xrpc.Invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
+		if t.used += p.used - before; t.used > MostResults {
+			return &LimitError{fmt.Sprintf("of expands to more than %d different results; ask about fewer members", MostResults)}
 		}
 	}
 	return nil
@@ -189,7 +209,7 @@ func (p *tallyPart) grow() {
 }
 
 // each calls f for every result.
-func (t *tally) each(f func(e *tallied)) {
+func (t *Tally) each(f func(e *tallied)) {
 	for i := range t.parts {
 		table := t.parts[i].table
 		for j := range table {
@@ -200,8 +220,8 @@ func (t *tally) each(f func(e *tallied)) {
 	}
 }
 
-// leaveOut removes a set from the results. No id may be added afterwards.
-func (t *tally) leaveOut(set idset.Set) {
+// LeaveOut removes a set from the results. No id may be added afterwards.
+func (t *Tally) LeaveOut(set idset.Set) {
 	if !set.Empty() {
 		t.each(func(e *tallied) {
 			if set.Has(e.id) {
@@ -213,10 +233,10 @@ func (t *tally) leaveOut(set idset.Set) {
 }
 
 // counts returns the number of remaining results by count.
-func (t *tally) counts() []int { return t.perCount }
+func (t *Tally) counts() []int { return t.perCount }
 
-// atLeast returns the number of results with at least a count.
-func (t *tally) atLeast(count uint32) (n int) {
+// AtLeast returns the number of results with at least a count.
+func (t *Tally) AtLeast(count uint32) (n int) {
 	all := t.counts()
 	for _, results := range all[min(int(count), len(all)):] {
 		n += results
@@ -224,10 +244,10 @@ func (t *tally) atLeast(count uint32) (n int) {
 	return n
 }
 
-// top returns up to limit of the results with the highest counts, ordered by count, then by id.
+// Top returns up to limit of the results with the highest counts, ordered by count, then by id.
 // It scans the tables once, and holds no more than it returns and the results that tie with the
 // last.
-func (t *tally) top(limit int) []counted {
+func (t *Tally) Top(limit int) []Counted {
 	perCount := t.counts()
 	if len(perCount) == 0 {
 		return nil
@@ -241,21 +261,21 @@ func (t *tally) top(limit int) []counted {
 		above += perCount[last]
 		last--
 	}
-	all := make([]counted, 0, above)
+	all := make([]Counted, 0, above)
 	var lowest smallest
 	t.each(func(e *tallied) {
 		switch {
 		case e.count > last:
-			all = append(all, counted{e.id, e.count})
+			all = append(all, Counted{e.id, e.count})
 		case e.count == last:
 			lowest.offer(e.id, limit-above)
 		}
 	})
 	for _, id := range lowest {
-		all = append(all, counted{id, last})
+		all = append(all, Counted{id, last})
 	}
-	slices.SortFunc(all, func(x, y counted) int {
-		return cmp.Or(cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+	slices.SortFunc(all, func(x, y Counted) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 	})
 	return all
 }

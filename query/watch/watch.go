@@ -301,6 +301,9 @@ func Watchable(e *algebra.Expr) error {
 		if n.Op == algebra.OpLists {
 			return &algebra.SyntaxError{Offset: n.Offset, What: "lists(…) cannot be watched: every account's lists may change it"}
 		}
+		if n.Op == algebra.OpRank {
+			return &algebra.SyntaxError{Offset: n.Offset, What: "rank(…) cannot be watched: any account's records may change it"}
+		}
 		for i := range n.Args {
 			if err := walk(&n.Args[i]); err != nil {
 				return err

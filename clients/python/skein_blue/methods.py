@@ -410,7 +410,7 @@ class _RankOutput(TypedDict):
 
 
 class RankOutput(_RankOutput, total=False):
-    """Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+    """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result."""
 
     #: For share and lift: the number of active accounts.
     accounts: int
@@ -583,7 +583,7 @@ class Methods:
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
         records: Return the record that makes the edge with each member. Works only for a single set.
@@ -591,11 +591,11 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
-        """Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result.
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
+        """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
-        of: An expression for a set of DIDs. $viewer stands for the DID of the account in the service auth token.
-        via: A set of an account: one of these, or a set of a configured kind.
+        of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
+        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
         by: The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         except_: An expression for a set of results to leave out.
@@ -740,7 +740,7 @@ class AsyncMethods:
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
         records: Return the record that makes the edge with each member. Works only for a single set.
@@ -748,11 +748,11 @@ class AsyncMethods:
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
-        """Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result.
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
+        """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
-        of: An expression for a set of DIDs. $viewer stands for the DID of the account in the service auth token.
-        via: A set of an account: one of these, or a set of a configured kind.
+        of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
+        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
         by: The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         except_: An expression for a set of results to leave out.

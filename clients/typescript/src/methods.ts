@@ -391,7 +391,7 @@ export interface QueryParams {
   limit?: number;
   /** Return the record that makes the edge with each member. Works only for a single set. */
   records?: boolean;
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token. */
+  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
@@ -420,7 +420,7 @@ export interface RankParams {
   limit?: number;
   /** The lowest count of a result. The default is 1, or 5 for share and lift. */
   min?: number;
-  /** An expression for a set of DIDs. $viewer stands for the DID of the account in the service auth token. */
+  /** An expression for a set. $viewer stands for the DID of the account in the service auth token. */
   of: string;
   /** Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d. */
   since?: string;
@@ -428,8 +428,8 @@ export interface RankParams {
   subjectsSince?: string;
   /** Use only records with a time in their key before then. */
   until?: string;
-  /** A set of an account: one of these, or a set of a configured kind. */
-  via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | (string & {});
+  /** The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind. */
+  via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {});
 }
 
 export interface RankOutput {
@@ -556,7 +556,7 @@ export class Methods {
     return this.call('blue.skein.graph.query', params, options) as Promise<QueryOutput>;
   }
 
-  /** Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result. */
+  /** Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result. */
   rank(params: RankParams, options?: CallOptions): Promise<RankOutput> {
     return this.call('blue.skein.graph.rank', params, options) as Promise<RankOutput>;
   }

@@ -1,0 +1,305 @@
+package algebra
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/query/tally"
+)
+
+// A Via is an edge that leads from the members of one set to others: the set of each member that
+// has its name.
+type Via struct {
+	Name string
+	Op   Op // OpForward, OpReverse, OpListed or OpLists
+	Kind kinds.Kind
+	From dict.Namespace // of the members that it leads from
+	Is   dict.Namespace // of the results
+}
+
+// Vias returns the edges that lead from accounts, or from URIs.
+func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
+	add := func(name string, op Op, k kinds.Kind, takes, is dict.Namespace) {
+		if takes == from {
+			all = append(all, Via{name, op, k, takes, is})
+		}
+	}
+	for i := range v.Table.All {
+		if k := &v.Table.All[i]; k.HasSets() {
+			add(k.Forward, OpForward, k.Kind, dict.DID, k.To.Is)
+			add(k.Reverse, OpReverse, k.Kind, k.To.Is, dict.DID)
+		}
+	}
+	add("lists", OpLists, kinds.ListItem, dict.DID, dict.URI)
+	add("listed", OpListed, kinds.ListMember, dict.URI, dict.DID)
+	return all
+}
+
+// ViaOf returns the edge with a name that leads from accounts, or from URIs. Its error is for the
+// client.
+func (v *Vocabulary) ViaOf(name string, from dict.Namespace) (Via, error) {
+	all := v.Vias(from)
+	if i := slices.IndexFunc(all, func(a Via) bool { return a.Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return Via{}, fmt.Errorf("via is %q; for a set of %s it must be one of %s", Brief(name), Plural(from), strings.Join(names, ", ")) //nolint:err113 // the client reads it
+}
+
+// A RankSpec is what a rank(…) in an expression says, besides its sets and its window.
+type RankSpec struct {
+	Via Via
+	Min uint32 // the lowest count
+	Top int    // the number of results; 0: all that reach Min
+}
+
+// Bounds of rank(…) in an expression.
+const (
+	MaxTop   = 10_000
+	maxRanks = 8 // in one expression
+)
+
+// rank reads the arguments of rank(of=E, via=NAME, …).
+func (p *parser) rank(n *Node, depth int) error {
+	start := n.Offset
+	if p.ranks++; p.ranks > maxRanks {
+		return p.errorf(start, "more than %d rank(…) in one expression", maxRanks)
+	}
+	n.Rank = &RankSpec{Min: 1}
+	var of, except *Node
+	var via, since, until string
+	viaAt, seen := 0, map[string]bool{}
+	for more := true; more; {
+		p.space()
+		at := p.i
+		name, ok := p.name()
+		switch {
+		case !ok:
+			return p.errorf(at, "expected name=value in rank(…")
+		case seen[name]:
+			return p.errorf(at, "%s occurs twice in rank(…)", name)
+		}
+		seen[name] = true
+		p.space()
+		valueAt := p.i
+		var err error
+		switch name {
+		case "of", "except":
+			var arg Node
+			if arg, err = p.expr(depth + 1); name == "of" {
+				of = &arg
+			} else {
+				except = &arg
+			}
+		case "via":
+			via, viaAt = p.word(), valueAt
+		case "since":
+			since = p.word()
+		case "until":
+			until = p.word()
+		case "min":
+			n.Rank.Min, err = number[uint32](p, name, 1<<30)
+		case "top":
+			n.Rank.Top, err = number[int](p, name, MaxTop)
+		default:
+			err = p.errorf(at, "rank(…) in a set has no %q; it takes of, via, min, top, since, until and except", Brief(name))
+		}
+		if err != nil {
+			return err
+		}
+		if more, err = p.next("rank"); err != nil {
+			return err
+		}
+	}
+	if of == nil || via == "" {
+		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
+	}
+	var err error
+	if n.Rank.Via, err = p.e.words.ViaOf(via, of.Is); err != nil {
+		return p.errorf(viaAt, "%v", err)
+	}
+	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
+	if except != nil {
+		if except.Is != n.Is {
+			return p.errorf(except.Offset, "except is a set of %s; the results are %s", Plural(except.Is), Plural(n.Is))
+		}
+		n.Args = append(n.Args, *except)
+	}
+	w, isAge, err := ParseWindow(since, until, p.e.Now)
+	if err != nil {
+		return p.errorf(start, "%v", err)
+	}
+	n.Window = w
+	p.e.HasAge = p.e.HasAge || isAge
+	return nil
+}
+
+// name reads the name before an equals sign, and the sign.
+func (p *parser) name() (name string, ok bool) {
+	start := p.i
+	for p.i < len(p.e.Source) && p.e.Source[p.i] >= 'a' && p.e.Source[p.i] <= 'z' {
+		p.i++
+	}
+	name = p.e.Source[start:p.i]
+	p.space()
+	if p.i == len(p.e.Source) || p.e.Source[p.i] != '=' || name == "" {
+		return name, false
+	}
+	p.i++
+	return name, true
+}
+
+// number reads a number from 1 to most.
+func number[T int | uint32](p *parser, name string, most int) (T, error) {
+	at := p.i
+	word := p.word()
+	n := 0
+	for i := range len(word) {
+		if word[i] < '0' || word[i] > '9' || n > most {
+			n = 0
+			break
+		}
+		n = n*10 + int(word[i]-'0')
+	}
+	if n < 1 || n > most {
+		return 0, p.errorf(at, "%s is %q; it must be a number from 1 to %d", name, Brief(word), most)
+	}
+	return T(n), nil
+}
+
+// Expand counts where an edge leads from the members of a set, which are accounts or URIs as
+// via.From says. w is the window of the records that make the edge. Hidden accounts lead nowhere,
+// and are among the results.
+func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, via Via, w ask.Window) (*tally.Tally, error) {
+	t := &tally.Tally{Heavy: v.budget.Heavy}
+	err := v.expand(ended, t, members, via, w)
+	if err == nil {
+		err = t.Count()
+	}
+	if l, ok := errors.AsType[*tally.LimitError](err); ok {
+		err = &LimitError{l.What}
+	}
+	return t, err
+}
+
+func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set, via Via, w ask.Window) error {
+	var hidden idset.Set
+	if via.From == dict.DID {
+		hidden = v.View.Hidden()
+	}
+	var authors map[dict.ID]dict.ID
+	if via.Op == OpListed {
+		var err error
+		if authors, err = v.authors(members); err != nil {
+			return err
+		}
+	}
+	var buf []uint64
+	for member := range members.All() {
+		id := dict.ID(member)
+		if err := ended.Err(); err != nil {
+			return err
+		}
+		if hidden.Has(member) || id >= dict.FirstReserved {
+			continue
+		}
+		t.Next()
+		var err error
+		if via.Op == OpForward {
+			if buf, err = v.View.AppendSubjects(buf[:0], via.Kind, id, w); err == nil {
+				err = t.AddList(ended, buf)
+			}
+		} else {
+			var op Operand
+			if op, err = v.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w}); err != nil {
+				return err
+			}
+			var set idset.Set
+			if set, err = v.All(op); err == nil {
+				err = t.Add(ended, set.All())
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// authors returns the accounts that made lists.
+func (v *Evaluation) authors(lists idset.Set) (map[dict.ID]dict.ID, error) {
+	ids := make([]dict.ID, 0, lists.Len())
+	for id := range lists.All() {
+		if dict.ID(id) < dict.FirstReserved {
+			ids = append(ids, dict.ID(id))
+		}
+	}
+	authors := make([]Literal, len(ids))
+	err := v.View.Strings(dict.URI, ids, func(i int, s []byte) error {
+		authors[i] = Literal{S: ask.AuthorityOf(string(s)), Is: dict.DID}
+		return v.Ended.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	by, err := Lookup(v.View, authors)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[dict.ID]dict.ID, len(ids))
+	for i, id := range ids {
+		all[id] = by[i]
+	}
+	return all, nil
+}
+
+// ranked evaluates a rank(…), once for each place where it stands.
+func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
+	if kept, ok := v.ranks[n]; ok {
+		return kept, nil
+	}
+	of, err := v.Set(&n.Args[0])
+	if err != nil {
+		return set, err
+	}
+	var except idset.Set
+	if len(n.Args) > 1 {
+		if except, err = v.Set(&n.Args[1]); err != nil {
+			return set, err
+		}
+	}
+	t, err := v.Expand(v.Ended, of, n.Rank.Via, n.Window)
+	if err != nil {
+		return set, err
+	}
+	if n.Is == dict.DID {
+		t.LeaveOut(v.View.Hidden())
+	}
+	t.LeaveOut(except)
+	count := t.AtLeast(n.Rank.Min)
+	if n.Rank.Top > 0 {
+		count = min(count, n.Rank.Top)
+	}
+	ids := make([]uint64, 0, count)
+	for _, c := range t.Top(count) {
+		ids = append(ids, c.ID)
+	}
+	set = idset.FromUnsorted(ids)
+	if v.ranks == nil {
+		v.ranks = map[*Node]idset.Set{}
+	}
+	v.ranks[n] = set
+	if set.Len() > idset.ListMax {
+		err = v.budget.Heavy()
+	}
+	return set, err
+}

@@ -1,0 +1,65 @@
+package algebra
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A rank(…) without what it needs, or with what it does not take, is an error that says so.
+func TestMistakesInRanks(t *testing.T) {
+	const of = "of=follows(did:web:a.example.com)"
+	for text, want := range map[string]string{
+		"rank()":           "expected name=value in rank(…",
+		"rank(" + of:       `expected "," or ")" in rank(…`,
+		"rank(" + of + ")": "rank(…) needs of=SET and via=NAME",
+		"rank(via=likes)":  "rank(…) needs of=SET and via=NAME",
+		"rank(follows(did:web:a.example.com),via=likes)":                                            "expected name=value in rank(…",
+		"rank(" + of + "," + of + ",via=likes)":                                                     "of occurs twice",
+		"rank(" + of + ",via=likers)":                                                               `via is "likers"; for a set of DIDs it must be one of follows, followers, likes`,
+		"rank(of=likes(did:web:a.example.com),via=likes)":                                           `via is "likes"; for a set of AT URIs it must be one of likers, reposters`,
+		"rank(" + of + ",via=likes,top=0)":                                                          `top is "0"; it must be a number from 1 to 10000`,
+		"rank(" + of + ",via=likes,top=10001)":                                                      `top is "10001"`,
+		"rank(" + of + ",via=likes,top=1e3)":                                                        `top is "1e3"`,
+		"rank(" + of + ",via=likes,min=)":                                                           `min is ""`,
+		"rank(" + of + ",via=likes,min=99999999999999999999999)":                                    "it must be a number from 1 to 1073741824",
+		"rank(" + of + ",via=likes,by=share)":                                                       `rank(…) in a set has no "by"`,
+		"rank(" + of + ",via=likes,except=follows(did:web:a.b))":                                    "except is a set of DIDs; the results are AT URIs",
+		"rank(" + of + ",via=likes,since=x)":                                                        "is not a time",
+		"rank(" + of + ",via=likes,since=1h,until=2h)":                                              "is not before until",
+		"union(" + strings.Repeat("rank("+of+",via=follows),", 8) + "rank(" + of + ",via=follows))": "more than 8 rank(…)",
+	} {
+		_, err := builtIn.Parse(text, MaxExpr, noon)
+		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) || e.Offset < 0 || e.Offset > len(text) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Rankings that differ in anything have different canonical forms; those that do not, have one.
+func TestRanksDiffer(t *testing.T) {
+	const of = "rank(of=follows(did:web:a.example.com),via=likes"
+	forms := map[string]string{}
+	for _, text := range []string{
+		of + ")", of + ",min=2)", of + ",top=2)", of + ",top=20)", of + ",min=2,top=2)", of + ",since=2026-11-01)", of + ",until=2026-11-01)",
+		of + ",except=likes(did:web:a.example.com))", "rank(of=follows(did:web:b.example.com),via=likes)", "rank(of=follows(did:web:a.example.com),via=reposts)",
+		"rank(of=followers(did:web:a.example.com),via=likes)",
+	} {
+		form := parsed(t, text).Canonical()
+		if other, ok := forms[form]; ok {
+			t.Errorf("%s and %s have one form: %s", text, other, form)
+		}
+		forms[form] = text
+	}
+	if x, y := parsed(t, of+", min=1 )").Canonical(), parsed(t, of+")").Canonical(); x != y {
+		t.Errorf("%s and %s", x, y)
+	}
+	e, err := builtIn.Parse(of+",since=1h)", MaxExpr, noon)
+	must(t, err)
+	later, err := e.AsOf(noon.Add(time.Hour))
+	must(t, err)
+	if !e.HasAge || e.Canonical() == later.Canonical() {
+		t.Error("the age of a ranking does not depend on the time")
+	}
+}
