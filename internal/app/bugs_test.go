@@ -23,7 +23,7 @@ func TestBugTable(t *testing.T) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(fileText(t, filepath.Join(root, "docs", "bugs.md"))) {
 		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "| ") || line == "| Defect | Since | Mended | Found by | Test |" {
+		if !strings.HasPrefix(line, "| ") || line == "| Defect | Since | Fixed | Found by | Test |" {
 			continue
 		}
 		cells := strings.Split(strings.Trim(line, "|"), "|")

@@ -110,7 +110,7 @@ func Markdown(m Measured, n Network) string {
 	}
 	line("edges", func(p Plan) string { return human.Count(int64(p.Edges)) })
 	line("disk", size(func(p Plan) float64 { return p.Disk }))
-	line("free beside it", size(func(p Plan) float64 { return p.Spare }))
+	line("free space to keep: 15 % of the disk above, and 1 GiB", size(func(p Plan) float64 { return p.Spare }))
 	line("received per day", size(func(p Plan) float64 { return p.Received }))
 	line("written per day", size(func(p Plan) float64 { return p.Written }))
 	line("cores busy, mean", func(p Plan) string { return fmt.Sprintf("%.2f", p.Cores) })
