@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -16,6 +17,7 @@ type rankItem struct {
 	Total  *uint64 `json:"total,omitempty"`
 	Share  *uint64 `json:"share,omitempty"` // millionths: lexicons know no fractions
 	Lift   *uint64 `json:"lift,omitempty"`  // likewise
+	Score  *uint64 `json:"score,omitempty"` // billionths, rounded
 }
 
 // rank expands every member of a set along an edge, and counts how often each
@@ -57,7 +59,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		if r.By != rank.ByCount {
+		if r.By == rank.ByShare || r.By == rank.ByLift {
 			out.Of, out.Accounts = &ranked.Of, &ranked.Accounts
 		}
 		var last rank.Result
@@ -68,6 +70,10 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 				item.Total, item.Share = &e.Total, new(ranked.Score(r.By, e))
 			case rank.ByLift:
 				item.Total, item.Lift = &e.Total, new(ranked.Score(r.By, e))
+			case rank.ByScore:
+				if item.Score = new(uint64(math.Round(e.Score * 1e9))); r.Damp > 0 {
+					item.Total = &e.Total
+				}
 			}
 			out.Items = append(out.Items, item)
 		})

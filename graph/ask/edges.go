@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"errors"
 	"fmt"
 
 	"skein.blue/graph/format"
@@ -33,6 +34,36 @@ func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Windo
 		return dst, nil
 	}
 	return read.AppendSubjects(s.r, k, actor, w, dst)
+}
+
+// EachSubject calls each with the subject and the path of every record of an actor in a window, in
+// no order, with a subject once per record, until it fails. The path is valid during the call.
+func (s *View) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(subject dict.ID, p format.Path) error) (err error) {
+	if actor == dict.None || s.IsHidden(actor) {
+		return nil
+	}
+	scanned := read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
+		if r.Subject != dict.None {
+			err = each(r.Subject, r.Path)
+		}
+		return err == nil
+	})
+	return errors.Join(err, scanned)
+}
+
+// NewestTo returns the TID of the newest of actor's records in a window that name subject. found is
+// false if there is none, or only records whose keys are not TIDs.
+func (s *View) NewestTo(k kinds.Kind, actor, subject dict.ID, w Window) (tid uint64, found bool, err error) {
+	if actor == dict.None || subject == dict.None {
+		return 0, false, nil
+	}
+	err = read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
+		if r.Subject == subject && r.Path.HasTime() {
+			tid, found = max(tid, r.Path.TID), true
+		}
+		return true
+	})
+	return tid, found, err
 }
 
 // AppendRecorded appends the subjects of all of an actor's records to dst, unsorted, even if

@@ -28,6 +28,7 @@ type Evaluation struct {
 	listsRead map[Leaf]idset.Set  // results of OpListed and OpLists leaves
 	again     map[Leaf]*Operand   // leaves that occur more than once; nil until opened
 	ranks     map[*Node]idset.Set // results of OpRank
+	weights   map[*Node][]Weight  // of the members of OpRank, where another ranking needs them
 	firsts    map[Literal]int     // index of the first of equal Expr.Strings; see first
 }
 

@@ -103,51 +103,128 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 	return set
 }
 
-// ranked counts in a map, and sorts. Ties go to the lower id.
 func (w twin) ranked(e *Expr, n *Node) map[string]bool {
+	set := map[string]bool{}
+	for _, r := range w.scored(e, n) {
+		set[r.member] = true
+	}
+	return set
+}
+
+// scored is a result of a ranking.
+type scored struct {
+	member string
+	count  int
+	score  float64
+}
+
+// scored counts and weighs in maps, and sorts. Ties go to the higher count, and then to the lower
+// id.
+func (w twin) scored(e *Expr, n *Node) (all []scored) {
 	windowed, since, until := span(n)
 	v := w.Between(windowed, since, until)
-	counts := map[string]uint32{}
+	sets := map[Op]map[string][]string{OpForward: v.Forward[e.Info(n).Name], OpReverse: v.Reverse[e.Info(n).Name]}
+	totals := map[Op]map[string][]string{OpForward: w.Between(false, 0, 0).Reverse[e.Info(n).Name], OpReverse: w.Between(false, 0, 0).Forward[e.Info(n).Name]}
+	weights := map[string]float64{}
 	for member := range w.set(e, &n.Args[0]) {
+		weights[member] = 1
+	}
+	if n.Rank.OfScores {
+		clear(weights)
+		inner := w.scored(e, &n.Args[0])
+		for _, r := range inner {
+			if highest := inner[0].score; highest > 0 {
+				weights[r.member] = r.score / highest
+			} else {
+				weights[r.member] = 0
+			}
+		}
+	}
+	counts, sums := map[string]int{}, map[string]uint64{}
+	via := n.Rank.Via
+	for member, weight := range weights {
 		if w.Model.Hidden[member] {
 			continue
 		}
-		var list []string
-		switch via := n.Rank.Via; via.Op {
-		case OpForward:
-			list = v.Forward[e.Info(n).Name][member]
-		case OpReverse:
-			list = v.Reverse[e.Info(n).Name][member]
+		list := sets[via.Op][member]
+		switch via.Op {
 		case OpLists:
 			list = w.ListsOf(member, windowed, since, until)
-		default:
+		case OpListed:
 			list = w.Listed(member, windowed, since, until)
+		default:
 		}
 		for _, s := range list {
 			counts[s]++
+			share := weight
+			if n.Rank.Decay > 0 {
+				share *= w.fresh(e, n, member, s)
+			}
+			sums[s] += uint64(share * (1 << 40))
 		}
 	}
-	for s := range counts {
-		if w.Model.Hidden[s] || counts[s] < n.Rank.Min {
-			delete(counts, s)
-		}
-	}
+	out := map[string]bool{}
 	if len(n.Args) > 1 {
-		for s := range w.set(e, &n.Args[1]) {
-			delete(counts, s)
-		}
+		out = w.set(e, &n.Args[1])
 	}
-	all := slices.Collect(maps.Keys(counts))
-	ids := w.ids(all, n.Is)
-	slices.SortFunc(all, func(x, y string) int { return cmp.Or(cmp.Compare(counts[y], counts[x]), cmp.Compare(ids[x], ids[y])) })
+	for s, count := range counts {
+		if w.Model.Hidden[s] || out[s] || count < int(n.Rank.Min) {
+			continue
+		}
+		score := float64(sums[s]) / (1 << 40)
+		if n.Rank.Damp > 0 {
+			score /= math.Pow(float64(max(len(totals[via.Op][s]), 1)), n.Rank.Damp)
+		}
+		all = append(all, scored{s, count, score})
+	}
+	var members []string
+	for _, r := range all {
+		members = append(members, r.member)
+	}
+	ids := w.ids(members, n.Is)
+	slices.SortFunc(all, func(x, y scored) int {
+		if !n.Rank.Any() {
+			x.score, y.score = 0, 0
+		}
+		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.count, x.count), cmp.Compare(ids[x.member], ids[y.member]))
+	})
 	if n.Rank.Top > 0 {
 		all = all[:min(n.Rank.Top, len(all))]
 	}
-	set := map[string]bool{}
-	for _, s := range all {
-		set[s] = true
+	return all
+}
+
+// fresh returns what is left of an edge from a member to a result at noon.
+func (w twin) fresh(e *Expr, n *Node, member, result string) float64 {
+	windowed, since, until := span(n)
+	newest, found := int64(0), false
+	offer := func(rkey string) {
+		if at, ok := small.Micros(rkey); ok && (!windowed || at >= since && at < until) {
+			newest, found = max(newest, at), true
+		}
 	}
-	return set
+	switch n.Rank.Via.Op {
+	case OpLists, OpListed:
+		for _, l := range w.Model.Listings() {
+			if l.Member == member && l.List == result || l.List == member && l.Member == result {
+				offer(l.Rkey)
+			}
+		}
+	default:
+		actor, subject := member, result
+		if n.Rank.Via.Op == OpReverse {
+			actor, subject = result, member
+		}
+		for p, s := range w.Model.Records {
+			if p.Kind == e.Info(n).Name && p.DID == actor && s == subject {
+				offer(p.Rkey)
+			}
+		}
+	}
+	if !found {
+		return 0
+	}
+	return math.Exp2(-float64(max(noon.UnixMicro()-newest, 0)) / float64(n.Rank.Decay.Microseconds()))
 }
 
 // ids returns the ids of strings.

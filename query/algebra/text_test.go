@@ -43,6 +43,15 @@ func shown(e *Expr) string {
 			if n.Rank.Top > 0 {
 				args = append(args, fmt.Sprint("top=", n.Rank.Top))
 			}
+			if n.Rank.OfScores {
+				args = append(args, "weigh=score")
+			}
+			if n.Rank.Damp > 0 {
+				args = append(args, fmt.Sprint("damp=", n.Rank.Damp))
+			}
+			if n.Rank.Decay > 0 {
+				args = append(args, fmt.Sprint("decay=", n.Rank.Decay))
+			}
 			args = append(args, shownWindow(n)...)
 		default:
 			for i := range n.Args {
@@ -155,7 +164,7 @@ func (d draw) expr(dids bool, depth int) string {
 		return sp() + name + sp() + "(" + sp() + arg + sp() + ")" + sp()
 	}
 	if d.IntN(4) == 0 {
-		return d.rank(dids, depth)
+		return d.rank(dids, depth, d.IntN(2) == 0)
 	}
 	var args []string
 	for range 1 + d.IntN(3) {
@@ -164,9 +173,10 @@ func (d draw) expr(dids bool, depth int) string {
 	return sp() + d.one("intersect", "union", "except") + sp() + "(" + strings.Join(args, ",") + ")" + sp()
 }
 
-// rank draws a rank(…) of DIDs or of URIs, with its arguments in any order.
-func (d draw) rank(dids bool, depth int) string {
+// rank draws a rank(…) of DIDs or of URIs, with its arguments in any order, and perhaps with top.
+func (d draw) rank(dids bool, depth int, top bool) string {
 	sp := d.space
+	depth = max(depth, 1)
 	from := d.IntN(3) > 0 || !dids
 	via := d.one("likes", "reposts", "listblocks", "lists")
 	if dids && from {
@@ -174,11 +184,23 @@ func (d draw) rank(dids bool, depth int) string {
 	} else if dids {
 		via = d.one("likers", "reposters", "listblockers", "listed")
 	}
-	args := []string{"of" + sp() + "=" + d.expr(from, depth-1), "via" + sp() + "=" + sp() + via}
+	var args []string
+	if d.IntN(3) == 0 {
+		args = append(args, "of"+sp()+"="+d.rank(from, depth-1, true), "weigh"+sp()+"="+sp()+"score")
+	} else {
+		args = append(args, "of"+sp()+"="+d.expr(from, depth-1))
+	}
+	args = append(args, "via"+sp()+"="+sp()+via)
+	if d.IntN(3) == 0 && !strings.HasPrefix(via, "list") || via == "listblocks" {
+		args = append(args, "damp="+d.one("0", "0.5", "1", ".25", "1e-1"))
+	}
+	if d.IntN(3) == 0 {
+		args = append(args, "decay="+sp()+d.one("6h", "12w", "100d", "1h30m"))
+	}
 	if d.IntN(2) == 0 {
 		args = append(args, fmt.Sprint("min", sp(), "=", sp(), 1+d.IntN(3)))
 	}
-	if d.IntN(2) == 0 {
+	if top {
 		args = append(args, fmt.Sprint("top=", 1+d.IntN(12)))
 	}
 	if d.IntN(3) == 0 {
@@ -203,13 +225,17 @@ func TestPrintedExpressionsParse(t *testing.T) {
 		text := d.expr(d.IntN(2) == 0, 4)
 		e, err := builtIn.Parse(text, MaxExpr, noon)
 		if err != nil {
-			if !strings.Contains(err.Error(), "more than 64 leaves") && !strings.Contains(err.Error(), "is not before until") {
+			if !strings.Contains(err.Error(), "more than 64 leaves") && !strings.Contains(err.Error(), "more than 8 rank") && !strings.Contains(err.Error(), "is not before until") {
 				t.Fatalf("%q: %v", text, err)
 			}
 			continue
 		}
 		plain := shown(e)
-		again, err := builtIn.Parse(plain, MaxForm, noon.Add(time.Hour))
+		later := noon.Add(time.Hour)
+		if strings.Contains(plain, "decay=") {
+			later = noon // edges are as old as they are now
+		}
+		again, err := builtIn.Parse(plain, MaxForm, later)
 		if err != nil {
 			t.Fatalf("%q printed as %q: %v", text, plain, err)
 		}

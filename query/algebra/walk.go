@@ -57,9 +57,13 @@ func (v *Vocabulary) ViaOf(name string, from dict.Namespace) (Via, error) {
 
 // A RankSpec is what a rank(…) in an expression says, besides its sets and its window.
 type RankSpec struct {
+	Weighing
+
 	Via Via
 	Min uint32 // the lowest count
 	Top int    // the number of results; 0: all that reach Min
+
+	weighs bool // another ranking weighs its members by these scores
 }
 
 // Bounds of rank(…) in an expression.
@@ -76,8 +80,8 @@ func (p *parser) rank(n *Node, depth int) error {
 	}
 	n.Rank = &RankSpec{Min: 1}
 	var of, except *Node
-	var via, since, until string
-	viaAt, seen := 0, map[string]bool{}
+	var via, since, until, weigh, damp, decay string
+	viaAt, weighAt, seen := 0, 0, map[string]bool{}
 	for more := true; more; {
 		p.space()
 		at := p.i
@@ -106,12 +110,19 @@ func (p *parser) rank(n *Node, depth int) error {
 			since = p.word()
 		case "until":
 			until = p.word()
+		case "weigh", "damp", "decay":
+			weighAt = valueAt
+			word := p.word()
+			if word == "" {
+				err = p.errorf(valueAt, "%s is empty", name)
+			}
+			*map[string]*string{"weigh": &weigh, "damp": &damp, "decay": &decay}[name] = word
 		case "min":
 			n.Rank.Min, err = number[uint32](p, name, 1<<30)
 		case "top":
 			n.Rank.Top, err = number[int](p, name, MaxTop)
 		default:
-			err = p.errorf(at, "rank(…) in a set has no %q; it takes of, via, min, top, since, until and except", Brief(name))
+			err = p.errorf(at, "rank(…) in a set has no %q; it takes of, via, min, top, since, until, except, weigh, damp and decay", Brief(name))
 		}
 		if err != nil {
 			return err
@@ -139,7 +150,10 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "%v", err)
 	}
 	n.Window = w
-	p.e.HasAge = p.e.HasAge || isAge
+	if n.Rank.Weighing, err = ParseWeighing(weigh, damp, decay, of, n.Rank.Via, p.e.Now); err != nil {
+		return p.errorf(weighAt, "%v", err)
+	}
+	p.e.HasAge = p.e.HasAge || isAge || n.Rank.Decay > 0
 	return nil
 }
 
@@ -176,12 +190,20 @@ func number[T int | uint32](p *parser, name string, most int) (T, error) {
 	return T(n), nil
 }
 
+// A Walk is one step from the members of a set, along an edge.
+type Walk struct {
+	Weighing
+
+	Via     Via
+	Window  ask.Window // of the records that make the edge
+	Weights []Weight   // of the members, ascending, with weigh=score
+}
+
 // Expand counts where an edge leads from the members of a set, which are accounts or URIs as
-// via.From says. w is the window of the records that make the edge. Hidden accounts lead nowhere,
-// and are among the results.
-func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, via Via, w ask.Window) (*tally.Tally, error) {
-	t := &tally.Tally{Heavy: v.budget.Heavy}
-	err := v.expand(ended, t, members, via, w)
+// w.Via.From says. Hidden accounts lead nowhere, and are among the results.
+func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
+	t := &tally.Tally{Heavy: v.budget.Heavy, Weighted: w.Any()}
+	err := v.expand(ended, t, members, w)
 	if err == nil {
 		err = t.Count()
 	}
@@ -191,7 +213,8 @@ func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, via Via, w ask
 	return t, err
 }
 
-func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set, via Via, w ask.Window) error {
+func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set, w Walk) error {
+	via := w.Via
 	var hidden idset.Set
 	if via.From == dict.DID {
 		hidden = v.View.Hidden()
@@ -212,19 +235,21 @@ func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set
 		if hidden.Has(member) || id >= dict.FirstReserved {
 			continue
 		}
-		t.Next()
+		weight := w.weightOf(member)
 		var err error
-		if via.Op == OpForward {
-			if buf, err = v.View.AppendSubjects(buf[:0], via.Kind, id, w); err == nil {
+		switch {
+		case w.Decay > 0:
+			t.NextWeighing(0)
+			err = v.expandAged(ended, t, &w, Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w.Window}, weight)
+		case via.Op == OpForward:
+			t.NextWeighing(weighed(weight))
+			if buf, err = v.View.AppendSubjects(buf[:0], via.Kind, id, w.Window); err == nil {
 				err = t.AddList(ended, buf)
 			}
-		} else {
-			var op Operand
-			if op, err = v.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w}); err != nil {
-				return err
-			}
+		default:
+			t.NextWeighing(weighed(weight))
 			var set idset.Set
-			if set, err = v.All(op); err == nil {
+			if set, err = v.leafSet(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w.Window}); err == nil {
 				err = t.Add(ended, set.All())
 			}
 		}
@@ -233,6 +258,15 @@ func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set
 		}
 	}
 	return nil
+}
+
+// leafSet returns the members of a leaf.
+func (v *Evaluation) leafSet(l Leaf) (set idset.Set, err error) {
+	op, err := v.Leaf(l)
+	if err != nil {
+		return set, err
+	}
+	return v.All(op)
 }
 
 // authors returns the accounts that made lists.
@@ -277,7 +311,14 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 			return set, err
 		}
 	}
-	t, err := v.Expand(v.Ended, of, n.Rank.Via, n.Window)
+	walk := Walk{Via: n.Rank.Via, Window: n.Window}
+	if n.Rank.Top > 0 { // else all that reach min are in the set, whatever their scores
+		walk.Weighing = n.Rank.Weighing
+	}
+	if walk.OfScores {
+		walk.Weights = v.Weights(&n.Args[0])
+	}
+	t, err := v.Expand(v.Ended, of, walk)
 	if err != nil {
 		return set, err
 	}
@@ -289,15 +330,28 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 	if n.Rank.Top > 0 {
 		count = min(count, n.Rank.Top)
 	}
-	ids := make([]uint64, 0, count)
-	for _, c := range t.Top(count) {
-		ids = append(ids, c.ID)
+	var results []Scored
+	if walk.Any() {
+		if results, err = v.Scores(t, n.Rank.Via, n.Rank.Damp, n.Rank.Min, count); err != nil {
+			return set, err
+		}
+	} else {
+		for _, c := range t.Top(count) {
+			results = append(results, Scored{Summed: tally.Summed{Counted: c}, Score: float64(c.Count)})
+		}
+	}
+	ids := make([]uint64, len(results))
+	for i := range results {
+		ids[i] = results[i].ID
 	}
 	set = idset.FromUnsorted(ids)
 	if v.ranks == nil {
 		v.ranks = map[*Node]idset.Set{}
 	}
 	v.ranks[n] = set
+	if n.Rank.weighs {
+		v.weigh(n, results)
+	}
 	if set.Len() > idset.ListMax {
 		err = v.budget.Heavy()
 	}

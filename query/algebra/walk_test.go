@@ -25,6 +25,13 @@ func TestMistakesInRanks(t *testing.T) {
 		"rank(" + of + ",via=likes,min=)":                                                           `min is ""`,
 		"rank(" + of + ",via=likes,min=99999999999999999999999)":                                    "it must be a number from 1 to 1073741824",
 		"rank(" + of + ",via=likes,by=share)":                                                       `rank(…) in a set has no "by"`,
+		"rank(" + of + ",via=likes,weigh=score)":                                                    "of must be rank(…) with top=N",
+		"rank(of=rank(" + of + ",via=follows),via=likes,weigh=score)":                               "of must be rank(…) with top=N",
+		"rank(" + of + ",via=likes,weigh=1)":                                                        `weigh is "1"; it must be score`,
+		"rank(" + of + ",via=likes,damp=)":                                                          "damp is empty",
+		"rank(" + of + ",via=likes,damp=2)":                                                         `damp is "2"; it must be a number from 0 to 1`,
+		"rank(" + of + ",via=lists,damp=0.5)":                                                       "damp does not work with via=lists",
+		"rank(" + of + ",via=likes,decay=1ms)":                                                      "decay is \"1ms\"; it must be a half-life of at least a second",
 		"rank(" + of + ",via=likes,except=follows(did:web:a.b))":                                    "except is a set of DIDs; the results are AT URIs",
 		"rank(" + of + ",via=likes,since=x)":                                                        "is not a time",
 		"rank(" + of + ",via=likes,since=1h,until=2h)":                                              "is not before until",
@@ -43,6 +50,8 @@ func TestRanksDiffer(t *testing.T) {
 	forms := map[string]string{}
 	for _, text := range []string{
 		of + ")", of + ",min=2)", of + ",top=2)", of + ",top=20)", of + ",min=2,top=2)", of + ",since=2026-11-01)", of + ",until=2026-11-01)",
+		of + ",damp=0.5)", of + ",damp=1)", of + ",decay=1h)", of + ",decay=2h)", of + ",decay=2h,damp=1)",
+		"rank(of=" + of + ",top=3),via=likers,top=3)", "rank(of=" + of + ",top=3),via=likers,top=3,weigh=score)",
 		of + ",except=likes(did:web:a.example.com))", "rank(of=follows(did:web:b.example.com),via=likes)", "rank(of=follows(did:web:a.example.com),via=reposts)",
 		"rank(of=followers(did:web:a.example.com),via=likes)",
 	} {

@@ -20,17 +20,23 @@ func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, false, nil
 	}
-	if n := len(s); n > 1 {
-		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
-			if count, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
-				return now.Add(-time.Duration(min(count, uint64(maxAge/each))) * each), true, nil
-			}
-		}
-	}
-	if age, err := time.ParseDuration(s); err == nil && age >= 0 && strings.Trim(s, "0123456789.hms") == "" {
+	if age, ok := parseAge(s); ok {
 		return now.Add(-age), true, nil
 	}
 	return t, false, fmt.Errorf("%q is not a time; write 2026-11-22T06:00:00Z, a date, or an age such as 24h or 7d", Brief(s)) //nolint:err113 // the client reads it
+}
+
+// parseAge parses an age: a number of days or weeks, or what time.ParseDuration takes.
+func parseAge(s string) (age time.Duration, ok bool) {
+	if n := len(s); n > 1 {
+		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
+			if count, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
+				return time.Duration(min(count, uint64(maxAge/each))) * each, true
+			}
+		}
+	}
+	age, err := time.ParseDuration(s)
+	return age, err == nil && age >= 0 && strings.Trim(s, "0123456789.hms") == ""
 }
 
 // maxAge bounds an age in days or weeks to a hundred years, so that no time.Duration overflows.

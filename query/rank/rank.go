@@ -19,11 +19,13 @@ const manyScored = 1000
 // A Ranking expands every member of a set along an edge, and orders the results by how often each
 // occurs.
 type Ranking struct {
+	algebra.Weighing
+
 	Of     *algebra.Expr
 	Except *algebra.Expr // without its members; nil for none
 	Via    algebra.Via
 	Window ask.Window // of the records that make the edges
-	By     string     // ByCount, ByShare or ByLift
+	By     string     // ByCount, ByShare, ByLift or ByScore
 	Limit  int        // of a page
 	Posts  bool       // only results that are posts
 	After  *Place     // the end of the previous page; nil for the first
@@ -46,8 +48,14 @@ func (r *Ranking) HasAge(q *xrpc.Query) bool {
 			return true
 		}
 	}
-	return r.Of.HasAge || r.Except != nil && r.Except.HasAge
+	return r.Decay > 0 || r.Of.HasAge || r.Except != nil && r.Except.HasAge
 }
+
+// scored reports whether results are ordered by share or by lift.
+func (r *Ranking) scored() bool { return r.By == ByShare || r.By == ByLift }
+
+// listed reports whether all results are in a list, in order, which is not needed by count.
+func (r *Ranking) listed() bool { return r.scored() || r.Any() }
 
 // Read reads the parameters of rank, with ages counted back from now.
 func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
@@ -68,19 +76,33 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	if r.Window, err = q.Window(now); err != nil {
 		return r, err
 	}
+	for _, name := range []string{"weigh", "damp", "decay"} {
+		if q.Values.Has(name) && q.Values.Get(name) == "" {
+			return r, xrpc.Invalid("parameter %s is empty", name)
+		}
+	}
+	r.Weighing, err = algebra.ParseWeighing(q.Values.Get("weigh"), q.Values.Get("damp"), q.Values.Get("decay"), &r.Of.Root, r.Via, now)
+	if err != nil {
+		return r, xrpc.Invalid("parameter %v", err)
+	}
 	r.By = ByCount
+	if r.Any() {
+		r.By = ByScore
+	}
 	if q.Values.Has("by") {
-		r.By = q.Values.Get("by")
+		if r.By = q.Values.Get("by"); r.Any() && r.By != ByScore {
+			return r, xrpc.Invalid("by=%s does not work with weigh, damp and decay, which order by score", algebra.Brief(r.By))
+		}
 	}
 	least := 1
 	switch r.By {
-	case ByCount:
+	case ByCount, ByScore:
 	case ByShare, ByLift:
 		least = leastScored
 	default:
-		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s", algebra.Brief(r.By), ByCount, ByShare, ByLift)
+		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s, %s", algebra.Brief(r.By), ByCount, ByShare, ByLift, ByScore)
 	}
-	if lists := r.Via.Op == algebra.OpLists || r.Via.Op == algebra.OpListed; lists && r.By != ByCount {
+	if lists := r.Via.Op == algebra.OpLists || r.Via.Op == algebra.OpListed; lists && (r.By == ByShare || r.By == ByLift) {
 		return r, xrpc.Invalid("by=%s does not work with via=%s", r.By, r.Via.Name)
 	}
 	if least, err = q.Integer("min", 1, 1<<30, least); err != nil {
@@ -133,12 +155,16 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 			return nil, err
 		}
 	}
-	if r.By != ByCount && actors.Len() > manyScored { // totals of thousands of results are looked up
+	if (r.scored() || r.Damp > 0) && actors.Len() > manyScored { // totals of thousands of results are looked up
 		if err := w.Heavy(); err != nil {
 			return nil, err
 		}
 	}
-	t, err := v.Expand(ctx, actors, r.Via, r.Window)
+	walk := algebra.Walk{Weighing: r.Weighing, Via: r.Via, Window: r.Window}
+	if r.OfScores {
+		walk.Weights = v.Weights(&r.Of.Root)
+	}
+	t, err := v.Expand(ctx, actors, walk)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +176,16 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		return nil, err
 	}
 	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of}
-	if r.By != ByCount {
+	switch {
+	case r.scored():
 		err = st.measure(r)
+	case r.Any():
+		var all []algebra.Scored
+		all, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)
+		st.results = make([]Result, len(all))
+		for i := range all {
+			st.results[i] = Result{all[i].Counted, all[i].Total, all[i].Score}
+		}
 	}
 	return st, err
 }

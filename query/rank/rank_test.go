@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -47,7 +48,7 @@ func TestRankingsInTextParse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	values := map[string][]string{
 		"of": {"follows($viewer)", "union(follows(did:web:a.example.com), followers(@b.example.com, since=1d))", "members(did:web:a.example.com,did:web:b.example.com)"}, "via": {"likes", "follows"},
-		"by": {"share", "lift"}, "except": {"likes($viewer, since=1d, until=1h)"}, "since": {"24h"}, "until": {"2026-11-22T12:00:00Z"}, "subjectsSince": {"7d"}, "min": {"3"}, "limit": {"10"}, "cursor": {"abc"},
+		"by": {"share", "lift", "score"}, "weigh": {"score"}, "damp": {"0.5"}, "decay": {"6h"}, "except": {"likes($viewer, since=1d, until=1h)"}, "since": {"24h"}, "until": {"2026-11-22T12:00:00Z"}, "subjectsSince": {"7d"}, "min": {"3"}, "limit": {"10"}, "cursor": {"abc"},
 	}
 	for range 2000 {
 		want := url.Values{}
@@ -176,8 +177,24 @@ func TestReadRankings(t *testing.T) {
 		{with("except", a), "except: it is a set of DIDs; the results are AT URIs"},
 		{with("except", ""), "except: at position 0"},
 		{with("via", "follows", "except", "likes(did:web:a.example.com)"), "except: it is a set of AT URIs; the results are DIDs"},
-		{with("by", ""), `parameter by is ""; it must be one of count, share, lift`},
+		{with("by", ""), `parameter by is ""; it must be one of count, share, lift, score`},
 		{with("by", "Count"), `parameter by is "Count"`},
+		{with("weigh", "score"), "parameter weigh=score takes the scores of a ranking: of must be rank(…) with top=N"},
+		{with("of", "rank(of="+a+",via=follows)", "weigh", "score"), "of must be rank(…) with top=N"},
+		{with("weigh", "count"), `parameter weigh is "count"; it must be score`},
+		{with("weigh", ""), "parameter weigh is empty"},
+		{with("damp", ""), "parameter damp is empty"},
+		{with("damp", "1.01"), `parameter damp is "1.01"; it must be a number from 0 to 1`},
+		{with("damp", "-0.1"), "parameter damp is"},
+		{with("damp", "NaN"), "parameter damp is"},
+		{with("damp", "0.50000000000000000000001"), "parameter damp is"},
+		{with("damp", "0.5", "via", "lists"), "damp does not work with via=lists"},
+		{with("decay", ""), "parameter decay is empty"},
+		{with("decay", "0s"), "half-life of at least a second"},
+		{with("decay", "999ms"), "half-life of at least a second"},
+		{with("decay", "2026-11-01"), "half-life of at least a second"},
+		{with("decay", "6h", "by", "share"), "by=share does not work with weigh, damp and decay"},
+		{with("damp", "0.5", "by", "count"), "by=count does not work with weigh, damp and decay"},
 		{with("min", "0"), "from 1 to 1073741824"},
 		{with("min", "1073741825"), "from 1 to 1073741824"},
 		{with("min", "-1"), "parameter min"},
@@ -203,6 +220,9 @@ func TestReadRankings(t *testing.T) {
 		{with("since", "1d"), true},
 		{with("until", "1d"), true},
 		{with("subjectsSince", "1w"), true},
+		{with("decay", "1w"), true},
+		{with("of", "rank(of=follows(did:web:a.example.com),via=follows,decay=1h)"), true},
+		{with("damp", "1"), false},
 		{with("of", "follows(did:web:a.example.com,since=1h)"), true},
 		{with("except", "likes(did:web:a.example.com,since=1h)"), true},
 		{with("since", "2026-01-01", "until", "2026-02-01", "subjectsSince", "2026-01-01"), false},
@@ -223,7 +243,7 @@ func TestPlacesReturn(t *testing.T) {
 	const a, b = "follows(did:web:a.example.com)", "follows(did:web:b.example.com)"
 	var all []url.Values
 	for _, of := range []string{a, b} {
-		for _, more := range []string{"", "by=share", "by=lift", "min=2", "since=1d", "since=24h", "until=1d", "subjectsSince=1d", "except=likes(did:web:a.example.com)", "except=likes(did:web:b.example.com)"} {
+		for _, more := range []string{"", "by=share", "by=lift", "by=score", "damp=0.5", "damp=1", "decay=1h", "decay=60m", "min=2", "since=1d", "since=24h", "until=1d", "subjectsSince=1d", "except=likes(did:web:a.example.com)", "except=likes(did:web:b.example.com)"} {
 			p := url.Values{"of": {of}, "via": {"likes"}}
 			if name, v, ok := strings.Cut(more, "="); ok {
 				p.Set(name, v)
@@ -248,7 +268,7 @@ func TestPlacesReturn(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, question := range questions {
-		p := Place{Result{tally.Counted{ID: rng.Uint64(), Count: rng.Uint32()}, rng.Uint64()}, rng.Uint64()}
+		p := Place{Result{tally.Counted{ID: rng.Uint64(), Count: rng.Uint32()}, rng.Uint64(), rng.Float64()}, rng.Uint64()}
 		cursor := SealPlace(c, question, p)
 		for j, other := range questions {
 			got, err := OpenPlace(c, other, cursor)
@@ -257,7 +277,7 @@ func TestPlacesReturn(t *testing.T) {
 			}
 		}
 		for n := range 40 {
-			if _, err := OpenPlace(c, question, c.Seal(make([]byte, n), question)); (err == nil) != (n == 28) {
+			if _, err := OpenPlace(c, question, c.Seal(make([]byte, n), question)); (err == nil) != (n == 36) {
 				t.Errorf("a cursor of %d bytes: %v", n, err)
 			}
 		}
@@ -285,6 +305,7 @@ func TestPosts(t *testing.T) {
 type slowRanking struct {
 	member       string
 	count, total uint64
+	score        float64
 }
 
 // slowRank counts in maps: the members of of, their edges in a window, and the accounts with an
@@ -297,7 +318,7 @@ func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed
 			k, reverse = info, info.Reverse == p.Get("via")
 		}
 	}
-	counts := map[string]uint64{}
+	counts, scores := map[string]uint64{}, map[string]float64{}
 	v, every := g.Between(windowed, since, until), g.Between(false, 0, 0)
 	sets, totals := v.Forward[k.Name], every.Reverse[k.Name]
 	if reverse {
@@ -316,10 +337,11 @@ func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed
 		}
 		for _, m := range list {
 			counts[m]++
+			scores[m] += slowFresh(g, p, k, actor, m, windowed, since, until)
 		}
 	}
 	least := uint64(1)
-	if p.Get("by") != "" && p.Get("by") != ByCount {
+	if p.Get("by") == ByShare || p.Get("by") == ByLift {
 		least = leastScored
 	}
 	if p.Has("min") {
@@ -333,10 +355,43 @@ func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed
 	for m, n := range counts {
 		at, timed := small.Micros(m[strings.LastIndexByte(m, '/')+1:])
 		if n >= least && !except[m] && !g.Model.Hidden[m] && (!p.Has("subjectsSince") || timed && at >= from) {
-			all = append(all, slowRanking{m, n, uint64(len(totals[m]))})
+			damp, _ := strconv.ParseFloat(p.Get("damp"), 64)
+			all = append(all, slowRanking{m, n, uint64(len(totals[m])), scores[m] / math.Pow(float64(max(len(totals[m]), 1)), damp)})
 		}
 	}
 	return all
+}
+
+// slowFresh returns what is left, at noon, of an edge from a member to a result.
+func slowFresh(g *small.Graph, p url.Values, k kinds.Info, member, result string, windowed bool, since, until int64) float64 {
+	if !p.Has("decay") {
+		return 1
+	}
+	half, err := time.ParseDuration(p.Get("decay"))
+	if err != nil {
+		panic(err)
+	}
+	best := 0.0
+	offer := func(rkey string) {
+		if at, ok := small.Micros(rkey); ok && (!windowed || at >= since && at < until) {
+			best = max(best, math.Pow(0.5, max(0, noon.Sub(time.UnixMicro(at)).Seconds())/half.Seconds()))
+		}
+	}
+	for path, subject := range g.Model.Records {
+		if path.Kind == k.Name && (path.DID == member && subject == result || path.DID == result && subject == member) {
+			if p.Get("via") == k.Forward == (path.DID == member) || member == result {
+				offer(path.Rkey)
+			}
+		}
+	}
+	if via := p.Get("via"); via == "lists" || via == "listed" {
+		for _, l := range g.Model.Listings() {
+			if l.Member == member && l.List == result || l.List == member && l.Member == result {
+				offer(l.Rkey)
+			}
+		}
+	}
+	return best
 }
 
 // Rankings of random graphs have the results that the maps have, in the order of exact scores, in
@@ -353,7 +408,7 @@ func TestRankings(t *testing.T) {
 		}
 		length := g.Now().Sub(small.Begin)
 		for range 250 {
-			p := url.Values{"via": {Vias()[rng.IntN(len(Vias()))]}, "by": {[]string{ByCount, ByShare, ByLift}[rng.IntN(3)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
+			p := url.Values{"via": {Vias()[rng.IntN(len(Vias()))]}, "by": {[]string{ByCount, ByShare, ByLift, ByScore}[rng.IntN(4)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
 			of, except := map[string]bool{}, map[string]bool{}
 			members, never := g.Accounts, "did:web:never.example.com"
 			switch p.Get("via") {
@@ -363,7 +418,15 @@ func TestRankings(t *testing.T) {
 				members, never = g.Lists, "at://did:web:never.example.com/app.bsky.graph.list/x"
 			}
 			if via := p.Get("via"); via == "lists" || via == "listed" {
-				p.Set("by", ByCount)
+				p.Set("by", []string{ByCount, ByScore}[rng.IntN(2)])
+			}
+			if by := p.Get("by"); by == ByScore {
+				if rng.IntN(2) == 0 {
+					p.Set("decay", []string{"100h", "2400h", "12000h"}[rng.IntN(3)])
+				}
+				if via := p.Get("via"); rng.IntN(2) == 0 && via != "lists" && via != "listed" {
+					p.Set("damp", []string{"0.3", "0.5", "1"}[rng.IntN(3)])
+				}
 			}
 			for range 1 + rng.IntN(15) {
 				of[g.Any(members)] = true
@@ -403,11 +466,15 @@ func TestRankings(t *testing.T) {
 			}
 			for i, r := range got {
 				w := byMember[r.member]
-				if delete(byMember, r.member); r.count != w.count || p.Get("by") != ByCount && r.total != w.total {
+				if delete(byMember, r.member); r.count != w.count || (p.Get("by") != ByCount && p.Get("by") != ByScore || p.Has("damp")) && r.total != w.total || p.Get("by") == ByScore && math.Abs(r.score-w.score) > 1e-9 {
 					t.Fatalf("%v: %+v, want %+v", p, r, w)
 				}
-				if i > 0 {
-					x, y := Result{tally.Counted{ID: 0, Count: uint32(got[i-1].count)}, got[i-1].total}, Result{tally.Counted{ID: 0, Count: uint32(r.count)}, r.total}
+				if before := max(i-1, 0); p.Get("by") == ByScore {
+					if cmp.Or(cmp.Compare(r.score, got[before].score), cmp.Compare(r.count, got[before].count)) > 0 {
+						t.Fatalf("%v: %+v before %+v", p, got[before], r)
+					}
+				} else if i > 0 {
+					x, y := Result{tally.Counted{ID: 0, Count: uint32(got[i-1].count)}, got[i-1].total, 0}, Result{tally.Counted{ID: 0, Count: uint32(r.count)}, r.total, 0}
 					if slowOrder(p.Get("by"), x, y) > 0 {
 						t.Fatalf("%v: %+v before %+v", p, got[i-1], r)
 					}
@@ -416,7 +483,7 @@ func TestRankings(t *testing.T) {
 			some[p.Get("by")] += len(got)
 		}
 	}
-	for _, by := range []string{ByCount, ByShare, ByLift} {
+	for _, by := range []string{ByCount, ByShare, ByLift, ByScore} {
 		if some[by] < 300 {
 			t.Errorf("only %d results by %s", some[by], by)
 		}
@@ -446,16 +513,16 @@ func pages(t *testing.T, g *small.Graph, c *xrpc.Cursors, p url.Values) (all []s
 			if err != nil {
 				return err //nolint:wrapcheck // a test
 			}
-			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.By != ByCount && st.Accounts != visible {
+			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.scored() && st.Accounts != visible {
 				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
 			}
 			more, err = st.Page(r, func(e *Result, member []byte) {
-				if score := st.Score(r.By, e); r.By != ByCount && score != slowScore(r.By, st, e) {
+				if score := st.Score(r.By, e); r.scored() && score != slowScore(r.By, st, e) {
 					t.Fatalf("%v: a score of %d", p, score)
 				}
 				n++
 				last = *e
-				all = append(all, slowRanking{string(member), uint64(e.Count), e.Total})
+				all = append(all, slowRanking{string(member), uint64(e.Count), e.Total, e.Score})
 			})
 			return err //nolint:wrapcheck // a test
 		})

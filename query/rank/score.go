@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"net/url"
 	"slices"
@@ -27,20 +28,18 @@ const (
 	ByCount = "count"
 	ByShare = "share"
 	ByLift  = "lift"
+	ByScore = "score" // see algebra.Weighing; without its parameters it is the count
 )
 
-// leastScored is the default of min with share and lift, which mean little for small counts. If
-// there are more than maxScored results, only those with the highest counts are Result.
-const (
-	leastScored = 5
-	maxScored   = 20_000
-)
+// leastScored is the default of min with share and lift, which mean little for small counts.
+const leastScored = 5
 
 // A Result is a result of a ranking, and the number of members that lead to it.
 type Result struct {
 	tally.Counted
 
-	Total uint64 // accounts with an edge to it; not counted with ByCount
+	Total uint64  // accounts with an edge to it; counted only for share, lift and damp
+	Score float64 // with ByScore
 }
 
 // A Standing has the results of a ranking, in order.
@@ -60,19 +59,15 @@ func (st *Standing) measure(r Ranking) error {
 		return err
 	}
 	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
-	top := st.tally.Top(min(st.tally.AtLeast(r.min), maxScored))
+	top := st.tally.Top(min(st.tally.AtLeast(r.min), algebra.MaxScored))
 	slices.SortFunc(top, func(x, y tally.Counted) int { return cmp.Compare(x.ID, y.ID) })
 	ids := make([]dict.ID, len(top))
 	for i, c := range top {
 		ids[i] = dict.ID(c.ID)
 	}
 	st.results = make([]Result, len(top))
-	totals := st.sn.ActorCounts
-	if r.Via.Op == algebra.OpReverse {
-		totals = st.sn.SubjectCounts
-	}
-	err = totals(r.Via.Kind, ids, func(i int, total uint64) error {
-		st.results[i] = Result{top[i], total}
+	err = algebra.Totals(st.sn, r.Via, ids, func(i int, total uint64) error {
+		st.results[i] = Result{Counted: top[i], Total: total}
 		return st.ctx.Err()
 	})
 	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })
@@ -103,30 +98,33 @@ func (st *Standing) Score(by string, e *Result) uint64 {
 
 // first returns the first n results.
 func (st *Standing) first(r Ranking, n int) []Result {
-	if r.By != ByCount {
+	if r.listed() {
 		return st.results[:min(n, len(st.results))]
 	}
 	top := st.tally.Top(min(n, st.tally.AtLeast(r.min)))
 	all := make([]Result, len(top))
 	for i, c := range top {
-		all[i] = Result{Counted: c}
+		all[i] = Result{Counted: c, Score: float64(c.Count)}
 	}
 	return all
 }
 
 // inOrder compares two results by rank.
 func inOrder(by string, x, y Result) int {
-	shares := 0
-	if by != ByCount {
-		shares = compareShares(y, x)
+	scores := 0
+	switch by {
+	case ByShare, ByLift:
+		scores = compareShares(y, x)
+	case ByScore:
+		scores = cmp.Compare(y.Score, x.Score)
 	}
-	return cmp.Or(shares, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
+	return cmp.Or(scores, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
 // Page calls each for the results of a page, in order, and reports whether more follow.
 func (st *Standing) Page(r Ranking, each func(e *Result, member []byte)) (more bool, err error) {
 	n := r.Limit + 1
-	if r.After != nil && r.By != ByCount {
+	if r.After != nil && r.listed() {
 		n += len(st.results)
 	} else if r.After != nil {
 		n += st.tally.AtLeast(r.After.Count)
@@ -182,17 +180,19 @@ func SealPlace(c *xrpc.Cursors, question string, p Place) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.Micros)
 	plain = binary.BigEndian.AppendUint64(plain, p.ID)
 	plain = binary.BigEndian.AppendUint32(plain, p.Count)
-	return c.Seal(binary.BigEndian.AppendUint64(plain, p.Total), question)
+	plain = binary.BigEndian.AppendUint64(plain, p.Total)
+	return c.Seal(binary.BigEndian.AppendUint64(plain, math.Float64bits(p.Score)), question)
 }
 
 // OpenPlace opens a cursor of this Ranking.
 func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 	plain, err := c.Open(cursor, question)
-	if err != nil || len(plain) != 28 {
+	if err != nil || len(plain) != 36 {
 		return p, xrpc.ErrCursor
 	}
 	counted := tally.Counted{ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:])}
-	return Place{Result{counted, binary.BigEndian.Uint64(plain[20:])}, binary.BigEndian.Uint64(plain)}, nil
+	result := Result{counted, binary.BigEndian.Uint64(plain[20:]), math.Float64frombits(binary.BigEndian.Uint64(plain[28:]))}
+	return Place{result, binary.BigEndian.Uint64(plain)}, nil
 }
 
 // isRecent reports whether a result is a record in the window subjectsSince.

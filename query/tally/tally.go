@@ -1,5 +1,5 @@
-// Package tally counts how many members of a set lead to each id: a ranking's inner loop. It knows no
-// store and no expressions.
+// Package tally counts how many members of a set lead to each id, and adds up their weights: a
+// ranking's inner loop. It knows no store and no expressions.
 package tally
 
 import (
@@ -41,6 +41,11 @@ type Tally struct {
 	// Heavy, if set, is called before much is counted. Its error ends the work.
 	Heavy func() error
 
+	// Weighted says that it also adds up weights, for TopSums. It is set before anything is added.
+	Weighted bool
+
+	weight uint64 // of the actor's ids, if they have none of their own
+
 	parts    [tallyParts]tallyPart
 	gathered int
 	used     int
@@ -63,7 +68,9 @@ const (
 
 type tallyPart struct {
 	gathered []actorsID
+	weights  []uint64  // of gathered, if the Tally is weighted
 	table    []tallied // a power of two, doubled when it is three quarters full
+	sums     []sum     // of table, if the Tally is weighted
 	used     int
 }
 
@@ -98,8 +105,7 @@ func (t *Tally) AddList(ended Ended, ids []uint64) error {
 			n = min(n, lightResults-t.expanded)
 		}
 		if n <= 0 || t.expanded%checkEvery == 0 || t.expanded == lightResults {
-			one := ids[:1]
-			if err := t.Add(ended, slices.Values(one)); err != nil {
+			if err := t.add(ended, ids[0]); err != nil {
 				return err
 			}
 			ids = ids[1:]
@@ -111,6 +117,9 @@ func (t *Tally) AddList(ended Ended, ids []uint64) error {
 				p.gathered = make([]actorsID, 0, usuallyGathered)
 			}
 			p.gathered = append(p.gathered, actorsID{id, t.actor})
+			if t.Weighted {
+				p.weights = append(p.weights, t.weight)
+			}
 		}
 		ids = ids[n:]
 		t.expanded += n
@@ -126,28 +135,35 @@ func (t *Tally) AddList(ended Ended, ids []uint64) error {
 // Add adds the ids that the actor leads to.
 func (t *Tally) Add(ended Ended, ids func(func(uint64) bool)) (err error) {
 	ids(func(id uint64) bool {
-		if t.expanded%checkEvery == 0 {
-			if err = ended.Err(); err != nil {
-				return false
-			}
-		}
-		if t.expanded == lightResults && t.Heavy != nil {
-			if err = t.Heavy(); err != nil {
-				return false
-			}
-		}
-		if t.expanded++; t.expanded > MostExpanded {
-			err = &LimitError{fmt.Sprintf("of expands to more than %d results; ask about fewer members", MostExpanded)}
-			return false
-		}
-		p := &t.parts[hashOf(id)>>58]
-		p.gathered = append(p.gathered, actorsID{id, t.actor})
-		if t.gathered++; t.gathered == gatherMost {
-			err = t.Count()
-		}
+		err = t.add(ended, id)
 		return err == nil
 	})
 	return err
+}
+
+func (t *Tally) add(ended Ended, id uint64) error {
+	if t.expanded%checkEvery == 0 {
+		if err := ended.Err(); err != nil {
+			return err
+		}
+	}
+	if t.expanded == lightResults && t.Heavy != nil {
+		if err := t.Heavy(); err != nil {
+			return err
+		}
+	}
+	if t.expanded++; t.expanded > MostExpanded {
+		return &LimitError{fmt.Sprintf("of expands to more than %d results; ask about fewer members", MostExpanded)}
+	}
+	p := &t.parts[hashOf(id)>>58]
+	p.gathered = append(p.gathered, actorsID{id, t.actor})
+	if t.Weighted {
+		p.weights = append(p.weights, t.weight)
+	}
+	if t.gathered++; t.gathered == gatherMost {
+		return t.Count()
+	}
+	return nil
 }
 
 // Count counts the gathered ids.
@@ -165,45 +181,66 @@ func (t *Tally) Count() error {
 }
 
 func (p *tallyPart) count(perCount []int) {
-	if len(p.table) == 0 { // most of the first ids may be distinct
-		p.table = make([]tallied, 1<<bits.Len(uint(max(64, len(p.gathered)*5/4))))
+	if len(p.gathered) == 0 {
+		return
 	}
-	for _, g := range p.gathered {
+	if len(p.table) == 0 { // most of the first ids may be distinct
+		p.make(1 << bits.Len(uint(max(64, len(p.gathered)*5/4))))
+	}
+	for i, g := range p.gathered {
 		if 4*p.used >= 3*len(p.table) {
 			p.grow()
 		}
-		e := p.slot(g.id)
-		if e.count == 0 {
+		at := p.slot(g.id)
+		e := &p.table[at]
+		again := e.count > 0 && e.actor == g.actor
+		if p.weights != nil {
+			p.sums[at].add(p.weights[i], again)
+		}
+		switch {
+		case again:
+			continue
+		case e.count == 0:
 			e.id = g.id
 			p.used++
-		} else if e.actor == g.actor {
-			continue
-		} else {
+		default:
 			perCount[e.count]--
 		}
 		e.count++
 		perCount[e.count]++
 		e.actor = g.actor
 	}
-	p.gathered = p.gathered[:0]
+	p.gathered, p.weights = p.gathered[:0], p.weights[:0]
 }
 
-// slot returns the entry of an id.
-func (p *tallyPart) slot(id uint64) *tallied {
+// make makes an empty table.
+func (p *tallyPart) make(size int) {
+	p.table = make([]tallied, size)
+	if p.weights != nil {
+		p.sums = make([]sum, size)
+	}
+}
+
+// slot returns the index of the entry of an id.
+func (p *tallyPart) slot(id uint64) uint64 {
 	mask := uint64(len(p.table) - 1)
 	for i := hashOf(id) >> 20 & mask; ; i = (i + 1) & mask {
 		if e := &p.table[i]; e.count == 0 || e.id == id {
-			return e
+			return i
 		}
 	}
 }
 
 func (p *tallyPart) grow() {
-	old := p.table
-	p.table = make([]tallied, max(64, 2*len(old)))
-	for _, e := range old {
+	old, sums := p.table, p.sums
+	p.make(max(64, 2*len(old)))
+	for i, e := range old {
 		if e.count > 0 {
-			*p.slot(e.id) = e
+			at := p.slot(e.id)
+			p.table[at] = e
+			if sums != nil {
+				p.sums[at] = sums[i]
+			}
 		}
 	}
 }

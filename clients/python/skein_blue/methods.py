@@ -432,9 +432,11 @@ class _RankRanked(TypedDict):
 class RankRanked(_RankRanked, total=False):
     #: For lift: (count / of) / (total / accounts), in millionths. 1950000 means 1.95 times chance.
     lift: int
+    #: For score: the score, in billionths, rounded.
+    score: int
     #: For share: count / total, in millionths.
     share: int
-    #: For share and lift: the number of all accounts with an edge to the result, at any time.
+    #: For share, lift and damp: the number of all accounts with an edge to the result, at any time.
     total: int
 
 
@@ -591,20 +593,23 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
         via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
-        by: The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored.
+        by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
+        damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results, only those with the highest scores before the division remain.
+        decay: The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
+        weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until})
+        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer
 
 
@@ -748,18 +753,21 @@ class AsyncMethods:
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
         via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
-        by: The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored.
+        by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
+        damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results, only those with the highest scores before the division remain.
+        decay: The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
+        weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until})
+        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer

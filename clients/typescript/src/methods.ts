@@ -411,10 +411,14 @@ export interface QueryOutput {
 }
 
 export interface RankParams {
-  /** The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. */
-  by?: 'count' | 'share' | 'lift';
+  /** The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given. */
+  by?: 'count' | 'share' | 'lift' | 'score';
   /** The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all. */
   cursor?: string;
+  /** A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results, only those with the highest scores before the division remain. */
+  damp?: string;
+  /** The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score. */
+  decay?: string;
   /** An expression for a set of results to leave out. */
   except?: string;
   limit?: number;
@@ -430,6 +434,8 @@ export interface RankParams {
   until?: string;
   /** The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind. */
   via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {});
+  /** Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top. */
+  weigh?: 'score';
 }
 
 export interface RankOutput {
@@ -452,9 +458,11 @@ export interface RankRanked {
   /** For lift: (count / of) / (total / accounts), in millionths. 1950000 means 1.95 times chance. */
   lift?: number;
   member: string;
+  /** For score: the score, in billionths, rounded. */
+  score?: number;
   /** For share: count / total, in millionths. */
   share?: number;
-  /** For share and lift: the number of all accounts with an edge to the result, at any time. */
+  /** For share, lift and damp: the number of all accounts with an edge to the result, at any time. */
   total?: number;
 }
 

@@ -256,7 +256,7 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];

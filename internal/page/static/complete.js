@@ -1,10 +1,10 @@
 // Completion of set names, the list of sets, and the start of the page.
 'use strict';
 
-const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank'], ['via=', 'likes, follows, …'], ['by=', 'count, share or lift'], ['except=', 'a set to leave out'], ['min=', 'the lowest count'], ['subjectsSince=', 'for posts: the oldest time']];
+const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank'], ['via=', 'likes, follows, …'], ['by=', 'count, share, lift or score'], ['except=', 'a set to leave out'], ['min=', 'the lowest count'], ['top=', 'how many, of a ranking in a set'], ['weigh=', 'score: weigh by the scores of the ranking in of='], ['damp=', '0 to 1: how much popularity counts against a result'], ['decay=', 'the half-life of an edge, such as 6h or 7d'], ['subjectsSince=', 'for posts: the oldest time']];
 
 let words = []; // names of sets, with their meanings
-const values = {via: [], by: [['count', ''], ['share', ''], ['lift', '']]};
+const values = {via: [], by: [['count', ''], ['share', ''], ['lift', ''], ['score', '']], weigh: [['score', '']]};
 
 function listSets() {
   words = config.sets.map(s => [s.name, s.meaning]);

@@ -1,0 +1,256 @@
+package algebra
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/query/tally"
+)
+
+// A Weighing says how a ranking computes scores:
+//
+//   - Each member m of the set has a weight w(m): 1, or its score in the ranking that the set is,
+//     divided by the highest score there.
+//   - An edge from m to x whose newest record is t old adds w(m) · 2^(−t/Decay) to x. Without
+//     Decay it adds w(m). A record from the future is 0 old. An edge none of whose records has a
+//     TID as its key adds nothing.
+//   - The score of x is this sum, divided by total(x)^Damp, where total(x) is the number of
+//     active accounts, or of subjects, that have the edge to x.
+//
+// The zero Weighing ranks by count. A walk from items to those who share them, and from these to
+// other items, with popular ends damped, is that of SALSA (Lempel and Moran, "SALSA: The Stochastic
+// Approach for Link-Structure Analysis", 2001) on the bipartite graph of accounts and posts, as
+// GraphJet computes it by sampling (Sharma and others, "GraphJet: Real-Time Content
+// Recommendations at Twitter", 2016). Here it is computed in full.
+type Weighing struct {
+	OfScores bool          // weigh=score
+	Damp     float64       // from 0 to 1
+	Decay    time.Duration // the half-life of an edge; 0: edges do not age
+
+	now int64 // the time that edges are as old as of, in microseconds since 1970
+}
+
+// Any reports whether results are ordered by score, not by count.
+func (w *Weighing) Any() bool { return w.OfScores || w.Damp > 0 || w.Decay > 0 }
+
+// shortestDecay is the shortest half-life. Record keys count microseconds, but clocks differ by
+// more.
+const shortestDecay = time.Second
+
+// ParseWeighing reads the parameters weigh, damp and decay, each "" if absent, of a ranking of the
+// set of along via. Its errors are for the client.
+func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) (w Weighing, err error) {
+	switch {
+	case weigh == "":
+	case weigh != "score":
+		return w, fmt.Errorf("weigh is %q; it must be score", Brief(weigh)) //nolint:err113 // the client reads it
+	case of.Op != OpRank || of.Rank.Top == 0:
+		return w, errors.New("weigh=score takes the scores of a ranking: of must be rank(…) with top=N") //nolint:err113 // likewise
+	default:
+		w.OfScores, of.Rank.weighs = true, true
+	}
+	if damp != "" {
+		w.Damp, err = strconv.ParseFloat(damp, 64)
+		if err != nil || !(w.Damp >= 0 && w.Damp <= 1) || len(damp) > 20 {
+			return w, fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp)) //nolint:err113 // likewise
+		}
+		if via.Op != OpForward && via.Op != OpReverse && w.Damp > 0 {
+			return w, fmt.Errorf("damp does not work with via=%s", via.Name) //nolint:err113 // likewise
+		}
+	}
+	if decay != "" {
+		age, ok := parseAge(decay)
+		if !ok || age < shortestDecay || age > maxAge {
+			return w, fmt.Errorf("decay is %q; it must be a half-life of at least a second, such as 6h or 7d", Brief(decay)) //nolint:err113 // likewise
+		}
+		w.Decay, w.now = age, now.Truncate(time.Microsecond).UnixMicro()
+	}
+	return w, nil
+}
+
+// A Weight is the weight of a member, from 0 to 1.
+type Weight struct {
+	ID     uint64
+	Weight float64
+}
+
+// weightOf returns the weight of a member.
+func (w *Walk) weightOf(member uint64) float64 {
+	if !w.OfScores {
+		return 1
+	}
+	i, ok := slices.BinarySearchFunc(w.Weights, member, func(x Weight, id uint64) int { return cmp.Compare(x.ID, id) })
+	if !ok {
+		return 0
+	}
+	return w.Weights[i].Weight
+}
+
+// weighed returns a weight as tallies add it up, rounded down.
+func weighed(weight float64) uint64 { return uint64(weight * tally.One) }
+
+// aged returns the weight of an edge by the newest record of its that has a time.
+func (w *Weighing) aged(weight float64, tid uint64) uint64 {
+	age := max(w.now-int64(tid>>format.ClockBits), 0)
+	return weighed(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
+}
+
+// halvings is the number of half-lives after which an edge adds nothing: 2^-41 is below 1/tally.One.
+const halvings = 41
+
+// felt returns the part of a window whose records add something.
+func (w *Walk) felt() ask.Window {
+	recent := read.WindowOf(w.now-halvings*w.Decay.Microseconds(), math.MaxInt64)
+	if w.Window.All() {
+		return recent
+	}
+	return ask.Window{From: max(w.Window.From, recent.From), To: max(w.Window.From, recent.From, w.Window.To)}
+}
+
+// expandAged adds the members of a leaf, with the weight of one member of the expanded set, aged.
+func (v *Evaluation) expandAged(ended tally.Ended, t *tally.Tally, w *Walk, l Leaf, weight float64) (err error) {
+	felt := w.felt()
+	offer := func(id dict.ID, p format.Path) error {
+		if !p.HasTime() {
+			return t.AddWeighing(ended, uint64(id), 0)
+		}
+		return t.AddWeighing(ended, uint64(id), w.aged(weight, p.TID))
+	}
+	switch l.Op {
+	case OpForward:
+		if felt != w.Window { // older records count, and add nothing
+			ids, err := v.View.AppendSubjects(nil, l.Kind, l.Of, w.Window)
+			if err == nil {
+				err = t.AddList(ended, ids)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return v.View.EachSubject(l.Kind, l.Of, felt, offer)
+	case OpReverse:
+		return v.expandAgedActors(ended, t, w, l, weight)
+	default:
+		eachErr := v.eachListed(l, func(id dict.ID, p format.Path) {
+			if err == nil {
+				err = offer(id, p)
+			}
+		})
+		return errors.Join(err, eachErr)
+	}
+}
+
+// expandAgedActors is expandAged for a reverse set: it reads the records of every member.
+func (v *Evaluation) expandAgedActors(ended tally.Ended, t *tally.Tally, w *Walk, l Leaf, weight float64) error {
+	within := l.Window
+	l.Window = ask.Window{}
+	set, err := v.leafSet(l)
+	if err != nil {
+		return err
+	}
+	if set.Len() > MaxWindowed {
+		return &LimitError{fmt.Sprintf("decay reads the records of every member of %s, and fails on sets above %d members; one set has %d", w.Via.Name, MaxWindowed, set.Len())}
+	}
+	if within.All() { // records without a time, and old ones, count, and add nothing
+		if err := t.Add(ended, set.All()); err != nil {
+			return err
+		}
+		within = w.felt()
+	}
+	for actor := range set.All() {
+		tid, found, err := v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
+		if err == nil && found {
+			err = t.AddWeighing(ended, actor, w.aged(weight, tid))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Scored is a result of a ranking by score.
+type Scored struct {
+	tally.Summed
+
+	Total uint64 // accounts, or subjects, that have the edge to it; 0 without damp
+	Score float64
+}
+
+// MaxScored is the number of results whose totals are looked up: those with the highest sums, or
+// counts.
+const MaxScored = 20_000
+
+// Scores returns up to limit of the results that at least a number of members lead to, with the
+// highest scores, in order. Results with equal scores are ordered by count, then by id. With damp
+// only the MaxScored results with the highest sums are scored.
+func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, least uint32, limit int) ([]Scored, error) {
+	most := limit
+	if damp > 0 {
+		most = MaxScored
+	}
+	sums := t.TopSums(least, min(t.AtLeast(least), most))
+	all := make([]Scored, len(sums))
+	for i := range sums {
+		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One}
+	}
+	if damp > 0 {
+		slices.SortFunc(all, func(x, y Scored) int { return cmp.Compare(x.ID, y.ID) })
+		ids := make([]dict.ID, len(all))
+		for i := range all {
+			ids[i] = dict.ID(all[i].ID)
+		}
+		err := Totals(v.View, via, ids, func(i int, total uint64) error {
+			all[i].Total = total
+			all[i].Score /= math.Pow(float64(max(total, 1)), damp)
+			return v.Ended.Err()
+		})
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(all, CompareScores)
+	}
+	return all[:min(limit, len(all))], nil
+}
+
+// CompareScores compares results by rank.
+func CompareScores(x, y Scored) int {
+	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
+}
+
+// Totals calls each, in no order, with the number of active accounts, or of subjects, that have an
+// edge to each of ids.
+func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) error) error {
+	if via.Op == OpReverse {
+		return s.SubjectCounts(via.Kind, ids, each)
+	}
+	return s.ActorCounts(via.Kind, ids, each)
+}
+
+// weigh keeps the weights of the members of a ranking.
+func (v *Evaluation) weigh(n *Node, results []Scored) {
+	all := make([]Weight, len(results))
+	for i := range results {
+		all[i] = Weight{ID: results[i].ID}
+		if highest := results[0].Score; highest > 0 {
+			all[i].Weight = results[i].Score / highest
+		}
+	}
+	slices.SortFunc(all, func(x, y Weight) int { return cmp.Compare(x.ID, y.ID) })
+	if v.weights == nil {
+		v.weights = map[*Node][]Weight{}
+	}
+	v.weights[n] = all
+}
+
+// Weights returns the weights of the members of a ranking that was evaluated, for weigh=score.
+func (v *Evaluation) Weights(n *Node) []Weight { return v.weights[n] }

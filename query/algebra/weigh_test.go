@@ -1,0 +1,90 @@
+package algebra
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"skein.blue/graph/write"
+	"skein.blue/internal/testing/small"
+)
+
+// Walks of two steps have the members and the weights that the maps have: with every pair of edges,
+// damped, aged, and cut off after few results.
+func TestScores(t *testing.T) {
+	for seed, l := range map[uint64]write.Limits{1: early, 2: {}} {
+		g := small.New(t, seed, 30, l)
+		g.Grow(2500)
+		d := drawOf(g, seed)
+		some, halves := 0, 0
+		how := func(via string) (s string) {
+			if via != "lists" && via != "listed" && d.IntN(2) == 0 {
+				s += ",damp=" + d.one("0.3", "0.5", "1")
+			}
+			if d.IntN(2) == 0 {
+				s += ",decay=" + d.one("20d", "100d", "40w")
+			}
+			if d.IntN(4) == 0 {
+				s += "," + d.window()
+			}
+			return s
+		}
+		for range 200 {
+			of, from := d.one("follows", "followers")+"("+g.Any(g.Accounts)+")", true
+			if d.IntN(2) == 0 {
+				of, from = "likes("+g.Any(g.Accounts)+")", false
+			}
+			step := func(top int, more string) string {
+				via := d.one("likers", "reposters")
+				if from {
+					via = d.one("follows", "followers", "likes", "reposts", "lists")
+				}
+				text := fmt.Sprintf("rank(of=%s,via=%s,top=%d%s%s)", of, via, top, more, how(via))
+				from = via == "follows" || via == "followers" || via == "likers" || via == "reposters"
+				return text
+			}
+			of = step(2+d.IntN(8), "")
+			text := step(1+d.IntN(3), ",weigh=score")
+			e := parsed(t, text)
+			w := twin{g}
+			want := w.members(e)
+			inner := w.scored(e, &e.Root.Args[0])
+			checkEvaluation(t, g, d, e, want)
+			must(t, on(t, g, e, free(), func(v *Evaluation) error {
+				if _, _, err := v.Result(); err != nil {
+					return err
+				}
+				weights := map[uint64]float64{}
+				for _, weight := range v.Weights(&e.Root.Args[0]) {
+					weights[weight.ID] = weight.Weight
+				}
+				if len(weights) != len(inner) {
+					t.Fatalf("%s: %d members with weights, want %d", text, len(weights), len(inner))
+				}
+				var members []string
+				for _, r := range inner {
+					members = append(members, r.member)
+				}
+				ids := w.ids(members, e.Root.Args[0].Is)
+				for _, r := range inner {
+					want := 0.0
+					if inner[0].score > 0 {
+						want = r.score / inner[0].score
+					}
+					if got := weights[uint64(ids[r.member])]; math.Abs(got-want) > 1e-9 {
+						t.Fatalf("%s: %s has the weight %v, want %v", text, r.member, got, want)
+					}
+					if want > 0 && want < 1 {
+						halves++
+					}
+				}
+				return nil
+			}))
+			some += len(want)
+			g.Grow(2)
+		}
+		if some < 150 || halves < 150 {
+			t.Errorf("%+v: %d results, %d weights between 0 and 1", l, some, halves)
+		}
+	}
+}
