@@ -330,3 +330,27 @@ func (s Set) Bytes() int {
 	}
 	return 8 * len(s.list)
 }
+
+// A Threshold finds the ids that are in at least some of several sets.
+type Threshold struct {
+	in   []Set // in[i]: the ids that were in at least i+1 of the sets so far
+	left int   // sets that are still to come
+}
+
+// NewThreshold returns the Threshold of at least some, 1 or more, of a number of sets.
+func NewThreshold(some, sets int) *Threshold { return &Threshold{make([]Set, some), sets} }
+
+// Add adds the next set.
+func (t *Threshold) Add(set Set) {
+	t.left--
+	for i := len(t.in) - 1; i >= 0 && i+1+t.left >= len(t.in); i-- { // others come too late
+		more := set
+		if i > 0 {
+			more = And(t.in[i-1], set)
+		}
+		t.in[i] = Or(t.in[i], more)
+	}
+}
+
+// Members returns the ids that are in at least as many sets, once all were added.
+func (t *Threshold) Members() Set { return t.in[len(t.in)-1] }

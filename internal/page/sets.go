@@ -38,6 +38,10 @@ var operators = []Set{
 	{Name: "intersect", Meaning: "members of all of the sets"},
 	{Name: "union", Meaning: "members of any of the sets"},
 	{Name: "except", Meaning: "members of the first set that are in none of the others"},
+	{Name: "atleast", Meaning: "members of at least so many of the sets: atleast(2, …, …, …)"},
+	{Name: "mutuals", Meaning: "accounts that an account follows, and that follow it"},
+	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
+	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
 	{Name: "members", Meaning: "the given accounts or records"},
 	{Name: "rank", Meaning: "what the members of a set like most, follow most, …: of= a set, via= likes, follows, …"},
 }

@@ -46,12 +46,20 @@ func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 
 // hasAll evaluates an operator for one member, and stops at the first operand that decides.
 func (v *Evaluation) hasAll(n *Node, x Literal, id dict.ID) (bool, error) {
+	sets := 0 // that x is in
 	for i := range n.Args {
 		in, err := v.has(&n.Args[i], x, id)
 		if err != nil {
 			return false, err
 		}
 		switch {
+		case n.Op == OpAtLeast:
+			if in {
+				sets++
+			}
+			if sets == n.Least {
+				return true, nil
+			}
 		case n.Op == OpUnion:
 			if in {
 				return true, nil
@@ -60,5 +68,5 @@ func (v *Evaluation) hasAll(n *Node, x Literal, id dict.ID) (bool, error) {
 			return false, nil
 		}
 	}
-	return n.Op != OpUnion, nil
+	return n.Op != OpUnion && n.Op != OpAtLeast, nil
 }

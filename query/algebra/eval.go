@@ -188,6 +188,9 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 	case OpUnion:
 		set, err := v.union(n)
 		return Operand{Set: set}, err
+	case OpAtLeast:
+		set, err := v.atLeast(n)
+		return Operand{Set: set}, err
 	case OpRank:
 		set, err := v.ranked(n)
 		return Operand{Set: set}, err
@@ -396,6 +399,18 @@ func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
 		sum = idset.Or(sum, set)
 	}
 	return sum, nil
+}
+
+func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
+	t := idset.NewThreshold(n.Least, len(n.Args))
+	for i := range n.Args {
+		set, err := v.Set(&n.Args[i])
+		if err != nil {
+			return set, err
+		}
+		t.Add(set)
+	}
+	return t.Members(), nil
 }
 
 func (v *Evaluation) except(n *Node) (set idset.Set, err error) {

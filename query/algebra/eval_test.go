@@ -89,6 +89,17 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 	for _, s := range list {
 		set[s] = true
 	}
+	if n.Op == OpAtLeast {
+		in := map[string]int{}
+		for i := range n.Args {
+			for s := range w.set(e, &n.Args[i]) {
+				in[s]++
+				set[s] = in[s] >= n.Least
+			}
+		}
+		maps.DeleteFunc(set, func(_ string, enough bool) bool { return !enough })
+		return set
+	}
 	for i := range n.Args {
 		part := w.set(e, &n.Args[i])
 		switch {

@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -32,6 +33,7 @@ type Node struct {
 	Window ask.Window     // leaf: its times, since and until
 	Args   []Node         // operator: its operands; OpRank: the set of, and except if there is one
 	Rank   *RankSpec      // OpRank: what else it says
+	Least  int            // OpAtLeast: how many of the operands
 	First  int            // OpMembers: its arguments are Expr.Strings[First:Last]
 	Last   int            //
 	Is     dict.Namespace // the namespace of the members
@@ -51,7 +53,9 @@ const (
 	opIntersect           // members of all operands
 	OpUnion               // members of any operand
 	OpExcept              // members of the first operand and of no other
+	OpAtLeast             // members of at least Node.Least operands
 	OpRank                // what most members of a set lead to
+	opShort               // a name for an expression: it never is in a Node
 )
 
 // IsSet reports whether o reads one stored set: followers, likes, listed, …
@@ -182,7 +186,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank},
+		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -190,6 +194,9 @@ func NewVocabulary(t *kinds.Table) *Vocabulary {
 			f[k.Forward] = function{OpForward, k.Kind}
 			f[k.Reverse] = function{OpReverse, k.Kind}
 		}
+	}
+	for name := range shortNames {
+		f[name] = function{op: opShort}
 	}
 	return &Vocabulary{t, f}
 }
@@ -298,6 +305,18 @@ func (p *parser) expr(depth int) (Node, error) {
 		err = p.literals(&n, name)
 	case OpRank:
 		err = p.rank(&n, depth)
+	case opShort:
+		err = p.short(&n, name)
+	case OpAtLeast:
+		if n.Least, err = number[int](p, "the number of sets", MaxLeaves); err != nil {
+			return n, err
+		}
+		if more, err := p.next(name); err != nil || !more {
+			return n, cmp.Or(err, p.errorf(start, "atleast takes a number and sets: atleast(2, E, E, E)"))
+		}
+		if err = p.operands(&n, name, depth); err == nil && n.Least > len(n.Args) {
+			err = p.errorf(start, "atleast(%d, …) has %d sets", n.Least, len(n.Args))
+		}
 	default:
 		err = p.operands(&n, name, depth)
 	}

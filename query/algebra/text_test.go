@@ -54,6 +54,9 @@ func shown(e *Expr) string {
 			}
 			args = append(args, shownWindow(n)...)
 		default:
+			if n.Op == OpAtLeast {
+				args = append(args, fmt.Sprint(n.Least))
+			}
 			for i := range n.Args {
 				args = append(args, write(&n.Args[i]))
 			}
@@ -169,6 +172,9 @@ func (d draw) expr(dids bool, depth int) string {
 	var args []string
 	for range 1 + d.IntN(3) {
 		args = append(args, d.expr(dids, depth-1))
+	}
+	if d.IntN(5) == 0 {
+		return sp() + fmt.Sprint("atleast", sp(), "(", sp(), 1+d.IntN(len(args)), sp()) + "," + strings.Join(args, ",") + ")" + sp()
 	}
 	return sp() + d.one("intersect", "union", "except") + sp() + "(" + strings.Join(args, ",") + ")" + sp()
 }
@@ -616,7 +622,7 @@ func TestNearest(t *testing.T) {
 		word := string(b)
 		want, least := "", len(word)/3+2
 		for _, n := range names {
-			if dist := distance(strings.ToLower(word), n); dist < least {
+			if dist := distance(strings.ToLower(word), strings.ToLower(n)); dist < least {
 				want, least = n, dist
 			}
 		}

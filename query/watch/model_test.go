@@ -90,9 +90,15 @@ func (w *watched) members(e *algebra.Expr) map[string]bool {
 		for _, s := range list {
 			set[s] = true
 		}
+		in := map[string]int{} // how many of the operands have a member
 		for i := range n.Args {
 			part := eval(&n.Args[i])
 			switch {
+			case n.Op == algebra.OpAtLeast:
+				for s := range part {
+					in[s]++
+					set[s] = in[s] >= n.Least
+				}
 			case i == 0:
 				set = part
 			case n.Op == algebra.OpUnion:
@@ -101,6 +107,7 @@ func (w *watched) members(e *algebra.Expr) map[string]bool {
 				maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == algebra.OpExcept) })
 			}
 		}
+		maps.DeleteFunc(set, func(_ string, in bool) bool { return !in })
 		return set
 	}
 	set := eval(&e.Root)
@@ -129,6 +136,9 @@ func (w *watched) set(dids bool, depth int) string {
 			return one("listed", "listblockers") + "(" + w.Any(w.Lists) + ")"
 		}
 		return one("likers", "reposters") + "(" + w.Any(w.Posts) + ")"
+	}
+	if w.Rand.IntN(4) == 0 {
+		return fmt.Sprint("atleast(", 1+w.Rand.IntN(3), ",", w.set(dids, depth-1), ",", w.set(dids, depth-1), ",", w.set(dids, depth-1), ")")
 	}
 	return one("union", "intersect", "except") + "(" + w.set(dids, depth-1) + "," + w.set(dids, depth-1) + ")"
 }
@@ -236,7 +246,7 @@ func TestSubscribersHaveTheSet(t *testing.T) {
 				returned++
 				here, away = append(here, c), slices.Delete(away, i, i+1)
 			}
-			w.Grow(rng.IntN(25))
+			w.Grow(rng.IntN(40))
 			w.round()
 			for _, c := range here {
 				if rng.IntN(3) > 0 || n == 119 { // the others let messages wait
@@ -563,7 +573,7 @@ func TestWatchable(t *testing.T) {
 		"union(follows(" + did + "),follows(" + did + ",until=2026-01-01))":     "at position 37: a set with since or until cannot be watched",
 		"lists(" + did + ")":                                                    "at position 0: lists(…) cannot be watched",
 		"except(likes(" + did + "),union(lists(" + did + ")))":                  "at position 42: lists(…) cannot be watched",
-		"union(follows(" + did + "),rank(of=follows(" + did + "),via=follows))": "at position 37: rank(…) cannot be watched",
+		"union(follows(" + did + "),rank(of=follows(" + did + "),via=follows))": "at position 37: rank(…), blocking(…) and blockedBy(…) cannot be watched",
 		"members(" + strings.Repeat(did+",", 300) + did + ")":                   "",
 		"follows(" + did + ",until=2300-01-01)":                                 "cannot be watched",
 		"intersect(union(except(union(follows(" + did + ")))))":                 "",

@@ -100,12 +100,15 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 		}
 		return idset.And(ids, idset.FromUnsorted(given)), at.meter.charge(memberCost * len(given))
 	}
+	threshold := idset.NewThreshold(max(n.Least, 1), len(n.Args))
 	for i := range n.Args {
 		part, err := at.among(&n.Args[i], of, ids)
 		if err != nil {
 			return in, err
 		}
 		switch {
+		case n.Op == algebra.OpAtLeast:
+			threshold.Add(part)
 		case n.Op == algebra.OpUnion:
 			in = idset.Or(in, part)
 			ids = idset.AndNot(ids, part)
@@ -115,10 +118,14 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 			ids = part
 		}
 	}
-	if n.Op == algebra.OpUnion {
+	switch n.Op {
+	case algebra.OpUnion:
 		return in, nil
+	case algebra.OpAtLeast:
+		return threshold.Members(), nil
+	default:
+		return ids, nil
 	}
-	return ids, nil
 }
 
 // inLeaf returns which of ids are members of a leaf.

@@ -302,7 +302,7 @@ func Watchable(e *algebra.Expr) error {
 			return &algebra.SyntaxError{Offset: n.Offset, What: "lists(…) cannot be watched: every account's lists may change it"}
 		}
 		if n.Op == algebra.OpRank {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "rank(…) cannot be watched: any account's records may change it"}
+			return &algebra.SyntaxError{Offset: n.Offset, What: "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"}
 		}
 		for i := range n.Args {
 			if err := walk(&n.Args[i]); err != nil {
