@@ -48,7 +48,7 @@ func TestActorCounts(t *testing.T) {
 			for i := range ids {
 				ids[i] = names.ID(i)
 			}
-			return sn.ActorCounts(1, ids, func(i int, total uint64) error {
+			return sn.ActorCounts(1, ids, nil, func(i int, total uint64) error {
 				told++
 				if total != 2 {
 					t.Errorf("asked about %d: %d have an edge to subject %d, want 2", asked, total, i)

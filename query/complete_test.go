@@ -85,6 +85,7 @@ func TestIncomplete(t *testing.T) {
 	var c complete
 	for method, p := range map[string]url.Values{
 		"rank":     {"of": {"members(" + w.history.Accounts()[0] + ")"}, "via": {"likes"}},
+		"counts":   {"edge": {"followers"}, "subject": {w.history.Accounts()[1]}},
 		"known":    {"actor": {w.history.Accounts()[0]}, "edge": {"followers"}, "subject": {w.history.Accounts()[1]}},
 		"contains": {"set": {"followers(" + w.history.Accounts()[0] + ")"}, "member": {w.history.Accounts()[1]}},
 	} {

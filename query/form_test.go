@@ -42,6 +42,7 @@ func TestForms(t *testing.T) {
 	for method, p := range map[string]url.Values{
 		"query":    {"set": {set}, "limit": {"5"}},
 		"contains": {"set": {set}, "member": a[:9]},
+		"counts":   {"edge": {"followers", "lists"}, "subject": a[:9]},
 		"known":    {"actor": {a[0]}, "edge": {"followers"}, "subject": a[:9]},
 		"rank":     {"of": {set}, "via": {"follows"}, "except": {"followers(" + a[1] + ")"}},
 		"list":     {"set": {"follows(" + a[0] + ")"}},
@@ -141,7 +142,7 @@ func TestFormsInOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if slices.Sort(forms); !slices.Equal(forms, []string{"contains", "known", "list", "query", "rank"}) {
+	if slices.Sort(forms); !slices.Equal(forms, []string{"contains", "counts", "known", "list", "query", "rank"}) {
 		t.Errorf("methods with forms: %q", forms)
 	}
 }

@@ -24,9 +24,8 @@ var update = flag.Bool("update", false, "write the names of sets into the lexico
 // added, go test ./query -run TestLexiconNames -update rewrites them.
 func TestLexiconNames(t *testing.T) {
 	enum := func(parameter, values string, names []string) (list *regexp.Regexp, want string) {
-		const indent = "\n              "
-		return regexp.MustCompile(`("` + parameter + `": \{\s*"type": "string",[^]]*"` + values + `": \[)[^]]*\]`),
-			`${1}` + indent + `"` + strings.Join(names, `",`+indent+`"`) + `"` + "\n            ]"
+		return regexp.MustCompile(`("` + parameter + `": \{\s*"type": "(?:string|array)",[^]]*"` + values + `": \[)(\s*)[^]]*?(\s*\])`),
+			`${1}${2}"` + strings.Join(names, `",${2}"`) + `"${3}`
 	}
 	records := func() (list *regexp.Regexp, want string) {
 		var required, properties []string
@@ -39,6 +38,7 @@ func TestLexiconNames(t *testing.T) {
 	}
 	for name, list := range map[string]func() (*regexp.Regexp, string){
 		"lexicons/blue.skein.graph.known.json":    func() (*regexp.Regexp, string) { return enum("edge", "enum", query.KnownEdges()) },
+		"lexicons/blue.skein.graph.counts.json":   func() (*regexp.Regexp, string) { return enum("edge", "knownValues", rank.Vias()) },
 		"lexicons/blue.skein.graph.rank.json":     func() (*regexp.Regexp, string) { return enum("via", "knownValues", rank.Vias()) },
 		"lexicons/blue.skein.graph.getStats.json": records,
 	} {
@@ -71,6 +71,7 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.query":      {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},
 		"blue.skein.graph.list":       {"set=follows(" + a[0] + ")&limit=1"},
 		"blue.skein.graph.contains":   {"set=members(" + a[0] + ")&member=" + a[1]},
+		"blue.skein.graph.counts":     {"edge=followers&edge=blocks&subject=" + a[1] + "&subject=" + a[2]},
 		"blue.skein.graph.known":      {"actor=" + a[0] + "&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
 		"blue.skein.graph.rank":       {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")", "of=follows(" + a[0] + ")&via=follows&by=lift&min=1&since=2000-01-01"},
 		"blue.skein.graph.getStats":   {""},

@@ -20,6 +20,7 @@ func TestUnknownParameters(t *testing.T) {
 		"/xrpc/blue.skein.graph.query?set=follows(" + d + ")":                      {"Limit=1", "did you mean limit?"},
 		"/xrpc/blue.skein.graph.list?set=follows(" + d + ")":                       {"cursro=x", "did you mean cursor?"},
 		"/xrpc/blue.skein.graph.contains?set=follows(" + d + ")&member=" + d:       {"members=" + d, "did you mean member?"},
+		"/xrpc/blue.skein.graph.counts?edge=followers&subject=" + d:                {"subjects=" + d, "did you mean subject?"},
 		"/xrpc/blue.skein.graph.known?actor=" + d + "&edge=followers&subject=" + d: {"subjects=" + d, "did you mean subject?"},
 		"/xrpc/blue.skein.graph.getAccount?did=" + d:                               {"handle=x", "blue.skein.graph.getAccount takes did"},
 		"/xrpc/blue.skein.graph.getStats":                                          {"x=1", "blue.skein.graph.getStats takes no parameters"},

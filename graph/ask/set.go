@@ -46,8 +46,9 @@ func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 }
 
 // ActorCounts calls each, in no order, with the number of active accounts that have an edge to
-// each of the subjects.
-func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, total uint64) error) error {
+// each of the subjects. It calls heavy, if there is one, before it reads a large set that is not in
+// memory; an error ends the work.
+func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
 	var whole []int // subjects whose sets have containers
 	if s.source.Layout.Shared() {
 		for i := range subjects {
@@ -99,6 +100,11 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, to
 		t, err := s.Actors(k, subjects[i])
 		if err != nil {
 			return err
+		}
+		if _, known := t.Known(); !known && heavy != nil {
+			if err := heavy(); err != nil {
+				return err
+			}
 		}
 		set, err := t.All()
 		if err != nil {

@@ -41,7 +41,7 @@ type Budget interface {
 
 // NewReader returns an evaluation without an expression. It reads single sets.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, listsRead: map[Leaf]idset.Set{}}
 }
 
 // A Leaf identifies one stored set.

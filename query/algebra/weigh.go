@@ -13,6 +13,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 	"skein.blue/query/tally"
 )
 
@@ -227,13 +228,28 @@ func CompareScores(x, y Scored) int {
 	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
-// Totals calls each, in no order, with the number of active accounts, or of subjects, that have an
-// edge to each of ids.
+// Totals calls each, in no order, with the number of active accounts, or of subjects, that have the
+// edge to each of ids, which are results of a walk along it.
 func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	if via.Op == OpReverse {
 		return s.SubjectCounts(via.Kind, ids, each)
 	}
-	return s.ActorCounts(via.Kind, ids, each)
+	return s.ActorCounts(via.Kind, ids, nil, each)
+}
+
+// Sizes calls each, in no order, with the number of active accounts, or of subjects, that an edge
+// leads to from each of ids. It asks the budget before it reads a large set.
+func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
+	if via.Op == OpReverse {
+		return v.View.ActorCounts(via.Kind, ids, v.budget.Heavy, each)
+	}
+	return v.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
+		err := each(i, total)
+		if err == nil && total > idset.ListMax { // as for one such set
+			err = v.budget.Heavy()
+		}
+		return err
+	})
 }
 
 // weigh keeps the weights of the members of a ranking.

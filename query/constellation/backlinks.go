@@ -278,7 +278,7 @@ func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]uint6
 			if b.ID(n) == dict.None {
 				continue
 			}
-			err := sn.ActorCounts(k.Kind, []dict.ID{b.ID(n)}, func(_ int, total uint64) error {
+			err := sn.ActorCounts(k.Kind, []dict.ID{b.ID(n)}, nil, func(_ int, total uint64) error {
 				if total > 0 {
 					if all[k.Collection] == nil {
 						all[k.Collection] = map[string]uint64{}

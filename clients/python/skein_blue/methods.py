@@ -22,6 +22,8 @@ __all__ = [
     "GetManyToManyCountsOutput",
     "ContainsOutput",
     "ContainsMembership",
+    "CountsCountedSubject",
+    "CountsOutput",
     "GetAccountOutput",
     "GetAccountQueued",
     "GetStatsAudited",
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 #: The methods that a server also accepts as a form, by POST.
-FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
+FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
 class DescribeFeedGeneratorFeed(TypedDict):
@@ -208,6 +210,26 @@ class ContainsOutput(_ContainsOutput, total=False):
 class ContainsMembership(TypedDict):
     contained: bool
     member: str
+
+
+class CountsCountedSubject(TypedDict):
+    subject: str
+    #: The exact numbers of members, in the order of the sets in the query. Inactive accounts do not count.
+    totals: List[int]
+
+
+class _CountsOutput(TypedDict):
+    #: In the order of the query.
+    subjects: List[CountsCountedSubject]
+
+
+class CountsOutput(_CountsOutput, total=False):
+    """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts."""
+
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    #: Why the answer may be incomplete.
+    reason: str
 
 
 class _GetAccountOutput(TypedDict):
@@ -550,6 +572,15 @@ class Methods:
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
+    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str]) -> CountsOutput:
+        """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
+
+        edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
+        subject: DIDs or AT URIs, as the sets take them. $viewer stands for the DID of the account in the service auth token.
+        """
+        answer: CountsOutput = self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject})
+        return answer
+
     def get_account(self, did: str) -> GetAccountOutput:
         """Describes an account in the index, and what may be missing.
 
@@ -708,6 +739,15 @@ class AsyncMethods:
         member: DIDs or AT URIs, the type of the set's members.
         """
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
+        return answer
+
+    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str]) -> CountsOutput:
+        """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
+
+        edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
+        subject: DIDs or AT URIs, as the sets take them. $viewer stands for the DID of the account in the service auth token.
+        """
+        answer: CountsOutput = await self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject})
         return answer
 
     async def get_account(self, did: str) -> GetAccountOutput:

@@ -217,6 +217,28 @@ export interface ContainsMembership {
   member: string;
 }
 
+export interface CountsCountedSubject {
+  subject: string;
+  /** The exact numbers of members, in the order of the sets in the query. Inactive accounts do not count. */
+  totals: number[];
+}
+
+export interface CountsParams {
+  /** The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject. */
+  edge: ('follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {}))[];
+  /** DIDs or AT URIs, as the sets take them. $viewer stands for the DID of the account in the service auth token. */
+  subject: string[];
+}
+
+export interface CountsOutput {
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+  /** In the order of the query. */
+  subjects: CountsCountedSubject[];
+}
+
 export interface GetAccountParams {
   /** A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token. */
   did: string;
@@ -484,7 +506,7 @@ export interface SubscribeParams {
 }
 
 /** The methods that a server also accepts as a form, by POST. */
-export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
+export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
 /** The methods of a server. */
 export class Methods {
@@ -537,6 +559,11 @@ export class Methods {
   /** Tells for each of the given strings whether it is a member of a set. */
   contains(params: ContainsParams, options?: CallOptions): Promise<ContainsOutput> {
     return this.call('blue.skein.graph.contains', params, options) as Promise<ContainsOutput>;
+  }
+
+  /** Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts. */
+  counts(params: CountsParams, options?: CallOptions): Promise<CountsOutput> {
+    return this.call('blue.skein.graph.counts', params, options) as Promise<CountsOutput>;
   }
 
   /** Describes an account in the index, and what may be missing. */
