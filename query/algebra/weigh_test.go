@@ -1,11 +1,14 @@
 package algebra
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/testing/small"
 )
 
@@ -86,5 +89,30 @@ func TestScores(t *testing.T) {
 		if some < 150 || halves < 150 {
 			t.Errorf("%+v: %d results, %d weights between 0 and 1", l, some, halves)
 		}
+	}
+}
+
+// Sizes asks the budget before it reads a large set that is not in memory, and a refusal ends it.
+func TestSizesAskTheBudget(t *testing.T) {
+	g := small.New(t, 3, 30, early)
+	g.Grow(2000)
+	via, err := builtIn.ViaOf("followers", dict.DID)
+	must(t, err)
+	ids := make([]dict.ID, 0, len(g.Accounts))
+	for _, id := range (twin{g}).ids(g.Accounts, dict.DID) {
+		ids = append(ids, id)
+	}
+	asked := func(left int) (b *allowed, counted int, err error) {
+		b = &allowed{left: left}
+		err = g.Store.View(t.Context(), func(sn *ask.View) error {
+			return NewReader(t.Context(), sn, b).Sizes(via, ids, func(int, uint64) error { counted++; return nil })
+		})
+		return b, counted, err
+	}
+	if b, counted, err := asked(2); !errors.Is(err, errHeavy) || b.asked != 3 || counted >= len(ids) {
+		t.Errorf("a budget of 2: asked %d times, %d sets counted: %v", b.asked, counted, err)
+	}
+	if b, counted, err := asked(len(ids)); err != nil || b.asked < 3 || counted != len(ids) {
+		t.Errorf("a budget of %d: asked %d times, %d sets counted: %v", len(ids), b.asked, counted, err)
 	}
 }

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -55,16 +56,19 @@ func accountWith(b *testing.B, x *app.Index, reverse bool, kind string, about in
 			if batch.ID(n) == dict.None {
 				continue
 			}
-			counts := s.SubjectCounts
-			if reverse {
-				counts = s.ActorCounts
-			}
-			err := counts(k, []dict.ID{batch.ID(n)}, func(_ int, total uint64) error {
+			take := func(_ int, total uint64) error {
 				if near(int(total), about) < near(size, about) {
 					account, size = i, int(total)
 				}
 				return nil
-			})
+			}
+			ids := []dict.ID{batch.ID(n)}
+			var err error
+			if reverse {
+				err = s.ActorCounts(k, ids, nil, take)
+			} else {
+				err = s.SubjectCounts(k, ids, take)
+			}
 			if err != nil || near(size, about)*20 < about {
 				return err
 			}
@@ -94,6 +98,42 @@ func BenchmarkLately(b *testing.B) {
 			median(b, func() { get(b, s, askRank, p) })
 		})
 	}
+}
+
+// BenchmarkForYou walks the second degree of an account with some three hundred likes: those who
+// liked the same, damped by how much they like, and what they liked on the last day. Each half-life
+// ends at the newest like of the store.
+func BenchmarkForYou(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	now := newest(b, x)
+	account, size := accountWith(b, x, false, "like", 300)
+	of := fmt.Sprintf("rank(of=likes(%s),via=likers,damp=0.5,top=300,except=members(%[1]s))", did(account))
+	for name, p := range map[string]url.Values{
+		"neighbours": {"of": {"likes(" + did(account) + ")"}, "via": {"likers"}, "damp": {"0.5"}, "limit": {"300"}},
+		"unweighted": {"of": {fmt.Sprintf("rank(of=likes(%s),via=likers,top=300)", did(account))}, "via": {"likes"}, "since": {now.Add(-24 * time.Hour).Format(time.RFC3339)}},
+		"whole":      {"of": {of}, "via": {"likes"}, "weigh": {"score"}, "damp": {"0.3"}, "decay": {"6h"}, "since": {now.Add(-24 * time.Hour).Format(time.RFC3339)}, "except": {"likes(" + did(account) + ")"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			median(b, func() { get(b, s, askRank, p) })
+			b.ReportMetric(float64(size), "likes")
+		})
+	}
+}
+
+// BenchmarkCounts counts the likers and the reposters of a hundred posts.
+func BenchmarkCounts(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	var ranked struct{ Items []struct{ Member string } }
+	if err := json.Unmarshal(get(b, s, askRank, url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"likes"}, "limit": {"100"}}), &ranked); err != nil {
+		b.Fatal(err)
+	}
+	p := url.Values{"edge": {"likers", "reposters", "listblockers"}}
+	for _, item := range ranked.Items {
+		p.Add("subject", item.Member)
+	}
+	median(b, func() { get(b, s, "blue.skein.graph.counts", p) })
 }
 
 // BenchmarkLift ranks the accounts that the followers of an account with some ten thousand
