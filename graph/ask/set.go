@@ -120,14 +120,22 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 // SubjectCounts calls each with the number of subjects of each of the actors. Inactive accounts
 // do not count as subjects.
 func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
+	var hidden idset.Set
+	if s.source.Kinds().Info(k).To.Is == dict.DID {
+		hidden = s.Hidden()
+	}
+	var ids []uint64
 	for i, actor := range actors {
-		set, err := s.Subjects(k, actor)
-		if err != nil {
+		var err error
+		if ids, err = s.AppendSubjects(ids[:0], k, actor, Window{}); err != nil {
 			return err
 		}
-		total := set.Len()
-		if s.source.Kinds().Info(k).To.Is == dict.DID {
-			total -= idset.AndLen(s.Hidden(), set)
+		slices.Sort(ids)
+		total := uint64(0)
+		for j, id := range ids {
+			if (j == 0 || id != ids[j-1]) && (hidden.Empty() || !hidden.Has(id)) {
+				total++
+			}
 		}
 		if err := each(i, total); err != nil {
 			return err

@@ -187,9 +187,12 @@ type Scored struct {
 	Score float64
 }
 
-// MaxScored is the number of results whose totals are looked up: those with the highest sums, or
-// counts.
-const MaxScored = 20_000
+// Results whose totals are looked up: those with the highest sums, or counts. The total of an
+// account along an edge such as likers is the number of its likes, which are read.
+const (
+	MaxScored        = 20_000
+	maxScoredReverse = 5_000 // with damp, along an edge whose results are the actors
+)
 
 // Scores returns up to limit of the results that at least a number of members lead to, with the
 // highest scores, in order. Results with equal scores are ordered by count, then by id. With damp
@@ -197,7 +200,9 @@ const MaxScored = 20_000
 func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, least uint32, limit int) ([]Scored, error) {
 	most := limit
 	if damp > 0 {
-		most = MaxScored
+		if most = MaxScored; via.Op == OpReverse {
+			most = maxScoredReverse
+		}
 	}
 	sums := t.TopSums(least, min(t.AtLeast(least), most))
 	all := make([]Scored, len(sums))

@@ -631,7 +631,7 @@ class Methods:
         via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
-        damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results, only those with the highest scores before the division remain.
+        damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
         decay: The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
@@ -800,7 +800,7 @@ class AsyncMethods:
         via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
-        damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results, only those with the highest scores before the division remain.
+        damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
         decay: The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.

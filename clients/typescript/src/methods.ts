@@ -437,7 +437,7 @@ export interface RankParams {
   by?: 'count' | 'share' | 'lift' | 'score';
   /** The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all. */
   cursor?: string;
-  /** A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results, only those with the highest scores before the division remain. */
+  /** A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain. */
   damp?: string;
   /** The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score. */
   decay?: string;
