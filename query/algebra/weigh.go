@@ -192,6 +192,8 @@ type Scored struct {
 const (
 	MaxScored        = 20_000
 	maxScoredReverse = 5_000 // with damp, along an edge whose results are the actors
+
+	manyTotals = 1000 // above it, the query needs the large queue
 )
 
 // Scores returns up to limit of the results that at least a number of members lead to, with the
@@ -210,6 +212,11 @@ func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, least uint32,
 		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One}
 	}
 	if damp > 0 {
+		if len(all) > manyTotals {
+			if err := v.budget.Heavy(); err != nil {
+				return nil, err
+			}
+		}
 		slices.SortFunc(all, func(x, y Scored) int { return cmp.Compare(x.ID, y.ID) })
 		ids := make([]dict.ID, len(all))
 		for i := range all {

@@ -116,3 +116,29 @@ func TestSizesAskTheBudget(t *testing.T) {
 		t.Errorf("a budget of %d: asked %d times, %d sets counted: %v", len(ids), b.asked, counted, err)
 	}
 }
+
+// Damping a thousand results is light, and one more is expensive.
+func TestDampingAsksTheBudget(t *testing.T) {
+	g := small.New(t, 5, 10, write.Limits{})
+	g.Crowd(manyTotals, func(int) []string { return g.Accounts[:1] })
+	ask := func(left int) (asked, results int, err error) {
+		b := &allowed{left: left}
+		err = on(t, g, parsed(t, "rank(of=members("+g.Accounts[0]+"),via=followers,damp=0.5,top=3)"), b, func(v *Evaluation) error {
+			set, _, err := v.Result()
+			results = int(set.Len())
+			return err
+		})
+		return b.asked, results, err
+	}
+	before, results, err := ask(math.MaxInt)
+	if must(t, err); results != 3 {
+		t.Fatalf("%d results of %d", results, manyTotals)
+	}
+	g.Crowd(manyTotals+1, func(int) []string { return g.Accounts[:1] })
+	if after, results, err := ask(math.MaxInt); err != nil || results != 3 || after != before+1 {
+		t.Errorf("%d results, asked %d times, before %d: %v", results, after, before, err)
+	}
+	if _, _, err := ask(before); !errors.Is(err, errHeavy) {
+		t.Errorf("a refusal: %v", err)
+	}
+}

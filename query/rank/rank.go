@@ -155,7 +155,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 			return nil, err
 		}
 	}
-	if (r.scored() || r.Damp > 0) && actors.Len() > manyScored { // totals of thousands of results are looked up
+	if r.scored() && actors.Len() > manyScored { // totals of thousands of results are looked up
 		if err := w.Heavy(); err != nil {
 			return nil, err
 		}
