@@ -45,6 +45,8 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert skein.query(of, count=True).get("members") is None
     assert len(skein.list(of, limit=3)["items"]) == 3
     assert len(skein.rank(of, "likes", since="24h", limit=3)["items"]) == 3
+    sizes = skein.counts(["followers", "likes"], [star])["subjects"][0]
+    assert sizes["subject"] == star and len(sizes["totals"]) == 2 and sizes["totals"][0] >= len(members) - left, sizes
     assert skein.known(members[0], "followers", [star])["subjects"][0]["subject"] == star
     assert skein.get_account(star)["state"] == "complete"
     assert skein.get_stats()["records"]["follow"] > 1000

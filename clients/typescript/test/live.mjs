@@ -32,6 +32,8 @@ assert.equal((await skein.list({set, limit: 3})).items.length, 3);
 assert.equal((await skein.rank({of: set, via: 'likes', since: '24h', limit: 3})).items.length, 3);
 assert.equal((await skein.getAccount({did: star})).state, 'complete');
 assert.ok((await skein.getStats()).records.follow > 1000);
+const {subjects: [sizes]} = await skein.counts({edge: ['followers', 'likes'], subject: [star]});
+assert.ok(sizes.subject === star && sizes.totals.length === 2 && sizes.totals[0] >= members.length - left, JSON.stringify(sizes));
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
 
