@@ -113,7 +113,7 @@ func friends(n *demo.Network, h *demo.Highlights) string {
 	return fmt.Sprintf("intersect(follows(@%s), likers(%s))", n.Handle(h.Fan), h.Post)
 }
 
-// tour waits until the past is indexed, then asks three queries.
+// tour waits until the past is indexed, then asks four queries.
 func tour(ctx context.Context, e *command.Environment, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
 	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\n", base)
 	var about demo.Highlights
@@ -159,24 +159,36 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 		}
 		answer(e, q.title, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
 	}
-	p := url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}
-	ranking := "rank(of=" + fan + ", via=likes, since=24h)"
-	var r struct {
-		Items []struct {
-			Member string
-			Count  int
+	own := "likes(@" + n.Handle(about.Fan) + ")"
+	alike := "rank(of=" + own + ", via=likers, damp=0.5, top=300, except=members(@" + n.Handle(about.Fan) + "))"
+	for _, q := range []struct {
+		title, typed string
+		params       url.Values
+	}{
+		{"What do the people an account follows like today?", "rank(of=" + fan + ", via=likes, since=24h)", url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}},
+		{
+			"For you: what do those who like what an account likes, like today?",
+			"rank(of=" + alike + ", via=likes, weigh=score, damp=0.3, decay=6h, since=24h, except=" + own + ")",
+			url.Values{"of": {alike}, "via": {"likes"}, "weigh": {"score"}, "damp": {"0.3"}, "decay": {"6h"}, "since": {"24h"}, "except": {own}},
+		},
+	} {
+		var r struct {
+			Items []struct {
+				Member string
+				Count  int
+			}
 		}
+		began := time.Now()
+		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.rank?"+q.params.Encode(), &r); err != nil {
+			return err
+		}
+		took := time.Since(began)
+		var top []string
+		for _, it := range r.Items[:min(3, len(r.Items))] {
+			top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
+		}
+		answer(e, q.title, base, url.Values{"q": {q.typed}}, fmt.Sprintf("skein query %s'%s'", server, q.typed), 0, top, took)
 	}
-	began := time.Now()
-	if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.rank?"+p.Encode(), &r); err != nil {
-		return err
-	}
-	took := time.Since(began)
-	var top []string
-	for _, it := range r.Items[:min(3, len(r.Items))] {
-		top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
-	}
-	answer(e, "What do the people an account follows like today?", base, url.Values{"q": {ranking}}, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), 0, top, took)
 	fmt.Fprintf(e.Stdout, "For examples/: A=%s L=%s\n\n", about.Stars[0], about.List)
 	fmt.Fprintln(e.Stdout, "The demo runs until Ctrl-C and leaves nothing behind. For the real network: skein serve")
 	return e.OutputError() // set if the reader is gone
