@@ -74,8 +74,8 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 	}
 	asked := map[dict.ID]bool{}
 	everybody, anybody := false, false
-	var walk func(n *algebra.Node) error
-	walk = func(n *algebra.Node) error {
+	var walk func(n *algebra.Node, expanded bool) error
+	walk = func(n *algebra.Node, expanded bool) error {
 		if n.Op.IsSet() && !c.Incomplete {
 			c = s.lacks(lacking, n.Kind)
 		}
@@ -104,13 +104,16 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 			}
 		}
 		for i := range n.Args {
-			if err := walk(&n.Args[i]); err != nil {
+			if n.Op == algebra.OpRank { // it reads the records of the members of its first set
+				expanded = i == 0 && n.Rank.Via.Op == algebra.OpForward
+			}
+			if err := walk(&n.Args[i], expanded); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := walk(&v.Expr.Root); err != nil || c.Incomplete {
+	if err := walk(&v.Expr.Root, expanded); err != nil || c.Incomplete {
 		return c, err
 	}
 	switch {

@@ -43,7 +43,15 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.countsMissing(sn, edges, subjects, ids); err != nil {
+		authors := make([]algebra.Literal, len(subjects)) // of lists
+		for i, subject := range subjects {
+			authors[i] = algebra.Literal{S: ask.AuthorityOf(subject.S), Is: dict.DID}
+		}
+		by, err := algebra.Lookup(sn, authors)
+		if err != nil {
+			return err
+		}
+		if out.completeness, err = s.countsMissing(sn, edges, authors, by); err != nil {
 			return err
 		}
 		v := algebra.NewReader(ctx, sn, q.Work)
@@ -56,7 +64,7 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 			case algebra.OpForward, algebra.OpReverse:
 				err = v.Sizes(edge, ids, add)
 			default:
-				err = s.countListed(v, edge, subjects, ids, add)
+				err = countListed(v, edge, ids, by, add)
 			}
 			if err != nil {
 				return err
@@ -98,23 +106,15 @@ func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
 	return edges, nil
 }
 
-// countListed counts the lists that accounts are on, or the accounts on lists.
-func (s *Server) countListed(v *algebra.Evaluation, edge algebra.Via, subjects []algebra.Literal, ids []dict.ID, each func(i int, total uint64) error) error {
-	authors := make([]dict.ID, len(ids))
+// countListed counts the lists that accounts are on, or the accounts on lists. by are the authors of
+// the lists.
+func countListed(v *algebra.Evaluation, edge algebra.Via, ids, by []dict.ID, each func(i int, total uint64) error) error {
 	var hidden idset.Set
 	if edge.Op == algebra.OpListed {
 		hidden = v.View.Hidden()
-		by := make([]algebra.Literal, len(ids))
-		for i, subject := range subjects {
-			by[i] = algebra.Literal{S: ask.AuthorityOf(subject.S), Is: dict.DID}
-		}
-		var err error
-		if authors, err = algebra.Lookup(v.View, by); err != nil {
-			return err
-		}
 	}
 	for i, id := range ids {
-		t, err := v.Leaf(algebra.Leaf{Op: edge.Op, Kind: edge.Kind, Of: id, By: authors[i]})
+		t, err := v.Leaf(algebra.Leaf{Op: edge.Op, Kind: edge.Kind, Of: id, By: by[i]})
 		if err == nil {
 			err = each(i, t.Set.Len()-idset.AndLen(hidden, t.Set))
 		}
@@ -125,16 +125,17 @@ func (s *Server) countListed(v *algebra.Evaluation, edge algebra.Via, subjects [
 	return nil
 }
 
-// countsMissing returns the completeness of counts.
-func (s *Server) countsMissing(sn *ask.View, edges []algebra.Via, subjects []algebra.Literal, ids []dict.ID) (c completeness, err error) {
+// countsMissing returns the completeness of counts. The authors of the subjects are the accounts
+// themselves, or those who made the lists; by are their ids.
+func (s *Server) countsMissing(sn *ask.View, edges []algebra.Via, authors []algebra.Literal, by []dict.ID) (c completeness, err error) {
 	var of []kinds.Kind
-	own := false // an account's own records are counted
+	own := false // the authors' own records are counted
 	for _, edge := range edges {
 		of = append(of, edge.Kind)
-		own = own || edge.Op == algebra.OpForward
+		own = own || edge.Op == algebra.OpForward || edge.Op == algebra.OpListed
 	}
-	for i := 0; own && i < len(ids); i++ {
-		if c, err = missingOf(sn, subjects[i].S, ids[i]); err != nil || c.Incomplete {
+	for i := 0; own && i < len(by); i++ {
+		if c, err = missingOf(sn, authors[i].S, by[i]); err != nil || c.Incomplete {
 			return c, err
 		}
 	}
