@@ -115,7 +115,8 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	const unknown = "did:plc:neverseenaaaaaaaaaaaaaaa"
-	for _, path := range []string{"rank?of=members(" + unknown + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + unknown + ")",
+	for _, path := range []string{
+		"rank?of=members(" + unknown + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + unknown + ")",
 		"counts?edge=follows&subject=" + a[0] + "&subject=" + unknown, "counts?edge=listed&subject=" + history.ListOf(unknown, 0),
 		"query?set=rank(of=members(" + unknown + "),via=follows)", "query?set=rank(of=rank(of=members(" + unknown + "),via=follows),via=followers)",
 	} {
