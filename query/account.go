@@ -53,7 +53,7 @@ func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
 		if c, err := afterHole(sn); err != nil {
 			return err
 		} else if c.Incomplete && out.State == "complete" {
-			out.State, out.Description = "unverified", "The stream had a gap, and the account has not been compared with the relay's list since: it may have changed."
+			out.State, out.Description = "unverified", "Some events were lost. This account may have changed since skein last checked it."
 		}
 		lacking, err := sn.Lacking()
 		if err != nil {
@@ -105,11 +105,11 @@ func (a *accountState) describe(st *format.RepoState, known bool) {
 	case st.Has(format.FlagPartial):
 		a.State, a.Description = "partial", "Records from before the index first saw this account are missing."
 	case !st.Complete():
-		a.State, a.Description = "queued", "The repo is queued for a fetch, and may have changed."
+		a.State, a.Description = "queued", "The repo may have changed; skein will refetch it."
 	default:
 		a.State, a.Description = "complete", "The index has all records of this account."
 	}
 	if a.Active = !st.Has(format.FlagHidden); !a.Active {
-		a.Description = "The account is not active: it is in no answer. " + a.Description
+		a.Description = "The account is inactive, so it does not appear in answers. " + a.Description
 	}
 }

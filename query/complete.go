@@ -18,7 +18,7 @@ type completeness struct {
 }
 
 // someIncomplete is the reason for answers that depend on all accounts.
-const someIncomplete = "some accounts are incomplete: their history is missing, the index missed some of their events, or their repos are queued for a fetch (getStats counts them)"
+const someIncomplete = "the index does not have everything of some accounts: it lacks older records, missed events, or has yet to fetch their repos (getStats counts them)"
 
 // afterHole reports an incomplete answer if the stream had a hole, and the repos have not been
 // compared with the relay's list since.
@@ -27,7 +27,7 @@ func afterHole(sn *ask.View) (completeness, error) {
 	if err != nil || !uncompared {
 		return completeness{}, err
 	}
-	return completeness{true, "the stream had a gap, and the repos have not been compared with the relay's list since: any account may have changed (GET /gaps on the admin address)"}, nil
+	return completeness{true, "some events were lost, and skein has not yet compared all repos with the relay, so any account may have changed (operators: see /gaps on the admin address)"}, nil
 }
 
 // ofEverybody returns the completeness of an answer that depends on the records of all
@@ -130,7 +130,7 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
-			return completeness{true, fmt.Sprintf("%s is indexed since %s; older records are missing until skein backfill fetches them", s.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
+			return completeness{true, fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", s.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
 		}
 	}
 	return completeness{}
@@ -157,7 +157,7 @@ func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
 	case st.Has(format.FlagPartial):
 		return completeness{true, fmt.Sprintf("records of %s from before the index first saw it are missing", did)}, nil
 	case !st.Complete():
-		return completeness{true, fmt.Sprintf("the repo of %s is queued for a fetch, and may have changed", did)}, nil
+		return completeness{true, fmt.Sprintf("the repo of %s may have changed; skein will refetch it", did)}, nil
 	}
 	return completeness{}, nil
 }

@@ -266,12 +266,12 @@ func TestConfiguredKinds(t *testing.T) {
 	w.compare("three kinds")
 	var lacking complete
 	w.get("/xrpc/blue.skein.graph.query", url.Values{"set": {"quoters(" + w.posts[0] + ")"}}, &lacking)
-	if !lacking.Incomplete || !strings.Contains(lacking.Reason, "app.bsky.feed.post:embed.record.uri is indexed since") {
+	if !lacking.Incomplete || !strings.Contains(lacking.Reason, "app.bsky.feed.post:embed.record.uri has been indexed only since") {
 		t.Errorf("a set whose past is not there: %+v", lacking)
 	}
 	var account struct{ State, Description string }
 	w.get("/xrpc/blue.skein.graph.getAccount", url.Values{"did": {did(1)}}, &account)
-	if account.State != "partial" || !strings.Contains(account.Description, "is indexed since") {
+	if account.State != "partial" || !strings.Contains(account.Description, "has been indexed only since") {
 		t.Errorf("an account whose past is not all there: %+v", account)
 	}
 	w.grow(300)

@@ -305,7 +305,7 @@ func TestFeedFile(t *testing.T) {
 	w := newFeedWorld(t, "a = likes($viewer)\n")
 	a := w.history.Accounts()[0]
 	for file, want := range map[string]string{
-		"a = likes($viewer)\nb = likes(\n":                           "line 2: feed b: at position 6: expected an argument of likes",
+		"a = likes($viewer)\nb = likes(\n":                           "line 2: feed b: at position 6: likes(…) needs an argument",
 		"a = likes($viewer)\n\n# x\na = likes($viewer)":              "line 4: the feed a is in line 1 already",
 		"  a = likes($viewer)":                                       "line 1 continues a feed",
 		"likes($viewer)":                                             "line 1: \"likes($viewer)\" is not a feed",

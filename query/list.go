@@ -45,7 +45,7 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, err
 	}
 	if !e.IsLeaf() {
-		return nil, xrpc.Invalid("set: list takes one set, such as likers(at://…); only the members of a single set have records")
+		return nil, xrpc.Invalid("set: list takes a single set, such as likers(at://…), and no operators")
 	}
 	limit, err := q.Integer("limit", 1, 1000, 50)
 	if err != nil {

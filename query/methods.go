@@ -33,7 +33,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, err
 	}
 	if withRecords && !e.IsLeaf() {
-		return nil, xrpc.Invalid("set: records=true takes one set, such as likers(at://…); only the members of a single set have records")
+		return nil, xrpc.Invalid("set: records=true takes a single set, such as likers(at://…), and no operators")
 	}
 	var after dict.ID
 	var pinned algebra.Unseen

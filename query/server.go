@@ -229,7 +229,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 		s.o.Logger.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
 		xerr = xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
-		xerr = xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the cluster with the index does not answer; try again later")
+		xerr = xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the storage cluster does not answer; try again later")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		xerr = xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
 	default:

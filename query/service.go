@@ -49,11 +49,11 @@ type Service struct {
 // NewService returns a Service.
 func NewService(o ServiceOptions) (*Service, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
-		return nil, fmt.Errorf("the service's host %q is not a host name: give the name under which this server is reached, such as graph.example.com", o.Host) //nolint:err113 // the operator reads it
+		return nil, fmt.Errorf("%q is not a host name; give the public name of this server, such as graph.example.com", o.Host) //nolint:err113 // the operator reads it
 	}
 	v := &Service{host: o.Host, slots: xrpc.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {
-		return nil, fmt.Errorf("the service's host %q does not make a DID: %w", o.Host, err)
+		return nil, fmt.Errorf("%q does not make a DID: %w", o.Host, err)
 	}
 	v.tokens = identities.NewTokens(v.DID(), identities.NewKeys(o.Directory))
 	return v, nil
@@ -128,7 +128,7 @@ type asker struct {
 // delays nobody else.
 func (s *Server) viewer(ctx context.Context, q *xrpc.Query, a *asker) (string, error) {
 	if s.o.Service == nil {
-		return "", xrpc.Invalid("%s needs a server with a public name (--service-host), and this one has none", algebra.ViewerName)
+		return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", algebra.ViewerName)
 	}
 	if !a.asked {
 		a.asked = true

@@ -49,7 +49,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 // subscription reads the parameters, and starts a subscription.
 func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if s.o.Subscribers < 0 {
-		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this process serves no subscriptions: it does not consume the whole stream; subscribe to the one that does")
+		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this server does not index the whole stream, so it has no subscriptions; use the server that does")
 	}
 	if r.Method != http.MethodGet {
 		return nil, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a subscription: use GET", subscribeNSID)

@@ -327,7 +327,7 @@ func TestSubscribeRefusals(t *testing.T) {
 	for set, want := range map[string]string{
 		"follows(" + d + ",since=1h)":                                           "a set with since or until cannot be watched",
 		"union(" + strings.Repeat("follows("+d+"),", 8) + "follows(" + d + "))": "at most 8 can be watched",
-		"follows(":  "expected an argument",
+		"follows(":  "follows(…) needs an argument",
 		"follows(x": "neither",
 	} {
 		if status, body, _ := w.get(strings.TrimPrefix(w.subscribeURL(set, ""), w.base)); status != 400 || !strings.Contains(body, want) {

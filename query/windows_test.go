@@ -198,9 +198,9 @@ func TestBadWindows(t *testing.T) {
 		"follows(" + d + ", since=yesterday)":             `since: "yesterday" is not a time; write`,
 		"follows(" + d + ", since=)":                      "expected a time after since=",
 		"follows(" + d + ", since=1h, since=2h)":          "since occurs twice",
-		"follows(" + d + ", before=1h)":                   "follows takes one argument, then since=T and until=T",
-		"follows(" + d + ", " + d + ")":                   "follows takes one argument, then since=T and until=T",
-		"follows(" + d + ", since=1h, until=2h)":          "since (1h) is not before until (2h)",
+		"follows(" + d + ", before=1h)":                   "follows takes one argument, optionally followed by since=TIME and until=TIME",
+		"follows(" + d + ", " + d + ")":                   "follows takes one argument, optionally followed by since=TIME and until=TIME",
+		"follows(" + d + ", since=1h, until=2h)":          "since (1h) must be earlier than until (2h)",
 		"follows(" + d + ", since=-1h)":                   "is not a time",
 		"members(" + d + ", since=1h)":                    `the argument "since=1h" of members is neither a DID nor an AT URI`,
 		"intersect(follows(" + d + "), since=1h)":         `"since=1h" is not a set or an operator`,
@@ -549,7 +549,7 @@ func TestWindowEnds(t *testing.T) {
 	}
 	for _, bad := range []string{"since=" + odd + "001Z,until=" + odd + "001Z", "since=1960-01-01,until=1960-01-01", "since=2400-01-01,until=2300-01-01"} {
 		status, body, _ := w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape("likes("+actor+","+bad+")"))
-		if status != 400 || !strings.Contains(body, "is not before until") {
+		if status != 400 || !strings.Contains(body, "must be earlier than until") {
 			t.Errorf("%s: %d %s", bad, status, body)
 		}
 	}

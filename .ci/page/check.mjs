@@ -145,7 +145,7 @@ expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `follo
 expect(/ ms/.test(await facts()), 'the time it took: ' + await facts());
 expect((await page.textContent('#out pre')).includes('--data-urlencode'), 'the line for curl');
 expect(await page.isHidden('#out pre'), 'it is hidden at first');
-await action('curl');
+await action('curl command');
 expect(await page.isVisible('#out pre') && await page.getAttribute('#out .bar [aria-expanded=true]', 'aria-controls') !== '', 'and shown by its button');
 await page.click('#out .curl button');
 expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'the button copies it');
@@ -173,14 +173,14 @@ const typeSet = async set => {
   await until(t => document.querySelector('#out h2')?.textContent === t, set);
 };
 await typeSet(`likers(${post})`);
-expect(JSON.stringify(await page.$$eval('#out .bar button', list => list.map(b => b.textContent))) === JSON.stringify(['Which of these…', 'Watch', 'curl', 'Copy all', 'CSV']), 'one bar of actions');
+expect(JSON.stringify(await page.$$eval('#out .bar button', list => list.map(b => b.textContent))) === JSON.stringify(['Filter', 'Watch', 'curl command', 'Copy all', 'CSV']), 'one bar of actions');
 expect(await page.evaluate(() => document.querySelector('#out .bar').getBoundingClientRect().bottom <= document.querySelector('#out ol.members:not([hidden])').getBoundingClientRect().top), 'the bar is above the members');
 expect(await page.isHidden('#whom'), 'the form is hidden at first');
-await action('Which of these…');
+await action('Filter');
 expect(await page.evaluate(() => document.activeElement.id) === 'way', 'its button shows it and moves the focus there');
-await action('curl');
+await action('curl command');
 expect(await page.isHidden('#whom') && await page.isVisible('#out pre'), 'one panel at a time');
-await action('Which of these…');
+await action('Filter');
 await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
@@ -194,7 +194,7 @@ await until(() => document.querySelector('#out h2').textContent.startsWith('inte
 expect(await page.evaluate(() => document.activeElement.tagName + scrollY) === 'H20', 'the new answer is shown from its start');
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'likers that an account follows');
 await typeSet(`likers(${post})`);
-await action('Which of these…');
+await action('Filter');
 await page.selectOption('#way', 'are not followed by the account');
 await page.fill('#whom', account);
 await page.click('.follow button');
@@ -204,7 +204,7 @@ for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${acc
   await typeSet(set);
   for (const way of await page.$$eval('#way option', list => list.map(o => o.textContent))) {
     await typeSet(set);
-    await action('Which of these…');
+    await action('Filter');
     await page.selectOption('#way', way);
     await page.fill('#whom', whom[way.split(' ').at(-1)]);
     await page.click('.follow button');
@@ -257,7 +257,7 @@ const open = await page.$$eval('#out .cards li', list => list.map(li => [li.quer
 expect(open.every(([, n, link]) => link === (n.replace('at least ', '') !== '0')), 'counts above 0 are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
 expect(open.some(o => !o[2]) && open.some(o => o[2]), 'there are both');
 expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are not links');
-for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Liked this week', 'Liked by its follows', 'Similar accounts', 'New followers this week', 'Followers']) {
+for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Posts it liked this week', 'Liked by accounts it follows', 'Similar accounts', 'New followers this week', 'Followers']) {
   await type(account);
   await page.click(`#out .cards a:has(b:text-is("${name}"))`);
   await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));
@@ -265,18 +265,18 @@ for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Liked this week', '
 }
 await type(post);
 await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
-expect((await cards()).includes('Likers' + postLikers.size), 'a post: ' + (await cards()));
+expect((await cards()).includes('Liked by' + postLikers.size), 'a post: ' + (await cards()));
 await page.fill('#whom', account);
 await page.click('.follow button');
 await page.waitForSelector('#out .members li');
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'which follows of an account liked it');
 await type(`https://bsky.app/profile/${post.split('/')[2]}/post/${post.split('/')[4]}`);
-expect(await card('Likers', postLikers.size), 'the address of a post');
+expect(await card('Liked by', postLikers.size), 'the address of a post');
 await type('https://bsky.app/profile/' + account);
 expect(await card('Follows', follows.size), 'the address of an account');
 await type(`at://${account}/app.bsky.graph.list/x`);
 await page.waitForSelector('#out .cards');
-expect(/Listed.*Listblockers|Listblockers.*Listed/.test(await page.textContent('#out')) && (await page.getAttribute('#out .facts a', 'href')).includes(encodeURIComponent(account)), 'a list and its author');
+expect(/Accounts on it.*Blocked by|Blocked by.*Accounts on it/.test(await page.textContent('#out')) && (await page.getAttribute('#out .facts a', 'href')).includes(encodeURIComponent(account)), 'a list and its author');
 
 // A ranking: typed as in the file of feeds, with pages and a readable title.
 const ranking = `rank(of=follows(${account}), via=likes)`;
@@ -384,7 +384,7 @@ await page.goto(base + '/'); // the interception applies from the next page load
 await typeSet(`likers(${post})`);
 await action('Watch');
 await until(() => document.querySelectorAll('#out [role=log] li').length > 1);
-expect(JSON.stringify(await page.$$eval('#out [role=log] li', list => list.map(li => li.dataset.member + /entered|left/.exec(li.textContent)))) === JSON.stringify([both[0] + 'entered', both[1] + 'entered']), 'a member that enters, leaves and enters is listed once');
+expect(JSON.stringify(await page.$$eval('#out [role=log] li', list => list.map(li => li.dataset.member + /added|removed/.exec(li.textContent)))) === JSON.stringify([both[0] + 'added', both[1] + 'added']), 'a member that enters, leaves and enters is listed once');
 await action('Stop watching');
 
 // The position of an error.

@@ -43,16 +43,16 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	var admin string
 	var p past
 	flags := append(append([]cli.Flag{
-		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive; SKEIN_ARCHIVE_KEY holds its key, if it needs one", Destination: &p.archive, Sources: command.Env("archive")},
-		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "PDS whose repos to fetch; may be repeated"},
+		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if the archive needs a key, set SKEIN_ARCHIVE_KEY", Destination: &p.archive, Sources: command.Env("archive")},
+		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "PDS from which to fetch all repos; may be repeated"},
 		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated"},
-		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read, a CAR file or a folder of *.car files; may be repeated"},
-		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, which does the work; off: work in this process, on --store", Destination: &admin, Sources: adminEnv()},
+		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated"},
+		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, to which the work is sent; off: do the work in this process, on the store of --store", Destination: &admin, Sources: adminEnv()},
 		s.RelayFlag(),
 	}, s.AdminTokenFlags()...), append(append(s.VerifyFlags(), s.PastFlags()...), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
-		Usage: "fetch history from an archive, hosts, single repos or files; uses a running daemon if there is one",
+		Usage: "add older records from an archive, from hosts, or from single repos or files; a running daemon does the work, if there is one",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
@@ -89,7 +89,7 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	var trust bool
 	return &cli.Command{
 		Name: "resync", Usage: "make a running daemon refetch repos", ArgsUsage: "DID…",
-		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "accept the host's state although the stream had newer commits, as after the host was restored from a backup", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the daemon", Destination: &admin, Sources: adminEnv()}}, s.AdminTokenFlags()...),
+		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "accept the host's copy even if it is older than commits already seen in the stream, for example after the host was restored from a backup", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the daemon", Destination: &admin, Sources: adminEnv()}}, s.AdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
@@ -125,7 +125,7 @@ func checkDIDs(flag string, dids []string) error {
 			return command.UsageError("%s%q is not a DID", flag, did)
 		}
 		if plc, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(plc) {
-			return command.UsageError("%s%q is not a did:plc; those have 24 characters of base32", flag, did)
+			return command.UsageError("%s%q is not a valid did:plc: it needs 24 base32 characters (a-z, 2-7) after did:plc:", flag, did)
 		}
 	}
 	return nil
@@ -303,7 +303,7 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():
-			return errors.New("interrupted; fetched repos are kept, and the same command resumes")
+			return errors.New("interrupted; fetched repos are kept. Run the same command again to resume")
 		}
 	}
 }
@@ -320,7 +320,7 @@ func hasEnded(st *backfill.Status, p *past) (ended bool, err error) {
 		return true, errors.New(how)
 	}
 	if len(p.dids) > 0 && st.Waiting > 0 {
-		return true, fmt.Errorf("%d repos could not be fetched yet; a daemon (skein serve) retries them, and its /resyncs says why", st.Waiting)
+		return true, fmt.Errorf("%d repos could not be fetched yet; skein serve retries them, and its admin path /resyncs gives the reasons", st.Waiting)
 	}
 	return true, nil
 }
@@ -329,7 +329,7 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	records := st.Records - before.Records
 	parts := []string{fmt.Sprintf("%s of %s repos complete", human.Count(st.Complete), human.Count(st.Accounts))}
 	if st.Archive != "" && st.ArchiveTip > 0 {
-		parts = append(parts, fmt.Sprintf("archive %.1f %%", 100*float64(st.ArchiveSeq)/float64(st.ArchiveTip)))
+		parts = append(parts, fmt.Sprintf("archive %.1f%%", 100*float64(st.ArchiveSeq)/float64(st.ArchiveTip)))
 	}
 	if st.Hosts > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d hosts listed", st.HostsDone, st.Hosts))

@@ -278,8 +278,8 @@ func TestBackfillUsage(t *testing.T) {
 		{[]string{"resync", "me"}, 64, "is not a DID"},
 		{[]string{"resync", "--admin", "http://127.0.0.1:1", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 1, "is skein serve running"},
 		{[]string{"serve", "--store", store, "--backfill", "all"}, 64, "off, archive or repos"},
-		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "need each other"},
-		{[]string{"serve", "--store", store, "--backfill", "repos", "--repair=false"}, 64, "drop --repair=false"},
+		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "needs --archive URL"},
+		{[]string{"serve", "--store", store, "--backfill", "repos", "--repair=false"}, 64, "remove --repair=false"},
 	} {
 		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: %d, %s%s", c.args, code, out, errs)

@@ -25,7 +25,7 @@ func keysIn(store kv.Store) int64 {
 }
 
 func checkCommand(e *command.Environment) *cli.Command {
-	return storeCommand("check", "read the whole store and verify its invariants", func(ctx context.Context, path string, store kv.Store) error {
+	return storeCommand("check", "read the whole store and check it for errors", func(ctx context.Context, path string, store kv.Store) error {
 		problems := 0
 		p := e.Progress("keys", keysIn(store))
 		err := check.Store(ctx, store, func(problem string) {
@@ -35,20 +35,20 @@ func checkCommand(e *command.Environment) *cli.Command {
 		}, p.Tell)
 		p.End()
 		if mixed, ok := errors.AsType[*check.Mixed](err); ok {
-			fmt.Fprintf(e.Stderr, "%s: %v, so the %d problems may not be real; stop the writers and check again\n", path, mixed, problems)
+			fmt.Fprintf(e.Stderr, "%s: %v, so the %d problems may not be real; stop all writers and check again\n", path, mixed, problems)
 			return command.ErrQuiet
 		}
 		if ctx.Err() != nil {
-			return errors.New("check: interrupted; part of the store was not read, so nothing is verified")
+			return errors.New("check: interrupted before the whole store was read; the result says nothing about the store")
 		}
 		if err != nil {
 			return fmt.Errorf("check: %w", err)
 		}
 		if problems > 0 {
-			fmt.Fprintf(e.Stderr, "%s: %d invariants broken\n", path, problems)
+			fmt.Fprintf(e.Stderr, "%s: %d problems found\n", path, problems)
 			return command.ErrQuiet
 		}
-		fmt.Fprintf(e.Stdout, "%s: all invariants hold\n", path)
+		fmt.Fprintf(e.Stdout, "%s: no problems found\n", path)
 		return nil
 	})
 }

@@ -94,7 +94,7 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	}
 	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
-		{Title: "Who follows both of two accounts?", Q: both(n, h)},
+		{Title: "Who follows both of these accounts?", Q: both(n, h)},
 		{Title: "Which of the people I follow liked this post?", Q: friends(n, h)},
 		{Title: "What do the people I follow like today?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
 		{Title: "Who on this list follows me?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
@@ -143,8 +143,8 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	}
 	fan := "follows(@" + n.Handle(about.Fan) + ")"
 	for _, q := range []struct{ title, set string }{
-		{"Who follows both of two accounts?", both(n, &about)},
-		{"Which of the people an account follows liked a post?", friends(n, &about)},
+		{"Who follows both of these accounts?", both(n, &about)},
+		{"Which of the accounts that an account follows liked a post?", friends(n, &about)},
 	} {
 		var a struct {
 			Total   int
@@ -165,9 +165,9 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 		title, typed string
 		params       url.Values
 	}{
-		{"What do the people an account follows like today?", "rank(of=" + fan + ", via=likes, since=24h)", url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}},
+		{"What have the accounts that an account follows liked in the last 24 hours?", "rank(of=" + fan + ", via=likes, since=24h)", url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}},
 		{
-			"For you: what do those who like what an account likes, like today?",
+			"For you: what do people with similar likes like now?",
 			"rank(of=" + alike + ", via=likes, weigh=score, damp=0.3, decay=6h, since=24h, except=" + own + ")",
 			url.Values{"of": {alike}, "via": {"likes"}, "weigh": {"score"}, "damp": {"0.3"}, "decay": {"6h"}, "since": {"24h"}, "except": {own}},
 		},
@@ -185,11 +185,11 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 		took := time.Since(began)
 		var top []string
 		for _, it := range r.Items[:min(3, len(r.Items))] {
-			top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
+			top = append(top, fmt.Sprintf("%s  liked by %d of these accounts", it.Member, it.Count))
 		}
 		answer(e, q.title, base, url.Values{"q": {q.typed}}, fmt.Sprintf("skein query %s'%s'", server, q.typed), 0, top, took)
 	}
-	fmt.Fprintf(e.Stdout, "For examples/: A=%s L=%s\n\n", about.Stars[0], about.List)
+	fmt.Fprintf(e.Stdout, "To run the programs in examples/ against this demo, set A=%s L=%s\n\n", about.Stars[0], about.List)
 	fmt.Fprintln(e.Stdout, "The demo runs until Ctrl-C and leaves nothing behind. For the real network: skein serve")
 	return e.OutputError() // set if the reader is gone
 }

@@ -22,7 +22,7 @@ func TestDemo(t *testing.T) {
 	if code != 0 || stderr.Len() > 0 {
 		t.Fatalf("%d after %v: %s\n%s", code, time.Since(began), stderr.String(), out)
 	}
-	for _, want := range []string{`http://127\.0\.0\.1:\d+/\n`, `(?s)follows both.*did:plc:.*… \d+ in all`, `(?s)liked a post\?.*      did:plc:`, `(?s)follows like today\?.*liked by \d of them.*For you: .*weigh=score.*liked by \d`} {
+	for _, want := range []string{`http://127\.0\.0\.1:\d+/\n`, `(?s)follows both.*did:plc:.*… \d+ in all`, `(?s)liked a post\?.*      did:plc:`, `(?s)in the last 24 hours\?.*liked by \d of these accounts.*For you: .*weigh=score.*liked by \d`} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in the output:\n%s", want, out)
 		}

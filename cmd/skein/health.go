@@ -76,5 +76,5 @@ func health(ctx context.Context, e *command.Environment, admin, token string) er
 		fmt.Fprintln(e.Stdout, state)
 		return command.ErrQuiet
 	}
-	return fmt.Errorf("%s answered %s, but not as skein does; is --admin the admin address of skein serve?", admin, resp.Status)
+	return fmt.Errorf("%s answered %s, which is not an answer from skein; --admin must be the admin address of skein serve", admin, resp.Status)
 }

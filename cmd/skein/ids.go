@@ -21,13 +21,13 @@ import (
 )
 
 func idsCommand(e *command.Environment) *cli.Command {
-	audit := storeCommand("audit", "list the leases, unused ids with their reasons, and the capacity left", func(ctx context.Context, path string, store kv.Store) error {
+	audit := storeCommand("audit", "list the leases (blocks of ids that writers reserved), how many ids are unused and why, and how many are left", func(ctx context.Context, path string, store kv.Store) error {
 		return auditIDs(ctx, e, path, store)
 	})
 	s := &command.Settings{}
 	var byID bool
 	resolve := &cli.Command{
-		Name: "resolve", Usage: "show the ids of DIDs and AT URIs, or with --id the strings of ids", ArgsUsage: "STRING… | --id N…",
+		Name: "resolve", Usage: "show the ids of DIDs and AT URIs; with --id, show the DIDs and AT URIs of ids", ArgsUsage: "STRING… | --id N…",
 		Flags: []cli.Flag{s.StoreFlag(), &cli.BoolFlag{Name: "id", Usage: "treat the arguments as ids", Destination: &byID}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if !c.Args().Present() {
@@ -41,7 +41,7 @@ func idsCommand(e *command.Environment) *cli.Command {
 		},
 	}
 	return &cli.Command{
-		Name: "ids", Usage: "map strings to ids and back, and account for every id", Commands: []*cli.Command{audit, resolve},
+		Name: "ids", Usage: "look up the internal ids of DIDs and AT URIs, and show how ids are used", Commands: []*cli.Command{audit, resolve},
 		Action: command.ChooseCommand,
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func exportCommand(e *command.Environment) *cli.Command {
-	return storeCommand("export", "write the store to standard output, as JSON lines that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
+	return storeCommand("export", "write the store to standard output as JSON lines, for skein import on any storage engine", func(ctx context.Context, path string, store kv.Store) error {
 		p := e.Progress("records", recordsIn(ctx, store))
 		n, err := export.Write(ctx, store, e.Data, p.Tell)
 		p.End()
@@ -85,7 +85,7 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 	p.End()
 	interrupted := ctx.Err() != nil
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil && interrupted {
-		return errors.New("import: interrupted; run the same command again, on the same store, to restart from the beginning of the file")
+		return errors.New("import: interrupted; run the same command again to start over. It reads the file from the beginning into the same store")
 	}
 	if errors.Is(err, graph.ErrImport) {
 		return err // the error names the import

@@ -22,7 +22,7 @@ func TestFeedPreviewFlag(t *testing.T) {
 		return code, stderr.String()
 	}
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0"} {
-		if code, errs := run("--feeds", "feeds", "--feed-preview", "--listen", listen); code != command.ExitUsage || !strings.Contains(errs, "listen on 127.0.0.1:3210") {
+		if code, errs := run("--feeds", "feeds", "--feed-preview", "--listen", listen); code != command.ExitUsage || !strings.Contains(errs, "use 127.0.0.1:3210") {
 			t.Errorf("%s: %d %s", listen, code, errs)
 		}
 	}

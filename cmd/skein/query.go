@@ -30,13 +30,13 @@ func queryCommand(e *command.Environment) *cli.Command {
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
-		Usage:     "query a running server; prints the members of a set, or the results of rank(of=…, via=…) with their counts, one per line",
+		Usage:     "query a running server; prints one member or ranked result per line",
 		ArgsUsage: "EXPR",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
-			&cli.StringFlag{Name: "token", Usage: "token of the server's operator (skein token), for limits of your own; other users of this machine can see flags: prefer the variable", Destination: &token, Sources: command.Env("token")},
+			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &token, Sources: command.Env("token")},
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
-			&cli.Int64Flag{Name: "limit", DefaultText: "all", Usage: "most members to print", Destination: &limit},
+			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
@@ -195,11 +195,11 @@ func get(ctx context.Context, client *http.Client, address, token string) (a que
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return a, 0, fmt.Errorf("no answer; is skein serve running there? %w", err)
+		return a, 0, fmt.Errorf("no answer from %s; is skein serve running there? (%w)", req.URL.Host, err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		return a, 0, fmt.Errorf("%s answered %s, but not as skein does; is --server the query API, not the admin listener?", req.URL.Host, resp.Status)
+		return a, 0, fmt.Errorf("%s answered %s, which is not an answer from skein; --server must be the address of the query API, not of the admin listener", req.URL.Host, resp.Status)
 	}
 	if resp.StatusCode != http.StatusOK {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is absent

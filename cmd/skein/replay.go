@@ -20,11 +20,11 @@ func replayCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var o consumer.Options
 	flags := append(append(s.IndexFlags(e), s.VerifyFlags()...),
-		&cli.StringFlag{Name: "frames", Usage: "file of recorded frames to read, instead of a relay", Destination: &o.Frames},
+		&cli.StringFlag{Name: "frames", Usage: "recording of a relay's stream (a .frames file) to read instead of a relay", Destination: &o.Frames},
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate},
-		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop at the first sequence number that is this or greater", Destination: &o.Until},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "accept a --cursor after the stored one; the events between them are left out", Destination: &s.ForceCursor},
-		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "consider the replay caught up when the relay has been silent this long", Destination: &o.Idle},
+		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this or greater", Destination: &o.Until},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &s.ForceCursor},
+		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "treat the replay as caught up when the relay has sent nothing for this long", Destination: &o.Idle},
 	)
 	for _, f := range flags {
 		if c, ok := f.(*cli.StringFlag); ok && c.Name == "cursor" {
@@ -33,7 +33,7 @@ func replayCommand(e *command.Environment) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "replay",
-		Usage: "index from a relay's cursor, or from recorded frames, until caught up",
+		Usage: "index events from a relay (starting at a cursor) or from a recording, then stop",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
@@ -49,7 +49,7 @@ func replayCommand(e *command.Environment) *cli.Command {
 			case o.Idle <= 0:
 				return command.UsageError("--idle %v: must be more than 0", o.Idle)
 			case o.Frames != "" && c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == "":
-				return command.UsageError("--frames and --relay exclude each other")
+				return command.UsageError("--frames cannot be combined with --relay")
 			}
 			return replay(ctx, e, s, o)
 		},
@@ -114,7 +114,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	}
 	stored, isStored := x.Graph.Cursor(c.Source())
 	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && stored.Time.Unix() > 0 && !stored.Future && !s.ForceCursor {
-		return command.UsageError("--cursor %d: %s was applied up to seq %d, so the events between would be left out; drop --cursor to resume there, or add --force-cursor", *o.Cursor, c.Source(), stored.Seq)
+		return command.UsageError("--cursor %d is after the stored cursor of %s (seq %d), so the events between them would be skipped; remove --cursor to resume at seq %[3]d, or add --force-cursor to skip them", *o.Cursor, c.Source(), stored.Seq)
 	}
 	stop := showProgress(e, c, o.Until)
 	start := time.Now()
@@ -145,14 +145,14 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	return nil
 }
 
-var errNothingToReplay = errors.New("replay: the store has no cursor of this relay; set one with --cursor (0 is the oldest event that the relay keeps), or name a file with --frames")
+var errNothingToReplay = errors.New("replay: the store has no cursor for this relay; pass --cursor N (0: the oldest event that the relay keeps), or --frames FILE")
 
 // resumeHint says how to resume a replay that was stopped.
 func resumeHint(s *command.Settings) string {
 	if s.Cursor != "" {
-		return "the same command without --cursor resumes there"
+		return "run the same command without --cursor to resume there"
 	}
-	return "the same command resumes there"
+	return "run the same command to resume there"
 }
 
 // news says how many of the events had not been applied before.

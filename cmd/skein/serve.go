@@ -31,14 +31,14 @@ func serveCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener: /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "let --cursor override the stored cursor", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
-		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch history at the first start, and resume it later: archive (needs --archive), or repos of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
-		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive, for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
-		&cli.BoolFlag{Name: "upgrade", Usage: "first upgrade a store made by an older skein, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
-		&cli.BoolFlag{Name: "repair", Value: true, Usage: "refetch repos with missed events from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
-		&cli.DurationFlag{Name: "drain", Usage: "how long to go on answering after SIGTERM, while /readyz says that the node stops, so that a load balancer moves its clients; at most an hour; a second SIGTERM ends it", Destination: &s.Drain, Sources: command.Env("drain")},
-		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
+		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, archive (from the URL of --archive) or repos (from every host that the relay lists). skein starts this at the first start and resumes it after a restart", Destination: &s.Past, Sources: command.Env("backfill")},
+		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2), for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
+		&cli.BoolFlag{Name: "upgrade", Usage: "first upgrade a store made by an older version of skein, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
+		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
+		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h. During that time /readyz answers \"not ready\", so that a load balancer moves clients away. A second SIGTERM stops at once", Destination: &s.Drain, Sources: command.Env("drain")},
+		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), s.NameFlags()...)
 	flags = append(append(flags, s.ClientFlags()...), s.TraceFlags()...)
@@ -79,7 +79,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return command.UsageError("--cursor has no effect with --consume=false, which indexes nothing")
 	}
 	if s.Upgrade && !s.Consume {
-		return command.UsageError("--upgrade needs a process that writes; drop --consume=false, or run skein upgrade")
+		return command.UsageError("--upgrade does not work with --consume=false; remove one of them, or run skein upgrade")
 	}
 	if s.Drain < 0 || s.Drain > time.Hour {
 		return command.UsageError("--drain %v: must be from 0s to 1h", s.Drain)
@@ -303,13 +303,13 @@ func pastOptions(s *command.Settings, so *app.StoreOptions) (past app.Past, err 
 	case s.Past != "off" && s.Past != "archive" && s.Past != "repos":
 		return past, command.UsageError("--backfill %q: must be off, archive or repos", s.Past)
 	case (s.Past == "archive") != (s.Archive != ""):
-		return past, command.UsageError("--backfill archive and --archive URL need each other")
+		return past, command.UsageError("--backfill archive needs --archive URL, and --archive needs --backfill archive")
 	case s.Past != "off" && !s.Consume:
 		return past, command.UsageError("--backfill has no effect with --consume=false, which indexes nothing")
 	case s.Past == "archive" && s.Verify == "full":
-		return past, command.UsageError("--backfill archive and --verify full exclude each other: an archive has no signatures; use --backfill repos")
+		return past, command.UsageError("--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos")
 	case s.Past != "off" && !s.Repair:
-		return past, command.UsageError("--backfill needs to fetch repos; drop --repair=false")
+		return past, command.UsageError("--backfill fetches repos, which --repair=false forbids; remove --repair=false")
 	}
 	if s.Archive != "" {
 		if _, err := archive.Source(s.Archive); err != nil {

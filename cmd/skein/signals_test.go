@@ -69,7 +69,7 @@ func TestHangup(t *testing.T) {
 	if err := replay.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if err := replay.Wait(); replay.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "resumes there") {
+	if err := replay.Wait(); replay.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "to resume there") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {

@@ -34,7 +34,7 @@ type storeStats struct {
 
 func statsCommand(e *command.Environment) *cli.Command {
 	var exact bool
-	c := storeCommand("stats", "print what the store holds, and how its bytes divide", func(ctx context.Context, path string, store kv.Store) error {
+	c := storeCommand("stats", "print what the store holds and how much space each part takes", func(ctx context.Context, path string, store kv.Store) error {
 		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
 		p := e.Progress("keys", keysIn(store))
 		var table *kinds.Table
@@ -79,7 +79,7 @@ func (st *storeStats) write(w io.Writer) {
 	for _, name := range names {
 		fmt.Fprintf(w, "%-21s %s\n", name+" records", human.Count(c.Records[name]))
 	}
-	fmt.Fprintf(w, "%-21s %s (%s hidden, %s partial, %s desynchronized)\n", "accounts",
+	fmt.Fprintf(w, "%-21s %s (%s inactive, %s without full history, %s with missed events)\n", "accounts",
 		human.Count(c.Accounts), human.Count(c.Hidden), human.Count(c.Partial), human.Count(c.Desynchronized))
 	fmt.Fprintf(w, "%-21s %s DIDs, %s AT URIs\n", "strings", human.Count(c.Strings["did"]), human.Count(c.Strings["uri"]))
 	for _, c := range st.Cursors {

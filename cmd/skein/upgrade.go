@@ -17,7 +17,7 @@ import (
 func upgradeCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	return &cli.Command{
-		Name: "upgrade", Usage: "upgrade a store made by an older skein; if interrupted, run it again",
+		Name: "upgrade", Usage: "upgrade a store made by an older version of skein; if interrupted, run it again",
 		Flags: s.EngineFlags(e),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {

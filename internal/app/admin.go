@@ -29,9 +29,9 @@ type adminLink struct{ Path, What string }
 
 // adminLinks lists the endpoints of the admin listener.
 var adminLinks = []adminLink{
-	{"/gaps", "places in the streams where something may be missing"},
-	{"/deadletters", "malformed input that was dropped, the newest ten thousand"},
-	{"/resyncs", "repos queued for a whole fetch, or given up"},
+	{"/gaps", "places in the streams where events may be missing"},
+	{"/deadletters", "malformed input that skein dropped (the newest 10,000)"},
+	{"/resyncs", "repos queued for a full refetch, and repos that skein gave up on"},
 	{"/backfill", "progress of fetching history"},
 	{"/metrics", "for Prometheus"},
 	{"/healthz", "whether the process answers"},
@@ -128,8 +128,8 @@ const adminStyle = `:root{color-scheme:light dark}body{font:15px/1.5 system-ui,s
 const adminPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 var adminPage = template.Must(template.New("admin").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>skein, for operators</title><style>` + adminStyle + `</style></head>
-<body><main><h1>skein, for operators</h1><p>{{.State}}</p><ul>{{range .Links}}<li><a href="{{.Path}}">{{.Path}}</a> {{.What}}{{with index $.Counts .Path}}: <b>{{.}}</b>{{end}}</li>{{end}}</ul></main></body></html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>skein admin</title><style>` + adminStyle + `</style></head>
+<body><main><h1>skein admin</h1><p>{{.State}}</p><ul>{{range .Links}}<li><a href="{{.Path}}">{{.Path}}</a> {{.What}}{{with index $.Counts .Path}}: <b>{{.}}</b>{{end}}</li>{{end}}</ul></main></body></html>
 `))
 
 // overview is the content of the operators' page: the state, the links, and the number of
@@ -150,10 +150,10 @@ func (x *Index) overview(ctx context.Context, notReady error) *overview {
 	}
 	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(x.KV.DiskBytes()) + " on disk."
 	if c := x.consumer.Load(); c != nil {
-		o.State += " Stream: " + string(c.Status().State) + "."
+		o.State += " Stream state: " + string(c.Status().State) + "."
 	}
 	for _, c := range cursors {
-		o.State += fmt.Sprintf(" %s: seq %d, %s.", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
+		o.State += fmt.Sprintf(" Last event of %s: seq %d, %s.", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
 	}
 	_ = x.KV.View(ctx, func(r kv.Reader) error {
 		if gaps, err := read.Gaps(r); err == nil {
@@ -180,7 +180,7 @@ func (x *Index) overview(ctx context.Context, notReady error) *overview {
 
 var adminTable = template.Must(template.New("table").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}} – skein</title><style>` + adminStyle + `</style></head>
-<body><main><p><a href="/">skein, for operators</a></p><h1>{{.Title}}</h1>{{if .Rows}}<p>{{if .More}}The first {{len .Rows}}; use <code>curl</code> to get all{{else}}{{len .Rows}}{{end}}</p><div role="region" aria-label="{{.Title}}" tabindex="0"><table><thead><tr>{{range .Columns}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
+<body><main><p><a href="/">skein admin</a></p><h1>{{.Title}}</h1>{{if .Rows}}<p>{{if .More}}The first {{len .Rows}} entries; use <code>curl</code> for all of them.{{else}}Entries: {{len .Rows}}{{end}}</p><div role="region" aria-label="{{.Title}}" tabindex="0"><table><thead><tr>{{range .Columns}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
 <tbody>{{range .Rows}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>
 {{end}}</tbody></table></div>{{else}}<p>None.</p>{{end}}</main></body></html>
 `))
@@ -259,7 +259,7 @@ func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read fu
 // serveResyncs serves the resync queue in the same formats.
 func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	if page.WantsHTML(r) {
-		t := table{Title: "Repos to fetch whole", Columns: []string{"DID", "State", "Reason", "Queued", "Due", "Tries", "Failure", "Detail"}}
+		t := table{Title: "Repos queued for a full refetch", Columns: []string{"DID", "State", "Reason", "Queued", "Due", "Tries", "Failure", "Detail"}}
 		err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
 			if len(t.Rows) < mostRows {
 				t.add([]any{did, row.State, row.Reason, row.Queued, row.Due, row.Tries, row.Failure, row.Detail})

@@ -441,7 +441,7 @@ func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 		}
 	})
 	if g.token == nil && !g.bound.IsLoopback() {
-		x.log.Info("admin listener open to other machines without a token: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
+		x.log.Info("admin listener without a token, reachable from other machines: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
 	}
 	return g
 }

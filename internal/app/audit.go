@@ -36,7 +36,7 @@ func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capac
 		}
 	}
 	row("")
-	row("NAMESPACE\tSHARDS IN USE\tLEASES\tIDS LEASED\tLEFT\tLEFT IN FIVE BYTES\tA DAY\tLASTS")
+	row("NAMESPACE\tSHARDS IN USE\tLEASES\tIDS LEASED\tLEFT\tFIVE-BYTE IDS LEFT\tPER DAY\tTIME LEFT")
 	for _, c := range left {
 		perDay, lasts := "-", "longer than a century"
 		if c.PerDay > 0 {
@@ -48,10 +48,10 @@ func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capac
 		row("%s\t%d\t%d\t%.0f\t%.3g\t%.3g\t%s\t%s", c.Namespace, c.Shards, c.Leases, c.Ids, c.Left, c.LeftShort, perDay, lasts)
 	}
 	row("")
-	row("NAMESPACE\tFULLEST SHARDS\tLEASES\tOF ALL ITS IDS")
+	row("NAMESPACE\tFULLEST SHARDS\tLEASES\tSHARE OF ITS IDS LEASED")
 	for _, c := range left {
 		for _, use := range c.Fullest {
-			row("%s\t%d\t%d\t%.3g %%", c.Namespace, use.Shard, use.Leases, 100*use.Share)
+			row("%s\t%d\t%d\t%.3g%%", c.Namespace, use.Shard, use.Leases, 100*use.Share)
 		}
 	}
 	_ = w.Flush()

@@ -115,7 +115,7 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 		when, since string
 		window      ask.Window
 	}{
-		{" today", ", since=24h", read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0)},
+		{" in the last 24 hours", ", since=24h", read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0)},
 		{"", "", ask.Window{}},
 	} {
 		uri, err := likedBy(s, f.follows, period.window)
@@ -124,8 +124,8 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 		}
 		if uri != "" {
 			return []page.Example{
-				{Title: "What do the people this account follows like" + period.when + "?", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
-				{Title: "Which of the people this account follows liked this post?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
+				{Title: "What have the accounts that this account follows liked" + period.when + "?", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
+				{Title: "Which accounts that this account follows liked this post?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
 				{Title: "A post", Q: uri},
 			}, nil
 		}

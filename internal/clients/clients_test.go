@@ -124,12 +124,12 @@ func TestTokens(t *testing.T) {
 		"app 12\n":                                        "64 hex digits",
 		"app " + strings.Repeat("zz", 32) + "\n":          "64 hex digits",
 		"app " + strings.Repeat("ab", 33) + "\n":          "64 hex digits",
-		lineOf("a/b", "x", ""):                            "use letters",
+		lineOf("a/b", "x", ""):                            "letters, digits",
 		"\n" + lineOf("app", "x", "rate=-1"):              "line 2: rate=-1: ",
 		lineOf("app", "x", "rate=NaN"):                    "not a number",
-		lineOf("app", "x", "rte=1"):                       "is not rate=",
+		lineOf("app", "x", "rte=1"):                       "unknown option",
 		lineOf("app", "x", "expires=soon"):                "neither a date",
-		lineOf("app", "x", "") + lineOf("app", "y", ""):   "line 2: the name app is in line 1",
+		lineOf("app", "x", "") + lineOf("app", "y", ""):   "line 2: the name app is already used in line 1",
 		lineOf("app", "x", "") + lineOf("other", "x", ""): "line 2: other has the token of app",
 	} {
 		write(text)

@@ -70,7 +70,7 @@ func (t *Tokens) Reload() (n int, err error) {
 			return 0, fmt.Errorf("%s, line %d: %w", t.path, line, err)
 		}
 		if at := names[token.Name]; at > 0 {
-			return 0, fmt.Errorf("%s, line %d: the name %s is in line %d already", t.path, line, token.Name, at) //nolint:err113 // the operator reads it
+			return 0, fmt.Errorf("%s, line %d: the name %s is already used in line %d", t.path, line, token.Name, at) //nolint:err113 // the operator reads it
 		}
 		if all[token.hash] != nil {
 			return 0, fmt.Errorf("%s, line %d: %s has the token of %s", t.path, line, token.Name, all[token.hash].Name) //nolint:err113 // likewise
@@ -83,11 +83,15 @@ func (t *Tokens) Reload() (n int, err error) {
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
+func badName(name string) error {
+	return fmt.Errorf("the name %q: use at most 64 letters, digits, and . _ -", name) //nolint:err113 // the operator reads it
+}
+
 func parseToken(line string, usual Limit) (*Token, error) {
 	fields := strings.Fields(line)
 	t := &Token{Name: fields[0], Limit: usual}
 	if !tokenName.MatchString(t.Name) {
-		return nil, fmt.Errorf("the name %q: use letters, digits, and . _ -", t.Name) //nolint:err113 // likewise
+		return nil, badName(t.Name)
 	}
 	if len(fields) < 2 {
 		return nil, errors.New("expected NAME SHA256 [rate=N] [bytes=N] [expires=TIME]") //nolint:err113 // likewise
@@ -108,7 +112,7 @@ func parseToken(line string, usual Limit) (*Token, error) {
 		case "expires":
 			t.Expires, err = parseExpiry(value)
 		default:
-			return nil, fmt.Errorf("%q is not rate=, bytes= or expires=", f) //nolint:err113 // likewise
+			return nil, fmt.Errorf("unknown option %q; use rate=N, bytes=N or expires=TIME", f) //nolint:err113 // likewise
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f, err)
@@ -144,6 +148,9 @@ func (t *Tokens) find(token string) *Token {
 
 // NewToken makes a token, and its line for the file.
 func NewToken(name, options string) (token, line string, err error) {
+	if !tokenName.MatchString(name) {
+		return "", "", badName(name)
+	}
 	var random [24]byte
 	_, _ = rand.Read(random[:]) // never fails
 	token = TokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])

@@ -12,7 +12,7 @@ import (
 // commands that talk to its admin listener send it.
 func (s *Settings) AdminTokenFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "admin-token", Usage: "token for the admin listener (all paths except /metrics, /healthz and /readyz); needed unless it listens on loopback. Other users of this machine can see flags: prefer the file or the variable", Destination: &s.adminToken, Sources: Env("admin-token")},
+		&cli.StringFlag{Name: "admin-token", Usage: "token for the admin listener, for all paths except /metrics, /healthz and /readyz. Without a token, a listener that is not on loopback serves only those three. Other users of this machine can see flags; prefer --admin-token-file or SKEIN_ADMIN_TOKEN", Destination: &s.adminToken, Sources: Env("admin-token")},
 		&cli.StringFlag{Name: "admin-token-file", Usage: "file that holds the admin token", Destination: &s.adminTokenFile, Sources: Env("admin-token-file")},
 	}
 }

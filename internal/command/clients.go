@@ -21,11 +21,11 @@ type clientSettings struct {
 func (s *Settings) ClientFlags() []cli.Flag {
 	c := &s.clients
 	return []cli.Flag{
-		&cli.FloatFlag{Name: "rate", Usage: "requests a second that a client of the query API may send on average, ten seconds' worth at once; an IPv6 network of 64 bits is one client; 0: any number", Destination: &c.rate, Sources: Env("rate")},
-		&cli.FloatFlag{Name: "rate-bytes", Usage: "bytes of answers a second for each client; 0: any number", Destination: &c.rateBytes, Sources: Env("rate-bytes")},
-		&cli.StringFlag{Name: "tokens", Usage: "file of tokens for clients with limits of their own; skein token NAME makes its lines; SIGHUP reloads it", Destination: &c.tokens, Sources: Env("tokens")},
-		&cli.StringFlag{Name: "trusted-proxies", Usage: "networks of proxies, such as 10.0.0.0/8,127.0.0.1, whose Forwarded or X-Forwarded-For header names the client", Destination: &c.proxies, Sources: Env("trusted-proxies")},
-		&cli.StringFlag{Name: "tls-cert", Usage: "file of the query API's TLS certificate (PEM, with the chain); needs --tls-key; a renewed one is loaded within a minute", Destination: &c.tlsCert, Sources: Env("tls-cert")},
+		&cli.FloatFlag{Name: "rate", Usage: "average number of requests per second allowed for each client of the query API; bursts of ten seconds' worth are allowed. An IPv6 /64 counts as one client. 0: no limit", Destination: &c.rate, Sources: Env("rate")},
+		&cli.FloatFlag{Name: "rate-bytes", Usage: "average number of response bytes per second allowed for each client; 0: no limit", Destination: &c.rateBytes, Sources: Env("rate-bytes")},
+		&cli.StringFlag{Name: "tokens", Usage: "file of client tokens, each with its own limits. To make a line, run skein token NAME. SIGHUP reloads the file", Destination: &c.tokens, Sources: Env("tokens")},
+		&cli.StringFlag{Name: "trusted-proxies", Usage: "comma-separated addresses and networks of your reverse proxies, such as 10.0.0.0/8,127.0.0.1; for requests from them, the client is taken from Forwarded or X-Forwarded-For", Destination: &c.proxies, Sources: Env("trusted-proxies")},
+		&cli.StringFlag{Name: "tls-cert", Usage: "file with the query API's TLS certificate and its chain (PEM); needs --tls-key. When the file is renewed, skein loads it within a minute", Destination: &c.tlsCert, Sources: Env("tls-cert")},
 		&cli.StringFlag{Name: "tls-key", Usage: "file of the certificate's key (PEM)", Destination: &c.tlsKey, Sources: Env("tls-key")},
 	}
 }
@@ -54,7 +54,7 @@ func (s *Settings) Clients() (o clients.Options, err error) {
 func (s *Settings) Certificate(log *slog.Logger) (*app.Certificate, error) {
 	c := &s.clients
 	if (c.tlsCert == "") != (c.tlsKey == "") {
-		return nil, UsageError("--tls-cert and --tls-key need each other")
+		return nil, UsageError("--tls-cert needs --tls-key, and --tls-key needs --tls-cert")
 	}
 	if c.tlsCert == "" {
 		return nil, nil //nolint:nilnil // it does not speak TLS

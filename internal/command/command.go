@@ -156,14 +156,39 @@ func (o *output) Write(b []byte) (int, error) {
 func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
+		if wrong := wrongValue.FindStringSubmatch(err.Error()); wrong != nil {
+			return UsageError("--%s %s: expected %s", wrong[2], wrong[1], expected(wrong[3]))
+		}
 		return UsageError("%v", err)
 	}
 	name = strings.TrimLeft(name, "-")
-	message := fmt.Sprintf("%s has no flag --%s", c.FullName(), name)
+	dashes := "--"
+	if len(name) == 1 {
+		dashes = "-"
+	}
+	message := fmt.Sprintf("%s has no flag %s%s", c.FullName(), dashes, name)
 	if near := cli.SuggestFlag(c.Flags, name, false); near != "" && distance(near, "--"+name) < 4 {
 		message += "; did you mean " + near + "?"
 	}
 	return UsageError("%s", message)
+}
+
+// wrongValue matches the library's error about a flag's value: the value, the flag, and the
+// error of the standard library's parser.
+var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([a-z-]+): ((?:time|strconv\.Parse[A-Z][a-z]+|parse error).*)`)
+
+// expected returns what a parser of a flag's value expects, from its error.
+func expected(err string) string {
+	switch {
+	case strings.Contains(err, "ParseBool"), strings.HasPrefix(err, "parse error"):
+		return "true or false"
+	case strings.Contains(err, "duration"):
+		return "a duration such as 30s or 5m"
+	case strings.Contains(err, "ParseFloat"):
+		return "a number"
+	default:
+		return "a whole number"
+	}
 }
 
 // ChooseCommand is the action of a command that only groups others: it prints help, or
@@ -176,11 +201,11 @@ func ChooseCommand(_ context.Context, c *cli.Command) error {
 		return cli.ShowSubcommandHelp(c)
 	}
 	name := c.Args().First()
-	message := fmt.Sprintf("unknown command %q; see %s help", strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")+name, c.FullName())
+	hint := "see " + c.FullName() + " help"
 	if near := cli.SuggestCommand(c.Commands, name); near != "" && distance(near, name) < 3 {
-		message += "; did you mean " + near + "?"
+		hint = "did you mean " + near + "? Otherwise " + hint
 	}
-	return UsageError("%s", message)
+	return UsageError("unknown command %q; %s", strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")+name, hint)
 }
 
 // distance returns roughly how many letters two words differ in.

@@ -84,9 +84,9 @@ type Settings struct {
 // VerifyFlags returns the flags for verifying what relays and hosts send.
 func (s *Settings) VerifyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "verify", Value: "cid", Usage: "how to check commits and repos: cid (blocks against their hashes), or full (also signatures, and operations by inversion of the tree)", Destination: &s.Verify, Sources: Env("verify")},
-		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "directory of did:plc accounts; names the host and the key of each", Destination: &s.plc, Sources: Env("plc")},
-		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private addresses; for a network of your own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
+		&cli.StringFlag{Name: "verify", Value: "cid", Usage: "what to verify in commits and repos. cid: the hash of every block. full: also the signatures, and that each commit's list of operations matches its changes", Destination: &s.Verify, Sources: Env("verify")},
+		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "URL of the PLC directory, where skein looks up the host and the signing key of did:plc accounts", Destination: &s.plc, Sources: Env("plc")},
+		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private IP addresses; only for a private AT Protocol network", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
 	}
 }
 
@@ -116,10 +116,10 @@ func (s *Settings) Verifier() (*proof.Verifier, error) {
 // PastFlags returns the flags for fetching whole repos.
 func (s *Settings) PastFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "largest repo to fetch; larger ones are given up", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
-		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "repos to read from one host's list, at most", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
-		&cli.StringFlag{Name: "audit", Value: "0", Usage: "how many random repos an hour to fetch and compare with the index, such as 100/h", Destination: &s.audit, Sources: Env("audit")},
-		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
+		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "size of the largest repo to fetch; skein does not index larger ones", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
+		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "maximum number of repos to read from one host's list", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
+		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour that serve fetches and compares with the index, such as 100/h; 0: off", Destination: &s.audit, Sources: Env("audit")},
+		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "interval at which serve compares the index with the relay's list of repos, at a low rate; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 		s.mirrorFlag(),
 	}
 }
@@ -127,11 +127,11 @@ func (s *Settings) PastFlags() []cli.Flag {
 // NameFlags returns the flags for names and feeds.
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (and HTTPS), off, or the URL of a service with com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public HTTPS name of the query API; makes the service did:web:NAME, so that it can answer $viewer queries proxied by a PDS", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
-		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host", Destination: &s.FeedFile, Sources: Env("feeds")},
-		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
-		&cli.BoolFlag{Name: "feed-preview", Usage: "preview the feeds of --feeds as any viewer, without a token: on the page, and with viewer=DID in getFeedSkeleton; needs --listen on loopback", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
+		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (DNS and HTTPS), off, or the URL of a service that has the method com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
+		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public host name of the query API. The server's DID is then did:web:NAME, which $viewer queries and feeds need", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host or --feed-preview", Destination: &s.FeedFile, Sources: Env("feeds")},
+		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds (whose repo has their app.bsky.feed.generator records)", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
+		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone preview the feeds of --feeds as any account, without a token: on the web page, or with the parameter viewer=DID of getFeedSkeleton. Needs a loopback address in --listen", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *Settings) CheckPreview() error {
 	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", host)
 	onLoopback := err == nil && host != "" && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 	if !onLoopback {
-		return UsageError("--feed-preview answers as any viewer without a token, but other machines can reach --listen %s; listen on 127.0.0.1:3210, or drop --feed-preview", s.Listen)
+		return UsageError("--feed-preview answers as any account without a token, so --listen must be a loopback address, and %s is not one; use 127.0.0.1:3210, or remove --feed-preview", s.Listen)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*feed.Feed
 	case s.FeedFile == "":
 		return nil, nil //nolint:nilnil // there are no feeds
 	case service == nil:
-		return nil, UsageError("--feeds needs --service-host, the public name of this server, or --feed-preview, to preview them on this machine")
+		return nil, UsageError("--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine")
 	}
 	f, err := feed.New(feed.Options{Kinds: table, Path: s.FeedFile, Service: service.DID(), Preview: s.FeedPreview, Publisher: s.feedAuthor})
 	if err != nil {
@@ -253,49 +253,49 @@ func Env(names ...string) cli.ValueSourceChain {
 
 // StoreFlag returns the flag that names the store.
 func (s *Settings) StoreFlag() cli.Flag {
-	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
+	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "folder of the store, or the URL of a store on FoundationDB: fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
 }
 
 // RelayFlag returns the flag that names the relay.
 func (s *Settings) RelayFlag() cli.Flag {
-	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "relay to follow: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
+	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "URL of the relay: ws(s):// or http(s):// with a host name, or the full subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
 }
 
 // IndexFlags returns the flags for indexing.
 func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
 		s.RelayFlag(),
-		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "start after this sequence number; 0: the oldest event that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
-		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "share of the repos to index, i/n with i from 0; for several writers on one FoundationDB", Destination: &s.partition, Sources: Env("partition")},
+		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor; without one, the newest event", Usage: "start after this sequence number; 0 starts at the oldest event that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
+		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "which share of the repos this process indexes, such as 0/2 or 1/2; only if several processes write to one FoundationDB store", Destination: &s.partition, Sources: Env("partition")},
 		s.KindsFlag(),
-		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay sends nothing and answers no ping for this long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay has sent nothing and has not answered a ping for this long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
 	}, s.WriteFlags(e)...)
 }
 
 // KindsFlag returns the flag that names the file of kinds.
 func (s *Settings) KindsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kinds", Usage: "file of more kinds of records to index; each line is COLLECTION PATH did|at-uri SET SET", Destination: &s.kindsFile, Sources: Env("kinds")}
+	return &cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index; each line is COLLECTION PATH did|at-uri NAME NAME: the names of the forward set (what an account links to) and of the reverse set (who links to it)", Destination: &s.kindsFile, Sources: Env("kinds")}
 }
 
 // EngineFlags returns the flags for the engine of a store that is opened for writing.
 func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 	return []cli.Flag{
 		s.StoreFlag(),
-		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB; plan for 1.5 × this, and 2.75 × this while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
-		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a commit may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
-		&cli.StringFlag{Name: "min-free", Value: "1GiB", Usage: "free space to leave on the store's disk; below it, serve stops indexing until there is space, and goes on answering", Destination: &s.minFree, Sources: Env("min-free")},
-		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a store whose write-ahead log LOG is damaged, without the lost writes; the error names LOG, and any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
+		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB. The process needs 1.5 × this value, or 2.75 × while reading an archive", Destination: &s.memory, Sources: Env("memory")},
+		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a write may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
+		&cli.StringFlag{Name: "min-free", Value: "1GiB", Usage: "free space to leave on the store's disk. With less, serve stops indexing but keeps answering queries until there is space again; other commands stop", Destination: &s.minFree, Sources: Env("min-free")},
+		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "name of a damaged write-ahead log, from the error message. skein then opens the store without the writes lost in that log; any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
-		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto (text on a terminal, else json), text or json", Destination: &e.Format, Sources: Env("log-format")},
+		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto, text or json; auto is text on a terminal and json elsewhere", Destination: &e.Format, Sources: Env("log-format")},
 	}
 }
 
 // WriteFlags returns the flags for a store that is filled.
 func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "range of shards to draw ids from, such as 0-127", Destination: &s.shards, Sources: Env("shards")},
-		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "width of the shard numbers of a new store, 1 to 32", Destination: &s.shardBits, Sources: Env("shard-bits")},
-		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "ids in one lease of a new store, a power of two up to 65536", Destination: &s.leaseSize, Sources: Env("lease-size")},
+		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "range of shards from which this process takes new ids, such as 0-127; rarely needed", Destination: &s.shards, Sources: Env("shards")},
+		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "number of bits in a shard number, 1 to 32; fixed when the store is created; rarely needed", Destination: &s.shardBits, Sources: Env("shard-bits")},
+		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "number of ids that a writer reserves at a time, a power of two up to 65536; fixed when the store is created; rarely needed", Destination: &s.leaseSize, Sources: Env("lease-size")},
 	}, s.EngineFlags(e)...)
 }
 
@@ -363,12 +363,12 @@ func parseBytes(s string) (int64, error) {
 		if number, ok := strings.CutSuffix(s, u.suffix); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 			if err != nil || n < 0 || n*float64(u.size) > 1<<62 {
-				return 0, fmt.Errorf("%q is not a number of bytes, such as 512MiB", s)
+				return 0, fmt.Errorf("%q is not a size; write it like 512MiB", s)
 			}
 			return int64(n * float64(u.size)), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not a number of bytes", s)
+	return 0, fmt.Errorf("%q is not a size; write it like 512MiB", s)
 }
 
 // ConsumerOptions builds the consumer's options from the flags.

@@ -19,7 +19,7 @@ import (
 )
 
 func (s *Settings) mirrorFlag() cli.Flag {
-	return &cli.StringFlag{Name: "plc-mirror", DefaultText: "none", Usage: "folder for a copy of the did:plc directory, read once in bulk and kept current, so that no request is needed per account; some 4 GB for 41 million accounts", Destination: &s.mirrorDir, Sources: Env("plc-mirror")}
+	return &cli.StringFlag{Name: "plc-mirror", DefaultText: "none", Usage: "folder for a local copy of the PLC directory, which skein downloads once and keeps current. skein then asks the directory itself only about accounts that the copy lacks. About 4 GB for 41 million accounts", Destination: &s.mirrorDir, Sources: Env("plc-mirror")}
 }
 
 // mirrorMemory is the memory of the copy's engine, in bytes.

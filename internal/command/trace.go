@@ -17,8 +17,8 @@ const traceShare = 0.01
 // TraceFlags returns the flags for traces.
 func (s *Settings) TraceFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "trace-endpoint", DefaultText: "none", Usage: "OpenTelemetry collector that receives traces by OTLP over HTTP, such as http://127.0.0.1:4318", Destination: &s.traceEndpoint, Sources: Env("trace-endpoint")},
-		&cli.Float64Flag{Name: "trace-share", Value: traceShare, Usage: "share of the queries, batches of events and fetched repos that are traced, from 0 to 1", Destination: &s.traceShare, Sources: Env("trace-share")},
+		&cli.StringFlag{Name: "trace-endpoint", DefaultText: "none", Usage: "URL of the OpenTelemetry collector to send traces to (OTLP over HTTP), such as http://127.0.0.1:4318", Destination: &s.traceEndpoint, Sources: Env("trace-endpoint")},
+		&cli.Float64Flag{Name: "trace-share", Value: traceShare, Usage: "fraction of queries, event batches and repo fetches to trace, from 0 to 1", Destination: &s.traceShare, Sources: Env("trace-share")},
 	}
 }
 
@@ -30,6 +30,9 @@ func (s *Settings) Tracing(ctx context.Context, log *slog.Logger) (*tracing.Trac
 		}
 		return nil, nil //nolint:nilnil // no traces are wanted
 	}
+	if !(s.traceShare >= 0 && s.traceShare <= 1) {
+		return nil, UsageError("--trace-share %v: must be a number from 0 to 1", s.traceShare)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -38,7 +41,7 @@ func (s *Settings) Tracing(ctx context.Context, log *slog.Logger) (*tracing.Trac
 		Endpoint: s.traceEndpoint, Share: s.traceShare, Version: Version(), Instance: fmt.Sprintf("%s/%d", host, os.Getpid()), Logger: log.With("component", "tracing"),
 	})
 	if err != nil {
-		return nil, UsageError("--trace-endpoint, --trace-share: %v", err)
+		return nil, UsageError("--trace-endpoint: %v", err)
 	}
 	return t, nil
 }

@@ -58,7 +58,7 @@ func Commit() string {
 func VersionCommand(e *Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
-		Usage: "print the version, commit, Go version and built-in engines",
+		Usage: "print the version, commit, Go version, and the storage engines of this build",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if err := NoArguments(c); err != nil {
 				return err

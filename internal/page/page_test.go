@@ -61,7 +61,7 @@ func TestHandler(t *testing.T) {
 		{"/", "*/*", "text/plain; charset=utf-8", "api /"},
 		{"/xrpc/x", html, "text/plain; charset=utf-8", "api /xrpc/x"},
 		{"/page/app.js", "*/*", "text/javascript; charset=utf-8", "// The page"},
-		{"/page/live.js", "*/*", "text/javascript; charset=utf-8", "// The section Now"},
+		{"/page/live.js", "*/*", "text/javascript; charset=utf-8", "// The section Index status"},
 		{"/page/complete.js", "*/*", "text/javascript; charset=utf-8", "// Completion"},
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},

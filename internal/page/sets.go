@@ -13,6 +13,8 @@ import (
 type Set struct {
 	Name    string `json:"name"`
 	Meaning string `json:"meaning"`
+	// Title is the heading of the set on the page of an account, a post or a list; "" means Name.
+	Title string `json:"title,omitempty"`
 	// Of is the argument and Members are the members: account, post, list or record. They are ""
 	// for an operator.
 	Of      string `json:"of,omitempty"`
@@ -33,17 +35,17 @@ type Set struct {
 
 // operators and the sets of list members are not kinds.
 var operators = []Set{
-	{Name: "listed", Meaning: "accounts on a list", Of: "list", Members: "account", Inverse: "lists", Which: "are on", WhichNot: "are not on"},
-	{Name: "lists", Meaning: "lists that an account is on", Of: "account", Members: "list", Inverse: "listed", Which: "include", WhichNot: "do not include"},
+	{Name: "listed", Meaning: "accounts on a list", Title: "Accounts on it", Of: "list", Members: "account", Inverse: "lists", Which: "are on", WhichNot: "are not on"},
+	{Name: "lists", Meaning: "lists that an account is on", Title: "Lists it is on", Of: "account", Members: "list", Inverse: "listed", Which: "include", WhichNot: "do not include"},
 	{Name: "intersect", Meaning: "members of all of the sets"},
 	{Name: "union", Meaning: "members of any of the sets"},
 	{Name: "except", Meaning: "members of the first set that are in none of the others"},
-	{Name: "atleast", Meaning: "members of at least so many of the sets: atleast(2, …, …, …)"},
-	{Name: "mutuals", Meaning: "accounts that an account follows, and that follow it"},
+	{Name: "atleast", Meaning: "members of at least N of the sets: atleast(2, …, …, …)"},
+	{Name: "mutuals", Meaning: "accounts that follow an account and that it follows"},
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
-	{Name: "members", Meaning: "the given accounts or records"},
-	{Name: "rank", Meaning: "what the members of a set like most, follow most, …: of= a set, via= likes, follows, …"},
+	{Name: "members", Meaning: "a set of the accounts or records that you list"},
+	{Name: "rank", Meaning: "what the members of a set like (or follow, …) most: rank(of=SET, via=likes)"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.
@@ -69,11 +71,14 @@ func reverseSet(k *kinds.Info) Set {
 	s := Set{Name: k.Reverse, Of: subject(k), Members: "account", Inverse: k.Forward}
 	s.Via = s.Of == "account"
 	if k.Verb == "" {
-		s.Meaning, s.Which, s.WhichNot = "by "+k.Collection, "are in "+k.Reverse+" of", "are not in "+k.Reverse+" of"
+		s.Meaning, s.Which, s.WhichNot = "from records of "+k.Collection, "are in "+k.Reverse+" of", "are not in "+k.Reverse+" of"
 		return s
 	}
 	s.Meaning, s.Which, s.WhichNot = "accounts that "+k.Verb+" "+one(s.Of), k.Verb, "do not "+k.Verb
 	s.Deed, s.Heading = thirdPerson(k.Verb), "Accounts that "+k.Verb
+	if s.Of != "account" {
+		s.Title = capital(participle(k.Verb)) + " by"
+	}
 	return s
 }
 
@@ -81,12 +86,15 @@ func reverseSet(k *kinds.Info) Set {
 func forwardSet(k *kinds.Info) Set {
 	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse, Via: true}
 	if k.Verb == "" {
-		s.Meaning, s.Which, s.WhichNot = "by "+k.Collection, "are in "+k.Forward+" of", "are not in "+k.Forward+" of"
+		s.Meaning, s.Which, s.WhichNot = "from records of "+k.Collection, "are in "+k.Forward+" of", "are not in "+k.Forward+" of"
 		return s
 	}
 	by := participle(k.Verb) + " by"
 	s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account "+thirdPerson(k.Verb), "are "+by, "are not "+by
-	s.Deed, s.Heading = by, strings.ToUpper(s.Members[:1])+s.Members[1:]+"s "+by
+	s.Deed, s.Heading = by, capital(s.Members)+"s "+by
+	if s.Members != "account" {
+		s.Title = capital(s.Members) + "s it " + thirdPerson(k.Verb)
+	}
 	return s
 }
 
@@ -97,6 +105,9 @@ func one(noun string) string {
 	}
 	return "a " + noun
 }
+
+// capital makes the first letter of a word a capital.
+func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 // thirdPerson and participle inflect a regular verb.
 func thirdPerson(verb string) string { return verb + "s" }

@@ -64,13 +64,13 @@ const (
 type Tracing struct{ provider *sdk.TracerProvider }
 
 // ErrOptions means that Options are wrong.
-var ErrOptions = errors.New("invalid options for traces")
+var ErrOptions = errors.New("invalid option")
 
 // New starts to send traces.
 func New(ctx context.Context, o Options) (*Tracing, error) {
 	u, err := url.Parse(o.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%w: %q is not the address of a collector; write http://127.0.0.1:4318", ErrOptions, o.Endpoint)
+		return nil, fmt.Errorf("%w: the endpoint %q is not a URL; write one such as http://127.0.0.1:4318", ErrOptions, o.Endpoint)
 	}
 	if !(o.Share >= 0 && o.Share <= 1) {
 		return nil, fmt.Errorf("%w: the share %v is not from 0 to 1", ErrOptions, o.Share)

@@ -103,7 +103,7 @@ func (l Literal) Unusable() string {
 		did, _, _ = strings.Cut(strings.TrimPrefix(l.S, "at://"), "/")
 	}
 	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
-		return "a did:plc has 24 characters behind did:plc:, of a to z and 2 to 7"
+		return "a did:plc has 24 characters after did:plc:, each a to z or 2 to 7"
 	}
 	return ""
 }
@@ -142,6 +142,9 @@ func Nearest(word string, names iter.Seq[string]) string {
 		return ""
 	}
 	best, least := "", len(word)/3+2
+	if len(word) <= 3 {
+		least = 2 // most other short words differ in two letters
+	}
 	for name := range names {
 		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least || d == least && best != "" && name < best {
 			best, least = name, d
@@ -300,7 +303,7 @@ func (p *parser) expr(depth int) (Node, error) {
 	switch f.op {
 	case OpForward, OpReverse, OpListed, OpLists, OpMembers:
 		if p.leaves++; p.leaves > MaxLeaves {
-			return Node{}, p.errorf(start, "more than %d leaves", MaxLeaves)
+			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
 		}
 		err = p.literals(&n, name)
 	case OpRank:
@@ -315,7 +318,7 @@ func (p *parser) expr(depth int) (Node, error) {
 			return n, cmp.Or(err, p.errorf(start, "atleast takes a number and sets: atleast(2, E, E, E)"))
 		}
 		if err = p.operands(&n, name, depth); err == nil && n.Least > len(n.Args) {
-			err = p.errorf(start, "atleast(%d, …) has %d sets", n.Least, len(n.Args))
+			err = p.errorf(start, "atleast(%d, …) needs at least %[1]d sets, and has %d", n.Least, len(n.Args))
 		}
 	default:
 		err = p.operands(&n, name, depth)
@@ -354,7 +357,7 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 			return err
 		}
 		if len(n.Args) > 0 && arg.Is != n.Is {
-			return p.errorf(arg.Offset, "%s mixes a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
+			return p.errorf(arg.Offset, "%s needs sets of one type, and mixes a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
 		}
 		n.Is = arg.Is
 		n.Args = append(n.Args, arg)
@@ -388,7 +391,7 @@ func Hint(s string) string {
 	case syntax.ValidHandle(s):
 		return ": write a handle as @" + s
 	case strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"):
-		return ": the only web addresses understood are those of accounts, posts, lists and feeds at https://bsky.app/profile/…"
+		return "; of web addresses, skein understands only links to accounts, posts, lists and feeds at https://bsky.app/profile/…"
 	}
 	return ""
 }
@@ -401,11 +404,11 @@ func (p *parser) literals(n *Node, name string) error {
 		start := p.i
 		word := p.word()
 		if word == "" {
-			return p.errorf(start, "expected an argument of %s", name)
+			return p.errorf(start, "%s(…) needs an argument, such as a handle (@alice.example.com), a DID or an AT URI", name)
 		}
 		l, ok := LiteralOf(word)
 		if !ok && NamesSpace(word) {
-			return p.errorf(start, "the argument %q of %s names a space; spaces are not indexed", Brief(word), name)
+			return p.errorf(start, "the argument %q of %s is in a permissioned space (at://…/space/…); skein does not index those", Brief(word), name)
 		}
 		if !ok {
 			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", Brief(word), name, Hint(word))
@@ -474,7 +477,7 @@ func (p *parser) times(n *Node, name string) error {
 		}
 		switch {
 		case to == nil || !ok:
-			return p.errorf(at, "%s takes one argument, then since=T and until=T", name)
+			return p.errorf(at, "%s takes one argument, optionally followed by since=TIME and until=TIME", name)
 		case t == "":
 			return p.errorf(at, "expected a time after %s=", which)
 		case *to != "":

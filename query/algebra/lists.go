@@ -47,7 +47,7 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p format.Path)) er
 		return err
 	}
 	if set.Len() > MaxListers {
-		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this one on a list, and fails above %d accounts; there are %d", MaxListers, set.Len())}
+		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this account on a list, and fails above %d such accounts; there are %d", MaxListers, set.Len())}
 	}
 	if set.Len() > idset.ListMax {
 		if err := v.budget.Heavy(); err != nil {

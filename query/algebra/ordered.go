@@ -63,7 +63,7 @@ func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(
 		after.Sorted = set.Len() <= most
 	}
 	if after.Sorted && set.Len() > most {
-		return nil, nil, &LimitError{fmt.Sprintf("the set has grown past %d members since the first page and can no longer be sorted by time; start again without a cursor", most)}
+		return nil, nil, &LimitError{fmt.Sprintf("the set has grown past %d members since the first page and can no longer be sorted by time; start again from the first page (without a cursor)", most)}
 	}
 	if !after.Sorted {
 		ids, more := set.Page(uint64(after.ID), limit, v.Hidden())

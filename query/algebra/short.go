@@ -34,13 +34,13 @@ func (p *parser) short(n *Node, name string) error {
 	start := n.Offset
 	a := leaf(*n, OpForward, "follow") // whose argument is an account, too
 	if p.leaves += 2; p.leaves > MaxLeaves {
-		return p.errorf(start, "more than %d leaves", MaxLeaves)
+		return p.errorf(start, "the expression has more than %d sets", MaxLeaves)
 	}
 	if err := p.literals(&a, name); err != nil {
 		return err
 	}
 	if !a.Window.All() {
-		return p.errorf(start, "%s takes no since or until: several records make it", name)
+		return p.errorf(start, "%s takes no since or until, because it combines several kinds of records", name)
 	}
 	var err error
 	*n, err = shortNames[name](p, a)

@@ -31,7 +31,7 @@ func TestShortNames(t *testing.T) {
 			}
 		}
 		for text, want := range map[string]string{
-			"X()":                       "expected an argument of X",
+			"X()":                       "X(…) needs an argument",
 			"X":                         `expected "(" after "X"`,
 			"X(" + a + ",since=1d)":     "X takes no since or until",
 			"X(" + a + "," + a + ")":    "X takes one argument",
@@ -102,7 +102,7 @@ func TestMistakesInAtLeast(t *testing.T) {
 		"atleast(0," + leaf + ")":  "it must be a number from 1 to 64",
 		"atleast(65," + leaf + ")": "it must be a number from 1 to 64",
 		"atleast(2)":               "atleast takes a number and sets",
-		"atleast(2," + leaf + ")":  "atleast(2, …) has 1 sets",
+		"atleast(2," + leaf + ")":  "atleast(2, …) needs at least 2 sets, and has 1",
 		"atleast(1,":               "expected a set",
 		"atleast(1," + leaf:        `expected "," or ")" in atleast(…`,
 		"atleast(1," + leaf + ",likes(did:web:a.example.com))": "mixes a set of DIDs with a set of AT URIs",

@@ -231,7 +231,7 @@ func TestPrintedExpressionsParse(t *testing.T) {
 		text := d.expr(d.IntN(2) == 0, 4)
 		e, err := builtIn.Parse(text, MaxExpr, noon)
 		if err != nil {
-			if !strings.Contains(err.Error(), "more than 64 leaves") && !strings.Contains(err.Error(), "more than 8 rank") && !strings.Contains(err.Error(), "is not before until") {
+			if !strings.Contains(err.Error(), "more than 64 sets") && !strings.Contains(err.Error(), "more than 8 rank") && !strings.Contains(err.Error(), "must be earlier than until") {
 				t.Fatalf("%q: %v", text, err)
 			}
 			continue
@@ -397,7 +397,7 @@ func TestLimitsOfExpressions(t *testing.T) {
 		"nested":               {nested(MaxDepth), MaxExpr, "", 0},
 		"nested too deep":      {nested(MaxDepth + 1), MaxExpr, "nested deeper than 32", 6 * MaxDepth},
 		"wide":                 {wide(MaxLeaves), MaxExpr, "", 0},
-		"too wide":             {wide(MaxLeaves + 1), MaxExpr, "more than 64 leaves", len("union(") + MaxLeaves*(len(leaf)+1)},
+		"too wide":             {wide(MaxLeaves + 1), MaxExpr, "more than 64 sets", len("union(") + MaxLeaves*(len(leaf)+1)},
 		"many given":           {given(MaxGiven), MaxForm, "", 0},
 		"many given in two":    {given(MaxGiven-1, 1), MaxForm, "", 0},
 		"too many given":       {given(MaxGiven + 1), MaxForm, "more than 20000 arguments", len("union(members(") + MaxGiven*22},
@@ -438,7 +438,7 @@ func TestMistakesInExpressions(t *testing.T) {
 		{"union", `at position 5: expected "(" after "union"`},
 		{"follows(" + a, `at position 29: expected "," or ")" in follows(…`},
 		{"follows(" + a + " x)", `at position 30: expected "," or ")" in follows(…`},
-		{"follows(" + a + ",)", "at position 30: follows takes one argument, then since=T and until=T"},
+		{"follows(" + a + ",)", "at position 30: follows takes one argument, optionally followed by since=TIME and until=TIME"},
 		{"follows(" + a + "," + a + ")", "at position 30: follows takes one argument"},
 		{"follows(" + a + ",since)", "at position 30: follows takes one argument"},
 		{"follows(" + a + ",after=1d)", "at position 30: follows takes one argument"},
@@ -447,20 +447,20 @@ func TestMistakesInExpressions(t *testing.T) {
 		{"follows(" + a + ",until=1d,until=1d", "at position 39: until occurs twice"},
 		{"follows(" + a + ",since=soon)", `since: "soon" is not a time`},
 		{"follows(" + a + ",since=1d,until=2d", `expected "," or ")"`},
-		{"follows(" + a + ",since=1d,until=2d)", "at position 30: since (1d) is not before until (2d)"},
-		{"follows(" + a + ",since=1d,until=1d)", "since (1d) is not before until (1d)"},
+		{"follows(" + a + ",since=1d,until=2d)", "at position 30: since (1d) must be earlier than until (2d)"},
+		{"follows(" + a + ",since=1d,until=1d)", "since (1d) must be earlier than until (1d)"},
 		{"members(" + a + ",since=1d)", `at position 30: the argument "since=1d" of members is neither a DID nor an AT URI`},
-		{"members()", "at position 8: expected an argument of members"},
+		{"members()", "at position 8: members(…) needs an argument"},
 		{"members(" + a + "," + p + ")", "is an AT URI; members takes a DID"},
 		{"members(" + p + "," + a + ")", "is a DID; members takes an AT URI"},
 		{"likers(" + a + ")", "is a DID; likers takes an AT URI"},
 		{"lists(" + p + ")", "is an AT URI; lists takes a DID"},
 		{"listed(" + a + ")", "is a DID; listed takes an AT URI"},
-		{"union(follows(" + a + "),likes(" + a + "))", "at position 37: union mixes a set of DIDs with a set of AT URIs"},
+		{"union(follows(" + a + "),likes(" + a + "))", "at position 37: union needs sets of one type, and mixes a set of DIDs with a set of AT URIs"},
 		{"except(lists(" + a + "),listed(" + p + "))", "mixes a set of AT URIs with a set of DIDs"},
-		{"likers(at://" + a + "/space/com.example.forum/main)", "names a space; spaces are not indexed"},
-		{"likers(https://example.com/x)", "the only web addresses understood are those"},
-		{"likers(https://bsky.app/profile/a.example.com/feed)", "the only web addresses understood are those"},
+		{"likers(at://" + a + "/space/com.example.forum/main)", "is in a permissioned space (at://…/space/…); skein does not index those"},
+		{"likers(https://example.com/x)", "of web addresses, skein understands only links"},
+		{"likers(https://bsky.app/profile/a.example.com/feed)", "of web addresses, skein understands only links"},
 		{"follows(alice.example.com)", "write a handle as @alice.example.com"},
 		{"follows(@alice)", `"@alice" of follows is neither`},
 		{"follows(did:plc:abc)", "a did:plc has 24 characters"},

@@ -25,8 +25,8 @@ func TestMistakesInRanks(t *testing.T) {
 		"rank(" + of + ",via=likes,min=)":                                                           `min is ""`,
 		"rank(" + of + ",via=likes,min=99999999999999999999999)":                                    "it must be a number from 1 to 1073741824",
 		"rank(" + of + ",via=likes,by=share)":                                                       `rank(…) in a set has no "by"`,
-		"rank(" + of + ",via=likes,weigh=score)":                                                    "of must be rank(…) with top=N",
-		"rank(of=rank(" + of + ",via=follows),via=likes,weigh=score)":                               "of must be rank(…) with top=N",
+		"rank(" + of + ",via=likes,weigh=score)":                                                    "of=rank(…) with top=N",
+		"rank(of=rank(" + of + ",via=follows),via=likes,weigh=score)":                               "of=rank(…) with top=N",
 		"rank(" + of + ",via=likes,weigh=1)":                                                        `weigh is "1"; it must be score`,
 		"rank(" + of + ",via=likes,damp=)":                                                          "damp is empty",
 		"rank(" + of + ",via=likes,damp=2)":                                                         `damp is "2"; it must be a number from 0 to 1`,
@@ -34,7 +34,7 @@ func TestMistakesInRanks(t *testing.T) {
 		"rank(" + of + ",via=likes,decay=1ms)":                                                      "decay is \"1ms\"; it must be a half-life of at least a second",
 		"rank(" + of + ",via=likes,except=follows(did:web:a.b))":                                    "except is a set of DIDs; the results are AT URIs",
 		"rank(" + of + ",via=likes,since=x)":                                                        "is not a time",
-		"rank(" + of + ",via=likes,since=1h,until=2h)":                                              "is not before until",
+		"rank(" + of + ",via=likes,since=1h,until=2h)":                                              "must be earlier than until",
 		"union(" + strings.Repeat("rank("+of+",via=follows),", 8) + "rank(" + of + ",via=follows))": "more than 8 rank(…)",
 	} {
 		_, err := builtIn.Parse(text, MaxExpr, noon)

@@ -74,7 +74,7 @@ func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, 
 		}
 		to, isAge = FirstMicro(t), isAge || age
 		if since != "" && !first.Before(t) {
-			return w, false, fmt.Errorf("since (%s) is not before until (%s)", since, until) //nolint:err113 // the client reads it
+			return w, false, fmt.Errorf("since (%s) must be earlier than until (%s)", since, until) //nolint:err113 // the client reads it
 		}
 	}
 	return read.WindowOf(from, to), isAge, nil

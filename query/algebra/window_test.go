@@ -141,9 +141,9 @@ func TestBadWindowsAreNamed(t *testing.T) {
 		{"", "x", `until: "x" is not a time`},
 		{"x", "y", `since: "x"`},
 		{"1d", "x", `until: "x"`},
-		{"1d", "2d", "since (1d) is not before until (2d)"},
-		{"2026-01-02", "2026-01-01", "since (2026-01-02) is not before until (2026-01-01)"},
-		{"0s", "0s", "since (0s) is not before until (0s)"},
+		{"1d", "2d", "since (1d) must be earlier than until (2d)"},
+		{"2026-01-02", "2026-01-01", "since (2026-01-02) must be earlier than until (2026-01-01)"},
+		{"0s", "0s", "since (0s) must be earlier than until (0s)"},
 	} {
 		if _, _, err := ParseWindow(c.since, c.until, noon); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c, err)

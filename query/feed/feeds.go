@@ -30,7 +30,7 @@ type Options struct {
 	Path string
 	// Service is the DID of the service that serves the feeds; their records name it.
 	Service string
-	// Publisher is the DID of the account whose records announce the feeds. "" means the
+	// Publisher is the DID of the account that publishes the feeds (whose repo has their app.bsky.feed.generator records). "" means the
 	// service's DID.
 	Publisher string
 	// Kinds are the kinds that feeds may use; nil means the built-in ones.

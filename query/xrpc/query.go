@@ -107,7 +107,7 @@ func (q *Query) List(name string, hi int, ns dict.Namespace) ([]algebra.Literal,
 	for i, v := range given {
 		l, ok := algebra.LiteralOf(v)
 		if !ok && algebra.NamesSpace(v) {
-			return nil, Invalid("%s %q (number %d) names a space; spaces are not indexed", name, algebra.Brief(v), i+1)
+			return nil, Invalid("%s %q (number %d) is in a permissioned space (at://…/space/…); skein does not index those", name, algebra.Brief(v), i+1)
 		}
 		if !ok || l.Is != ns {
 			return nil, Invalid("%s %q (number %d) is not %s%s", name, algebra.Brief(v), i+1, algebra.Singular(ns), algebra.Hint(v))

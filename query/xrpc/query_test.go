@@ -222,9 +222,9 @@ func TestLists(t *testing.T) {
 		{[]string{uri, did}, dict.URI, `m "did:web:a.example.com" (number 2) is not an AT URI`},
 		{[]string{""}, dict.DID, `m "" (number 1) is not a DID`},
 		{[]string{"a.example.com"}, dict.DID, "write a handle as @a.example.com"},
-		{[]string{"https://example.com"}, dict.URI, "the only web addresses understood are"},
+		{[]string{"https://example.com"}, dict.URI, "of web addresses, skein understands only links"},
 		{[]string{did, "did:plc:short"}, dict.DID, "(number 2): a did:plc has 24 characters"},
-		{[]string{"at://" + did + "/space/com.example.forum/main"}, dict.URI, "names a space; spaces are not indexed"},
+		{[]string{"at://" + did + "/space/com.example.forum/main"}, dict.URI, "is in a permissioned space (at://…/space/…); skein does not index those"},
 		{[]string{strings.Repeat("x", 9000)}, dict.DID, "is not a DID"},
 		{[]string{did + " "}, dict.DID, "is not a DID"},
 		{[]string{did + ")"}, dict.DID, "is not a DID"},
@@ -238,7 +238,7 @@ func TestLists(t *testing.T) {
 // errors of handles.
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "of: at position 0: expected a set", "follows(": "of: at position 8: expected an argument of follows", "frob(x)": `of: at position 0: "frob" is not a set`,
+		"": "of: at position 0: expected a set", "follows(": "of: at position 8: follows(…) needs an argument", "frob(x)": `of: at position 0: "frob" is not a set`,
 		strings.Repeat(" ", algebra.MaxExpr+1): "at most 16384 are allowed here, and 1048576 in a form",
 	} {
 		_, err := query(url.Values{"of": {text}}).ExprAt("of", noon)
@@ -274,7 +274,7 @@ func TestWindowParameters(t *testing.T) {
 		{url.Values{"until": {""}}, "parameter until is empty"},
 		{url.Values{"since": {"x"}}, `parameter since: "x" is not a time`},
 		{url.Values{"until": {"x"}}, `parameter until: "x" is not a time`},
-		{url.Values{"since": {"1d"}, "until": {"2d"}}, "parameter since (1d) is not before until (2d)"},
+		{url.Values{"since": {"1d"}, "until": {"2d"}}, "parameter since (1d) must be earlier than until (2d)"},
 	} {
 		w, err := query(c.p).Window(noon)
 		if c.says != "" {

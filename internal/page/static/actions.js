@@ -23,17 +23,20 @@ function actions({method, params, total, refine = '', watch, whole, most = 1000}
     try {
       note.textContent = await what(everything(method, params, whole ? null : most, n => { note.textContent = `${number.format(n)}${total ? ' of ' + number.format(total) : ''}…`; }, signal));
     } catch (e) {
-      if (e.name !== 'AbortError') note.textContent = 'Failed: ' + plain(e.message) + '.';
+      if (e.name !== 'AbortError') note.textContent = 'Failed: ' + sentence(plain(e.message));
     }
     all.forEach(b => { b.disabled = false; });
   }}, name));
-  if (refine) panel('Which of these…', refine);
+  if (refine) panel('Filter', refine);
   if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
-  panel('curl', curlLine(method, params));
+  panel('curl command', curlLine(method, params));
   if (window.ClipboardItem) take('Copy all', copyAll);
   take('CSV', rows => saveCSV(rows, params));
   return el('div', {}, bar, note, below);
 }
+
+// sentence ends a message with one full stop.
+const sentence = text => text.replace(/\.?$/, '.');
 
 // mostTaken limits what a page copies or saves. skein query prints more.
 const mostTaken = 100_000;
@@ -51,13 +54,13 @@ async function everything(method, params, each, progress, signal) {
   }
 }
 
-const taken = ({rows, more}) => (more ? 'first ' : '') + counted(rows.length, 'line');
+const taken = ({rows, more}) => (more ? 'the first ' : '') + counted(rows.length, 'line') + (more ? '; skein query prints all' : '');
 
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
   const text = asking.then(({rows}) => new Blob([rows.map(r => r.member + '\n').join('')], {type: 'text/plain'}));
   await Promise.all([asking, navigator.clipboard.write([new ClipboardItem({'text/plain': text})])]);
-  return 'Copied: ' + taken(await asking) + '.';
+  return 'Copied ' + sentence(taken(await asking));
 }
 
 async function saveCSV(asking, params) {
@@ -66,7 +69,7 @@ async function saveCSV(asking, params) {
   const href = URL.createObjectURL(new Blob([[names, ...rows.map(r => names.map(n => cell(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join('')], {type: 'text/csv'}));
   el('a', {href, download: 'skein-' + Object.values(params).find(v => /\W/.test(v)).replace(/\W+/g, '-').slice(0, 60) + '.csv'}).click();
   setTimeout(() => URL.revokeObjectURL(href), 60_000);
-  return 'Saved: ' + taken(await asking) + '.';
+  return 'Saved ' + sentence(taken(await asking));
 }
 
 function curlLine(method, params) {
@@ -75,7 +78,7 @@ function curlLine(method, params) {
   const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
     try { await navigator.clipboard.writeText(line); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
   }}, 'copy');
-  const pre = el('pre', {tabindex: '0', 'aria-label': 'The query for curl'}, line);
+  const pre = el('pre', {tabindex: '0', 'aria-label': 'This query as a curl command'}, line);
   return el('div', {class: 'curl'}, pre, copy);
 }
 
@@ -88,7 +91,7 @@ function refine(q, type) {
     ways[`${s.whichNot} the ${s.of}`] = x => `except(${q}, ${s.name}(${x}))`;
   }
   const way = el('select', {id: 'way', onchange: () => $('whom').setCustomValidity('')}, ...Object.keys(ways).map(w => el('option', {}, w)));
-  return subjectForm('Which of these…', way, () => way.value.split(' ').at(-1), x => ({q: ways[way.value](x)}));
+  return subjectForm('Keep only those that', way, () => way.value.split(' ').at(-1), x => ({q: ways[way.value](x)}));
 }
 
 // subjectForm asks for a subject, and then goes to the state that make returns for its name.
@@ -98,9 +101,9 @@ function subjectForm(label, way, kind, make, value) {
     e.preventDefault();
     const x = subjectOf(clean(input.value)), wanted = kind();
     if (x && (x.kind === wanted || wanted === 'record' && x.kind !== 'account')) return go(make(x.name)).then(atAnswer);
-    input.setCustomValidity(wanted === 'account' ? `Enter an account: ${config.handles ? 'a handle such as @alice.example.com, ' : ''}a DID, or its bsky.app address` : `Enter a ${wanted}: its AT URI, or its bsky.app address`);
+    input.setCustomValidity(wanted === 'account' ? `Enter an account: ${config.handles ? 'its handle, such as @alice.example.com, ' : ''}its DID, or its bsky.app link` : `Enter a ${wanted} by its AT URI or bsky.app link`);
     input.reportValidity();
-  }}, el('label', {for: way ? 'way' : 'whom'}, label), way, input, el('button', {}, 'Ask'));
+  }}, el('label', {for: way ? 'way' : 'whom'}, label), way, input, el('button', {}, 'Show'));
 }
 
 // changes lists the members that enter and leave a set from now on, each once. It uses a
@@ -120,10 +123,10 @@ function changes(q, bar, note) {
     wait = 500;
     if (m.reset && begun) list.prepend(el('li', {}, 'Changes may be missing here.'));
     begun = true;
-    for (const [way, members] of [['entered', m.entered], ['left', m.left]]) {
+    for (const [way, members] of [['added', m.entered], ['removed', m.left]]) {
       for (const member of members || []) {
         for (const before of list.children) if (before.dataset.member === member) before.remove();
-        list.prepend(row(member, el('span', {class: 'more'}, way + ', ' + new Date().toLocaleTimeString())));
+        list.prepend(row(member, el('span', {class: 'more'}, way + ' ' + new Date().toLocaleTimeString())));
       }
     }
     while (list.childElementCount > 100) list.lastChild.remove();
@@ -142,7 +145,7 @@ function changes(q, bar, note) {
       if (!begun) { // if it was refused, a plain request returns the reason
         const response = await fetch('/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams({set: q})).catch(() => null);
         if (watching !== mine) return response && response.body && response.body.cancel();
-        if (response && !response.ok) return stop('Cannot watch this: ' + plain((await response.json().catch(() => ({}))).message) + '.');
+        if (response && !response.ok) return stop('Cannot watch this: ' + sentence(plain((await response.json().catch(() => ({}))).message)));
         if (response && response.body) response.body.cancel();
       }
       note.textContent = 'Connection lost; reconnecting…';

@@ -33,7 +33,7 @@ async function ask(method, params, signal) {
     answer = await response.json();
   } catch (e) {
     if (e.name === 'AbortError') throw e;
-    throw new Refused('Unreachable', response ? 'cannot read the answer' : 'the server does not answer');
+    throw new Refused('Unreachable', response ? 'the server’s answer cannot be read' : 'the server does not answer');
   }
   if (!response.ok) throw new Refused(answer.error, answer.message);
   const timing = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing') || '');
@@ -74,10 +74,10 @@ function rankOf(text) {
   for (const c of m[1] + ',') {
     if (c === ',' && depth === 0) {
       const at = part.indexOf('=');
-      if (at < 0) throw new Refused('InvalidRequest', `${part.trim() || 'nothing'} in rank(…): expected name=value`);
+      if (at < 0) throw new Refused('InvalidRequest', part.trim() ? `${part.trim()} in rank(…): expected name=value` : 'a parameter of rank(…) is empty: expected name=value');
       const name = part.slice(0, at).trim();
       if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', `rank has no parameter ${name}; it takes ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
-      if (name in params) throw new Refused('InvalidRequest', name + ' is set twice');
+      if (name in params) throw new Refused('InvalidRequest', name + ' is given twice');
       params[name] = part.slice(at + 1).trim();
       part = '';
       continue;
@@ -165,7 +165,7 @@ const card = (params, titled, expr, note) => el('li', {}, link(params, el('b', {
 function welcome(out, signal) {
   const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
   out.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
-    config.feeds.length ? el('section', {}, el('h3', {}, 'Preview a feed'), el('ul', {class: 'cards'}, ...config.feeds.map(f => card({feed: f.name}, f.name, f.shows, el('small', {}, f.viewer ? 'differs by viewer' : ''))))) : '');
+    config.feeds.length ? el('section', {}, el('h3', {}, 'Preview a feed'), el('ul', {class: 'cards'}, ...config.feeds.map(f => card({feed: f.name}, f.name, f.shows, el('small', {}, f.viewer ? 'depends on the viewer' : ''))))) : '');
   nameThem(out, signal);
   config.examples.forEach(async (e, i) => {
     if (!notes[i].textContent) return;
@@ -182,7 +182,7 @@ async function learnConfig() {
   $('names').checked = keep.get() ?? config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
-    $('label').textContent = 'An expression, a DID, or a post’s address';
+    $('label').textContent = 'A DID, the address of a post, or an expression';
   }
   return config.examples.length;
 }
@@ -219,7 +219,7 @@ const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatM
 
 // members lists the members on a page of an answer, with a link to the next page.
 const members = (state, {page}, {cursor, type}, items, more) => [
-  items.length ? list(items, more) : el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} found. Check the names.`),
+  items.length ? list(items, more) : el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} found. If you expected some, check the names.`),
   cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'Next page')) : ''];
 
 const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);
@@ -227,9 +227,9 @@ const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (c
 // showFeed shows a page of a feed as a viewer sees it.
 async function showFeed(out, name, viewer, paged, signal) {
   const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
-  if (!f) throw new Refused('UnknownFeed', `no feed ${name} to preview here (skein serve --feeds FILE --feed-preview)`);
+  if (!f) throw new Refused('UnknownFeed', `there is no feed ${name} here; start the server with skein serve --feeds FILE --feed-preview`);
   const head = [title('Feed ' + name), el('p', {class: 'query'}, el('code', {}, ...spell(f.shows))),
-    f.viewer ? subjectForm('Show it as this account sees it', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
+    f.viewer ? subjectForm('Show the feed as seen by', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
   if (f.viewer && !viewer) return out.replaceChildren(...head);
   const method = 'app.bsky.feed.getFeedSkeleton', params = {feed: f.uri, limit: '50', ...viewer && {viewer}};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
@@ -242,7 +242,7 @@ function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? 'the members of ' + of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${/lift|share/.test(p.by) ? ', unusually often' : ''}`;
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${/lift|share/.test(p.by) ? ', ranked by how unusual they are' : ''}`;
 }
 
 // opened returns the set behind a count of a ranking, null if there is none.
@@ -256,12 +256,12 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as by chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)}% of ${number.format(i.total)} in all` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'of ' + (answer.of ? counted(answer.of, 'account') : 'these accounts')), took), incomplete(answer),
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'from ' + (answer.of ? counted(answer.of, 'account') : 'these accounts')), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
@@ -283,7 +283,7 @@ function outside(member) {
 }
 
 // setCards returns a card for each set of an account, a post or a list.
-const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
+const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.title || s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
 
 // showSubject shows an account, a post or a list, with queries about it.
 async function showSubject(out, s, signal) {
@@ -292,13 +292,13 @@ async function showSubject(out, s, signal) {
   const cards = setCards(s.kind, x);
   let form = '';
   if (s.kind === 'account') {
-    cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
-      ['Liked by its follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
-      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'that its followers follow unusually often']);
+    cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Posts it liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
+      ['Liked by accounts it follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
+      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed unusually often by its followers']);
   } else if (s.kind === 'list') {
-    form = subjectForm('Which members of the list follow this account?', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
+    form = subjectForm('Which members of this list follow', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
-    form = subjectForm('Which of the people this account follows liked it?', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
+    form = subjectForm('Who liked this post, among the accounts followed by', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});

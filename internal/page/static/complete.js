@@ -1,7 +1,7 @@
 // Completion of set names, the list of sets, and the start of the page.
 'use strict';
 
-const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank'], ['via=', 'likes, follows, …'], ['by=', 'count, share, lift or score'], ['except=', 'a set to leave out'], ['min=', 'the lowest count'], ['top=', 'how many, of a ranking in a set'], ['weigh=', 'score: weigh by the scores of the ranking in of='], ['damp=', '0 to 1: how much popularity counts against a result'], ['decay=', 'the half-life of an edge, such as 6h or 7d'], ['subjectsSince=', 'for posts: the oldest time']];
+const parts = [['since=', 'a date, a time, or an age such as 24h: only records from then on'], ['until=', 'a date, a time, or an age: only records before it'], ['of=', 'the set whose likes, follows, … are counted'], ['via=', 'likes, follows, …'], ['by=', 'count, share, lift or score'], ['except=', 'a set to leave out'], ['min=', 'leave out results with a lower count'], ['top=', 'number of results to keep (only for a rank inside another expression)'], ['weigh=', 'score: weight each member by its score in the ranking in of='], ['damp=', '0 to 1: how much popularity counts against a result'], ['decay=', 'age at which a like, follow, … counts half, such as 6h or 7d'], ['subjectsSince=', 'only posts (records) created at or after this time']];
 
 let words = []; // names of sets, with their meanings
 const values = {via: [], by: [['count', ''], ['share', ''], ['lift', ''], ['score', '']], weigh: [['score', '']]};

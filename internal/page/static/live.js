@@ -1,4 +1,4 @@
-// The section Now: the state of the index, which the server sends once a second.
+// The section Index status: the state of the index, which the server sends once a second.
 'use strict';
 
 const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1});
@@ -46,7 +46,7 @@ function tile(name, value, note) {
   return el('div', {}, el('dt', {}, name), el('dd', {}, value, note ? el('small', {}, ' ' + note) : ''));
 }
 
-const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'blocked: an operator must decide', full: 'disk full: not indexing', off: 'answering only', unknown: 'cannot read the index: see the server’s log'};
+const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'stopped: the operator must act (see the server’s log)', full: 'disk full: not indexing', off: 'answers queries; does not index', unknown: 'cannot read the index (see the server’s log)'};
 
 function ago(seconds) {
   if (seconds < 1) return Math.max(0, seconds * 1000).toFixed(0) + ' ms';
@@ -63,17 +63,17 @@ function live(m) {
   $('events-rate').textContent = number.format(m.eventRate);
   $('edges-rate').textContent = number.format(m.edgeRate);
   draw('events-chart', 'Events', eventRates);
-  draw('edges-chart', 'Edges', edgeRates);
+  draw('edges-chart', 'Links', edgeRates);
   const state = states[m.state] || m.state;
   showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
   $('version').textContent = 'skein ' + m.version + ', ' + m.engine;
   const c = m.counts;
   $('tiles').replaceChildren(
-    tile('Edges', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' not active' : ''),
-    tile('Full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'not fetched'),
-    tile('Repos to fetch', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('With gaps', number.format(c.desynchronized), 'accounts with missed events'),
-    tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
-    ...(m.audited === undefined ? [] : [tile('Audited', number.format(m.audited), `repos: ${number.format(m.differences || 0)} differences`)]));
+    tile('Links', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' inactive' : ''),
+    tile('Accounts with full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + '%' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'not fetched'),
+    tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Accounts with missed events', number.format(c.desynchronized)),
+    tile('Last event', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
+    ...(m.audited === undefined ? [] : [tile('Repos audited', number.format(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
   $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }
 

@@ -47,7 +47,7 @@ function showError(out, q, e) {
   if (pre) {
     const mark = to => $('q').setSelectionRange(place.from, to);
     mark(place.from);
-    box.append(pre, el('button', {type: 'button', class: 'plain', onclick: () => { $('q').focus(); mark(place.to); }}, 'Fix it'));
+    box.append(pre, el('button', {type: 'button', class: 'plain', onclick: () => { $('q').focus(); mark(place.to); }}, 'Go to the error'));
   }
   out.replaceChildren(box);
   if (pre) pre.scrollLeft = pre.scrollWidth * place.from / Math.max(1, q.length) - pre.clientWidth / 2;
