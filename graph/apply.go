@@ -80,7 +80,7 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 			if err == nil {
 				break
 			}
-			if ends, ok := errors.AsType[write.ErrEnds](err); ok {
+			if ends, ok := errors.AsType[write.SegmentEndError](err); ok {
 				l.writerOf(b).Abandon()
 				l.store.o.Writes.Retried("erasing")
 				to, looks = from+ends.Before, true
@@ -130,7 +130,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error)
 			end = time.Now()
 			return err
 		})
-		erasing, isErasing := errors.AsType[write.ErrErasing](err)
+		erasing, isErasing := errors.AsType[write.ErasingError](err)
 		m := l.store.o.Writes
 		switch {
 		case err == nil:

@@ -16,11 +16,11 @@ const spillsPerWrite = 32
 func (l *lane) spill(ctx context.Context) error {
 	most := spillsPerWrite
 	for {
-		keys := l.store.merger.Noted(most, l.isMineToSpill)
+		keys := l.store.merger.TakeLarge(most, l.isMineToSpill)
 		if len(keys) == 0 {
 			return nil
 		}
-		keys = l.store.merger.Apart(keys)
+		keys = l.store.merger.Independent(keys)
 		err := l.update(ctx, func(tx kv.Txn) error {
 			for _, key := range keys {
 				if l.goes([]byte(key)) {
@@ -39,7 +39,7 @@ func (l *lane) spill(ctx context.Context) error {
 			}
 		case errors.Is(err, kv.ErrTooLarge) && len(keys) > 1:
 			for _, key := range keys {
-				l.store.merger.Note([]byte(key))
+				l.store.merger.MarkLarge([]byte(key))
 			}
 			most = len(keys) / 2
 		case errors.Is(err, kv.ErrTooLarge): // the value stays large, and readable

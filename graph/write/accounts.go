@@ -32,7 +32,7 @@ type accounts struct {
 // actorState is the state of an account before the write (was) and after it (now).
 type actorState struct {
 	id       dict.ID
-	known    bool // had a row before
+	known    bool // had a row before the write
 	made     bool // got its id in this write, so the store has no record of it
 	changed  bool
 	was, now format.RepoState
@@ -44,7 +44,7 @@ func (a *accounts) gather(seg *Segment, strings *intern.Batch) {
 	last := batch.Span{}
 	for i, p := range seg.Events {
 		did := seg.Batch.Event(int(p.N)).DID
-		if i > 0 && did == last { // the archive's rows of an account are neighbours
+		if i > 0 && did == last { // in an archive, an account's rows are adjacent
 			a.actors = append(a.actors, a.actors[i-1])
 			continue
 		}
@@ -53,7 +53,7 @@ func (a *accounts) gather(seg *Segment, strings *intern.Batch) {
 	}
 }
 
-// read reads the states of the accounts, which have their ids.
+// read reads the states of the accounts. Their ids must be resolved already.
 func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 	if a.index == nil {
 		a.index = map[dict.ID]int32{}
@@ -79,7 +79,7 @@ func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 		}
 		now := st
 		if !ok {
-			now.LowBucket = format.LowNone // unless the state is found
+			now.LowBucket = format.LowNone // until takeGroup finds a stored state
 		}
 		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
 	}
@@ -99,7 +99,7 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 		}
 	}
 	rest, filling := a.missing, a.cache.filling()
-	return tx.MultiGet(a.keys.List(), func(_ int, v []byte, _ bool) error { // no group: an empty one
+	return tx.MultiGet(a.keys.List(), func(_ int, v []byte, _ bool) error { // v is empty if the group is not stored
 		of := rest
 		for n := range rest {
 			if group(rest[n]) != group(rest[0]) {
@@ -112,13 +112,13 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 	})
 }
 
-// takeGroup takes the missing states, all of one group and ascending, from the group's value.
+// takeGroup fills in the missing states, which are all of one group and ascend, from its value.
 // While the cache has room, it caches the states of the group's other accounts, too.
 func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 	mask := a.layout.AccountMask()
 	first := a.states[missing[0]].id &^ mask
 	var failed error
-	err := format.EachAccount(v, func(low byte, row []byte) bool { // both ascend
+	err := format.EachAccount(v, func(low byte, row []byte) bool { // the group's rows and missing both ascend by id
 		for len(missing) > 0 && byte(a.states[missing[0]].id&mask) < low {
 			missing = missing[1:]
 		}
@@ -186,7 +186,7 @@ func Group(tx kv.Txn, l format.Layout, key, group []byte) {
 	tx.Merge(key, group)
 }
 
-// committed puts the states into the cache.
+// committed caches the states of all accounts that now have a row.
 func (a *accounts) committed() {
 	for i := range a.states {
 		if as := &a.states[i]; as.changed || as.known {
@@ -195,21 +195,21 @@ func (a *accounts) committed() {
 	}
 }
 
-// CountState changes the totals by the change of an account's state.
+// CountState updates the totals for a change of an account's state.
 func CountState(totals *format.Counts, was, now *format.RepoState) {
 	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync | format.FlagResync
 	if (was.Flags^now.Flags)&counted == 0 {
 		return
 	}
-	totals.Hidden += turned(was.Has(format.FlagHidden), now.Has(format.FlagHidden))
-	totals.Partial += turned(was.Has(format.FlagPartial), now.Has(format.FlagPartial))
-	totals.Desynchronized += turned(was.Has(format.FlagDesync), now.Has(format.FlagDesync))
-	totals.Complete += turned(was.Complete(), now.Complete())
-	totals.Incomplete += turned(was.Incomplete(), now.Incomplete())
+	totals.Hidden += delta(was.Has(format.FlagHidden), now.Has(format.FlagHidden))
+	totals.Partial += delta(was.Has(format.FlagPartial), now.Has(format.FlagPartial))
+	totals.Desynchronized += delta(was.Has(format.FlagDesync), now.Has(format.FlagDesync))
+	totals.Complete += delta(was.Complete(), now.Complete())
+	totals.Incomplete += delta(was.Incomplete(), now.Incomplete())
 }
 
-// turned returns 1 if a property was gained, -1 if it was lost.
-func turned(was, now bool) int64 {
+// delta returns 1 if a property was gained, -1 if it was lost, else 0.
+func delta(was, now bool) int64 {
 	switch {
 	case !was && now:
 		return 1

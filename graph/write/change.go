@@ -12,17 +12,18 @@ import (
 	"skein.blue/internal/radix"
 )
 
-// change is a change of a path; after lastWriteWins, the last one within the write.
+// change is one change to a record's path. After lastWriteWins, each path has only its last
+// change of the write.
 type change struct {
 	kind    kinds.Kind
 	delete  bool
 	existed bool // the path had a record; set by the phase previous, like old
-	fresh   bool // no look-up needed: nothing can be stored under the path, or it is known
+	fresh   bool // no look-up needed: nothing can be stored under the path, or what is stored is known already
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
-	subject int32       // index among the write's strings (walk: of the batch's operations), or -1
-	order   uint32      // position in the stream
-	new     dict.ID     // the subject from now on, or None
+	subject int32       // until addSubjects, the index of the operation in the batch; from then on, of the subject among the write's strings; -1: no subject
+	order   uint32      // index of the operation in the batch, which is stream order
+	new     dict.ID     // the subject after the change, or None
 	old     dict.ID     // the subject before, or None
 }
 
@@ -39,7 +40,7 @@ func (c changes) addSubjects(b *batch.Batch, strings *intern.Batch, t *kinds.Tab
 	}
 }
 
-// takeSubjects takes the ids of the subjects from strings.
+// takeSubjects sets new to the ids of the subjects.
 func (c changes) takeSubjects(strings *intern.Batch) {
 	for i := range c {
 		if c := &c[i]; c.subject >= 0 {
@@ -49,23 +50,23 @@ func (c changes) takeSubjects(strings *intern.Batch) {
 }
 
 // sortByID sorts a list into spare: by kind and id with a radix sort, then by compare.
-func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
+func sortByID[T any](s *radix.Sorter, list, spare []T, keyOf func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
 	s.Reset()
 	for i := range list {
-		_, id := of(&list[i])
+		_, id := keyOf(&list[i])
 		s.Add(uint64(id), i)
 	}
 	s.Sort()
-	s.Rekey(func(at uint32) uint64 { kind, _ := of(&list[at]); return uint64(kind) })
+	s.Rekey(func(at uint32) uint64 { kind, _ := keyOf(&list[at]); return uint64(kind) })
 	spare = spare[:0]
 	for _, it := range s.Sort() {
 		spare = append(spare, list[it.At])
 	}
 	for rest := spare; len(rest) > 0; {
-		kind, id := of(&rest[0])
+		kind, id := keyOf(&rest[0])
 		n := 1
 		for ; n < len(rest); n++ {
-			if k, i := of(&rest[n]); k != kind || i != id {
+			if k, i := keyOf(&rest[n]); k != kind || i != id {
 				break
 			}
 		}
@@ -86,7 +87,7 @@ func compareChanges(x, y *change) int {
 	case x.actor != y.actor:
 		return cmp.Compare(x.actor, y.actor)
 	}
-	if x.path.Raw != nil || y.path.Raw != nil { // the order of TIDs is that of their buckets
+	if x.path.Raw != nil || y.path.Raw != nil { // ascending TIDs are also in bucket order
 		if c := cmp.Compare(x.path.Bucket(), y.path.Bucket()); c != 0 {
 			return c
 		}
@@ -94,6 +95,6 @@ func compareChanges(x, y *change) int {
 	return format.ComparePaths(x.path, y.path)
 }
 
-func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
+func sameKindAndActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
 
-func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.Bucket() == y.path.Bucket() }
+func sameChunk(x, y change) bool { return sameKindAndActor(x, y) && x.path.Bucket() == y.path.Bucket() }

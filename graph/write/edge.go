@@ -9,7 +9,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// edge is an edge that a record starts or stops naming.
+// edge identifies an edge that some record starts or stops naming.
 type edge struct {
 	kind    kinds.Kind
 	actor   dict.ID
@@ -26,13 +26,14 @@ func compareEdges(x, y edge) int {
 	return cmp.Compare(x.subject, y.subject)
 }
 
-// otherRecords finds edges that no other record names. It holds scratch memory.
+// otherRecords finds, among removed edges, those that no remaining record names. It holds scratch
+// memory.
 type otherRecords struct{ left []edge }
 
-// without returns the removed edges that no record names after the changes. All of them have one
-// actor and kind. scan must call each with every live record of the actor whose subject wanted
-// accepts, until each returns false.
-func (o *otherRecords) without(changes []change, removed []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
+// unnamed returns those of the removed edges that no record names once the changes are applied.
+// removed ascends and has one actor and kind. scan must call each for every live record of that
+// actor and kind whose subject wanted accepts, until each returns false.
+func (o *otherRecords) unnamed(changes []change, removed []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
 	if len(removed) == 0 {
 		return nil
 	}
@@ -41,8 +42,8 @@ func (o *otherRecords) without(changes []change, removed []edge, scan func(wante
 		if len(left) == 1 {
 			return left[0].subject == subject
 		}
-		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
-		return lost
+		_, found := slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
+		return found
 	}
 	scan(wanted, func(r *format.Record) bool {
 		g := edge{removed[0].kind, removed[0].actor, r.Subject}

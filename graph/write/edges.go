@@ -19,7 +19,7 @@ import (
 type edges struct {
 	removed, added []edge      // edges that a record stops or starts naming: ascending, each once
 	sets           []SetChange // by set, then member
-	spare          []SetChange // scratch of sorting them
+	spare          []SetChange // scratch space for sorting sets
 	others         otherRecords
 	sorter         radix.Sorter
 	rows           rows
@@ -27,7 +27,7 @@ type edges struct {
 	addedOf, removedOf [kinds.Max + 1]int // members that sets gained and lost, by kind
 }
 
-// A SetChange is a member that a reverse set gains or loses.
+// A SetChange says that a reverse set gains or loses a member.
 type SetChange struct {
 	Kind    kinds.Kind // the kind of edge
 	Remove  bool       // the set loses the member
@@ -127,7 +127,7 @@ func (e *edges) lost(tx kv.Txn, changes []change, removed []edge) (lost []edge, 
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	lost = e.others.without(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
+	lost = e.others.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		err = read.RecordsOf(tx, kind, actor, wanted, each)
 	})
 	return lost, err
@@ -163,7 +163,7 @@ func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *
 		e.vbuf = format.AppendRow(e.vbuf[:0], c.Subject, 0, e.less, e.add)
 		tx.Merge(e.kbuf, e.vbuf)
 		if len(changes) > merger.limits.Row {
-			merger.Note(e.kbuf)
+			merger.MarkLarge(e.kbuf)
 		}
 	}
 }

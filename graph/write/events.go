@@ -15,49 +15,52 @@ import (
 // states of accounts, and keeps the last change of each path.
 type events struct {
 	changes changes
-	spare   []change // scratch of lastWriteWins
+	spare   []change // scratch space of lastWriteWins
 	sorter  radix.Sorter
 
 	replays int              // events dropped because they were applied before
 	hidden  map[dict.ID]bool // accounts to hide (true) or show
 	erasing []dict.ID        // deleted accounts
 
-	past *resyncs
-	rkey []byte // scratch
+	queue *resyncs
+	rkey  []byte // scratch
 }
 
-// ErrErasing ends an attempt with an event of an account that is still being erased. Finish that
-// and try again.
-type ErrErasing struct {
+// ErasingError is returned by Attempt if the segment has an event of an account whose records are
+// still being erased. Finish erasing them, then try again.
+type ErasingError struct {
 	Actor dict.ID // the account
 }
 
 // Error implements error.
-func (e ErrErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.Actor) }
+func (e ErasingError) Error() string {
+	return fmt.Sprintf("graph: account %d is being erased", e.Actor)
+}
 
-// ErrEnds ends an attempt at a segment of an archive that deletes an account and then has a later
-// event of that account. Write the events before that one, erase the account, then continue.
-type ErrEnds struct {
-	Before int // the number of the later event in the segment
+// SegmentEndError is returned by Attempt for a segment of an archive in which an event follows a
+// deletion or #sync of its account that starts an erasure. Apply the events before Before, erase
+// the account, then continue.
+type SegmentEndError struct {
+	Before int // the later event's index in Segment.Events
 }
 
 // Error implements error.
-func (e ErrEnds) Error() string {
-	return fmt.Sprintf("graph: the write must end before event %d, whose account is deleted in it", e.Before)
+func (e SegmentEndError) Error() string {
+	return fmt.Sprintf("graph: the write must end before its event %d: an earlier event of the write erases that event's account", e.Before)
 }
 
-// walk applies the segment's events to the states of their accounts, and leaves the changes of
-// records in e.changes.
-func (e *events) walk(seg *Segment, of *accounts, past *resyncs) error {
-	e.past = past
+// walk applies the segment's events to the states of their accounts, and collects the record
+// changes in e.changes.
+func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
+	e.queue = queue
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
 		as := of.ofEvent(i)
 		if as.was.Has(format.FlagErasing) {
-			return ErrErasing{as.id}
+			return ErasingError{as.id}
 		}
 		if as.now.Has(format.FlagErasing) {
-			return ErrEnds{i}
+			return SegmentEndError{i}
 		}
 		e.event(seg.Batch, seg.Batch.Event(int(p.N)), as, seg.sourceOf(p))
 	}
@@ -65,8 +68,8 @@ func (e *events) walk(seg *Segment, of *accounts, past *resyncs) error {
 	return nil
 }
 
-// event applies one event. source is the number of the source in the partition of its
-// account. The cases have the order of docs/semantics.md#s9 to #s22.
+// event applies one event. source is the source's number in the partition of the event's account.
+// docs/semantics.md#s9 to #s22 define the effects.
 func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	switch ev.Kind {
 	case batch.EventImport:
@@ -78,7 +81,7 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 	case batch.EventCommit:
 		e.commit(b, ev, as, source)
 	case batch.EventResync:
-		e.past.ask(as, b.Bytes(ev.DID), b.Cause(ev.Seq))
+		e.queue.queueFor(as, b.Bytes(ev.DID), b.Cause(ev.Seq))
 	case batch.EventSnapshot:
 		e.snapshot(b, ev, as)
 	case batch.EventArchived:
@@ -86,10 +89,10 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 	case batch.EventArchivedStatus:
 		e.archivedStatus(b, ev, as)
 	case batch.EventStatus:
-		if !e.past.statusKnown(as) {
+		if !e.queue.statusKnown(as) {
 			e.setHidden(as, ev.Flags&batch.IsActive == 0)
 			if ev.Flags&batch.IsActive != 0 {
-				e.past.back(as, b.Bytes(ev.DID))
+				e.queue.reactivated(as, b.Bytes(ev.DID))
 			}
 		}
 	}
@@ -104,11 +107,11 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		return
 	case st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0:
 		if ev.Rev <= st.Rev {
-			// A commit may announce an imported repo under the rev that it was signed with.
+			// After an import, a commit's block may still have the older rev under which it was signed.
 			if ev.Flags&batch.HasData != 0 && st.Source == source &&
-				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || e.past.leadsOn(as, ev)) {
-				e.past.missed(as, b.Bytes(ev.DID), "rev_in_the_past")
-				e.past.putBack(as, ev)
+				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || e.queue.continuesPutBack(as, ev)) {
+				e.queue.markMissed(as, b.Bytes(ev.DID), "rev_in_the_past")
+				e.queue.putBack(as, ev)
 				st.Seq = ev.Seq
 				return
 			}
@@ -117,39 +120,40 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		}
 	}
 	as.changed = true
-	if ev.Flags&batch.IsRefuted != 0 { // it does not even prove that there is a newer state
-		if e.past.missed(as, b.Bytes(ev.DID), "refuted"); ev.Seq > 0 {
+	if ev.Flags&batch.IsRefuted != 0 { // failed verification: it does not even prove that a newer state exists
+		e.queue.markMissed(as, b.Bytes(ev.DID), "refuted")
+		if ev.Seq > 0 {
 			st.Source, st.Seq = source, ev.Seq
 		}
 		return
 	}
 	broken := ev.Flags&batch.IsDamaged != 0
 	if broken {
-		e.past.behind(as, b.Bytes(ev.DID), "damaged", ev)
+		e.queue.announceNewer(as, b.Bytes(ev.DID), "damaged", ev)
 	}
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
 		if ev.Seq > 0 {
-			st.Source, st.Seq = source, ev.Seq // so that a repetition of this event is a replay
+			st.Source, st.Seq = source, ev.Seq // so that this event counts as a replay if it comes again
 		}
-		return // unreadable: it applies nothing, and the rev stays
+		return // unreadable: nothing is applied, and the rev does not advance
 	}
 	switch {
 	case !st.Has(format.FlagHasRev):
 		if ev.Flags&batch.HasSince != 0 {
 			st.Flags |= format.FlagPartial
-			if e.past.Partial {
-				e.past.queue(as, b.Bytes(ev.DID), "partial")
+			if e.queue.Partial {
+				e.queue.queue(as, b.Bytes(ev.DID), "partial")
 			}
 		}
 	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev,
 		!st.Has(format.FlagNoRoot) && (ev.Since != st.Rev || ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data):
 		broken = true
-		e.past.missed(as, b.Bytes(ev.DID), "chain")
+		e.queue.markMissed(as, b.Bytes(ev.DID), "chain")
 	}
 	st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
-	noted := e.past.notes(as)
+	noted := e.queue.isNoting(as)
 	if noted {
-		e.past.noteCommit(as, ev, broken)
+		e.queue.noteCommit(as, ev, broken)
 	}
 	st.Rev, st.Data = ev.Rev, ev.Data
 	st.Source, st.Seq = source, ev.Seq
@@ -168,15 +172,16 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		}
 		e.changes = append(e.changes, c)
 		if noted {
-			e.past.notePath(as, o.Kind, b.Bytes(o.Rkey), ev.Rev)
+			e.queue.notePath(as, o.Kind, b.Bytes(o.Rkey), ev.Rev)
 		}
 	}
 }
 
-// sync applies a #sync. If its root is the index's, no event was missed, and the chain continues
-// from the higher rev. A different root with a rev not above the index's is outdated: a relay
-// that was killed sends its last events again, under new numbers. But if the message names
-// another rev than the block, it announces an import, which may bring an older repo.
+// sync applies a #sync. If its root equals the one in the index, no event was missed, and the chain
+// continues from the higher rev. A message with another root whose rev is not above the index's is
+// out of date: a relay that was killed sends its last events again, under new numbers. But if the
+// message's rev differs from its commit block's, it announces an import, which may bring an older
+// repo.
 func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
@@ -184,7 +189,7 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	case st.Source == source && ev.Seq <= st.Seq:
 		e.replays++
 		return
-	case st.Source != source && known && ev.Rev <= st.Rev: // another source's, or from before the sequence restarted
+	case st.Source != source && known && ev.Rev <= st.Rev: // from another source, or from the same relay before its sequence restarted
 		e.replays++
 		return
 	}
@@ -196,35 +201,35 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	as.changed = true
 	st.Source, st.Seq = source, ev.Seq
 	switch {
-	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.past.toldNewer(as)):
-		e.past.missed(as, b.Bytes(ev.DID), "sync")
-		e.past.putBack(as, ev)
+	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.queue.announcedNewer(as)):
+		e.queue.markMissed(as, b.Bytes(ev.DID), "sync")
+		e.queue.putBack(as, ev)
 	case !same:
-		e.past.behind(as, b.Bytes(ev.DID), "sync", ev)
+		e.queue.announceNewer(as, b.Bytes(ev.DID), "sync", ev)
 	case known:
 		st.Rev = max(st.Rev, ev.Rev)
 	}
 }
 
-// hide notes that an account must be hidden, or shown again.
-func (e *events) hide(id dict.ID, hide bool) {
+// recordHidden records that an account must be hidden, or shown again.
+func (e *events) recordHidden(id dict.ID, hide bool) {
 	if e.hidden == nil {
 		e.hidden = map[dict.ID]bool{}
 	}
 	e.hidden[id] = hide
 }
 
-// importEvent applies an account or records of an export.
+// importEvent applies an imported account state, or imported records.
 func (e *events) importEvent(b *batch.Batch, ev *batch.Event, as *actorState) {
 	if ev.Flags&batch.HasState != 0 {
 		im := b.Imported(ev.Seq)
 		st := im.State
 		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
-			e.hide(as.id, st.Has(format.FlagHidden))
+			e.recordHidden(as.id, st.Has(format.FlagHidden))
 		}
 		st.LowBucket = as.now.LowBucket
 		as.now, as.changed = st, true
-		e.past.take(as, im)
+		e.queue.importRow(as, im)
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
@@ -249,13 +254,13 @@ func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source
 	st.AccountSource, st.AccountSeq = source, ev.Seq
 	if hide := ev.Flags&batch.IsActive == 0; hide != st.Has(format.FlagHidden) {
 		st.Flags ^= format.FlagHidden
-		e.hide(as.id, hide)
+		e.recordHidden(as.id, hide)
 	}
 	if ev.Flags&batch.IsActive != 0 {
-		e.past.back(as, b.Bytes(ev.DID))
+		e.queue.reactivated(as, b.Bytes(ev.DID))
 	}
 	if ev.Flags&batch.IsDeleted != 0 {
-		e.past.end(as)
+		e.queue.dequeue(as)
 		*st = format.RepoState{
 			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.Seq,
 			AccountSource: source, AccountSeq: ev.Seq, DeletionSource: source, DeletionSeq: ev.Seq, LowBucket: st.LowBucket,

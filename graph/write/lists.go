@@ -8,13 +8,13 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A ListChange is an account that a write may have added to a list or removed from it.
+// A ListChange names a list and an account that a write may have added to it or removed from it.
 type ListChange struct {
 	List, Member dict.ID
 }
 
-// listChanges returns what changed records do to lists: each names an account and a list, before
-// and after the write. The changes ascend by kind, actor and path.
+// listChanges returns, for each changed list item, every combination of its old or new list with
+// its old or new account. The changes ascend by kind, actor and path.
 func listChanges(changes []change) (all []ListChange) {
 	of := func(k kinds.Kind) []change {
 		from, _ := slices.BinarySearchFunc(changes, k, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })

@@ -8,18 +8,19 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Limits say when a value is so large that it is spilled.
+// Limits are the sizes above which a value is spilled.
 type Limits struct {
 	Row   int // members of a row
 	Chunk int // records of a chunk
 }
 
 // DefaultLimits come from measurements: above about 2,000 members containers take fewer bytes
-// than a row, and a chunk of 2,000 records is 20 KB, which a delete has to read.
+// than a row, and a chunk of 2,000 records takes 20 KB, all of which a delete has to
+// read.
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 
 // A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
-// It implements kv.Merger. It also notes which values have grown too large, for SpillOne.
+// It implements kv.Merger. It also marks the values that have grown too large, for SpillOne.
 type Merger struct {
 	limits  Limits
 	folders sync.Pool
@@ -40,8 +41,8 @@ func NewMerger(l Limits) *Merger {
 	}
 }
 
-// Name implements kv.Merger. Every store contains this name, and engines reject another, so it
-// never changes. The version of the format is in the store's header.
+// Name implements kv.Merger. Each store records this name, and engines refuse to open it under
+// another one, so the name must never change. The version of the format is in the store's header.
 func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
@@ -53,7 +54,7 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		return nil, fmt.Errorf("folding %x: %w", key, err)
 	}
 	if m.tooLarge(key, size) {
-		m.Note(key)
+		m.MarkLarge(key)
 	}
 	return out, nil
 }
@@ -69,12 +70,12 @@ func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 	return size.Entries > m.limits.Row
 }
 
-// maxNoted bounds the keys that wait to be spilled. A key beyond it is noted when its value is
-// folded again.
+// maxNoted bounds the keys that wait to be spilled. Further keys are dropped; they are marked the
+// next time their values are folded.
 const maxNoted = 4096
 
-// Note remembers a key whose value is too large.
-func (m *Merger) Note(key []byte) {
+// MarkLarge remembers a key whose value is too large.
+func (m *Merger) MarkLarge(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.big) < maxNoted {
@@ -82,8 +83,8 @@ func (m *Merger) Note(key []byte) {
 	}
 }
 
-// Noted removes and returns up to n of the noted keys, those that mine accepts.
-func (m *Merger) Noted(n int, mine func(key string) bool) (keys []string) {
+// TakeLarge removes and returns up to n marked keys that mine accepts.
+func (m *Merger) TakeLarge(n int, mine func(key string) bool) (keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key := range m.big {

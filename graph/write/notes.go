@@ -13,12 +13,12 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// The store deletes the oldest notes only once it has trimSlack more than MaxDeadLetters. So it
-// scans the keys once per trimSlack new notes.
+// trimSlack is by how much the notes may exceed MaxDeadLetters before the oldest are deleted, so
+// that the keys are scanned once per trimSlack new notes.
 const trimSlack = read.MaxDeadLetters
 
-// Notes writes the dead letters and gaps of one lane, and deletes the oldest if there are too
-// many.
+// Notes writes and counts the dead letters and gaps of one lane, so that Due can say when to trim
+// them.
 type Notes struct {
 	First  uint8      // the lane's first partition
 	Counts NoteCounts // how many notes the lane has
@@ -54,8 +54,8 @@ func (n *Notes) Load(r kv.Reader) error {
 	return nil
 }
 
-// Write writes dead letters and gaps of a source, and returns the number for Add once they are
-// committed. A note's key is its place in the stream, so a replay overwrites it.
+// Write writes dead letters and gaps of a source, and returns the number to pass to Add after
+// the commit. A note's key is its place in the stream, so a replay overwrites it.
 func (n *Notes) Write(tx kv.Txn, source string, sourceNumber uint32, dead []format.DeadLetter, gaps []format.Gap) (number uint32, err error) {
 	number = format.NoteNumber(sourceNumber, n.First)
 	for _, d := range dead {
@@ -95,8 +95,9 @@ func (n *Notes) Due() (keyspaces []byte) {
 	return keyspaces
 }
 
-// TrimKeyspace deletes all but MaxDeadLetters notes of the counted sources, and returns how many
-// are left of each. It reads keys only, except for each source's first note.
+// TrimKeyspace deletes notes until at most MaxDeadLetters are left, starting with the source whose
+// first note is the oldest, and within a source with the lowest keys. It returns how many each
+// source has left. It decodes only each source's first note.
 func TrimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uint32]int, err error) {
 	type source struct {
 		number uint32

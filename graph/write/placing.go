@@ -7,21 +7,21 @@ import (
 	"skein.blue/graph/format"
 )
 
-// These methods of events place the past: snapshots of repos, whole or in parts, and rows of an
-// archive (docs/semantics.md#s37, #s49). The queue of resyncs is in resyncs.go.
+// The methods of events in this file apply older data: snapshots of repos, whole or in parts, and
+// rows of an archive (docs/semantics.md#s37, #s49). The queue of resyncs is in resyncs.go.
 
 // snapshot places a snapshot, or a part of one (docs/semantics.md#s40).
 func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	part, st := b.Part(ev.Seq), &as.now
-	row, root := e.past.rows[as.id], ev.Data
-	since := e.past.touched[as.id]
+	row, root := e.queue.rows[as.id], ev.Data
+	since := e.queue.touched[as.id]
 	switch {
 	case row == nil || row.gone:
 		b.SetOutcome(ev.Seq, batch.NotQueued)
 		return
 	case st.Has(format.FlagHidden) && st.DeletionSource != 0 && st.AccountSource == st.DeletionSource && st.AccountSeq == st.DeletionSeq:
 		b.SetOutcome(ev.Seq, batch.Deleted)
-		e.past.end(as)
+		e.queue.dequeue(as)
 		as.changed = true
 		return
 	case row.Generation != part.Generation, !part.First && row.Placing != ev.Rev:
@@ -35,7 +35,7 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 			b.SetOutcome(ev.Seq, batch.Older)
 			return
 		}
-		if newest { // it contains the stream's changes up to this rev
+		if newest { // the snapshot contains the stream's changes up to this rev
 			st.Rev, st.Data = ev.Rev, root
 			st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 			row.Trust = false
@@ -43,22 +43,22 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 				row.Back = format.PutBack{}
 			}
 		}
-		if !part.Last { // until then only some of its records are in this state
+		if !part.Last { // until the last part is placed, only some records are in the snapshot's state
 			st.Flags |= format.FlagPartial
 		}
 		row.Placing, row.changed = ev.Rev, true
 	}
 	b.SetOutcome(ev.Seq, batch.Placed)
-	e.place(b, ev, as, since)
+	e.placePart(b, ev, as, since)
 	if part.Last {
 		st.Flags &^= format.FlagPartial | format.FlagDesync
-		e.past.end(as)
+		e.queue.dequeue(as)
 	}
 }
 
-// accepts reports whether a snapshot leads to the newest announced state: because it is newer than
-// every announcement (newest), or because the stream's later commits are known and follow from
-// it. An older snapshot comes from a cache or a lagging replica, even if the host repeats it.
+// accepts reports whether to use a snapshot (ok): whether it leads to the newest announced state.
+// newest says that the snapshot's rev and root become the account's; otherwise the noted commits
+// lead from it to the index's state. An older snapshot comes from a cache or a lagging replica, even if the host repeats it.
 // Only the stream or an operator can say that a repo was restored to an older state.
 func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.Rev, root format.Root) (newest, ok bool) {
 	announced := !row.Back.IsZero() && row.Back.Rev == rev && (len(row.Back.Root) == 0 || bytes.Equal(row.Back.Root, root[:]))
@@ -67,6 +67,8 @@ func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.R
 	case rev < row.Told:
 		return false, false
 	case announced || row.Trust:
+		// Confirmed by the stream, a list or an operator. Noted commits must follow from it, unless
+		// there are none or a trusted snapshot is not below the index's rev.
 		return !follows, follows || since.isEmpty() || !announced && rev >= st.Rev
 	case !row.Back.IsZero() && rev <= row.Back.Above:
 		return false, false
@@ -76,16 +78,16 @@ func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.R
 	return false, follows
 }
 
-// isEmpty reports whether the stream changed nothing.
+// isEmpty reports whether no commit was noted.
 func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
 
-// place adds the changes that turn the stored records into those of a part of a snapshot.
-func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *touched) {
-	stored := e.past.stored[as.id]
+// placePart adds the changes that turn the stored records into those of a part of a snapshot.
+func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, since *touched) {
+	stored := e.queue.stored[as.id]
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
-		if since.protects(o.Kind, rkey, ev.Rev) {
+		if since.changedAfter(o.Kind, rkey, ev.Rev) {
 			continue
 		}
 		c := change{kind: o.Kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
@@ -101,7 +103,7 @@ func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *t
 	}
 	for _, r := range stored {
 		e.rkey = r.path.AppendRkey(e.rkey[:0])
-		if !r.inPlace && !since.protects(r.kind, e.rkey, ev.Rev) {
+		if !r.inPlace && !since.changedAfter(r.kind, e.rkey, ev.Rev) {
 			e.changes = append(e.changes, change{kind: r.kind, delete: true, existed: true, fresh: true, actor: as.id, path: r.path, subject: -1, old: r.subject})
 		}
 	}
@@ -122,8 +124,8 @@ func (e *events) put(as *actorState, c change, o *batch.Op, at uint32) {
 // archived applies rows of an archive, of one rev of a repo.
 func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
-	row := e.past.rows[as.id]
-	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is half placed, and it knows better
+	row := e.queue.rows[as.id]
+	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is partly placed, and takes precedence over archive rows
 	if st.Whole() || placing || st.DeletionSource != 0 || ev.Flags&batch.HasRev == 0 {
 		e.replays++
 		return
@@ -133,11 +135,11 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 		st.Rev = max(st.Rev, ev.Rev)
 		st.Flags |= format.FlagHasRev | format.FlagNoRoot | format.FlagPartial
 	}
-	since := e.past.touched[as.id]
+	since := e.queue.touched[as.id]
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
-		if since.protects(o.Kind, rkey, ev.Rev-1) { // a change of the same rev is the same change
+		if since.changedAfter(o.Kind, rkey, ev.Rev-1) { // at the same rev, stream and archive have the same change
 			continue
 		}
 		p := format.ParsePath(rkey)
@@ -150,23 +152,23 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 }
 
-// archivedStatus applies an #account or a #sync of an archive. A deletion and a #sync void earlier
-// rows. If the stream has changed the repo meanwhile, the repo is queued instead, because
-// records from the archive cannot be distinguished from those of the stream.
+// archivedStatus applies an #account or a #sync of an archive. A deletion and a #sync void the
+// archive's earlier rows. If the stream has changed the repo meanwhile, the repo is queued for a
+// refetch instead, because records from the archive cannot be distinguished from those of the stream.
 func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
 	if st.DeletionSource != 0 {
 		e.replays++
 		return
 	}
-	if ev.Flags&batch.IsSync == 0 && !e.past.statusKnown(as) {
+	if ev.Flags&batch.IsSync == 0 && !e.queue.statusKnown(as) {
 		e.setHidden(as, ev.Flags&batch.IsActive == 0)
 	}
 	if ev.Flags&(batch.IsDeleted|batch.IsSync) == 0 || st.Whole() {
 		return
 	}
 	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
-		e.past.missed(as, b.Bytes(ev.DID), "archived_sync")
+		e.queue.markMissed(as, b.Bytes(ev.DID), "archived_sync")
 		return
 	}
 	as.changed = true
@@ -183,6 +185,6 @@ func (e *events) setHidden(as *actorState, hide bool) {
 	as.changed = true
 	if hide != as.now.Has(format.FlagHidden) {
 		as.now.Flags ^= format.FlagHidden
-		e.hide(as.id, hide)
+		e.recordHidden(as.id, hide)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // previous is the phase that reads what the changed paths held before.
 type previous struct {
 	all     []change // the changes of the write
-	asked   []asked
-	index   []int32 // the changes that are asked for
+	lookups []chunkLookup
+	index   []int32 // indexes of all changes to look up; chunkLookup.changes are slices of it
 	keys    kv.Keys
 	direct  []direct
 	records []format.Record
@@ -23,16 +23,16 @@ type previous struct {
 	newest  []*format.Record
 	byPath  []int32
 	order   []int32
-	removed []edge // scratch of settle
+	removed []edge // scratch space of settle
 	others  otherRecords
-	scanned []edge // actors and kinds whose records were all read, ascending; without subjects
-	lost    []edge // edges of these that have no record left, ascending
+	scanned []edge // kinds and actors of which all records were read, ascending; subject is None
+	lost    []edge // removed edges of those pairs that no record names any more, ascending
 	kbuf    []byte
 }
 
-// asked is a chunk to look up for some of the changes.
-type asked struct {
-	changes []int32 // all of one bucket
+// chunkLookup is a chunk to look up for some of the changes.
+type chunkLookup struct {
+	changes []int32 // indexes of changes of one kind, actor and bucket
 	depth   int
 }
 
@@ -40,16 +40,16 @@ type asked struct {
 // skips fresh changes. It looks up each chunk once. Below a spilled chunk, it also looks up each
 // chunk that may have one of the paths.
 //
-// If an actor deletes records, read reads all of the actor's records of that kind, because the
-// lost edges need them anyway: by look-ups, together with those of other actors, if the records
-// are known to be in few buckets, else by a scan.
+// If an actor deletes records, read reads all of the actor's records of that kind: they are needed
+// anyway to see which edges are lost. If they are known to lie in few buckets, their chunks are
+// looked up together with those of other actors; otherwise a scan reads them.
 func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.all = changes
-	p.asked, p.index = p.asked[:0], slices.Grow(p.index[:0], len(changes))
+	p.lookups, p.index = p.lookups[:0], slices.Grow(p.index[:0], len(changes))
 	p.scanned, p.lost, p.direct = p.scanned[:0], p.lost[:0], p.direct[:0]
 	p.keys.Reset()
 	first := 0
-	for one := range runs.Of(changes, sameActor) {
+	for one := range runs.Of(changes, sameKindAndActor) {
 		start := first
 		first += len(one)
 		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
@@ -69,7 +69,7 @@ func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	}
 	slices.SortFunc(p.scanned, compareEdges)
 	slices.SortFunc(p.lost, compareEdges)
-	for ask := p.asked; len(ask) > 0; {
+	for ask := p.lookups; len(ask) > 0; {
 		var err error
 		if ask, err = p.readChunks(tx, ask); err != nil {
 			return fmt.Errorf("graph: reading records: %w", err)
@@ -115,7 +115,7 @@ func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
 // records instead.
 func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 	var spilled []direct
-	d, left, deep := 0, 0, false
+	d, left, deep := 0, 0, false // index in p.direct; how many of its chunks are still to come; whether one was spilled
 	err := tx.MultiGet(p.keys.List(), func(_ int, v []byte, ok bool) (err error) {
 		one := &p.direct[d]
 		if left == 0 {
@@ -150,14 +150,14 @@ func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 
 // ask adds the chunk of a change to the look-ups. The changes ascend.
 func (p *previous) ask(i int32) {
-	p.index = append(p.index, i) // has room, so it does not move
+	p.index = append(p.index, i) // never reallocates: read reserved room, and chunkLookup.changes are slices of p.index
 	end := len(p.index)
-	if n := len(p.asked); n > 0 && sameChunk(p.all[p.asked[n-1].changes[0]], p.all[i]) {
-		q := &p.asked[n-1]
+	if n := len(p.lookups); n > 0 && sameChunk(p.all[p.lookups[n-1].changes[0]], p.all[i]) {
+		q := &p.lookups[n-1]
 		q.changes = p.index[end-1-len(q.changes) : end]
 		return
 	}
-	p.asked = append(p.asked, asked{p.index[end-1 : end], 0})
+	p.lookups = append(p.lookups, chunkLookup{p.index[end-1 : end], 0})
 }
 
 // scan reads all records of one actor and kind, bucket after bucket.
@@ -169,7 +169,7 @@ func (p *previous) scan(tx kv.Txn, changes []change) error {
 		start := len(p.records)
 		p.records = append(p.records, rr.Records...)
 		deep = deep || rr.Chunks > 1
-		if rr.Number >= format.RawBucket { // the keys outlive the call
+		if rr.Number >= format.RawBucket { // copy the keys, which must outlive this call
 			for i := start; i < len(p.records); i++ {
 				r := &p.records[i].Path
 				at := len(p.raw)
@@ -189,12 +189,13 @@ func (p *previous) scan(tx kv.Txn, changes []change) error {
 }
 
 // maxKeptRecords bounds the records, of 48 bytes, for which scratch memory is kept, so that one
-// actor with millions does not hold it for ever.
+// actor with millions of records does not keep that memory allocated forever.
 const maxKeptRecords = 200_000
 
 // settle takes all records of an actor and kind, in p.records. It notes in the changes what their
 // paths held, and collects the removed edges that have no other record. deep says that a record
-// may be overridden by one with the same path and a lower age.
+// may be overridden by one with the same path and a lower age. (Age is the chunk's depth: changes
+// in a shallower chunk are newer.)
 func (p *previous) settle(changes []change, deep bool) {
 	kind, actor := changes[0].kind, changes[0].actor
 	found := p.find(changes)
@@ -218,7 +219,7 @@ func (p *previous) settle(changes []change, deep bool) {
 		if i, ok := found(r.Path); ok {
 			return p.newest[i] != r
 		}
-		if len(order) == 0 { // rare: another record names the same subject
+		if len(order) == 0 { // rare: a record at an unchanged path names a removed subject
 			for n := range p.records {
 				order = append(order, int32(n))
 			}
@@ -227,7 +228,7 @@ func (p *previous) settle(changes []change, deep bool) {
 		at, _ := slices.BinarySearchFunc(order, r.Path, func(n int32, q format.Path) int { return format.ComparePaths(p.records[n].Path, q) })
 		return &p.records[order[at]] != r
 	}
-	left := p.others.without(changes, p.removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
+	left := p.others.unnamed(changes, p.removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		for i := range p.records {
 			r := &p.records[i]
 			if r.Flags == 0 && wanted(r.Subject) && (!deep || !superseded(r)) && !each(r) {
@@ -250,7 +251,7 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 		p.byPath = append(p.byPath, int32(i))
 	}
 	ascending := func(x, y int32) int { return format.ComparePaths(changes[x].path, changes[y].path) }
-	if !slices.IsSortedFunc(p.byPath, ascending) { // paths that are not TIDs are ordered by bucket
+	if !slices.IsSortedFunc(p.byPath, ascending) { // changes of keys that are not TIDs are sorted by bucket first
 		slices.SortFunc(p.byPath, ascending)
 	}
 	first, last := changes[p.byPath[0]].path, changes[p.byPath[len(changes)-1]].path
@@ -275,7 +276,7 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 
 // readChunks looks up chunks. For the paths that a spilled chunk does not have, it returns the
 // chunks below it, to look up next.
-func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
+func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup, err error) {
 	p.keys.Reset()
 	for _, q := range ask {
 		c := &p.all[q.changes[0]]
@@ -311,14 +312,14 @@ func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) 
 }
 
 // askBelow appends the chunks to look up below a chunk, each once.
-func (p *previous) askBelow(next []asked, changes []int32, depth int) []asked {
+func (p *previous) askBelow(next []chunkLookup, changes []int32, depth int) []chunkLookup {
 	if len(changes) == 0 || depth == format.MaxChunkDepth {
 		return next
 	}
 	place := func(j int32) byte { return byte(p.all[j].path.Spread() >> (56 - 8*depth)) }
 	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
 	for group := range runs.Of(changes, func(x, y int32) bool { return place(x) == place(y) }) {
-		next = append(next, asked{group, depth + 1})
+		next = append(next, chunkLookup{group, depth + 1})
 	}
 	return next
 }

@@ -40,7 +40,7 @@ func (r *records) write(tx kv.Txn, all []change) error {
 			tx.Merge(r.kbuf, r.vbuf)
 			continue
 		}
-		if err := place(tx, coder, r.kbuf, 0, r.records); err != nil {
+		if err := mergeRecords(tx, coder, r.kbuf, 0, r.records); err != nil {
 			return err
 		}
 	}

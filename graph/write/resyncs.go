@@ -16,10 +16,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// resyncs is the phase that knows which accounts are queued for a refetch, what the stream changed
+// resyncs is the phase that tracks which accounts are queued for a refetch, what the stream changed
 // since then, and which records a snapshot replaces. In the end it writes what changed.
 //
-// docs/semantics.md#s37 says how the past and the stream meet.
+// docs/semantics.md#s37 defines how snapshots and the stream combine.
 type resyncs struct {
 	Modes
 	layout format.Layout
@@ -28,17 +28,17 @@ type resyncs struct {
 
 	rows    map[dict.ID]*resyncRow
 	touched map[dict.ID]*touched
-	stored  map[dict.ID]map[string]storedRecord // by path
-	paths   []touchedPath
+	stored  map[dict.ID]map[string]storedRecord // by pathName
+	paths   []touchedPath                       // noted in this write, like commits
 	commits []touchedCommit
 	path    []byte // scratch
 	keys    kv.Keys
 }
 
-// Modes say what happens to accounts that miss something.
+// Modes say what to do about repos with missed events or an unknown past.
 type Modes struct {
 	Queues    bool // repos with missed events are queued
-	Partial   bool // so are repos whose past is unknown, because all others' past was fetched
+	Partial   bool // repos whose past is unknown are queued, too: the past of all others has been fetched
 	Past      bool // the past of all repos is being fetched, or was
 	Archiving bool // an archive is being read
 }
@@ -48,10 +48,10 @@ type resyncRow struct {
 	format.Resync
 	did           []byte
 	changed, gone bool
-	forget        bool // earlier stream changes are void
+	forget        bool // delete the stored notes of stream changes before writing new ones
 }
 
-// touched has what the stream changed in a repo since it was queued.
+// touched has what the stream changed in a repo while its past was still to come.
 type touched struct {
 	keys    [][]byte
 	paths   map[string]format.Rev // by kind and record key
@@ -79,7 +79,8 @@ type touchedCommit struct {
 	format.TouchedCommit
 }
 
-// read reads what the events of the segment may need.
+// read reads the queue's rows, and for snapshots and archive rows also the noted changes, and for
+// snapshots the stored records.
 func (q *resyncs) read(tx kv.Txn, seg *Segment, of *accounts, t *kinds.Table) error {
 	q.now = time.Now().UTC().Truncate(time.Millisecond)
 	clear(q.rows)
@@ -95,7 +96,7 @@ func (q *resyncs) read(tx kv.Txn, seg *Segment, of *accounts, t *kinds.Table) er
 			continue
 		}
 		as := of.ofEvent(i)
-		if as.was.Has(format.FlagResync) || as.was.Has(format.FlagPartial) && !as.was.Has(format.FlagNoRoot) {
+		if as.was.Has(format.FlagResync) || as.was.Has(format.FlagPartial) && !as.was.Has(format.FlagNoRoot) { // its changes may have been noted
 			if err := q.readTouched(tx, as.id); err != nil {
 				return err
 			}
@@ -125,7 +126,7 @@ func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
 	}
 	return tx.MultiGet(q.keys.List(), func(i int, v []byte, ok bool) error {
 		if !ok {
-			return fmt.Errorf("graph: a queued account has no row %x in the queue: run skein check", q.keys.List()[i])
+			return fmt.Errorf("graph: an account is marked as queued, but the queue of repos to fetch has no row %x; run skein check", q.keys.List()[i])
 		}
 		id, err := format.ParseActorKey(q.keys.List()[i])
 		if err != nil {
@@ -146,7 +147,7 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 	err := kv.ScanPrefix(tx, format.AppendTouchedKey(nil, actor, 0, nil), func(key, v []byte) error {
 		key = bytes.Clone(key)
 		one, err := format.DecodeTouched(key, v)
-		if err != nil || one.Actor != actor { // the prefix of a longer id
+		if err != nil {
 			return err
 		}
 		t.keys = append(t.keys, key)
@@ -206,7 +207,7 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	}
 	row.State, row.Reason, row.Failure, row.Detail = format.ResyncWaiting, reason, "", ""
 	if as.now.Has(format.FlagBehind) && row.Back.IsZero() {
-		row.Told = max(row.Told, as.now.Rev+1)
+		row.Told = max(row.Told, as.now.Rev+1) // a state newer than the index's was announced and not applied
 	}
 	row.Generation = max(row.Generation+1, uint64(time.Now().UnixMicro()))
 	row.did, row.changed = did, true
@@ -214,8 +215,8 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	as.changed = true
 }
 
-// missed notes that events of a repo were missed.
-func (q *resyncs) missed(as *actorState, did []byte, reason string) {
+// markMissed notes that events of a repo were missed.
+func (q *resyncs) markMissed(as *actorState, did []byte, reason string) {
 	as.changed = true
 	as.now.Flags |= format.FlagDesync
 	if q.Queues {
@@ -223,16 +224,16 @@ func (q *resyncs) missed(as *actorState, did []byte, reason string) {
 	}
 }
 
-// end removes a repo from the queue, with the notes of the stream's changes to it.
-func (q *resyncs) end(as *actorState) {
+// dequeue removes a repo from the queue, with the notes of the stream's changes to it.
+func (q *resyncs) dequeue(as *actorState) {
 	if row := q.rows[as.id]; row != nil {
 		row.gone, row.changed = true, true
 	}
 	as.now.Flags &^= format.FlagResync
 }
 
-// ask queues a repo for a Cause.
-func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
+// queueFor queues a repo for a Cause, and applies what the Cause says of its revs and host.
+func (q *resyncs) queueFor(as *actorState, did []byte, c *batch.Cause) {
 	q.queue(as, did, c.Reason)
 	row := q.rows[as.id]
 	if c.Host != "" {
@@ -241,7 +242,8 @@ func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	if row.Back.IsZero() || c.Told > row.Back.Above {
 		row.Told = max(row.Told, c.Told)
 	}
-	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 { // else a newer state was announced, perhaps after the list was read
+	// Not if Told is set: a newer state was then announced, perhaps after the list was read.
+	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 {
 		q.setBack(as, row, format.PutBack{Rev: c.Back})
 	}
 	if c.Trust {
@@ -250,8 +252,8 @@ func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	}
 }
 
-// take imports an account's row in another store's queue, and the stream's changes noted there.
-func (q *resyncs) take(as *actorState, im *batch.Imported) {
+// importRow imports an account's row from another store's queue, and the stream's changes noted there.
+func (q *resyncs) importRow(as *actorState, im *batch.Imported) {
 	for i := range im.Touched {
 		t := &im.Touched[i]
 		if t.Kind == kinds.Hidden {
@@ -270,16 +272,17 @@ func (q *resyncs) take(as *actorState, im *batch.Imported) {
 	as.now.Flags |= format.FlagResync
 }
 
-// behind notes that the stream announced a state that could not be applied, by a #sync or a
+// announceNewer notes that the stream announced a state that could not be applied, by a #sync or a
 // damaged commit. A snapshot must not be older than that state.
-func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Event) {
-	q.missed(as, did, reason)
+func (q *resyncs) announceNewer(as *actorState, did []byte, reason string, ev *batch.Event) {
+	q.markMissed(as, did, reason)
 	st := &as.now
 	st.Flags |= format.FlagBehind
 	row := q.rows[as.id]
 	if row == nil || row.gone {
 		return
 	}
+	// The announced state is newer than the index's, even if its rev is unknown.
 	if st.Has(format.FlagHasRev) && (ev.Flags&batch.HasRev == 0 || ev.Kind == batch.EventCommit) {
 		row.Told = max(row.Told, st.Rev+1)
 	}
@@ -288,8 +291,8 @@ func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Ev
 	}
 }
 
-// putBack notes that the stream announced the restoration of an older state. Earlier changes are
-// void.
+// putBack notes that the stream announced the restoration of an older state. Changes noted
+// earlier are discarded.
 func (q *resyncs) putBack(as *actorState, ev *batch.Event) {
 	as.now.Flags |= format.FlagBehind
 	row := q.rows[as.id]
@@ -306,16 +309,16 @@ func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 	q.forget(as.id, row)
 }
 
-// toldNewer reports whether a state of a repo was announced but has not been applied. If the
+// announcedNewer reports whether a state of a repo was announced but has not been applied. If the
 // stream then announces the state that the index has, the repo was restored to it.
-func (q *resyncs) toldNewer(as *actorState) bool {
+func (q *resyncs) announcedNewer(as *actorState) bool {
 	row := q.rows[as.id]
 	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
 }
 
-// leadsOn reports whether a commit continues from the state that the repo was restored to,
-// although its rev is not above the index's: the repo's host may have a clock that is behind.
-func (q *resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
+// continuesPutBack reports whether a commit continues from the state that the repo was restored to,
+// although its rev is not above the index's: the repo's host may have a slow clock.
+func (q *resyncs) continuesPutBack(as *actorState, ev *batch.Event) bool {
 	row := q.rows[as.id]
 	if row == nil || row.gone || row.Back.IsZero() {
 		return false
@@ -324,7 +327,7 @@ func (q *resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 		ev.Flags&batch.HasPrevData != 0 && len(row.Back.Root) > 0 && bytes.Equal(ev.PrevData[:], row.Back.Root)
 }
 
-// forget voids the noted changes of a repo.
+// forget discards the noted changes of a repo.
 func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 	row.forget, row.changed = true, true
 	if t := q.touched[actor]; t != nil {
@@ -335,14 +338,15 @@ func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 	q.commits = slices.DeleteFunc(q.commits, func(c touchedCommit) bool { return c.actor == actor })
 }
 
-// statusKnown reports whether the stream announced the account's status after its newest hole.
+// statusKnown reports whether the stream announced the account's status after the stream's
+// newest hole.
 func (q *resyncs) statusKnown(as *actorState) bool {
 	return q.holes.Known(&as.now, q.layout.Settings.PartitionOfID(as.id))
 }
 
-// back notes that an account is active again. A repo that waits for that becomes due. A repo that
-// no host sent while the past was fetched is queued.
-func (q *resyncs) back(as *actorState, did []byte) {
+// reactivated notes that an account is active again. A repo that waits for that becomes due. If no host
+// delivered the repo while the past was being fetched, it is queued.
+func (q *resyncs) reactivated(as *actorState, did []byte) {
 	if q.Past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
 		q.queue(as, did, "back")
 		return
@@ -353,12 +357,12 @@ func (q *resyncs) back(as *actorState, did []byte) {
 	}
 }
 
-// notes reports whether the stream's changes to an account are noted.
-func (q *resyncs) notes(as *actorState) bool {
+// isNoting reports whether the stream's changes to an account are noted.
+func (q *resyncs) isNoting(as *actorState) bool {
 	return as.now.Has(format.FlagResync) || q.Archiving && as.now.Has(format.FlagPartial)
 }
 
-// noteCommit notes a commit of an account whose changes are noted.
+// noteCommit notes what a commit follows. Call it only if isNoting(as) is true.
 func (q *resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
 	c := touchedCommit{actor: as.id, rev: ev.Rev}
 	c.Since, c.Data, c.Broken, c.HasPrev = ev.Since, ev.Data, broken, ev.Flags&batch.HasPrevData != 0
@@ -372,10 +376,10 @@ func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format
 }
 
 // follows reports whether a snapshot (rev, root) and the noted commits lead to the index's state
-// at the rev now: the first commit after rev follows the snapshot, each later one follows its
-// predecessor, and the last one reaches now. If a commit is missing among them, it came with
-// another snapshot, which was perhaps applied only in part.
-func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool {
+// at the rev current: the first commit after rev follows the snapshot, each later one follows its
+// predecessor, and the last one reaches current. If a commit is missing among them, it was part of
+// another snapshot, perhaps applied only in part.
+func (t *touched) follows(rev format.Rev, root format.Root, current format.Rev) bool {
 	if t == nil {
 		return false
 	}
@@ -390,11 +394,11 @@ func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool
 		}
 		rev, root, reached = c.Rev, c.Commit.Data, true
 	}
-	return reached && rev == now
+	return reached && rev == current
 }
 
-// protects reports whether the stream changed a path after a rev.
-func (t *touched) protects(k kinds.Kind, rkey []byte, rev format.Rev) bool {
+// changedAfter reports whether the stream changed a path after a rev.
+func (t *touched) changedAfter(k kinds.Kind, rkey []byte, rev format.Rev) bool {
 	if t == nil || len(t.paths) == 0 {
 		return false
 	}
@@ -457,7 +461,7 @@ func sortedKeys(m map[dict.ID]*resyncRow) []dict.ID {
 	return ids
 }
 
-// queued returns the repos that the write queued.
+// queued returns the repos that the write queued or made due: their did is set.
 func (q *resyncs) queued() (all []batch.Queued) {
 	for _, row := range q.rows {
 		if row.changed && !row.gone && row.did != nil {

@@ -18,7 +18,7 @@ type Segment struct {
 // Picked is an event of the batch that belongs to the lane.
 type Picked struct {
 	N    int32 // index in the batch
-	Part uint8 // that its account is in
+	Part uint8 // partition of its account
 }
 
 // sourceOf returns the number of the source in the partition of an event.
@@ -41,22 +41,22 @@ const maxSegment = 32_768
 // EndOfSegment returns the end of the segment that begins at from. An event that follows the
 // deletion of its account belongs to a later write, which finds the account's records gone.
 //
-// A batch of an archive is one write, as large as its reader made it. Most of its deletions are
-// of accounts without records, so EndOfSegment looks for them only after an attempt has failed
-// with ErrEnds.
-func EndOfSegment(b *batch.Batch, events []Picked, from int, looks bool) int {
-	const mostDeleted = 16
-	most := maxSegment
+// An archive's batch is applied in one write, however large its reader made it. Most of its
+// deletions are of accounts without records, so EndOfSegment looks for them only if findDeletions
+// is set: after an attempt has failed with a SegmentEndError.
+func EndOfSegment(b *batch.Batch, events []Picked, from int, findDeletions bool) int {
+	const maxDeleted = 16
+	limit := maxSegment
 	if b.Archived() {
-		most = len(events)
+		limit = len(events)
 	}
-	if !looks {
-		return min(from+most, len(events))
+	if !findDeletions {
+		return min(from+limit, len(events))
 	}
 	gone := map[string]bool{}
 	for i := from; i < len(events); i++ {
 		e := b.Event(int(events[i].N))
-		if i-from >= most || len(gone) == mostDeleted {
+		if i-from >= limit || len(gone) == maxDeleted {
 			return i
 		}
 		if len(gone) > 0 && gone[string(b.Bytes(e.DID))] {

@@ -14,21 +14,21 @@ import (
 
 // A value that has grown too large is spilled: one atomic write merges its content into finer
 // values under its key, and leaves the value itself with a higher generation and nothing else.
-// A row spills into containers; a chunk into chunks of the next byte of the path, which may
-// spill in turn. From then on the value holds later changes, removals included. They override
+// A row spills into containers; a chunk into one chunk per value of the next byte of the TID, or of
+// the key's hash, which may spill in turn. From then on the value holds later changes, removals included. They override
 // the values below, until it spills again.
 //
-// The Merger notices large values when it folds them. A crash forgets its notes; a later fold
-// notes the value again. A value that is never folded again stays large, and readable.
+// The Merger marks large values when it folds them. Its marks are lost in a crash; a later fold
+// marks the value again. A value that is never folded again stays large, and readable.
 
-// Apart notes those keys again that lie under another of the keys, and returns the rest: a value
-// must receive what is spilled into it before it spills itself.
-func (m *Merger) Apart(keys []string) []string {
+// Independent returns the keys that do not lie under another of the keys, and marks the others
+// again for later: a value must receive what is spilled into it before it spills itself.
+func (m *Merger) Independent(keys []string) []string {
 	slices.Sort(keys)
 	kept := keys[:0]
 	for _, key := range keys {
 		if len(kept) > 0 && strings.HasPrefix(key, kept[len(kept)-1]) {
-			m.Note([]byte(key))
+			m.MarkLarge([]byte(key))
 			continue
 		}
 		kept = append(kept, key)
@@ -62,7 +62,7 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return err
 	}
-	var add, less []uint16
+	var add, remove []uint16
 	var kbuf, vbuf []byte
 	for len(members) > 0 || len(removed) > 0 {
 		block := ^uint64(0)
@@ -72,9 +72,9 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 			}
 		}
 		add, members = format.TakeBlock(add[:0], members, block)
-		less, removed = format.TakeBlock(less[:0], removed, block)
+		remove, removed = format.TakeBlock(remove[:0], removed, block)
 		kbuf = format.AppendContainerKey(kbuf[:0], key, block)
-		vbuf = format.AppendContainer(vbuf[:0], add, less)
+		vbuf = format.AppendContainer(vbuf[:0], add, remove)
 		tx.Merge(kbuf, vbuf)
 	}
 	tx.Set(key, format.AppendRow(nil, subject, r.Generation+1, nil, nil))
@@ -90,7 +90,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 		return fmt.Errorf("graph: record key %x has an unknown kind", key)
 	}
 	coder := format.CoderOf(actor, bucket)
-	// The keys of records point into the value, and place reads other values: keep a copy.
+	// Copy the value: the records' keys point into it, and mergeRecords' reads may invalidate it.
 	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
 	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
 		return err
@@ -102,9 +102,9 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 // larger one could exceed the engine's limit for values.
 const maxOperandBytes = 16 << 10
 
-// place writes ascending records into the chunk at key. If they are too many bytes, it writes
-// them below the chunk, as if the chunk had spilled at once.
-func place(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []format.Record) error {
+// mergeRecords writes ascending records into the chunk at key. If they are too many bytes, it writes
+// them below the chunk, as if they had been merged into the chunk and it had then been spilled.
+func mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []format.Record) error {
 	operand := c.Append(nil, 0, records)
 	if len(operand) <= maxOperandBytes || depth == format.MaxChunkDepth {
 		tx.Merge(key, operand)
@@ -125,14 +125,14 @@ func place(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []form
 	return spillRecords(tx, c, key, depth, generation, all)
 }
 
-// spillRecords writes records below a chunk, and leaves it empty.
+// spillRecords writes records below a chunk, and empties the chunk, under the next generation.
 func spillRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, generation uint64, records []format.Record) error {
 	below := func(r format.Record) byte { return byte(r.Path.Spread() >> (56 - 8*depth)) }
-	if c.IsRaw() { // order by hash, then by path
+	if c.IsRaw() { // sort stably by the next byte of the hash; equal ones stay in path order
 		slices.SortStableFunc(records, func(x, y format.Record) int { return int(below(x)) - int(below(y)) })
 	}
 	for group := range runs.Of(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
-		if err := place(tx, c, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
+		if err := mergeRecords(tx, c, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
 			return err
 		}
 	}

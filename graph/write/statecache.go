@@ -2,14 +2,16 @@ package write
 
 import (
 	"math/bits"
+	"unsafe"
 
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
 
 // A StateCache keeps the states of accounts as of the last commit, in two generations of
-// flat hash tables that are filled to three quarters. A full young table becomes the old one,
-// whose entries are dropped. It is for one goroutine.
+// flat hash tables that are filled to three quarters. When the young table is full,
+// the old one's entries are dropped and the young table becomes the old one. It is not safe for
+// concurrent use.
 type StateCache struct {
 	young, old []stateEntry
 	used       int // of young
@@ -21,17 +23,17 @@ type stateEntry struct {
 	format.RepoState
 }
 
-// bytesPerState is the size of an entry, firstStates the size of a new table.
-const bytesPerState, firstStates = 80, 1024
+// bytesPerState is the size of an entry, firstStates the number of entries of a new table.
+const bytesPerState, firstStates = int64(unsafe.Sizeof(stateEntry{})), 1024
 
-// NewStateCache returns a cache that takes up to so many bytes.
+// NewStateCache returns a cache that uses up to the given number of bytes.
 func NewStateCache(bytes int64) *StateCache {
 	limit := max(int(bytes/2/bytesPerState), 16)
 	slots := min(limit, firstStates)
 	return &StateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
 }
 
-// Get returns the state of an account, and makes it a young entry.
+// Get returns the state of an account, and copies it to the young table.
 func (c *StateCache) Get(id dict.ID) (format.RepoState, bool) {
 	if e := slotOf(c.young, id); e.id != dict.None {
 		return e.RepoState, true
@@ -45,11 +47,11 @@ func (c *StateCache) Get(id dict.ID) (format.RepoState, bool) {
 	return st, true
 }
 
-// filling reports whether nothing has been dropped yet. Then there is room for the other
-// accounts of a group that was read, and a store that was just opened reads each group once.
+// filling reports whether no entry has been dropped yet. While that holds, the other accounts of a
+// group that was read are cached as well, so a freshly opened store reads each group only once.
 func (c *StateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
 
-// offer stores the state of an account unless a young entry has it.
+// offer stores the state of an account unless the young table has it.
 func (c *StateCache) offer(id dict.ID, st format.RepoState) {
 	if slotOf(c.young, id).id == dict.None {
 		c.Put(id, st)

@@ -37,7 +37,7 @@ func TestStateCache(t *testing.T) {
 			}
 		}
 	}
-	if size := (len(c.young) + len(c.old)) * bytesPerState; size > bytes {
+	if size := int64(len(c.young)+len(c.old)) * bytesPerState; size > bytes {
 		t.Errorf("it takes %d bytes of %d", size, bytes)
 	}
 }

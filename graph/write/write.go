@@ -14,33 +14,34 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Options are what a Writer works with. The caller owns all of it.
+// Options are a Writer's dependencies. The caller owns them.
 type Options struct {
 	Layout format.Layout   // of the store
-	Merger *Merger         // of the store's engine
+	Merger *Merger         // the one that the store was opened with
 	IDs    intern.Interner // gives ids to strings
 	// Shared says that several processes write the store: notes are then written by the
 	// caller, and a partition that is ahead of the others keeps its cursor.
 	Shared bool
-	// Kinds returns what is indexed.
+	// Kinds returns the table of indexed kinds.
 	Kinds func() *kinds.Table
 	// States are the states of accounts as of the last commit.
 	States *StateCache
 	Notes  *Notes     // writes dead letters and gaps
 	Holes  HoleKeeper // counts the stream's holes
-	// Known are the stream's holes as of the last commit.
+	// Known are the lane's hole counters as of the last commit.
 	Known *format.Holes
 }
 
 // A HoleKeeper knows the holes of the stream.
 type HoleKeeper interface {
-	// HolesAfter returns the holes after gaps of a source, and whether there is a new one.
+	// HolesAfter returns the hole counters as they are once a source's gaps are added; changed
+	// is false if none of the gaps is a hole.
 	HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
 	// WriteHoles writes them, as part of a write.
 	WriteHoles(tx kv.Txn, h format.Holes) error
 }
 
-// A Writer turns segments into writes, one at a time. It reuses its memory.
+// A Writer applies segments, one at a time. It reuses its buffers.
 type Writer struct {
 	layout  format.Layout
 	merger  *Merger
@@ -69,17 +70,18 @@ func New(o Options) *Writer {
 	}
 }
 
-// A Result is what an attempt did. It holds once the attempt is committed.
+// A Result is what an attempt did. It is meaningful only if the attempt is committed. Added,
+// Removed and Sets are valid until the next attempt.
 type Result struct {
 	Totals        format.Counts      // after the write
 	Cursors       []format.CursorRow // nil: no cursor moved
 	HiddenVersion uint64             // of the hidden set, if it changed
-	Noted         uint32             // the number under which the batch's notes were written; 0: none were
+	Noted         uint32             // the number to pass to Notes.Add; 0 if the attempt wrote no notes
 	Holes         *format.Holes      // if the batch has a new hole
 
 	Replays        int                 // events dropped because they had been applied before
 	Hidden         map[dict.ID]bool    // accounts that were hidden (true) or shown again
-	Erasing        []dict.ID           // accounts that were deleted: their records are still there
+	Erasing        []dict.ID           // deleted accounts whose records are yet to be erased
 	Sets           []SetChange         // by set, then member; valid until the next attempt
 	Added, Removed *[kinds.Max + 1]int // members that sets gained and lost, by kind
 
@@ -89,8 +91,8 @@ type Result struct {
 // Timing says where the time of writes went.
 type Timing struct {
 	Intern time.Duration // ids of strings, with the reads for them
-	Read   time.Duration // reads of states, records and edges
-	Graph  time.Duration // sorting and deciding
+	Read   time.Duration // reads of states, records and edges, and deciding which edges change
+	Graph  time.Duration // walking the events and sorting their changes
 	Commit time.Duration // building and committing the write
 }
 
@@ -102,9 +104,10 @@ func (t *Timing) Add(d Timing) {
 	t.Commit += d.Commit
 }
 
-// Attempt makes one attempt at the write of a segment; before are the counts so far. It
-// changes only the Writer and the cache of states. The cache stays right if the attempt
-// fails: it gains only states that were read.
+// Attempt makes one attempt at the write of a segment; before are the counts so far. Besides tx,
+// it changes the Writer, the Interner, the cache of states, seg.Cursors and the batch's outcomes,
+// so pass fresh seg.Cursors to every attempt. The cache stays right if the attempt fails: it gains
+// only states that were read.
 func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Result, err error) {
 	out = Result{Totals: before.Clone(), Cursors: seg.Cursors}
 	clock := stopwatch(time.Now())
@@ -183,7 +186,7 @@ func (w *Writer) resolve(tx kv.Txn, totals *format.Counts) error {
 	return err
 }
 
-// writeCursors writes the source's cursors after the segment.
+// writeCursors writes the source's cursors as they are after the segment.
 func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 	if seg.Batch.Last() == 0 {
 		out.Cursors = nil // the cursor, if there is one, stays where it is
@@ -231,7 +234,7 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 	return nil
 }
 
-// Begin makes ready for a segment. Call it once per segment, before Prepare and Attempt.
+// Begin prepares the Writer for a segment. Call it once per segment, before Prepare and Attempt.
 func (w *Writer) Begin() {
 	w.strings.Reset()
 	w.timing = Timing{}
@@ -252,12 +255,12 @@ func (w *Writer) AddStrings(seg *Segment) {
 }
 
 // Prepare gives ids to the strings that AddStrings added, and makes sure that Attempt can
-// give ids to so many more.
+// give ids to `more` further strings.
 func (w *Writer) Prepare(ctx context.Context, more int) error {
 	return w.ids.Prepare(ctx, &w.strings, more)
 }
 
-// Abandon releases the ids that a failed attempt took, before the segment is divided.
+// Abandon releases the ids that a failed attempt took. Call it before dividing the segment.
 func (w *Writer) Abandon() { w.ids.Abandon(&w.strings) }
 
 // Committed tells the Writer that its last attempt is committed.
@@ -266,13 +269,13 @@ func (w *Writer) Committed() {
 	w.accounts.committed()
 }
 
-// Queued returns the repos that the last attempt queued.
+// Queued returns the repos that the last attempt queued or made due.
 func (w *Writer) Queued() []batch.Queued { return w.resyncs.queued() }
 
-// Lists returns what the last attempt may have changed about lists.
+// Lists returns the pairs of list and member that the last attempt may have changed.
 func (w *Writer) Lists() []ListChange { return listChanges(w.events.changes) }
 
-// SetModes sets what happens to accounts that miss something.
+// SetModes sets the Modes.
 func (w *Writer) SetModes(m Modes) { w.resyncs.Modes = m }
 
 // stopwatch is the time of its last lap.
