@@ -82,8 +82,8 @@ func newRefusal(address string, err error, resp *http.Response) *refusal {
 	return r
 }
 
-// brief extracts the message of a refusal's body: an XRPC error, or a line of
-// plain text. It leaves out pages.
+// brief extracts the message of a refusal's body: an XRPC error, or a line of plain text. It
+// returns "" for HTML, several lines, and lines over 120 bytes.
 func brief(body []byte) string {
 	var xrpc struct{ Error, Message string }
 	if json.Unmarshal(body, &xrpc) == nil && xrpc.Error != "" {
@@ -97,7 +97,7 @@ func brief(body []byte) string {
 	return ": " + line
 }
 
-// A connection has our own large read buffer, so that one system call reads much.
+// bufferedConn has a large read buffer of its own, so that one system call reads much.
 // Without TLS, the websocket library's buffer is small: it passes larger reads
 // through, so a message is copied once instead of twice.
 const smallBuffer, largeBuffer = 256, 256 << 10

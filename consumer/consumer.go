@@ -3,11 +3,11 @@
 // them to the graph in batches. It does not know how the graph is stored, and answers no
 // queries.
 //
-// Two goroutines do the work: one reads and decodes (Consumer.handle), one applies batches
-// (feed.run). The firehose serves as the log: the graph commits the cursor together with
+// Two goroutines do the work: one takes in and decodes messages (Consumer.handleVerified), one
+// applies batches (feed.run). A Verifier adds goroutines that read ahead and verify. The firehose serves as the log: the graph commits the cursor together with
 // the data, and after an interruption the consumer requests everything after that cursor
-// again. Other goroutines, such as a backfill, may write to the same graph meanwhile: its
-// methods that write are safe for concurrent use.
+// again. Other goroutines, such as a backfill, may write to the same graph meanwhile: the
+// graph's write methods are safe for concurrent use.
 package consumer
 
 import (
@@ -57,8 +57,8 @@ type Options struct {
 	ForceCursor bool
 	// Until ends the run after the first event with this seq or a greater one. 0: no end.
 	Until int64
-	// Idle ends the run after this much silence; CatchUp ends it at an event that is newer
-	// than the start of the run. Both are for replays.
+	// Idle ends the run after this much silence; CatchUp ends it after caughtUpEvents events in
+	// a row that are newer than the start of the run. Both are for replays.
 	Idle    time.Duration
 	CatchUp bool
 	// Watchdog reconnects after this long without a message or a pong. 0: never.
@@ -134,7 +134,7 @@ type Consumer struct {
 	applied    atomic.Int64
 	micros     atomic.Int64 // event time of the last one applied
 	started    atomic.Int64 // event time of the first, in Unix microseconds
-	heardSince atomic.Int64 // since when this run receives the stream, in Unix microseconds; 0: not known yet
+	heardSince atomic.Int64 // when this run began to receive the stream, in Unix microseconds; 0: not known yet
 
 	outdated atomic.Bool
 }
@@ -192,9 +192,9 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 // path.
 func (c *Consumer) Source() string { return c.source }
 
-// Run consumes until ctx ends (then it returns nil once everything that was read is
-// committed), until the end that Options ask for, or until an error that a retry cannot
-// mend.
+// Run consumes until ctx ends, until the end that Options ask for, or until an error that a retry
+// cannot fix. For a relay it returns nil once ctx ends and everything read is committed; for a
+// file, ending ctx early is an error.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.runStart = time.Now()
 	if err := c.begin(ctx); err != nil {

@@ -24,22 +24,22 @@ type eventTimes struct {
 }
 
 const (
-	// believable is how far a time may lie outside the range that it should be in.
-	believable = 2 * time.Minute
+	// maxSkew is how far a time may lie outside the plausible range.
+	maxSkew = 2 * time.Minute
 	// minuteLen is the length of 2006-01-02T15:04.
 	minuteLen = 16
-	// maxTimeLen bounds the text of a time. A batch keeps no longer one, so its event would be
-	// stored with the time of the event before it.
+	// maxTimeLen bounds the text of a time. batch.Seen ignores longer ones, and the event
+	// would then be stored with the time of the event before it.
 	maxTimeLen = 63
-	// firstEvents is how many events began waits for, to tell when the run began to receive
-	// the stream; firstWait bounds the wait.
+	// firstEvents is the number of events that method began waits for, to tell when the run
+	// began to receive the stream; firstWait bounds the wait.
 	firstEvents = 16
 	firstWait   = 30 * time.Second
 )
 
 // usable returns the time to use for an event: its own if that is plausible, else the last
-// plausible one. The result is valid until the next call. Most events have the same minute as
-// the event before, and cost a comparison of sixteen bytes.
+// plausible one. The result is valid until the next call. It is fast because most events
+// have the same minute as the one before, and need only a comparison of sixteen bytes.
 func (e *eventTimes) usable(text []byte) []byte {
 	if len(text) > maxTimeLen {
 		return e.last
@@ -103,7 +103,7 @@ func (e *eventTimes) plausible(t time.Time) bool {
 	if now := e.now(); now.After(latest) {
 		latest = now
 	}
-	return !t.Before(median.Add(-believable)) && !t.After(latest.Add(believable))
+	return !t.Before(median.Add(-maxSkew)) && !t.After(latest.Add(maxSkew))
 }
 
 // began returns when this run began to receive the stream, if that is known: the median time
@@ -117,7 +117,7 @@ func (e *eventTimes) began() (at time.Time, known bool) {
 	median := time.UnixMicro(medianOf(first))
 	agree := 0
 	for _, micros := range first {
-		if d := time.UnixMicro(micros).Sub(median); d.Abs() <= believable {
+		if d := time.UnixMicro(micros).Sub(median); d.Abs() <= maxSkew {
 			agree++
 		}
 	}

@@ -107,7 +107,7 @@ func TestUsableTimesArePlausible(t *testing.T) {
 			if err := is.UnmarshalText(got); err != nil || len(got) > maxTimeLen {
 				t.Fatalf("seed %d: %q yields %q: %v", seed, text, got, err)
 			}
-			if d := is.Sub(at).Abs(); d > believable+10*time.Second {
+			if d := is.Sub(at).Abs(); d > maxSkew+10*time.Second {
 				t.Fatalf("seed %d: %q yields %q, %v from the stream's %s", seed, text, got, d, honest)
 			}
 			if got := e.usable(honest); string(got) != string(honest) {

@@ -21,7 +21,7 @@ func fileSource(path string) (string, error) {
 	return abs, nil
 }
 
-// readFile reads the file to its end. A context that ends earlier is an error.
+// readFile reads the file to its end. It returns an error if ctx ends first.
 func (c *Consumer) readFile(ctx context.Context) (err error) {
 	f, err := os.Open(c.o.Frames)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	defer func() { c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps) }()
 	c.resume(c.from)
 	r := frames.NewReader(f)
-	pace := time.Now()
+	due := time.Now()
 	defer func() { err = errors.Join(err, c.handleRest()) }()
 	for !c.ended.Load() {
 		if err := ctx.Err(); err != nil {
@@ -55,14 +55,13 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 			return err
 		}
 		if c.o.Rate > 0 {
-			pace = c.wait(ctx, pace)
+			due = c.wait(ctx, due)
 		}
 	}
 	return nil
 }
 
-// wait waits until the next frame is due, and returns when the one after it is
-// due.
+// wait waits until the next frame is due, and returns that time. due is when the frame before was.
 func (c *Consumer) wait(ctx context.Context, due time.Time) time.Time {
 	due = due.Add(time.Duration(float64(time.Second) / c.o.Rate))
 	if d := time.Until(due); d > time.Millisecond {

@@ -14,11 +14,11 @@ import (
 // everything that follows, and store it as the cursor. So
 //
 //   - an event that jumps implausibly far ahead is held. If the numbering continues where it was,
-//     the event is refuted and dropped. If confirming events in a row continue from it, the
+//     the event is refuted and dropped. If confirmEvents events in a row continue from it, the
 //     relay's numbering has jumped, and all of them are accepted. If neither happens for
-//     jumpTime, the event is dropped, and the consumer reconnects from the cursor;
+//     jumpHold, the event is dropped, and the consumer reconnects from the cursor;
 //   - while no number is known yet, the first events are held in the same way, until as many
-//     agree. After firstTime they are accepted anyway, but without their numbers: there is
+//     agree. After firstHold they are accepted anyway, but without their numbers: there is
 //     still no cursor;
 //   - a number over maxSeq is never believed.
 //
@@ -39,8 +39,8 @@ type run struct {
 // held is a message that is held, and what the Verifier said of it when it came: asking it again
 // would ask about the account's key of a later time.
 type held struct {
-	frame   []byte
-	verdict ruling
+	frame  []byte
+	ruling ruling
 }
 
 func (r *run) first() format.Seq { return r.seqs[0] }
@@ -51,32 +51,33 @@ func (r *run) last() format.Seq  { return r.seqs[len(r.seqs)-1] }
 func (r *run) dropped() []format.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
 
 const (
-	// implausibleJump is a distance that no relay's numbering jumps in one step.
+	// implausibleJump is the distance from which a jump must be confirmed.
 	implausibleJump = 1_000_000
-	// confirming is how many events in a row establish a new numbering.
-	confirming = 4
+	// confirmEvents is how many events in a row establish a new numbering.
+	confirmEvents = 4
 	// maxSeq is the largest integer that every implementation of the protocol can
 	// read: the limit of JavaScript, and so of the reference PDS.
 	maxSeq = 1<<53 - 1
 	// maxRuns bounds the number of held runs.
 	maxRuns = 4
 
-	firstTime = time.Second
-	jumpTime  = 10 * time.Second
+	// firstHold and jumpHold are how long the first events, and those after a jump, are held.
+	firstHold = time.Second
+	jumpHold  = 10 * time.Second
 )
 
-// verdict says what to do with events: frames are the held ones to accept, in this
-// order; refuted has the numbers of those that were dropped.
-type verdict struct {
+// decision says what to do with events: frames are the held ones to accept, in this order; refuted
+// has the numbers of those that were dropped.
+type decision struct {
 	accept  bool // the offered event, after frames
-	old     bool // the offered event had come before
-	late    int  // how many held events had come before
+	old     bool // the offered event is dropped: its number is not above one already taken
+	late    int  // held events dropped as old: their runs began after the accepted one, and below its last number
 	frames  []held
 	refuted []format.Seq
 	// unnumbered says not to believe the numbers of the frames.
 	unnumbered bool
-	jumped     bool // the relay's numbering has jumped
-	from       format.Seq
+	jumped     bool       // the relay's numbering has jumped
+	from       format.Seq // with jumped: the last number before the jump
 }
 
 // newest returns the number of the last accepted event, or, if there is none yet, of
@@ -101,7 +102,7 @@ func (n *numbering) advance(seq format.Seq) bool {
 }
 
 // offer decides about an event. It copies frame if it holds the event.
-func (n *numbering) offer(seq format.Seq, frame []byte, judged ruling, now time.Time) (v verdict) {
+func (n *numbering) offer(seq format.Seq, frame []byte, ruled ruling, now time.Time) (v decision) {
 	switch {
 	case seq > maxSeq:
 		v.refuted = []format.Seq{seq}
@@ -130,12 +131,12 @@ func (n *numbering) offer(seq format.Seq, frame []byte, judged ruling, now time.
 		n.runs = append(n.runs, run{since: now})
 	}
 	r := &n.runs[i]
-	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, held{slices.Clone(frame), judged})
+	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, held{slices.Clone(frame), ruled})
 	if r.accepted {
 		r.since = now // of the frames not yet accepted
 		r.accepted = false
 	}
-	if len(r.seqs) >= confirming {
+	if len(r.seqs) >= confirmEvents {
 		n.believe(i, &v)
 	}
 	return v
@@ -143,7 +144,7 @@ func (n *numbering) offer(seq format.Seq, frame []byte, judged ruling, now time.
 
 // believe accepts a run, and the runs that came before it and lie below it. Runs
 // above it are refuted.
-func (n *numbering) believe(i int, v *verdict) {
+func (n *numbering) believe(i int, v *decision) {
 	r := n.runs[i]
 	v.jumped, v.from = n.last > 0, n.last
 	below := []run{r}
@@ -166,18 +167,18 @@ func (n *numbering) believe(i int, v *verdict) {
 }
 
 // expire decides about runs that have been held for too long.
-func (n *numbering) expire(now time.Time) (v verdict) {
+func (n *numbering) expire(now time.Time) (v decision) {
 	switch {
 	case len(n.runs) == 0:
 	case n.last > 0:
 		n.runs = slices.DeleteFunc(n.runs, func(r run) bool {
-			over := now.Sub(r.since) >= jumpTime
+			over := now.Sub(r.since) >= jumpHold
 			if over {
 				v.refuted = append(v.refuted, r.seqs...)
 			}
 			return over
 		})
-	case slices.ContainsFunc(n.runs, func(r run) bool { return !r.accepted && now.Sub(r.since) >= firstTime }):
+	case slices.ContainsFunc(n.runs, func(r run) bool { return !r.accepted && now.Sub(r.since) >= firstHold }):
 		return n.takeUnnumbered()
 	}
 	return v
@@ -185,7 +186,7 @@ func (n *numbering) expire(now time.Time) (v verdict) {
 
 // takeUnnumbered accepts the held events if no number is known yet, and keeps waiting
 // for one.
-func (n *numbering) takeUnnumbered() (v verdict) {
+func (n *numbering) takeUnnumbered() (v decision) {
 	if n.last > 0 {
 		return v
 	}
@@ -199,7 +200,7 @@ func (n *numbering) takeUnnumbered() (v verdict) {
 
 // settle decides about the held events at the end of the stream. Of two runs of the
 // same length it accepts the lower one, which drops nothing that may follow.
-func (n *numbering) settle() (v verdict) {
+func (n *numbering) settle() (v decision) {
 	if n.last > 0 || len(n.runs) == 0 {
 		v.refuted = n.forget()
 		return v

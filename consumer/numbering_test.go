@@ -22,7 +22,7 @@ func feedNumbers(n *numbering, now time.Time, seqs ...format.Seq) (taken []forma
 	return taken
 }
 
-func frameSeqs(v verdict) (seqs []format.Seq) {
+func frameSeqs(v decision) (seqs []format.Seq) {
 	for _, f := range v.frames {
 		seqs = append(seqs, format.Seq(binary.BigEndian.Uint64(f.frame)))
 	}
@@ -36,7 +36,7 @@ func TestNumbering(t *testing.T) {
 		last   format.Seq
 		seqs   []format.Seq
 		want   []format.Seq // accepted at once
-		later  []format.Seq // accepted after jumpTime
+		later  []format.Seq // accepted after jumpHold
 		cursor format.Seq   // at the end
 	}{
 		"in order":                        {5, []format.Seq{6, 7, 9}, []format.Seq{6, 7, 9}, nil, 9},
@@ -62,10 +62,10 @@ func TestNumbering(t *testing.T) {
 			if got := feedNumbers(&n, now, c.seqs...); !slices.Equal(got, c.want) {
 				t.Errorf("accepted %v, want %v", got, c.want)
 			}
-			if v := n.expire(now.Add(firstTime / 2)); v.frames != nil || v.refuted != nil {
+			if v := n.expire(now.Add(firstHold / 2)); v.frames != nil || v.refuted != nil {
 				t.Errorf("decided too soon: %+v", v)
 			}
-			if got := frameSeqs(n.expire(now.Add(jumpTime))); !slices.Equal(got, c.later) {
+			if got := frameSeqs(n.expire(now.Add(jumpHold))); !slices.Equal(got, c.later) {
 				t.Errorf("accepted %v at the end, want %v", got, c.later)
 			}
 			if n.last != c.cursor || n.last > 0 && len(n.runs) != 0 {
@@ -103,7 +103,7 @@ func TestNumberingIsNotPoisoned(t *testing.T) {
 					absurd += format.Seq(1 + rng.Int64N(5))
 				}
 			}
-			for range confirming { // with fewer, nobody could tell which are absurd
+			for range confirmEvents { // with fewer, nobody could tell which are absurd
 				seq += format.Seq(1 + rng.Int64N(1000))
 				stream, want = append(stream, seq), append(want, seq)
 			}

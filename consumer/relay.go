@@ -224,7 +224,7 @@ func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()
 				c.log.Warn("message from the relay incomplete; reconnecting", "after", now.Sub(comingSince).Round(time.Second).String())
 				over = true
 			case c.o.Watchdog > 0 && since(&c.link.sign) >= c.o.Watchdog:
-				c.log.Warn("relay silent, without answers to pings; reconnecting", "for", since(&c.link.sign).Round(time.Second).String())
+				c.log.Warn("relay silent and not answering pings; reconnecting", "for", since(&c.link.sign).Round(time.Second).String())
 				over = true
 			case now.Sub(pinged) >= ping:
 				pinged = now
@@ -278,7 +278,7 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 		case kind != websocket.BinaryMessage:
 			err = c.lost(textMessage, "a text message of "+strconv.Itoa(len(frame))+" bytes")
 		default:
-			err = c.handleVerified(frame, p.verdict)
+			err = c.handleVerified(frame, p.ruling)
 		}
 		if err != nil {
 			return err

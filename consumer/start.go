@@ -119,7 +119,7 @@ func (c *Consumer) listen(ctx context.Context) error {
 // cursor: its sequence restarted, or it is another relay. The consumer never skips events on
 // its own, even once the new numbers have passed the cursor.
 func (c *Consumer) futureCursor(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // only the applying goroutine writes to the store otherwise
+	if derr := c.feed.drain(); derr != nil { // only the applying goroutine changes this source's cursor otherwise
 		return errors.Join(err, derr)
 	}
 	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
@@ -147,7 +147,7 @@ var errReused = errors.New("consumer: the relay reused the number of the last ap
 // others: it reads the stream again from reusedBack events before the cursor, and treats the
 // numbers as those of a new sequence. The lost events are recorded as a gap.
 func (c *Consumer) reused(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // only the applying goroutine writes to the store otherwise
+	if derr := c.feed.drain(); derr != nil { // only the applying goroutine changes this source's cursor otherwise
 		return errors.Join(err, derr)
 	}
 	c.restarted = 0 // the gap below records it
@@ -170,7 +170,7 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 	return err
 }
 
-// errStore marks failures of the store, which reconnecting does not mend.
+// errStore marks failures of the store, that reconnecting cannot fix.
 var errStore = errors.New("consumer: the store failed")
 
 // sayBlocked is how often to log that an operator must decide.

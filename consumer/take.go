@@ -13,17 +13,17 @@ import (
 	"skein.blue/graph/format"
 )
 
-// handleVerified takes in one message, with the verdict on it. It returns an error if the stream is over.
+// handleVerified takes in one message, with the Verifier's ruling. An error ends the session.
 // It locks only while events are held: see holding.
-func (c *Consumer) handleVerified(frame []byte, verdict ruling) error {
+func (c *Consumer) handleVerified(frame []byte, ruled ruling) error {
 	if c.holding.Load() {
 		c.intake.Lock()
 		defer c.intake.Unlock()
 	}
-	return c.take(frame, verdict)
+	return c.take(frame, ruled)
 }
 
-func (c *Consumer) take(frame []byte, verdict ruling) error {
+func (c *Consumer) take(frame []byte, ruled ruling) error {
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
@@ -39,7 +39,7 @@ func (c *Consumer) take(frame []byte, verdict ruling) error {
 	default: // for the decoder
 	}
 	if m.Seq <= 0 {
-		return c.accept(m, verdict)
+		return c.accept(m, ruled)
 	}
 	if c.expected != nil {
 		if again, err := c.verifyCursor(m); again || err != nil {
@@ -47,9 +47,9 @@ func (c *Consumer) take(frame []byte, verdict ruling) error {
 		}
 	}
 	if c.numbers.advance(m.Seq) {
-		return c.accept(m, verdict)
+		return c.accept(m, ruled)
 	}
-	v := c.numbers.offer(m.Seq, frame, verdict, time.Now())
+	v := c.numbers.offer(m.Seq, frame, ruled, time.Now())
 	defer c.noteHolding()
 	if v.old {
 		if err := c.oldNumber(m); err != nil {
@@ -59,7 +59,7 @@ func (c *Consumer) take(frame []byte, verdict ruling) error {
 	if err := c.carryOut(&v); err != nil || !v.accept {
 		return err
 	}
-	return c.accept(m, verdict)
+	return c.accept(m, ruled)
 }
 
 func (c *Consumer) info(m *wire.Message) error {
@@ -109,7 +109,7 @@ func (c *Consumer) verifyCursor(m *wire.Message) (again bool, err error) {
 }
 
 // carryOut does what the numbering decided about held events.
-func (c *Consumer) carryOut(v *verdict) error {
+func (c *Consumer) carryOut(v *decision) error {
 	drops := v.late
 	if v.old {
 		drops++
@@ -138,7 +138,7 @@ func (c *Consumer) carryOut(v *verdict) error {
 		if v.unnumbered {
 			c.heldMessage.Seq = 0
 		}
-		if err := c.accept(&c.heldMessage, h.verdict); err != nil {
+		if err := c.accept(&c.heldMessage, h.ruling); err != nil {
 			return err
 		}
 	}
@@ -149,13 +149,13 @@ func (c *Consumer) carryOut(v *verdict) error {
 }
 
 // errRestarted ends a session in which newer events come under older numbers.
-var errRestarted = errors.New("consumer: the relay restarted its sequence: events newer than the last applied one come under numbers below the cursor")
+var errRestarted = errors.New("consumer: the relay restarted its sequence: numbers at or below the cursor now belong to other events")
 
 // An event with an old number that is at least restartedBy newer than the last accepted event
 // is a sign of a restarted sequence; restartedEvents of them in a row prove it.
 const restartedBy, restartedEvents = 10 * time.Second, 4
 
-// oldNumber checks an event whose number is at or below the cursor. Mostly such an event is a
+// oldNumber checks an event whose number the numbering calls old. Mostly such an event is a
 // repetition. But not every relay says FutureCursor after it has restarted its sequence: then
 // the event is newer than the last accepted one.
 func (c *Consumer) oldNumber(m *wire.Message) error {
@@ -242,8 +242,9 @@ func (c *Consumer) expire(now time.Time) (again bool) {
 	return c.carryOut(&v) != nil || len(v.refuted) > 0 || c.ended.Load()
 }
 
-// accept adds a message to the batch. If there is a verdict, it drops the message.
-func (c *Consumer) accept(m *wire.Message, verdict ruling) error {
+// accept adds a message to the batch. If the Verifier gave a reason, accept records the rejection
+// (Decoder.Reject) instead of the message.
+func (c *Consumer) accept(m *wire.Message, ruled ruling) error {
 	raw := m.Time
 	m.Time = c.times.usable(raw)
 	isExact := bytes.Equal(raw, m.Time)
@@ -254,12 +255,12 @@ func (c *Consumer) accept(m *wire.Message, verdict ruling) error {
 	}
 	err := c.feed.add(func(b *batch.Batch) {
 		detail := ""
-		if verdict.reason == "" {
+		if ruled.reason == "" {
 			c.decoder.Add(m, b)
 		} else {
-			c.decoder.Reject(m, b, verdict.reason)
-			if verdict.detail != nil {
-				detail = clip([]byte(verdict.detail.Error()))
+			c.decoder.Reject(m, b, ruled.reason)
+			if ruled.detail != nil {
+				detail = clip([]byte(ruled.detail.Error()))
 			}
 		}
 		if !isExact {

@@ -37,13 +37,13 @@ type ruling struct {
 	detail error
 }
 
-// pending is a message, and the verdict on it once done is closed.
+// pending is a message, and the Verifier's ruling once done is closed.
 type pending struct {
-	kind    int // of the websocket message
-	frame   []byte
-	err     error // instead of a message
-	verdict ruling
-	done    chan struct{}
+	kind   int // of the websocket message
+	frame  []byte
+	err    error // instead of a message
+	ruling ruling
+	done   chan struct{}
 }
 
 // An order keeps each account's messages in order while they are verified: an #identity must not
@@ -58,12 +58,13 @@ type order struct {
 
 // turns are the messages of one account that are under way.
 type turns struct {
-	n        int             // of them
+	n        int             // messages under way
 	commits  *sync.WaitGroup // since the last #identity
-	identity chan struct{}   // closed once that is carried out; nil if it is not under way
+	identity chan struct{}   // of the last #identity: closed once it is carried out; nil if there was none
 }
 
-// begin notes a commit. Wait for the channel, unless it is nil, before verifying it; then call end.
+// begin registers a commit. Before verifying it, receive from wait unless that is nil; afterwards
+// call end.
 func (o *order) begin(did []byte) (wait <-chan struct{}, end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,7 +145,7 @@ func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGro
 			if wait != nil {
 				<-wait
 			}
-			p.verdict = c.verdict(ctx, m)
+			p.ruling = c.rule(ctx, m)
 			end()
 			close(p.done)
 		})
@@ -153,9 +154,9 @@ func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGro
 	close(p.done)
 }
 
-// verdict asks the Verifier. An account in the index whose key is gone must not seem complete: its
+// rule asks the Verifier. An account in the index whose key is gone must not seem complete: its
 // repo is queued, as if the key were unreachable. Other accounts without a key are made up.
-func (c *Consumer) verdict(ctx context.Context, m *wire.Message) ruling {
+func (c *Consumer) rule(ctx context.Context, m *wire.Message) ruling {
 	reason, detail := c.o.Verifier.Verify(ctx, m)
 	if reason != wire.NoKey {
 		return ruling{reason, detail}
@@ -235,7 +236,7 @@ func (c *Consumer) handleOldest() error {
 	p := c.window[0]
 	c.window, c.windowBytes = c.window[1:], c.windowBytes-len(p.frame)
 	<-p.done
-	return c.handleVerified(p.frame, p.verdict)
+	return c.handleVerified(p.frame, p.ruling)
 }
 
 // handleRest takes in the messages of a file that are still being verified.

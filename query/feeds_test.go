@@ -314,7 +314,7 @@ func TestFeedFile(t *testing.T) {
 		"a = rank(of=follows($viewer), via=follows)":                 "it leads to DIDs; a feed shows posts",
 		"a = rank(of=follows($viewer), via=likes, since=soon)":       "parameter since",
 		"a = rank(of=follows($viewer), via=likes, limit=5)":          `cannot set limit or cursor`,
-		"a = rank(of=follows($viewer), of=follows($viewer))":         "of occurs twice",
+		"a = rank(of=follows($viewer), of=follows($viewer))":         "of is given twice",
 		"a = rank(follows($viewer), via=likes)":                      "write name=value",
 		"a = rank(of=follows($viewer), via=likes":                    "at the end of rank(",
 		"a = rank(of=follows($viewer),\n via=likes)\nb = likes(" + a: "line 3: feed b",

@@ -237,7 +237,7 @@ func TestBadCalls(t *testing.T) {
 		rel + "actor=" + did + "&others=x y":                                                  "neither a DID nor a handle",
 		rel + "actor=" + did + many("others", did, 31):                                        "others occurs 31 times",
 		rel + "actor=" + did + "&actor=" + did:                                                "parameter actor occurs 2 times",
-		"blue.skein.graph.query?set=" + strings.Repeat("union(", 33) + "members(" + did + ")": "nested deeper than 32",
+		"blue.skein.graph.query?set=" + strings.Repeat("union(", 33) + "members(" + did + ")": "nested more than 32 deep",
 		"blue.skein.graph.query?set=union(followers(" + did + ")" + strings.Repeat(",followers("+did+")", 64) + ")": "more than 64 sets",
 	} {
 		status, body, _ := w.get("/xrpc/" + strings.ReplaceAll(call, " ", "%20"))

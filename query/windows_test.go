@@ -197,7 +197,7 @@ func TestBadWindows(t *testing.T) {
 	for set, want := range map[string]string{
 		"follows(" + d + ", since=yesterday)":             `since: "yesterday" is not a time; write`,
 		"follows(" + d + ", since=)":                      "expected a time after since=",
-		"follows(" + d + ", since=1h, since=2h)":          "since occurs twice",
+		"follows(" + d + ", since=1h, since=2h)":          "since is given twice",
 		"follows(" + d + ", before=1h)":                   "follows takes one argument, optionally followed by since=TIME and until=TIME",
 		"follows(" + d + ", " + d + ")":                   "follows takes one argument, optionally followed by since=TIME and until=TIME",
 		"follows(" + d + ", since=1h, until=2h)":          "since (1h) must be earlier than until (2h)",

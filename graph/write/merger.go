@@ -15,8 +15,7 @@ type Limits struct {
 }
 
 // DefaultLimits come from measurements: above about 2,000 members containers take fewer bytes
-// than a row, and a chunk of 2,000 records takes 20 KB, all of which a delete has to
-// read.
+// than a row, and a delete has to read the whole chunk: 20 KB with 2,000 records.
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 
 // A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.

@@ -25,7 +25,7 @@ type previous struct {
 	order   []int32
 	removed []edge // scratch space of settle
 	others  otherRecords
-	scanned []edge // kinds and actors of which all records were read, ascending; subject is None
+	scanned []edge // kinds and actors whose records were all read, ascending; subject is None
 	lost    []edge // removed edges of those pairs that no record names any more, ascending
 	kbuf    []byte
 }

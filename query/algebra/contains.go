@@ -6,8 +6,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Contains reports whether x, whose id is id, is a member. It looks up x only and reads no
-// stored set, except for lists.
+// Contains reports whether x, whose id is id, is a member. It looks up x only; it reads
+// whole sets only for listed, lists and rank.
 func (v *Evaluation) Contains(x Literal, id dict.ID) (bool, error) {
 	if x.Is == dict.DID && id != dict.None && v.View.IsHidden(id) {
 		return false, nil
@@ -29,7 +29,7 @@ func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 	case OpReverse:
 		return v.View.HasEdgeIn(n.Kind, id, v.IDs[n.Of], n.Window)
 	case OpListed, OpLists:
-		t, err := v.Leaf(LeafAt(n, v.IDs))
+		t, err := v.Leaf(LeafOf(n, v.IDs))
 		return t.Set.Has(uint64(id)), err
 	case OpMembers:
 		if x.S == "" { // the caller knows only the id

@@ -34,12 +34,13 @@ type Evaluation struct {
 
 // A Budget limits the work of one query.
 type Budget interface {
-	// Heavy is called before expensive work: reading a large set or expanding many sets. Its
+	// Heavy is called before expensive work, or, if only the result shows that it is large, right after
+	// the read: reading a large set or expanding many sets. Its
 	// error ends the evaluation.
 	Heavy() error
 }
 
-// NewReader returns an evaluation without an expression. It reads single sets.
+// NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
 	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, listsRead: map[Leaf]idset.Set{}}
 }
@@ -53,8 +54,8 @@ type Leaf struct {
 	Window ask.Window
 }
 
-// LeafAt returns the set that a node reads; ids are those of Expr.Strings.
-func LeafAt(n *Node, ids []dict.ID) Leaf {
+// LeafOf returns the set that a node reads; ids are those of Expr.Strings.
+func LeafOf(n *Node, ids []dict.ID) Leaf {
 	l := Leaf{Op: n.Op, Kind: n.Kind, Of: ids[n.Of], Window: n.Window}
 	if n.Op == OpListed {
 		l.By = ids[n.By]
@@ -62,39 +63,39 @@ func LeafAt(n *Node, ids []dict.ID) Leaf {
 	return l
 }
 
-// literalID returns a stand-in id for string i of the expression. A string that the graph
+// standInID returns a stand-in id for string i of the expression. A string that the graph
 // has never seen has no id, but may be an argument of members(…). Its stand-in is at the end
-// of the id space, which no lease ever hands out.
-func literalID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
+// of the id space, whose ids are never handed out.
+func standInID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
 
 // Unseen reports, by index in Expr.Strings, which strings had no id when the first page was
 // made. Later pages keep treating them so, even if they have an id by then: members are
 // ordered by id, and a new id would move them to another page.
 type Unseen []bool
 
-// NewEvaluation looks up the ids of the expression's strings. It asks b before it uses a
-// shared, limited resource.
+// NewEvaluation looks up the ids of the expression's strings. The Evaluation calls b.Heavy
+// for work that needs a shared, limited resource.
 func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evaluation, error) {
 	ids, err := Lookup(s, e.Strings)
 	if err != nil {
 		return nil, err
 	}
 	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
-	v.repeated(&e.Root, map[Leaf]bool{})
+	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, nil
 }
 
-// repeated notes which leaves occur more than once.
-func (v *Evaluation) repeated(n *Node, seen map[Leaf]bool) {
+// findRepeated records in v.again which leaves occur more than once.
+func (v *Evaluation) findRepeated(n *Node, seen map[Leaf]bool) {
 	if n.Op.IsSet() {
-		l := LeafAt(n, v.IDs)
+		l := LeafOf(n, v.IDs)
 		if seen[l] {
 			v.again[l] = nil
 		}
 		seen[l] = true
 	}
 	for i := range n.Args {
-		v.repeated(&n.Args[i], seen)
+		v.findRepeated(&n.Args[i], seen)
 	}
 }
 
@@ -175,7 +176,7 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 	}
 	switch n.Op {
 	case OpForward, OpReverse, OpListed, OpLists:
-		return v.Leaf(LeafAt(n, v.IDs))
+		return v.Leaf(LeafOf(n, v.IDs))
 	case OpMembers:
 		ids := make([]uint64, n.Last-n.First)
 		for i := range ids {
@@ -200,7 +201,7 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 	}
 }
 
-// Leaf opens a leaf. It reads a leaf that occurs several times only once.
+// Leaf opens a leaf. A leaf that occurs several times is read only once.
 func (v *Evaluation) Leaf(l Leaf) (t Operand, err error) {
 	kept, repeated := v.again[l]
 	if kept != nil {
@@ -237,7 +238,7 @@ func (v *Evaluation) OpenActors(k kinds.Kind, subject dict.ID) (Operand, error) 
 	return Operand{large: t}, nil
 }
 
-// A LimitError says which limit a query exceeds. The client can mend it.
+// A LimitError says which limit a query exceeds. The client can fix the query.
 type LimitError struct {
 	What string // a sentence for the client
 }
@@ -441,7 +442,7 @@ func (v *Evaluation) literal(i int) dict.ID {
 	if v.IDs[i] != dict.None {
 		return v.IDs[i]
 	}
-	return literalID(v.first(i))
+	return standInID(v.first(i))
 }
 
 // first returns the index of the first of the strings that equal string i.
@@ -460,7 +461,7 @@ func (v *Evaluation) pin(set idset.Set, u Unseen) idset.Set {
 	var from, to []uint64
 	for i := range v.Expr.Strings {
 		if i < len(u) && u[i] && v.Expr.Strings[i].Is == v.Expr.Root.Is && v.IDs[i] != dict.None && set.Has(uint64(v.IDs[i])) {
-			from, to = append(from, uint64(v.IDs[i])), append(to, uint64(literalID(v.first(i))))
+			from, to = append(from, uint64(v.IDs[i])), append(to, uint64(standInID(v.first(i))))
 		}
 	}
 	if len(from) == 0 {
@@ -512,7 +513,7 @@ func (v *Evaluation) pinnedHidden(u Unseen) idset.Set {
 	var more []uint64
 	for i := range v.Expr.Strings {
 		if i < len(u) && u[i] && v.IDs[i] != dict.None && h.Has(uint64(v.IDs[i])) {
-			more = append(more, uint64(literalID(i)))
+			more = append(more, uint64(standInID(i)))
 		}
 	}
 	if len(more) == 0 {

@@ -27,20 +27,20 @@ const (
 // A Node is a set expression or a part of one: an operator with operands, or a leaf.
 type Node struct {
 	Op     Op
-	Kind   kinds.Kind     // leaf: the kind of edge
-	Of     int            // leaf: index of its argument in Expr.Strings
-	By     int            // OpListed: index of the list's author in Expr.Strings
-	Window ask.Window     // leaf: its times, since and until
-	Args   []Node         // operator: its operands; OpRank: the set of, and except if there is one
-	Rank   *RankSpec      // OpRank: what else it says
-	Least  int            // OpAtLeast: how many of the operands
-	First  int            // OpMembers: its arguments are Expr.Strings[First:Last]
-	Last   int            //
+	Kind   kinds.Kind // leaf: the kind of edge
+	Of     int        // leaf: index of its argument in Expr.Strings
+	By     int        // OpListed: index of the list's author in Expr.Strings
+	Window ask.Window // leaf: its times, since and until
+	Args   []Node     // operator: its operands; OpRank: the operand of=, then except= if given
+	Rank   *RankSpec  // OpRank: its other arguments
+	Least  int        // OpAtLeast: how many of the operands
+	First  int        // leaf: its strings are Expr.Strings[First:Last]
+	Last   int
 	Is     dict.Namespace // the namespace of the members
 	Offset int            // in Expr.Source, in bytes
 }
 
-// An Op is an operator, or the sort of a leaf.
+// An Op is an operator, or the type of a leaf.
 type Op uint8
 
 // Leaves come first, then members(…), then the operators.
@@ -54,8 +54,8 @@ const (
 	OpUnion               // members of any operand
 	OpExcept              // members of the first operand and of no other
 	OpAtLeast             // members of at least Node.Least operands
-	OpRank                // what most members of a set lead to
-	opShort               // a name for an expression: it never is in a Node
+	OpRank                // the results of rank(…)
+	opShort               // a short name; it never occurs in a Node of a parsed expression
 )
 
 // IsSet reports whether o reads one stored set: followers, likes, listed, …
@@ -222,7 +222,7 @@ func (v *Vocabulary) Parse(source string, most int, now time.Time) (*Expr, error
 		return nil, err
 	}
 	if p.space(); p.i < len(source) {
-		return nil, p.errorf(p.i, "%q after the end of the expression", Brief(source[p.i:]))
+		return nil, p.errorf(p.i, "unexpected %q after the end of the expression", Brief(source[p.i:]))
 	}
 	p.e.Root = root
 	return p.e, nil
@@ -264,7 +264,7 @@ func (p *parser) space() {
 	}
 }
 
-// word reads up to a space or one of "(),", which occur in no DID or AT URI.
+// word reads up to a space or one of "(),", which no DID or AT URI contains.
 func (p *parser) word() string {
 	p.space()
 	start := p.i
@@ -286,7 +286,7 @@ func (p *parser) expr(depth int) (Node, error) {
 		return Node{}, p.errorf(start, "expected a set")
 	}
 	if depth > MaxDepth {
-		return Node{}, p.errorf(start, "nested deeper than %d", MaxDepth)
+		return Node{}, p.errorf(start, "the expression is nested more than %d deep", MaxDepth)
 	}
 	f, ok := p.e.words.functions[name]
 	if !ok {
@@ -481,7 +481,7 @@ func (p *parser) times(n *Node, name string) error {
 		case t == "":
 			return p.errorf(at, "expected a time after %s=", which)
 		case *to != "":
-			return p.errorf(at, "%s occurs twice", which)
+			return p.errorf(at, "%s is given twice", which)
 		}
 		*to = t
 		var err error

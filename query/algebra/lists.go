@@ -10,8 +10,8 @@ import (
 	"skein.blue/internal/idset"
 )
 
-// MaxListers is the largest number of accounts that may have put an account on a list for
-// lists(…) to be answered: it reads the list items of each of them.
+// MaxListers bounds lists(…): it fails if more accounts have put the account on a list, because it
+// reads the list items of each.
 const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.
@@ -73,7 +73,7 @@ func (v *Evaluation) listRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 	for _, id := range ids {
 		shown[id] = &ask.ShownRecord{}
 	}
-	err = v.eachListed(LeafAt(n, v.IDs), func(id dict.ID, p format.Path) {
+	err = v.eachListed(LeafOf(n, v.IDs), func(id dict.ID, p format.Path) {
 		if e := shown[id]; e != nil {
 			e.Offer(p, 0) // 0: the subject is an account, which has no time
 		}

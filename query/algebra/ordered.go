@@ -11,11 +11,11 @@ import (
 	"skein.blue/internal/idset"
 )
 
-// The largest sets that list sorts by time: reverse sets, for which it reads records of every
+// The largest sets that the method list sorts by time: reverse sets, for which it reads records of every
 // member, and forward sets, whose records are stored together.
 const (
-	MaxSortedActors   = 10_000  // members of a reverse set
-	MaxSortedSubjects = 200_000 // members of a forward set
+	MaxSortedActors   = 10_000  // other leaves
+	MaxSortedSubjects = 200_000 // forward sets and OpListed
 )
 
 // NewestFirst orders by the records' times, newest first. Records without a time come last.
@@ -35,8 +35,8 @@ func TimeOf(p format.Path) uint64 {
 	return p.TID >> format.ClockBits
 }
 
-// A Place is the start of a page of Records: the last member of the previous page. All pages have
-// the order of the first.
+// A Place says after which member a page of Records starts. Sorted is decided on the first page and
+// holds for all.
 type Place struct {
 	Begun  bool
 	Sorted bool
@@ -52,8 +52,9 @@ func (p *Place) Order() string {
 	return "id"
 }
 
-// Records returns a page of a set in an order of the records, and the start of the next, nil after
-// the last page.
+// Records returns a page of a set in an order of the records, and the Place of the next, nil after
+// the last page. Sets that are too large to sort are paged by id instead. On the first page, Records
+// sets after.Sorted.
 func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(x, y MemberRecord) int) (page []MemberRecord, last *Place, err error) {
 	most := uint64(MaxSortedActors)
 	if v.Expr.Root.Op == OpForward || v.Expr.Root.Op == OpListed {

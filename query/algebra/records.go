@@ -9,7 +9,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// EdgeRecords finds the record that makes each of ids, ascending, a member of the leaf n.
+// EdgeRecords finds, for each of ids, the record that makes it a member of the leaf n. ids ascends.
 func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, err error) {
 	add := func(i int, p format.Path) error {
 		found = append(found, MemberRecord{ids[i], p})
@@ -24,13 +24,13 @@ func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 		return v.listRecords(n, ids)
 	default:
 	}
-	since := make([]uint64, len(ids))
+	subjectTIDs := make([]uint64, len(ids))
 	if to := info.To.Is; to == dict.URI {
-		if err = v.View.Strings(to, ids, func(i int, s []byte) error { since[i] = TIDOf(to, s); return nil }); err != nil {
+		if err = v.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = TIDOf(to, s); return nil }); err != nil {
 			return nil, err
 		}
 	}
-	err = v.View.RecordsFrom(n.Kind, v.IDs[n.Of], ids, func(i int) uint64 { return since[i] }, n.Window, add)
+	err = v.View.RecordsFrom(n.Kind, v.IDs[n.Of], ids, func(i int) uint64 { return subjectTIDs[i] }, n.Window, add)
 	return found, err
 }
 
@@ -56,7 +56,7 @@ func (e *Expr) AuthorOf(n *Node, member string) string {
 		return member
 	case OpListed:
 		return e.Strings[n.By].S
-	default: // opLists
+	default: // OpLists
 		return ask.AuthorityOf(member)
 	}
 }

@@ -395,7 +395,7 @@ func TestLimitsOfExpressions(t *testing.T) {
 		at   int
 	}{
 		"nested":               {nested(MaxDepth), MaxExpr, "", 0},
-		"nested too deep":      {nested(MaxDepth + 1), MaxExpr, "nested deeper than 32", 6 * MaxDepth},
+		"nested too deep":      {nested(MaxDepth + 1), MaxExpr, "nested more than 32 deep", 6 * MaxDepth},
 		"wide":                 {wide(MaxLeaves), MaxExpr, "", 0},
 		"too wide":             {wide(MaxLeaves + 1), MaxExpr, "more than 64 sets", len("union(") + MaxLeaves*(len(leaf)+1)},
 		"many given":           {given(MaxGiven), MaxForm, "", 0},
@@ -443,8 +443,8 @@ func TestMistakesInExpressions(t *testing.T) {
 		{"follows(" + a + ",since)", "at position 30: follows takes one argument"},
 		{"follows(" + a + ",after=1d)", "at position 30: follows takes one argument"},
 		{"follows(" + a + ",since=)", "at position 30: expected a time after since="},
-		{"follows(" + a + ",since=1d,since=2d", "at position 39: since occurs twice"},
-		{"follows(" + a + ",until=1d,until=1d", "at position 39: until occurs twice"},
+		{"follows(" + a + ",since=1d,since=2d", "at position 39: since is given twice"},
+		{"follows(" + a + ",until=1d,until=1d", "at position 39: until is given twice"},
 		{"follows(" + a + ",since=soon)", `since: "soon" is not a time`},
 		{"follows(" + a + ",since=1d,until=2d", `expected "," or ")"`},
 		{"follows(" + a + ",since=1d,until=2d)", "at position 30: since (1d) must be earlier than until (2d)"},
@@ -465,8 +465,8 @@ func TestMistakesInExpressions(t *testing.T) {
 		{"follows(@alice)", `"@alice" of follows is neither`},
 		{"follows(did:plc:abc)", "a did:plc has 24 characters"},
 		{"likers(at://did:plc:abc/app.bsky.feed.post/x)", "a did:plc has 24 characters"},
-		{"follows(" + a + "))", `at position 30: ")" after the end of the expression`},
-		{"follows(" + a + ") union", `at position 31: "union" after the end`},
+		{"follows(" + a + "))", `at position 30: unexpected ")" after the end of the expression`},
+		{"follows(" + a + ") union", `at position 31: unexpected "union" after the end`},
 	} {
 		_, err := builtIn.Parse(c[0], MaxExpr, noon)
 		if err == nil || !strings.Contains(err.Error(), c[1]) {

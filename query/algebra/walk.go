@@ -13,8 +13,7 @@ import (
 	"skein.blue/query/tally"
 )
 
-// A Via is an edge that leads from the members of one set to others: the set of each member that
-// has its name.
+// A Via is the type of set that a ranking opens for each member, such as likes or followers.
 type Via struct {
 	Name string
 	Op   Op // OpForward, OpReverse, OpListed or OpLists
@@ -55,7 +54,7 @@ func (v *Vocabulary) ViaOf(name string, from dict.Namespace) (Via, error) {
 	return Via{}, fmt.Errorf("via is %q; for a set of %s it must be one of %s", Brief(name), Plural(from), strings.Join(names, ", ")) //nolint:err113 // the client reads it
 }
 
-// A RankSpec is what a rank(…) in an expression says, besides its sets and its window.
+// A RankSpec has the arguments of a rank(…), other than its sets and its window.
 type RankSpec struct {
 	Weighing
 
@@ -63,7 +62,7 @@ type RankSpec struct {
 	Min uint32 // the lowest count
 	Top int    // the number of results; 0: all that reach Min
 
-	weighs bool // another ranking weighs its members by these scores
+	keepsWeights bool // another ranking uses its scores as weights
 }
 
 // Bounds of rank(…) in an expression.
@@ -90,7 +89,7 @@ func (p *parser) rank(n *Node, depth int) error {
 		case !ok:
 			return p.errorf(at, "expected name=value in rank(…")
 		case seen[name]:
-			return p.errorf(at, "%s occurs twice in rank(…)", name)
+			return p.errorf(at, "%s is given twice in rank(…)", name)
 		}
 		seen[name] = true
 		p.space()
@@ -114,7 +113,7 @@ func (p *parser) rank(n *Node, depth int) error {
 			weighAt = valueAt
 			word := p.word()
 			if word == "" {
-				err = p.errorf(valueAt, "%s is empty", name)
+				err = p.errorf(valueAt, "expected a value after %s=", name)
 			}
 			*map[string]*string{"weigh": &weigh, "damp": &damp, "decay": &decay}[name] = word
 		case "min":
@@ -122,7 +121,7 @@ func (p *parser) rank(n *Node, depth int) error {
 		case "top":
 			n.Rank.Top, err = number[int](p, name, MaxTop)
 		default:
-			err = p.errorf(at, "rank(…) in a set has no %q; it takes of, via, min, top, since, until, except, weigh, damp and decay", Brief(name))
+			err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp and decay", Brief(name))
 		}
 		if err != nil {
 			return err
@@ -199,8 +198,8 @@ type Walk struct {
 	Weights []Weight   // of the members, ascending, with weigh=score
 }
 
-// Expand counts where an edge leads from the members of a set, which are accounts or URIs as
-// w.Via.From says. Hidden accounts lead nowhere, and are among the results.
+// Expand counts how many members lead to each result along w.Via. members are of the namespace
+// w.Via.From. It skips hidden members, but does not remove hidden results.
 func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
 	t := &tally.Tally{Heavy: v.budget.Heavy, Weighted: w.Any()}
 	err := v.expand(ended, t, members, w)
@@ -242,12 +241,12 @@ func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set
 			t.NextWeighing(0)
 			err = v.expandAged(ended, t, &w, Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w.Window}, weight)
 		case via.Op == OpForward:
-			t.NextWeighing(weighed(weight))
+			t.NextWeighing(tallyWeight(weight))
 			if buf, err = v.View.AppendSubjects(buf[:0], via.Kind, id, w.Window); err == nil {
 				err = t.AddList(ended, buf)
 			}
 		default:
-			t.NextWeighing(weighed(weight))
+			t.NextWeighing(tallyWeight(weight))
 			var set idset.Set
 			if set, err = v.leafSet(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w.Window}); err == nil {
 				err = t.Add(ended, set.All())
@@ -349,7 +348,7 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 		v.ranks = map[*Node]idset.Set{}
 	}
 	v.ranks[n] = set
-	if n.Rank.weighs {
+	if n.Rank.keepsWeights {
 		v.weigh(n, results)
 	}
 	if set.Len() > idset.ListMax {

@@ -19,16 +19,16 @@ import (
 
 // A Weighing says how a ranking computes scores:
 //
-//   - Each member m of the set has a weight w(m): 1, or its score in the ranking that the set is,
-//     divided by the highest score there.
+//   - Each member m of the set has a weight w(m): 1, or, if the set is itself a ranking, its score
+//     there, divided by the highest score there.
 //   - An edge from m to x whose newest record is t old adds w(m) · 2^(−t/Decay) to x. Without
 //     Decay it adds w(m). A record from the future is 0 old. An edge none of whose records has a
 //     TID as its key adds nothing.
 //   - The score of x is this sum, divided by total(x)^Damp, where total(x) is the number of
-//     active accounts, or of subjects, that have the edge to x.
+//     active accounts with an edge to x or, if via is a reverse set, of its subjects.
 //
-// The zero Weighing ranks by count. A walk from items to those who share them, and from these to
-// other items, with popular ends damped, is that of SALSA (Lempel and Moran, "SALSA: The Stochastic
+// The zero Weighing ranks by count. SALSA is the special case of a walk from items to the
+// accounts that share them and on to other items, with popular ends damped (Lempel and Moran, "SALSA: The Stochastic
 // Approach for Link-Structure Analysis", 2001) on the bipartite graph of accounts and posts, as
 // GraphJet computes it by sampling (Sharma and others, "GraphJet: Real-Time Content
 // Recommendations at Twitter", 2016). Here it is computed in full.
@@ -37,18 +37,19 @@ type Weighing struct {
 	Damp     float64       // from 0 to 1
 	Decay    time.Duration // the half-life of an edge; 0: edges do not age
 
-	now int64 // the time that edges are as old as of, in microseconds since 1970
+	now int64 // ages of edges are measured up to this time, in microseconds since 1970
 }
 
 // Any reports whether results are ordered by score, not by count.
 func (w *Weighing) Any() bool { return w.OfScores || w.Damp > 0 || w.Decay > 0 }
 
-// shortestDecay is the shortest half-life. Record keys count microseconds, but clocks differ by
-// more.
+// shortestDecay is the shortest half-life. Shorter ones mean nothing: record keys count
+// microseconds, but clocks differ by more.
 const shortestDecay = time.Second
 
-// ParseWeighing reads the parameters weigh, damp and decay, each "" if absent, of a ranking of the
-// set of along via. Its errors are for the client.
+// ParseWeighing parses weigh, damp and decay ("" if absent) for a ranking of the set `of` along
+// via. With weigh=score it also marks `of`, so that its scores are kept. Its errors are for the
+// client.
 func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) (w Weighing, err error) {
 	switch {
 	case weigh == "":
@@ -57,7 +58,7 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 	case of.Op != OpRank || of.Rank.Top == 0:
 		return w, errors.New("weigh=score needs a ranking in of: of=rank(…) with top=N") //nolint:err113 // likewise
 	default:
-		w.OfScores, of.Rank.weighs = true, true
+		w.OfScores, of.Rank.keepsWeights = true, true
 	}
 	if damp != "" {
 		w.Damp, err = strconv.ParseFloat(damp, 64)
@@ -71,7 +72,7 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 	if decay != "" {
 		age, ok := parseAge(decay)
 		if !ok || age < shortestDecay || age > maxAge {
-			return w, fmt.Errorf("decay is %q; it must be a half-life of at least a second, such as 6h or 7d", Brief(decay)) //nolint:err113 // likewise
+			return w, fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay)) //nolint:err113 // likewise
 		}
 		w.Decay, w.now = age, now.Truncate(time.Microsecond).UnixMicro()
 	}
@@ -96,20 +97,20 @@ func (w *Walk) weightOf(member uint64) float64 {
 	return w.Weights[i].Weight
 }
 
-// weighed returns a weight as tallies add it up, rounded down.
-func weighed(weight float64) uint64 { return uint64(weight * tally.One) }
+// tallyWeight converts a weight to the unit of tallies (1/tally.One), rounded down.
+func tallyWeight(weight float64) uint64 { return uint64(weight * tally.One) }
 
-// aged returns the weight of an edge by the newest record of its that has a time.
+// aged returns the weight of an edge whose newest record with a time has the given TID.
 func (w *Weighing) aged(weight float64, tid uint64) uint64 {
 	age := max(w.now-int64(tid>>format.ClockBits), 0)
-	return weighed(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
+	return tallyWeight(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
 }
 
 // halvings is the number of half-lives after which an edge adds nothing: 2^-41 is below 1/tally.One.
 const halvings = 41
 
-// felt returns the part of a window whose records add something.
-func (w *Walk) felt() ask.Window {
+// effective returns the part of the window whose records still add to a score.
+func (w *Walk) effective() ask.Window {
 	recent := read.WindowOf(w.now-halvings*w.Decay.Microseconds(), math.MaxInt64)
 	if w.Window.All() {
 		return recent
@@ -117,9 +118,9 @@ func (w *Walk) felt() ask.Window {
 	return ask.Window{From: max(w.Window.From, recent.From), To: max(w.Window.From, recent.From, w.Window.To)}
 }
 
-// expandAged adds the members of a leaf, with the weight of one member of the expanded set, aged.
+// expandAged adds the members of l to t, each with weight, reduced by the age of its edge.
 func (v *Evaluation) expandAged(ended tally.Ended, t *tally.Tally, w *Walk, l Leaf, weight float64) (err error) {
-	felt := w.felt()
+	within := w.effective()
 	offer := func(id dict.ID, p format.Path) error {
 		if !p.HasTime() {
 			return t.AddWeighing(ended, uint64(id), 0)
@@ -128,7 +129,7 @@ func (v *Evaluation) expandAged(ended tally.Ended, t *tally.Tally, w *Walk, l Le
 	}
 	switch l.Op {
 	case OpForward:
-		if felt != w.Window { // older records count, and add nothing
+		if within != w.Window { // older records add to the count but not to the score
 			ids, err := v.View.AppendSubjects(nil, l.Kind, l.Of, w.Window)
 			if err == nil {
 				err = t.AddList(ended, ids)
@@ -137,7 +138,7 @@ func (v *Evaluation) expandAged(ended tally.Ended, t *tally.Tally, w *Walk, l Le
 				return err
 			}
 		}
-		return v.View.EachSubject(l.Kind, l.Of, felt, offer)
+		return v.View.EachSubject(l.Kind, l.Of, within, offer)
 	case OpReverse:
 		return v.expandAgedActors(ended, t, w, l, weight)
 	default:
@@ -161,11 +162,11 @@ func (v *Evaluation) expandAgedActors(ended tally.Ended, t *tally.Tally, w *Walk
 	if set.Len() > MaxWindowed {
 		return &LimitError{fmt.Sprintf("decay reads the records of every member of %s, and fails on sets above %d members; one set has %d", w.Via.Name, MaxWindowed, set.Len())}
 	}
-	if within.All() { // records without a time, and old ones, count, and add nothing
+	if within.All() { // records without a time, and old ones, add to the count but not to the score
 		if err := t.Add(ended, set.All()); err != nil {
 			return err
 		}
-		within = w.felt()
+		within = w.effective()
 	}
 	for actor := range set.All() {
 		tid, found, err := v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
@@ -187,26 +188,28 @@ type Scored struct {
 	Score float64
 }
 
-// Results whose totals are looked up: those with the highest sums, or counts. The total of an
-// account along an edge such as likers is the number of its likes, which are read.
 const (
+	// MaxScored is how many results, those with the highest sums, get a total. maxScoredReverse is
+	// the same along a reverse set, such as likers, where the total of an account is the number of
+	// its likes, which are read.
 	MaxScored        = 20_000
-	maxScoredReverse = 5_000 // with damp, along an edge whose results are the actors
+	maxScoredReverse = 5_000
 
-	manyTotals = 1000 // above it, the query needs the large queue
+	// manyTotals is how many totals a query may look up outside the large queue.
+	manyTotals = 1000
 )
 
-// Scores returns up to limit of the results that at least a number of members lead to, with the
-// highest scores, in order. Results with equal scores are ordered by count, then by id. With damp
-// only the MaxScored results with the highest sums are scored.
-func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, least uint32, limit int) ([]Scored, error) {
+// Scores returns the up to limit results with the highest scores to which at least minCount members
+// lead, in order. Results with equal scores are ordered by count, then by id. With damp, only the
+// MaxScored (along a reverse set, maxScoredReverse) results with the highest sums are scored.
+func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint32, limit int) ([]Scored, error) {
 	most := limit
 	if damp > 0 {
 		if most = MaxScored; via.Op == OpReverse {
 			most = maxScoredReverse
 		}
 	}
-	sums := t.TopSums(least, min(t.AtLeast(least), most))
+	sums := t.TopSums(minCount, min(t.AtLeast(minCount), most))
 	all := make([]Scored, len(sums))
 	for i := range sums {
 		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One}
@@ -240,8 +243,8 @@ func CompareScores(x, y Scored) int {
 	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
-// Totals calls each, in no order, with the number of active accounts, or of subjects, that have the
-// edge to each of ids, which are results of a walk along it.
+// Totals calls each, in no order, with the size of the opposite set of each of ids: the number of
+// active accounts with an edge to it or, if via is a reverse set, of its subjects.
 func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	if via.Op == OpReverse {
 		return s.SubjectCounts(via.Kind, ids, each)
@@ -250,7 +253,8 @@ func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) 
 }
 
 // Sizes calls each, in no order, with the number of active accounts, or of subjects, that an edge
-// leads to from each of ids. It asks the budget before it reads a large set.
+// leads to from each of ids. It asks the budget before it reads a large reverse set, and after it has
+// read a large forward set.
 func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	if via.Op == OpReverse {
 		return v.View.ActorCounts(via.Kind, ids, v.budget.Heavy, each)

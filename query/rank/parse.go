@@ -39,7 +39,7 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 		case !slices.Contains(Takes(), name):
 			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", algebra.Brief(name), strings.Join(Takes(), ", ")) //nolint:err113 // likewise
 		case asked.Has(name):
-			return nil, true, fmt.Errorf("%s occurs twice", name) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("%s is given twice", name) //nolint:err113 // likewise
 		}
 		asked.Set(name, value)
 	}

@@ -97,7 +97,7 @@ func (w *watch) leaves(each func(algebra.Leaf)) {
 	var walk func(n *algebra.Node)
 	walk = func(n *algebra.Node) {
 		if n.Op.IsSet() {
-			if l := algebra.LeafAt(n, w.ids); l.Of != dict.None {
+			if l := algebra.LeafOf(n, w.ids); l.Of != dict.None {
 				each(l)
 			}
 		}

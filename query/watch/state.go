@@ -90,7 +90,7 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 	}
 	switch {
 	case n.Op.IsSet():
-		return at.inLeaf(algebra.LeafAt(n, of), ids)
+		return at.inLeaf(algebra.LeafOf(n, of), ids)
 	case n.Op == algebra.OpMembers:
 		given := make([]uint64, 0, n.Last-n.First)
 		for _, id := range of[n.First:n.Last] {
