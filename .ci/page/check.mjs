@@ -184,7 +184,7 @@ await action('Filter');
 await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
-expect(await page.$eval('#whom', e => e.validationMessage) === 'Enter an account: a DID, or its bsky.app address', 'the form says what it needs');
+expect(await page.$eval('#whom', e => e.validationMessage) === 'Enter an account: its DID, or its bsky.app link', 'the form says what it needs');
 await page.selectOption('#way', 'like the post');
 await page.selectOption('#way', 'are followed by the account');
 expect(await page.$eval('#whom', e => e.validationMessage) === '', 'another choice clears the message');
@@ -249,7 +249,9 @@ expect((await cards()).includes('Follows' + follows.size), 'an account: ' + (awa
 await until(() => /\w \w/.test(document.querySelector('#out .facts').textContent));
 expect(true, 'whether the account is complete: ' + await facts());
 await axe('an account');
-const shownSets = await page.$$eval('#out .cards b', list => list.map(b => b.textContent.toLowerCase()));
+const {sets: pageSets} = await (await page.request.get(base + '/page/config.json')).json();
+const shownTitles = await page.$$eval('#out .cards b', list => list.map(b => b.textContent.toLowerCase()));
+const shownSets = pageSets.filter(s => s.of === 'account' && shownTitles.includes((s.title || s.name).toLowerCase())).map(s => s.name);
 expect(kinds.filter(k => k.forward).every(k => shownSets.includes(k.forward) && (k.names !== 'did' || shownSets.includes(k.reverse))), 'a card for each set of an account: ' + shownSets.join(', '));
 await page.screenshot({path: shots + '/account-light.png'});
 // A card is a link exactly if there is something to open.
@@ -307,7 +309,7 @@ for (let n = 2; await page.$('#out a:has-text("Next page")'); n++) {
 }
 const liked = new Set(records.filter(r => r.collection === 'app.bsky.feed.like' && follows.has(r.did) && !hidden(r.did)).map(r => r.subject));
 expect(ranked.size === liked.size && [...ranked].every(m => liked.has(m)), `all pages of a ranking: ${ranked.size} of ${liked.size}`);
-for (const [mistake, message] of [['sinse=1h', /rank has no parameter sinse/], ['via=likes', /via is set twice/]]) {
+for (const [mistake, message] of [['sinse=1h', /rank has no parameter sinse/], ['via=likes', /via is given twice/]]) {
   await type(`rank(of=follows(${account}), via=likes, ${mistake})`);
   await page.waitForSelector('#out .error');
   expect(message.test(await page.textContent('#out .error')), mistake + ': ' + await page.textContent('#out .error'));

@@ -4,7 +4,7 @@
 export async function feeds({page, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines}) {
   await page.goto(base + '/');
   await page.waitForSelector('#out section a');
-  expect(await page.textContent('#out section') === 'Preview a feedminelikes($viewer)differs by viewerfriendsrank(of=follows($viewer), via=likes)differs by viewerall' + `likes(${account})`, 'the page proposes the feeds: ' + await page.textContent('#out section'));
+  expect(await page.textContent('#out section') === 'Preview a feedminelikes($viewer)depends on the viewerfriendsrank(of=follows($viewer), via=likes)depends on the viewerall' + `likes(${account})`, 'the page proposes the feeds: ' + await page.textContent('#out section'));
   await axe('the feeds');
   await page.click('#out section a:has(b:text-is("friends"))');
   await page.waitForSelector('#whom');
