@@ -281,14 +281,13 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	}
 	var row format.Resync
 	queued, werr := m.o.Store.ChangeResync(ctx, j.did, func(r *format.Resync) bool {
-		if r.Generation > j.generation && !f.final { // more was missed meanwhile: retry as if for the first time
-			row = *r
-			return false
-		}
 		r.Tries++
 		most := m.o.Tries
 		if f.why == failNoDID || f.why == failNotFound {
 			most = min(most, 4)
+		}
+		if r.Generation > j.started && !f.final { // more was missed since: not given up because of this fetch
+			r.Tries = min(r.Tries, most-1)
 		}
 		r.Failure, r.Detail = f.why, shorten(f.err.Error())
 		switch {

@@ -45,7 +45,8 @@ func domainOf(address string) string {
 // job is a queued repo in memory.
 type job struct {
 	did        string
-	generation uint64
+	generation uint64 // of its row in the store, as far as known
+	started    uint64 // generation when it was taken to be worked on; a later one means that more was missed since
 	due        time.Time
 	host       string // to fetch from; "" if unknown
 	listed     string // host that listed it
@@ -191,7 +192,7 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 	if n := len(s.unknown); n > 0 && mayResolve {
 		j = s.unknown[n-1]
 		s.unknown = s.unknown[:n-1]
-		j.running = true
+		j.running, j.started = true, j.generation
 		return j, true, 0
 	}
 	h, until := s.turns(now)
@@ -202,7 +203,7 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 		return nil, false, wait
 	}
 	j, h.ready = h.ready[0], h.ready[1:]
-	j.running = true
+	j.running, j.started = true, j.generation
 	h.inFlight++
 	h.domain.inFlight++
 	return j, false, 0
@@ -269,7 +270,7 @@ func (s *scheduler) giveUp(h *host, failures int) (jobs []*job) {
 	}
 	jobs, h.ready = h.ready, nil
 	for _, j := range jobs {
-		j.running = true
+		j.running, j.started = true, j.generation
 	}
 	return jobs
 }
