@@ -202,12 +202,16 @@ func (r *Reader) pages(ctx context.Context, a *applier) (tip int64, err error) {
 			tip = p.SealedTipSeq
 		}
 		a.tip = tip
+		from := a.read
 		if err := r.page(ctx, &p, a); err != nil {
 			return tip, err
 		}
 		a.reached(p.PlannedThroughSeq)
 		if p.PlannedThroughSeq >= tip {
 			return tip, nil
+		}
+		if a.read <= from { // the next plan would be the same
+			return tip, fmt.Errorf("%w: planSnapshot after %d makes no progress towards %d", ErrArchive, from, tip)
 		}
 	}
 }

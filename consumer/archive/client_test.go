@@ -1,0 +1,259 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// transport answers requests without a network.
+type transport func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// reply is an answer of an archive.
+func reply(code int, body io.Reader, header ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(body), ContentLength: -1}
+}
+
+// A request is repeated after growing waits, or after the wait that the archive asks for, within
+// bounds; what a retry cannot help fails at once.
+func TestRetries(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answers []scripted
+		tries   int
+		want    error
+		n       int           // requests
+		least   time.Duration // all waits
+		most    time.Duration
+	}{
+		{"at once", []scripted{{code: 200}}, 5, nil, 1, 0, 0},
+		{"the second time", []scripted{{code: 503}, {code: 200}}, 5, nil, 2, 500 * time.Millisecond, time.Second},
+		{"the fourth time", []scripted{{code: 500}, {code: 502}, {code: 408}, {code: 200}}, 5, nil, 4, 3500 * time.Millisecond, 7 * time.Second},
+		{"never", []scripted{{code: 500}, {code: 500}, {code: 500}}, 3, &status{code: 500}, 3, 1500 * time.Millisecond, 3 * time.Second},
+		{"the archive asks for a wait", []scripted{{code: 429, after: "20"}, {code: 200}}, 5, nil, 2, 20 * time.Second, 21 * time.Second},
+		{"the archive asks for a day", []scripted{{code: 429, after: "86400"}, {code: 200}}, 5, nil, 2, longest, longest},
+		{"forbidden", []scripted{{code: 403}}, 5, ErrArchive, 1, 0, 0},
+		{"a request too large", []scripted{{code: 413}}, 5, ErrArchive, 1, 0, 0},
+		{"moved without a place", []scripted{{code: 304}}, 5, ErrArchive, 1, 0, 0},
+		{"the file is gone", []scripted{{code: 404}}, 5, errReplan, 1, 0, 0},
+		{"no connection", []scripted{{}, {}, {code: 200}}, 5, nil, 3, 1500 * time.Millisecond, 3 * time.Second},
+		{"never a connection", []scripted{{}, {}}, 2, errRefused, 2, 500 * time.Millisecond, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				requests, retries := 0, 0
+				cl := &client{base: "http://archive.example.com", key: "k", tries: c.tries, delay: time.Second}
+				cl.http = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+					if r.Header.Get("Authorization") != "Bearer k" {
+						t.Errorf("sent the key %q", r.Header.Get("Authorization"))
+					}
+					a := c.answers[requests]
+					if requests++; a.code == 0 {
+						return nil, errRefused
+					}
+					return reply(a.code, strings.NewReader("no"), "Retry-After", a.after), nil
+				})}
+				cl.retrying = func(what string, err error, wait time.Duration) {
+					if retries++; what != "thing" || err == nil || wait <= 0 {
+						t.Errorf("retrying %q after %v: %v", what, wait, err)
+					}
+				}
+				began := time.Now()
+				err := cl.do(t.Context(), "thing", func() (*http.Request, error) {
+					return http.NewRequest(http.MethodGet, cl.url("getBlock", nil), nil)
+				}, func(*http.Response) error { return nil })
+				took := time.Since(began)
+				if st, is := errors.AsType[*status](c.want); is {
+					if got, ok := errors.AsType[*status](err); !ok || got.code != st.code || !strings.Contains(err.Error(), "thing") {
+						t.Errorf("%v, want %v", err, c.want)
+					}
+				} else if !errors.Is(err, c.want) {
+					t.Errorf("%v, want %v", err, c.want)
+				}
+				if requests != c.n || retries != c.n-1 || took < c.least || took > c.most {
+					t.Errorf("%d requests, %d retries in %v; want %d in %v to %v", requests, retries, took, c.n, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
+var errRefused = errors.New("connection refused")
+
+// scripted is an answer of an archive: an HTTP code, or, if that is 0, no connection.
+type scripted struct {
+	code  int
+	after string // Retry-After
+}
+
+// A wait ends when the run does.
+func TestRetryCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := &client{base: "http://archive.example.com", tries: 50, delay: time.Hour}
+		cl.http = &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) { return nil, errRefused })}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := cl.frame(ctx, "seg", 3, func(int) {})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// breaking is a body that breaks off.
+type breaking struct {
+	io.Reader
+	err error
+}
+
+func (b breaking) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if errors.Is(err, io.EOF) && b.err != nil {
+		err = b.err
+	}
+	return n, err
+}
+
+// A segment whose connections break at random places is completed from where it broke. If the file
+// changed meanwhile, or the server ignores the range, it is fetched from its start; the bytes are
+// never mixed.
+func TestSegmentResumes(t *testing.T) {
+	file := newServer(t).segment
+	other := bytes.Clone(file)
+	for i := headerLen; i < len(other); i++ {
+		other[i] ^= 0x55
+	}
+	header, err := readHeader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		ranges, served, changes := seed%3 != 0, file, seed%5 == 4
+		if changes {
+			served = other
+		}
+		requests, breaks, sent := 0, 1+rng.IntN(5), 0
+		synctest.Test(t, func(t *testing.T) {
+			cl := &client{base: "http://archive.example.com", tries: 20, delay: time.Second}
+			cl.http = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+				if requests++; changes && requests == 3 {
+					served = file // the archive has compacted the file: another version, with another tag
+				}
+				tag := fmt.Sprintf("%q", strconv.Itoa(len(bytes.TrimRight(served[headerLen:headerLen+1], "\x00"))+int(served[headerLen])))
+				from, code := 0, http.StatusOK
+				if h := r.Header.Get("Range"); h != "" && ranges && r.Header.Get("If-Range") == tag {
+					if _, err := fmt.Sscanf(h, "bytes=%d-", &from); err != nil {
+						t.Errorf("range %q: %v", h, err)
+					}
+					code = http.StatusPartialContent
+				}
+				rest := served[from:]
+				body := breaking{bytes.NewReader(rest), nil}
+				if breaks > 0 || changes && requests < 3 {
+					breaks--
+					n := rng.IntN(len(rest) + 1)
+					rest = rest[:n]
+					body = breaking{bytes.NewReader(rest), errRefused}
+				}
+				sent += len(rest)
+				resp := reply(code, body, "ETag", tag)
+				if rng.IntN(2) == 0 {
+					resp.ContentLength = int64(len(served) - from)
+				}
+				return resp, nil
+			})}
+			counted := 0
+			got, err := cl.segment(t.Context(), &planSegment{Name: "seg_0000000000.jss", Checksum: fmt.Sprintf("%016x", header.checksum)}, make([]byte, rng.IntN(100)), func(n int) { counted += n })
+			if err != nil || !bytes.Equal(got, file) {
+				t.Fatalf("seed %d: %d bytes after %d requests, want %d: %v", seed, len(got), requests, len(file), err)
+			}
+			if counted != sent || ranges && !changes && sent != len(file) {
+				t.Errorf("seed %d: counted %d bytes of %d sent; the file has %d", seed, counted, sent, len(file))
+			}
+		})
+	}
+}
+
+// A file that is longer than a segment may be is refused before it is read, and an answer that is no
+// segment is an error.
+func TestSegmentsOfStrangers(t *testing.T) {
+	plan := &planSegment{Name: "x", Checksum: "0123456789abcdef"}
+	for name, c := range map[string]struct {
+		resp func() *http.Response
+		want error
+	}{
+		"announced as endless": {func() *http.Response {
+			r := reply(200, strings.NewReader("abc"))
+			r.ContentLength = maxSegment + 1
+			return r
+		}, ErrArchive},
+		"empty":           {func() *http.Response { return reply(200, strings.NewReader("")) }, ErrSegment},
+		"a page":          {func() *http.Response { return reply(200, strings.NewReader(strings.Repeat("<p>hello</p>", 100))) }, ErrSegment},
+		"another version": {func() *http.Response { return reply(200, bytes.NewReader(newServer(t).segment)) }, errReplan},
+	} {
+		cl := &client{base: "http://archive.example.com", tries: 1, delay: time.Millisecond, http: &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) { return c.resp(), nil })}}
+		if _, err := cl.segment(t.Context(), plan, nil, func(int) {}); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// The name of an archive's cursor does not depend on a slash at the end of the address; addresses
+// that are not HTTP are errors.
+func TestSource(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://archive.example.com":            "archive https://archive.example.com",
+		"https://archive.example.com/":           "archive https://archive.example.com",
+		"http://127.0.0.1:7777/below/":           "archive http://127.0.0.1:7777/below",
+		"https://archive.example.com?key=secret": "archive https://archive.example.com",
+		"":                                       "", "archive.example.com": "", "ftp://archive.example.com": "", "https://": "", "https:///x": "", "http://%zz": "",
+	} {
+		got, err := Source(in)
+		if got != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrArchive) {
+			t.Errorf("%q: %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+// A plan may name runs of blocks that are reversed, or far too long; what is fetched stays bounded.
+func TestBlocksOf(t *testing.T) {
+	type run = struct {
+		First int `json:"first"`
+		Last  int `json:"last"`
+	}
+	for _, c := range []struct {
+		s     planSegment
+		first int
+		n     int
+	}{
+		{planSegment{Mode: "segment", Blocks: []run{{1, 2}}}, -1, 1},
+		{planSegment{}, -1, 1},
+		{planSegment{Mode: "blocks", Blocks: []run{{3, 5}, {9, 9}}}, 3, 4},
+		{planSegment{Mode: "blocks", Blocks: []run{{5, 3}}}, 0, 0},
+		{planSegment{Mode: "blocks", Blocks: []run{{0, 1 << 40}}}, 0, 1 << 20},
+		{planSegment{Mode: "blocks"}, 0, 0},
+	} {
+		got := blocksOf(&c.s)
+		if len(got) != c.n || c.n > 0 && got[0] != c.first {
+			t.Errorf("%+v: %d blocks, want %d", c.s, len(got), c.n)
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package archive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/check"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
+)
+
+// columns encodes rows as an unpacked block, as segment.go describes it.
+func columns(rows []row, witnessed int64) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, uint32(len(rows)))
+	column := func(add func(i int)) {
+		for i := range rows {
+			add(i)
+		}
+	}
+	column(func(i int) { b = le.AppendUint64(b, uint64(rows[i].seq)) })
+	column(func(i int) { b = le.AppendUint64(b, uint64(witnessed+int64(i))) })
+	column(func(int) { b = le.AppendUint64(b, 0) })
+	column(func(i int) { b = append(b, byte(rows[i].kind)) })
+	column(func(i int) { b = append(b, byte(len(rows[i].collection))) })
+	column(func(i int) { b = le.AppendUint16(b, uint16(len(rows[i].did))) })
+	column(func(i int) { b = append(b, byte(len(rows[i].rkey))) })
+	column(func(i int) { b = append(b, byte(len(rows[i].rev))) })
+	column(func(i int) { b = le.AppendUint32(b, uint32(len(rows[i].payload))) })
+	column(func(i int) { b = append(b, rows[i].collection...) })
+	column(func(i int) { b = append(b, rows[i].did...) })
+	column(func(i int) { b = append(b, rows[i].rkey...) })
+	column(func(i int) { b = append(b, rows[i].rev...) })
+	column(func(i int) { b = append(b, rows[i].payload...) })
+	return b
+}
+
+// A block has the rows that were encoded; one that is cut, longer, or claims other lengths is an
+// error, and never more rows than its bytes can hold.
+func TestColumns(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	text := func(most int) []byte {
+		b := make([]byte, rng.IntN(most+1))
+		for i := range b {
+			b[i] = byte(rng.IntN(256))
+		}
+		return b
+	}
+	for range 200 {
+		rows := make([]row, rng.IntN(20))
+		for i := range rows {
+			rows[i] = row{int64(rng.Uint64() >> 1), kind(rng.IntN(256)), text(255), text(300), text(255), text(255), text(400)}
+		}
+		raw := columns(rows, 1_800_000_000_000_000)
+		b := block{buf: raw}
+		if err := b.parse(); err != nil {
+			t.Fatal(err)
+		}
+		var r row
+		for i := range rows {
+			if !b.next(&r) || r.seq != rows[i].seq || r.kind != rows[i].kind || string(r.collection) != string(rows[i].collection) || string(r.did) != string(rows[i].did) ||
+				string(r.rkey) != string(rows[i].rkey) || string(r.rev) != string(rows[i].rev) || string(r.payload) != string(rows[i].payload) {
+				t.Fatalf("row %d: %+v, want %+v", i, r, rows[i])
+			}
+		}
+		if b.next(&r) {
+			t.Fatalf("a row more than %d", len(rows))
+		}
+		want := int64(0)
+		if len(rows) > 0 {
+			want = 1_800_000_000_000_000 + int64(len(rows)) - 1
+		}
+		if got := b.lastWitnessed(); got != want {
+			t.Fatalf("witnessed at %d, want %d", got, want)
+		}
+		for range 20 {
+			cut := block{buf: raw[:rng.IntN(len(raw))]}
+			if err := cut.parse(); err == nil && len(rows) > 0 || err != nil && !errors.Is(err, ErrSegment) {
+				t.Fatalf("cut to %d of %d bytes: %v", len(cut.buf), len(raw), err)
+			}
+		}
+		longer := block{buf: append(slices.Clone(raw), 0)}
+		if err := longer.parse(); !errors.Is(err, ErrSegment) {
+			t.Fatalf("a byte more: %v", err)
+		}
+		changed := slices.Clone(raw)
+		binary.LittleEndian.PutUint32(changed, rng.Uint32())
+		if b := (block{buf: changed}); b.parse() == nil && b.rows > len(changed)/29 {
+			t.Fatalf("%d rows in %d bytes", b.rows, len(changed))
+		}
+	}
+}
+
+// chronicle is an archive that a test makes up: its rows, and what they leave, in plain maps.
+type chronicle struct {
+	rng     *rand.Rand
+	seq     int64
+	clock   uint64
+	rows    []row
+	records map[string]map[string]string // by DID: collection and rkey → subject
+	gone    map[string]bool              // accounts that were deleted, and have not returned
+	drops   map[wire.Reason]int
+}
+
+func newChronicle(seed uint64) *chronicle {
+	return &chronicle{
+		rng: rand.New(rand.NewPCG(seed, 77)), clock: uint64(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) << 10,
+		records: map[string]map[string]string{}, gone: map[string]bool{}, drops: map[wire.Reason]int{},
+	}
+}
+
+// tid returns a later TID.
+func (c *chronicle) tid() []byte {
+	c.clock += 1 << 14
+	return syntax.AppendTID(nil, c.clock)
+}
+
+func (c *chronicle) add(r row) {
+	c.seq += 1 + int64(c.rng.IntN(3)) // rows of other collections are left out
+	r.seq = c.seq
+	c.rows = append(c.rows, r)
+}
+
+// accountRow returns the payload of an #account message.
+func accountRow(active bool, status string) []byte {
+	m := synth.Map{{Key: "did", Value: "x"}, {Key: "active", Value: active}}
+	if status != "" {
+		m = append(m, synth.Pair{Key: "status", Value: status})
+	}
+	return synth.CBOR(nil, m)
+}
+
+// step adds a commit, a message, or nonsense.
+func (c *chronicle) step() {
+	did := fmt.Sprintf("did:web:a%d.example.com", c.rng.IntN(12))
+	if c.records[did] == nil {
+		c.records[did] = map[string]string{}
+	}
+	mine := c.records[did]
+	what := c.rng.IntN(40)
+	if c.gone[did] && what > 5 { // it returns first
+		c.gone[did] = false
+		c.add(row{kind: account, did: []byte(did), payload: accountRow(true, "")})
+	}
+	switch what {
+	case 0: // what nobody indexes
+		c.add(row{kind: create, did: []byte(did), collection: []byte("app.bsky.feed.post"), rkey: c.tid(), rev: c.tid(), payload: []byte{0xa0}})
+		c.add(row{kind: identity, did: []byte(did)})
+		c.add(row{kind: 200, did: []byte("nonsense")})
+	case 1: // nonsense
+		like := []byte("app.bsky.feed.like")
+		c.add(row{kind: create, did: []byte("did:nonsense"), collection: like, rkey: c.tid(), rev: c.tid(), payload: []byte{0xa0}})
+		c.add(row{kind: create, did: []byte("did:web:new.example.com"), collection: like, rkey: c.tid(), rev: []byte("soon"), payload: []byte{0xa0}})
+		c.add(row{kind: account, did: []byte(did), payload: []byte{0xff}})
+		c.add(row{kind: account, did: []byte("x"), payload: accountRow(true, "")})
+		c.add(row{kind: sync, did: []byte("did:"), rev: c.tid()})
+		c.drops[wire.BadDID] += 3
+		c.drops[wire.BadRev]++
+		c.drops[wire.BadAccount]++
+	case 2:
+		c.add(row{kind: account, did: []byte(did), payload: accountRow(false, "deleted")})
+		clear(mine)
+		c.gone[did] = true
+	case 3, 4: // the repo is refetched: a sync, then all of its records
+		c.gone[did] = false
+		c.add(row{kind: account, did: []byte(did), payload: accountRow(true, "")})
+		rev := c.tid()
+		c.add(row{kind: sync, did: []byte(did), rev: rev})
+		clear(mine)
+		for range c.rng.IntN(6) {
+			c.record(did, rev, createResync)
+		}
+	default: // a commit
+		if c.gone[did] {
+			return
+		}
+		rev := c.tid()
+		for range 1 + c.rng.IntN(4) {
+			c.record(did, rev, create)
+		}
+	}
+}
+
+// record adds a row of a commit.
+func (c *chronicle) record(did string, rev []byte, as kind) {
+	mine := c.records[did]
+	k := &kinds.All[c.rng.IntN(4)]
+	r := row{kind: as, did: []byte(did), rev: rev, collection: []byte(k.Collection), rkey: c.tid()}
+	if paths := slices.Sorted(maps.Keys(mine)); as == create && len(paths) > 0 && c.rng.IntN(3) == 0 { // an older record
+		collection, rkey, _ := strings.Cut(paths[c.rng.IntN(len(paths))], " ")
+		r.collection, r.rkey = []byte(collection), []byte(rkey)
+		k = &kinds.All[slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == collection })]
+		if r.kind = update; c.rng.IntN(2) == 0 {
+			r.kind = remove
+			c.add(r)
+			delete(mine, collection+" "+rkey)
+			return
+		}
+	}
+	subject := fmt.Sprintf("did:web:s%d.example.com", c.rng.IntN(9))
+	if k.To.Is.String() == "uri" {
+		subject = fmt.Sprintf("at://%s/app.bsky.feed.post/3mb2kxx5ts22a", subject)
+	}
+	r.payload = synth.AppendRecord(nil, k, []byte(subject), nil, []byte("2026"))
+	switch c.rng.IntN(12) {
+	case 0: // a path that cannot be one
+		r.rkey = []byte("a/b")
+		c.drops[wire.BadPath]++
+		c.add(r)
+		return
+	case 1:
+		r.payload = synth.AppendRecord(nil, k, []byte("alice"), nil, []byte("2026"))
+		subject = ""
+		c.drops[wire.BadSubject]++
+	case 2:
+		r.payload = append(r.payload, 0)
+		subject = ""
+		c.drops[wire.BadRecord]++
+	}
+	mine[string(r.collection)+" "+string(r.rkey)] = subject
+	c.add(r)
+}
+
+// want returns what the index must have, in the form of indexed.
+func (c *chronicle) want() map[string]string {
+	all := map[string]string{}
+	for did, mine := range c.records {
+		for path, subject := range mine {
+			all[did+" "+path] = subject
+		}
+	}
+	return all
+}
+
+// Random rows in random blocks, applied in random writes, some of them twice and after restarts at
+// the stored cursor, leave the records that the rows leave in plain maps. Malformed rows are
+// counted, and change nothing else.
+func TestFold(t *testing.T) {
+	for seed := range uint64(30) {
+		c := newChronicle(seed)
+		for range 250 {
+			c.step()
+		}
+		var blocks [][]byte
+		for rest := c.rows; len(rest) > 0; {
+			n := min(len(rest), 1+c.rng.IntN(40))
+			blocks = append(blocks, columns(rest[:n], 1_800_000_000_000_000))
+			rest = rest[n:]
+		}
+		for _, restarts := range []int{0, 6} {
+			store, g := open(t)
+			const source = "archive https://archive.example.com"
+			drops := map[wire.Reason]int{}
+			fold := newFolder(g.Kinds(), g.Owns, 0, func(reason wire.Reason) { drops[reason]++ })
+			var filling batch.Batch
+			apply := func() {
+				if filling.Empty() {
+					return
+				}
+				if err := g.Apply(t.Context(), source, &filling); err != nil {
+					t.Fatal(err)
+				}
+				filling.Reset()
+			}
+			for n, left := 0, restarts; n < len(blocks); n++ {
+				b := block{buf: blocks[n]}
+				if err := b.parse(); err != nil {
+					t.Fatal(err)
+				}
+				fold.add(&b, &filling)
+				switch c.rng.IntN(8) {
+				case 0, 1:
+					apply()
+				case 2: // the same blocks again, as after a new plan
+					n = max(n-1-c.rng.IntN(5), -1)
+				case 3:
+					if left == 0 {
+						continue
+					}
+					left--
+					filling.Reset() // lost
+					after := int64(0)
+					if cursor, ok := g.Cursor(source); ok {
+						after = int64(cursor.Seq)
+					}
+					fold = newFolder(g.Kinds(), g.Owns, after, nil)
+					n = -1
+				}
+			}
+			apply()
+			if got, want := indexed(t, store), c.want(); !maps.Equal(got, want) {
+				for path := range want {
+					if got[path] != want[path] {
+						t.Errorf("%s: %q, want %q", path, got[path], want[path])
+					}
+				}
+				t.Fatalf("seed %d, %d restarts: %d records, want %d", seed, restarts, len(got), len(want))
+			}
+			if cursor, _ := g.Cursor(source); int64(cursor.Seq) != c.seq {
+				t.Errorf("seed %d: the cursor is %d, want %d", seed, cursor.Seq, c.seq)
+			}
+			if restarts == 0 && !maps.Equal(drops, c.drops) {
+				t.Errorf("seed %d: dropped %v, want %v", seed, drops, c.drops)
+			}
+			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A writer of one partition takes the rows of its own accounts alone.
+func TestFoldOwn(t *testing.T) {
+	c := newChronicle(5)
+	for range 300 {
+		c.step()
+	}
+	owns := func(did []byte) bool { return strings.HasPrefix(string(did), "did:web:a1") }
+	all := block{buf: columns(c.rows, 1)}
+	if err := all.parse(); err != nil {
+		t.Fatal(err)
+	}
+	fold := newFolder(kinds.BuiltIn, owns, 0, nil)
+	var b batch.Batch
+	fold.add(&all, &b)
+	if b.Empty() || int64(b.Last()) != c.seq {
+		t.Fatalf("the batch ends at %d, the rows at %d", b.Last(), c.seq)
+	}
+	mine := 0
+	for _, line := range b.Describe() {
+		if did := strings.Index(line, "did:web:a"); did >= 0 && !strings.Contains(line, "subject") {
+			if strings.HasPrefix(line, "  ") { // an operation; its subject may be anyone
+				continue
+			}
+			if mine++; !owns([]byte(line[did:])) {
+				t.Errorf("a row of another writer: %s", line)
+			}
+		}
+	}
+	if mine == 0 {
+		t.Error("no row of its own")
+	}
+}

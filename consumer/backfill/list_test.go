@@ -1,0 +1,430 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+)
+
+// answering returns the address of a server that answers as f does.
+func answering(t *testing.T, f http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// Addresses of relays and hosts may have any scheme, and a path, which is cut.
+func TestHTTPAddress(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                              "",
+		"relay.example.com":             "https://relay.example.com",
+		"relay.example.com:8443":        "https://relay.example.com:8443",
+		"wss://relay.example.com":       "https://relay.example.com",
+		"wss://relay.example.com/xrpc/": "https://relay.example.com",
+		"ws://127.0.0.1:2470/a/b":       "http://127.0.0.1:2470",
+		"http://pds.example.com/":       "http://pds.example.com",
+		"https://pds.example.com":       "https://pds.example.com",
+	} {
+		if got := HTTPAddress(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Options that are not set have usable values, and those that are set stay.
+func TestDefaults(t *testing.T) {
+	var o Options
+	o.defaults()
+	for name, is := range map[string]bool{
+		"Retry": o.Retry > 0, "HostRetry": o.HostRetry > 0, "HostTries": o.HostTries > 0, "Tries": o.Tries > 0, "Fetchers": o.Fetchers > 0, "PerHost": o.PerHost > 0,
+		"HeaderTimeout": o.HeaderTimeout > 0, "IdleTimeout": o.IdleTimeout > 0, "RepoTimeout": o.RepoTimeout > 0, "MaxRepoBytes": o.MaxRepoBytes > 0, "MinRate": o.MinRate > 0,
+		"Memory": o.Memory > 0, "MaxHostRepos": o.MaxHostRepos > 0, "Logger": o.Logger != nil, "Archiving": o.Archiving != nil, "Tracer": o.Tracer != nil, "PLC": o.PLC != "",
+	} {
+		if !is {
+			t.Errorf("%s has no default", name)
+		}
+	}
+	set := Options{Retry: 1, HostRetry: 2, HostTries: 3, Tries: 4, Fetchers: 5, PerHost: 6, HeaderTimeout: 7, IdleTimeout: 8, RepoTimeout: 9, MaxRepoBytes: 10, MinRate: 11, Memory: 12, MaxHostRepos: 13, PLC: "https://plc.example.com/", Relay: "wss://relay.example.com/", Hosts: []string{"pds.example.com"}}
+	set.defaults()
+	if got := []int64{int64(set.Retry), int64(set.HostRetry), int64(set.HostTries), int64(set.Tries), int64(set.Fetchers), int64(set.PerHost), int64(set.HeaderTimeout), int64(set.IdleTimeout), int64(set.RepoTimeout), set.MaxRepoBytes, set.MinRate, set.Memory, set.MaxHostRepos}; !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}) {
+		t.Errorf("changed: %v", got)
+	}
+	if set.PLC != "https://plc.example.com" || set.Relay != "https://relay.example.com" || set.Hosts[0] != "https://pds.example.com" {
+		t.Errorf("%q, %q, %q", set.PLC, set.Relay, set.Hosts)
+	}
+}
+
+// The hosts of a relay are those that it lists, page by page, except banned ones and names that are
+// not host names. A relay that has no such list is read as one host.
+func TestHostsOfRelay(t *testing.T) {
+	page := func(cursor string, hosts ...any) map[string]any {
+		return map[string]any{"cursor": cursor, "hosts": hosts}
+	}
+	host := func(name, status string) any { return map[string]string{"hostname": name, "status": status} }
+	for _, c := range []struct {
+		name  string
+		serve func(w http.ResponseWriter, cursor string)
+		want  []string // "relay" stands for its own address
+		err   string
+	}{
+		{"two pages", func(w http.ResponseWriter, cursor string) {
+			if cursor == "" {
+				writeJSON(w, page("2", host("a.example.com", "active"), host("b.example.com", "idle"), host("c.example.com", "banned")))
+			} else {
+				writeJSON(w, page("", host("d.example.com:8443", "offline"), host("e.example.com", "throttled")))
+			}
+		}, []string{"http://a.example.com", "http://b.example.com", "http://d.example.com:8443", "http://e.example.com"}, ""},
+		{"a last page with a cursor", func(w http.ResponseWriter, cursor string) {
+			if cursor == "" {
+				writeJSON(w, page("2", host("a.example.com", "active")))
+			} else {
+				writeJSON(w, page("3"))
+			}
+		}, []string{"http://a.example.com"}, ""},
+		{"names of strangers", func(w http.ResponseWriter, _ string) {
+			writeJSON(w, page("", host("", "active"), host("a/b", "active"), host("user@c", "active"), host("d?e", "active"), host("f#g", "active"), host("h i", "active"), host("j.example.com", "active")))
+		}, []string{"http://j.example.com"}, ""},
+		{"no list", func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusNotFound) }, []string{"relay"}, ""},
+		{"not implemented", func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusNotImplemented) }, []string{"relay"}, ""},
+		{"no hosts", func(w http.ResponseWriter, _ string) { writeJSON(w, page("")) }, nil, ""},
+		{"refused on the second page", func(w http.ResponseWriter, cursor string) {
+			if cursor == "" {
+				writeJSON(w, page("2", host("a.example.com", "active")))
+			} else {
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}, nil, "HTTP 403"},
+		{"out of order", func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusInternalServerError) }, nil, "HTTP 500"},
+		{"not JSON", func(w http.ResponseWriter, _ string) { _, _ = w.Write([]byte("<p>hello")) }, nil, "listHosts"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := answering(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/xrpc/com.atproto.sync.listHosts" || r.URL.Query().Get("limit") != "1000" {
+					t.Errorf("requested: %s", r.URL)
+				}
+				c.serve(w, r.URL.Query().Get("cursor"))
+			})
+			m := idle(t, Options{Relay: at, Tries: 1})
+			got, err := m.hostsOfRelay(t.Context())
+			for i := range c.want {
+				if c.want[i] == "relay" {
+					c.want[i] = at
+				}
+			}
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) || !slices.Equal(got, c.want) {
+				t.Errorf("%v, %v; want %v, %q", got, err, c.want, c.err)
+			}
+		})
+	}
+}
+
+// A relay that does not answer is asked again, and the status names it until it answers.
+func TestTrouble(t *testing.T) {
+	var requests atomic.Int64
+	var m *Manager
+	during := make(chan string, 10)
+	at := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n := requests.Add(1); n < 3 {
+			during <- m.Status(format.Counts{}).Trouble
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		during <- m.Status(format.Counts{}).Trouble
+		writeJSON(w, map[string]any{"hosts": []any{}})
+	})
+	m = idle(t, Options{Relay: at, Tries: 5})
+	if _, err := m.hostsOfRelay(t.Context()); err != nil || requests.Load() != 3 {
+		t.Fatalf("%d requests: %v", requests.Load(), err)
+	}
+	for n, want := range []string{"", "1 of 5", "2 of 5"} {
+		if got := <-during; !strings.Contains(got, want) || (want == "") != (got == "") || want != "" && !strings.Contains(got, at) {
+			t.Errorf("at request %d: %q, want %q", n+1, got, want)
+		}
+	}
+	if got := m.Status(format.Counts{}).Trouble; got != "" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// Of several hosts in trouble, the status names the first by name, and how many more there are.
+func TestTroubleOf(t *testing.T) {
+	for _, c := range []struct {
+		hosts map[string]string
+		want  string
+	}{
+		{nil, ""},
+		{map[string]string{"https://b": "b is silent"}, "b is silent"},
+		{map[string]string{"https://b": "b is silent", "https://a": "a is silent"}, "a is silent (and 1 more hosts)"},
+		{map[string]string{"https://c": "c", "https://b": "b", "https://a": "a"}, "a (and 2 more hosts)"},
+	} {
+		if got := troubleOf(c.hosts); got != c.want {
+			t.Errorf("%v: %q, want %q", c.hosts, got, c.want)
+		}
+	}
+}
+
+// The reading of a host's list stops when the list is mostly of other hosts' repos, too long, or
+// nearly empty on many pages; the relay's list has no such bound.
+func TestBoundOfList(t *testing.T) {
+	m := idle(t, Options{Relay: "https://relay.example.com", MaxHostRepos: 1_000_000})
+	for _, c := range []struct {
+		name string
+		l    listing
+		want string // "": read on
+	}{
+		{"new", listing{}, ""},
+		{"many foreign repos, more of its own", listing{foreign: 5000, own: 5000, listed: 10_000, pages: 10}, ""},
+		{"few foreign repos, none of its own", listing{foreign: mostForeign, listed: 1000, pages: 1}, ""},
+		{"many foreign repos", listing{foreign: mostForeign + 1, own: mostForeign, listed: 2001, pages: 3}, "foreign"},
+		{"as long as allowed", listing{listed: 1_000_000, pages: 1000, own: 1_000_000}, ""},
+		{"longer", listing{listed: 1_000_001, pages: 1001, own: 1_000_001}, "--max-host-repos"},
+		{"many small pages", listing{listed: fewPages * leastPerPage, pages: fewPages + 1}, "pages"},
+		{"a few empty pages", listing{pages: fewPages}, ""},
+		{"many pages, full enough", listing{listed: (fewPages + 1) * leastPerPage, pages: fewPages + 1}, ""},
+	} {
+		err := m.bound(&c.l, "https://pds.example.com")
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if err := m.bound(&c.l, m.o.Relay); err != nil {
+			t.Errorf("%s, of the relay: %v", c.name, err)
+		}
+	}
+}
+
+// A page ends the list if it has no cursor, no repos, or the cursor that was sent.
+func TestMorePages(t *testing.T) {
+	some := make([]listed, 3)
+	for _, c := range []struct {
+		sent string
+		p    listPage
+		want bool
+	}{
+		{"", listPage{"x", some}, true},
+		{"x", listPage{"y", some}, true},
+		{"x", listPage{"x", some}, false},
+		{"x", listPage{"", some}, false},
+		{"x", listPage{"y", nil}, false},
+	} {
+		if got := c.p.more(c.sent); got != c.want {
+			t.Errorf("after %q, %+v: %v", c.sent, c.p, got)
+		}
+	}
+}
+
+// A page with far more repos than were requested is refused.
+func TestHugePage(t *testing.T) {
+	repos := make([]any, mostListed+1)
+	for i := range repos {
+		repos[i] = map[string]any{"did": fmt.Sprintf("did:web:a%d.example.com", i), "rev": "3mb2kxx5ts22a"}
+	}
+	n := len(repos)
+	at := answering(t, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"repos": repos[:n]}) })
+	m := idle(t, Options{Tries: 1})
+	if _, err := m.page(t.Context(), at, ""); err == nil || !strings.Contains(err.Error(), "5001 repos") {
+		t.Errorf("%v", err)
+	}
+	n = mostListed
+	if p, err := m.page(t.Context(), at, ""); err != nil || len(p.Repos) != mostListed {
+		t.Errorf("%d repos: %v", len(p.Repos), err)
+	}
+}
+
+// Jobs over lists that cannot start say why, and leave no job behind.
+func TestListJobErrors(t *testing.T) {
+	m := idle(t, Options{})
+	if err := m.Hosts(t.Context()); err == nil || !strings.Contains(err.Error(), "not running") {
+		t.Errorf("before Run: %v", err)
+	}
+	m.o.Relay = ""
+	if err := m.Hosts(t.Context()); err == nil || !strings.Contains(err.Error(), "--host") {
+		t.Errorf("without a relay: %v", err)
+	}
+	w := newWorld(t, 1)
+	refusing := answering(t, func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "listHosts") && r.URL.Query().Get("cursor") == "" {
+			writeJSON(rw, map[string]any{"cursor": "2", "hosts": []any{map[string]string{"hostname": "a.example.com"}}})
+			return
+		}
+		rw.WriteHeader(http.StatusForbidden)
+	})
+	x := w.index(newStore(), func(o *Options) { o.Relay = refusing })
+	for range 2 { // the first failure does not occupy the place of the second job
+		if err := x.m.Hosts(t.Context()); err == nil || !strings.Contains(err.Error(), "HTTP 403") {
+			t.Errorf("the relay refuses: %v", err)
+		}
+	}
+	if st := x.settle(t); st.Hosts != 0 || len(x.g.Backfill().Hosts) != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Only one list job runs at a time.
+func TestOneListJob(t *testing.T) {
+	w := newWorld(t, 1)
+	w.add(1, 3)
+	hold := make(chan struct{})
+	w.hold = hold
+	x := w.index(newStore(), nil)
+	if err := x.m.Hosts(t.Context(), w.relay.URL); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.m.Hosts(t.Context()); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second job: %v", err)
+	}
+	if st := x.m.StatusNow(); !st.Busy || st.Hosts != 1 || st.HostsDone != 0 {
+		t.Errorf("%+v", st)
+	}
+	close(hold)
+	if st := x.settle(t); st.Complete != 1 || st.HostsDone != 1 || st.Listed != 1 || st.Ended["repos"] != "ok" {
+		t.Errorf("%+v", st)
+	}
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	x.settle(t)
+}
+
+// An interrupted list continues, in the next process, after the last page that was stored, and its
+// hosts that were done are not read again.
+func TestListContinues(t *testing.T) {
+	w := newWorld(t, 3)
+	for i := range 60 { // three pages a host
+		w.add(i, 2)
+	}
+	store := newStore()
+	x := w.index(store, nil)
+	dids := slices.Sorted(maps.Keys(w.repos))
+	of := func(h *pds) (own []string) {
+		for _, did := range dids {
+			if w.repos[did].host == h {
+				own = append(own, did)
+			}
+		}
+		return own
+	}
+	err := x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) {
+		b.Named, b.ListingFrom = true, time.Now()
+		b.Hosts = map[string]format.HostBackfill{
+			w.hosts[0].srv.URL: {Done: true, Listed: 20},
+			w.hosts[1].srv.URL: {Cursor: of(w.hosts[1])[6], Listed: 7},
+			w.hosts[2].srv.URL: {Done: true, Listed: 3, Failed: "HTTP 500"},
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.end()
+	x = w.index(store, nil)
+	st := x.settle(t)
+	for began := time.Now(); len(x.g.Backfill().Hosts) > 0 && time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+		st = x.settle(t)
+	}
+	if st.Hosts != 3 || st.HostsDone != 3 || st.Listed != 20+20+3 || st.Complete != 13 || st.Ended["repos"] != "1 of 3 hosts could not be listed" {
+		t.Errorf("%+v", st)
+	}
+	for i, did := range of(w.hosts[1]) {
+		if s, _ := x.stateOf(t, did); s.Complete() != (i > 6) {
+			t.Errorf("repo %d of the host: complete %v", i, s.Complete())
+		}
+	}
+}
+
+// Lists wait while too many repos are queued, in all or of one host; both limits are counted as jobs
+// come and go.
+func TestRoomForLists(t *testing.T) {
+	m := idle(t, Options{})
+	const host = "https://pds.example.com"
+	put := func(n int, by string) {
+		m.mu.Lock()
+		m.sched.put(fmt.Sprintf("did:web:a%d.example.com", n), 1, time.Now().Add(time.Hour), 0, by)
+		m.mu.Unlock()
+	}
+	for n := range mostOfAHost {
+		if !m.hasRoom(host) {
+			t.Fatalf("no room after %d of %d", n, mostOfAHost)
+		}
+		put(n, host)
+	}
+	if m.hasRoom(host) || !m.hasRoom("https://other.example.com") || !m.hasRoom("") {
+		t.Errorf("of the host %v, of another %v, in all %v", m.hasRoom(host), m.hasRoom("https://other.example.com"), m.hasRoom(""))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.awaitRoom(ctx, host); !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that was canceled: %v", err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- m.awaitRoom(t.Context(), host) }()
+	select {
+	case err := <-waited:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	m.mu.Lock()
+	m.sched.remove(m.sched.jobs["did:web:a17.example.com"])
+	m.mu.Unlock()
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	for n := mostOfAHost; n <= mostQueued; n++ {
+		put(n, fmt.Sprintf("https://h%d.example.com", n%100))
+	}
+	if m.hasRoom("") || m.hasRoom("https://other.example.com") {
+		t.Error("there is room for more than mostQueued")
+	}
+}
+
+// The status counts what is queued, given up and inactive, and what is retried later; Queue is a
+// part of it.
+func TestStatus(t *testing.T) {
+	m := idle(t, Options{})
+	for i := range 10 {
+		if err := m.Resync(t.Context(), "test", fmt.Sprintf("did:web:a%d.example.com", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, f := range []*failure{
+		{why: failInvalid, err: errors.New("x"), final: true},
+		{why: failInvalid, err: errors.New("x"), final: true},
+		{why: failPrivate, err: errors.New("x"), final: true},
+		{why: inactive, err: errors.New("x")},
+		{why: failRefused, err: errors.New("x"), after: time.Hour},
+	} {
+		j, _, _ := m.sched.next(time.Now(), true)
+		if j == nil {
+			t.Fatalf("no job %d", i)
+		}
+		m.failedJob(t.Context(), j, f)
+	}
+	st := m.StatusNow()
+	if st.Waiting != 6 || st.Later != 1 || st.Inactive != 1 || !maps.Equal(st.Failed, map[string]int64{failInvalid: 2, failPrivate: 1}) || !st.Busy || st.Hole {
+		t.Errorf("%+v", st)
+	}
+	if waiting, failed := m.Queue(); waiting != 6 || !maps.Equal(failed, st.Failed) || m.WaitingNow() != 6 {
+		t.Errorf("%d, %v, %d", waiting, failed, m.WaitingNow())
+	}
+	// A new cause queues one again that was given up.
+	var all batch.Batch
+	for i := range 10 {
+		all.AddResync(fmt.Appendf(nil, "did:web:a%d.example.com", i), batch.Cause{Reason: "again"})
+	}
+	if err := m.o.Store.Apply(t.Context(), "", &all); err != nil {
+		t.Fatal(err)
+	}
+	if st := m.StatusNow(); st.Waiting != 10 || len(st.Failed) != 0 || st.Inactive != 0 {
+		t.Errorf("queued again: %+v", st)
+	}
+}
