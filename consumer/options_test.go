@@ -1,0 +1,306 @@
+package consumer_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein.blue/consumer"
+	"skein.blue/graph/format"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
+)
+
+// The cursor of the options and the stored one decide where a run starts. One that would skip events
+// needs --force-cursor, and is a gap; one that reads events again is not.
+func TestCursorOptions(t *testing.T) {
+	at := func(n int64) *int64 { return &n }
+	for _, c := range []struct {
+		name   string
+		stored int64 // -1: none
+		future bool  // the relay never reached the stored cursor
+		cursor *int64
+		force  bool
+		err    string // of New
+		reason string // of the gap
+		reads  int64  // the first event of the source that is indexed, if the source sends 1 to 30
+	}{
+		{"a new source", -1, false, nil, false, "", "", 1},
+		{"a new source, from the oldest event", -1, false, at(0), false, "", "", 1},
+		{"a new source, from a number", -1, false, at(10), false, "", "", 11},
+		{"a negative number", -1, false, at(-1), false, "negative", "", 0},
+		{"the stored one", 20, false, nil, false, "", "", 21},
+		{"the stored one, named", 20, false, at(20), false, "", "", 21},
+		{"an older one", 20, false, at(10), false, "add --force-cursor to start after 10", "", 0},
+		{"an older one, forced", 20, false, at(10), true, "", "", 21}, // events that were applied change nothing
+		{"a newer one", 20, false, at(25), false, "add --force-cursor to start after 25", "", 0},
+		{"a newer one, forced", 20, false, at(25), true, "", "cursor_skipped", 26},
+		{"in the relay's future", 20, true, at(5), false, "leave --cursor out to wait", "", 0},
+		{"in the relay's future, forced", 20, true, at(5), true, "", "future_cursor", 6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, store := open(t)
+			var before [][]byte
+			for seq := int64(1); seq <= c.stored; seq++ {
+				before = append(before, follow(seq, "r"+history.TID(uint64(seq))))
+			}
+			if len(before) > 0 {
+				run(t, g, consumer.Options{}, before...)
+			}
+			if c.future {
+				if err := g.SetFuture(t.Context(), "memory"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := consumer.Options{Relay: "ws://memory", Cursor: c.cursor, ForceCursor: c.force}
+			if c.err != "" {
+				if _, err := consumer.New(g, o); err == nil || !strings.Contains(err.Error(), c.err) || c.stored >= 0 && !errors.Is(err, consumer.ErrCursorStored) {
+					t.Fatalf("%v, want %q", err, c.err)
+				}
+				return
+			}
+			var after [][]byte
+			from := int64(1)
+			if c.cursor != nil {
+				from = *c.cursor + 1
+			} else if c.stored > 0 {
+				from = c.stored + 1
+			}
+			for seq := from; seq <= 30; seq++ {
+				name := history.TID(uint64(seq))
+				if c.future {
+					name = "again" + name // another sequence
+				}
+				after = append(after, follow(seq, "r"+name))
+			}
+			run(t, g, o, after...)
+			want := 30 - c.reads + 1 + max(c.stored, 0)
+			if n := follows(t, g); n != want || cursor(g, "memory") != 30 {
+				t.Errorf("%d follows, want %d; cursor %d", n, want, cursor(g, "memory"))
+			}
+			all := gaps(t, store)
+			if c.reason == "" {
+				if len(all) != 0 {
+					t.Errorf("gaps: %+v", all)
+				}
+				return
+			}
+			if len(all) != 1 || all[0].Reason != c.reason || !all[0].Suspect || int64(all[0].After) != c.stored || !strings.Contains(all[0].Detail, fmt.Sprint(*c.cursor)) {
+				t.Errorf("gaps: %+v, want %s after %d", all, c.reason, c.stored)
+			}
+		})
+	}
+}
+
+// Sources that cannot be one are errors that name them.
+func TestBadSources(t *testing.T) {
+	g, _ := open(t)
+	for _, o := range []consumer.Options{{}, {Relay: "relay example"}, {Relay: "ftp://relay.example.com"}, {Relay: "://"}} {
+		if _, err := consumer.New(g, o); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing.frames")
+	c, err := consumer.New(g, consumer.Options{Frames: missing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("a file that is missing: %v", err)
+	}
+	named, err := consumer.New(g, consumer.Options{Frames: missing, Source: "a name"})
+	if err != nil || named.Source() != "a name" || c.Source() != missing {
+		t.Errorf("sources %q and %q: %v", named.Source(), c.Source(), err)
+	}
+}
+
+// A file is read at the rate of the options, and no slower than that.
+func TestRateOfFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.frames")
+	var file []byte
+	for seq := range int64(60) {
+		file = frames.Append(file, follow(seq+1, "r"+history.TID(uint64(seq))))
+	}
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, rate := range []float64{100, 0} {
+		g, _ := open(t)
+		c, err := consumer.New(g, consumer.Options{Frames: path, Rate: rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		if n := follows(t, g); n != 60 || rate > 0 && took < 550*time.Millisecond {
+			t.Errorf("%d follows in %v at %v a second", n, took, rate)
+		}
+		p := c.Progress()
+		if p.Events != 60 || p.Bytes != p.Size-4*60 || p.Size != int64(len(file)) || p.Applied != 60 || p.Seq != 60 || c.Ops() != 60 || p.Outdated || p.First.IsZero() || !p.Time.After(p.First) {
+			t.Errorf("%+v, %d operations", p, c.Ops())
+		}
+	}
+}
+
+// The records of deleted accounts are erased while nothing is read.
+func TestErasesWhileIdle(t *testing.T) {
+	g, _ := open(t)
+	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+		send := func(frame []byte) { _ = conn.WriteMessage(websocket.BinaryMessage, frame) }
+		for seq := range int64(2000) {
+			send(follow(seq+1, "r"+history.TID(uint64(seq))))
+		}
+		for seq := range int64(2000) {
+			if seq%4 == 0 {
+				send(synth.Message("#account", synth.Map{
+					{Key: "did", Value: "did:plc:r" + history.TID(uint64(seq))},
+					{Key: "seq", Value: 2001 + seq},
+					{Key: "time", Value: synth.Time(2001 + seq)},
+					{Key: "active", Value: false},
+					{Key: "status", Value: "deleted"},
+				}))
+			}
+		}
+		_, _, _ = conn.NextReader()
+	})
+	var erasing atomic.Bool
+	consume(t, g, consumer.Options{Relay: url}, 20*time.Second, func(c *consumer.Consumer) bool {
+		if g.Erasing() {
+			erasing.Store(true)
+		}
+		return c.Status().Cursor == 3997 && !g.Erasing()
+	})
+	if n := follows(t, g); n != 1500 || g.Erasing() {
+		t.Errorf("%d follows, still erasing: %v", n, g.Erasing())
+	}
+}
+
+// An #info message is logged once. One that says that the relay no longer has the events after the
+// cursor is a gap, unless the run asked for the oldest event.
+func TestInfoMessages(t *testing.T) {
+	info := func(name, message string) []byte {
+		return synth.Message("#info", synth.Map{{Key: "name", Value: name}, {Key: "message", Value: message}})
+	}
+	g, store := open(t)
+	run(t, g, consumer.Options{}, info("OutdatedCursor", "the oldest event is 10"), follow(10, "a"), follow(11, "b"))
+	if all := gaps(t, store); len(all) != 0 {
+		t.Errorf("asked for the oldest event: %+v", all)
+	}
+	run(t, g, consumer.Options{}, info("Welcome", strings.Repeat("x", 100_000)), follow(12, "c"))
+	if all := gaps(t, store); len(all) != 0 {
+		t.Errorf("a greeting: %+v", all)
+	}
+	run(t, g, consumer.Options{}, info("OutdatedCursor", "the oldest event is 50"), follow(50, "d"), follow(51, "e"))
+	all := gaps(t, store)
+	if len(all) != 1 || all[0].Reason != "outdated_cursor" || !all[0].Suspect || int64(all[0].After) != 12 {
+		t.Fatalf("gaps: %+v", all)
+	}
+	want, err := time.Parse(time.RFC3339, synth.Time(12))
+	if err != nil || !all[0].Since.Equal(want) {
+		t.Errorf("since %v, want %v", all[0].Since, want)
+	}
+}
+
+// A run knows when it began to hear the stream once enough events agree on the time.
+func TestHeardSince(t *testing.T) {
+	g, _ := open(t)
+	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
+		for seq := range int64(200) {
+			if err := handle(identity(seq+1, time.Now().Add(-time.Hour))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, known := c.HeardSince(); known {
+		t.Errorf("before the run: %v", at)
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if at, known := c.HeardSince(); !known || time.Since(at.Add(time.Hour)).Abs() > 5*time.Second {
+		t.Errorf("%v, known: %v", at, known)
+	}
+}
+
+// Random streams, in which some numbers are forged, repeated or skipped: every event of the stream
+// is indexed, those with forged numbers far ahead never become the cursor, and each drop is counted.
+func TestForgedNumbers(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		g, _ := open(t)
+		seq, real := int64(1+rng.IntN(1_000_000)), int64(0)
+		var frames [][]byte
+		var sent []int64
+		old := 0
+		for n := range 300 {
+			seq += 1 + int64(rng.IntN(3))*int64(rng.IntN(50))
+			frames = append(frames, follow(seq, "r"+history.TID(seed<<32+uint64(n))))
+			sent = append(sent, seq)
+			real++
+			if n < 10 || n > 290 { // the first numbers, and the last, are what a run must believe
+				continue
+			}
+			switch rng.IntN(20) {
+			case 0: // one forged number, far ahead
+				frames = append(frames, follow(seq+1<<40+int64(rng.IntN(1<<30)), "forged"+history.TID(seed<<32+uint64(n))))
+			case 1: // an event again, under its own number
+				k := rng.IntN(len(sent))
+				frames = append(frames, follow(sent[k], "old"+history.TID(seed<<32+uint64(n))))
+				old++
+			}
+		}
+		metrics := consumer.NewMetrics(prometheus.NewRegistry(), func() consumer.Status { return consumer.Status{} })
+		run(t, g, consumer.Options{Metrics: metrics}, frames...)
+		if n := follows(t, g); n != real || cursor(g, "memory") != seq {
+			t.Errorf("seed %d: %d follows, want %d; cursor %d, want %d", seed, n, real, cursor(g, "memory"), seq)
+		}
+		if got := testutil.ToFloat64(metrics.Dropped.WithLabelValues("old_seq")); int(got) != old {
+			t.Errorf("seed %d: %v events with old numbers were counted, want %d", seed, got, old)
+		}
+		// The same stream again changes nothing.
+		run(t, g, consumer.Options{}, slices.Clone(frames)...)
+		if n := follows(t, g); n != real || cursor(g, "memory") != seq {
+			t.Errorf("seed %d, again: %d follows, cursor %d", seed, n, cursor(g, "memory"))
+		}
+	}
+}
+
+// The stored cursor of a source that an operator reads with another name is not touched.
+func TestSourcesAreApart(t *testing.T) {
+	g, _ := open(t)
+	run(t, g, consumer.Options{Relay: "ws://a.example.com"}, follow(5, "a"))
+	run(t, g, consumer.Options{Relay: "ws://a.example.com", Source: "other"}, follow(900, "b"), follow(901, "c"), follow(902, "d"), follow(903, "e"))
+	if cursor(g, "a.example.com") != 5 || cursor(g, "other") != 903 || cursor(g, "") != 0 {
+		t.Errorf("cursors %d and %d", cursor(g, "a.example.com"), cursor(g, "other"))
+	}
+	var all []string
+	for _, c := range g.Cursors() {
+		all = append(all, fmt.Sprint(c.Source, " ", int64(c.Seq)))
+	}
+	slices.Sort(all)
+	if want := []string{"a.example.com 5", "other 903"}; !slices.Equal(all, want) {
+		t.Errorf("%q, want %q", all, want)
+	}
+	if c, ok := g.Cursor("other"); !ok || c.Seq != format.Seq(903) {
+		t.Errorf("%+v, %v", c, ok)
+	}
+}
