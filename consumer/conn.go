@@ -97,17 +97,17 @@ func brief(body []byte) string {
 	return ": " + line
 }
 
-// bufferedConn has a large read buffer of its own, so that one system call reads much.
-// Without TLS, the websocket library's buffer is small: it passes larger reads
-// through, so a message is copied once instead of twice.
+// The buffer of the websocket library, and of a bufferedConn. The library's is small without TLS: it
+// passes larger reads through, so a message is copied once instead of twice.
 const smallBuffer, largeBuffer = 256, 256 << 10
 
 // After a small read, the next read waits for gather, so that the system collects
 // more bytes, unless more than muchAtOnce would arrive in that time. A relay sends
-// each message separately, and at the network's rate, waking up for each message
-// takes a third of the time of an event (docs/decisions/0023).
+// each message in its own packet, and at the rate of the whole network a wake-up for
+// each message is a third of the cost of an event (docs/decisions/0023).
 const gather, muchAtOnce = 40 * time.Millisecond, 1 << 20
 
+// A bufferedConn has a large read buffer of its own, so that one system call reads many messages.
 type bufferedConn struct {
 	net.Conn
 
@@ -130,7 +130,7 @@ func dialBuffered(ctx context.Context, network, address string) (*bufferedConn, 
 	return c, nil
 }
 
-var errHandshake = fmt.Errorf("the server sent more than %d KiB before there was a connection: it is not a relay", handshakeBytes>>10)
+var errHandshake = fmt.Errorf("consumer: the server sent more than %d KiB before the websocket handshake was complete: it is not a relay", handshakeBytes>>10)
 
 // Read implements net.Conn.
 func (c *bufferedConn) Read(p []byte) (n int, err error) {

@@ -31,9 +31,9 @@ var ErrRelay = errors.New("consumer: the relay ended the stream")
 // ErrCursorStored means that Options name a cursor although the store already has one.
 var ErrCursorStored = errors.New("consumer: a cursor is stored already")
 
-// ErrBlocked ends a run with StopOnError after the relay said that the stored cursor is in
-// its future, and no operator has decided how to continue.
-var ErrBlocked = errors.New("consumer: the relay says that the stored cursor is in its future")
+// ErrBlocked ends a run with StopOnError if the stored cursor is in the relay's future, as the relay
+// said or its events show, and no operator has decided how to continue.
+var ErrBlocked = errors.New("consumer: the stored cursor is in the relay's future")
 
 // Options say what to consume, and when to end.
 type Options struct {
@@ -41,7 +41,8 @@ type Options struct {
 	Relay string
 	// DiskFull, if set, reports whether the store accepts no writes because its disk is full.
 	DiskFull func() bool
-	// Source, if set, names the stored cursor instead of the relay's host.
+	// Source is the name under which the cursor is stored. "" means the relay's host, or the path
+	// of the file.
 	Source string
 	// Frames is a .frames file to read instead.
 	Frames string
@@ -50,15 +51,16 @@ type Options struct {
 	Read func(handle func(frame []byte) error) error
 	// Rate limits how many messages per second are read from Frames. 0: no limit.
 	Rate float64
-	// Cursor is where to start: the first event applied has a greater seq. nil means the
-	// stored cursor; without one, live (a file: its start).
+	// Cursor is where to start: the first event applied has a greater seq. If it is
+	// nil, the run starts at the stored cursor; if none is stored, at the live end of the stream, or
+	// at the start of the file.
 	Cursor *int64
 	// ForceCursor allows Cursor although a cursor is stored.
 	ForceCursor bool
 	// Until ends the run after the first event with this seq or a greater one. 0: no end.
 	Until int64
-	// Idle ends the run after this much silence; CatchUp ends it after caughtUpEvents events in
-	// a row that are newer than the start of the run. Both are for replays.
+	// Idle ends the run after this much silence; CatchUp ends it after four events in a row that
+	// are newer than the start of the run. Both are for skein replay.
 	Idle    time.Duration
 	CatchUp bool
 	// Watchdog reconnects after this long without a message or a pong. 0: never.
@@ -94,7 +96,7 @@ type Consumer struct {
 	// Owned by the reading goroutine.
 	from       format.Seq // start after this; live if hasFrom is false
 	hasFrom    bool
-	expected   *format.Cursor // the last applied event; the relay must send it first
+	expected   *format.Cursor // the last applied event, requested again to check the sequence; nil once checked
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
@@ -171,7 +173,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	case o.Cursor != nil && *o.Cursor < 0:
 		return nil, fmt.Errorf("consumer: cursor %d is negative", *o.Cursor)
 	case o.Cursor != nil && isStored && !o.ForceCursor && stored.Future:
-		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which is in the relay's future; add --force-cursor to start after %d, or leave --cursor out to wait",
+		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which is in the relay's future; add --force-cursor to start after %d, or leave --cursor out to keep the stored one",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil && isStored && !o.ForceCursor && format.Seq(*o.Cursor) != stored.Seq:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to continue from there, or add --force-cursor to start after %d instead",
@@ -267,7 +269,8 @@ func (c *Consumer) apply(ctx context.Context, q *queued) error {
 	return nil
 }
 
-// idle works between batches, in the applying goroutine.
+// idle erases a slice of the records of deleted accounts while there is nothing to apply. Only the
+// applying goroutine calls it.
 func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 	if !c.store.Erasing() {
 		return false, nil

@@ -15,7 +15,7 @@ type eventTimes struct {
 
 	minute string // of the last plausible time, as text
 	last   []byte // the last plausible time, as its event spelled it
-	micros int64  // minute as a number
+	micros int64  // the plausible time that set minute, in Unix microseconds
 	recent [9]int64
 	n      int
 

@@ -8,9 +8,9 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// Bounds of a batch. The applier gets a batch when it is full, or when it is
-// idle and the batch is linger old: small batches keep the index fresh when
-// little happens, and large ones save work when much happens.
+// Bounds of a batch. The applier takes a batch when the batch is full, or linger after it has noticed
+// that the batch is not empty: small batches keep the index fresh when little happens, and large ones
+// save work when much happens.
 const (
 	maxBatchEvents = 32_768
 	maxBatchOps    = 65_536

@@ -10,15 +10,15 @@ import (
 
 // A numbering decides by sequence numbers which events of a stream to accept. The
 // numbers grow, and have holes. Repeated and older events are dropped. But a number
-// may also be damaged or forged: believing one that is far too high would drop
-// everything that follows, and store it as the cursor. So
+// may also be damaged or forged: if one that is far too high were believed, it would become the
+// cursor, and all later events would be dropped. Therefore:
 //
 //   - an event that jumps implausibly far ahead is held. If the numbering continues where it was,
 //     the event is refuted and dropped. If confirmEvents events in a row continue from it, the
 //     relay's numbering has jumped, and all of them are accepted. If neither happens for
 //     jumpHold, the event is dropped, and the consumer reconnects from the cursor;
-//   - while no number is known yet, the first events are held in the same way, until as many
-//     agree. After firstHold they are accepted anyway, but without their numbers: there is
+//   - while no number is known yet, the first events are held in the same way, until
+//     confirmEvents of them agree. After firstHold they are accepted anyway, but without their numbers: there is
 //     still no cursor;
 //   - a number over maxSeq is never believed.
 //
@@ -36,8 +36,8 @@ type run struct {
 	accepted bool // the frames were accepted, without their numbers
 }
 
-// held is a message that is held, and what the Verifier said of it when it came: asking it again
-// would ask about the account's key of a later time.
+// held is a message that is held, and the Verifier's ruling when it came: a second check would
+// use the account's current key, which may have changed since.
 type held struct {
 	frame  []byte
 	ruling ruling
@@ -71,7 +71,7 @@ const (
 type decision struct {
 	accept  bool // the offered event, after frames
 	old     bool // the offered event is dropped: its number is not above one already taken
-	late    int  // held events dropped as old: their runs began after the accepted one, and below its last number
+	late    int  // number of held events dropped as old: those of runs that began after the accepted run, but have lower numbers
 	frames  []held
 	refuted []format.Seq
 	// unnumbered says not to believe the numbers of the frames.
@@ -198,8 +198,9 @@ func (n *numbering) takeUnnumbered() (v decision) {
 	return v
 }
 
-// settle decides about the held events at the end of the stream. Of two runs of the
-// same length it accepts the lower one, which drops nothing that may follow.
+// settle decides about the held events at the end of the stream. If a number is known, all are
+// dropped. Otherwise the longest run is accepted; of equally long runs the lowest, because that drops
+// nothing that may follow.
 func (n *numbering) settle() (v decision) {
 	if n.last > 0 || len(n.runs) == 0 {
 		v.refuted = n.forget()

@@ -93,9 +93,9 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		}
 		args := []any{"error", err, "retry_in", wait.Round(time.Millisecond).String()}
 		if c.o.StopOnError { // a replay answers no queries
-			c.log.Warn("relay unreachable", args...)
+			c.log.Warn("no connection to the relay", args...)
 		} else {
-			c.log.Warn("relay unreachable; queries are still answered", args...)
+			c.log.Warn("no connection to the relay; queries are still answered", args...)
 		}
 		select {
 		case <-time.After(wait):
@@ -112,7 +112,7 @@ func (c *Consumer) applyFailed() error {
 	return c.feed.err
 }
 
-// session reads from one connection, from the stored cursor until it ends.
+// session connects at the stored cursor, and reads until the connection ends.
 func (c *Consumer) session(ctx context.Context) error {
 	if err := c.feed.drain(); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()
 			}
 			switch {
 			case over:
-				c.logLimited("jump", slog.LevelWarn, "the relay's numbering jumped, and too few events confirmed it; reconnecting from the cursor", "cursor", int64(c.from))
+				c.logLimited("jump", slog.LevelWarn, "held events were not confirmed, or not accepted, in time: the relay's sequence may have jumped; reconnecting from the cursor", "cursor", int64(c.from))
 			case c.o.Idle > 0 && coming == 0 && since(&c.link.message) >= c.o.Idle:
 				c.wentSilent.Store(true)
 				over = true

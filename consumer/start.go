@@ -80,7 +80,7 @@ func (c *Consumer) warnOfChange(other format.Cursor) {
 	}
 	c.log.Warn(same+": events between that source's last event and now are missing, and will be recorded as a gap. "+
 		"To miss nothing, start with --cursor 0 the first time: skein then reads everything that the new source still has, and events that were applied before change nothing. "+
-		"Later, --cursor 0 --force-cursor still recovers repos that have not committed since; the others stay desynchronized", args...)
+		"A restart with --cursor 0 --force-cursor still recovers repos that have no commit after this start; the others stay desynchronized", args...)
 }
 
 func (c *Consumer) startName() string {
@@ -170,7 +170,7 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 	return err
 }
 
-// errStore marks failures of the store, that reconnecting cannot fix.
+// errStore marks failures of the store, which reconnecting cannot fix.
 var errStore = errors.New("consumer: the store failed")
 
 // sayBlocked is how often to log that an operator must decide.

@@ -12,7 +12,7 @@ type State string
 const (
 	Connecting   State = "connecting" // no connection to the relay
 	Live         State = "live"       // the index has everything that the relay sent, or nearly
-	CatchingUp   State = "catchingUp" // the last applied event is older than catchingUp
+	CatchingUp   State = "catchingUp" // the last committed event is more than ten seconds old
 	Blocked      State = "blocked"    // the relay said that the cursor is in its future: an operator must decide
 	Full         State = "full"       // the store's disk is full: nothing is indexed until there is space
 	NotConsuming State = "off"
@@ -22,8 +22,8 @@ const (
 var States = []State{Connecting, Live, CatchingUp, Blocked, Full, NotConsuming}
 
 const (
-	// catchingUp is the age of the last event above which a stream counts as behind.
-	catchingUp = 10 * time.Second
+	// behindAfter is the age of the last event above which a stream counts as behind.
+	behindAfter = 10 * time.Second
 	// idleAfter is the silence after which a stream is idle. During catch-up a stream
 	// is never silent for so long.
 	idleAfter = 2 * time.Second
@@ -34,9 +34,9 @@ const (
 type link struct {
 	connected atomic.Int64 // since when
 	message   atomic.Int64 // when a message last came, or was being handled
-	sign      atomic.Int64 // a message, a pong, or the connection itself
+	sign      atomic.Int64 // time of the last sign of life: a message, a pong, or the start of the connection
 	messages  atomic.Int64 // how many have come
-	coming    atomic.Int64 // 1 + the number of complete messages before the incomplete one of this connection; 0: none is incomplete
+	coming    atomic.Int64 // number of the message of this connection that is arriving, counted from 1; 0: none
 	blocked   atomic.Bool  // an operator must decide how to continue
 }
 
@@ -61,8 +61,7 @@ func (l *link) end() time.Duration {
 	return time.Since(time.UnixMicro(at))
 }
 
-// A Status is the current activity of a Consumer, and the freshness of the applied
-// events.
+// A Status is the State of a Consumer, and the freshness of its events.
 type Status struct {
 	State State
 	// Cursor is the last sequence number committed, 0 before the first.
@@ -93,7 +92,7 @@ func (c *Consumer) Status() Status {
 		s.State = Blocked
 	case c.link.connected.Load() == 0:
 		s.State = Connecting
-	case s.HasLag && s.Lag > catchingUp:
+	case s.HasLag && s.Lag > behindAfter:
 		s.State = CatchingUp
 	default:
 		s.State = Live
@@ -102,8 +101,8 @@ func (c *Consumer) Status() Status {
 }
 
 // isIdle reports whether the relay has been silent for a while and everything that it
-// sent is committed. A sign of life then proves that nothing is missing: it follows
-// everything that the relay sent before it.
+// sent is committed. A sign of life then proves that nothing is missing: the connection
+// keeps order, so a pong arrives after everything that the relay sent before it.
 func (c *Consumer) isIdle() bool {
 	return c.link.connected.Load() != 0 && c.waiting.Load() && c.link.coming.Load() == 0 &&
 		since(&c.link.message) >= idleAfter && c.feed.empty()

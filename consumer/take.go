@@ -69,7 +69,7 @@ func (c *Consumer) info(m *wire.Message) error {
 	}
 	c.outdated.Store(true)
 	c.sessionOutdated = true
-	if c.numbers.last == 0 { // asked for the oldest event: the index never had what came before it
+	if c.numbers.last == 0 { // the run started at seq 0, so nothing that the index had is missing
 		return nil
 	}
 	g := &format.Gap{Reason: outdatedCursor, Suspect: true}
@@ -81,8 +81,9 @@ func (c *Consumer) info(m *wire.Message) error {
 
 // verifyCursor checks that the relay's sequence is still the one of the cursor: the session
 // requests the last applied event again, and it comes first. verifyCursor reports whether m
-// is that event. If another event has its number, the sequence restarted, and passed the
-// cursor while nobody listened. If the event does not come, the cause is unknown (a PDS erases
+// is that event. If an event with another time has its number, the relay lost its newest events and
+// gave their numbers to others (the times are close: errReused), or its sequence restarted and passed
+// the cursor while nobody listened (errRestarted). If the event does not come, the cause is unknown (a PDS erases
 // the events of a deleted account), and verifyCursor records a gap.
 func (c *Consumer) verifyCursor(m *wire.Message) (again bool, err error) {
 	if m.Seq < c.expected.Seq {
@@ -165,7 +166,7 @@ func (c *Consumer) oldNumber(m *wire.Message) error {
 	}
 	unknown := at.UnmarshalText(m.Time) != nil || newest.Unix() <= 0 || !c.times.plausible(at)
 	if unknown || at.Sub(newest) < restartedBy {
-		c.restarted = 0 // repeated; hosts whose clocks are ahead may have sent some of these
+		c.restarted = 0 // a repeated event: those counted so far may have come from hosts whose clocks are ahead
 		return nil
 	}
 	if c.restarted++; c.restarted >= restartedEvents && c.url != "" {
@@ -188,7 +189,7 @@ func (c *Consumer) allDropped(n int) {
 	if now.Sub(c.droppedFrom) < allDroppedFor || c.dropped < 2 {
 		return
 	}
-	c.logLimited("deaf", slog.LevelError, "every event of the relay is dropped: all sequence numbers are at or below the cursor, or implausibly far above it. "+
+	c.logLimited("all dropped", slog.LevelError, "every event of the relay is dropped: all sequence numbers are at or below the cursor, or implausibly far above it. "+
 		"The relay may have restarted its sequence, or the cursor may come from a damaged message: to read everything that the relay has, restart with --cursor 0 --force-cursor (events that were applied before change nothing)",
 		"cursor", int64(c.numbers.last), "dropped", c.dropped, "since", c.droppedFrom.UTC().Format(time.RFC3339))
 }
@@ -200,7 +201,7 @@ func (c *Consumer) logLimited(key string, level slog.Level, message string, args
 		return
 	}
 	if held > 0 {
-		args = append(args, "times_since_last_said", held+1)
+		args = append(args, "occurrences", held+1)
 	}
 	c.log.Log(context.Background(), level, message, args...) //nolint:sloglint // the caller's message
 }
@@ -305,7 +306,8 @@ func (c *Consumer) accept(m *wire.Message, ruled ruling) error {
 	return nil
 }
 
-// caughtUpEvents is how many events in a row from after the start of a replay end it. A
+// caughtUpEvents is the number of consecutive events with times after the start of a replay that end
+// it. A
 // single one may come from a host whose clock is ahead; if fewer come, the silence after them
 // ends the replay.
 const caughtUpEvents = 4

@@ -24,8 +24,8 @@ type Verifier interface {
 	Changed(did []byte)
 }
 
-// Messages are verified side by side, and taken in in order: many wait for the key of a new
-// account, and a signature takes longer than everything else. These bound the messages under way.
+// Messages are verified concurrently and handled in order: many wait for the key of a new account,
+// and a signature takes longer than everything else. These bound the messages under way.
 const (
 	verifyMessages = 2048
 	verifyBytes    = 32 << 20
@@ -48,8 +48,8 @@ type pending struct {
 
 // An order keeps each account's messages in order while they are verified: an #identity must not
 // make the Verifier forget a key that an earlier commit of the account needs, and a later commit
-// must not be checked with a key that the #identity replaces. Commits between two of an
-// account's #identity are verified side by side. It has an entry for each account with messages
+// must not be checked with a key that the #identity replaces. Messages between two #identity
+// messages of an account are verified concurrently. It has an entry for each account with messages
 // under way, so verifyMessages and verifyBytes bound it.
 type order struct {
 	mu       sync.Mutex
@@ -63,7 +63,7 @@ type turns struct {
 	identity chan struct{}   // of the last #identity: closed once it is carried out; nil if there was none
 }
 
-// begin registers a commit. Before verifying it, receive from wait unless that is nil; afterwards
+// begin registers a Commit or Sync. Before verifying it, receive from wait unless that is nil; afterwards
 // call end.
 func (o *order) begin(did []byte) (wait <-chan struct{}, end func()) {
 	o.mu.Lock()
@@ -154,8 +154,9 @@ func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGro
 	close(p.done)
 }
 
-// rule asks the Verifier. An account in the index whose key is gone must not seem complete: its
-// repo is queued, as if the key were unreachable. Other accounts without a key are made up.
+// rule asks the Verifier. For an account in the index, a missing key counts as unreachable, so that
+// its repo is queued and does not seem complete. An unknown account without a key is assumed to be
+// fictitious.
 func (c *Consumer) rule(ctx context.Context, m *wire.Message) ruling {
 	reason, detail := c.o.Verifier.Verify(ctx, m)
 	if reason != wire.NoKey {
@@ -215,7 +216,8 @@ func (c *Consumer) verifying(conn *websocket.Conn, receive func() pending) (next
 // weight is what a message counts towards verifyBytes.
 func weight(frame []byte) int64 { return min(int64(len(frame)), verifyBytes) }
 
-// handle takes in one message of a file. With a Verifier, it takes it in later: see handleRest.
+// handle takes in one message of a file or of Options.Read. With a Verifier it only starts the check:
+// messages are taken in, in order, once the window is full, or by handleRest.
 func (c *Consumer) handle(frame []byte) error {
 	if c.o.Verifier == nil {
 		return c.handleVerified(frame, ruling{})

@@ -64,7 +64,7 @@ func TestNeighboursAreKept(t *testing.T) {
 		for i := range accounts {
 			apply(s, i, round+2, round+1)
 		}
-		if kept := s.lanes[0].states.Len(); kept < accounts {
+		if kept := s.lanes[0].states.YoungLen(); kept < accounts {
 			t.Errorf("%d states are kept", kept)
 		}
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {

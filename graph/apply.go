@@ -182,9 +182,9 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 			notify(queued)
 		}
 	}
-	l.notify(w.Lists(), out.Sets, out.Hidden)
-	if out.Noted != 0 {
-		l.notes.Add(out.Noted, len(seg.Batch.DeadLetters()), len(seg.Batch.Gaps()))
+	l.notify(w.ListChanges(), out.Sets, out.Hidden)
+	if out.NoteNumber != 0 {
+		l.notes.Add(out.NoteNumber, len(seg.Batch.DeadLetters()), len(seg.Batch.Gaps()))
 	}
 	if m := l.store.o.Metrics; m != nil {
 		m.Replays.Add(float64(out.Replays))

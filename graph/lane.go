@@ -95,7 +95,7 @@ func (l *lane) newWriter() *write.Writer {
 	s := l.store
 	return write.New(write.Options{
 		Layout: s.layout, Merger: s.merger, IDs: s.ids, Shared: s.shared(), Kinds: s.Kinds,
-		States: l.states, Notes: &l.notes, Holes: l, Known: &l.holes,
+		States: l.states, Notes: &l.notes, Holes: l, HoleCounts: &l.holes,
 	})
 }
 

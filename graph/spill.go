@@ -20,7 +20,7 @@ func (l *lane) spill(ctx context.Context) error {
 		if len(keys) == 0 {
 			return nil
 		}
-		keys = l.store.merger.Independent(keys)
+		keys = l.store.merger.Topmost(keys)
 		err := l.update(ctx, func(tx kv.Txn) error {
 			for _, key := range keys {
 				if l.goes([]byte(key)) {

@@ -93,7 +93,7 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 				c = s.lacks(lacking, n.Kind)
 			}
 		case n.Op == algebra.OpMembers && expanded:
-			first, last = n.First, n.Last
+			first, last = n.First, n.End
 		}
 		for by := first; by < last && !c.Incomplete; by++ {
 			if id := v.IDs[by]; !asked[id] || id == dict.None {

@@ -43,7 +43,7 @@ func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []algebr
 			}
 			return err
 		}
-		list[i].Resolved(did)
+		list[i].Resolve(did)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Lite
 		case err != nil:
 			errs[i] = err
 		default:
-			l.Resolved(did)
+			l.Resolve(did)
 		}
 	}
 	if len(unknown) > maxUnknownHandles {
@@ -89,7 +89,7 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Lite
 				defer s.naming.Leave()
 				did, err := s.o.Handles.Resolve(ctx, list[i].Handle)
 				if errs[i] = err; err == nil {
-					list[i].Resolved(did)
+					list[i].Resolve(did)
 				}
 			})
 		}

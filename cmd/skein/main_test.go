@@ -219,7 +219,7 @@ func TestServeWithoutRelay(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("shutdown took %v", took)
 	}
-	for _, want := range []string{"relay unreachable", "queries are still answered", "retry_in", "SKEIN_TYPO"} {
+	for _, want := range []string{"no connection to the relay", "queries are still answered", "retry_in", "SKEIN_TYPO"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %q:\n%s", want, log)
 		}

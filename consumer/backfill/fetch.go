@@ -332,7 +332,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	}
 	if state == format.ResyncFailed {
 		if held, ok := m.seldom.Allow(f.why); ok {
-			m.log.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "more_since_last_said", held)
+			m.log.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "occurrences", held+1)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 	return a.readMissing(tx)
 }
 
-// readMissing reads the groups of the states that are missing, each once.
+// readMissing reads the groups of accounts whose states are missing, each group once.
 func (a *accounts) readMissing(tx kv.Txn) error {
 	mask := a.layout.AccountMask()
 	group := func(i int32) dict.ID { return a.states[i].id &^ mask }

@@ -21,7 +21,7 @@ type change struct {
 	fresh   bool // no look-up needed: nothing can be stored under the path, or what is stored is known already
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
-	subject int32       // until addSubjects, the index of the operation in the batch; from then on, of the subject among the write's strings; -1: no subject
+	subject int32       // before addSubjects: index of the operation in the batch; after it: index of the subject in the write's strings; -1: no subject
 	order   uint32      // index of the operation in the batch, which is stream order
 	new     dict.ID     // the subject after the change, or None
 	old     dict.ID     // the subject before, or None

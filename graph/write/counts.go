@@ -8,7 +8,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Counts writes the totals of a lane.
+// Counts writes the counts of a lane.
 func Counts(tx kv.Txn, key []byte, c format.Counts) error {
 	v, err := json.Marshal(c)
 	if err != nil {

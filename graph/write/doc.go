@@ -5,8 +5,8 @@
 // A Writer runs the phases in this order, one file each:
 //
 //	accounts  reads the states of the segment's accounts
-//	resyncs   reads the accounts' rows in the queue of repos to fetch, and the stream's
-//	          changes noted since they were queued
+//	resyncs   reads the accounts' rows in the resync queue (repos to fetch whole), and the
+//	          paths and commits that the stream touched since they were queued
 //	events    walks the events: drops replays, changes states, keeps the last change of
 //	          each path; placing.go has the part for snapshots of repos and rows of an archive
 //	previous  reads what the changed paths held before
@@ -15,9 +15,14 @@
 //	notes     writes dead letters and gaps
 //
 // A transaction's reads do not see its own writes, so the phases decide everything before they
-// write. (Splitting an oversized chunk still reads while writing: see mergeRecords in spill.go.)
+// write. (Spilling an oversized chunk still reads while writing: see mergeRecords in spill.go.)
+//
+// Some words: a lane is a range of partitions with one writer, and First is its first partition.
+// An actor is the id of the account that owns records. Accounts with adjacent ids share one value,
+// a group. A hole is a gap in the stream in which any repo may have changed (format.Gap.Suspect).
+// To place a snapshot is to replace the stored records in its range by its own.
 //
 // A Merger folds what the phases merge, and remembers which values have grown too large;
-// SpillOne splits such a value into smaller ones under longer keys. StateCache keeps states of
+// SpillOne spills such a value: it moves the content to smaller values under longer keys. StateCache keeps states of
 // accounts between writes.
 package write

@@ -14,8 +14,8 @@ import (
 	"skein.blue/internal/runs"
 )
 
-// edges is the phase that decides, once per edge, whether the sets gain or lose it, and writes
-// the changes of the sets.
+// edges is the phase that decides, once for each changed edge, whether its set gains or loses the
+// member, and writes the changes of the sets.
 type edges struct {
 	removed, added []edge      // edges that a record stops or starts naming: ascending, each once
 	sets           []SetChange // by set, then member
@@ -144,7 +144,7 @@ type rows struct {
 	kbuf, vbuf []byte
 }
 
-// write merges changes, which ascend by set and member, one operand per row.
+// write merges the changes in sets, which ascend by set and member, one operand per row.
 func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) {
 	sameRow := func(x, y SetChange) bool {
 		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)

@@ -20,7 +20,7 @@ type events struct {
 
 	replays int              // events dropped because they were applied before
 	hidden  map[dict.ID]bool // accounts to hide (true) or show
-	erasing []dict.ID        // deleted accounts
+	erasing []dict.ID        // accounts whose stored records must be erased
 
 	queue *resyncs
 	rkey  []byte // scratch
@@ -129,7 +129,7 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 	broken := ev.Flags&batch.IsDamaged != 0
 	if broken {
-		e.queue.announceNewer(as, b.Bytes(ev.DID), "damaged", ev)
+		e.queue.noteNewer(as, b.Bytes(ev.DID), "damaged", ev)
 	}
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
 		if ev.Seq > 0 {
@@ -177,11 +177,14 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 }
 
-// sync applies a #sync. If its root equals the one in the index, no event was missed, and the chain
-// continues from the higher rev. A message with another root whose rev is not above the index's is
-// out of date: a relay that was killed sends its last events again, under new numbers. But if the
-// message's rev differs from its commit block's, it announces an import, which may bring an older
-// repo.
+// sync applies a #sync. It compares the message with the index:
+//
+//   - the same root: no event was missed, and the chain continues from the higher rev
+//   - another root, a higher rev: events were missed
+//   - another root, a rev that is not higher: the message is out of date, because a relay that was
+//     killed sends its last events again, under new numbers
+//   - likewise, but the message's rev differs from its commit block's: it announces an import,
+//     which may bring an older repo
 func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
@@ -201,11 +204,11 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	as.changed = true
 	st.Source, st.Seq = source, ev.Seq
 	switch {
-	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.queue.announcedNewer(as)):
+	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.queue.awaitsState(as)):
 		e.queue.markMissed(as, b.Bytes(ev.DID), "sync")
 		e.queue.putBack(as, ev)
 	case !same:
-		e.queue.announceNewer(as, b.Bytes(ev.DID), "sync", ev)
+		e.queue.noteNewer(as, b.Bytes(ev.DID), "sync", ev)
 	case known:
 		st.Rev = max(st.Rev, ev.Rev)
 	}

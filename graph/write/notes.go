@@ -13,8 +13,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// trimSlack is by how much the notes may exceed MaxDeadLetters before the oldest are deleted, so
-// that the keys are scanned once per trimSlack new notes.
+// trimSlack is the number of notes above MaxDeadLetters, which bounds the gaps as well, that makes
+// a trim due. Without it every new note would cause a scan of the keys.
 const trimSlack = read.MaxDeadLetters
 
 // Notes writes and counts the dead letters and gaps of one lane, so that Due can say when to trim
@@ -24,11 +24,11 @@ type Notes struct {
 	Counts NoteCounts // how many notes the lane has
 }
 
-// NoteCounts count notes, by keyspace and by the number of their source. A note that is written
+// NoteCounts count notes, by keyspace and by format.NoteNumber: the source and the lane. A note that is written
 // again counts twice until the notes are trimmed.
 type NoteCounts map[byte]map[uint32]int
 
-// Add adds to the counts after a commit.
+// Add adds to the counts after a commit. number is the one that Write returned.
 func (n *Notes) Add(number uint32, dead, gaps int) {
 	if n.Counts == nil {
 		n.Counts = NoteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}

@@ -7,8 +7,8 @@ import (
 	"skein.blue/graph/format"
 )
 
-// The methods of events in this file apply older data: snapshots of repos, whole or in parts, and
-// rows of an archive (docs/semantics.md#s37, #s49). The queue of resyncs is in resyncs.go.
+// The methods of the type events in this file apply older data: snapshots of repos, whole or in
+// parts, and rows of an archive (docs/semantics.md#s37, #s49). The resync queue is in resyncs.go.
 
 // snapshot places a snapshot, or a part of one (docs/semantics.md#s40).
 func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
@@ -39,7 +39,7 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 			st.Rev, st.Data = ev.Rev, root
 			st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 			row.Trust = false
-			if row.Back.Rev != ev.Rev { // the repo has moved on from the state that it was restored to
+			if row.Back.Rev != ev.Rev { // the repo has moved on from the state to which it was put back
 				row.Back = format.PutBack{}
 			}
 		}
@@ -56,10 +56,10 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 }
 
-// accepts reports whether to use a snapshot (ok): whether it leads to the newest announced state.
-// newest says that the snapshot's rev and root become the account's; otherwise the noted commits
-// lead from it to the index's state. An older snapshot comes from a cache or a lagging replica, even if the host repeats it.
-// Only the stream or an operator can say that a repo was restored to an older state.
+// accepts reports whether to use a snapshot (ok): it is the newest announced state (newest), so its
+// rev and root become the account's, or the touched commits continue from it to the index's state.
+// An older snapshot comes from a cache or a lagging replica, even if the host repeats it. Only the
+// stream or an operator can say that a repo was put back to an older state.
 func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.Rev, root format.Root) (newest, ok bool) {
 	announced := !row.Back.IsZero() && row.Back.Rev == rev && (len(row.Back.Root) == 0 || bytes.Equal(row.Back.Root, root[:]))
 	follows := since.follows(rev, root, st.Rev)
@@ -67,8 +67,8 @@ func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.R
 	case rev < row.Told:
 		return false, false
 	case announced || row.Trust:
-		// Confirmed by the stream, a list or an operator. Noted commits must follow from it, unless
-		// there are none or a trusted snapshot is not below the index's rev.
+		// Confirmed by the stream, a list or an operator: accept it if the touched commits follow from
+		// it, if there are none, or if it is trusted and its rev is at least the index's.
 		return !follows, follows || since.isEmpty() || !announced && rev >= st.Rev
 	case !row.Back.IsZero() && rev <= row.Back.Above:
 		return false, false
@@ -121,7 +121,7 @@ func (e *events) put(as *actorState, c change, o *batch.Op, at uint32) {
 	e.changes = append(e.changes, c)
 }
 
-// archived applies rows of an archive, of one rev of a repo.
+// archived applies archive rows that share a repo and a rev.
 func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
 	row := e.queue.rows[as.id]

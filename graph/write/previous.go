@@ -17,7 +17,7 @@ type previous struct {
 	lookups []chunkLookup
 	index   []int32 // indexes of all changes to look up; chunkLookup.changes are slices of it
 	keys    kv.Keys
-	direct  []direct
+	full    []bucketLookup
 	records []format.Record
 	raw     []byte // keys of records
 	newest  []*format.Record
@@ -46,7 +46,7 @@ type chunkLookup struct {
 func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.all = changes
 	p.lookups, p.index = p.lookups[:0], slices.Grow(p.index[:0], len(changes))
-	p.scanned, p.lost, p.direct = p.scanned[:0], p.lost[:0], p.direct[:0]
+	p.scanned, p.lost, p.full = p.scanned[:0], p.lost[:0], p.full[:0]
 	p.keys.Reset()
 	first := 0
 	for one := range runs.Of(changes, sameKindAndActor) {
@@ -90,13 +90,13 @@ func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	}), true
 }
 
-// direct is a look-up of all records of an actor and kind, in one chunk per bucket.
-type direct struct {
+// bucketLookup is a look-up of all records of an actor and kind, in one chunk per bucket.
+type bucketLookup struct {
 	changes []change
 	chunks  int
 }
 
-// readAll reads all records of one actor and kind, or adds their chunks to p.direct.
+// readAll reads all records of one actor and kind, or adds their chunks to p.full.
 func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
 	c := &changes[0]
 	low, high, ok := of.of(c.actor).was.Buckets()
@@ -107,17 +107,17 @@ func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
 		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, format.Path{TID: uint64(b) << format.BucketShift}, 0)
 		p.keys.Add(p.kbuf)
 	}
-	p.direct = append(p.direct, direct{changes, int(high-low) + 1})
+	p.full = append(p.full, bucketLookup{changes, int(high-low) + 1})
 	return nil
 }
 
-// readDirect looks up the chunks of p.direct. If a chunk was spilled, it scans the actor's
+// readDirect looks up the chunks of p.full. If a chunk was spilled, it scans the actor's
 // records instead.
 func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
-	var spilled []direct
-	d, left, deep := 0, 0, false // index in p.direct; how many of its chunks are still to come; whether one was spilled
+	var spilled []bucketLookup
+	d, left, deep := 0, 0, false // index in p.full; how many of its chunks are still to come; whether one was spilled
 	err := tx.MultiGet(p.keys.List(), func(_ int, v []byte, ok bool) (err error) {
-		one := &p.direct[d]
+		one := &p.full[d]
 		if left == 0 {
 			p.records, left, deep = p.records[:0], one.chunks, false
 		}
@@ -193,9 +193,9 @@ func (p *previous) scan(tx kv.Txn, changes []change) error {
 const maxKeptRecords = 200_000
 
 // settle takes all records of an actor and kind, in p.records. It notes in the changes what their
-// paths held, and collects the removed edges that have no other record. deep says that a record
-// may be overridden by one with the same path and a lower age. (Age is the chunk's depth: changes
-// in a shallower chunk are newer.)
+// paths held, and collects the removed edges that have no other record. deep says that the records
+// come from chunks of several depths: of a path's records, the one in the shallowest chunk (the
+// lowest Age) is valid.
 func (p *previous) settle(changes []change, deep bool) {
 	kind, actor := changes[0].kind, changes[0].actor
 	found := p.find(changes)

@@ -35,23 +35,23 @@ type resyncs struct {
 	keys    kv.Keys
 }
 
-// Modes say what to do about repos with missed events or an unknown past.
+// Modes say which repos to queue, and whether the past is being read.
 type Modes struct {
 	Queues    bool // repos with missed events are queued
-	Partial   bool // repos whose past is unknown are queued, too: the past of all others has been fetched
+	Partial   bool // set after the backfill: from then on repos with an unknown past are queued, too
 	Past      bool // the past of all repos is being fetched, or was
 	Archiving bool // an archive is being read
 }
 
-// resyncRow is a row of the queue of resyncs.
+// resyncRow is a row of the resync queue.
 type resyncRow struct {
 	format.Resync
 	did           []byte
 	changed, gone bool
-	forget        bool // delete the stored notes of stream changes before writing new ones
+	forget        bool // delete the stored touched paths and commits before writing new ones
 }
 
-// touched has what the stream changed in a repo while its past was still to come.
+// touched has the paths and commits that the stream applied to a repo since it was queued.
 type touched struct {
 	keys    [][]byte
 	paths   map[string]format.Rev // by kind and record key
@@ -242,7 +242,8 @@ func (q *resyncs) queueFor(as *actorState, did []byte, c *batch.Cause) {
 	if row.Back.IsZero() || c.Told > row.Back.Above {
 		row.Told = max(row.Told, c.Told)
 	}
-	// Not if Told is set: a newer state was then announced, perhaps after the list was read.
+	// Ignore the listed older rev if Told is set: the stream may have announced a newer state after
+	// the list was read.
 	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 {
 		q.setBack(as, row, format.PutBack{Rev: c.Back})
 	}
@@ -272,9 +273,9 @@ func (q *resyncs) importRow(as *actorState, im *batch.Imported) {
 	as.now.Flags |= format.FlagResync
 }
 
-// announceNewer notes that the stream announced a state that could not be applied, by a #sync or a
+// noteNewer notes that the stream announced a state that could not be applied, by a #sync or a
 // damaged commit. A snapshot must not be older than that state.
-func (q *resyncs) announceNewer(as *actorState, did []byte, reason string, ev *batch.Event) {
+func (q *resyncs) noteNewer(as *actorState, did []byte, reason string, ev *batch.Event) {
 	q.markMissed(as, did, reason)
 	st := &as.now
 	st.Flags |= format.FlagBehind
@@ -291,8 +292,8 @@ func (q *resyncs) announceNewer(as *actorState, did []byte, reason string, ev *b
 	}
 }
 
-// putBack notes that the stream announced the restoration of an older state. Changes noted
-// earlier are discarded.
+// putBack notes that the stream announced that the repo was put back to an older state. The changes
+// touched before are discarded.
 func (q *resyncs) putBack(as *actorState, ev *batch.Event) {
 	as.now.Flags |= format.FlagBehind
 	row := q.rows[as.id]
@@ -302,21 +303,21 @@ func (q *resyncs) putBack(as *actorState, ev *batch.Event) {
 	q.setBack(as, row, format.PutBack{Rev: ev.Rev, Root: bytes.Clone(ev.Data[:])})
 }
 
-// setBack notes to which older state a repo was restored.
+// setBack notes the older state to which a repo was put back.
 func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 	to.Above = max(as.now.Rev, row.Told, row.Back.Above)
 	row.Back, row.Told = to, 0
 	q.forget(as.id, row)
 }
 
-// announcedNewer reports whether a state of a repo was announced but has not been applied. If the
-// stream then announces the state that the index has, the repo was restored to it.
-func (q *resyncs) announcedNewer(as *actorState) bool {
+// awaitsState reports whether a state of a repo was announced but has not been applied. If the
+// stream then announces the state that the index has, the repo was put back to it.
+func (q *resyncs) awaitsState(as *actorState) bool {
 	row := q.rows[as.id]
 	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
 }
 
-// continuesPutBack reports whether a commit continues from the state that the repo was restored to,
+// continuesPutBack reports whether a commit continues from the state to which the repo was put back,
 // although its rev is not above the index's: the repo's host may have a slow clock.
 func (q *resyncs) continuesPutBack(as *actorState, ev *batch.Event) bool {
 	row := q.rows[as.id]
@@ -327,7 +328,7 @@ func (q *resyncs) continuesPutBack(as *actorState, ev *batch.Event) bool {
 		ev.Flags&batch.HasPrevData != 0 && len(row.Back.Root) > 0 && bytes.Equal(ev.PrevData[:], row.Back.Root)
 }
 
-// forget discards the noted changes of a repo.
+// forget discards the touched paths and commits of a repo.
 func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 	row.forget, row.changed = true, true
 	if t := q.touched[actor]; t != nil {
@@ -344,8 +345,8 @@ func (q *resyncs) statusKnown(as *actorState) bool {
 	return q.holes.Known(&as.now, q.layout.Settings.PartitionOfID(as.id))
 }
 
-// reactivated notes that an account is active again. A repo that waits for that becomes due. If no host
-// delivered the repo while the past was being fetched, it is queued.
+// reactivated notes that an account is active again. If its repo is in the queue as inactive or given
+// up, it becomes due. If the backfill skipped it because the account was hidden, it is queued.
 func (q *resyncs) reactivated(as *actorState, did []byte) {
 	if q.Past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
 		q.queue(as, did, "back")
@@ -362,7 +363,7 @@ func (q *resyncs) isNoting(as *actorState) bool {
 	return as.now.Has(format.FlagResync) || q.Archiving && as.now.Has(format.FlagPartial)
 }
 
-// noteCommit notes what a commit follows. Call it only if isNoting(as) is true.
+// noteCommit notes a commit: its rev and root, and the state that it follows. Call it only if isNoting(as) is true.
 func (q *resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
 	c := touchedCommit{actor: as.id, rev: ev.Rev}
 	c.Since, c.Data, c.Broken, c.HasPrev = ev.Since, ev.Data, broken, ev.Flags&batch.HasPrevData != 0
@@ -375,10 +376,10 @@ func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format
 	q.paths = append(q.paths, touchedPath{as.id, k, rkey, rev})
 }
 
-// follows reports whether a snapshot (rev, root) and the noted commits lead to the index's state
-// at the rev current: the first commit after rev follows the snapshot, each later one follows its
-// predecessor, and the last one reaches current. If a commit is missing among them, it was part of
-// another snapshot, perhaps applied only in part.
+// follows reports whether the touched commits form an unbroken chain from a snapshot (rev, root) to
+// the rev of the index, current: the first one after rev follows the snapshot, each later one its
+// predecessor, and the last one reaches current. A commit is missing from the chain if another
+// snapshot, perhaps placed only in part, contained it.
 func (t *touched) follows(rev format.Rev, root format.Root, current format.Rev) bool {
 	if t == nil {
 		return false

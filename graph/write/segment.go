@@ -38,12 +38,13 @@ func (g *Segment) did(p Picked) []byte { return g.Batch.Bytes(g.Batch.Event(int(
 // maxSegment bounds the events that one write of a stream applies.
 const maxSegment = 32_768
 
-// EndOfSegment returns the end of the segment that begins at from. An event that follows the
-// deletion of its account belongs to a later write, which finds the account's records gone.
+// EndOfSegment returns the end of the segment that begins at from. If findDeletions is set, the
+// segment ends before an event that follows the deletion of its account: a later write applies that
+// event, after the account's records are gone.
 //
-// An archive's batch is applied in one write, however large its reader made it. Most of its
-// deletions are of accounts without records, so EndOfSegment looks for them only if findDeletions
-// is set: after an attempt has failed with a SegmentEndError.
+// Set findDeletions for streams. An archive's batch is applied in one write, however large its
+// reader made it, and most of its deletions are of accounts without records, so set it for an
+// archive only after an attempt has failed with a SegmentEndError.
 func EndOfSegment(b *batch.Batch, events []Picked, from int, findDeletions bool) int {
 	const maxDeleted = 16
 	limit := maxSegment

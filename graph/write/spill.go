@@ -13,17 +13,17 @@ import (
 )
 
 // A value that has grown too large is spilled: one atomic write merges its content into finer
-// values under its key, and leaves the value itself with a higher generation and nothing else.
-// A row spills into containers; a chunk into one chunk per value of the next byte of the TID, or of
-// the key's hash, which may spill in turn. From then on the value holds later changes, removals included. They override
+// values whose keys extend its key, and leaves the value itself with a higher generation and nothing
+// else. A row spills into containers; a chunk into up to 256 chunks, by the next byte of the TID or
+// of the key's hash, which may spill in turn. From then on the value holds later changes, removals included. They override
 // the values below, until it spills again.
 //
 // The Merger marks large values when it folds them. Its marks are lost in a crash; a later fold
 // marks the value again. A value that is never folded again stays large, and readable.
 
-// Independent returns the keys that do not lie under another of the keys, and marks the others
-// again for later: a value must receive what is spilled into it before it spills itself.
-func (m *Merger) Independent(keys []string) []string {
+// Topmost returns the keys that do not extend another of the keys, and marks the others again for
+// later: a value must receive what is spilled into it before it spills itself.
+func (m *Merger) Topmost(keys []string) []string {
 	slices.Sort(keys)
 	kept := keys[:0]
 	for _, key := range keys {

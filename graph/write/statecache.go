@@ -47,8 +47,8 @@ func (c *StateCache) Get(id dict.ID) (format.RepoState, bool) {
 	return st, true
 }
 
-// filling reports whether no entry has been dropped yet. While that holds, the other accounts of a
-// group that was read are cached as well, so a freshly opened store reads each group only once.
+// filling reports whether the tables are still growing. While they do, the other accounts of a group
+// that was read are cached as well, so a freshly opened store reads each group only once.
 func (c *StateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
 
 // offer stores the state of an account unless the young table has it.
@@ -101,5 +101,5 @@ func slotOf(table []stateEntry, id dict.ID) *stateEntry {
 	}
 }
 
-// Len returns how many young entries there are.
-func (c *StateCache) Len() int { return c.used }
+// YoungLen returns the number of entries in the young table.
+func (c *StateCache) YoungLen() int { return c.used }

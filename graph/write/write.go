@@ -27,15 +27,15 @@ type Options struct {
 	// States are the states of accounts as of the last commit.
 	States *StateCache
 	Notes  *Notes     // writes dead letters and gaps
-	Holes  HoleKeeper // counts the stream's holes
-	// Known are the lane's hole counters as of the last commit.
-	Known *format.Holes
+	Holes  HoleKeeper // keeps the counts of the stream's holes
+	// HoleCounts are the lane's, as of the last commit.
+	HoleCounts *format.Holes
 }
 
-// A HoleKeeper knows the holes of the stream.
+// A HoleKeeper keeps the counts of the stream's holes.
 type HoleKeeper interface {
-	// HolesAfter returns the hole counters as they are once a source's gaps are added; changed
-	// is false if none of the gaps is a hole.
+	// HolesAfter returns the counts after a source's gaps are added; changed is false if none of
+	// the gaps is a hole.
 	HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
 	// WriteHoles writes them, as part of a write.
 	WriteHoles(tx kv.Txn, h format.Holes) error
@@ -66,7 +66,7 @@ type Writer struct {
 func New(o Options) *Writer {
 	return &Writer{
 		layout: o.Layout, merger: o.Merger, ids: o.IDs, shared: o.Shared, kinds: o.Kinds, notes: o.Notes, holes: o.Holes,
-		accounts: accounts{layout: o.Layout, cache: o.States}, resyncs: resyncs{layout: o.Layout, holes: o.Known},
+		accounts: accounts{layout: o.Layout, cache: o.States}, resyncs: resyncs{layout: o.Layout, holes: o.HoleCounts},
 	}
 }
 
@@ -76,12 +76,12 @@ type Result struct {
 	Totals        format.Counts      // after the write
 	Cursors       []format.CursorRow // nil: no cursor moved
 	HiddenVersion uint64             // of the hidden set, if it changed
-	Noted         uint32             // the number to pass to Notes.Add; 0 if the attempt wrote no notes
+	NoteNumber    uint32             // to pass to Notes.Add; 0 if Notes.Write was not called
 	Holes         *format.Holes      // if the batch has a new hole
 
 	Replays        int                 // events dropped because they had been applied before
 	Hidden         map[dict.ID]bool    // accounts that were hidden (true) or shown again
-	Erasing        []dict.ID           // deleted accounts whose records are yet to be erased
+	Erasing        []dict.ID           // accounts whose stored records must now be erased: deleted, or replaced by an archive's #sync
 	Sets           []SetChange         // by set, then member; valid until the next attempt
 	Added, Removed *[kinds.Max + 1]int // members that sets gained and lost, by kind
 
@@ -92,15 +92,15 @@ type Result struct {
 type Timing struct {
 	Intern time.Duration // ids of strings, with the reads for them
 	Read   time.Duration // reads of states, records and edges, and deciding which edges change
-	Graph  time.Duration // walking the events and sorting their changes
-	Commit time.Duration // building and committing the write
+	Walk   time.Duration // walking the events and sorting their changes
+	Commit time.Duration // building the write; the caller adds the time of the commit
 }
 
 // Add adds d.
 func (t *Timing) Add(d Timing) {
 	t.Intern += d.Intern
 	t.Read += d.Read
-	t.Graph += d.Graph
+	t.Walk += d.Walk
 	t.Commit += d.Commit
 }
 
@@ -128,7 +128,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.events.walk(seg, &w.accounts, &w.resyncs); err != nil {
 		return out, err
 	}
-	clock.lap(&w.timing.Graph)
+	clock.lap(&w.timing.Walk)
 	w.events.changes.addSubjects(seg.Batch, &w.strings, w.kinds())
 	if err := w.resolve(tx, &out.Totals); err != nil {
 		return out, err
@@ -156,7 +156,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 		tx.Set(format.EraseKey(id), nil)
 	}
 	if seg.Whole && !w.shared {
-		if out.Noted, err = w.notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
+		if out.NoteNumber, err = w.notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
 			return out, err
 		}
 		if h, changed := w.holes.HolesAfter(seg.Source, seg.Batch.Gaps()); changed {
@@ -260,7 +260,7 @@ func (w *Writer) Prepare(ctx context.Context, more int) error {
 	return w.ids.Prepare(ctx, &w.strings, more)
 }
 
-// Abandon releases the ids that a failed attempt took. Call it before dividing the segment.
+// Abandon releases the ids that a failed attempt took. Call it before retrying with a shorter segment.
 func (w *Writer) Abandon() { w.ids.Abandon(&w.strings) }
 
 // Committed tells the Writer that its last attempt is committed.
@@ -272,10 +272,10 @@ func (w *Writer) Committed() {
 // Queued returns the repos that the last attempt queued or made due.
 func (w *Writer) Queued() []batch.Queued { return w.resyncs.queued() }
 
-// Lists returns the pairs of list and member that the last attempt may have changed.
-func (w *Writer) Lists() []ListChange { return listChanges(w.events.changes) }
+// ListChanges returns the pairs of list and member that the last attempt may have changed.
+func (w *Writer) ListChanges() []ListChange { return listChanges(w.events.changes) }
 
-// SetModes sets the Modes.
+// SetModes sets which repos the next attempts queue, and whether the past is being read.
 func (w *Writer) SetModes(m Modes) { w.resyncs.Modes = m }
 
 // stopwatch is the time of its last lap.

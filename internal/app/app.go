@@ -427,7 +427,7 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 	o.Refused = func(client, why string) {
 		refused.WithLabelValues(why).Inc()
 		if held, ok := x.limiter.Allow("client " + why); ok {
-			x.log.Warn("client refused", "component", "http", "client", client, "why", why, "times_since_last_said", held+1)
+			x.log.Warn("client refused", "component", "http", "client", client, "why", why, "occurrences", held+1)
 		}
 	}
 	return clients.NewGate(api, o)
@@ -437,7 +437,7 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 	g := guardAdmin(x.admin(o.drains), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
 		if held, ok := x.limiter.Allow("admin"); ok {
-			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "times_since_last_said", held+1)
+			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
 		}
 	})
 	if g.token == nil && !g.bound.IsLoopback() {
@@ -462,7 +462,7 @@ func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 	}
 	ln := limitListener(tcp, most, proxies, func() {
 		if held, ok := x.limiter.Allow(flag); ok {
-			x.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "times_since_last_said", held+1)
+			x.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "occurrences", held+1)
 		}
 	})
 	srv := &http.Server{

@@ -129,7 +129,7 @@ func BenchmarkIngest(b *testing.B) {
 		b.ReportMetric(decode.Seconds()/took.Seconds()*100, "decode%")
 		b.ReportMetric(t.Intern.Seconds()/took.Seconds()*100, "intern%")
 		b.ReportMetric(t.Read.Seconds()/took.Seconds()*100, "read%")
-		b.ReportMetric(t.Graph.Seconds()/took.Seconds()*100, "graph%")
+		b.ReportMetric(t.Walk.Seconds()/took.Seconds()*100, "graph%")
 		b.ReportMetric(t.Commit.Seconds()/took.Seconds()*100, "commit%")
 		if err := x.Close(b.Context()); err != nil {
 			b.Fatal(err)

@@ -89,7 +89,7 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	limit := &loglimit.Limiter{Every: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // the library has one for the process
 		if held, ok := limit.Allow("send"); ok {
-			log.Warn("sending traces failed; they are dropped", "endpoint", u.Redacted(), "error", err, "times_since_last_said", held+1)
+			log.Warn("sending traces failed; they are dropped", "endpoint", u.Redacted(), "error", err, "occurrences", held+1)
 		}
 	}))
 	limits := sdk.NewSpanLimits()

@@ -27,7 +27,7 @@ func (e *Expr) Canonical() string {
 		case OpForward, OpReverse, OpListed, OpLists:
 			b.WriteString(e.Strings[n.Of].S)
 		case OpMembers:
-			for _, l := range e.Strings[n.First:n.Last] {
+			for _, l := range e.Strings[n.First:n.End] {
 				b.WriteString(l.S + ",")
 			}
 		default:

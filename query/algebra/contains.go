@@ -33,9 +33,9 @@ func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 		return t.Set.Has(uint64(id)), err
 	case OpMembers:
 		if x.S == "" { // the caller knows only the id
-			return slices.Contains(v.IDs[n.First:n.Last], id), nil
+			return slices.Contains(v.IDs[n.First:n.End], id), nil
 		}
-		return slices.Contains(v.Expr.Strings[n.First:n.Last], x), nil
+		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
 	case OpRank:
 		set, err := v.ranked(n)
 		return set.Has(uint64(id)), err

@@ -16,9 +16,9 @@ import (
 // An Evaluation evaluates one expression on one snapshot of the graph. It is for one
 // goroutine.
 //
-// Operands are read in order of cost. Small sets, which one read returns whole, come first.
-// A large set that is not in memory comes last, and is only asked which of the remaining
-// members it contains (ask.ActorSet.And).
+// The operands of an intersection are read in order of cost. Small sets, which one read returns
+// whole, come first. A large set that is not in memory comes last, and is only asked which of the
+// remaining members it contains (ask.ActorSet.And). Other operators read their operands as written.
 type Evaluation struct {
 	Ended     kv.Interrupt // interrupts the evaluation when the request is cancelled
 	Expr      *Expr
@@ -34,9 +34,8 @@ type Evaluation struct {
 
 // A Budget limits the work of one query.
 type Budget interface {
-	// Heavy is called before expensive work, or, if only the result shows that it is large, right after
-	// the read: reading a large set or expanding many sets. Its
-	// error ends the evaluation.
+	// Heavy is called before expensive work: reading a large set, or expanding many sets. If only
+	// the read shows that a set is large, Heavy is called after it. Its error ends the evaluation.
 	Heavy() error
 }
 
@@ -178,7 +177,7 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 	case OpForward, OpReverse, OpListed, OpLists:
 		return v.Leaf(LeafOf(n, v.IDs))
 	case OpMembers:
-		ids := make([]uint64, n.Last-n.First)
+		ids := make([]uint64, n.End-n.First)
 		for i := range ids {
 			ids[i] = uint64(v.literal(n.First + i))
 		}

@@ -78,7 +78,7 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		windowed, since, until := span(n)
 		list = w.ListsOf(e.Strings[n.Of].S, windowed, since, until)
 	case OpMembers:
-		for _, l := range e.Strings[n.First:n.Last] {
+		for _, l := range e.Strings[n.First:n.End] {
 			list = append(list, l.S)
 		}
 	case OpRank:
@@ -194,7 +194,7 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 	}
 	ids := w.ids(members, n.Is)
 	slices.SortFunc(all, func(x, y scored) int {
-		if !n.Rank.Any() {
+		if !n.Rank.ByScore() {
 			x.score, y.score = 0, 0
 		}
 		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.count, x.count), cmp.Compare(ids[x.member], ids[y.member]))

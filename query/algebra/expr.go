@@ -27,15 +27,15 @@ const (
 // A Node is a set expression or a part of one: an operator with operands, or a leaf.
 type Node struct {
 	Op     Op
-	Kind   kinds.Kind // leaf: the kind of edge
+	Kind   kinds.Kind // leaf or OpRank: the kind of edge
 	Of     int        // leaf: index of its argument in Expr.Strings
 	By     int        // OpListed: index of the list's author in Expr.Strings
-	Window ask.Window // leaf: its times, since and until
-	Args   []Node     // operator: its operands; OpRank: the operand of=, then except= if given
+	Window ask.Window // leaf or OpRank: its times, since and until
+	Args   []Node     // operator: its operands; OpRank: the set given as of=, then the one given as except=, if any
 	Rank   *RankSpec  // OpRank: its other arguments
 	Least  int        // OpAtLeast: how many of the operands
-	First  int        // leaf: its strings are Expr.Strings[First:Last]
-	Last   int
+	First  int        // leaf: its strings are Expr.Strings[First:End]
+	End    int
 	Is     dict.Namespace // the namespace of the members
 	Offset int            // in Expr.Source, in bytes
 }
@@ -76,7 +76,7 @@ type Expr struct {
 type Literal struct {
 	S      string
 	Is     dict.Namespace
-	Handle string // the account's handle until Resolved replaces it; "" for a DID
+	Handle string // the account's handle until Resolve replaces it; "" if the account is given as a DID; may be ViewerName
 }
 
 // author returns the account in the URI's authority.
@@ -456,7 +456,7 @@ func (p *parser) literals(n *Node, name string) error {
 			break
 		}
 	}
-	n.Of, n.Last = n.First, len(p.e.Strings)
+	n.Of, n.End = n.First, len(p.e.Strings)
 	return nil
 }
 

@@ -74,8 +74,8 @@ func uriOfAddress(path string) (string, bool) {
 	return "", false
 }
 
-// Resolved replaces the literal's handle with the DID.
-func (l *Literal) Resolved(did string) {
+// Resolve replaces the literal's handle with the DID.
+func (l *Literal) Resolve(did string) {
 	if l.Is == dict.DID {
 		l.S = did
 	} else {

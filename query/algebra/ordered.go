@@ -11,11 +11,10 @@ import (
 	"skein.blue/internal/idset"
 )
 
-// The largest sets that the method list sorts by time: reverse sets, for which it reads records of every
-// member, and forward sets, whose records are stored together.
+// The largest sets that Records sorts by time.
 const (
-	MaxSortedActors   = 10_000  // other leaves
-	MaxSortedSubjects = 200_000 // forward sets and OpListed
+	MaxSortedSubjects = 200_000 // forward sets and OpListed, whose records are stored together
+	MaxSortedActors   = 10_000  // other leaves: records of every member are read
 )
 
 // NewestFirst orders by the records' times, newest first. Records without a time come last.
@@ -35,8 +34,9 @@ func TimeOf(p format.Path) uint64 {
 	return p.TID >> format.ClockBits
 }
 
-// A Place says after which member a page of Records starts. Sorted is decided on the first page and
-// holds for all.
+// A Place says after which member a page of Records starts: not at the beginning (Begun), but after
+// the member with this time and id. Sorted is decided on the first page, and applies to all later
+// pages.
 type Place struct {
 	Begun  bool
 	Sorted bool
@@ -44,7 +44,7 @@ type Place struct {
 	ID     dict.ID
 }
 
-// Order names the order of the pages: newest or id.
+// Order names the order of pages that are sorted by NewestFirst: newest, or id if they are not sorted.
 func (p *Place) Order() string {
 	if p.Sorted {
 		return "newest"
@@ -52,8 +52,8 @@ func (p *Place) Order() string {
 	return "id"
 }
 
-// Records returns a page of a set in an order of the records, and the Place of the next, nil after
-// the last page. Sets that are too large to sort are paged by id instead. On the first page, Records
+// Records returns a page of the members of an expression that is one leaf, sorted by their records with
+// order, and the Place of the next page, nil after the last one. Sets that are too large to sort are paged by id instead. On the first page, Records
 // sets after.Sorted.
 func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(x, y MemberRecord) int) (page []MemberRecord, last *Place, err error) {
 	most := uint64(MaxSortedActors)

@@ -20,7 +20,7 @@ var shortNames = map[string]func(p *parser, a Node) (Node, error){
 	},
 	// Either directly, or by blocking a list that the account is on.
 	"blockedBy": func(p *parser, a Node) (Node, error) {
-		lists := Node{Op: OpLists, Kind: kinds.ListItem, Of: a.Of, First: a.First, Last: a.Last, Is: dict.URI, Offset: a.Offset}
+		lists := Node{Op: OpLists, Kind: kinds.ListItem, Of: a.Of, First: a.First, End: a.End, Is: dict.URI, Offset: a.Offset}
 		through, err := p.rankVia(lists, "listblockers")
 		return operator(OpUnion, leaf(a, OpReverse, "block"), through), err
 	},

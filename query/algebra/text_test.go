@@ -26,7 +26,7 @@ func shown(e *Expr) string {
 		name, args := nameOf(e.words, n), []string{}
 		switch {
 		case n.Op == OpMembers:
-			for _, l := range e.Strings[n.First:n.Last] {
+			for _, l := range e.Strings[n.First:n.End] {
 				args = append(args, spelled(l))
 			}
 		case n.Op.IsSet():
@@ -523,7 +523,7 @@ func TestQuestionNamesTheAccounts(t *testing.T) {
 			if e.Strings[i].Handle == "" {
 				t.Errorf("string %d has no handle: %+v", i, e.Strings[i])
 			}
-			e.Strings[i].Resolved(did)
+			e.Strings[i].Resolve(did)
 		}
 		want := []Literal{{S: did}, {S: "at://" + did + "/app.bsky.graph.list/x", Is: dict.URI}, {S: did}, {S: did}}
 		for i := range want {
@@ -552,7 +552,7 @@ func TestAsOf(t *testing.T) {
 		}
 		for i := range e.Strings {
 			if e.Strings[i].Handle != "" {
-				e.Strings[i].Resolved("did:web:resolved.example.com")
+				e.Strings[i].Resolve("did:web:resolved.example.com")
 			}
 		}
 		same, err := e.AsOf(noon)
@@ -702,10 +702,10 @@ func TestResolvedLiterals(t *testing.T) {
 			t.Errorf("%s is unusable before it is resolved: %s", by, l.Unusable())
 		}
 		author := l.author()
-		if l.Resolved(did); !ok || l != want {
+		if l.Resolve(did); !ok || l != want {
 			t.Errorf("%s is %+v, want %+v", by, l, want)
 		}
-		if author.Resolved(did); author != (Literal{S: did, Is: dict.DID}) {
+		if author.Resolve(did); author != (Literal{S: did, Is: dict.DID}) {
 			t.Errorf("the author of %s is %+v", by, author)
 		}
 	}

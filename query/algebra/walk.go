@@ -201,7 +201,7 @@ type Walk struct {
 // Expand counts how many members lead to each result along w.Via. members are of the namespace
 // w.Via.From. It skips hidden members, but does not remove hidden results.
 func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
-	t := &tally.Tally{Heavy: v.budget.Heavy, Weighted: w.Any()}
+	t := &tally.Tally{Heavy: v.budget.Heavy, Weighted: w.ByScore()}
 	err := v.expand(ended, t, members, w)
 	if err == nil {
 		err = t.Count()
@@ -330,7 +330,7 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 		count = min(count, n.Rank.Top)
 	}
 	var results []Scored
-	if walk.Any() {
+	if walk.ByScore() {
 		if results, err = v.Scores(t, n.Rank.Via, n.Rank.Damp, n.Rank.Min, count); err != nil {
 			return set, err
 		}

@@ -19,19 +19,18 @@ import (
 
 // A Weighing says how a ranking computes scores:
 //
-//   - Each member m of the set has a weight w(m): 1, or, if the set is itself a ranking, its score
-//     there, divided by the highest score there.
+//   - Each member m of the set has a weight w(m), which is 1. With weigh=score it is m's score in the
+//     ranking that the set is, divided by the highest score in it.
 //   - An edge from m to x whose newest record is t old adds w(m) · 2^(−t/Decay) to x. Without
 //     Decay it adds w(m). A record from the future is 0 old. An edge none of whose records has a
 //     TID as its key adds nothing.
 //   - The score of x is this sum, divided by total(x)^Damp, where total(x) is the number of
-//     active accounts with an edge to x or, if via is a reverse set, of its subjects.
+//     active accounts with an edge to x; if via is a reverse set, the number of x's own subjects.
 //
-// The zero Weighing ranks by count. SALSA is the special case of a walk from items to the
-// accounts that share them and on to other items, with popular ends damped (Lempel and Moran, "SALSA: The Stochastic
-// Approach for Link-Structure Analysis", 2001) on the bipartite graph of accounts and posts, as
-// GraphJet computes it by sampling (Sharma and others, "GraphJet: Real-Time Content
-// Recommendations at Twitter", 2016). Here it is computed in full.
+// The zero Weighing ranks by count. SALSA (Lempel and Moran, "SALSA: The Stochastic Approach for
+// Link-Structure Analysis", 2001) is the special case of two such rankings, from items to accounts
+// and on to items, with damping. GraphJet (Sharma and others, "GraphJet: Real-Time Content
+// Recommendations at Twitter", 2016) approximates it by sampling; here it is computed in full.
 type Weighing struct {
 	OfScores bool          // weigh=score
 	Damp     float64       // from 0 to 1
@@ -40,8 +39,8 @@ type Weighing struct {
 	now int64 // ages of edges are measured up to this time, in microseconds since 1970
 }
 
-// Any reports whether results are ordered by score, not by count.
-func (w *Weighing) Any() bool { return w.OfScores || w.Damp > 0 || w.Decay > 0 }
+// ByScore reports whether results are ordered by score, not by count.
+func (w *Weighing) ByScore() bool { return w.OfScores || w.Damp > 0 || w.Decay > 0 }
 
 // shortestDecay is the shortest half-life. Shorter ones mean nothing: record keys count
 // microseconds, but clocks differ by more.
@@ -184,23 +183,22 @@ func (v *Evaluation) expandAgedActors(ended tally.Ended, t *tally.Tally, w *Walk
 type Scored struct {
 	tally.Summed
 
-	Total uint64 // accounts, or subjects, that have the edge to it; 0 without damp
+	Total uint64 // total(x) of Weighing; 0 without damp
 	Score float64
 }
 
 const (
-	// MaxScored is how many results, those with the highest sums, get a total. maxScoredReverse is
-	// the same along a reverse set, such as likers, where the total of an account is the number of
-	// its likes, which are read.
+	// MaxScored is how many results, those with the highest sums, get a total. Along a reverse set,
+	// such as likers, it is maxScoredReverse: there an account's total is the number of its likes,
+	// and counting them means reading them.
 	MaxScored        = 20_000
 	maxScoredReverse = 5_000
 
-	// manyTotals is how many totals a query may look up outside the large queue.
+	// manyTotals is how many totals a query may look up without a call of Budget.Heavy.
 	manyTotals = 1000
 )
 
-// Scores returns the up to limit results with the highest scores to which at least minCount members
-// lead, in order. Results with equal scores are ordered by count, then by id. With damp, only the
+// Scores returns, best first, at most limit of the results to which at least minCount members lead. Results with equal scores are ordered by count, then by id. With damp, only the
 // MaxScored (along a reverse set, maxScoredReverse) results with the highest sums are scored.
 func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint32, limit int) ([]Scored, error) {
 	most := limit
@@ -261,7 +259,7 @@ func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64
 	}
 	return v.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
 		err := each(i, total)
-		if err == nil && total > idset.ListMax { // as for one such set
+		if err == nil && total > idset.ListMax { // as Leaf does after it has read a large forward set
 			err = v.budget.Heavy()
 		}
 		return err

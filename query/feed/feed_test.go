@@ -336,7 +336,7 @@ func (s *served) ask(p url.Values, header http.Header) (out page, err error) {
 				if l.Handle == "nobody.example.com" {
 					return xrpc.Invalid("%sno account has the handle %s", where(i), l.Handle)
 				} else if l.Handle != "" {
-					list[i].Resolved(s.Accounts[0])
+					list[i].Resolve(s.Accounts[0])
 				}
 			}
 			return nil

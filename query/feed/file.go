@@ -121,7 +121,7 @@ func (f feed) resolve(next func([]algebra.Literal, func(int) string) error) func
 	return func(list []algebra.Literal, where func(int) string) error {
 		for i := range list {
 			if list[i].Handle == algebra.ViewerName {
-				list[i].Resolved(f.did)
+				list[i].Resolve(f.did)
 			}
 		}
 		return next(list, where)

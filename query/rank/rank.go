@@ -55,7 +55,7 @@ func (r *Ranking) HasAge(q *xrpc.Query) bool {
 func (r *Ranking) scored() bool { return r.By == ByShare || r.By == ByLift }
 
 // listed reports whether all results are in a list, in order, which is not needed by count.
-func (r *Ranking) listed() bool { return r.scored() || r.Any() }
+func (r *Ranking) listed() bool { return r.scored() || r.ByScore() }
 
 // Read reads the parameters of rank, with ages counted back from now.
 func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
@@ -86,11 +86,11 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 		return r, xrpc.Invalid("parameter %v", err)
 	}
 	r.By = ByCount
-	if r.Any() {
+	if r.ByScore() {
 		r.By = ByScore
 	}
 	if q.Values.Has("by") {
-		if r.By = q.Values.Get("by"); r.Any() && r.By != ByScore {
+		if r.By = q.Values.Get("by"); r.ByScore() && r.By != ByScore {
 			return r, xrpc.Invalid("by=%s does not work with weigh, damp and decay, which order by score", algebra.Brief(r.By))
 		}
 	}
@@ -179,7 +179,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 	switch {
 	case r.scored():
 		err = st.measure(r)
-	case r.Any():
+	case r.ByScore():
 		var all []algebra.Scored
 		all, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)
 		st.results = make([]Result, len(all))

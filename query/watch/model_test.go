@@ -82,7 +82,7 @@ func (w *watched) members(e *algebra.Expr) map[string]bool {
 		case algebra.OpListed:
 			list = w.Listed(e.Strings[n.Of].S, false, 0, 0)
 		case algebra.OpMembers:
-			for _, l := range e.Strings[n.First:n.Last] {
+			for _, l := range e.Strings[n.First:n.End] {
 				list = append(list, l.S)
 			}
 		default:

@@ -92,8 +92,8 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 	case n.Op.IsSet():
 		return at.inLeaf(algebra.LeafOf(n, of), ids)
 	case n.Op == algebra.OpMembers:
-		given := make([]uint64, 0, n.Last-n.First)
-		for _, id := range of[n.First:n.Last] {
+		given := make([]uint64, 0, n.End-n.First)
+		for _, id := range of[n.First:n.End] {
 			if id != dict.None {
 				given = append(given, uint64(id))
 			}

@@ -49,7 +49,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			failed++
 			wait := max(min(m.o.retry<<min(failed-1, 20), maxWait), p.after)
 			if held, ok := m.limit.Allow("export"); ok {
-				m.log.Warn("reading the did:plc directory failed; retrying, and asking it for each account meanwhile", "directory", m.o.URL, "error", err, "retry_in", wait, "times_since_last_said", held+1)
+				m.log.Warn("reading the did:plc directory failed; retrying, and asking it for each account meanwhile", "directory", m.o.URL, "error", err, "retry_in", wait, "occurrences", held+1)
 			}
 			pause(ctx, wait)
 			continue

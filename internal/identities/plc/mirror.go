@@ -191,7 +191,7 @@ func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Id
 	})
 	if err != nil { // the directory knows
 		if held, may := m.limit.Allow("read"); may && ctx.Err() == nil {
-			m.log.Error("cannot read the copy of the did:plc directory; asking the directory instead. Stop skein and delete the copy to read it again", "error", err, "times_since_last_said", held+1)
+			m.log.Error("cannot read the copy of the did:plc directory; asking the directory instead. Stop skein and delete the copy to read it again", "error", err, "occurrences", held+1)
 		}
 		return nil, false, nil
 	}

@@ -386,7 +386,7 @@ func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 			default:
 			}
 			if held, ok := s.said.Allow("background"); ok {
-				log.Error("Pebble background job failed; retrying", "error", err, "times_since_last_said", held+1)
+				log.Error("Pebble background job failed; retrying", "error", err, "occurrences", held+1)
 			}
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {

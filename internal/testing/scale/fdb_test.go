@@ -56,7 +56,7 @@ func BenchmarkIndexFDB(b *testing.B) {
 		}
 	}
 	tm := g.Timing()
-	b.Logf("%d retries; intern %v, read %v, graph %v, commit %v", retries, tm.Intern, tm.Read, tm.Graph, tm.Commit)
+	b.Logf("%d retries; intern %v, read %v, walk %v, commit %v", retries, tm.Intern, tm.Read, tm.Walk, tm.Commit)
 	b.ReportMetric(float64(events)/index.Seconds(), "events/s")
 	b.ReportMetric(float64(keys)/float64(events), "keys/event")
 	b.ReportMetric(float64(bytes)/float64(events), "bytes/event")
