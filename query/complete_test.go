@@ -101,6 +101,23 @@ func sameCounts(a, b map[string]int) bool {
 	return string(x) == string(y)
 }
 
+// The sizes of the members' sets depend on everybody, also where the set depends on one account.
+func TestSizesDependOnAll(t *testing.T) {
+	w := newWorld(t, 93, 0)
+	a := w.history.Accounts()
+	commit := func(seq int64, did, since string) {
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Since: since, Rev: history.TID(1<<20 + uint64(seq)), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
+	}
+	commit(1, a[0], "")
+	commit(2, a[2], history.TID(1<<19)) // an older record of it may be missing
+	for query, incomplete := range map[string]bool{"": false, "&order=oldest": false, "&order=id": false, "&order=size(follows)": true, "&order=size(likes)": true, "&order=size(followers)": true} {
+		_, body, _ := w.get("/xrpc/blue.skein.graph.list?set=follows(" + a[0] + ")" + query)
+		if strings.Contains(body, `"incomplete":true`) != incomplete || !strings.Contains(body, a[1]) {
+			t.Errorf("%s: %s", query, body)
+		}
+	}
+}
+
 // Where all is known, no answer says that something is missing.
 func TestComplete(t *testing.T) {
 	w := newWorld(t, 92, 0)
@@ -109,7 +126,7 @@ func TestComplete(t *testing.T) {
 		t.Errorf("an index of nothing: %s", body)
 	}
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
-	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "rank?of=members(" + a[0] + ")&via=follows", "counts?edge=followers&subject=" + a[1] + "&subject=did:plc:neverseenaaaaaaaaaaaaaaa", "counts?edge=follows&subject=" + a[0], "query?set=rank(of=members(did:plc:neverseenaaaaaaaaaaaaaaa),via=followers)"} {
+	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "list?set=follows(" + a[0] + ")&order=size(followers)", "rank?of=members(" + a[0] + ")&via=follows", "counts?edge=followers&subject=" + a[1] + "&subject=did:plc:neverseenaaaaaaaaaaaaaaa", "counts?edge=follows&subject=" + a[0], "query?set=rank(of=members(did:plc:neverseenaaaaaaaaaaaaaaa),via=followers)"} {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, "ncomplete") {
 			t.Errorf("%s: %s", path, body)
 		}

@@ -3,10 +3,13 @@ package query
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -33,29 +36,33 @@ func recordsOf(v *algebra.Evaluation, ids []uint64, members []string) ([]string,
 }
 
 type listItem struct {
-	Member string `json:"member"`
-	Record string `json:"record"`
-	Time   string `json:"time,omitempty"` // of the record
+	Member string  `json:"member"`
+	Record string  `json:"record,omitempty"`
+	Time   string  `json:"time,omitempty"` // of the record
+	Size   *uint64 `json:"size,omitempty"` // with order=size(…)
 }
 
-// list returns the members of one set with the records that make them members, newest first.
+// The orders of list; size(NAME) is another.
+const (
+	newestFirst = "newest"
+	oldestFirst = "oldest"
+	byID        = "id"
+)
+
+// list returns the members of a set in an order. If their records make them members of one set, the
+// items have these records.
 func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 	e, err := q.Set()
 	if err != nil {
 		return nil, err
 	}
-	if !e.IsLeaf() {
-		return nil, xrpc.Invalid("set: list takes a single set, such as likers(at://…), and no operators")
-	}
 	limit, err := q.Integer("limit", 1, 1000, 50)
 	if err != nil {
 		return nil, err
 	}
-	var after algebra.Place
-	if q.Values.Has("cursor") {
-		if e, after, err = q.Cursors.OpenList(e, "", q.Values.Get("cursor")); err != nil {
-			return nil, xrpc.Invalid("%v", err)
-		}
+	l, err := s.listingOf(q, e)
+	if err != nil {
+		return nil, err
 	}
 	out := struct {
 		Type   string     `json:"type"`
@@ -66,39 +73,194 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 		completeness
 	}{Type: e.Type().String()}
 	err = q.View(ctx, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		v, err := algebra.NewEvaluation(ctx, sn, l.e, q.Work)
 		if err != nil {
 			return err
 		}
 		if out.completeness, err = s.missing(v, false); err != nil {
 			return err
 		}
+		if l.via != nil && !out.Incomplete {
+			if out.completeness, err = s.ofEverybody(sn, l.via.Kind); err != nil {
+				return err
+			}
+		}
 		set, total, err := v.Result()
 		if err != nil {
 			return err
 		}
-		out.Total, out.Items = total, []listItem{}
-		page, last, err := v.Records(set, &after, limit, algebra.NewestFirst)
+		page, err := l.page(v, set, limit)
 		if err != nil {
 			return err
 		}
-		out.Order = after.Order()
-		ids := make([]dict.ID, len(page))
-		for i, r := range page {
-			ids[i] = r.ID
-		}
-		err = sn.Strings(e.Type(), ids, func(i int, member []byte) error {
-			item := listItem{Member: string(member), Record: recordURI(e.AuthorOf(&e.Root, string(member)), *e.Info(&e.Root), page[i].Path.AppendRkey(nil))}
-			if at := algebra.TimeOf(page[i].Path); at > 0 {
-				item.Time = time.UnixMicro(int64(at)).UTC().Format("2006-01-02T15:04:05.000000Z")
-			}
-			out.Items = append(out.Items, item)
-			return nil
-		})
-		if last != nil {
-			out.Cursor = q.Cursors.SealList(e, "", *last)
-		}
+		out.Total, out.Order, out.Cursor = total, l.order, page.cursor
+		out.Items, err = page.items(v)
 		return err
 	})
 	return out, err
+}
+
+// listing is a call of list: an expression, an order, and where the page starts.
+type listing struct {
+	q     *xrpc.Query
+	e     *algebra.Expr
+	order string
+	bound string       // what a cursor is bound to beside the expression
+	via   *algebra.Via // of order=size(…), else nil
+	after algebra.Place
+	// For order=id:
+	from   dict.ID
+	pinned algebra.Unseen
+}
+
+// listingOf reads the parameters order and cursor.
+func (s *Server) listingOf(q *xrpc.Query, e *algebra.Expr) (*listing, error) {
+	l := &listing{q: q, e: e, order: q.Values.Get("order")}
+	hasRecords := e.Root.Source() != nil
+	switch {
+	case l.order == "" && q.Values.Has("order"):
+		return nil, xrpc.Invalid("parameter order is empty; it must be newest, oldest, id or size(NAME)")
+	case l.order == "" && !hasRecords:
+		l.order = byID
+	case l.order == "":
+		l.order = newestFirst
+	case l.order == newestFirst, l.order == oldestFirst:
+		if !hasRecords {
+			return nil, xrpc.Invalid("order=%s needs a set whose members have records in one set: a single set such as likers(at://…), or intersect, except or sample of one that comes first. Use order=id or order=size(NAME)", l.order)
+		}
+	case l.order == byID:
+	default:
+		name, isSize := strings.CutPrefix(l.order, "size(")
+		name, closed := strings.CutSuffix(name, ")")
+		if !isSize || !closed {
+			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", algebra.Brief(l.order))
+		}
+		var names []string
+		for _, via := range s.words.Vias(e.Type()) {
+			if via.Op != algebra.OpForward && via.Op != algebra.OpReverse {
+				continue
+			}
+			if names = append(names, via.Name); via.Name == name {
+				l.via = &via
+			}
+		}
+		if l.via == nil {
+			return nil, xrpc.Invalid("order=size(NAME): NAME is %q; for a set of %s it must be one of %s", algebra.Brief(name), algebra.Plural(e.Type()), strings.Join(names, ", "))
+		}
+	}
+	if l.order != newestFirst {
+		l.bound = l.order
+	}
+	if !q.Values.Has("cursor") {
+		return l, nil
+	}
+	var err error
+	if l.order == byID {
+		l.e, l.from, l.pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor"))
+	} else {
+		l.e, l.after, err = q.Cursors.OpenList(e, l.bound, q.Values.Get("cursor"))
+	}
+	if err != nil {
+		return nil, xrpc.Invalid("%v", err)
+	}
+	return l, nil
+}
+
+// listPage is a page of a listing: its members in their order, with what is known of them so far.
+type listPage struct {
+	ids    []uint64
+	paths  map[uint64]format.Path // nil: not read yet
+	sizes  []uint64               // nil: not in the order of sizes
+	cursor string
+}
+
+// page reads a page.
+func (l *listing) page(v *algebra.Evaluation, set idset.Set, limit int) (p listPage, err error) {
+	var last *algebra.Place
+	switch {
+	case l.via != nil:
+		var page []algebra.Sized
+		if page, last, err = v.BySize(set, *l.via, l.after, limit); err != nil {
+			return p, err
+		}
+		for _, m := range page {
+			p.ids, p.sizes = append(p.ids, uint64(m.ID)), append(p.sizes, m.Size)
+		}
+	case l.order == byID:
+		if l.pinned == nil {
+			l.pinned = v.Unseen()
+		}
+		var next dict.ID
+		if p.ids, _, next, err = v.Page(set, l.from, limit, l.pinned); err == nil && next != dict.None {
+			p.cursor = l.q.Cursors.SealPage(l.e, next, l.pinned)
+		}
+		return p, err
+	default:
+		order := algebra.NewestFirst
+		if l.order == oldestFirst {
+			order = algebra.OldestFirst
+		}
+		var page []algebra.MemberRecord
+		if page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order); err != nil {
+			return p, err
+		}
+		p.paths = make(map[uint64]format.Path, len(page))
+		for _, r := range page {
+			p.ids = append(p.ids, uint64(r.ID))
+			p.paths[uint64(r.ID)] = r.Path
+		}
+		if !l.after.Sorted {
+			l.order = byID
+		}
+	}
+	if last != nil {
+		p.cursor = l.q.Cursors.SealList(l.e, l.bound, *last)
+	}
+	return p, nil
+}
+
+// items adds the members' names and records.
+func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
+	ids := slices.Sorted(slices.Values(p.ids))
+	names, err := v.Names(ids)
+	if err != nil {
+		return nil, err
+	}
+	source := v.Expr.Root.Source()
+	if source != nil && p.paths == nil {
+		if err := p.readPaths(v, source, ids); err != nil {
+			return nil, err
+		}
+	}
+	items := make([]listItem, len(p.ids))
+	for i, id := range p.ids {
+		at, _ := slices.BinarySearch(ids, id)
+		items[i].Member = names[at]
+		if p.sizes != nil {
+			items[i].Size = &p.sizes[i]
+		}
+		path, ok := p.paths[id]
+		if !ok {
+			continue
+		}
+		items[i].Record = recordURI(v.Expr.AuthorOf(source, names[at]), *v.Expr.Info(source), path.AppendRkey(nil))
+		if micros := algebra.TimeOf(path); micros > 0 {
+			items[i].Time = time.UnixMicro(int64(micros)).UTC().Format("2006-01-02T15:04:05.000000Z")
+		}
+	}
+	return items, nil
+}
+
+// readPaths reads the records of members, which ascend.
+func (p *listPage) readPaths(v *algebra.Evaluation, source *algebra.Node, ids []uint64) error {
+	all := make([]dict.ID, 0, len(ids))
+	for _, id := range ids {
+		all = append(all, dict.ID(id))
+	}
+	found, err := v.EdgeRecords(source, all)
+	p.paths = make(map[uint64]format.Path, len(found))
+	for _, f := range found {
+		p.paths[uint64(f.ID)] = f.Path
+	}
+	return err
 }

@@ -41,6 +41,7 @@ var operators = []Set{
 	{Name: "union", Meaning: "members of any of the sets"},
 	{Name: "except", Meaning: "members of the first set that are in none of the others"},
 	{Name: "atleast", Meaning: "members of at least N of the sets: atleast(2, …, …, …)"},
+	{Name: "sample", Meaning: "N random members of a set, always the same: sample(…, 100)"},
 	{Name: "mutuals", Meaning: "accounts that follow an account and that it follows"},
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},

@@ -22,7 +22,7 @@ func (e *Expr) Canonical() string {
 	var b strings.Builder
 	var write func(n *Node)
 	write = func(n *Node) {
-		fmt.Fprintf(&b, "%d.%d.%d.%d.%d(", n.Op, n.Kind, n.Window.From, n.Window.To, n.Least)
+		fmt.Fprintf(&b, "%d.%d.%d.%d.%d.%d(", n.Op, n.Kind, n.Window.From, n.Window.To, n.Least, n.Seed)
 		switch n.Op {
 		case OpForward, OpReverse, OpListed, OpLists:
 			b.WriteString(e.Strings[n.Of].S)

@@ -7,7 +7,7 @@ import (
 )
 
 // Contains reports whether x, whose id is id, is a member. It looks up x only; it reads
-// whole sets only for listed, lists and rank.
+// whole sets only for listed, lists, rank and sample.
 func (v *Evaluation) Contains(x Literal, id dict.ID) (bool, error) {
 	if x.Is == dict.DID && id != dict.None && v.View.IsHidden(id) {
 		return false, nil
@@ -38,6 +38,9 @@ func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
 	case OpRank:
 		set, err := v.ranked(n)
+		return set.Has(uint64(id)), err
+	case OpSample:
+		set, err := v.sampled(n)
 		return set.Has(uint64(id)), err
 	default:
 		return v.hasAll(n, x, id)

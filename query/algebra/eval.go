@@ -27,7 +27,7 @@ type Evaluation struct {
 	budget    Budget
 	listsRead map[Leaf]idset.Set  // results of OpListed and OpLists leaves
 	again     map[Leaf]*Operand   // leaves that occur more than once; nil until opened
-	ranks     map[*Node]idset.Set // results of OpRank
+	computed  map[*Node]idset.Set // results of OpRank and OpSample
 	weights   map[*Node][]Weight  // of the members of OpRank, where another ranking needs them
 	firsts    map[Literal]int     // index of the first of equal Expr.Strings; see first
 }
@@ -193,6 +193,9 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 		return Operand{Set: set}, err
 	case OpRank:
 		set, err := v.ranked(n)
+		return Operand{Set: set}, err
+	case OpSample:
+		set, err := v.sampled(n)
 		return Operand{Set: set}, err
 	default:
 		set, err := v.except(n)
@@ -483,7 +486,7 @@ func (v *Evaluation) Unseen() Unseen {
 // else dict.None.
 func (v *Evaluation) Page(set idset.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
 	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
-	if members, err = v.strings(ids); err != nil {
+	if members, err = v.Names(ids); err != nil {
 		return nil, nil, dict.None, err
 	}
 	bytes := 0
@@ -521,8 +524,8 @@ func (v *Evaluation) pinnedHidden(u Unseen) idset.Set {
 	return idset.Or(h, idset.FromUnsorted(more))
 }
 
-// strings returns the strings of ids, ascending, stand-in ids included.
-func (v *Evaluation) strings(ids []uint64) ([]string, error) {
+// Names returns the strings of ids, which ascend; stand-in ids have strings, too.
+func (v *Evaluation) Names(ids []uint64) ([]string, error) {
 	out := make([]string, len(ids))
 	known := make([]dict.ID, 0, len(ids))
 	for i, id := range ids {

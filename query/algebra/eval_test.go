@@ -83,6 +83,8 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		}
 	case OpRank:
 		return w.ranked(e, n)
+	case OpSample:
+		return w.sampled(e, n)
 	default:
 	}
 	set := map[string]bool{}
@@ -110,6 +112,28 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		default:
 			maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == OpExcept) })
 		}
+	}
+	return set
+}
+
+// sampled sorts the visible members by the hashes of their ids.
+func (w twin) sampled(e *Expr, n *Node) map[string]bool {
+	set := w.set(e, &n.Args[0])
+	if n.Is == dict.DID {
+		for did := range w.Model.Hidden {
+			delete(set, did)
+		}
+	}
+	list := slices.Sorted(maps.Keys(set))
+	ids := w.ids(list, n.Is)
+	for s, id := range ids {
+		if id == dict.None {
+			ids[s] = standInID(slices.IndexFunc(e.Strings, func(l Literal) bool { return l.S == s && l.Is == n.Is }))
+		}
+	}
+	slices.SortFunc(list, func(x, y string) int { return cmp.Compare(mix(uint64(ids[x]), n.Seed), mix(uint64(ids[y]), n.Seed)) })
+	for _, s := range list[min(n.Least, len(list)):] {
+		delete(set, s)
 	}
 	return set
 }
@@ -551,7 +575,7 @@ func slowShown(rkeys []string, subject string) string {
 
 // rkeysOf returns the keys of the records in a window that make a member of a leaf one.
 func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
-	n := &e.Root
+	n := e.Root.Source()
 	of := e.Strings[n.Of].S
 	windowed, since, until := span(n)
 	in := func(rkey string) bool { return !windowed || small.InWindow(rkey, since, until) }
@@ -579,16 +603,16 @@ func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
 	return rkeys, subject
 }
 
-// The records of a set are, in pages of every size, those that the rule of the specification
-// shows: newest first, and oldest first in the opposite order.
+// The records of a set, and of what operators leave of it, are, in pages of every size, those that the
+// rule of the specification shows: newest first, and oldest first in the opposite order.
 func TestRecordsOfSets(t *testing.T) {
 	g := small.New(t, 7, 25, early)
 	g.Grow(3000)
 	d := drawOf(g, 7)
-	some, repeated := 0, 0
-	for range 400 {
-		e, err := builtIn.Parse(d.expr(d.IntN(2) == 0, 0), MaxExpr, noon)
-		if err != nil || !e.IsLeaf() {
+	some, repeated, cut := 0, 0, 0
+	for range 800 {
+		e, err := builtIn.Parse(d.expr(d.IntN(2) == 0, d.IntN(3)), MaxExpr, noon)
+		if err != nil || e.Root.Source() == nil {
 			continue
 		}
 		members := twin{g}.members(e)
@@ -609,10 +633,95 @@ func TestRecordsOfSets(t *testing.T) {
 		if !slices.IsSortedFunc(newest, func(x, y string) int { return cmp.Compare(at(y), at(x)) }) {
 			t.Fatalf("%s: not the newest first: %q", e.Source, newest)
 		}
-		some += len(members)
+		if some += len(members); !e.IsLeaf() {
+			cut += len(members)
+		}
 	}
-	if some < 500 || repeated < 30 {
-		t.Errorf("%d members, %d with several records", some, repeated)
+	if some < 500 || repeated < 30 || cut < 100 {
+		t.Errorf("%d members, %d with several records, %d of operators", some, repeated, cut)
+	}
+}
+
+// Members of random expressions, sorted by the sizes of their sets in pages of every size, are in the
+// order that the maps give; a set that is too large is an error with both numbers.
+func TestBySize(t *testing.T) {
+	g := small.New(t, 9, 25, early)
+	g.Grow(2500)
+	d := drawOf(g, 9)
+	some, ties := 0, 0
+	for range 300 {
+		e, err := builtIn.Parse(d.expr(d.IntN(2) == 0, d.IntN(3)), MaxExpr, noon)
+		if err != nil {
+			continue
+		}
+		vias := slices.DeleteFunc(builtIn.Vias(e.Type()), func(via Via) bool { return via.Op != OpForward && via.Op != OpReverse })
+		via := vias[d.IntN(len(vias))]
+		sets := g.Between(false, 0, 0).Forward[builtIn.Table.Info(via.Kind).Name]
+		if via.Op == OpReverse {
+			sets = g.Between(false, 0, 0).Reverse[builtIn.Table.Info(via.Kind).Name]
+		}
+		want := twin{g}.members(e)
+		ids := twin{g}.ids(want, e.Type())
+		for s, id := range ids {
+			if id == dict.None {
+				ids[s] = standInID(slices.IndexFunc(e.Strings, func(l Literal) bool { return l.S == s && l.Is == e.Type() }))
+			}
+		}
+		slices.SortFunc(want, func(x, y string) int {
+			return cmp.Or(cmp.Compare(len(sets[y]), len(sets[x])), cmp.Compare(ids[x], ids[y]))
+		})
+		var got []string
+		var sizes []uint64
+		for place, limit := (Place{}), 1+d.IntN(6); ; {
+			var last *Place
+			must(t, on(t, g, e, free(), func(v *Evaluation) error {
+				set, _, err := v.Result()
+				must(t, err)
+				var page []Sized
+				if page, last, err = v.BySize(set, via, place, limit); err != nil {
+					return err
+				}
+				if len(page) > limit || last != nil && len(page) < limit {
+					t.Fatalf("%s: a page of %d members, limit %d", e.Source, len(page), limit)
+				}
+				for _, m := range page {
+					name, err := v.Names([]uint64{uint64(m.ID)})
+					must(t, err)
+					got, sizes = append(got, name[0]), append(sizes, m.Size)
+				}
+				return nil
+			}))
+			if last == nil {
+				break
+			}
+			place = *last
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%s by size(%s): %q, want %q", e.Source, via.Name, got, want)
+		}
+		for i, s := range want {
+			if sizes[i] != uint64(len(sets[s])) {
+				t.Fatalf("%s of %s: %d, want %d", via.Name, s, sizes[i], len(sets[s]))
+			}
+			if i > 0 && sizes[i] == sizes[i-1] && sizes[i] > 0 {
+				ties++
+			}
+		}
+		some += len(want)
+	}
+	if some < 500 || ties < 50 {
+		t.Errorf("%d members, %d ties", some, ties)
+	}
+	large := make([]uint64, MaxSized+1)
+	for i := range large {
+		large[i] = uint64(i + 1)
+	}
+	err := on(t, g, parsed(t, "followers("+g.Accounts[0]+")"), free(), func(v *Evaluation) error {
+		_, _, err := v.BySize(idset.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
+		return err
+	})
+	if limit, ok := errors.AsType[*LimitError](err); !ok || !strings.Contains(limit.Error(), "20000") || !strings.Contains(limit.Error(), "20001") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -625,7 +734,7 @@ func listed(t *testing.T, g *small.Graph, e *Expr, limit int, order func(x, y Me
 		must(t, on(t, g, e, free(), func(v *Evaluation) error {
 			set, _, err := v.Result()
 			must(t, err)
-			page, last, err := v.Records(set, &place, limit, order)
+			page, last, err := v.Records(e.Root.Source(), set, &place, limit, order)
 			must(t, err)
 			if next = last; len(page) > limit || pages > len(want) || place.Order() != "newest" {
 				t.Fatalf("%s: page %d of %d records in the order %s", e.Source, pages, len(page), place.Order())
@@ -737,12 +846,12 @@ func TestLargeSets(t *testing.T) {
 	must(t, on(t, g, parsed(t, "followers("+star+")"), free(), func(v *Evaluation) error {
 		set, _, err := v.Result()
 		must(t, err)
-		page, last, err := v.Records(set, &place, 10, NewestFirst)
+		page, last, err := v.Records(v.Expr.Root.Source(), set, &place, 10, NewestFirst)
 		if err != nil || len(page) != 10 || place.Order() != "id" || last == nil || last.Sorted {
 			t.Errorf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
 		}
 		sorted := Place{Begun: true, Sorted: true}
-		if _, _, err := v.Records(set, &sorted, 10, NewestFirst); err == nil || !strings.Contains(err.Error(), "grown past 10000 members") {
+		if _, _, err := v.Records(v.Expr.Root.Source(), set, &sorted, 10, NewestFirst); err == nil || !strings.Contains(err.Error(), "grown past 10000 members") {
 			t.Errorf("a sorted page of a set that has grown: %v", err)
 		}
 		return nil

@@ -33,7 +33,8 @@ type Node struct {
 	Window ask.Window // leaf or OpRank: its times, since and until
 	Args   []Node     // operator: its operands; OpRank: the set given as of=, then the one given as except=, if any
 	Rank   *RankSpec  // OpRank: its other arguments
-	Least  int        // OpAtLeast: how many of the operands
+	Least  int        // OpAtLeast: how many of the operands; OpSample: how many members
+	Seed   uint64     // OpSample: which sample
 	First  int        // leaf: its strings are Expr.Strings[First:End]
 	End    int
 	Is     dict.Namespace // the namespace of the members
@@ -55,6 +56,7 @@ const (
 	OpExcept              // members of the first operand and of no other
 	OpAtLeast             // members of at least Node.Least operands
 	OpRank                // the results of rank(…)
+	OpSample              // Node.Least members of the operand
 	opShort               // a short name; it never occurs in a Node of a parsed expression
 )
 
@@ -189,7 +191,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast},
+		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -320,6 +322,8 @@ func (p *parser) expr(depth int) (Node, error) {
 		if err = p.operands(&n, name, depth); err == nil && n.Least > len(n.Args) {
 			err = p.errorf(start, "atleast(%d, …) needs at least %[1]d sets, and has %d", n.Least, len(n.Args))
 		}
+	case OpSample:
+		err = p.sample(&n, depth)
 	default:
 		err = p.operands(&n, name, depth)
 	}

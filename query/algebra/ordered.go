@@ -52,12 +52,25 @@ func (p *Place) Order() string {
 	return "id"
 }
 
-// Records returns a page of the members of an expression that is one leaf, sorted by their records with
-// order, and the Place of the next page, nil after the last one. Sets that are too large to sort are paged by id instead. On the first page, Records
-// sets after.Sorted.
-func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(x, y MemberRecord) int) (page []MemberRecord, last *Place, err error) {
+// Source returns the leaf whose records make the members of n members: n itself, or the first set of
+// intersect, except and sample. It returns nil for other operators, whose members come from several
+// sets, or from none.
+func (n *Node) Source() *Node {
+	for n.Op == opIntersect || n.Op == OpExcept || n.Op == OpSample {
+		n = &n.Args[0]
+	}
+	if n.Op.IsSet() {
+		return n
+	}
+	return nil
+}
+
+// Records returns a page of set, whose members are all in the leaf n, sorted by their records there
+// with order, and the Place of the next page, nil after the last one. Sets that are too large to sort
+// are paged by id instead. On the first page, Records sets after.Sorted.
+func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, order func(x, y MemberRecord) int) (page []MemberRecord, last *Place, err error) {
 	most := uint64(MaxSortedActors)
-	if v.Expr.Root.Op == OpForward || v.Expr.Root.Op == OpListed {
+	if n.Op == OpForward || n.Op == OpListed {
 		most = MaxSortedSubjects
 	}
 	if !after.Begun {
@@ -68,25 +81,17 @@ func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(
 	}
 	if !after.Sorted {
 		ids, more := set.Page(uint64(after.ID), limit, v.Hidden())
-		all := make([]dict.ID, len(ids))
-		for i, id := range ids {
-			all[i] = dict.ID(id)
-		}
-		if page, err = v.EdgeRecords(&v.Expr.Root, all); err != nil {
+		if page, err = v.EdgeRecords(n, toIDs(ids)); err != nil {
 			return nil, nil, err
 		}
 		slices.SortFunc(page, func(x, y MemberRecord) int { return cmp.Compare(x.ID, y.ID) })
 		if more {
-			last = &Place{true, false, 0, all[len(all)-1]}
+			last = &Place{true, false, 0, dict.ID(ids[len(ids)-1])}
 		}
 		return page, last, nil
 	}
 	all, _ := set.Page(0, math.MaxInt, v.Hidden())
-	ids := make([]dict.ID, len(all))
-	for i, id := range all {
-		ids[i] = dict.ID(id)
-	}
-	if page, err = v.EdgeRecords(&v.Expr.Root, ids); err != nil {
+	if page, err = v.EdgeRecords(n, toIDs(all)); err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(page, order)
@@ -102,6 +107,60 @@ func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(
 	if len(page) > limit {
 		end := page[limit-1]
 		page, last = page[:limit], &Place{true, true, TimeOf(end.Path), end.ID}
+	}
+	return page, last, nil
+}
+
+func toIDs(list []uint64) []dict.ID {
+	ids := make([]dict.ID, len(list))
+	for i, id := range list {
+		ids[i] = dict.ID(id)
+	}
+	return ids
+}
+
+// MaxSized is the largest set that BySize sorts.
+const MaxSized = 20_000
+
+// A Sized is a member of a set, with the size of a set of its own.
+type Sized struct {
+	ID   dict.ID
+	Size uint64
+}
+
+// BySize returns a page of set, sorted by the sizes of the members' sets along via, such as the
+// numbers of their followers: the largest first, equal ones by id. last is the Place of the next page,
+// nil after the last one; its Micros are a size.
+func (v *Evaluation) BySize(set idset.Set, via Via, after Place, limit int) (page []Sized, last *Place, err error) {
+	if set.Len() > MaxSized {
+		return nil, nil, &LimitError{fmt.Sprintf("order=size(%s) reads a set of every member, and fails for sets of more than %d members; this one has %d. sample(E, %[2]d) is one of that size", via.Name, MaxSized, set.Len())}
+	}
+	if set.Len() > manyTotals {
+		if err := v.budget.Heavy(); err != nil {
+			return nil, nil, err
+		}
+	}
+	all, _ := set.Page(0, math.MaxInt, v.Hidden())
+	page = make([]Sized, len(all))
+	err = v.Sizes(via, toIDs(all), func(i int, size uint64) error {
+		page[i] = Sized{dict.ID(all[i]), size}
+		return v.Ended.Err()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	order := func(x, y Sized) int { return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(x.ID, y.ID)) }
+	slices.SortFunc(page, order)
+	if after.Begun {
+		at, found := slices.BinarySearchFunc(page, Sized{after.ID, after.Micros}, order)
+		if found {
+			at++
+		}
+		page = page[at:]
+	}
+	if len(page) > limit {
+		end := page[limit-1]
+		page, last = page[:limit], &Place{true, true, end.Size, end.ID}
 	}
 	return page, last, nil
 }

@@ -53,6 +53,8 @@ func shown(e *Expr) string {
 				args = append(args, fmt.Sprint("decay=", n.Rank.Decay))
 			}
 			args = append(args, shownWindow(n)...)
+		case n.Op == OpSample:
+			args = append(args, write(&n.Args[0]), fmt.Sprint(n.Least), fmt.Sprint("seed=", n.Seed))
 		default:
 			if n.Op == OpAtLeast {
 				args = append(args, fmt.Sprint(n.Least))
@@ -172,6 +174,10 @@ func (d draw) expr(dids bool, depth int) string {
 	var args []string
 	for range 1 + d.IntN(3) {
 		args = append(args, d.expr(dids, depth-1))
+	}
+	if d.IntN(6) == 0 {
+		seed := d.one("", sp()+","+sp()+"seed=0", ","+sp()+"seed=7"+sp(), ",seed=18446744073709551615")
+		return sp() + "sample" + sp() + "(" + args[0] + fmt.Sprint(",", sp(), 1+d.IntN(12)) + seed + ")" + sp()
 	}
 	if d.IntN(5) == 0 {
 		return sp() + fmt.Sprint("atleast", sp(), "(", sp(), 1+d.IntN(len(args)), sp()) + "," + strings.Join(args, ",") + ")" + sp()

@@ -297,7 +297,7 @@ func (v *Evaluation) authors(lists idset.Set) (map[dict.ID]dict.ID, error) {
 
 // ranked evaluates a rank(…), once for each place where it stands.
 func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
-	if kept, ok := v.ranks[n]; ok {
+	if kept, ok := v.computed[n]; ok {
 		return kept, nil
 	}
 	of, err := v.Set(&n.Args[0])
@@ -344,10 +344,7 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 		ids[i] = results[i].ID
 	}
 	set = idset.FromUnsorted(ids)
-	if v.ranks == nil {
-		v.ranks = map[*Node]idset.Set{}
-	}
-	v.ranks[n] = set
+	v.keep(n, set)
 	if n.Rank.keepsWeights {
 		v.weigh(n, results)
 	}

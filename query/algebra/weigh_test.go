@@ -117,6 +117,37 @@ func TestSizesAskTheBudget(t *testing.T) {
 	}
 }
 
+// Sorting a thousand members by size is light, and one more is expensive; so is a sample that is
+// larger than a list holds.
+func TestOrdersAskTheBudget(t *testing.T) {
+	g := small.New(t, 5, 10, write.Limits{})
+	g.Crowd(manyTotals, func(int) []string { return g.Accounts[:1] })
+	via, err := builtIn.ViaOf("follows", dict.DID)
+	must(t, err)
+	sorted := func(left int) (asked int, err error) {
+		b := &allowed{left: left}
+		err = on(t, g, parsed(t, "followers("+g.Accounts[0]+")"), b, func(v *Evaluation) error {
+			set, _, err := v.Result()
+			must(t, err)
+			before := b.asked
+			_, _, err = v.BySize(set, via, Place{}, 3)
+			asked = b.asked - before
+			return err
+		})
+		return asked, err
+	}
+	if asked, err := sorted(math.MaxInt); err != nil || asked != 0 {
+		t.Errorf("%d members: asked %d times: %v", manyTotals, asked, err)
+	}
+	g.Crowd(manyTotals+1, func(int) []string { return g.Accounts[:1] })
+	if asked, err := sorted(math.MaxInt); err != nil || asked != 1 {
+		t.Errorf("one more: asked %d times: %v", asked, err)
+	}
+	if _, err := sorted(0); !errors.Is(err, errHeavy) {
+		t.Errorf("without a budget: %v", err)
+	}
+}
+
 // Damping a thousand results is light, and one more is expensive.
 func TestDampingAsksTheBudget(t *testing.T) {
 	g := small.New(t, 5, 10, write.Limits{})

@@ -154,7 +154,7 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 		if b.oldest {
 			order = algebra.OldestFirst
 		}
-		page, last, err := v.Records(set, &after, b.limit, order)
+		page, last, err := v.Records(&v.Expr.Root, set, &after, b.limit, order)
 		if err != nil {
 			return err
 		}

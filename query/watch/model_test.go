@@ -575,6 +575,7 @@ func TestWatchable(t *testing.T) {
 		"except(likes(" + did + "),union(lists(" + did + ")))":                  "at position 42: lists(…) cannot be watched",
 		"union(follows(" + did + "),rank(of=follows(" + did + "),via=follows))": "at position 37: rank(…), blocking(…) and blockedBy(…) cannot be watched",
 		"members(" + strings.Repeat(did+",", 300) + did + ")":                   "",
+		"except(sample(follows(" + did + "),5),follows(" + did + "))":           "at position 7: sample(…) cannot be watched",
 		"follows(" + did + ",until=2300-01-01)":                                 "cannot be watched",
 		"intersect(union(except(union(follows(" + did + ")))))":                 "",
 		"union(likes(" + did + "),members(at://" + did + "/x.y.z/k))":           "",

@@ -304,6 +304,9 @@ func Watchable(e *algebra.Expr) error {
 		if n.Op == algebra.OpRank {
 			return &algebra.SyntaxError{Offset: n.Offset, What: "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"}
 		}
+		if n.Op == algebra.OpSample {
+			return &algebra.SyntaxError{Offset: n.Offset, What: "sample(…) cannot be watched: a change of the set may change which of its members are chosen"}
+		}
 		for i := range n.Args {
 			if err := walk(&n.Args[i]); err != nil {
 				return err

@@ -105,10 +105,10 @@ class AsyncSkein(methods.AsyncMethods):
         return core.count(await self.query(set_, count=True))
 
     def records(self, set_: str) -> AsyncPages[methods.ListItem]:
-        """Iterates over all members of one set, with their records, newest first."""
+        """Iterates over all members of a set that come from one set, with their records, newest first."""
 
         async def fetch(pages: AsyncPages[methods.ListItem], cursor: Optional[str]) -> None:
-            page = await self.list(set_, limit=1000, cursor=cursor)
+            page = await self.list(set_, order="newest", limit=1000, cursor=cursor)
             pages._take(page, page["items"])
 
         return AsyncPages(fetch)

@@ -377,26 +377,28 @@ class KnownOutput(_KnownOutput, total=False):
 
 class _ListItem(TypedDict):
     member: str
-    #: The record that makes the edge. If there are several, the first one after the subject by their keys, or else the last one before it.
-    record: str
 
 
 class ListItem(_ListItem, total=False):
+    #: The record that makes the edge, absent if the members come from several sets. If there are several, the first one after the subject by their keys, or else the last one before it.
+    record: str
+    #: With order=size(NAME): the number of members of the member's own set NAME.
+    size: int
     #: The time in the record's key. Absent if the key has none.
     time: str
 
 
 class _ListOutput(TypedDict):
     items: List[ListItem]
-    #: newest: by the times of the records, newest first. id: a stable order without times, for more than 10,000 accounts with an edge to a subject, or 200,000 subjects of an account.
-    order: Union[Literal["newest", "id"], str]
+    #: The order of the items. Instead of newest or oldest it is id above 10,000 accounts with an edge to a subject, or 200,000 subjects of an account.
+    order: str
     #: The exact size of the set, on every page.
     total: int
     type: Union[Literal["did", "uri"], str]
 
 
 class ListOutput(_ListOutput, total=False):
-    """Lists the members of one set, each with the record that makes the edge, newest first."""
+    """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge."""
 
     #: Absent on the last page.
     cursor: str
@@ -604,13 +606,14 @@ class Methods:
         answer: KnownOutput = self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
-    def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None) -> ListOutput:
-        """Lists the members of one set, each with the record that makes the edge, newest first.
+    def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
-        set_: A single set, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of the account in the service auth token.
-        cursor: The cursor of the previous page of the same set.
+        set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
+        cursor: The cursor of the previous page of the same set in the same order.
+        order: newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         """
-        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit})
+        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit, "order": order})
         return answer
 
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
@@ -773,13 +776,14 @@ class AsyncMethods:
         answer: KnownOutput = await self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
-    async def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None) -> ListOutput:
-        """Lists the members of one set, each with the record that makes the edge, newest first.
+    async def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
-        set_: A single set, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of the account in the service auth token.
-        cursor: The cursor of the previous page of the same set.
+        set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
+        cursor: The cursor of the previous page of the same set in the same order.
+        order: newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         """
-        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit})
+        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit, "order": order})
         return answer
 
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:

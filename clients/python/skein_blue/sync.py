@@ -85,10 +85,10 @@ class Skein(methods.Methods):
         return core.count(self.query(set_, count=True))
 
     def records(self, set_: str) -> Pages[methods.ListItem]:
-        """Iterates over all members of one set, with their records, newest first."""
+        """Iterates over all members of a set that come from one set, with their records, newest first."""
 
         def fetch(pages: Pages[methods.ListItem], cursor: Optional[str]) -> None:
-            page = self.list(set_, limit=1000, cursor=cursor)
+            page = self.list(set_, order="newest", limit=1000, cursor=cursor)
             pages._take(page, page["items"])
 
         return Pages(fetch)

@@ -44,6 +44,9 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert [c["contained"] for c in contained] == [True, False], contained
     assert skein.query(of, count=True).get("members") is None
     assert len(skein.list(of, limit=3)["items"]) == 3
+    largest = skein.list(f"sample({of}, 40)", order="size(followers)", limit=10)
+    assert largest["order"] == "size(followers)" and largest["total"] == 40, largest
+    assert [m["size"] for m in largest["items"]] == sorted((m["size"] for m in largest["items"]), reverse=True), largest
     assert len(skein.rank(of, "likes", since="24h", limit=3)["items"]) == 3
     sizes = skein.counts(["followers", "likes"], [star])["subjects"][0]
     assert sizes["subject"] == star and len(sizes["totals"]) == 2 and sizes["totals"][0] >= len(members) - left, sizes

@@ -7,7 +7,7 @@
  * Every method takes its parameters as one object, and options such as {signal} as a second one.
  */
 import {caller, type CallOptions, type Options} from './call.js';
-import {Methods, type ListItem, type SubscribeChange, type SubscribeParams} from './methods.js';
+import {Methods, type ListItem, type ListOutput, type SubscribeChange, type SubscribeParams} from './methods.js';
 import {Pages} from './pages.js';
 import {changes, type SubscribeOptions} from './subscription.js';
 
@@ -59,9 +59,9 @@ export class Skein extends Methods {
     return {total, incomplete, ...(reason !== undefined && {reason})};
   }
 
-  /** Iterates over all members of one set, with their records, newest first, page by page. */
-  records({set}: SetParams, options?: CallOptions): Pages<ListItem> {
-    return new Pages(cursor => this.list({set, limit: 1000, ...(cursor && {cursor})}, options));
+  /** Iterates over all members of a set that come from one set, with their records, newest first, page by page. */
+  records({set}: SetParams, options?: CallOptions): Pages<ListItem & {record: string}> {
+    return new Pages(async cursor => await this.list({set, order: 'newest', limit: 1000, ...(cursor && {cursor})}, options) as ListOutput & {items: (ListItem & {record: string})[]});
   }
 
   /**

@@ -376,17 +376,21 @@ export interface KnownOutput {
 
 export interface ListItem {
   member: string;
-  /** The record that makes the edge. If there are several, the first one after the subject by their keys, or else the last one before it. */
-  record: string;
+  /** The record that makes the edge, absent if the members come from several sets. If there are several, the first one after the subject by their keys, or else the last one before it. */
+  record?: string;
+  /** With order=size(NAME): the number of members of the member's own set NAME. */
+  size?: number;
   /** The time in the record's key. Absent if the key has none. */
   time?: string;
 }
 
 export interface ListParams {
-  /** The cursor of the previous page of the same set. */
+  /** The cursor of the previous page of the same set in the same order. */
   cursor?: string;
   limit?: number;
-  /** A single set, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of the account in the service auth token. */
+  /** newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
+  order?: 'newest' | 'oldest' | 'id' | (string & {});
+  /** A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
@@ -396,8 +400,8 @@ export interface ListOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: ListItem[];
-  /** newest: by the times of the records, newest first. id: a stable order without times, for more than 10,000 accounts with an edge to a subject, or 200,000 subjects of an account. */
-  order: 'newest' | 'id' | (string & {});
+  /** The order of the items. Instead of newest or oldest it is id above 10,000 accounts with an edge to a subject, or 200,000 subjects of an account. */
+  order: string;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** The exact size of the set, on every page. */
@@ -581,7 +585,7 @@ export class Methods {
     return this.call('blue.skein.graph.known', params, options) as Promise<KnownOutput>;
   }
 
-  /** Lists the members of one set, each with the record that makes the edge, newest first. */
+  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge. */
   list(params: ListParams, options?: CallOptions): Promise<ListOutput> {
     return this.call('blue.skein.graph.list', params, options) as Promise<ListOutput>;
   }

@@ -29,6 +29,8 @@ const {members: contained} = await skein.contains({set, member: [members[0], sta
 assert.deepEqual(contained, [{member: members[0], contained: true}, {member: star, contained: false}]);
 assert.equal((await skein.query({set, count: true})).members, undefined);
 assert.equal((await skein.list({set, limit: 3})).items.length, 3);
+const largest = await skein.list({set: `sample(${set}, 40)`, order: 'size(followers)', limit: 10});
+assert.ok(largest.order === 'size(followers)' && largest.total === 40 && largest.items.every((m, i) => m.record && (i === 0 || m.size <= largest.items[i - 1].size)), JSON.stringify(largest));
 assert.equal((await skein.rank({of: set, via: 'likes', since: '24h', limit: 3})).items.length, 3);
 assert.equal((await skein.getAccount({did: star})).state, 'complete');
 assert.ok((await skein.getStats()).records.follow > 1000);

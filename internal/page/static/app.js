@@ -193,7 +193,7 @@ async function lookForExamples() {
 }
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
-const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|mutuals|blocking|blockedBy)\s*\(/.test(q);
+const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|sample|mutuals|blocking|blockedBy)\s*\(/.test(q);
 const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, 'This may be incomplete: ' + answer.reason + '.') : '';
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 

@@ -1,0 +1,122 @@
+package algebra
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+)
+
+// MaxSample is the largest sample.
+const MaxSample = 100_000
+
+// sample parses the arguments of sample(E, N), or sample(E, N, seed=S).
+func (p *parser) sample(n *Node, depth int) error {
+	of, err := p.expr(depth + 1)
+	if err != nil {
+		return err
+	}
+	n.Args, n.Is = []Node{of}, of.Is
+	const usage = "sample takes a set and a number: sample(E, 1000), or sample(E, 1000, seed=2) for another sample"
+	more, err := p.next("sample")
+	switch {
+	case err != nil:
+		return err
+	case !more:
+		return p.errorf(n.Offset, usage)
+	}
+	if n.Least, err = number[int](p, "the number of members", MaxSample); err != nil {
+		return err
+	}
+	if more, err = p.next("sample"); err != nil || !more {
+		return err
+	}
+	p.space()
+	at := p.i
+	name, value, _ := strings.Cut(p.word(), "=")
+	if name != "seed" {
+		return p.errorf(at, usage)
+	}
+	if n.Seed, err = strconv.ParseUint(value, 10, 64); err != nil {
+		return p.errorf(at, "seed is %q; it must be a number from 0 to 18446744073709551615", Brief(value))
+	}
+	if more, err = p.next("sample"); err == nil && more {
+		err = p.errorf(n.Offset, usage)
+	}
+	return err
+}
+
+// sampled evaluates a sample(…); the result is kept per node. A sample has the visible members with
+// the lowest hashes of their ids (a bottom-k sample: Cohen and Kaplan, "Summarizing data using
+// bottom-k sketches", 2007). So it is the same for the same set and seed, changes by one member for
+// each change of the set, and the samples of two sets with one seed overlap as the sets do.
+func (v *Evaluation) sampled(n *Node) (set idset.Set, err error) {
+	if kept, ok := v.computed[n]; ok {
+		return kept, nil
+	}
+	if set, err = v.Set(&n.Args[0]); err != nil {
+		return set, err
+	}
+	var hidden idset.Set
+	if n.Is == dict.DID {
+		hidden = v.View.Hidden()
+	}
+	if size := set.Len() - idset.AndLen(hidden, set); size > uint64(n.Least) {
+		set = lowest(set, hidden, size, n.Least, n.Seed)
+	}
+	v.keep(n, set)
+	if set.Len() > idset.ListMax {
+		err = v.budget.Heavy()
+	}
+	return set, err
+}
+
+// lowest returns the n members with the lowest hashes of a set that has about size members beside the
+// hidden ones. There must be n.
+func lowest(set, hidden idset.Set, size uint64, n int, seed uint64) idset.Set {
+	type hashed struct{ hash, id uint64 }
+	found := make([]hashed, 0, n+n/4+100)
+	// The hashes below limit are a few more than n, most probably.
+	limit := uint64(math.MaxUint64)
+	if share := (float64(n) + 6*math.Sqrt(float64(n)) + 20) / float64(size); share < 1 {
+		limit = uint64(share * (1 << 63) * 2)
+	}
+	for {
+		for id := range set.All() {
+			if h := mix(id, seed); h <= limit && !hidden.Has(id) {
+				found = append(found, hashed{h, id})
+			}
+		}
+		if len(found) >= n || limit == math.MaxUint64 {
+			break
+		}
+		found, limit = found[:0], math.MaxUint64
+	}
+	slices.SortFunc(found, func(x, y hashed) int { return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.id, y.id)) })
+	ids := make([]uint64, n)
+	for i := range ids {
+		ids[i] = found[i].id
+	}
+	return idset.FromUnsorted(ids)
+}
+
+// mix is a hash of an id: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+// pseudorandom number generators", 2014).
+func mix(id, seed uint64) uint64 {
+	x := id + (seed+1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// keep keeps the result of a node for the rest of the evaluation.
+func (v *Evaluation) keep(n *Node, set idset.Set) {
+	if v.computed == nil {
+		v.computed = map[*Node]idset.Set{}
+	}
+	v.computed[n] = set
+}

@@ -1,0 +1,136 @@
+package algebra
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein.blue/internal/idset"
+)
+
+// randomSet returns a set of n ids, some of them neighbours, as writers hand them out.
+func randomSet(rng *rand.Rand, n int) idset.Set {
+	ids := make([]uint64, 0, n)
+	for len(ids) < n {
+		from := rng.Uint64() >> 10
+		for i := range min(1+rng.IntN(40), n-len(ids)) {
+			ids = append(ids, from+uint64(i))
+		}
+	}
+	slices.Sort(ids)
+	return idset.FromUnsorted(slices.Compact(ids))
+}
+
+// A sample has as many members as were asked for, none of them hidden, and they are those with the
+// lowest hashes, at any size of the set.
+func TestLowest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		set := randomSet(rng, 2+rng.IntN(6000))
+		var some []uint64
+		for id := range set.All() {
+			if rng.IntN(5) == 0 {
+				some = append(some, id)
+			}
+		}
+		hidden := idset.FromUnsorted(append(some, 1<<60))
+		var want []uint64
+		for id := range idset.AndNot(set, hidden).All() {
+			want = append(want, id)
+		}
+		if len(want) < 2 {
+			continue
+		}
+		n, seed := 1+rng.IntN(len(want)-1), rng.Uint64()>>uint(rng.IntN(64))
+		slices.SortFunc(want, func(x, y uint64) int {
+			if mix(x, seed) < mix(y, seed) {
+				return -1
+			}
+			return 1
+		})
+		size := uint64(len(want)) * uint64(1+rng.IntN(3)) // also if the guess that it is used for is too low
+		got := lowest(set, hidden, size, n, seed).List(nil)
+		slices.Sort(want[:n])
+		if !slices.Equal(got, want[:n]) {
+			t.Fatalf("%d of %d members, seed %d: %d others", n, len(want), seed, len(got))
+		}
+	}
+}
+
+// One member more changes one member of the sample at most.
+func TestSamplesAreStable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	set := randomSet(rng, 3000)
+	before := lowest(set, idset.Set{}, set.Len(), 100, 5)
+	for range 200 {
+		set = idset.Or(set, idset.FromList([]uint64{rng.Uint64() >> 10}))
+		after := lowest(set, idset.Set{}, set.Len(), 100, 5)
+		if common := idset.AndLen(before, after); common < 99 || after.Len() != 100 {
+			t.Fatalf("only %d of %d members remain", common, after.Len())
+		}
+		before = after
+	}
+}
+
+// Over many seeds each member is chosen as often as chance says, whatever its place in the set: the
+// counts' chi-square is near its mean.
+func TestSamplesAreFair(t *testing.T) {
+	set := randomSet(rand.New(rand.NewPCG(3, 3)), 200)
+	const n, seeds = 20, 4000
+	chosen := map[uint64]int{}
+	for seed := range uint64(seeds) {
+		for id := range lowest(set, idset.Set{}, set.Len(), n, seed).All() {
+			chosen[id]++
+		}
+	}
+	size := float64(set.Len())
+	share := n / size
+	mean, sum := seeds*share, 0.0
+	for id := range set.All() {
+		sum += math.Pow(float64(chosen[id])-mean, 2) / (mean * (1 - share))
+	}
+	if deviation := (sum - (size - 1)) / math.Sqrt(2*(size-1)); math.Abs(deviation) > 5 {
+		t.Errorf("chi-square %.0f with %.0f degrees of freedom", sum, size-1)
+	}
+}
+
+// sample needs a set and a number, and perhaps a seed.
+func TestMistakesInSamples(t *testing.T) {
+	const leaf = "follows(did:web:a.example.com)"
+	for text, want := range map[string]string{
+		"sample()":                             "expected a set",
+		"sample(" + leaf + ")":                 "sample takes a set and a number",
+		"sample(5," + leaf + ")":               `"5" is not a set`,
+		"sample(" + leaf + ",0)":               "must be a number from 1 to 100000",
+		"sample(" + leaf + ",100001)":          "must be a number from 1 to 100000",
+		"sample(" + leaf + ",)":                `the number of members is ""`,
+		"sample(" + leaf + ",5,2)":             "sample takes a set and a number",
+		"sample(" + leaf + ",5,seed=x)":        `seed is "x"`,
+		"sample(" + leaf + ",5,seed=-1)":       `seed is "-1"`,
+		"sample(" + leaf + ",5,seed=1,seed=2)": "sample takes a set and a number",
+		"sample(" + leaf + ",5":                `expected "," or ")" in sample(…`,
+	} {
+		_, err := builtIn.Parse(text, MaxExpr, noon)
+		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	forms := map[string]string{}
+	for _, text := range []string{"sample(" + leaf + ",5)", "sample(" + leaf + ",6)", "sample(" + leaf + ",5,seed=1)"} {
+		form := parsed(t, text).Canonical()
+		if other, ok := forms[form]; ok {
+			t.Errorf("%s and %s have one canonical form", text, other)
+		}
+		forms[form] = text
+	}
+}
+
+func BenchmarkSample(b *testing.B) {
+	set := randomSet(rand.New(rand.NewPCG(1, 1)), 1_000_000)
+	for b.Loop() {
+		lowest(set, idset.Set{}, set.Len(), 10_000, 1)
+	}
+}
