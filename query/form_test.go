@@ -40,12 +40,13 @@ func TestForms(t *testing.T) {
 	a := w.history.Accounts()
 	set := "union(followers(" + a[0] + "),members(" + strings.Join(a, ",") + "))"
 	for method, p := range map[string]url.Values{
-		"query":    {"set": {set}, "limit": {"5"}},
-		"contains": {"set": {set}, "member": a[:9]},
-		"counts":   {"edge": {"followers", "lists"}, "subject": a[:9]},
-		"known":    {"actor": {a[0]}, "edge": {"followers"}, "subject": a[:9]},
-		"rank":     {"of": {set}, "via": {"follows"}, "except": {"followers(" + a[1] + ")"}},
-		"list":     {"set": {"follows(" + a[0] + ")"}},
+		"query":     {"set": {set}, "limit": {"5"}},
+		"contains":  {"set": {set}, "member": a[:9]},
+		"counts":    {"edge": {"followers", "lists"}, "subject": a[:9]},
+		"known":     {"actor": {a[0]}, "edge": {"followers"}, "subject": a[:9]},
+		"rank":      {"of": {set}, "via": {"follows"}, "except": {"followers(" + a[1] + ")"}},
+		"histogram": {"set": {"follows(" + a[0] + ")"}, "bucket": {"7d"}},
+		"list":      {"set": {"follows(" + a[0] + ")"}},
 	} {
 		name := "blue.skein.graph." + method
 		_, want, _ := w.get("/xrpc/" + name + "?" + p.Encode())
@@ -142,7 +143,7 @@ func TestFormsInOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if slices.Sort(forms); !slices.Equal(forms, []string{"contains", "counts", "known", "list", "query", "rank"}) {
+	if slices.Sort(forms); !slices.Equal(forms, []string{"contains", "counts", "histogram", "known", "list", "query", "rank"}) {
 		t.Errorf("methods with forms: %q", forms)
 	}
 }

@@ -72,6 +72,7 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.list":       {"set=follows(" + a[0] + ")&limit=1"},
 		"blue.skein.graph.contains":   {"set=members(" + a[0] + ")&member=" + a[1]},
 		"blue.skein.graph.counts":     {"edge=followers&edge=blocks&subject=" + a[1] + "&subject=" + a[2]},
+		"blue.skein.graph.histogram":  {"set=follows(" + a[0] + ")", "set=followers(" + a[0] + ")&bucket=1m"},
 		"blue.skein.graph.known":      {"actor=" + a[0] + "&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
 		"blue.skein.graph.rank":       {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")", "of=follows(" + a[0] + ")&via=follows&by=lift&min=1&since=2000-01-01"},
 		"blue.skein.graph.getStats":   {""},

@@ -19,6 +19,7 @@ func TestUnknownParameters(t *testing.T) {
 		"/xrpc/blue.skein.graph.rank?via=follows&of=follows(" + d + ")":            {"sicne=1s", "did you mean since?"}, //nolint:misspell // that is the test
 		"/xrpc/blue.skein.graph.query?set=follows(" + d + ")":                      {"Limit=1", "did you mean limit?"},
 		"/xrpc/blue.skein.graph.list?set=follows(" + d + ")":                       {"cursro=x", "did you mean cursor?"},
+		"/xrpc/blue.skein.graph.histogram?set=follows(" + d + ")":                  {"buckets=1h", "did you mean bucket?"},
 		"/xrpc/blue.skein.graph.contains?set=follows(" + d + ")&member=" + d:       {"members=" + d, "did you mean member?"},
 		"/xrpc/blue.skein.graph.counts?edge=followers&subject=" + d:                {"subjects=" + d, "did you mean subject?"},
 		"/xrpc/blue.skein.graph.known?actor=" + d + "&edge=followers&subject=" + d: {"subjects=" + d, "did you mean subject?"},

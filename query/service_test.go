@@ -90,6 +90,7 @@ func TestViewer(t *testing.T) {
 		{"query", "set=listed(" + uri + ")"},
 		{"query", "set=members(at://$viewer/app.bsky.feed.post/3kaaaaaaaaaaa)"},
 		{"list", "set=follows($viewer)"},
+		{"histogram", "set=follows($viewer)"},
 		{"contains", "set=followers($viewer)&member=" + a[1]},
 		{"contains", "set=follows(" + a[1] + ")&member=$viewer&member=" + a[2]},
 		{"known", "actor=$viewer&edge=followers&subject=" + a[1] + "&subject=" + a[2]},

@@ -381,6 +381,26 @@ func (w *world) record(k kinds.Info, actor, subject string, s span) string {
 	return "at://" + actor + "/" + k.Collection + "/" + rkey
 }
 
+// recordsOf returns the records that are shown for the members of a leaf.
+func (w *world) recordsOf(k kinds.Info, name, of string, members []string, s span) map[string]string {
+	records := map[string]string{}
+	for _, m := range members {
+		actor, subject := of, m
+		if name == k.Reverse {
+			actor, subject = m, of
+		}
+		switch name {
+		case "listed":
+			records[m] = w.listRecord(of, m, s)
+		case "lists":
+			records[m] = w.listRecord(m, of, s)
+		default:
+			records[m] = w.record(k, actor, subject, s)
+		}
+	}
+	return records
+}
+
 // list gives the newest first, page by page, and query the same records.
 func TestList(t *testing.T) {
 	w := spread(t, 25)
@@ -392,21 +412,7 @@ func TestList(t *testing.T) {
 		v := w.in(s)
 		k, name, of, members := w.leaf(rng, s, v)
 		set := name + "(" + of + ask + ")"
-		want := map[string]string{}
-		for _, m := range members {
-			actor, subject := of, m
-			if name == k.Reverse {
-				actor, subject = m, of
-			}
-			switch name {
-			case "listed":
-				want[m] = w.listRecord(of, m, s)
-			case "lists":
-				want[m] = w.listRecord(m, of, s)
-			default:
-				want[m] = w.record(k, actor, subject, s)
-			}
-		}
+		want := w.recordsOf(k, name, of, members, s)
 		var items []struct{ Member, Record, Time string }
 		for cursor := ""; ; {
 			p := url.Values{"set": {set}, "limit": {fmt.Sprint(1 + rng.IntN(9))}}

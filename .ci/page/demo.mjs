@@ -28,6 +28,20 @@ for (const [title, href] of await page.$$eval('#out a', list => list.map(a => [a
   expect(await page.$eval('#out [data-member] img', i => i.complete && i.naturalWidth > 0), title + ': ' + (await page.textContent('#out [data-member]')));
   expect(!(await page.$('#out .error')), title + ': no error');
 }
+// The chart of a set by time has all members, and a bar leads to those of its bucket.
+const sums = () => page.$$eval('.bars > *', list => list.reduce((n, b) => n + Number(b.title.split(': ').at(-1).replace(/\D/g, '')), 0));
+await page.goto(base + '/');
+await page.waitForSelector('#out a');
+const [person] = (await page.textContent('#out')).match(/@[\w.-]+\.test/);
+await page.goto(base + '/?' + new URLSearchParams({q: person}));
+await page.waitForSelector('.times:not([hidden])');
+const followers = Number((await page.textContent('#out .cards small')).replace(/\D/g, ''));
+expect(Math.abs(await sums() - followers) <= 5, `the chart of an account has its ${followers} followers: ${await sums()}`);
+expect((await page.getAttribute('.times', 'aria-label')).startsWith('New followers per '), 'the chart has a description');
+const [title, href] = await page.$eval('.bars > a', a => [a.title, a.getAttribute('href')]);
+await page.click('.bars > a');
+await page.waitForFunction(() => document.querySelector('#out h2')?.textContent.includes('since='));
+expect((await page.textContent('#out .facts')).startsWith(title.split(': ').at(-1) + ' account'), `the bar ${title} leads to its members: ${href}`);
 expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 process.exit(wrong > 0 ? 1 : 0);

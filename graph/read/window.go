@@ -49,6 +49,20 @@ func (w Window) Has(p format.Path) bool {
 	return w.All() || p.Raw == nil && p.TID >= w.From && p.TID < w.To
 }
 
+// And returns the window of the records that both windows include.
+func (w Window) And(x Window) Window {
+	switch {
+	case w.All():
+		return x
+	case x.All():
+		return w
+	}
+	if w.From, w.To = max(w.From, x.From), min(w.To, x.To); w.From >= w.To {
+		return Window{EndOfTime, EndOfTime}
+	}
+	return w
+}
+
 // keys returns the range of the keys of an actor's chunks in a window, and the first key of
 // interest below the first chunk, if that was spilled. from is nil if the window is empty.
 func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {

@@ -101,8 +101,8 @@ func TestHandler(t *testing.T) {
 			}
 		}
 	}
-	if size > 60<<10 {
-		t.Errorf("the page has %d bytes, more than 60 KiB", size)
+	if size > 64<<10 {
+		t.Errorf("the page has %d bytes, more than 64 KiB", size)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -109,6 +110,36 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 		page, last = page[:limit], &Place{true, true, TimeOf(end.Path), end.ID}
 	}
 	return page, last, nil
+}
+
+// MaxTimed is the largest set that Times reads.
+const MaxTimed = 200_000
+
+// Times returns the times of the records in a window that make members of set, which is the result of
+// the expression, members of its Source: in microseconds, 0 for a record whose key has no time. They
+// ascend.
+func (v *Evaluation) Times(set idset.Set, w ask.Window) ([]uint64, error) {
+	all, _ := set.Page(0, math.MaxInt, v.Hidden())
+	if len(all) > MaxTimed {
+		return nil, &LimitError{fmt.Sprintf("histogram reads the record of every member, and fails for sets of more than %d members; this one has %d. sample(E, N) is a smaller one", MaxTimed, len(all))}
+	}
+	if len(all) > manyTotals {
+		if err := v.budget.Heavy(); err != nil {
+			return nil, err
+		}
+	}
+	source := *v.Expr.Root.Source()
+	source.Window = source.Window.And(w)
+	records, err := v.EdgeRecords(&source, toIDs(all))
+	if err != nil {
+		return nil, err
+	}
+	times := make([]uint64, len(records))
+	for i, r := range records {
+		times[i] = TimeOf(r.Path)
+	}
+	slices.Sort(times)
+	return times, nil
 }
 
 func toIDs(list []uint64) []dict.ID {

@@ -69,7 +69,7 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 		}
 	}
 	if decay != "" {
-		age, ok := parseAge(decay)
+		age, ok := ParseAge(decay)
 		if !ok || age < shortestDecay || age > maxAge {
 			return w, fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay)) //nolint:err113 // likewise
 		}

@@ -20,14 +20,14 @@ func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, false, nil
 	}
-	if age, ok := parseAge(s); ok {
+	if age, ok := ParseAge(s); ok {
 		return now.Add(-age), true, nil
 	}
 	return t, false, fmt.Errorf("%q is not a time; write 2026-11-22T06:00:00Z, a date, or an age such as 24h or 7d", Brief(s)) //nolint:err113 // the client reads it
 }
 
-// parseAge parses an age: a number of days or weeks, or a duration of h, m, s and ms, as in time.ParseDuration.
-func parseAge(s string) (age time.Duration, ok bool) {
+// ParseAge parses an age: a number of days or weeks, or a duration of h, m, s and ms, as in time.ParseDuration.
+func ParseAge(s string) (age time.Duration, ok bool) {
 	if n := len(s); n > 1 {
 		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
 			if count, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {

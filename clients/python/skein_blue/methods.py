@@ -32,6 +32,8 @@ __all__ = [
     "GetStatsOutput",
     "GetStatsRecords",
     "GetStatsStrings",
+    "HistogramBucket",
+    "HistogramOutput",
     "KnownKnownSubject",
     "KnownOutput",
     "ListItem",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 #: The methods that a server also accepts as a form, by POST.
-FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
+FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
 class DescribeFeedGeneratorFeed(TypedDict):
@@ -354,6 +356,36 @@ class GetStatsStrings(TypedDict):
     uri: int
 
 
+class HistogramBucket(TypedDict):
+    count: int
+    start: str
+
+
+class _HistogramOutput(TypedDict):
+    #: The length of a bucket in seconds.
+    bucketSeconds: int
+    #: In order of time, without gaps: from the bucket of the first record to the bucket of the last.
+    buckets: List[HistogramBucket]
+    #: The exact number of members; in the buckets, earlier, later and undated together.
+    total: int
+    type: Union[Literal["did", "uri"], str]
+
+
+class HistogramOutput(_HistogramOutput, total=False):
+    """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it."""
+
+    #: Members whose records are earlier than the first bucket, because there are at most 1,000 buckets, or without bucket 120. Absent if there are none.
+    earlier: int
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    #: Members whose records are dated in the future; without until they have no bucket. Absent if there are none.
+    later: int
+    #: Why the answer may be incomplete.
+    reason: str
+    #: Members whose records have no time in their keys. Absent if there are none.
+    undated: int
+
+
 class KnownKnownSubject(TypedDict):
     sample: List[str]
     subject: str
@@ -596,6 +628,17 @@ class Methods:
         answer: GetStatsOutput = self._call("blue.skein.graph.getStats", {})
         return answer
 
+    def histogram(self, set_: str, *, bucket: str | None = None, since: str | None = None, until: str | None = None) -> HistogramOutput:
+        """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
+
+        set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
+        bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
+        since: Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d.
+        until: Count only records before this time.
+        """
+        answer: HistogramOutput = self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "since": since, "until": until})
+        return answer
+
     def known(self, actor: str, edge: Literal["followers", "likers", "reposters"], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
         """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject.
 
@@ -764,6 +807,17 @@ class AsyncMethods:
     async def get_stats(self) -> GetStatsOutput:
         """Describes the contents of the index, and how current it is."""
         answer: GetStatsOutput = await self._call("blue.skein.graph.getStats", {})
+        return answer
+
+    async def histogram(self, set_: str, *, bucket: str | None = None, since: str | None = None, until: str | None = None) -> HistogramOutput:
+        """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
+
+        set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
+        bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
+        since: Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d.
+        until: Count only records before this time.
+        """
+        answer: HistogramOutput = await self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "since": since, "until": until})
         return answer
 
     async def known(self, actor: str, edge: Literal["followers", "likers", "reposters"], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:

@@ -50,6 +50,9 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert len(skein.rank(of, "likes", since="24h", limit=3)["items"]) == 3
     sizes = skein.counts(["followers", "likes"], [star])["subjects"][0]
     assert sizes["subject"] == star and len(sizes["totals"]) == 2 and sizes["totals"][0] >= len(members) - left, sizes
+    times = skein.histogram(of, bucket="1d")
+    counted = sum(b["count"] for b in times["buckets"]) + sum(times.get(k, 0) for k in ("earlier", "later", "undated"))
+    assert times["bucketSeconds"] == 86400 and counted == times["total"] >= len(members) - left, times
     assert skein.known(members[0], "followers", [star])["subjects"][0]["subject"] == star
     assert skein.get_account(star)["state"] == "complete"
     assert skein.get_stats()["records"]["follow"] > 1000

@@ -348,6 +348,42 @@ export interface GetStatsStrings {
   uri: number;
 }
 
+export interface HistogramBucket {
+  count: number;
+  start: string;
+}
+
+export interface HistogramParams {
+  /** The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d. */
+  bucket?: string;
+  /** A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token. */
+  set: string;
+  /** Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d. */
+  since?: string;
+  /** Count only records before this time. */
+  until?: string;
+}
+
+export interface HistogramOutput {
+  /** The length of a bucket in seconds. */
+  bucketSeconds: number;
+  /** In order of time, without gaps: from the bucket of the first record to the bucket of the last. */
+  buckets: HistogramBucket[];
+  /** Members whose records are earlier than the first bucket, because there are at most 1,000 buckets, or without bucket 120. Absent if there are none. */
+  earlier?: number;
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  /** Members whose records are dated in the future; without until they have no bucket. Absent if there are none. */
+  later?: number;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+  /** The exact number of members; in the buckets, earlier, later and undated together. */
+  total: number;
+  type: 'did' | 'uri' | (string & {});
+  /** Members whose records have no time in their keys. Absent if there are none. */
+  undated?: number;
+}
+
 export interface KnownKnownSubject {
   sample: string[];
   subject: string;
@@ -510,7 +546,7 @@ export interface SubscribeParams {
 }
 
 /** The methods that a server also accepts as a form, by POST. */
-export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
+export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.histogram', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
 /** The methods of a server. */
 export class Methods {
@@ -578,6 +614,11 @@ export class Methods {
   /** Describes the contents of the index, and how current it is. */
   getStats(params: Record<string, never> = {}, options?: CallOptions): Promise<GetStatsOutput> {
     return this.call('blue.skein.graph.getStats', params, options) as Promise<GetStatsOutput>;
+  }
+
+  /** Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it. */
+  histogram(params: HistogramParams, options?: CallOptions): Promise<HistogramOutput> {
+    return this.call('blue.skein.graph.histogram', params, options) as Promise<HistogramOutput>;
   }
 
   /** Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject. */

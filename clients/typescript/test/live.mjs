@@ -36,6 +36,9 @@ assert.equal((await skein.getAccount({did: star})).state, 'complete');
 assert.ok((await skein.getStats()).records.follow > 1000);
 const {subjects: [sizes]} = await skein.counts({edge: ['followers', 'likes'], subject: [star]});
 assert.ok(sizes.subject === star && sizes.totals.length === 2 && sizes.totals[0] >= members.length - left, JSON.stringify(sizes));
+const times = await skein.histogram({set, bucket: '1d'});
+const counted = times.buckets.reduce((n, b) => n + b.count, (times.earlier ?? 0) + (times.later ?? 0) + (times.undated ?? 0));
+assert.ok(times.bucketSeconds === 86400 && counted === times.total && times.total >= members.length - left, JSON.stringify(times));
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
 

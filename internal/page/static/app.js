@@ -210,6 +210,7 @@ async function showSet(out, q, paged, signal) {
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
   const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
   out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, answer.order === 'newest' && 'newest first', took), incomplete(answer),
+    isOne(q) && paged.page === 1 ? byTime(q, whose ? 'Accounts' : 'Records', signal) : '',
     actions({method, params, total: answer.total, refine: refine(q, answer.type), watch: q}),
     ...members({q}, paged, answer, items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
   nameThem(out, signal);
@@ -307,7 +308,8 @@ async function showSubject(out, s, signal) {
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
   heading.classList.add('subject');
   heading.dataset.member = x;
-  out.replaceChildren(heading, about, warning, el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))), form);
+  out.replaceChildren(heading, about, warning, el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))),
+    s.kind === 'list' ? '' : byTime(s.kind === 'post' ? `likers(${x})` : `followers(${x})`, s.kind === 'post' ? 'Likes' : 'New followers', signal), form);
   nameThem(out, signal);
   if (x.startsWith('https:')) { // only the server knows its AT URI
     ask('blue.skein.graph.query', {set: `members(${x})`}, signal).then(({answer}) => {

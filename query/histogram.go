@@ -1,0 +1,141 @@
+package query
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+// The bounds of histogram.
+const (
+	maxBuckets = 1000
+	fewBuckets = 120 // without bucket
+	minBucket  = time.Minute
+	maxBucket  = 30 * 24 * time.Hour
+)
+
+// chosenBuckets are the lengths that histogram chooses from if the query has no bucket.
+var chosenBuckets = []time.Duration{
+	minBucket, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, maxBucket,
+}
+
+type histogramBucket struct {
+	Start string `json:"start"`
+	Count uint64 `json:"count"`
+}
+
+// histogram counts the members of a set by the times of the records that make them members.
+func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
+	e, err := q.Set()
+	if err != nil {
+		return nil, err
+	}
+	if e.Root.Source() == nil {
+		return nil, xrpc.Invalid("histogram needs a set whose members have records in one set: a single set such as likers(at://…), or intersect, except or sample of one that comes first")
+	}
+	now := time.Now()
+	window, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
+	if err != nil {
+		return nil, xrpc.Invalid("%v", err)
+	}
+	var bucket time.Duration
+	if q.Values.Has("bucket") {
+		var ok bool
+		if bucket, ok = algebra.ParseAge(q.Values.Get("bucket")); !ok || bucket < minBucket || bucket > maxBucket || bucket%time.Second != 0 {
+			return nil, xrpc.Invalid("parameter bucket is %q; it must be a whole number of seconds from 1m to 30d, such as 15m, 1h or 7d", algebra.Brief(q.Values.Get("bucket")))
+		}
+	}
+	out := struct {
+		Type  string `json:"type"`
+		Total uint64 `json:"total"`
+		counted
+		completeness
+	}{Type: e.Type().String()}
+	err = q.View(ctx, func(sn *ask.View) error {
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		if err != nil {
+			return err
+		}
+		if out.completeness, err = s.missing(v, false); err != nil {
+			return err
+		}
+		set, _, err := v.Result()
+		if err != nil {
+			return err
+		}
+		times, err := v.Times(set, window)
+		if err != nil {
+			return err
+		}
+		out.Total = uint64(len(times))
+		end, all := uint64(now.UnixMicro()), q.Values.Has("since")
+		if q.Values.Has("until") {
+			end = math.MaxUint64
+		}
+		if out.counted = countByTime(times, end, bucket, all); out.Earlier > 0 && all {
+			return xrpc.Invalid("the records since %s span more than %d buckets of %d s; use a longer bucket, or a later since", q.Values.Get("since"), maxBuckets, out.BucketSeconds)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// counted has the numbers of records in buckets of time.
+type counted struct {
+	BucketSeconds int64             `json:"bucketSeconds"`
+	Buckets       []histogramBucket `json:"buckets"`
+	Earlier       uint64            `json:"earlier,omitempty"` // before the first bucket
+	Later         uint64            `json:"later,omitempty"`   // dated in the future
+	Undated       uint64            `json:"undated,omitempty"`
+}
+
+// countByTime counts times, which ascend, in buckets of a length. Buckets start at whole multiples of
+// their length after 1970-01-01T00:00:00Z. The last one has the last time before end, the first one
+// the first time, or is the earliest of maxBuckets. If the length is 0, countByTime chooses the
+// shortest one by which fewBuckets have 99 % of the times, or all of them: record keys are chosen by
+// clients, and one that names a time decades ago must not flatten all others.
+func countByTime(times []uint64, end uint64, length time.Duration, all bool) counted {
+	undated, _ := slices.BinarySearch(times, 1)
+	past, _ := slices.BinarySearch(times, end)
+	past = max(past, undated)
+	c := counted{Buckets: []histogramBucket{}, Undated: uint64(undated), Later: uint64(len(times) - past)}
+	times = times[undated:past]
+	most := uint64(maxBuckets)
+	if length == 0 {
+		from := len(times) / 100
+		if all {
+			from = 0
+		} else {
+			most = fewBuckets
+		}
+		for _, length = range chosenBuckets {
+			micros := uint64(length / time.Microsecond)
+			if len(times) == 0 || times[len(times)-1]/micros-times[from]/micros < fewBuckets {
+				break
+			}
+		}
+	}
+	c.BucketSeconds = int64(length / time.Second)
+	if len(times) == 0 {
+		return c
+	}
+	micros := uint64(length / time.Microsecond)
+	first, last := times[0]/micros, times[len(times)-1]/micros
+	if last-first >= most {
+		first = last - most + 1
+	}
+	earlier, _ := slices.BinarySearch(times, first*micros)
+	c.Earlier = uint64(earlier)
+	for i := first; i <= last; i++ {
+		c.Buckets = append(c.Buckets, histogramBucket{Start: time.UnixMicro(int64(i * micros)).UTC().Format(time.RFC3339)})
+	}
+	for _, t := range times[earlier:] {
+		c.Buckets[t/micros-first].Count++
+	}
+	return c
+}

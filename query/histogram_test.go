@@ -1,0 +1,195 @@
+package query_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
+)
+
+// histogramAnswer is an answer of histogram.
+type histogramAnswer struct {
+	Type                           string
+	Total, Earlier, Later, Undated int
+	BucketSeconds                  int64
+	Buckets                        []struct {
+		Start string
+		Count int
+	}
+}
+
+// Random sets, with windows of their own and of the histogram: every member is counted once, in the
+// bucket of the record that list shows, or as earlier, later or undated.
+func TestHistogram(t *testing.T) {
+	w := spread(t, 27)
+	rng := rand.New(rand.NewPCG(13, 13))
+	times := w.times()
+	counted, undated, earlier, refused, chosen := 0, 0, 0, 0, 0
+	for range 1200 {
+		own, ask := w.span(rng, times)
+		s := own
+		set := func(name, of string) string { return name + "(" + of + ask + ")" }
+		p := url.Values{}
+		if rng.IntN(2) == 0 {
+			also, asked := w.span(rng, times)
+			for part := range strings.SplitSeq(strings.TrimPrefix(asked, ","), ",") {
+				if name, at, ok := strings.Cut(strings.TrimSpace(part), "="); ok {
+					p.Set(name, at)
+				}
+			}
+			switch {
+			case own.all:
+				s = also
+			case !also.all:
+				s = span{false, max(own.from, also.from), min(own.to, also.to)}
+			}
+		}
+		k, name, of, members := w.leaf(rng, s, w.in(s))
+		p.Set("set", set(name, of))
+		seconds := int64(0)
+		if rng.IntN(3) > 0 {
+			seconds = []int64{60, 61, 3600, 86400, 7 * 86400, 30 * 86400}[rng.IntN(6)]
+			p.Set("bucket", fmt.Sprintf("%ds", seconds))
+		}
+		end := time.Now().UnixMicro()
+		if p.Has("until") {
+			end = math.MaxInt64
+		}
+		var want histogramAnswer
+		at := map[string]bool{}
+		last := int64(math.MinInt64)
+		var dated []int64
+		for m, record := range w.recordsOf(k, name, of, members, s) {
+			at[m] = true
+			switch made, ok := micros(record[strings.LastIndexByte(record, '/')+1:]); {
+			case !ok || made == 0:
+				want.Undated++
+			case made >= end:
+				want.Later++
+			default:
+				dated, last = append(dated, made), max(last, made)
+			}
+		}
+		status, body, _ := w.get("/xrpc/blue.skein.graph.histogram?" + p.Encode())
+		if status == 400 && p.Has("since") && strings.Contains(body, "span more than 1000 buckets") {
+			if length := max(seconds, 60) * 1e6; last/length-minOf(dated)/length < 1000 {
+				t.Fatalf("%v: %s; %v", p, body, dated)
+			}
+			refused++
+			continue
+		}
+		var got histogramAnswer
+		w.ask("blue.skein.graph.histogram", p, &got)
+		length := got.BucketSeconds * 1e6
+		if seconds > 0 && got.BucketSeconds != seconds || length == 0 || got.Buckets == nil {
+			t.Fatalf("%v: %+v", p, got)
+		}
+		most := 1000
+		if seconds == 0 {
+			if chosen++; !p.Has("since") {
+				most = 120
+			}
+		}
+		counts, first := map[int64]int{}, last/length-int64(most)+1
+		for _, made := range dated {
+			if made/length < first {
+				want.Earlier++
+			} else {
+				counts[made/length]++
+			}
+		}
+		if got.Total != len(members) || got.Undated != want.Undated || got.Later != want.Later || got.Earlier != want.Earlier || len(got.Buckets) > most {
+			t.Fatalf("%v: %+v; want %d, undated %d, later %d, earlier %d", p, got, len(members), want.Undated, want.Later, want.Earlier)
+		}
+		for i, b := range got.Buckets {
+			start, err := time.Parse(time.RFC3339, b.Start)
+			if err != nil || start.UnixMicro()%length != 0 {
+				t.Fatalf("%v: a bucket of %d s starts at %s: %v", p, got.BucketSeconds, b.Start, err)
+			}
+			n := start.UnixMicro() / length
+			if b.Count != counts[n] || (i == 0 && want.Earlier == 0 || i == len(got.Buckets)-1) && b.Count == 0 {
+				t.Fatalf("%v: bucket %s has %d, want %d", p, b.Start, b.Count, counts[n])
+			}
+			counted += b.Count
+			delete(counts, n)
+		}
+		if len(counts) > 0 {
+			t.Fatalf("%v: no buckets for %v", p, counts)
+		}
+		undated, earlier = undated+want.Undated, earlier+want.Earlier
+	}
+	if counted < 1000 || undated < 20 || earlier < 50 || refused < 5 || chosen < 100 {
+		t.Errorf("%d counted, %d undated, %d earlier; %d refused, %d without a bucket", counted, undated, earlier, refused, chosen)
+	}
+}
+
+// Clients choose record keys. One that names a time long ago, and one in the future, do not change the
+// buckets of the others.
+func TestHistogramOfForgedTimes(t *testing.T) {
+	w := newWorld(t, 28, 0)
+	star, hour := history.New(28, 40).Accounts()[0], time.Now().UTC().Truncate(time.Hour).Add(-4*time.Hour)
+	follow := func(n int, at time.Time) {
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(n + 1), DID: fmt.Sprintf("did:plc:%s%c%c", strings.Repeat("a", 22), 'a'+n/26, 'a'+n%26), Rev: history.TID(uint64(1<<20 + n)), Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(uint64(at.UnixMicro())<<10 | uint64(n)), Subject: star}}})
+	}
+	for n := range 20 {
+		follow(n, hour.Add(time.Duration(n)*10*time.Minute))
+	}
+	follow(20, time.Date(1975, 1, 2, 3, 4, 5, 0, time.UTC))
+	follow(21, time.Now().AddDate(50, 0, 0))
+	var got histogramAnswer
+	w.ask("blue.skein.graph.histogram", url.Values{"set": {"followers(" + star + ")"}, "bucket": {"1h"}}, &got)
+	if got.Total != 22 || got.Earlier != 1 || got.Later != 1 || len(got.Buckets) != 1000 || got.Buckets[999].Count != 2 || got.Buckets[998].Count != 6 {
+		t.Errorf("by the hour: %+v", got)
+	}
+	got = histogramAnswer{}
+	w.ask("blue.skein.graph.histogram", url.Values{"set": {"followers(" + star + ")"}, "until": {"2200-01-01"}, "since": {"2020-01-01"}, "bucket": {"30d"}}, &got)
+	if got.Total != 21 || got.Later+got.Earlier != 0 || got.Buckets[len(got.Buckets)-1].Count != 1 {
+		t.Errorf("with until: %+v", got)
+	}
+	// A bucket length that skein chooses fits nearly all.
+	for n := 22; n < 222; n++ {
+		follow(n, hour.Add(time.Duration(n-22)*time.Minute))
+	}
+	got = histogramAnswer{}
+	w.ask("blue.skein.graph.histogram", url.Values{"set": {"followers(" + star + ")"}}, &got)
+	if got.Total != 222 || got.Earlier != 1 || got.Later != 1 || got.BucketSeconds != 300 {
+		t.Errorf("in chosen buckets: %d, %d earlier, %d later, %d s", got.Total, got.Earlier, got.Later, got.BucketSeconds)
+	}
+}
+
+// Mistakes are errors that name the parameter.
+func TestMistakesInHistogram(t *testing.T) {
+	w := newWorld(t, 29, 50)
+	d := w.history.Accounts()[0]
+	for query, want := range map[string]string{
+		"": "parameter set is missing",
+		"set=union(follows(" + d + "),likes(" + d + "))":           "mixes a set of DIDs",
+		"set=union(follows(" + d + "),followers(" + d + "))":       "histogram needs a set whose members have records in one set",
+		"set=members(" + d + ")":                                   "histogram needs a set",
+		"bucket=59s&set=follows(" + d + ")":                        `parameter bucket is \"59s\"; it must be a whole number of seconds from 1m to 30d`,
+		"bucket=31d&set=follows(" + d + ")":                        "parameter bucket is",
+		"bucket=90.5s&set=follows(" + d + ")":                      "parameter bucket is",
+		"bucket=&set=follows(" + d + ")":                           "parameter bucket is",
+		"since=tomorrow&set=follows(" + d + ")":                    "is not a time",
+		"since=2026-01-02&until=2026-01-02&set=follows(" + d + ")": "must be earlier than until",
+	} {
+		status, body, _ := w.get("/xrpc/blue.skein.graph.histogram?" + query)
+		if status != 400 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want %s", query, status, body, want)
+		}
+	}
+}
+
+func minOf(times []int64) int64 {
+	least := int64(math.MaxInt64)
+	for _, t := range times {
+		least = min(least, t)
+	}
+	return least
+}
