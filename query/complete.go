@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -65,21 +66,31 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 }
 
 // missing returns the completeness of an expression's sets. Forward sets, such as follows,
-// depend on one account's records; others depend on the whole network. If expanded is true, the
-// answer also depends on the records of the accounts in members(…).
-func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, err error) {
+// depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
+// each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
+// the authors of the lists, in members(…).
+func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completeness, err error) {
 	lacking, err := v.View.Lacking()
 	if err != nil {
 		return c, err
 	}
 	asked := map[dict.ID]bool{}
 	everybody, anybody := false, false
-	var walk func(n *algebra.Node, expanded bool) error
-	walk = func(n *algebra.Node, expanded bool) error {
+	account := func(did string, id dict.ID) error {
+		if !c.Incomplete && (!asked[id] || id == dict.None) {
+			asked[id] = true
+			c, err = missingOf(v.View, did, id)
+		}
+		return err
+	}
+	var walk func(n *algebra.Node, via []algebra.Op) error
+	walk = func(n *algebra.Node, via []algebra.Op) error {
 		if n.Op.IsSet() && !c.Incomplete {
 			c = s.lacks(lacking, n.Kind)
 		}
-		anybody = anybody || n.Op.IsSet() || n.Op == algebra.OpMembers && expanded
+		own := n.Op == algebra.OpMembers && slices.Contains(via, algebra.OpForward)
+		authors := n.Op == algebra.OpMembers && slices.Contains(via, algebra.OpListed)
+		anybody = anybody || n.Op.IsSet() || own || authors
 		first, last := 0, 0 // the accounts that the set depends on
 		switch {
 		case n.Op == algebra.OpForward:
@@ -92,28 +103,37 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 			if everybody = true; !c.Incomplete {
 				c = s.lacks(lacking, n.Kind)
 			}
-		case n.Op == algebra.OpMembers && expanded:
+		case own:
 			first, last = n.First, n.End
-		}
-		for by := first; by < last && !c.Incomplete; by++ {
-			if id := v.IDs[by]; !asked[id] || id == dict.None {
-				asked[id] = true
-				if c, err = missingOf(v.View, v.Expr.Strings[by].S, id); err != nil {
+		case authors:
+			names, ids, err := v.Authors(v.Expr.Strings[n.First:n.End])
+			if err != nil {
+				return err
+			}
+			for i, author := range names {
+				if err := account(author.S, ids[i]); err != nil {
 					return err
 				}
 			}
 		}
+		for by := first; by < last; by++ {
+			if err := account(v.Expr.Strings[by].S, v.IDs[by]); err != nil {
+				return err
+			}
+		}
 		for i := range n.Args {
 			if n.Op == algebra.OpRank { // it reads the records of the members of its first set
-				expanded = i == 0 && n.Rank.Via.Op == algebra.OpForward
+				if via = nil; i == 0 {
+					via = []algebra.Op{n.Rank.Via.Op}
+				}
 			}
-			if err := walk(&n.Args[i], expanded); err != nil {
+			if err := walk(&n.Args[i], via); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := walk(&v.Expr.Root, expanded); err != nil || c.Incomplete {
+	if err := walk(&v.Expr.Root, via); err != nil || c.Incomplete {
 		return c, err
 	}
 	switch {

@@ -136,6 +136,7 @@ func TestComplete(t *testing.T) {
 		"rank?of=members(" + unknown + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + unknown + ")",
 		"counts?edge=follows&subject=" + a[0] + "&subject=" + unknown, "counts?edge=listed&subject=" + history.ListOf(unknown, 0),
 		"histogram?set=follows(" + unknown + ")", "query?set=rank(of=members(" + unknown + "),via=follows)", "query?set=rank(of=rank(of=members(" + unknown + "),via=follows),via=followers)",
+		"rank?of=members(" + history.ListOf(unknown, 0) + ")&via=listed", "query?set=rank(of=union(members(" + history.ListOf(unknown, 0) + "),lists(" + a[0] + ")),via=listed)",
 	} {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); !strings.Contains(body, `"incomplete":true`) {
 			t.Errorf("%s: %s", path, body)

@@ -61,7 +61,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v, false); err != nil {
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		set, _, err := v.Result()

@@ -77,7 +77,7 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v, false); err != nil {
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		if l.via != nil && !out.Incomplete {

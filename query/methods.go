@@ -55,7 +55,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v, false); err != nil {
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		if countOnly {
@@ -114,7 +114,7 @@ func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v, false); err != nil {
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		ids, err := algebra.Lookup(sn, members)

@@ -95,14 +95,14 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r 
 	if err != nil {
 		return completeness{}, err
 	}
-	if c, err := s.missing(v, r.Via.Op == algebra.OpForward); err != nil || c.Incomplete {
+	if c, err := s.missing(v, r.Via.Op); err != nil || c.Incomplete {
 		return c, err
 	}
 	if r.Except != nil {
 		if v, err = algebra.NewEvaluation(ctx, sn, r.Except, w); err != nil {
 			return completeness{}, err
 		}
-		if c, err := s.missing(v, false); err != nil || c.Incomplete {
+		if c, err := s.missing(v); err != nil || c.Incomplete {
 			return c, err
 		}
 	}

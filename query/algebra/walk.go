@@ -268,6 +268,16 @@ func (v *Evaluation) leafSet(l Leaf) (set idset.Set, err error) {
 	return v.All(op)
 }
 
+// Authors returns the accounts that made lists, and their ids.
+func (v *Evaluation) Authors(lists []Literal) (authors []Literal, ids []dict.ID, err error) {
+	authors = make([]Literal, len(lists))
+	for i, l := range lists {
+		authors[i] = Literal{S: ask.AuthorityOf(l.S), Is: dict.DID}
+	}
+	ids, err = Lookup(v.View, authors)
+	return authors, ids, err
+}
+
 // authors returns the accounts that made lists.
 func (v *Evaluation) authors(lists idset.Set) (map[dict.ID]dict.ID, error) {
 	ids := make([]dict.ID, 0, lists.Len())
@@ -276,15 +286,15 @@ func (v *Evaluation) authors(lists idset.Set) (map[dict.ID]dict.ID, error) {
 			ids = append(ids, dict.ID(id))
 		}
 	}
-	authors := make([]Literal, len(ids))
+	named := make([]Literal, len(ids))
 	err := v.View.Strings(dict.URI, ids, func(i int, s []byte) error {
-		authors[i] = Literal{S: ask.AuthorityOf(string(s)), Is: dict.DID}
+		named[i].S = string(s)
 		return v.Ended.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
-	by, err := Lookup(v.View, authors)
+	_, by, err := v.Authors(named)
 	if err != nil {
 		return nil, err
 	}
