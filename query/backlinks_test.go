@@ -165,7 +165,7 @@ func TestBacklinks(t *testing.T) {
 		"/links/count?target=x)&collection=app.bsky.graph.follow&path=.subject":                                        `{"total":0}`,
 		"/links/all?target=x": `{"links":{}}`,
 		"/links?target=did:plc:x&collection=app.bsky.graph.follow&path=subject":                             `must begin with a dot`,
-		"/links?target=did:plc:x&collection=app.bsky.graph.follow&path=.subject&did=a&from_dids=b":          `exclude each other`,
+		"/links?target=did:plc:x&collection=app.bsky.graph.follow&path=.subject&did=a&from_dids=b":          `cannot be combined`,
 		"/xrpc/blue.microcosm.links.getBacklinks?subject=did:plc:x&source=app.bsky.graph.follow":            `it must be a collection and a path`,
 		"/xrpc/blue.microcosm.links.getBacklinks?source=app.bsky.graph.follow:subject":                      `parameter subject is missing`,
 		"/xrpc/blue.microcosm.links.getBacklinks?subject=x&source=app.bsky.graph.follow:subject&limit=1001": `from 0 to 1000`,

@@ -306,12 +306,12 @@ func TestFeedFile(t *testing.T) {
 	a := w.history.Accounts()[0]
 	for file, want := range map[string]string{
 		"a = likes($viewer)\nb = likes(\n":                           "line 2: feed b: at position 6: likes(…) needs an argument",
-		"a = likes($viewer)\n\n# x\na = likes($viewer)":              "line 4: the feed a is in line 1 already",
+		"a = likes($viewer)\n\n# x\na = likes($viewer)":              "line 4: the feed a is already defined on line 1",
 		"  a = likes($viewer)":                                       "line 1 continues a feed",
 		"likes($viewer)":                                             "line 1: \"likes($viewer)\" is not a feed",
 		"a b = likes($viewer)":                                       "is not a feed",
-		"a = followers($viewer)":                                     "it is a set of DIDs; a feed shows posts",
-		"a = rank(of=follows($viewer), via=follows)":                 "it leads to DIDs; a feed shows posts",
+		"a = followers($viewer)":                                     "it is a set of DIDs, but a feed shows posts",
+		"a = rank(of=follows($viewer), via=follows)":                 "its results are DIDs, but a feed shows posts",
 		"a = rank(of=follows($viewer), via=likes, since=soon)":       "parameter since",
 		"a = rank(of=follows($viewer), via=likes, limit=5)":          `cannot set limit or cursor`,
 		"a = rank(of=follows($viewer), of=follows($viewer))":         "of is given twice",

@@ -36,7 +36,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, err
 	}
 	if e.Root.Source() == nil {
-		return nil, xrpc.Invalid("histogram needs a set whose members have records in one set: a single set such as likers(at://…), or intersect, except or sample of one that comes first")
+		return nil, xrpc.Invalid("histogram works only with a single set, such as likers(at://…), or with intersect, except or sample whose first argument is one")
 	}
 	now := time.Now()
 	window, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
@@ -47,7 +47,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 	if q.Values.Has("bucket") {
 		var ok bool
 		if bucket, ok = algebra.ParseAge(q.Values.Get("bucket")); !ok || bucket < minBucket || bucket > maxBucket || bucket%time.Second != 0 {
-			return nil, xrpc.Invalid("parameter bucket is %q; it must be a whole number of seconds from 1m to 30d, such as 15m, 1h or 7d", algebra.Brief(q.Values.Get("bucket")))
+			return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", algebra.Brief(q.Values.Get("bucket")))
 		}
 	}
 	out := struct {

@@ -228,7 +228,7 @@ func TestBadCalls(t *testing.T) {
 		rank + "of=followers(" + did + ")":                                                    "parameter via is",
 		rank + "of=followers(" + did + ")&via=likers":                                         "it must be one of follows",
 		rank + "of=likes(" + did + ")&via=follows":                                            "for a set of AT URIs it must be one of likers",
-		rank + "of=follows(" + did + ")&via=likes&except=follows(" + did + ")":                "except: it is a set of DIDs; the results are AT URIs",
+		rank + "of=follows(" + did + ")&via=likes&except=follows(" + did + ")":                "except must be a set of AT URIs, like the results; this one is a set of DIDs",
 		rank + "of=follows(" + did + ")&via=likes&except=":                                    "except: at position 0",
 		rank + "of=follows(" + did + ")&via=likes&limit=0":                                    "from 1 to 1000",
 		rank + "of=follows(" + did + ")&via=likes&limit=1001":                                 "from 1 to 1000",

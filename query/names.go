@@ -76,7 +76,7 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Lite
 		}
 	}
 	if len(unknown) > maxUnknownHandles {
-		return xrpc.Invalid("%d handles are unknown here, and a query may look up at most %d; use DIDs", len(unknown), maxUnknownHandles)
+		return xrpc.Invalid("this query has %d handles that the server has not looked up yet; at most %d are allowed. Use DIDs instead", len(unknown), maxUnknownHandles)
 	}
 	if len(unknown) > 0 {
 		w.Leave()

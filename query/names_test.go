@@ -99,7 +99,7 @@ func TestNames(t *testing.T) {
 	for call, want := range map[string]string{
 		"query?set=follows(@nobody.example.com)": `400 "HandleNotFound" set: at position 8: no account has the handle nobody.example.com`,
 		"query?set=follows(@broken.example.com)": `502 "UpstreamFailure" set: at position 8: broken.example.com`,
-		"query?set=members(@1.example.com,@2.example.com,@3.example.com,@4.example.com,@5.example.com,@6.example.com,@7.example.com,@8.example.com,@9.example.com)": `400 "InvalidRequest" 9 handles are unknown here, and a query may look up at most 8`,
+		"query?set=members(@1.example.com,@2.example.com,@3.example.com,@4.example.com,@5.example.com,@6.example.com,@7.example.com,@8.example.com,@9.example.com)": `400 "InvalidRequest" this query has 9 handles that the server has not looked up yet; at most 8 are allowed`,
 		"query?set=follows(kept.example.com)":                                     `400 "InvalidRequest" write a handle as @kept.example.com`,
 		"query?set=follows(@x)":                                                   `400 "InvalidRequest" neither a DID nor an AT URI`,
 		"query?set=follows(https://example.com/profile/kept.example.com)":         `400 "InvalidRequest" of web addresses, skein understands only links`,

@@ -53,7 +53,7 @@ func NewService(o ServiceOptions) (*Service, error) {
 	}
 	v := &Service{host: o.Host, slots: xrpc.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {
-		return nil, fmt.Errorf("%q does not make a DID: %w", o.Host, err)
+		return nil, fmt.Errorf("%q cannot be used in a did:web: %w", o.Host, err)
 	}
 	v.tokens = identities.NewTokens(v.DID(), identities.NewKeys(o.Directory))
 	return v, nil

@@ -184,7 +184,7 @@ await action('Filter');
 await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
-expect(await page.$eval('#whom', e => e.validationMessage) === 'Enter an account: its DID, or its bsky.app link', 'the form says what it needs');
+expect(await page.$eval('#whom', e => e.validationMessage) === 'Enter an account’s DID or bsky.app link', 'the form says what it needs');
 await page.selectOption('#way', 'like the post');
 await page.selectOption('#way', 'are followed by the account');
 expect(await page.$eval('#whom', e => e.validationMessage) === '', 'another choice clears the message');

@@ -25,7 +25,7 @@ export async function feeds({page, base, shots, account, follows, records, hidde
   expect(await page.$('#whom') === null, 'a feed without a viewer asks for none: ' + await facts());
   await page.goto(base + '/?feed=none');
   await page.waitForSelector('#out .error');
-  expect(/no feed none/.test(await page.textContent('#out .error')), 'an unknown feed');
+  expect(/no feed none to preview/.test(await page.textContent('#out .error')), 'an unknown feed');
 }
 
 // graphs checks that a spike does not flatten the graph but is cut and marked, and that the axes

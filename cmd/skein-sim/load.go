@@ -72,7 +72,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 			case o.Kill && o.Rate == 0:
 				return command.UsageError("--kill needs --rate")
 			case o.Kill && o.Faults.Jump > 0:
-				return command.UsageError("--kill and --fault jump exclude each other: the restarted relay would not know about the jump")
+				return command.UsageError("--kill and --fault jump cannot be combined: the restarted relay would not know about the jump")
 			case o.Prefill > 0 && (o.Faults.Corrupt > 0 || o.Faults.Jump > 0):
 				return command.UsageError("--prefill cannot be combined with --fault corrupt or --fault jump")
 			}

@@ -44,15 +44,15 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	var p past
 	flags := append(append([]cli.Flag{
 		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if the archive needs a key, set SKEIN_ARCHIVE_KEY", Destination: &p.archive, Sources: command.Env("archive")},
-		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "PDS from which to fetch all repos; may be repeated"},
+		&cli.StringSliceFlag{Name: "host", DefaultText: "without other sources: every host that the relay lists", Usage: "PDS from which to fetch all repos; may be repeated"},
 		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated"},
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated"},
 		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, to which the work is sent; off: do the work in this process, on the store of --store", Destination: &admin, Sources: adminEnv()},
 		s.RelayFlag(),
-	}, s.AdminTokenFlags()...), append(append(s.VerifyFlags(), s.PastFlags()...), s.WriteFlags(e)...)...)
+	}, s.SentAdminTokenFlags()...), append(append(s.VerifyFlags(), s.PastFlags()...), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
-		Usage: "add older records from an archive, from hosts, or from single repos or files; a running daemon does the work, if there is one",
+		Usage: "add older records from an archive, from hosts, or from individual repos or files; a running daemon does the work, if there is one",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
@@ -89,7 +89,7 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	var trust bool
 	return &cli.Command{
 		Name: "resync", Usage: "make a running daemon refetch repos", ArgsUsage: "DID…",
-		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "accept the host's copy even if it is older than commits already seen in the stream, for example after the host was restored from a backup", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the daemon", Destination: &admin, Sources: adminEnv()}}, s.AdminTokenFlags()...),
+		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "accept the host's copy even if it is older than commits already seen in the stream, for example after the host was restored from a backup", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the daemon", Destination: &admin, Sources: adminEnv()}}, s.SentAdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
@@ -320,7 +320,7 @@ func hasEnded(st *backfill.Status, p *past) (ended bool, err error) {
 		return true, errors.New(how)
 	}
 	if len(p.dids) > 0 && st.Waiting > 0 {
-		return true, fmt.Errorf("%d repos could not be fetched yet; skein serve retries them, and its admin path /resyncs gives the reasons", st.Waiting)
+		return true, fmt.Errorf("%d repos have not been fetched yet; skein serve will retry them. For the reasons, see /resyncs on its admin listener", st.Waiting)
 	}
 	return true, nil
 }

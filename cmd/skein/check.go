@@ -39,7 +39,7 @@ func checkCommand(e *command.Environment) *cli.Command {
 			return command.ErrQuiet
 		}
 		if ctx.Err() != nil {
-			return errors.New("check: interrupted before the whole store was read; the result says nothing about the store")
+			return errors.New("check: interrupted before the whole store was read, so the store may still have errors")
 		}
 		if err != nil {
 			return fmt.Errorf("check: %w", err)

@@ -32,7 +32,7 @@ func demoCommand(e *command.Environment) *cli.Command {
 		Name:  "demo",
 		Usage: "try skein on a small made-up network; leaves nothing behind",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the page and the query API", Destination: &listen},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the web page and the query API", Destination: &listen},
 			&cli.DurationFlag{Name: "for", DefaultText: "until Ctrl-C", Usage: "how long to run", Destination: &ends},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

@@ -24,7 +24,7 @@ func healthCommand(e *command.Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "health",
 		Usage: "check that a running daemon answers queries; exits with 1 if not",
-		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")}}, s.AdminTokenFlags()...),
+		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")}}, s.SentAdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err

@@ -14,7 +14,7 @@ func main() { os.Exit(command.Main(commandLine)) }
 
 var commandLine = command.Program{
 	Name:  "skein",
-	Usage: "index follows, likes and other links on the AT Protocol network, and answer questions about sets of accounts and posts",
+	Usage: "index who follows whom, who likes what and other links on the AT Protocol network, and answer questions about sets of accounts and posts",
 	Commands: func(e *command.Environment) []*cli.Command {
 		return []*cli.Command{
 			serveCommand(e), demoCommand(e), replayCommand(e), queryCommand(e), checkCommand(e), statsCommand(e), idsCommand(e),

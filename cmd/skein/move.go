@@ -19,7 +19,7 @@ import (
 )
 
 func exportCommand(e *command.Environment) *cli.Command {
-	return storeCommand("export", "write the store to standard output as JSON lines, for skein import on any storage engine", func(ctx context.Context, path string, store kv.Store) error {
+	return storeCommand("export", "write the store to standard output as JSON lines, which skein import can load into a store on any engine", func(ctx context.Context, path string, store kv.Store) error {
 		p := e.Progress("records", recordsIn(ctx, store))
 		n, err := export.Write(ctx, store, e.Data, p.Tell)
 		p.End()

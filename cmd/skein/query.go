@@ -30,8 +30,13 @@ func queryCommand(e *command.Environment) *cli.Command {
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
-		Usage:     "query a running server; prints one member or ranked result per line",
+		Usage:     "query a running server; print each member of the set, or each ranked result, on its own line",
 		ArgsUsage: "EXPR",
+		Description: "EXPR is a set in quotes, such as\n\n" +
+			"    skein query 'followers(@alice.example.com)'\n" +
+			"    skein query 'intersect(followers(@alice.example.com), likers(https://bsky.app/profile/…/post/…))'\n\n" +
+			"or a ranking, such as\n\n" +
+			"    skein query 'rank(of=follows(@alice.example.com), via=likes, since=24h)'",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
 			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &token, Sources: command.Env("token")},

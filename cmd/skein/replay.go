@@ -22,7 +22,7 @@ func replayCommand(e *command.Environment) *cli.Command {
 	flags := append(append(s.IndexFlags(e), s.VerifyFlags()...),
 		&cli.StringFlag{Name: "frames", Usage: "recording of a relay's stream (a .frames file) to read instead of a relay", Destination: &o.Frames},
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate},
-		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this or greater", Destination: &o.Until},
+		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this number or higher", Destination: &o.Until},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &s.ForceCursor},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "treat the replay as caught up when the relay has sent nothing for this long", Destination: &o.Idle},
 	)

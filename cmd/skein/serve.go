@@ -32,15 +32,15 @@ func serveCommand(e *command.Environment) *cli.Command {
 	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
 		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "let --cursor override the stored cursor", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
-		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, archive (from the URL of --archive) or repos (from every host that the relay lists). skein starts this at the first start and resumes it after a restart", Destination: &s.Past, Sources: command.Env("backfill")},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor even if the store has another cursor; otherwise that is an error", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
+		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, archive (from the URL of --archive) or repos (from every host that the relay lists). The backfill begins when skein is first started with this option, and resumes after a restart", Destination: &s.Past, Sources: command.Env("backfill")},
 		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2), for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
-		&cli.BoolFlag{Name: "upgrade", Usage: "first upgrade a store made by an older version of skein, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
+		&cli.BoolFlag{Name: "upgrade", Usage: "if an older version of skein made the store, upgrade it before starting, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h. During that time /readyz answers \"not ready\", so that a load balancer moves clients away. A second SIGTERM stops at once", Destination: &s.Drain, Sources: command.Env("drain")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
-	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), s.NameFlags()...)
+	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), append(s.ComparisonFlags(), s.NameFlags()...)...)
 	flags = append(append(flags, s.ClientFlags()...), s.TraceFlags()...)
 	return &cli.Command{
 		Name:  "serve",

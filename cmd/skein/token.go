@@ -14,15 +14,15 @@ import (
 func tokenCommand(e *command.Environment) *cli.Command {
 	return &cli.Command{
 		Name:      "token",
-		Usage:     "make a token for a client, and print the line to add to the file that serve --tokens names",
+		Usage:     "make a token for a client, and print a line to add to the tokens file (skein serve --tokens FILE)",
 		ArgsUsage: "NAME [rate=N] [bytes=N] [expires=TIME]",
-		Description: "The command prints the token on standard error; give it to the client. It prints the line on standard output; add it to\n" +
-			"the file:\n\n" +
+		Description: "The command prints the token to standard error: give the token to the client. It prints a line with the token's hash to\n" +
+			"standard output: add that line to the tokens file:\n\n" +
 			"    skein token my-app rate=50 expires=2027-12-31 >> tokens.txt\n\n" +
-			"The line holds a hash, not the token. rate is the limit in requests per second, bytes the limit in response bytes per\n" +
-			"second; 0 means no limit. A limit that you omit is that of --rate or --rate-bytes. The client sends the token as\n" +
-			"\"Authorization: Bearer TOKEN\". If that header already carries a service auth token, it sends \"" + clients.TokenHeader + ": TOKEN\"\n" +
-			"instead.",
+			"rate is the limit in requests per second, bytes the limit in response bytes per second; 0 means no limit. If you omit a\n" +
+			"limit, that of serve --rate or --rate-bytes applies. expires is a date or a time; without it, the token does not expire.\n" +
+			"The client sends the token as \"Authorization: Bearer TOKEN\". If that header already carries a service auth token, the\n" +
+			"client sends \"" + clients.TokenHeader + ": TOKEN\" instead.",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Len() == 0 {
 				return command.UsageError("skein token needs a NAME for the client; logs show this name")

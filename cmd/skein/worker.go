@@ -131,7 +131,7 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !create {
-		return nil, command.UsageError("no daemon runs here, and %s has no store; start skein serve, or name a daemon with --admin or a store with --store", s.Store)
+		return nil, command.UsageError("no daemon is running here, and there is no store in %s; start skein serve, or name a daemon with --admin or a store with --store", s.Store)
 	}
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ var adminLinks = []adminLink{
 const readyTime = 2 * time.Second
 
 // errDraining is why a node that is about to stop is not ready.
-var errDraining = errors.New("draining: the process stops soon")
+var errDraining = errors.New("draining: the process is about to stop")
 
 // admin returns the handler of these endpoints. drains reports whether the process is about to stop.
 func (x *Index) admin(drains func() bool) http.Handler {

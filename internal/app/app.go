@@ -98,9 +98,9 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	case errors.Is(err, kv.ErrLocked):
 		return nil, fmt.Errorf("the store %s is in use by another skein; stop it, or query it (skein query) instead of opening its store: %w", o.Store, err)
 	case lostWrites:
-		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or go on without the lost writes: start skein serve once with --accept-loss %s. The cursor goes back with the data, so the relay sends those events again, as far back as it keeps them: %w", o.Store, lost.Log, err)
+		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or go on without the lost writes: start skein serve once with --accept-loss %s. The cursor is then also from before the loss, so the relay sends the lost events again if it still keeps them: %w", o.Store, lost.Log, err)
 	case errors.Is(err, kv.ErrDamaged):
-		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index into a new one: %w", o.Store, err)
+		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index into a new folder: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	case errors.Is(err, kv.ErrFormat):

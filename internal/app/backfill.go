@@ -150,7 +150,7 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		case job.Repos || len(job.Hosts) > 0:
 			err = x.Backfill.Hosts(r.Context(), job.Hosts...)
 		default:
-			err = errors.New("nothing to do; name an archive, hosts, or repos: true")
+			err = errors.New("nothing to do; set \"archive\", \"hosts\" or \"repos\": true in the request")
 		}
 		if err == nil {
 			answer(w, http.StatusAccepted, x.Backfill.StatusNow())

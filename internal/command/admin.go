@@ -8,11 +8,19 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// AdminTokenFlags returns the flags for the admin token. The daemon requires the token; the
-// commands that talk to its admin listener send it.
+// AdminTokenFlags returns the flags for the admin token that the daemon requires.
 func (s *Settings) AdminTokenFlags() []cli.Flag {
+	return s.adminTokenFlags("token that clients of the admin listener must send, except for /metrics, /healthz and /readyz. Without a token, a listener that is not on loopback serves only those three")
+}
+
+// SentAdminTokenFlags returns the flags for the admin token that a command sends to the daemon.
+func (s *Settings) SentAdminTokenFlags() []cli.Flag {
+	return s.adminTokenFlags("token to send to the daemon's admin listener, the one that skein serve --admin-token has")
+}
+
+func (s *Settings) adminTokenFlags(usage string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "admin-token", Usage: "token for the admin listener, for all paths except /metrics, /healthz and /readyz. Without a token, a listener that is not on loopback serves only those three. Other users of this machine can see flags; prefer --admin-token-file or SKEIN_ADMIN_TOKEN", Destination: &s.adminToken, Sources: Env("admin-token")},
+		&cli.StringFlag{Name: "admin-token", Usage: usage + ". Other users of this machine can see flags; prefer --admin-token-file or SKEIN_ADMIN_TOKEN", Destination: &s.adminToken, Sources: Env("admin-token")},
 		&cli.StringFlag{Name: "admin-token-file", Usage: "file that holds the admin token", Destination: &s.adminTokenFile, Sources: Env("admin-token-file")},
 	}
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,9 +119,15 @@ func (s *Settings) PastFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "size of the largest repo to fetch; skein does not index larger ones", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
 		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "maximum number of repos to read from one host's list", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
-		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour that serve fetches and compares with the index, such as 100/h; 0: off", Destination: &s.audit, Sources: Env("audit")},
-		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "interval at which serve compares the index with the relay's list of repos, at a low rate; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 		s.mirrorFlag(),
+	}
+}
+
+// ComparisonFlags returns the flags for comparing the index with repos and the relay's list.
+func (s *Settings) ComparisonFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour to fetch and compare with the index, such as 100/h; 0: off", Destination: &s.audit, Sources: Env("audit")},
+		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly, in the background; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 	}
 }
 
@@ -128,9 +135,9 @@ func (s *Settings) PastFlags() []cli.Flag {
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (DNS and HTTPS), off, or the URL of a service that has the method com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public host name of the query API. The server's DID is then did:web:NAME, which $viewer queries and feeds need", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public host name of the query API. The server's DID is then did:web:NAME. Feeds need it, and so do queries with $viewer (the account that asks)", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
 		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host or --feed-preview", Destination: &s.FeedFile, Sources: Env("feeds")},
-		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds (whose repo has their app.bsky.feed.generator records)", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
+		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds: its repo holds the app.bsky.feed.generator records", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
 		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone preview the feeds of --feeds as any account, without a token: on the web page, or with the parameter viewer=DID of getFeedSkeleton. Needs a loopback address in --listen", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
 	}
 }
@@ -223,7 +230,7 @@ func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 		return nil, UsageError("--compare-every must not be negative")
 	}
 	o.MaxHostRepos, o.CompareEvery = s.maxHostRepos, s.compareEvery
-	if o.Audit, err = strconv.ParseFloat(strings.TrimSuffix(s.audit, "/h"), 64); err != nil || !(o.Audit >= 0 && o.Audit <= maxAudit) {
+	if o.Audit, err = strconv.ParseFloat(strings.TrimSuffix(cmp.Or(s.audit, "0"), "/h"), 64); err != nil || !(o.Audit >= 0 && o.Audit <= maxAudit) {
 		return nil, UsageError("--audit %q: expected a number of repos an hour, such as 100/h, and at most %d/h", s.audit, maxAudit)
 	}
 	if o.Verifier, err = s.Verifier(); err != nil {
@@ -266,7 +273,7 @@ func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
 		s.RelayFlag(),
 		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor; without one, the newest event", Usage: "start after this sequence number; 0 starts at the oldest event that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
-		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "which share of the repos this process indexes, such as 0/2 or 1/2; only if several processes write to one FoundationDB store", Destination: &s.partition, Sources: Env("partition")},
+		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "part of the repos that this process indexes, I/N: part I, counted from 0, of N parts; needed only if several processes write to one FoundationDB store", Destination: &s.partition, Sources: Env("partition")},
 		s.KindsFlag(),
 		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay has sent nothing and has not answered a ping for this long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
 	}, s.WriteFlags(e)...)
@@ -274,14 +281,14 @@ func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 
 // KindsFlag returns the flag that names the file of kinds.
 func (s *Settings) KindsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index; each line is COLLECTION PATH did|at-uri NAME NAME: the names of the forward set (what an account links to) and of the reverse set (who links to it)", Destination: &s.kindsFile, Sources: Env("kinds")}
+	return &cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH did|at-uri FORWARD REVERSE. did or at-uri is the type of the value at PATH; FORWARD names the set of what an account links to, REVERSE the set of the accounts that link to it", Destination: &s.kindsFile, Sources: Env("kinds")}
 }
 
 // EngineFlags returns the flags for the engine of a store that is opened for writing.
 func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 	return []cli.Flag{
 		s.StoreFlag(),
-		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB. The process needs 1.5 × this value, or 2.75 × while reading an archive", Destination: &s.memory, Sources: Env("memory")},
+		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB. The process needs 1.5 times this value, or 2.75 times while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a write may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
 		&cli.StringFlag{Name: "min-free", Value: "1GiB", Usage: "free space to leave on the store's disk. With less, serve stops indexing but keeps answering queries until there is space again; other commands stop", Destination: &s.minFree, Sources: Env("min-free")},
 		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "name of a damaged write-ahead log, from the error message. skein then opens the store without the writes lost in that log; any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},

@@ -30,7 +30,7 @@ func TestServiceHost(t *testing.T) {
 				t.Setenv(c.env[0], c.env[1])
 			}
 			s := &Settings{}
-			flags := append(s.NameFlags(), s.PastFlags()...)
+			flags := append(append(s.NameFlags(), s.PastFlags()...), s.ComparisonFlags()...)
 			EnvironmentWarnings([]string{c.env[0] + "=x"}, flags, func(name, _ string) { t.Errorf("warning: %s is unknown", name) })
 			cmd := &cli.Command{Flags: flags, Action: func(context.Context, *cli.Command) error { return nil }}
 			if err := cmd.Run(t.Context(), append([]string{"serve"}, c.args...)); err != nil {

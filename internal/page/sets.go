@@ -41,11 +41,11 @@ var operators = []Set{
 	{Name: "union", Meaning: "members of any of the sets"},
 	{Name: "except", Meaning: "members of the first set that are in none of the others"},
 	{Name: "atleast", Meaning: "members of at least N of the sets: atleast(2, …, …, …)"},
-	{Name: "sample", Meaning: "N random members of a set, always the same: sample(…, 100)"},
-	{Name: "mutuals", Meaning: "accounts that follow an account and that it follows"},
+	{Name: "sample", Meaning: "N randomly chosen members of a set, the same ones each time: sample(…, 100)"},
+	{Name: "mutuals", Meaning: "accounts that an account follows and that follow it back"},
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
-	{Name: "members", Meaning: "a set of the accounts or records that you list"},
+	{Name: "members", Meaning: "a set of exactly the accounts or records that you name"},
 	{Name: "rank", Meaning: "what the members of a set like (or follow, …) most: rank(of=SET, via=likes)"},
 }
 
@@ -72,7 +72,7 @@ func reverseSet(k *kinds.Info) Set {
 	s := Set{Name: k.Reverse, Of: subject(k), Members: "account", Inverse: k.Forward}
 	s.Via = s.Of == "account"
 	if k.Verb == "" {
-		s.Meaning, s.Which, s.WhichNot = "from records of "+k.Collection, "are in "+k.Reverse+" of", "are not in "+k.Reverse+" of"
+		s.Meaning, s.Which, s.WhichNot = "accounts with "+k.Collection+" records that link to "+one(s.Of), "are in "+k.Reverse+"(…) for", "are not in "+k.Reverse+"(…) for"
 		return s
 	}
 	s.Meaning, s.Which, s.WhichNot = "accounts that "+k.Verb+" "+one(s.Of), k.Verb, "do not "+k.Verb
@@ -87,7 +87,7 @@ func reverseSet(k *kinds.Info) Set {
 func forwardSet(k *kinds.Info) Set {
 	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse, Via: true}
 	if k.Verb == "" {
-		s.Meaning, s.Which, s.WhichNot = "from records of "+k.Collection, "are in "+k.Forward+" of", "are not in "+k.Forward+" of"
+		s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account links to with "+k.Collection+" records", "are in "+k.Forward+"(…) for", "are not in "+k.Forward+"(…) for"
 		return s
 	}
 	by := participle(k.Verb) + " by"

@@ -140,7 +140,7 @@ func (p *parser) rank(n *Node, depth int) error {
 	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
 	if except != nil {
 		if except.Is != n.Is {
-			return p.errorf(except.Offset, "except is a set of %s; the results are %s", Plural(except.Is), Plural(n.Is))
+			return p.errorf(except.Offset, "except must be a set of %s, like the results; this one is a set of %s", Plural(n.Is), Plural(except.Is))
 		}
 		n.Args = append(n.Args, *except)
 	}

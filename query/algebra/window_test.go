@@ -56,7 +56,7 @@ func TestBadTimes(t *testing.T) {
 		"1h\x00", "١h", strings.Repeat("1h", 40_000) + "x", strings.Repeat("9", 100_000) + "d",
 	} {
 		_, _, err := ParseTime(text, noon)
-		if err == nil || !strings.Contains(err.Error(), "is not a time; write 2026-11-22T06:00:00Z, a date, or an age such as 24h or 7d") || len(err.Error()) > 400 {
+		if err == nil || !strings.Contains(err.Error(), "is not a time; write a time such as 2026-11-22T06:00:00Z, a date such as 2026-11-22, or an age such as 24h or 7d") || len(err.Error()) > 400 {
 			t.Errorf("%q: %v", Brief(text), err)
 		}
 	}

@@ -84,7 +84,7 @@ func backlinksOf(q *xrpc.Query, older bool) (b backlinks, err error) {
 	given := q.Values["did"]
 	if q.Values.Has("from_dids") {
 		if len(given) > 0 {
-			return b, xrpc.Invalid("did and from_dids exclude each other")
+			return b, xrpc.Invalid("did and from_dids cannot be combined")
 		}
 		given = strings.Split(q.Values.Get("from_dids"), ",")
 	}

@@ -500,7 +500,7 @@ func TestBoundsOfParameters(t *testing.T) {
 		{"/links", without(links, "collection"), "parameter collection is missing"},
 		{"/links", with(links, "from_dids", strings.Join(dids(100), ",")), ""},
 		{"/links", with(links, "from_dids", strings.Join(dids(101), ",")), "at most 100 are allowed"},
-		{"/links", with(with(links, "from_dids", did), "did", did), "did and from_dids exclude each other"},
+		{"/links", with(with(links, "from_dids", did), "did", did), "did and from_dids cannot be combined"},
 		{"/links/all", url.Values{}, "parameter target is missing"},
 		{"/links/all", url.Values{"target": {""}}, "parameter target is missing"},
 		{"getManyToMany", with(many, "limit", "1000"), ""},

@@ -109,15 +109,15 @@ func TestMistakesInFiles(t *testing.T) {
 		{"# comment\n\n\tlikes($viewer)", 3, "continues a feed"},
 		{"x =", 1, "feed x: at position 0: expected a set"},
 		{"x = # comment", 1, "feed x: "},
-		{good + "good = likes($viewer)", 2, "the feed good is in line 1 already"},
+		{good + "good = likes($viewer)", 2, "the feed good is already defined on line 1"},
 		{good + "x = likes(\n  $viewer", 2, "feed x: at position 14: expected"},
 		{"x = union(likes($viewer), likes($viewer), lice($viewer))", 1, `feed x: at position 38: "lice" is not a set`},
 		{"x = rank(of=union(follows($viewer),x), via=likes)", 1, `feed x: InvalidRequest: of: at position 23: "x" is not a set`},
 		{"x = likes(did:web:$viewer)", 1, "neither a DID nor an AT URI"},
 		{"x = likes($viewer)\ny = likes(at://$viewer)", 2, "neither a DID nor an AT URI"},
-		{"x = follows($viewer)", 1, "feed x: it is a set of DIDs; a feed shows posts"},
+		{"x = follows($viewer)", 1, "feed x: it is a set of DIDs, but a feed shows posts"},
 		{"x = likes(alice.example.com)", 1, "write a handle as @alice.example.com"},
-		{"x = rank(of=follows($viewer), via=follows)", 1, "it leads to DIDs; a feed shows posts: use via=likes or via=reposts"},
+		{"x = rank(of=follows($viewer), via=follows)", 1, "its results are DIDs, but a feed shows posts; use via=likes or via=reposts"},
 		{"x = rank(of=follows($viewer))", 1, `parameter via is ""`},
 		{"x = rank(via=likes)", 1, "parameter of is missing"},
 		{"x = rank(of=follows($viewer), via=likes, limit=5)", 1, "a feed cannot set limit or cursor"},
@@ -584,7 +584,7 @@ func TestFeedOfALargeSet(t *testing.T) {
 	}
 	like(1)
 	_, err := s.ask(url.Values{"feed": {s.uri("all")}}, nil)
-	if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != 400 || e.Message != "the set of the feed is too large: it has 20001 members, and only sets up to 20000 can be sorted; limit it with since=" {
+	if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != 400 || e.Message != "the feed's set is too large: it has 20001 members, and only sets up to 20000 can be sorted; limit it with since=" {
 		t.Errorf("a post too many: %v", err)
 	}
 }

@@ -229,7 +229,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (post
 const postsRead = 20_000
 
 // errTooManyPosts is returned for a larger set.
-var errTooManyPosts = errors.New("the set of the feed is too large")
+var errTooManyPosts = errors.New("the feed's set is too large")
 
 // newestPosts returns a page of the posts in a set, newest first.
 func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Expr, at place, limit int) (posts []string, next *place, err error) {

@@ -67,7 +67,7 @@ func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error
 		}
 		f.line = p.line
 		if i := slices.IndexFunc(feeds, func(g feed) bool { return g.name == f.name }); i >= 0 {
-			return nil, fmt.Errorf("line %d: the feed %s is in line %d already", p.line, f.name, feeds[i].line) //nolint:err113 // likewise
+			return nil, fmt.Errorf("line %d: the feed %s is already defined on line %d", p.line, f.name, feeds[i].line) //nolint:err113 // likewise
 		}
 		feeds = append(feeds, f)
 	}
@@ -92,7 +92,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		f.set = shows
 		e, err := words.Parse(f.set, algebra.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
-			err = fmt.Errorf("it is a set of %s; a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
+			err = fmt.Errorf("it is a set of %s, but a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
 		}
 		if err != nil {
 			return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -102,7 +102,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	f.rank = asked
 	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: algebra.MaxExpr, Values: f.rank, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}, time.Now())
 	if err == nil && r.Via.Is != dict.URI {
-		err = fmt.Errorf("it leads to %s; a feed shows posts: use via=likes or via=reposts", algebra.Plural(r.Via.Is)) //nolint:err113 // likewise
+		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", algebra.Plural(r.Via.Is)) //nolint:err113 // likewise
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)

@@ -70,7 +70,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 			return r, err
 		}
 		if r.Except.Type() != r.Via.Is {
-			return r, xrpc.Invalid("except: it is a set of %s; the results are %s", algebra.Plural(r.Except.Type()), algebra.Plural(r.Via.Is))
+			return r, xrpc.Invalid("except must be a set of %s, like the results; this one is a set of %s", algebra.Plural(r.Via.Is), algebra.Plural(r.Except.Type()))
 		}
 	}
 	if r.Window, err = q.Window(now); err != nil {
@@ -91,7 +91,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	}
 	if q.Values.Has("by") {
 		if r.By = q.Values.Get("by"); r.ByScore() && r.By != ByScore {
-			return r, xrpc.Invalid("by=%s does not work with weigh, damp and decay, which order by score", algebra.Brief(r.By))
+			return r, xrpc.Invalid("by=%s does not work with weigh, damp or decay, which order by score", algebra.Brief(r.By))
 		}
 	}
 	least := 1

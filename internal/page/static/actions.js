@@ -54,7 +54,7 @@ async function everything(method, params, each, progress, signal) {
   }
 }
 
-const taken = ({rows, more}) => (more ? 'the first ' : '') + counted(rows.length, 'line') + (more ? '; skein query prints all' : '');
+const taken = ({rows, more}) => (more ? 'the first ' : '') + counted(rows.length, 'line') + (more ? '; the command skein query prints all of them' : '');
 
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
@@ -101,7 +101,7 @@ function subjectForm(label, way, kind, make, value) {
     e.preventDefault();
     const x = subjectOf(clean(input.value)), wanted = kind();
     if (x && (x.kind === wanted || wanted === 'record' && x.kind !== 'account')) return go(make(x.name)).then(atAnswer);
-    input.setCustomValidity(wanted === 'account' ? `Enter an account: ${config.handles ? 'its handle, such as @alice.example.com, ' : ''}its DID, or its bsky.app link` : `Enter a ${wanted} by its AT URI or bsky.app link`);
+    input.setCustomValidity(wanted === 'account' ? `Enter an account’s ${config.handles ? 'handle (such as @alice.example.com), ' : ''}DID or bsky.app link` : `Enter the AT URI or bsky.app link of a ${wanted}`);
     input.reportValidity();
   }}, el('label', {for: way ? 'way' : 'whom'}, label), way, input, el('button', {}, 'Show'));
 }

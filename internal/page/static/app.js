@@ -33,7 +33,7 @@ async function ask(method, params, signal) {
     answer = await response.json();
   } catch (e) {
     if (e.name === 'AbortError') throw e;
-    throw new Refused('Unreachable', response ? 'the server’s answer cannot be read' : 'the server does not answer');
+    throw response ? new Refused('BadAnswer', 'the server’s answer cannot be read') : new Refused('Unreachable', 'the server does not answer');
   }
   if (!response.ok) throw new Refused(answer.error, answer.message);
   const timing = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing') || '');
@@ -182,7 +182,7 @@ async function learnConfig() {
   $('names').checked = keep.get() ?? config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
-    $('label').textContent = 'A DID, the address of a post, or an expression';
+    $('label').textContent = 'A DID, an AT URI or bsky.app link, or an expression';
   }
   return config.examples.length;
 }
@@ -220,7 +220,7 @@ const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatM
 
 // members lists the members on a page of an answer, with a link to the next page.
 const members = (state, {page}, {cursor, type}, items, more) => [
-  items.length ? list(items, more) : el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} found. If you expected some, check the names.`),
+  items.length ? list(items, more) : el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} found. If you expected some, check the handles, DIDs and links in the query.`),
   cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'Next page')) : ''];
 
 const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);
@@ -228,7 +228,7 @@ const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (c
 // showFeed shows a page of a feed as a viewer sees it.
 async function showFeed(out, name, viewer, paged, signal) {
   const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
-  if (!f) throw new Refused('UnknownFeed', `there is no feed ${name} here; start the server with skein serve --feeds FILE --feed-preview`);
+  if (!f) throw new Refused('UnknownFeed', `this server has no feed ${name} to preview; skein serve --feeds FILE --feed-preview shows those in FILE`);
   const head = [title('Feed ' + name), el('p', {class: 'query'}, el('code', {}, ...spell(f.shows))),
     f.viewer ? subjectForm('Show the feed as seen by', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
   if (f.viewer && !viewer) return out.replaceChildren(...head);
@@ -243,7 +243,7 @@ function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? 'the members of ' + of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${/lift|share/.test(p.by) ? ', ranked by how unusual they are' : ''}`;
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', ranked by how much more often than expected' : p.by === 'share' ? ', ranked by share' : ''}`;
 }
 
 // opened returns the set behind a count of a ranking, null if there is none.
@@ -257,12 +257,12 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as by chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)}% of ${number.format(i.total)} in all` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of the ${number.format(i.total)} in total)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'from ' + (answer.of ? counted(answer.of, 'account') : 'these accounts')), took), incomplete(answer),
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'from ' + (answer.of ? counted(answer.of, 'account') : 'this set')), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
@@ -289,7 +289,7 @@ const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 
 // showSubject shows an account, a post or a list, with queries about it.
 async function showSubject(out, s, signal) {
   const x = s.name;
-  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is not a handle: handles have a domain, such as ${x}.bsky.social`, () => x + '.bsky.social');
+  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is not a handle: a handle is a full domain name, such as ${x}.bsky.social`, () => x + '.bsky.social');
   const cards = setCards(s.kind, x);
   let form = '';
   if (s.kind === 'account') {

@@ -12,7 +12,7 @@ function byTime(set, what, signal) {
     const when = step < 864e5 ? t => new Date(t).toLocaleString(undefined, {dateStyle: 'short', timeStyle: 'short'}) : t => new Date(t).toLocaleDateString(undefined, {timeZone: 'UTC'});
     const end = b => new Date(Date.parse(b.start) + step).toISOString();
     const bars = el('div', {class: 'bars', 'aria-hidden': 'true'});
-    figure.setAttribute('aria-label', `${what} per ${buckets[answer.bucketSeconds]} from ${when(all[0].start)} to ${when(last.start)}: at most ${number.format(most)}, ${number.format(last.count)} in the last`);
+    figure.setAttribute('aria-label', `${what} per ${buckets[answer.bucketSeconds]} from ${when(all[0].start)} to ${when(last.start)}: peak ${number.format(most)}, latest ${number.format(last.count)}`);
     for (const b of all) {
       const text = `${when(b.start)}: ${number.format(b.count)}`, q = /(since|until)=/.test(set) ? null : set.replace(/\)\s*$/, `, since=${b.start}, until=${end(b)})`);
       const bar = q && b.count ? link({q}) : el('span');
@@ -21,7 +21,7 @@ function byTime(set, what, signal) {
       bar.style.height = 100 * b.count / most + '%';
       bars.append(bar);
     }
-    figure.replaceChildren(el('figcaption', {}, `${what} per ${buckets[answer.bucketSeconds]}`, el('small', {}, ` at most ${number.format(most)}${answer.earlier ? `; ${number.format(answer.earlier)} before ${when(all[0].start)}` : ''}`)),
+    figure.replaceChildren(el('figcaption', {}, `${what} per ${buckets[answer.bucketSeconds]}`, el('small', {}, ` · peak ${number.format(most)}${answer.earlier ? ` · ${number.format(answer.earlier)} earlier than ${when(all[0].start)}` : ''}`)),
       bars, el('p', {class: 'ages'}, el('span', {}, when(all[0].start)), el('span', {}, when(last.start))));
     figure.hidden = false;
   }).catch(() => { /* the answer beside it shows the error */ });
