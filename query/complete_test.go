@@ -126,7 +126,7 @@ func TestComplete(t *testing.T) {
 		t.Errorf("an index of nothing: %s", body)
 	}
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
-	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "list?set=follows(" + a[0] + ")&order=size(followers)", "rank?of=members(" + a[0] + ")&via=follows", "counts?edge=followers&subject=" + a[1] + "&subject=did:plc:neverseenaaaaaaaaaaaaaaa", "counts?edge=follows&subject=" + a[0], "query?set=rank(of=members(did:plc:neverseenaaaaaaaaaaaaaaa),via=followers)"} {
+	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "list?set=follows(" + a[0] + ")&order=size(followers)", "rank?of=members(" + a[0] + ")&via=follows", "getBlocks?actor=" + a[0] + "&direction=blockedBy", "getBlocks?actor=" + a[0] + "&direction=blocking&others=" + a[1], "counts?edge=followers&subject=" + a[1] + "&subject=did:plc:neverseenaaaaaaaaaaaaaaa", "counts?edge=follows&subject=" + a[0], "query?set=rank(of=members(did:plc:neverseenaaaaaaaaaaaaaaa),via=followers)"} {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, "ncomplete") {
 			t.Errorf("%s: %s", path, body)
 		}
@@ -135,6 +135,7 @@ func TestComplete(t *testing.T) {
 	for _, path := range []string{
 		"rank?of=members(" + unknown + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + unknown + ")",
 		"counts?edge=follows&subject=" + a[0] + "&subject=" + unknown, "counts?edge=listed&subject=" + history.ListOf(unknown, 0),
+		"getBlocks?actor=" + unknown + "&direction=blocking", "getBlocks?actor=" + a[0] + "&direction=blockedBy&others=" + unknown,
 		"histogram?set=follows(" + unknown + ")", "query?set=rank(of=members(" + unknown + "),via=follows)", "query?set=rank(of=rank(of=members(" + unknown + "),via=follows),via=followers)",
 		"rank?of=members(" + history.ListOf(unknown, 0) + ")&via=listed", "query?set=rank(of=union(members(" + history.ListOf(unknown, 0) + "),lists(" + a[0] + ")),via=listed)",
 	} {

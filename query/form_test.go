@@ -43,6 +43,7 @@ func TestForms(t *testing.T) {
 		"query":     {"set": {set}, "limit": {"5"}},
 		"contains":  {"set": {set}, "member": a[:9]},
 		"counts":    {"edge": {"followers", "lists"}, "subject": a[:9]},
+		"getBlocks": {"actor": {a[0]}, "direction": {"blockedBy"}, "others": a[:9]},
 		"known":     {"actor": {a[0]}, "edge": {"followers"}, "subject": a[:9]},
 		"rank":      {"of": {set}, "via": {"follows"}, "except": {"followers(" + a[1] + ")"}},
 		"histogram": {"set": {"follows(" + a[0] + ")"}, "bucket": {"7d"}},
@@ -143,7 +144,7 @@ func TestFormsInOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if slices.Sort(forms); !slices.Equal(forms, []string{"contains", "counts", "histogram", "known", "list", "query", "rank"}) {
+	if slices.Sort(forms); !slices.Equal(forms, []string{"contains", "counts", "getBlocks", "histogram", "known", "list", "query", "rank"}) {
 		t.Errorf("methods with forms: %q", forms)
 	}
 }

@@ -84,6 +84,8 @@ func TestLexicons(t *testing.T) {
 	for _, did := range a {
 		of := "subject=" + did + "&source=app.bsky.graph."
 		add := func(nsid, call string) { calls[nsid] = append(calls[nsid], call) }
+		add("blue.skein.graph.getBlocks", "actor="+did+"&direction=blocking&limit=3")
+		add("blue.skein.graph.getBlocks", "actor="+did+"&direction=blockedBy&others="+strings.Join(a[:25], "&others="))
 		add("app.bsky.graph.getRelationships", "actor="+did+"&others=nobody.example.com&others="+strings.Join(a[:25], "&others="))
 		add("blue.microcosm.links.getBacklinks", of+"follow:subject&limit=1")
 		add("blue.microcosm.links.getBacklinkDids", of+"follow:subject&limit=1")

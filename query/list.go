@@ -244,11 +244,18 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 			continue
 		}
 		items[i].Record = recordURI(v.Expr.AuthorOf(source, names[at]), *v.Expr.Info(source), path.AppendRkey(nil))
-		if micros := algebra.TimeOf(path); micros > 0 {
-			items[i].Time = time.UnixMicro(int64(micros)).UTC().Format("2006-01-02T15:04:05.000000Z")
-		}
+		items[i].Time = timeOf(path)
 	}
 	return items, nil
+}
+
+// timeOf returns the time in a record's key, "" if it has none.
+func timeOf(p format.Path) string {
+	micros := algebra.TimeOf(p)
+	if micros == 0 {
+		return ""
+	}
+	return time.UnixMicro(int64(micros)).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
 // readPaths reads the records of members, which ascend.

@@ -19,13 +19,13 @@ import (
 )
 
 // Blocks by lists: an account blocks a list (app.bsky.graph.listblock), and the list's author has
-// put another account on it. The answer names the listblock record, as in
-// app.bsky.graph.defs#relationship. If several blocked lists contain the other account, the
-// answer names the listblock record with the lowest key.
+// put another account on it. getRelationships names the listblock record, as in
+// app.bsky.graph.defs#relationship; if several blocked lists contain the other account, the one
+// with the lowest key. getBlocks names the lists and both records.
 
 var listBlock = kindNamed("listblock")
 
-// Bounds of one getRelationships: the listblocks and the list items that it reads, for all its
+// Bounds of one getRelationships or getBlocks: the listblocks and the list items that it reads, for all its
 // accounts together. Beyond them the answer is incomplete.
 const (
 	maxListBlocks = 20_000
@@ -60,19 +60,29 @@ func (b blocked) authors() idset.Set {
 // whether a bound was reached, and whether records may be missing.
 func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
-	err = l.blocking(ids, func(i int, p format.Path) {
-		place(i).BlockingByList = recordURI(dids[0].S, listBlock, p.AppendRkey(nil))
-	})
+	out, in := map[dict.ID]*ask.ShownRecord{}, map[dict.ID]*ask.ShownRecord{}
+	err = l.blocking(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ format.Path) { offer(out, member, block) })
 	if err == nil {
-		err = l.blockedBy(ids, func(i int, p format.Path) {
+		err = l.blockedBy(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ format.Path) { offer(in, member, block) })
+	}
+	for i, other := range ids[1:] {
+		if p, ok := out[other].Path(); ok {
+			place(i).BlockingByList = recordURI(dids[0].S, listBlock, p.AppendRkey(nil))
+		}
+		if p, ok := in[other].Path(); ok {
 			place(i).BlockedByList = recordURI(dids[i+1].S, listBlock, p.AppendRkey(nil))
-		})
+		}
 	}
 	return l.bound, l.missing, err
 }
 
+// A byList is called for each list item by which an account blocks another: with the other of the two
+// accounts than the first of ids, the list, the shown listblock record and the list item. An account
+// that occurs several times may come several times.
+type byList func(member, list dict.ID, block *ask.ShownRecord, item format.Path)
+
 // blocking finds the others that the first of ids blocks.
-func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) error {
+func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 	if !slices.ContainsFunc(ids[1:], func(id dict.ID) bool { return id != dict.None }) {
 		return nil
 	}
@@ -93,27 +103,30 @@ func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) e
 			among[dict.ID(author)][other] = true
 		}
 	}
-	best := map[dict.ID]*ask.ShownRecord{}
 	for _, author := range slices.Sorted(maps.Keys(among)) {
-		err := l.listings(author, among[author], func(member, list dict.ID) {
-			offer(best, member, blocked[author][list])
+		err := l.listings(author, among[author], func(member, list dict.ID, item format.Path) {
+			if block := blocked[author][list]; block != nil {
+				found(member, list, block, item)
+			}
 		})
 		if err != nil {
 			return err
-		}
-	}
-	for i, other := range ids[1:] {
-		if p, ok := best[other].Path(); ok {
-			found(i, p)
 		}
 	}
 	return nil
 }
 
 // blockedBy finds the others that block the first of ids.
-func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) error {
-	on := map[dict.ID][]dict.ID{} // the lists that the first is on, by author
-	for i, other := range ids[1:] {
+func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
+	type listing struct {
+		list dict.ID
+		item format.Path
+	}
+	on := map[dict.ID][]listing{} // the lists that the first is on, by author
+	for _, other := range ids[1:] {
+		if other == dict.None {
+			continue
+		}
 		blocked, err := l.blockedOf(other)
 		if err != nil {
 			return err
@@ -122,21 +135,23 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) 
 		if err != nil {
 			return err
 		}
-		best := map[dict.ID]*ask.ShownRecord{}
 		for id := range listers.All() {
 			author := dict.ID(id)
 			if _, known := on[author]; !known {
 				on[author] = nil
-				if err := l.listings(author, map[dict.ID]bool{ids[0]: true}, func(_, list dict.ID) { on[author] = append(on[author], list) }); err != nil {
+				err := l.listings(author, map[dict.ID]bool{ids[0]: true}, func(_, list dict.ID, item format.Path) {
+					item.Raw = slices.Clone(item.Raw)
+					on[author] = append(on[author], listing{list, item})
+				})
+				if err != nil {
 					return err
 				}
 			}
-			for _, list := range on[author] {
-				offer(best, ids[0], blocked[author][list])
+			for _, listing := range on[author] {
+				if block := blocked[author][listing.list]; block != nil {
+					found(other, listing.list, block, listing.item)
+				}
 			}
-		}
-		if p, ok := best[ids[0]].Path(); ok {
-			found(i, p)
 		}
 	}
 	return nil
@@ -168,7 +183,7 @@ func (l *listBlocks) listersOf(id dict.ID, some idset.Set) (idset.Set, error) {
 
 // listings calls each for the list items by which an author puts any of the accounts some on a
 // list, in no particular order.
-func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID)) error {
+func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID, item format.Path)) error {
 	if err := l.Ended.Err(); err != nil {
 		return err
 	}
@@ -178,8 +193,8 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		}
 		return some[id], nil
 	}
-	err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(_ format.Path, member, list dict.ID) error {
-		each(member, list)
+	err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(item format.Path, member, list dict.ID) error {
+		each(member, list, item)
 		return nil
 	})
 	if errors.Is(err, errListBound) {

@@ -101,7 +101,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := l.listings(author[0], map[dict.ID]bool{ids[0]: true, ids[1]: true}, func(dict.ID, dict.ID) { looked++ }); err != nil {
+			if err := l.listings(author[0], map[dict.ID]bool{ids[0]: true, ids[1]: true}, func(dict.ID, dict.ID, format.Path) { looked++ }); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,7 @@ func TestUnknownParameters(t *testing.T) {
 		"/xrpc/blue.skein.graph.histogram?set=follows(" + d + ")":                  {"buckets=1h", "did you mean bucket?"},
 		"/xrpc/blue.skein.graph.contains?set=follows(" + d + ")&member=" + d:       {"members=" + d, "did you mean member?"},
 		"/xrpc/blue.skein.graph.counts?edge=followers&subject=" + d:                {"subjects=" + d, "did you mean subject?"},
+		"/xrpc/blue.skein.graph.getBlocks?direction=blocking&actor=" + d:           {"other=" + d, "did you mean others?"},
 		"/xrpc/blue.skein.graph.known?actor=" + d + "&edge=followers&subject=" + d: {"subjects=" + d, "did you mean subject?"},
 		"/xrpc/blue.skein.graph.getAccount?did=" + d:                               {"handle=x", "blue.skein.graph.getAccount takes did"},
 		"/xrpc/blue.skein.graph.getStats":                                          {"x=1", "blue.skein.graph.getStats takes no parameters"},

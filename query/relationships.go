@@ -111,7 +111,11 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 	if err != nil {
 		return completeness{}, err
 	}
-	c, err := s.relationsMissing(sn, dids, ids)
+	of := []kinds.Kind{listBlock.Kind, kinds.ListItem, kinds.ListMember}
+	for _, rel := range relations {
+		of = append(of, kindNamed(rel.name).Kind)
+	}
+	c, err := s.ownMissing(sn, dids, ids, of...)
 	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
 		return c, err
 	}
@@ -122,10 +126,12 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 	}
 	for _, rel := range relations {
 		k := kindNamed(rel.name)
-		if err := outward(sn, k, dids, ids, func(i int, uri string) { *rel.out(place(i)) = uri }); err != nil {
+		err := outward(sn, k, ids, func(i int, p format.Path) { *rel.out(place(i)) = recordURI(dids[0].S, k, p.AppendRkey(nil)) })
+		if err != nil {
 			return c, err
 		}
-		if err := inward(sn, k, dids, ids, func(i int, uri string) { *rel.in(place(i)) = uri }); err != nil {
+		err = inward(sn, k, ids, func(i int, p format.Path) { *rel.in(place(i)) = recordURI(dids[i+1].S, k, p.AppendRkey(nil)) })
+		if err != nil {
 			return c, err
 		}
 	}
@@ -139,18 +145,13 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 	return c, err
 }
 
-// relationsMissing returns the completeness of the accounts' own records.
-func (s *Server) relationsMissing(sn *ask.View, dids []algebra.Literal, ids []dict.ID) (c completeness, err error) {
+// ownMissing returns the completeness of the accounts' own records of some kinds.
+func (s *Server) ownMissing(sn *ask.View, dids []algebra.Literal, ids []dict.ID, of ...kinds.Kind) (c completeness, err error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return c, err
 	}
-	for _, rel := range relations {
-		if c = s.lacks(lacking, kindNamed(rel.name).Kind); c.Incomplete {
-			return c, nil
-		}
-	}
-	if c = s.lacks(lacking, listBlock.Kind, kinds.ListItem, kinds.ListMember); c.Incomplete {
+	if c = s.lacks(lacking, of...); c.Incomplete {
 		return c, nil
 	}
 	for i := range ids {
@@ -176,7 +177,7 @@ func recordURI(did string, k kinds.Info, rkey []byte) string {
 
 // outward finds the records by which the first of ids names the others. It looks them up in the
 // others' reverse sets first: usually there is none, and then no record is read.
-func outward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, found func(i int, uri string)) error {
+func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p format.Path)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, ids[0], other)
@@ -191,13 +192,13 @@ func outward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, 
 		return nil
 	}
 	return sn.RecordsFrom(k.Kind, ids[0], wanted, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
-		found(i, recordURI(dids[0].S, k, p.AppendRkey(nil)))
+		found(i, p)
 		return nil
 	})
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, found func(i int, uri string)) error {
+func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p format.Path)) error {
 	var places []int // indexes in ids[1:]
 	var actors []dict.ID
 	for i, other := range ids[1:] {
@@ -210,8 +211,7 @@ func inward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, f
 		}
 	}
 	return sn.RecordsTo(k.Kind, ids[0], 0, ask.Window{}, actors, func(n int, p format.Path) error {
-		i := places[n]
-		found(i, recordURI(dids[i+1].S, k, p.AppendRkey(nil)))
+		found(places[n], p)
 		return nil
 	})
 }

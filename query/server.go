@@ -113,6 +113,7 @@ func (s *Server) methods() []xrpc.Method {
 		{NSID: "blue.skein.graph.list", Serve: s.list, Form: true, Slow: true},
 		{NSID: "blue.skein.graph.contains", Serve: s.contains, Form: true},
 		{NSID: "blue.skein.graph.known", Serve: s.known, Form: true},
+		{NSID: "blue.skein.graph.getBlocks", Serve: s.getBlocks, Form: true, Slow: true},
 		{NSID: "blue.skein.graph.counts", Serve: s.counts, Form: true},
 		{NSID: "blue.skein.graph.histogram", Serve: s.histogram, Form: true, Slow: true},
 		{NSID: rank.NSID, Serve: s.rank, Form: true, Slow: true},

@@ -95,6 +95,8 @@ func TestViewer(t *testing.T) {
 		{"contains", "set=follows(" + a[1] + ")&member=$viewer&member=" + a[2]},
 		{"known", "actor=$viewer&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
 		{"known", "actor=" + a[1] + "&edge=followers&subject=$viewer"},
+		{"getBlocks", "actor=$viewer&direction=blocking"},
+		{"getBlocks", "actor=" + a[1] + "&direction=blockedBy&others=$viewer"},
 		{"counts", "edge=followers&edge=likes&subject=$viewer&subject=" + a[1]},
 		{"rank", "of=follows($viewer)&via=likes&except=likes($viewer)&since=24000d"},
 		{"getAccount", "did=$viewer"},

@@ -24,7 +24,7 @@ var errNames = errors.New("generate: two definitions have the same name in the c
 // forms are the methods that a server also accepts as a form, by POST, since their parameters may
 // be too long for a URL.
 var forms = []string{
-	"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list",
+	"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list",
 	"blue.skein.graph.query", "blue.skein.graph.rank",
 }
 

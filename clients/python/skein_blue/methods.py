@@ -26,6 +26,9 @@ __all__ = [
     "CountsOutput",
     "GetAccountOutput",
     "GetAccountQueued",
+    "GetBlocksBlock",
+    "GetBlocksList",
+    "GetBlocksOutput",
     "GetStatsAudited",
     "GetStatsFailed",
     "GetStatsKind",
@@ -45,7 +48,7 @@ __all__ = [
 ]
 
 #: The methods that a server also accepts as a form, by POST.
-FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
+FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
 class DescribeFeedGeneratorFeed(TypedDict):
@@ -271,6 +274,58 @@ class GetAccountQueued(_GetAccountQueued, total=False):
 
     detail: str
     failure: str
+
+
+class _GetBlocksBlock(TypedDict):
+    #: The other account.
+    did: str
+
+
+class GetBlocksBlock(_GetBlocksBlock, total=False):
+    #: The lists through which one account blocks the other.
+    lists: List[GetBlocksList]
+    #: True if there are more than 20 such lists; the others are left out.
+    moreLists: bool
+    #: The app.bsky.graph.block record, if one account blocks the other directly.
+    record: str
+    #: The time in the key of that record, absent if the key has none.
+    time: str
+
+
+class _GetBlocksList(TypedDict):
+    #: The list that the blocking account blocks and the blocked account is on.
+    list: str
+    #: The app.bsky.graph.listblock record.
+    listBlock: str
+    #: The app.bsky.graph.listitem record.
+    listItem: str
+
+
+class GetBlocksList(_GetBlocksList, total=False):
+    #: The time in the key of that record, absent if the key has none.
+    listBlockTime: str
+    #: The time in the key of that record, absent if the key has none.
+    listItemTime: str
+
+
+class _GetBlocksOutput(TypedDict):
+    #: The DID of the actor.
+    actor: str
+    #: With others, those of them that block or are blocked, in the same order.
+    blocks: List[GetBlocksBlock]
+
+
+class GetBlocksOutput(_GetBlocksOutput, total=False):
+    """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others."""
+
+    #: Absent on the last page.
+    cursor: str
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    #: Why the answer may be incomplete.
+    reason: str
+    #: The exact number of accounts on all pages. Absent with others.
+    total: int
 
 
 class GetStatsAudited(TypedDict):
@@ -623,6 +678,16 @@ class Methods:
         answer: GetAccountOutput = self._call("blue.skein.graph.getAccount", {"did": did})
         return answer
 
+    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
+        """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others.
+
+        actor: $viewer stands for the DID of the account in the service auth token.
+        direction: blocking: the accounts that actor blocks. blockedBy: the accounts that block actor.
+        others: Answer only about these accounts. Cannot be combined with limit and cursor.
+        """
+        answer: GetBlocksOutput = self._call("blue.skein.graph.getBlocks", {"actor": actor, "direction": direction, "cursor": cursor, "limit": limit, "others": others})
+        return answer
+
     def get_stats(self) -> GetStatsOutput:
         """Describes the contents of the index, and how current it is."""
         answer: GetStatsOutput = self._call("blue.skein.graph.getStats", {})
@@ -802,6 +867,16 @@ class AsyncMethods:
         did: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         """
         answer: GetAccountOutput = await self._call("blue.skein.graph.getAccount", {"did": did})
+        return answer
+
+    async def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
+        """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others.
+
+        actor: $viewer stands for the DID of the account in the service auth token.
+        direction: blocking: the accounts that actor blocks. blockedBy: the accounts that block actor.
+        others: Answer only about these accounts. Cannot be combined with limit and cursor.
+        """
+        answer: GetBlocksOutput = await self._call("blue.skein.graph.getBlocks", {"actor": actor, "direction": direction, "cursor": cursor, "limit": limit, "others": others})
         return answer
 
     async def get_stats(self) -> GetStatsOutput:

@@ -53,6 +53,8 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     times = skein.histogram(of, bucket="1d")
     counted = sum(b["count"] for b in times["buckets"]) + sum(times.get(k, 0) for k in ("earlier", "later", "undated"))
     assert times["bucketSeconds"] == 86400 and counted == times["total"] >= len(members) - left, times
+    blocked = skein.get_blocks(star, "blockedBy", limit=100)
+    assert blocked["total"] >= len(blocked["blocks"]) and all(b.get("record") or b["lists"] for b in blocked["blocks"]), blocked
     assert skein.known(members[0], "followers", [star])["subjects"][0]["subject"] == star
     assert skein.get_account(star)["state"] == "complete"
     assert skein.get_stats()["records"]["follow"] > 1000

@@ -274,6 +274,58 @@ export interface GetAccountQueued {
   state: 'waiting' | (string & {});
 }
 
+export interface GetBlocksBlock {
+  /** The other account. */
+  did: string;
+  /** The lists through which one account blocks the other. */
+  lists?: GetBlocksList[];
+  /** True if there are more than 20 such lists; the others are left out. */
+  moreLists?: boolean;
+  /** The app.bsky.graph.block record, if one account blocks the other directly. */
+  record?: string;
+  /** The time in the key of that record, absent if the key has none. */
+  time?: string;
+}
+
+export interface GetBlocksList {
+  /** The list that the blocking account blocks and the blocked account is on. */
+  list: string;
+  /** The app.bsky.graph.listblock record. */
+  listBlock: string;
+  /** The time in the key of that record, absent if the key has none. */
+  listBlockTime?: string;
+  /** The app.bsky.graph.listitem record. */
+  listItem: string;
+  /** The time in the key of that record, absent if the key has none. */
+  listItemTime?: string;
+}
+
+export interface GetBlocksParams {
+  /** $viewer stands for the DID of the account in the service auth token. */
+  actor: string;
+  cursor?: string;
+  /** blocking: the accounts that actor blocks. blockedBy: the accounts that block actor. */
+  direction: 'blocking' | 'blockedBy';
+  limit?: number;
+  /** Answer only about these accounts. Cannot be combined with limit and cursor. */
+  others?: string[];
+}
+
+export interface GetBlocksOutput {
+  /** The DID of the actor. */
+  actor: string;
+  /** With others, those of them that block or are blocked, in the same order. */
+  blocks: GetBlocksBlock[];
+  /** Absent on the last page. */
+  cursor?: string;
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+  /** The exact number of accounts on all pages. Absent with others. */
+  total?: number;
+}
+
 /** How many random repos this server has compared with their hosts since it started. Absent if it compares none. */
 export interface GetStatsAudited {
   /** Records that the index and the host did not have alike at the same revision. */
@@ -546,7 +598,7 @@ export interface SubscribeParams {
 }
 
 /** The methods that a server also accepts as a form, by POST. */
-export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.histogram', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
+export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.getBlocks', 'blue.skein.graph.histogram', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
 /** The methods of a server. */
 export class Methods {
@@ -609,6 +661,11 @@ export class Methods {
   /** Describes an account in the index, and what may be missing. */
   getAccount(params: GetAccountParams, options?: CallOptions): Promise<GetAccountOutput> {
     return this.call('blue.skein.graph.getAccount', params, options) as Promise<GetAccountOutput>;
+  }
+
+  /** Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others. */
+  getBlocks(params: GetBlocksParams, options?: CallOptions): Promise<GetBlocksOutput> {
+    return this.call('blue.skein.graph.getBlocks', params, options) as Promise<GetBlocksOutput>;
   }
 
   /** Describes the contents of the index, and how current it is. */

@@ -39,6 +39,8 @@ assert.ok(sizes.subject === star && sizes.totals.length === 2 && sizes.totals[0]
 const times = await skein.histogram({set, bucket: '1d'});
 const counted = times.buckets.reduce((n, b) => n + b.count, (times.earlier ?? 0) + (times.later ?? 0) + (times.undated ?? 0));
 assert.ok(times.bucketSeconds === 86400 && counted === times.total && times.total >= members.length - left, JSON.stringify(times));
+const {blocks, total: blockers} = await skein.getBlocks({actor: star, direction: 'blockedBy', limit: 100});
+assert.ok(Array.isArray(blocks) && blockers >= Math.min(blocks.length, 100) && blocks.every(b => b.record || b.lists.length), JSON.stringify(blocks));
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
 

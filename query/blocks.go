@@ -1,0 +1,230 @@
+package query
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+// The directions of getBlocks, which are also the names of the sets that it pages through.
+const (
+	blocking  = "blocking"  // the accounts that the actor blocks
+	blockedBy = "blockedBy" // the accounts that block the actor
+)
+
+const (
+	maxBlocks = 100 // accounts in one answer of getBlocks
+	// maxListsShown is the number of lists that an answer names for one account.
+	maxListsShown = 20
+)
+
+// accountBlock says how an account blocks the actor, or is blocked by it.
+type accountBlock struct {
+	DID       string      `json:"did"`
+	Record    string      `json:"record,omitempty"` // the block record, if it blocks directly
+	Time      string      `json:"time,omitempty"`   // of Record
+	Lists     []listMatch `json:"lists,omitempty"`
+	MoreLists bool        `json:"moreLists,omitempty"` // than maxListsShown
+}
+
+// listMatch is a list through which one account blocks another.
+type listMatch struct {
+	List          string `json:"list"`
+	ListBlock     string `json:"listBlock"` // the record of the account that blocks the list
+	ListBlockTime string `json:"listBlockTime,omitempty"`
+	ListItem      string `json:"listItem"` // the record that puts the other account on the list
+	ListItemTime  string `json:"listItemTime,omitempty"`
+}
+
+// getBlocks returns the accounts that an account blocks, or that block it, with the records that do.
+func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
+	actor, err := q.List("actor", 1, dict.DID)
+	if err != nil {
+		return nil, err
+	}
+	direction := q.Values.Get("direction")
+	if direction != blocking && direction != blockedBy {
+		return nil, xrpc.Invalid("parameter direction is %q; it must be %s or %s", algebra.Brief(direction), blocking, blockedBy)
+	}
+	limit, err := q.Integer("limit", 1, maxBlocks, 50)
+	if err != nil {
+		return nil, err
+	}
+	var others []algebra.Literal
+	if q.Values.Has("others") {
+		if q.Values.Has("cursor") || q.Values.Has("limit") {
+			return nil, xrpc.Invalid("others cannot be combined with limit or cursor: the answer is about each of the accounts in others")
+		}
+		if others, err = q.List("others", maxBlocks, dict.DID); err != nil {
+			return nil, err
+		}
+	}
+	e, err := q.Words.Parse(direction+"("+actor[0].S+")", q.MaxExpr, time.Now())
+	if err != nil {
+		return nil, xrpc.Invalid("actor: %v", err)
+	}
+	var after dict.ID
+	var pinned algebra.Unseen
+	if q.Values.Has("cursor") {
+		if e, after, pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor")); err != nil {
+			return nil, xrpc.Invalid("%v", err)
+		}
+	}
+	out := struct {
+		Actor  string         `json:"actor"`
+		Total  *uint64        `json:"total,omitempty"` // without others
+		Blocks []accountBlock `json:"blocks"`
+		Cursor string         `json:"cursor,omitempty"`
+		completeness
+	}{Actor: actor[0].S}
+	err = q.View(ctx, func(sn *ask.View) error {
+		dids := slices.Concat(actor, others)
+		if others == nil {
+			v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+			if err != nil {
+				return err
+			}
+			if out.completeness, err = s.missing(v); err != nil {
+				return err
+			}
+			set, total, err := v.Result()
+			if err != nil {
+				return err
+			}
+			if pinned == nil {
+				pinned = v.Unseen()
+			}
+			_, members, last, err := v.Page(set, after, limit, pinned)
+			if err != nil {
+				return err
+			}
+			for _, m := range members {
+				dids = append(dids, algebra.Literal{S: m, Is: dict.DID})
+			}
+			if out.Total = &total; last != dict.None {
+				out.Cursor = q.Cursors.SealPage(e, last, pinned)
+			}
+		}
+		ids, err := algebra.Lookup(sn, dids)
+		if err != nil {
+			return err
+		}
+		if others != nil {
+			from, to := 0, 1 // the accounts whose records say it
+			if direction == blockedBy {
+				from, to = 1, len(dids)
+			}
+			if out.completeness, err = s.ownMissing(sn, dids[from:to], ids[from:to], blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember); err != nil {
+				return err
+			}
+		}
+		l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, q.Work), blocks: maxListBlocks, items: maxListItems}
+		out.Blocks, err = l.describe(direction, dids, ids)
+		switch {
+		case l.bound.Incomplete:
+			out.completeness = l.bound
+		case !out.Incomplete:
+			out.completeness = l.missing
+		}
+		return err
+	})
+	return out, err
+}
+
+var (
+	blockKind    = kindNamed("block")
+	listItemKind = kindNamed("listitem_list")
+)
+
+// blockedLists has, for each account, the lists through which it blocks or is blocked.
+type blockedLists map[dict.ID]map[dict.ID]*match
+
+type match struct {
+	block *ask.ShownRecord // the listblock
+	item  ask.ShownRecord  // the list item
+}
+
+// describe returns the blocks between the first of dids, the actor, and each of the others, in their
+// order, without those between which there is none.
+func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []dict.ID) ([]accountBlock, error) {
+	blocks := []accountBlock{}
+	if ids[0] == dict.None {
+		return blocks, nil
+	}
+	for i, id := range ids[1:] {
+		if l.View.IsHidden(id) {
+			ids[i+1] = dict.None
+		}
+	}
+	all := make([]accountBlock, len(ids)-1)
+	blocker := func(i int) string { return dids[0].S } // of all[i]
+	direct, byLists := outward, l.blocking
+	if direction == blockedBy {
+		blocker = func(i int) string { return dids[i+1].S }
+		direct, byLists = inward, l.blockedBy
+	}
+	err := direct(l.View, blockKind, ids, func(i int, p format.Path) {
+		all[i].Record, all[i].Time = recordURI(blocker(i), blockKind, p.AppendRkey(nil)), timeOf(p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, more := blockedLists{}, map[dict.ID]bool{}
+	err = byLists(ids, func(member, list dict.ID, block *ask.ShownRecord, item format.Path) {
+		m := found[member][list]
+		switch {
+		case m != nil:
+		case len(found[member]) == maxListsShown:
+			more[member] = true
+			return
+		default:
+			if found[member] == nil {
+				found[member] = map[dict.ID]*match{}
+			}
+			m = &match{block: block}
+			found[member][list] = m
+		}
+		m.item.Offer(item, 0) // 0: the subject is an account, which has no time
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids[1:] {
+		b := &all[i]
+		if b.DID, b.MoreLists = dids[i+1].S, more[id]; id == dict.None {
+			continue
+		}
+		if b.Lists, err = l.listMatches(blocker(i), found[id]); err != nil {
+			return nil, err
+		}
+		if b.Record != "" || len(b.Lists) > 0 {
+			blocks = append(blocks, *b)
+		}
+	}
+	return blocks, nil
+}
+
+// listMatches names the records of these lists, in the order of the lists' ids.
+func (l *listBlocks) listMatches(blocker string, found map[dict.ID]*match) ([]listMatch, error) {
+	lists := slices.Sorted(maps.Keys(found))
+	named := make([]listMatch, len(lists))
+	err := l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
+		block, _ := found[lists[i]].block.Path()
+		item, _ := found[lists[i]].item.Path()
+		named[i] = listMatch{
+			List:      string(uri),
+			ListBlock: recordURI(blocker, listBlock, block.AppendRkey(nil)), ListBlockTime: timeOf(block),
+			ListItem: recordURI(ask.AuthorityOf(string(uri)), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
+		}
+		return nil
+	})
+	return named, err
+}
