@@ -165,7 +165,7 @@ func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []di
 		}
 	}
 	all := make([]accountBlock, len(ids)-1)
-	blocker := func(i int) string { return dids[0].S } // of all[i]
+	blocker := func(int) string { return dids[0].S } // of all[i]
 	direct, byLists := outward, l.blocking
 	if direction == blockedBy {
 		blocker = func(i int) string { return dids[i+1].S }

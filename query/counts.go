@@ -99,7 +99,7 @@ func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
 		case !ok:
 			return nil, xrpc.Invalid("parameter edge is %q; it must be one of %s", algebra.Brief(name), strings.Join(all, ", "))
 		case i > 0 && edge.From != from:
-			return nil, xrpc.Invalid("parameter edge: %s takes %s, and %s takes %s; ask for them in two calls", names[0], algebra.Singular(from), name, algebra.Singular(edge.From))
+			return nil, xrpc.Invalid("parameter edge: %s and %s cannot be in one call, because %s takes %s and %s takes %s; make one call for each", names[0], name, names[0], algebra.Singular(from), name, algebra.Singular(edge.From))
 		}
 		edges[i], from = edge, edge.From
 	}

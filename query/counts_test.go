@@ -115,7 +115,7 @@ func TestMistakesInCounts(t *testing.T) {
 		"edge=members&subject=" + d:           `parameter edge is \"members\"`,
 		"edge=followers&subject=" + u:         "is not a DID",
 		"edge=likers&subject=" + d:            "is not an AT URI",
-		"edge=likers&edge=likes&subject=" + u: "likers takes an AT URI, and likes takes a DID; ask for them in two calls",
+		"edge=likers&edge=likes&subject=" + u: "cannot be in one call, because likers takes an AT URI and likes takes a DID",
 		strings.Repeat("edge=likes&", 9) + "subject=" + d: "parameter edge occurs 9 times; at most 8",
 		"edge=likes" + strings.Repeat("&subject="+d, 101): "parameter subject occurs 101 times; at most 100",
 	} {

@@ -36,7 +36,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, err
 	}
 	if e.Root.Source() == nil {
-		return nil, xrpc.Invalid("histogram works only with a single set, such as likers(at://…), or with intersect, except or sample whose first argument is one")
+		return nil, xrpc.Invalid("histogram needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument")
 	}
 	now := time.Now()
 	window, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)

@@ -170,8 +170,8 @@ func TestMistakesInHistogram(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "parameter set is missing",
 		"set=union(follows(" + d + "),likes(" + d + "))":           "mixes a set of DIDs",
-		"set=union(follows(" + d + "),followers(" + d + "))":       "histogram works only with a single set",
-		"set=members(" + d + ")":                                   "histogram works only with a single set",
+		"set=union(follows(" + d + "),followers(" + d + "))":       "histogram needs a set without operators",
+		"set=members(" + d + ")":                                   "histogram needs a set without operators",
 		"bucket=59s&set=follows(" + d + ")":                        `parameter bucket is \"59s\"; it must be a duration from 1m to 30d`,
 		"bucket=31d&set=follows(" + d + ")":                        "parameter bucket is",
 		"bucket=90.5s&set=follows(" + d + ")":                      "parameter bucket is",

@@ -126,7 +126,7 @@ func (s *Server) listingOf(q *xrpc.Query, e *algebra.Expr) (*listing, error) {
 		l.order = newestFirst
 	case l.order == newestFirst, l.order == oldestFirst:
 		if !hasRecords {
-			return nil, xrpc.Invalid("order=%s works only with a single set, such as likers(at://…), or with intersect, except or sample whose first argument is one. For other sets, use order=id or order=size(NAME)", l.order)
+			return nil, xrpc.Invalid("order=%s needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument. For other sets, use order=id or order=size(NAME)", l.order)
 		}
 	case l.order == byID:
 	default:

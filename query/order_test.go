@@ -142,8 +142,8 @@ func TestMistakesInOrders(t *testing.T) {
 		"set=follows(" + d + ")&order=size(likers)":                       `NAME is \"likers\"; for a set of DIDs`,
 		"set=likes(" + d + ")&order=size(followers)":                      "for a set of AT URIs it must be one of",
 		"set=follows(" + d + ")&order=size(lists)":                        `NAME is \"lists\"`,
-		"set=members(" + d + ")&order=newest":                             "works only with a single set",
-		"set=union(follows(" + d + "),followers(" + d + "))&order=oldest": "works only with a single set",
+		"set=members(" + d + ")&order=newest":                             "needs a set without operators",
+		"set=union(follows(" + d + "),followers(" + d + "))&order=oldest": "needs a set without operators",
 	} {
 		if status, body, _ := w.get("/xrpc/blue.skein.graph.list?" + query); status != 400 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s, want %q", query, status, body, want)

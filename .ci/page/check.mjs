@@ -259,7 +259,7 @@ const open = await page.$$eval('#out .cards li', list => list.map(li => [li.quer
 expect(open.every(([, n, link]) => link === (n.replace('at least ', '') !== '0')), 'counts above 0 are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
 expect(open.some(o => !o[2]) && open.some(o => o[2]), 'there are both');
 expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are not links');
-for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Posts it liked this week', 'Liked by accounts it follows', 'Similar accounts', 'New followers this week', 'Followers']) {
+for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Posts it liked this week', 'Posts liked by accounts it follows', 'Similar accounts', 'New followers this week', 'Followers']) {
   await type(account);
   await page.click(`#out .cards a:has(b:text-is("${name}"))`);
   await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));

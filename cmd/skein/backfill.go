@@ -44,7 +44,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	var p past
 	flags := append(append([]cli.Flag{
 		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if the archive needs a key, set SKEIN_ARCHIVE_KEY", Destination: &p.archive, Sources: command.Env("archive")},
-		&cli.StringSliceFlag{Name: "host", DefaultText: "without other sources: every host that the relay lists", Usage: "PDS from which to fetch all repos; may be repeated"},
+		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated"},
 		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated"},
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated"},
 		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, to which the work is sent; off: do the work in this process, on the store of --store", Destination: &admin, Sources: adminEnv()},

@@ -21,7 +21,7 @@ import (
 )
 
 func idsCommand(e *command.Environment) *cli.Command {
-	audit := storeCommand("audit", "list the leases (blocks of ids that writers reserved), and count the ids that were skipped, by reason, and those still available", func(ctx context.Context, path string, store kv.Store) error {
+	audit := storeCommand("audit", "list the leases (blocks of ids that writers reserved), count the skipped ids for each reason, and count the ids still available", func(ctx context.Context, path string, store kv.Store) error {
 		return auditIDs(ctx, e, path, store)
 	})
 	s := &command.Settings{}

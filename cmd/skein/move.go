@@ -85,7 +85,7 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 	p.End()
 	interrupted := ctx.Err() != nil
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil && interrupted {
-		return errors.New("import: interrupted; run the same command again to start over. It reads the file from the beginning into the same store")
+		return errors.New("import: interrupted. Run the same command again: it reads the file from the beginning; you need not empty the store first")
 	}
 	if errors.Is(err, graph.ErrImport) {
 		return err // the error names the import

@@ -24,7 +24,7 @@ func replayCommand(e *command.Environment) *cli.Command {
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate},
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this number or higher", Destination: &o.Until},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &s.ForceCursor},
-		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "treat the replay as caught up when the relay has sent nothing for this long", Destination: &o.Idle},
+		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "stop when the relay has sent nothing for this long, since the replay has then caught up", Destination: &o.Idle},
 	)
 	for _, f := range flags {
 		if c, ok := f.(*cli.StringFlag); ok && c.Name == "cursor" {

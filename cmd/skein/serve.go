@@ -32,7 +32,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
 		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor even if the store has another cursor; otherwise that is an error", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor although the store has a cursor; without this flag, that is an error", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, archive (from the URL of --archive) or repos (from every host that the relay lists). The backfill begins when skein is first started with this option, and resumes after a restart", Destination: &s.Past, Sources: command.Env("backfill")},
 		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2), for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
 		&cli.BoolFlag{Name: "upgrade", Usage: "if an older version of skein made the store, upgrade it before starting, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},

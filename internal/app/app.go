@@ -98,13 +98,13 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	case errors.Is(err, kv.ErrLocked):
 		return nil, fmt.Errorf("the store %s is in use by another skein; stop it, or query it (skein query) instead of opening its store: %w", o.Store, err)
 	case lostWrites:
-		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or go on without the lost writes: start skein serve once with --accept-loss %s. The cursor is then also from before the loss, so the relay sends the lost events again if it still keeps them: %w", o.Store, lost.Log, err)
+		return nil, fmt.Errorf("the store %s is damaged; skein has not touched it. Restore the folder from a backup, or go on without the lost writes: start skein serve once with --accept-loss %s. skein then resumes at a cursor from before the loss, and so gets the lost events again if the relay still has them: %w", o.Store, lost.Log, err)
 	case errors.Is(err, kv.ErrDamaged):
-		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index into a new folder: %w", o.Store, err)
+		return nil, fmt.Errorf("the store %s is damaged; skein has not touched it. Restore the folder from a backup, or index into a new folder: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	case errors.Is(err, kv.ErrFormat):
-		return nil, fmt.Errorf("the store %s was made by another version of skein, in a format that this one (%s) cannot read; use that version, or index into a new folder: %w",
+		return nil, fmt.Errorf("another version of skein made the store %s, in a format that this version cannot read (it reads %s); use the version that made it, or index into a new folder: %w",
 			o.Store, write.NewMerger(write.Limits{}).Name(), err)
 	case err != nil:
 		return nil, err

@@ -15,7 +15,7 @@ func (s *Settings) AdminTokenFlags() []cli.Flag {
 
 // SentAdminTokenFlags returns the flags for the admin token that a command sends to the daemon.
 func (s *Settings) SentAdminTokenFlags() []cli.Flag {
-	return s.adminTokenFlags("token to send to the daemon's admin listener, the one that skein serve --admin-token has")
+	return s.adminTokenFlags("admin token of the daemon: the value of its --admin-token")
 }
 
 func (s *Settings) adminTokenFlags(usage string) []cli.Flag {

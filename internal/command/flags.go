@@ -85,7 +85,7 @@ type Settings struct {
 // VerifyFlags returns the flags for verifying what relays and hosts send.
 func (s *Settings) VerifyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "verify", Value: "cid", Usage: "what to verify in commits and repos. cid: the hash of every block. full: also the signatures, and that each commit's list of operations matches its changes", Destination: &s.Verify, Sources: Env("verify")},
+		&cli.StringFlag{Name: "verify", Value: "cid", Usage: "what to verify in commits and repos. cid: the hash of every block. full: also the signatures, and that the operations that a commit lists are exactly what changed in the repo", Destination: &s.Verify, Sources: Env("verify")},
 		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "URL of the PLC directory, where skein looks up the host and the signing key of did:plc accounts", Destination: &s.plc, Sources: Env("plc")},
 		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private IP addresses; only for a private AT Protocol network", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
 	}
@@ -281,7 +281,7 @@ func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 
 // KindsFlag returns the flag that names the file of kinds.
 func (s *Settings) KindsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH did|at-uri FORWARD REVERSE. did or at-uri is the type of the value at PATH; FORWARD names the set of what an account links to, REVERSE the set of the accounts that link to it", Destination: &s.kindsFile, Sources: Env("kinds")}
+	return &cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH did|at-uri FORWARD REVERSE, such as com.example.bookmark subject at-uri bookmarks bookmarkers. Queries can then use bookmarks(ACCOUNT), what an account links to, and bookmarkers(RECORD), the accounts that link to it. did or at-uri is what PATH holds", Destination: &s.kindsFile, Sources: Env("kinds")}
 }
 
 // EngineFlags returns the flags for the engine of a store that is opened for writing.
@@ -291,7 +291,7 @@ func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB. The process needs 1.5 times this value, or 2.75 times while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a write may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
 		&cli.StringFlag{Name: "min-free", Value: "1GiB", Usage: "free space to leave on the store's disk. With less, serve stops indexing but keeps answering queries until there is space again; other commands stop", Destination: &s.minFree, Sources: Env("min-free")},
-		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "name of a damaged write-ahead log, from the error message. skein then opens the store without the writes lost in that log; any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
+		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a damaged store without the writes that were lost in this write-ahead log. If skein refuses to open a store because of such a loss, the error message names the log. Any other damage is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
 		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto, text or json; auto is text on a terminal and json elsewhere", Destination: &e.Format, Sources: Env("log-format")},
 	}

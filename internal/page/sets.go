@@ -46,7 +46,7 @@ var operators = []Set{
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
 	{Name: "members", Meaning: "a set of exactly the accounts or records that you name"},
-	{Name: "rank", Meaning: "what the members of a set like (or follow, …) most: rank(of=SET, via=likes)"},
+	{Name: "rank", Meaning: "the posts (or accounts, …) that the members of a set most often like (or follow, …): rank(of=SET, via=likes)"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.
@@ -72,7 +72,7 @@ func reverseSet(k *kinds.Info) Set {
 	s := Set{Name: k.Reverse, Of: subject(k), Members: "account", Inverse: k.Forward}
 	s.Via = s.Of == "account"
 	if k.Verb == "" {
-		s.Meaning, s.Which, s.WhichNot = "accounts with "+k.Collection+" records that link to "+one(s.Of), "are in "+k.Reverse+"(…) for", "are not in "+k.Reverse+"(…) for"
+		s.Meaning, s.Which, s.WhichNot = "accounts with "+k.Collection+" records that link to "+one(s.Of), "are in the "+k.Reverse+" of", "are not in the "+k.Reverse+" of"
 		return s
 	}
 	s.Meaning, s.Which, s.WhichNot = "accounts that "+k.Verb+" "+one(s.Of), k.Verb, "do not "+k.Verb
@@ -87,7 +87,7 @@ func reverseSet(k *kinds.Info) Set {
 func forwardSet(k *kinds.Info) Set {
 	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse, Via: true}
 	if k.Verb == "" {
-		s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account links to with "+k.Collection+" records", "are in "+k.Forward+"(…) for", "are not in "+k.Forward+"(…) for"
+		s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account links to with "+k.Collection+" records", "are in the "+k.Forward+" of", "are not in the "+k.Forward+" of"
 		return s
 	}
 	by := participle(k.Verb) + " by"

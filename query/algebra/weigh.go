@@ -55,7 +55,7 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 	case weigh != "score":
 		return w, fmt.Errorf("weigh is %q; it must be score", Brief(weigh)) //nolint:err113 // the client reads it
 	case of.Op != OpRank || of.Rank.Top == 0:
-		return w, errors.New("weigh=score needs a ranking with top as the parameter of, such as of=rank(…, top=300)") //nolint:err113 // likewise
+		return w, errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)") //nolint:err113 // likewise
 	default:
 		w.OfScores, of.Rank.keepsWeights = true, true
 	}

@@ -96,7 +96,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from 
 		return err
 	}
 	if set.Len() > algebra.MaxListers {
-		return xrpc.Invalid("%d accounts link to the subject, but the records of at most %d can be read; choose some of them with did or linkDid", set.Len(), algebra.MaxListers)
+		return xrpc.Invalid("%d accounts link to the subject, but one query can read the records of at most %d accounts; select accounts with did or linkDid", set.Len(), algebra.MaxListers)
 	}
 	if set.Len() > idset.ListMax {
 		if err := w.Heavy(); err != nil {

@@ -57,7 +57,7 @@ func (f *Feeds) viewerOf(ctx context.Context, q *xrpc.Query) (string, error) {
 func previewer(q *xrpc.Query) (string, error) {
 	for _, name := range forwarded {
 		if q.Header.Get(name) != "" {
-			return "", xrpc.Invalid("viewer works only from this machine, and a proxy forwarded this request (it has the header %s); send a service auth token", name)
+			return "", xrpc.Invalid("the parameter viewer works only in requests made on this machine, but a proxy forwarded this one (it has the header %s); send a service auth token instead", name)
 		}
 	}
 	if v := q.Values.Get(previewParameter); syntax.ValidHandle(v) {

@@ -111,7 +111,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	r.min = uint32(least)
 	if q.Values.Has("subjectsSince") {
 		if r.Via.Is != dict.URI {
-			return r, xrpc.Invalid("subjectsSince: the results are %s; only %s have a time", algebra.Plural(r.Via.Is), algebra.Plural(dict.URI))
+			return r, xrpc.Invalid("subjectsSince works only for results that are %s; these are %s, which have no time", algebra.Plural(dict.URI), algebra.Plural(r.Via.Is))
 		}
 		t, _, err := algebra.ParseTime(q.Values.Get("subjectsSince"), now)
 		if err != nil {

@@ -179,7 +179,7 @@ func TestReadRankings(t *testing.T) {
 		{with("via", "follows", "except", "likes(did:web:a.example.com)"), "except must be a set of DIDs, like the results; this one is a set of AT URIs"},
 		{with("by", ""), `parameter by is ""; it must be one of count, share, lift, score`},
 		{with("by", "Count"), `parameter by is "Count"`},
-		{with("weigh", "score"), "parameter weigh=score needs a ranking with top as the parameter of, such as of=rank(…, top=300)"},
+		{with("weigh", "score"), "parameter weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)"},
 		{with("of", "rank(of="+a+",via=follows)", "weigh", "score"), "of=rank(…, top=300)"},
 		{with("weigh", "count"), `parameter weigh is "count"; it must be score`},
 		{with("weigh", ""), "parameter weigh is empty"},
@@ -206,7 +206,7 @@ func TestReadRankings(t *testing.T) {
 		{with("since", "1h", "until", "2h"), "since (1h) must be earlier than until (2h)"},
 		{with("subjectsSince", ""), "parameter subjectsSince"},
 		{with("subjectsSince", "x"), `parameter subjectsSince: "x" is not a time`},
-		{with("via", "follows", "subjectsSince", "1d"), "subjectsSince: the results are DIDs; only AT URIs have a time"},
+		{with("via", "follows", "subjectsSince", "1d"), "subjectsSince works only for results that are AT URIs; these are DIDs, which have no time"},
 	} {
 		_, err := Read(query(c.p), noon)
 		if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != 400 || !strings.Contains(e.Message, c.says) || len(e.Message) > 400 {

@@ -67,7 +67,7 @@ function subjectOf(text) {
 // rankOf parses rank(of=…, via=…, …), as in the file of feeds. It returns null for other text.
 function rankOf(text) {
   const m = /^\s*rank\s*\(([\s\S]*)\)\s*$/.exec(text);
-  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(… needs a closing )', closed);
+  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(…) lacks its closing parenthesis', closed);
   if (!m) return null;
   const params = {};
   let depth = 0, part = '';
@@ -228,7 +228,7 @@ const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (c
 // showFeed shows a page of a feed as a viewer sees it.
 async function showFeed(out, name, viewer, paged, signal) {
   const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
-  if (!f) throw new Refused('UnknownFeed', `this server has no feed ${name} to preview; skein serve --feeds FILE --feed-preview shows those in FILE`);
+  if (!f) throw new Refused('UnknownFeed', `this server has no feed ${name} to preview. To preview the feeds in a file, start skein serve with --feeds FILE --feed-preview`);
   const head = [title('Feed ' + name), el('p', {class: 'query'}, el('code', {}, ...spell(f.shows))),
     f.viewer ? subjectForm('Show the feed as seen by', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
   if (f.viewer && !viewer) return out.replaceChildren(...head);
@@ -243,7 +243,7 @@ function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? 'the members of ' + of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', ranked by how much more often than expected' : p.by === 'share' ? ', ranked by share' : ''}`;
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', most above expectation first' : p.by === 'share' ? ', ranked by the share that comes from this set' : ''}`;
 }
 
 // opened returns the set behind a count of a ranking, null if there is none.
@@ -257,7 +257,7 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of the ${number.format(i.total)} in total)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as expected by chance` : i.share ? ` of ${number.format(i.total)} in total (${(i.share / 1e4).toFixed(1)}%)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
@@ -294,7 +294,7 @@ async function showSubject(out, s, signal) {
   let form = '';
   if (s.kind === 'account') {
     cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Posts it liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
-      ['Liked by accounts it follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
+      ['Posts liked by accounts it follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
       ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed unusually often by its followers']);
   } else if (s.kind === 'list') {
     form = subjectForm('Which members of this list follow', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
