@@ -316,7 +316,7 @@ for (const [mistake, message] of [['sinse=1h', /rank has no parameter sinse/], [
 }
 await type(`rank(of=follows(${account}), via=likes`);
 await page.waitForSelector('#out .error');
-expect(/needs a closing/.test(await page.textContent('#out .error')), 'a missing parenthesis: ' + await page.textContent('#out .error'));
+expect(/lacks its closing parenthesis/.test(await page.textContent('#out .error')), 'a missing parenthesis: ' + await page.textContent('#out .error'));
 await type(`rank(of=follows(${account}), via=likes, limit=3)`);
 await until(() => document.querySelectorAll('#out .members li').length === 3);
 expect(true, 'a limit of a ranking');
@@ -331,7 +331,7 @@ expect(/is not a handle/.test(await page.textContent('#out .error')), 'half a ha
 const mistakes = [
   [`rank(of=follows(${account}), via=lover)`, /parameter via/, `rank(of=follows(${account}), via=followers)`],
   [`rank(of=follows(${account}), via=likes, sinse=1h)`, /rank has no parameter sinse/, `rank(of=follows(${account}), via=likes, since=1h)`],
-  [`rank(of=follows(${account}), via=likes`, /needs a closing/, `rank(of=follows(${account}), via=likes)`],
+  [`rank(of=follows(${account}), via=likes`, /lacks its closing parenthesis/, `rank(of=follows(${account}), via=likes)`],
   [`intersect(follows(${account}), folowers(${account}))`, /folowers/, `intersect(follows(${account}), followers(${account}))`],
   [`rank(of=folows(${account}), via=likes)`, /folows/, `rank(of=follows(${account}), via=likes)`],
   [`union(follows(${account}), followers(${account}`, /union|followers/, `union(follows(${account}), followers(${account}))`],
