@@ -46,7 +46,7 @@ var operators = []Set{
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
 	{Name: "members", Meaning: "a set of exactly the accounts or records that you name"},
-	{Name: "rank", Meaning: "the posts (or accounts, …) that the members of a set most often like (or follow, …): rank(of=SET, via=likes)"},
+	{Name: "rank", Meaning: "what the members of a set most often like, follow, …: rank(of=SET, via=likes) ranks the posts that they like"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.

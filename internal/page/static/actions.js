@@ -54,7 +54,7 @@ async function everything(method, params, each, progress, signal) {
   }
 }
 
-const taken = ({rows, more}) => (more ? 'the first ' : '') + counted(rows.length, 'line') + (more ? '; the command skein query prints all of them' : '');
+const taken = ({rows, more}) => (more ? 'only the first ' : '') + counted(rows.length, 'line') + (more ? '. To get all lines, run “skein query”' : '');
 
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {

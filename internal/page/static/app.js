@@ -243,7 +243,7 @@ function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? 'the members of ' + of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', most above expectation first' : p.by === 'share' ? ', ranked by the share that comes from this set' : ''}`;
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', ranked by how many times more often than by chance' : p.by === 'share' ? ', ranked by the share of each result’s total that comes from them' : ''}`;
 }
 
 // opened returns the set behind a count of a ranking, null if there is none.
@@ -257,7 +257,7 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as expected by chance` : i.share ? ` of ${number.format(i.total)} in total (${(i.share / 1e4).toFixed(1)}%)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of all ${number.format(i.total)})` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];

@@ -72,8 +72,8 @@ function live(m) {
     tile('Links', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' inactive' : ''),
     tile('Accounts with full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + '%' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'history not fetched yet'),
     tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Accounts with missed events', number.format(c.desynchronized)),
-    tile('Sequence number', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
-    ...(m.audited === undefined ? [] : [tile('Repos audited', number.format(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
+    tile('Last event from the relay', m.cursor === undefined ? '–' : 'no. ' + number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
+    ...(m.audited === undefined ? [] : [tile('Repos compared with their hosts', number.format(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
   $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }
 
