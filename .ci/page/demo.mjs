@@ -42,6 +42,14 @@ const [title, href] = await page.$eval('.bars > a', a => [a.title, a.getAttribut
 await page.click('.bars > a');
 await page.waitForFunction(() => document.querySelector('#out h2')?.textContent.includes('since='));
 expect((await page.textContent('#out .facts')).startsWith(title.split(': ').at(-1) + ' account'), `the bar ${title} leads to its members: ${href}`);
+// The order of a set can be chosen.
+await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
+await page.waitForSelector('.order');
+expect(await page.$eval('.order', e => e.value) === 'newest', 'a set with times is sorted by time');
+await page.selectOption('.order', 'size(followers)');
+await page.waitForFunction(() => /followers/.test(document.querySelector('#out .members .more')?.textContent));
+const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
+expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
 expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 process.exit(wrong > 0 ? 1 : 0);

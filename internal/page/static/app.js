@@ -120,7 +120,7 @@ async function show() {
   try {
     if (!asked) return welcome(out, signal);
     if (/^\s*rank\s*\(/.test(q)) await learnRank();
-    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1)};
+    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
     if (feed) await showFeed(out, feed, p.get('viewer'), paged, signal);
     else if (rank) await showRank(out, q, rank, paged, signal);
     else if (s) await showSubject(out, s, signal);
@@ -134,7 +134,7 @@ async function show() {
 }
 
 // announce makes a screen reader speak.
-const announce = element => { $('announced').textContent = element ? element.textContent : ''; };
+const announce = element => { $('announced').textContent = element ? [...element.childNodes].map(n => n.selectedOptions ? n.selectedOptions[0].text : n.textContent).join('') : ''; };
 
 // go shows the state that params describe.
 function go(params) { return visit('/' + (params.q === '' ? '' : '?' + new URLSearchParams(params))); }
@@ -206,14 +206,22 @@ const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 ==
 // showSet shows a page of a set, with the times of its records if the expression is one set.
 async function showSet(out, q, paged, signal) {
   if (!isSet(q) && /^[a-z0-9_-]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle such as alice.example.com nor an expression such as followers(@alice.example.com)`, config.handles && (() => `@${q}.bsky.social`));
-  const method = isOne(q) ? 'blue.skein.graph.list' : 'blue.skein.graph.query', params = {set: q, limit: '50'};
+  const method = isOne(q) || paged.order ? 'blue.skein.graph.list' : 'blue.skein.graph.query', params = {set: q, limit: '50', ...paged.order && {order: paged.order}};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
   const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
-  out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, answer.order === 'newest' && 'newest first', took), incomplete(answer),
+  out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, orders(q, answer), took), incomplete(answer),
     isOne(q) && paged.page === 1 ? byTime(q, whose ? 'Accounts' : 'Records', signal) : '',
     actions({method, params, total: answer.total, refine: refine(q, answer.type), watch: q}),
-    ...members({q}, paged, answer, items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
+    ...members({q, ...paged.order && {order: paged.order}}, paged, answer, items, i => [i.size !== undefined && el('span', {class: 'more'}, counted(i.size, whose ? 'follower' : 'like')), i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
   nameThem(out, signal);
+}
+
+// orders returns a choice of the order of a set. Sets of the server's limit or less can be sorted by size.
+function orders(q, {type, total, order}) {
+  const size = type === 'did' ? ['size(followers)', 'most followers first'] : ['size(likers)', 'most likes first'];
+  const all = [...isOne(q) ? [['newest', 'newest first'], ['oldest', 'oldest first']] : [['id', 'in a fixed order']], ...total <= 20000 ? [size] : []];
+  if (order && !all.some(([o]) => o === order)) all.unshift([order, order === 'id' ? 'in a fixed order' : order]);
+  return total > 1 && all.length > 1 && el('select', {'aria-label': 'Order', class: 'order', onchange: e => go({q, order: e.target.value})}, ...all.map(([o, text]) => el('option', {value: o, selected: o === order}, text)));
 }
 
 const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatMap((f, i) => i ? [' · ', f] : [f]));

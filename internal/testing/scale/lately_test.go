@@ -136,6 +136,27 @@ func BenchmarkCounts(b *testing.B) {
 	median(b, func() { get(b, s, "blue.skein.graph.counts", p) })
 }
 
+// BenchmarkHistogram counts an account's followers, some hundred thousand, by day.
+func BenchmarkHistogram(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	account, size := accountWith(b, x, true, "follow", 100_000)
+	p := url.Values{"set": {"followers(" + did(account) + ")"}, "bucket": {"1d"}}
+	median(b, func() { get(b, s, "blue.skein.graph.histogram", p) })
+	b.ReportMetric(float64(size), "followers")
+}
+
+// BenchmarkLargestFirst sorts an account's followers, some ten thousand, by how many followers they
+// have, and returns the first 50.
+func BenchmarkLargestFirst(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	account, size := accountWith(b, x, true, "follow", 10_000)
+	p := url.Values{"set": {"followers(" + did(account) + ")"}, "order": {"size(followers)"}, "limit": {"50"}}
+	median(b, func() { get(b, s, "blue.skein.graph.list", p) })
+	b.ReportMetric(float64(size), "followers")
+}
+
 // BenchmarkLift ranks the accounts that the followers of an account with some ten thousand
 // followers follow unusually often.
 func BenchmarkLift(b *testing.B) {
