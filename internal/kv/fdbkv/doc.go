@@ -56,6 +56,8 @@ type Options struct {
 	// Conflicted, if set, is called for each key range that made a commit
 	// conflict, with its first key, as FoundationDB reports it.
 	Conflicted func(key []byte)
+	// Versioned, if set, is called for each View that got its read version, with how long that took.
+	Versioned func(took time.Duration)
 	// Wrote, if set, is called for each key that a commit is about to set or
 	// append to, with the bytes that it hands to FoundationDB. It is for
 	// measurements.

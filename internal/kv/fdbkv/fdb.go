@@ -64,6 +64,9 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Versioned == nil {
+		o.Versioned = func(time.Duration) {}
+	}
 	if o.Retried == nil {
 		o.Retried = func(string) {}
 	}
@@ -318,6 +321,7 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 		}
 		return 0, s.explain(err)
 	}
+	s.o.Versioned(time.Since(r.begun))
 	s.cluster.success()
 	err = fn(r)
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,6 +106,23 @@ func TestPrefixes(t *testing.T) {
 		if err != nil || n != 2*i {
 			t.Errorf("store %d: %d keys, %v", i, n, err)
 		}
+	}
+}
+
+// Versioned is called once for each View, with the time that it waited for its read version.
+func TestReadVersionsAreReported(t *testing.T) {
+	var waits []time.Duration
+	s := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) {
+		o.Versioned = func(took time.Duration) { waits = append(waits, took) }
+	})
+	begun := time.Now()
+	for range 3 {
+		if err := s.View(t.Context(), func(kv.Reader) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(waits) != 3 || slices.Min(waits) <= 0 || slices.Max(waits) > time.Since(begun) {
+		t.Errorf("waited %v, want three times within %v", waits, time.Since(begun))
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package kvmetrics has the metrics of writes to a store, skein_store_*: their duration,
-// retries and conflicts. A nil *Metrics counts nothing.
+// Package kvmetrics has the metrics of a store's latency, skein_store_*: the duration of writes, their
+// retries and conflicts, and how long a cluster takes to begin a read. A nil *Metrics counts nothing.
 package kvmetrics
 
 import (
@@ -13,6 +13,7 @@ import (
 // Metrics count the writes of one store.
 type Metrics struct {
 	commit     prometheus.Histogram
+	version    prometheus.Histogram
 	retries    *prometheus.CounterVec // cause
 	conflicts  *prometheus.CounterVec // keyspace
 	keyspaceOf func(key []byte) string
@@ -25,6 +26,10 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 			Name: "skein_store_commit_duration_seconds", Help: "Duration of one atomic write, reads included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
+		version: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_store_read_version_duration_seconds", Help: "Time until FoundationDB gave a query its read version: the latency of the cluster. Empty with the embedded engine.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_store_retries_total", Help: "Retried writes, by cause.",
 		}, []string{"cause"}),
@@ -34,7 +39,7 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 		keyspaceOf: keyspaceOf,
 	}
 	renamed.Register(reg, m.commit, "skein_store_commit_seconds", "skein_store_commit_duration_seconds")
-	reg.MustRegister(m.retries, m.conflicts)
+	reg.MustRegister(m.version, m.retries, m.conflicts)
 	return m
 }
 
@@ -42,6 +47,13 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 func (m *Metrics) Committed(took time.Duration) {
 	if m != nil {
 		m.commit.Observe(took.Seconds())
+	}
+}
+
+// Versioned counts a query that got its read version, and how long it waited for it.
+func (m *Metrics) Versioned(took time.Duration) {
+	if m != nil {
+		m.version.Observe(took.Seconds())
 	}
 }
 
