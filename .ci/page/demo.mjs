@@ -40,14 +40,14 @@ expect(Math.abs(await sums() - followers) <= 5, `the chart of an account has its
 expect((await page.getAttribute('.times', 'aria-label')).startsWith('New followers per '), 'the chart has a description');
 const [title, href] = await page.$eval('.bars > a', a => [a.title, a.getAttribute('href')]);
 await page.click('.bars > a');
-await page.waitForFunction(() => document.querySelector('#out h2')?.textContent.includes('since='));
+await page.waitForSelector('#out h2:has-text("since=")');
 expect((await page.textContent('#out .facts')).startsWith(title.split(': ').at(-1) + ' account'), `the bar ${title} leads to its members: ${href}`);
 // The order of a set can be chosen.
 await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
 await page.waitForSelector('.order');
 expect(await page.$eval('.order', e => e.value) === 'newest', 'a set with times is sorted by time');
 await page.selectOption('.order', 'size(followers)');
-await page.waitForFunction(() => /followers/.test(document.querySelector('#out .members .more')?.textContent));
+await page.waitForSelector('#out .members .more:has-text("followers")');
 const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
 expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
 expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
