@@ -18,6 +18,15 @@ type completeness struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
+// sampling reports that an answer rests on a sample, and of what.
+type sampling struct {
+	Sampled bool   `json:"sampled,omitempty"`
+	Sample  string `json:"sample,omitempty"`
+}
+
+// sampledIn returns what an Evaluation sampled.
+func sampledIn(what string) sampling { return sampling{what != "", what} }
+
 // someIncomplete is the reason for answers that depend on all accounts.
 const someIncomplete = "the index does not have everything of some accounts: it lacks older records, missed events, or has yet to fetch their repos (getStats counts them)"
 

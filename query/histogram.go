@@ -55,12 +55,14 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		Total uint64 `json:"total"`
 		counted
 		completeness
+		sampling
 	}{Type: e.Type().String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
+		defer func() { out.sampling = sampledIn(v.Sampled()) }()
 		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}

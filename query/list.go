@@ -60,6 +60,10 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	exact, err := q.Boolean("exact")
+	if err != nil {
+		return nil, err
+	}
 	l, err := s.listingOf(q, e)
 	if err != nil {
 		return nil, err
@@ -71,12 +75,15 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 		Items  []listItem `json:"items"`
 		Cursor string     `json:"cursor,omitempty"`
 		completeness
+		sampling
 	}{Type: e.Type().String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, l.e, q.Work)
 		if err != nil {
 			return err
 		}
+		v.Exact = exact
+		defer func() { out.sampling = sampledIn(v.Sampled()) }()
 		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}

@@ -49,12 +49,14 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 		Records *[]string `json:"records,omitempty"`
 		Cursor  string    `json:"cursor,omitempty"`
 		completeness
+		sampling
 	}{Type: e.Type().String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
+		defer func() { out.sampling = sampledIn(v.Sampled()) }()
 		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
@@ -108,12 +110,14 @@ func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
 	out := struct {
 		Members []item `json:"members"`
 		completeness
+		sampling
 	}{Members: make([]item, len(members))}
 	err = q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
+		defer func() { out.sampling = sampledIn(v.Sampled()) }()
 		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}

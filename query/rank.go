@@ -49,6 +49,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		Items    []rankItem `json:"items"`
 		Cursor   string     `json:"cursor,omitempty"`
 		completeness
+		sampling
 	}{Type: r.Via.Is.String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items = []rankItem{}
@@ -59,6 +60,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
+		out.sampling = sampledIn(ranked.Sampled)
 		if r.By == rank.ByShare || r.By == rank.ByLift {
 			out.Of, out.Accounts = &ranked.Of, &ranked.Accounts
 		}

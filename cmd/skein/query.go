@@ -112,6 +112,7 @@ type queryAnswer struct {
 	} `json:"items"` // of a ranking
 	Cursor  string `json:"cursor"`
 	Reason  string `json:"reason"` // why the answer may be incomplete
+	Sample  string `json:"sample"` // what was sampled
 	Error   string `json:"error"`
 	Message string `json:"message"`
 }
@@ -160,6 +161,9 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 		}
 		if printed == 0 && a.Reason != "" {
 			fmt.Fprintln(notes, "the answer may be incomplete:", human.Line(a.Reason))
+		}
+		if printed == 0 && a.Sample != "" {
+			fmt.Fprintln(notes, "the answer is an estimate from a sample:", human.Line(a.Sample))
 		}
 		if q.count {
 			fmt.Fprintln(out, a.Total)

@@ -32,7 +32,7 @@ func (e *Expr) Canonical() string {
 			}
 		default:
 			if n.Rank != nil {
-				fmt.Fprintf(&b, "%s,%d,%d,%v,", n.Rank.Via.Name, n.Rank.Min, n.Rank.Top, n.Rank.Weighing)
+				fmt.Fprintf(&b, "%s,%d,%d,%v,%v,", n.Rank.Via.Name, n.Rank.Min, n.Rank.Top, n.Rank.Weighing, n.Rank.Exact)
 			}
 			for i := range n.Args {
 				write(&n.Args[i])

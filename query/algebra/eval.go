@@ -24,7 +24,10 @@ type Evaluation struct {
 	Expr      *Expr
 	View      *ask.View
 	IDs       []dict.ID // of Expr.Strings; dict.None where a string has no id
+	Exact     bool      // fail instead of reading a sample
+	HopUnits  int       // the budget of each hop of a ranking; see hop
 	budget    Budget
+	samples   []string            // what was sampled, for the client
 	listsRead map[Leaf]idset.Set  // results of OpListed and OpLists leaves
 	again     map[Leaf]*Operand   // leaves that occur more than once; nil until opened
 	computed  map[*Node]idset.Set // results of OpRank and OpSample
@@ -41,7 +44,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, listsRead: map[Leaf]idset.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, listsRead: map[Leaf]idset.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -79,7 +82,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, nil
 }

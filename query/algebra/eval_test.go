@@ -717,7 +717,12 @@ func TestBySize(t *testing.T) {
 		large[i] = uint64(i + 1)
 	}
 	err := on(t, g, parsed(t, "followers("+g.Accounts[0]+")"), free(), func(v *Evaluation) error {
-		_, _, err := v.BySize(idset.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
+		page, _, err := v.BySize(idset.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
+		if sampled := v.Sampled(); err != nil || len(page) != 5 || sampled != "order=size(follows) sorted 20000 of 20001 members" {
+			t.Errorf("%d members sorted, %q: %v", len(page), sampled, err)
+		}
+		v.Exact = true
+		_, _, err = v.BySize(idset.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
 		return err
 	})
 	if limit, ok := errors.AsType[*LimitError](err); !ok || !strings.Contains(limit.Error(), "20000") || !strings.Contains(limit.Error(), "20001") {

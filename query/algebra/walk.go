@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +61,8 @@ type RankSpec struct {
 	Min uint32 // the lowest count
 	Top int    // the number of results; 0: all that reach Min
 
+	Exact bool // fail instead of reading a sample
+
 	keepsWeights bool // another ranking uses its scores as weights
 }
 
@@ -116,12 +117,18 @@ func (p *parser) rank(n *Node, depth int) error {
 				err = p.errorf(valueAt, "expected a value after %s=", name)
 			}
 			*map[string]*string{"weigh": &weigh, "damp": &damp, "decay": &decay}[name] = word
+		case "exact":
+			if word := p.word(); word == "true" || word == "false" {
+				n.Rank.Exact = word == "true"
+			} else {
+				err = p.errorf(valueAt, "exact is %q; it must be true or false", Brief(word))
+			}
 		case "min":
 			n.Rank.Min, err = number[uint32](p, name, 1<<30)
 		case "top":
 			n.Rank.Top, err = number[int](p, name, MaxTop)
 		default:
-			err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp and decay", Brief(name))
+			err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp, decay and exact", Brief(name))
 		}
 		if err != nil {
 			return err
@@ -196,67 +203,7 @@ type Walk struct {
 	Via     Via
 	Window  ask.Window // of the records that make the edge
 	Weights []Weight   // of the members, ascending, with weigh=score
-}
-
-// Expand counts how many members lead to each result along w.Via. members are of the namespace
-// w.Via.From. It skips hidden members, but does not remove hidden results.
-func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
-	t := &tally.Tally{Heavy: v.budget.Heavy, Weighted: w.ByScore()}
-	err := v.expand(ended, t, members, w)
-	if err == nil {
-		err = t.Count()
-	}
-	if l, ok := errors.AsType[*tally.LimitError](err); ok {
-		err = &LimitError{l.What}
-	}
-	return t, err
-}
-
-func (v *Evaluation) expand(ended tally.Ended, t *tally.Tally, members idset.Set, w Walk) error {
-	via := w.Via
-	var hidden idset.Set
-	if via.From == dict.DID {
-		hidden = v.View.Hidden()
-	}
-	var authors map[dict.ID]dict.ID
-	if via.Op == OpListed {
-		var err error
-		if authors, err = v.authors(members); err != nil {
-			return err
-		}
-	}
-	var buf []uint64
-	for member := range members.All() {
-		id := dict.ID(member)
-		if err := ended.Err(); err != nil {
-			return err
-		}
-		if hidden.Has(member) || id >= dict.FirstReserved {
-			continue
-		}
-		weight := w.weightOf(member)
-		var err error
-		switch {
-		case w.Decay > 0:
-			t.NextWeighing(0)
-			err = v.expandAged(ended, t, &w, Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w.Window}, weight)
-		case via.Op == OpForward:
-			t.NextWeighing(tallyWeight(weight))
-			if buf, err = v.View.AppendSubjects(buf[:0], via.Kind, id, w.Window); err == nil {
-				err = t.AddList(ended, buf)
-			}
-		default:
-			t.NextWeighing(tallyWeight(weight))
-			var set idset.Set
-			if set, err = v.leafSet(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id], Window: w.Window}); err == nil {
-				err = t.Add(ended, set.All())
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	Exact   bool       // fail instead of reading a sample
 }
 
 // leafSet returns the members of a leaf.
@@ -320,7 +267,7 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 			return set, err
 		}
 	}
-	walk := Walk{Via: n.Rank.Via, Window: n.Window}
+	walk := Walk{Via: n.Rank.Via, Window: n.Window, Exact: n.Rank.Exact}
 	if n.Rank.Top > 0 { // else all that reach min are in the set, whatever their scores
 		walk.Weighing = n.Rank.Weighing
 	}

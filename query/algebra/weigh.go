@@ -117,68 +117,6 @@ func (w *Walk) effective() ask.Window {
 	return ask.Window{From: max(w.Window.From, recent.From), To: max(w.Window.From, recent.From, w.Window.To)}
 }
 
-// expandAged adds the members of l to t, each with weight, reduced by the age of its edge.
-func (v *Evaluation) expandAged(ended tally.Ended, t *tally.Tally, w *Walk, l Leaf, weight float64) (err error) {
-	within := w.effective()
-	offer := func(id dict.ID, p format.Path) error {
-		if !p.HasTime() {
-			return t.AddWeighing(ended, uint64(id), 0)
-		}
-		return t.AddWeighing(ended, uint64(id), w.aged(weight, p.TID))
-	}
-	switch l.Op {
-	case OpForward:
-		if within != w.Window { // older records add to the count but not to the score
-			ids, err := v.View.AppendSubjects(nil, l.Kind, l.Of, w.Window)
-			if err == nil {
-				err = t.AddList(ended, ids)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return v.View.EachSubject(l.Kind, l.Of, within, offer)
-	case OpReverse:
-		return v.expandAgedActors(ended, t, w, l, weight)
-	default:
-		eachErr := v.eachListed(l, func(id dict.ID, p format.Path) {
-			if err == nil {
-				err = offer(id, p)
-			}
-		})
-		return errors.Join(err, eachErr)
-	}
-}
-
-// expandAgedActors is expandAged for a reverse set: it reads the records of every member.
-func (v *Evaluation) expandAgedActors(ended tally.Ended, t *tally.Tally, w *Walk, l Leaf, weight float64) error {
-	within := l.Window
-	l.Window = ask.Window{}
-	set, err := v.leafSet(l)
-	if err != nil {
-		return err
-	}
-	if set.Len() > MaxWindowed {
-		return &LimitError{fmt.Sprintf("decay reads the records of every member of %s, and fails on sets above %d members; one set has %d", w.Via.Name, MaxWindowed, set.Len())}
-	}
-	if within.All() { // records without a time, and old ones, add to the count but not to the score
-		if err := t.Add(ended, set.All()); err != nil {
-			return err
-		}
-		within = w.effective()
-	}
-	for actor := range set.All() {
-		tid, found, err := v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
-		if err == nil && found {
-			err = t.AddWeighing(ended, actor, w.aged(weight, tid))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // A Scored is a result of a ranking by score.
 type Scored struct {
 	tally.Summed
@@ -210,7 +148,7 @@ func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint
 	sums := t.TopSums(minCount, min(t.AtLeast(minCount), most))
 	all := make([]Scored, len(sums))
 	for i := range sums {
-		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One}
+		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One * max(t.Scale, 1)}
 	}
 	if damp > 0 {
 		if len(all) > manyTotals {

@@ -2,6 +2,8 @@ package rank
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -28,6 +30,7 @@ type Ranking struct {
 	By     string     // ByCount, ByShare, ByLift or ByScore
 	Limit  int        // of a page
 	Posts  bool       // only results that are posts
+	Exact  bool       // fail instead of reading a sample
 	After  *Place     // the end of the previous page; nil for the first
 
 	min      uint32     // the lowest count
@@ -94,6 +97,9 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 			return r, xrpc.Invalid("by=%s does not work with weigh, damp or decay, which order by score", algebra.Brief(r.By))
 		}
 	}
+	if r.Exact, err = q.Boolean("exact"); err != nil {
+		return r, err
+	}
 	least := 1
 	switch r.By {
 	case ByCount, ByScore:
@@ -141,19 +147,23 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 	if err != nil {
 		return nil, err
 	}
+	v.Exact = r.Exact
 	actors, of, err := v.Result()
 	if err != nil {
 		return nil, err
 	}
 	var without idset.Set
+	exceptSampled := ""
 	if r.Except != nil {
 		e, err := algebra.NewEvaluation(ctx, sn, r.Except, w)
 		if err != nil {
 			return nil, err
 		}
+		e.Exact = r.Exact
 		if without, err = e.Set(&r.Except.Root); err != nil {
 			return nil, err
 		}
+		exceptSampled = e.Sampled()
 	}
 	if r.scored() && actors.Len() > manyScored { // totals of thousands of results are looked up
 		if err := w.Heavy(); err != nil {
@@ -176,6 +186,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		return nil, err
 	}
 	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of}
+	st.Sampled = strings.Join(slices.DeleteFunc([]string{v.Sampled(), exceptSampled}, func(s string) bool { return s == "" }), "; ")
 	switch {
 	case r.scored():
 		err = st.measure(r)

@@ -48,7 +48,7 @@ func TestRankingsInTextParse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	values := map[string][]string{
 		"of": {"follows($viewer)", "union(follows(did:web:a.example.com), followers(@b.example.com, since=1d))", "members(did:web:a.example.com,did:web:b.example.com)"}, "via": {"likes", "follows"},
-		"by": {"share", "lift", "score"}, "weigh": {"score"}, "damp": {"0.5"}, "decay": {"6h"}, "except": {"likes($viewer, since=1d, until=1h)"}, "since": {"24h"}, "until": {"2026-11-22T12:00:00Z"}, "subjectsSince": {"7d"}, "min": {"3"}, "limit": {"10"}, "cursor": {"abc"},
+		"by": {"share", "lift", "score"}, "weigh": {"score"}, "damp": {"0.5"}, "decay": {"6h"}, "except": {"likes($viewer, since=1d, until=1h)"}, "since": {"24h"}, "until": {"2026-11-22T12:00:00Z"}, "subjectsSince": {"7d"}, "exact": {"true", "false"}, "min": {"3"}, "limit": {"10"}, "cursor": {"abc"},
 	}
 	for range 2000 {
 		want := url.Values{}

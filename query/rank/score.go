@@ -49,6 +49,7 @@ type Standing struct {
 	tally    *tally.Tally
 	Of       uint64 // members of the expanded set
 	Accounts uint64 // visible accounts of the index; 0 with ByCount
+	Sampled  string // what was sampled, for the client; "" if everything was read
 	results  []Result
 }
 
@@ -67,6 +68,9 @@ func (st *Standing) measure(r Ranking) error {
 	}
 	st.results = make([]Result, len(top))
 	err = algebra.Totals(st.sn, r.Via, ids, func(i int, total uint64) error {
+		if st.Sampled != "" { // the count is an estimate
+			top[i].Count = uint32(min(uint64(top[i].Count), max(total, 1)))
+		}
 		st.results[i] = Result{Counted: top[i], Total: total}
 		return st.ctx.Err()
 	})

@@ -5,6 +5,7 @@ package tally
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -44,6 +45,9 @@ type Tally struct {
 	// Weighted says that it also adds up weights, for TopSums. It is set before anything is added.
 	Weighted bool
 
+	// Scale is what every count is multiplied by, at least 1, if the actors are a sample; 0 is 1.
+	Scale float64
+
 	weight uint64 // of the actor's ids, if they have none of their own
 
 	parts    [tallyParts]tallyPart
@@ -51,7 +55,8 @@ type Tally struct {
 	used     int
 	actor    uint32
 	expanded int
-	perCount []int // the number of results by count
+	times    []uint32 // how often an id counts, by actor; nil: all once
+	perCount []int    // the number of results by count
 }
 
 // tallyParts is a power of two. gatherMost is the number of ids, 16 bytes each, that are gathered
@@ -85,12 +90,47 @@ type tallied struct {
 	actor uint32 // the last actor that it was counted for
 }
 
-// Next starts another actor.
-func (t *Tally) Next() {
+// Next starts another actor. Each of its ids counts once.
+func (t *Tally) Next() { t.next(1) }
+
+func (t *Tally) next(times uint32) {
 	t.actor++
+	if t.times == nil && times != 1 {
+		t.times = slices.Repeat([]uint32{1}, int(t.actor))
+	}
+	if t.times != nil {
+		t.times = append(t.times, times)
+	}
 	for len(t.perCount) < int(t.actor)+1 { // an id counts once for each
 		t.perCount = append(t.perCount, 0)
 	}
+}
+
+// Expanded returns the number of results with repetitions so far.
+func (t *Tally) Expanded() int { return t.expanded }
+
+// counted returns a count as results have it: scaled, and rounded. Different counts stay different,
+// because Scale is at least 1.
+func (t *Tally) counted(count uint32) uint32 {
+	if t.Scale <= 1 {
+		return count
+	}
+	return uint32(min(math.Round(float64(count)*t.Scale), math.MaxUint32))
+}
+
+// uncounted returns the lowest count that results have as count or more.
+func (t *Tally) uncounted(count uint32) uint32 {
+	if t.Scale <= 1 {
+		return count
+	}
+	low := uint32(float64(count) / t.Scale)
+	for low > 0 && t.counted(low) >= count {
+		low--
+	}
+	for t.counted(low) < count {
+		low++
+	}
+	return low
 }
 
 // hashOf spreads ids: the upper bits choose the part, the bits below them the slot.
@@ -172,7 +212,7 @@ func (t *Tally) Count() error {
 	for i := range t.parts {
 		p := &t.parts[i]
 		before := p.used
-		p.count(t.perCount)
+		t.perCount = p.count(t.perCount, t.times)
 		if t.used += p.used - before; t.used > MostResults {
 			return &LimitError{fmt.Sprintf("of expands to more than %d different results; ask about fewer members", MostResults)}
 		}
@@ -180,9 +220,11 @@ func (t *Tally) Count() error {
 	return nil
 }
 
-func (p *tallyPart) count(perCount []int) {
+// count counts the gathered ids of the part, each as often as times has for its actor. It returns
+// perCount, which grows if ids count several times.
+func (p *tallyPart) count(perCount []int, times []uint32) []int {
 	if len(p.gathered) == 0 {
-		return
+		return perCount
 	}
 	if len(p.table) == 0 { // most of the first ids may be distinct
 		p.make(1 << bits.Len(uint(max(64, len(p.gathered)*5/4))))
@@ -195,7 +237,11 @@ func (p *tallyPart) count(perCount []int) {
 		e := &p.table[at]
 		again := e.count > 0 && e.actor == g.actor
 		if p.weights != nil {
-			p.sums[at].add(p.weights[i], again)
+			weight := p.weights[i]
+			if times != nil {
+				weight *= uint64(times[g.actor])
+			}
+			p.sums[at].add(weight, again)
 		}
 		switch {
 		case again:
@@ -206,11 +252,17 @@ func (p *tallyPart) count(perCount []int) {
 		default:
 			perCount[e.count]--
 		}
-		e.count++
+		if e.count++; times != nil {
+			e.count += times[g.actor] - 1
+			if more := int(e.count) + 1 - len(perCount); more > 0 {
+				perCount = append(perCount, make([]int, more)...)
+			}
+		}
 		perCount[e.count]++
 		e.actor = g.actor
 	}
 	p.gathered, p.weights = p.gathered[:0], p.weights[:0]
+	return perCount
 }
 
 // make makes an empty table.
@@ -274,6 +326,7 @@ func (t *Tally) counts() []int { return t.perCount }
 
 // AtLeast returns the number of results with at least a count.
 func (t *Tally) AtLeast(count uint32) (n int) {
+	count = t.uncounted(count)
 	all := t.counts()
 	for _, results := range all[min(int(count), len(all)):] {
 		n += results
@@ -303,13 +356,13 @@ func (t *Tally) Top(limit int) []Counted {
 	t.each(func(e *tallied) {
 		switch {
 		case e.count > last:
-			all = append(all, Counted{e.id, e.count})
+			all = append(all, Counted{e.id, t.counted(e.count)})
 		case e.count == last:
 			lowest.offer(e.id, limit-above)
 		}
 	})
 	for _, id := range lowest {
-		all = append(all, Counted{id, last})
+		all = append(all, Counted{id, t.counted(last)})
 	}
 	slices.SortFunc(all, func(x, y Counted) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -31,36 +32,48 @@ func TestTimeoutWhileExpanding(t *testing.T) {
 	}
 }
 
-// slowTally counts in a map.
-type slowTally map[uint64]map[int]bool
+// slowTally counts in a map: for each id, how often each actor counts.
+type slowTally map[uint64]map[int]int
 
-func (s slowTally) top(limit int) (all []Counted) {
+func (s slowTally) top(limit int, scale float64) (all []Counted) {
 	for id, actors := range s {
-		all = append(all, Counted{id, uint32(len(actors))})
+		count := 0
+		for _, times := range actors {
+			count += times
+		}
+		all = append(all, Counted{id, uint32(math.Round(float64(count) * max(scale, 1)))})
 	}
 	slices.SortFunc(all, func(x, y Counted) int { return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID)) })
 	return all[:min(limit, len(all))]
 }
 
-// A tally counts as a map does: each id once for each actor, whatever sets of ids are left out
-// afterwards, and in the same order for every number of results.
+// A tally counts as a map does: each id once for each actor, or as often as its actor counts, and
+// scaled; whatever sets of ids are left out afterwards, and in the same order for every number of
+// results.
 func TestTally(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for round := range 60 {
 		ids := 1 + rng.IntN([]int{3, 50, 5000}[round%3])
 		var ta Tally
-		slow := slowTally{}
+		slow, most := slowTally{}, 1
+		if round%4 > 1 {
+			most = 6
+		}
+		if round%2 == 1 {
+			ta.Scale = 1 + 3*rng.Float64()
+		}
 		for actor := range 1 + rng.IntN(40) {
-			ta.Next()
+			times := 1 + rng.IntN(most)
+			ta.NextThinned(0, uint32(times))
 			for range 1 + rng.IntN(3) { // several calls for one actor
 				var list []uint64
 				for range rng.IntN(300) {
 					id := uint64(rng.IntN(ids)) << (rng.IntN(2) * 40)
 					list = append(list, id)
 					if slow[id] == nil {
-						slow[id] = map[int]bool{}
+						slow[id] = map[int]int{}
 					}
-					slow[id][actor] = true
+					slow[id][actor] = times
 				}
 				err := ta.AddList(t.Context(), list)
 				if rng.IntN(2) == 0 { // again, which counts nothing
@@ -101,7 +114,7 @@ func TestTally(t *testing.T) {
 
 func compareTallies(t *testing.T, rng *rand.Rand, ta *Tally, slow slowTally) {
 	t.Helper()
-	all := slow.top(len(slow))
+	all := slow.top(len(slow), ta.Scale)
 	for _, limit := range []int{0, 1, 2, rng.IntN(len(all) + 2), len(all), len(all) + 1} {
 		if got := ta.Top(limit); !slices.Equal(got, all[:min(limit, len(all))]) {
 			want := all[:min(limit, len(all))]
@@ -112,7 +125,7 @@ func compareTallies(t *testing.T, rng *rand.Rand, ta *Tally, slow slowTally) {
 			t.Fatalf("the first %d of %d results: %d, want %d; they differ from result %d on: %v, want %v", limit, len(all), len(got), len(want), i, got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
 		}
 	}
-	for least := range uint32(45) {
+	for least := range uint32(400) {
 		want := 0
 		for _, c := range all {
 			if c.Count >= least {

@@ -42,8 +42,12 @@ func (s *sum) add(weight uint64, again bool) {
 }
 
 // NextWeighing starts another actor, whose ids have a weight.
-func (t *Tally) NextWeighing(weight uint64) {
-	t.Next()
+func (t *Tally) NextWeighing(weight uint64) { t.NextThinned(weight, 1) }
+
+// NextThinned starts another actor of whose ids only a sample is added, one in times: each counts
+// times as much, and so does its weight.
+func (t *Tally) NextThinned(weight uint64, times uint32) {
+	t.next(times)
 	t.weight = weight
 }
 
@@ -63,6 +67,7 @@ func (t *Tally) TopSums(count uint32, limit int) []Summed {
 	if limit <= 0 {
 		return nil
 	}
+	count = t.uncounted(count)
 	var top []Summed
 	var last *Summed // of the first limit so far, once there are as many
 	for i := range t.parts {
@@ -72,7 +77,7 @@ func (t *Tally) TopSums(count uint32, limit int) []Summed {
 			if e.count < max(count, 1) {
 				continue
 			}
-			s := Summed{Counted{e.id, e.count}, p.sums[j].all}
+			s := Summed{Counted{e.id, t.counted(e.count)}, p.sums[j].all}
 			if last != nil && compareSums(s, *last) > 0 {
 				continue
 			}

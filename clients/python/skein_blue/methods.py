@@ -210,6 +210,10 @@ class ContainsOutput(_ContainsOutput, total=False):
     incomplete: bool
     #: Why the answer may be incomplete.
     reason: str
+    #: The part that skein read, for each ranking or list that it sampled.
+    sample: str
+    #: True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read.
+    sampled: bool
 
 
 class ContainsMembership(TypedDict):
@@ -437,6 +441,10 @@ class HistogramOutput(_HistogramOutput, total=False):
     later: int
     #: Why the answer may be incomplete.
     reason: str
+    #: The part that skein read, for each ranking or list that it sampled.
+    sample: str
+    #: True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read.
+    sampled: bool
     #: Members whose records have no time in their keys. Absent if there are none.
     undated: int
 
@@ -493,6 +501,10 @@ class ListOutput(_ListOutput, total=False):
     incomplete: bool
     #: Why the answer may be incomplete.
     reason: str
+    #: The part that skein read, for each ranking or list that it sampled.
+    sample: str
+    #: True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read.
+    sampled: bool
 
 
 class _QueryOutput(TypedDict):
@@ -513,6 +525,10 @@ class QueryOutput(_QueryOutput, total=False):
     reason: str
     #: With records=true: the record that makes the edge, by member. If there are several, the first one after the subject by their keys, or else the last one before it.
     records: List[str]
+    #: The part that skein read, for each ranking or list that it sampled.
+    sample: str
+    #: True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read.
+    sampled: bool
 
 
 class _RankOutput(TypedDict):
@@ -533,6 +549,10 @@ class RankOutput(_RankOutput, total=False):
     of: int
     #: Why the answer may be incomplete.
     reason: str
+    #: The part that skein read, for each ranking or list that it sampled.
+    sample: str
+    #: True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read.
+    sampled: bool
 
 
 class _RankRanked(TypedDict):
@@ -714,14 +734,15 @@ class Methods:
         answer: KnownOutput = self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
-    def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
+    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
+        exact: Fail instead of sorting or ranking a sample.
         order: newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         """
-        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit, "order": order})
+        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order})
         return answer
 
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
@@ -735,7 +756,7 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -744,6 +765,7 @@ class Methods:
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
         decay: The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score.
+        exact: Fail instead of reading a sample. A ranking then reads up to 67 million edges.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
@@ -751,7 +773,7 @@ class Methods:
         until: Use only records with a time in their key before then.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer
 
 
@@ -905,14 +927,15 @@ class AsyncMethods:
         answer: KnownOutput = await self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
-    async def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
+    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
+        exact: Fail instead of sorting or ranking a sample.
         order: newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         """
-        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit, "order": order})
+        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order})
         return answer
 
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
@@ -926,7 +949,7 @@ class AsyncMethods:
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -935,6 +958,7 @@ class AsyncMethods:
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
         decay: The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score.
+        exact: Fail instead of reading a sample. A ranking then reads up to 67 million edges.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
@@ -942,5 +966,5 @@ class AsyncMethods:
         until: Use only records with a time in their key before then.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer

@@ -210,6 +210,10 @@ export interface ContainsOutput {
   members: ContainsMembership[];
   /** Why the answer may be incomplete. */
   reason?: string;
+  /** The part that skein read, for each ranking or list that it sampled. */
+  sample?: string;
+  /** True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read. */
+  sampled?: boolean;
 }
 
 export interface ContainsMembership {
@@ -429,6 +433,10 @@ export interface HistogramOutput {
   later?: number;
   /** Why the answer may be incomplete. */
   reason?: string;
+  /** The part that skein read, for each ranking or list that it sampled. */
+  sample?: string;
+  /** True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read. */
+  sampled?: boolean;
   /** The exact number of members; in the buckets, earlier, later and undated together. */
   total: number;
   type: 'did' | 'uri' | (string & {});
@@ -475,6 +483,8 @@ export interface ListItem {
 export interface ListParams {
   /** The cursor of the previous page of the same set in the same order. */
   cursor?: string;
+  /** Fail instead of sorting or ranking a sample. */
+  exact?: boolean;
   limit?: number;
   /** newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
   order?: 'newest' | 'oldest' | 'id' | (string & {});
@@ -492,6 +502,10 @@ export interface ListOutput {
   order: string;
   /** Why the answer may be incomplete. */
   reason?: string;
+  /** The part that skein read, for each ranking or list that it sampled. */
+  sample?: string;
+  /** True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read. */
+  sampled?: boolean;
   /** The exact size of the set, on every page. */
   total: number;
   type: 'did' | 'uri' | (string & {});
@@ -519,6 +533,10 @@ export interface QueryOutput {
   reason?: string;
   /** With records=true: the record that makes the edge, by member. If there are several, the first one after the subject by their keys, or else the last one before it. */
   records?: string[];
+  /** The part that skein read, for each ranking or list that it sampled. */
+  sample?: string;
+  /** True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read. */
+  sampled?: boolean;
   /** The exact size of the set, on every page. */
   total: number;
   type: 'did' | 'uri' | (string & {});
@@ -533,6 +551,8 @@ export interface RankParams {
   damp?: string;
   /** The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score. */
   decay?: string;
+  /** Fail instead of reading a sample. A ranking then reads up to 67 million edges. */
+  exact?: boolean;
   /** An expression for a set of results to leave out. */
   except?: string;
   limit?: number;
@@ -564,6 +584,10 @@ export interface RankOutput {
   of?: number;
   /** Why the answer may be incomplete. */
   reason?: string;
+  /** The part that skein read, for each ranking or list that it sampled. */
+  sample?: string;
+  /** True if a ranking in the query exceeded its budget and read a sample, or if list sorted a sample by size. Counts, scores and members are then estimates. Absent if everything was read. */
+  sampled?: boolean;
   type: 'did' | 'uri' | (string & {});
 }
 

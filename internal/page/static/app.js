@@ -194,7 +194,10 @@ async function lookForExamples() {
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
 const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|sample|mutuals|blocking|blockedBy)\s*\(/.test(q);
-const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, 'This may be incomplete: ' + answer.reason + '.') : '';
+const incomplete = answer => {
+  const notes = [answer.incomplete && 'This may be incomplete: ' + answer.reason + '.', answer.sampled && 'This is an estimate from a sample: ' + answer.sample + '.'].filter(Boolean);
+  return notes.length > 0 ? el('p', {class: 'warn'}, notes.join(' ')) : '';
+};
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 
 // literals matches the names in an expression: handles, DIDs, AT URIs and bsky.app addresses.

@@ -1,0 +1,342 @@
+package algebra
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/query/tally"
+)
+
+// A hop is one step of a ranking, from the members of a set along an edge. It has a budget of units:
+// an edge costs 1 unit, an account whose records are read costs lookUpUnits, and a member costs
+// memberUnits beside its edges.
+//
+// A hop within its budget is exact. If it exceeds the budget, it starts again and reads a sample,
+// which depends only on the ids, so it is the same for the same question and state:
+//
+//   - Of a set with more members than its share of the budget (at least 1/256 of it), it reads one
+//     in k, those with the lowest hashes. Each counts k times, and so does its weight.
+//   - It reads the members' sets in the order of the members' hashes, until the budget is spent. Then it
+//     multiplies all counts and sums by the number of members, divided by the number of members read.
+//
+// Both are sampling with equal probabilities, scaled by their inverse (Horvitz and Thompson, "A
+// generalization of sampling without replacement from a finite universe", 1952), so that counts and
+// scores are right on average.
+type hop struct {
+	v     *Evaluation
+	ended tally.Ended
+	w     Walk
+	t     *tally.Tally
+
+	authors map[dict.ID]dict.ID // of the lists, if w leads along them
+
+	limited bool // it ends when the budget is spent
+	left    int  // units
+	share   int  // units for one set; larger sets are thinned; 0: no set is
+
+	thinned uint64 // sets of which a sample was read
+	largest uint64 // the largest of them
+
+	ids  []uint64   // scratch memory
+	aged []agedEdge // likewise
+}
+
+// DefaultHopUnits is the budget of a hop; a ranking of two steps has two hops.
+const DefaultHopUnits = 4 << 20
+
+// The costs of a hop, in units.
+const (
+	memberUnits = 16
+	lookUpUnits = 84 // so that a hop reads the records of fewer than MaxWindowed accounts
+
+	leastShares = 256 // no set's share is smaller than this part of the budget
+)
+
+var errSpent = errors.New("the hop has spent its budget")
+
+// An agedEdge leads to a result, with a weight of its own.
+type agedEdge struct{ id, weight uint64 }
+
+// Expand counts how many members lead to each result along w.Via. members are of the namespace
+// w.Via.From. It skips hidden members, but does not remove hidden results. If w.Exact or v.Exact is
+// set, it fails instead of reading a sample.
+func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
+	h := hop{v: v, ended: ended, w: w}
+	t, err := h.whole(members)
+	if errors.Is(err, errSpent) {
+		t, err = h.sample(members)
+	}
+	if l, ok := errors.AsType[*tally.LimitError](err); ok {
+		err = &LimitError{l.What}
+	}
+	return t, err
+}
+
+// start prepares to read members in a number of units; 0 units are unlimited.
+func (h *hop) start(members idset.Set, units int) (err error) {
+	h.t = &tally.Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
+	h.left, h.limited = units, units > 0
+	if h.w.Via.Op == OpListed && h.authors == nil {
+		h.authors, err = h.v.authors(members)
+	}
+	return err
+}
+
+// whole reads all members, in the order of their ids.
+func (h *hop) whole(members idset.Set) (*tally.Tally, error) {
+	units := h.v.HopUnits
+	if h.w.Exact || h.v.Exact {
+		units = 0
+	}
+	if err := h.start(members, units); err != nil {
+		return h.t, err
+	}
+	hidden := h.hidden()
+	for member := range members.All() {
+		if hidden.Has(member) || dict.ID(member) >= dict.FirstReserved {
+			continue
+		}
+		if err := h.expand(member); err != nil {
+			return h.t, err
+		}
+	}
+	return h.t, h.t.Count()
+}
+
+// sample reads members in the order of their hashes, and notes in v.samples what it read.
+func (h *hop) sample(members idset.Set) (*tally.Tally, error) {
+	if err := h.v.budget.Heavy(); err != nil {
+		return h.t, err
+	}
+	hidden := h.hidden()
+	all := uint64(0)
+	for id := range members.All() {
+		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
+			all++
+		}
+	}
+	units := h.v.HopUnits
+	order := members
+	if most := units / memberUnits; all > uint64(most) {
+		order = lowest(members, hidden, all, most, 0)
+	}
+	if err := h.start(order, units); err != nil {
+		return h.t, err
+	}
+	h.share = max(units/int(max(all, 1))-memberUnits, units/leastShares)
+	ids := order.List(nil)
+	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(mix(x, 0), mix(y, 0)), cmp.Compare(x, y)) })
+	read := uint64(0)
+	for _, member := range ids {
+		if hidden.Has(member) || dict.ID(member) >= dict.FirstReserved {
+			continue
+		}
+		err := h.expand(member)
+		if errors.Is(err, errSpent) {
+			break
+		}
+		if err != nil {
+			return h.t, err
+		}
+		read++
+	}
+	var what []string
+	if h.thinned > 0 {
+		what = append(what, fmt.Sprintf("sampled %d sets with up to %d members", h.thinned, h.largest))
+	}
+	if read < all {
+		h.t.Scale = float64(all) / float64(max(read, 1))
+		what = append(what, fmt.Sprintf("read the sets of %d of %d members", read, all))
+	}
+	if len(what) > 0 {
+		h.v.samples = append(h.v.samples, "the ranking via "+h.w.Via.Name+" "+strings.Join(what, " and "))
+	}
+	return h.t, h.t.Count()
+}
+
+// hidden returns the members to skip.
+func (h *hop) hidden() idset.Set {
+	if h.w.Via.From == dict.DID {
+		return h.v.View.Hidden()
+	}
+	return idset.Set{}
+}
+
+// spend takes units from the budget before work is done for a member. The first member of a sample is
+// read in any case.
+func (h *hop) spend(units int) error {
+	if h.left -= units; h.limited && h.left < 0 && (h.share == 0 || h.t.Expanded() > 0) {
+		return errSpent
+	}
+	return nil
+}
+
+// thin returns k if one in k members of a set of n is read, each at a cost of units.
+func (h *hop) thin(n uint64, units int) (k uint32) {
+	if h.share == 0 || n*uint64(units) <= uint64(h.share) {
+		return 1
+	}
+	h.thinned++
+	h.largest = max(h.largest, n)
+	return uint32((n*uint64(units) + uint64(h.share) - 1) / uint64(h.share))
+}
+
+// kept reports whether a member of a set belongs to the sample of one in k.
+func kept(id, of uint64, k uint32) bool { return k == 1 || mix(id, of) <= math.MaxUint64/uint64(k) }
+
+// thinned yields the sample of one in k members of a set.
+func thinned(set idset.Set, of uint64, k uint32) iter.Seq[uint64] {
+	if k == 1 {
+		return set.All()
+	}
+	return func(yield func(uint64) bool) {
+		for id := range set.All() {
+			if kept(id, of, k) && !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// expand adds what a member leads to.
+func (h *hop) expand(member uint64) error {
+	if err := h.ended.Err(); err != nil {
+		return err
+	}
+	if err := h.spend(memberUnits); err != nil {
+		return err
+	}
+	w, id := &h.w, dict.ID(member)
+	weight := w.weightOf(member)
+	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id], Window: w.Window}
+	switch {
+	case l.Op == OpReverse:
+		return h.reverse(l, weight)
+	case w.Decay > 0:
+		return h.forwardAged(l, weight)
+	case l.Op == OpForward:
+		var err error
+		if h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, id, w.Window); err != nil {
+			return err
+		}
+	default:
+		set, err := h.v.leafSet(l)
+		if err != nil {
+			return err
+		}
+		h.ids = set.List(h.ids[:0])
+	}
+	return h.add(member, weight)
+}
+
+// add adds h.ids, each with a weight, and h.aged, or a sample of them.
+func (h *hop) add(member uint64, weight float64) error {
+	k := h.thin(uint64(max(len(h.ids), len(h.aged))), 1)
+	if k > 1 {
+		h.ids = slices.DeleteFunc(h.ids, func(id uint64) bool { return !kept(id, member, k) })
+		h.aged = slices.DeleteFunc(h.aged, func(e agedEdge) bool { return !kept(e.id, member, k) })
+	}
+	if err := h.spend(max(len(h.ids), len(h.aged))); err != nil {
+		return err
+	}
+	h.t.NextThinned(tallyWeight(weight), k)
+	if err := h.t.AddList(h.ended, h.ids); err != nil {
+		return err
+	}
+	for _, e := range h.aged {
+		if err := h.t.AddWeighing(h.ended, e.id, e.weight); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forwardAged adds the members of a forward set or of lists, each with the weight of its newest record.
+func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
+	h.ids, h.aged = h.ids[:0], h.aged[:0]
+	offer := func(id dict.ID, p format.Path) {
+		e := agedEdge{id: uint64(id)}
+		if p.HasTime() {
+			e.weight = h.w.aged(weight, p.TID)
+		}
+		h.aged = append(h.aged, e)
+	}
+	if l.Op != OpForward {
+		err = h.v.eachListed(l, offer)
+	} else {
+		within := h.w.effective()
+		if err = h.v.View.EachSubject(l.Kind, l.Of, within, func(id dict.ID, p format.Path) error { offer(id, p); return nil }); err == nil && within != h.w.Window {
+			// Older records add to the count but not to the score.
+			h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, l.Of, h.w.Window)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return h.add(uint64(l.Of), 0)
+}
+
+// reverse adds the members of a reverse set. With a window or a decay, it reads the records of every
+// member.
+func (h *hop) reverse(l Leaf, weight float64) error {
+	within := l.Window
+	l.Window = ask.Window{}
+	set, err := h.v.leafSet(l)
+	if err != nil {
+		return err
+	}
+	if h.w.Decay == 0 && within.All() {
+		k := h.thin(set.Len(), 1)
+		if err := h.spend(int(set.Len() / uint64(k))); err != nil {
+			return err
+		}
+		h.t.NextThinned(tallyWeight(weight), k)
+		return h.t.Add(h.ended, thinned(set, uint64(l.Of), k))
+	}
+	k := h.thin(set.Len(), lookUpUnits)
+	if k > 1 {
+		set = idset.FromList(slices.Collect(thinned(set, uint64(l.Of), k)))
+	}
+	if err := h.spend(int(set.Len()) * lookUpUnits); err != nil {
+		return err
+	}
+	if set.Len() > MaxWindowed {
+		return &LimitError{fmt.Sprintf("since, until and decay read the records of every member of %s, and fail on sets above %d members; one set has %d", h.w.Via.Name, MaxWindowed, set.Len())}
+	}
+	if h.w.Decay == 0 {
+		if set, err = h.v.View.ActorsIn(l.Kind, l.Of, within, set); err != nil {
+			return err
+		}
+		h.t.NextThinned(tallyWeight(weight), k)
+		return h.t.Add(h.ended, set.All())
+	}
+	h.t.NextThinned(0, k)
+	if within.All() { // records without a time, and old ones, add to the count but not to the score
+		if err := h.t.Add(h.ended, set.All()); err != nil {
+			return err
+		}
+		within = h.w.effective()
+	}
+	for actor := range set.All() {
+		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
+		if err == nil && found {
+			err = h.t.AddWeighing(h.ended, actor, h.w.aged(weight, tid))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sampled returns what was sampled so far, "" if everything was read.
+func (v *Evaluation) Sampled() string { return strings.Join(v.samples, "; ") }

@@ -1,0 +1,196 @@
+package algebra
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+
+	"skein.blue/graph/write"
+	"skein.blue/internal/testing/small"
+	"skein.blue/query/tally"
+)
+
+// hopped is what a hop found: counts and sums of weights by id.
+type hopped struct {
+	counts  map[uint64]uint32
+	scores  map[uint64]float64
+	sampled string
+}
+
+// hopWith evaluates the last step of a ranking with a budget.
+func hopWith(t *testing.T, g *small.Graph, text string, units int) (h hopped, err error) {
+	t.Helper()
+	e := parsed(t, text)
+	err = on(t, g, e, free(), func(v *Evaluation) error {
+		n := &e.Root
+		of, err := v.Set(&n.Args[0])
+		must(t, err)
+		v.HopUnits = units
+		ta, err := v.Expand(v.Ended, of, Walk{Via: n.Rank.Via, Window: n.Window, Weighing: n.Rank.Weighing, Exact: n.Rank.Exact})
+		if err != nil {
+			return err
+		}
+		h = hopped{map[uint64]uint32{}, map[uint64]float64{}, v.Sampled()}
+		for _, c := range ta.Top(ta.AtLeast(1)) {
+			h.counts[c.ID] = c.Count
+		}
+		if n.Rank.ByScore() {
+			for _, s := range ta.TopSums(1, ta.AtLeast(1)) {
+				h.scores[s.ID] = float64(s.Sum) / tally.One * max(ta.Scale, 1)
+			}
+		}
+		return nil
+	})
+	return h, err
+}
+
+// A hop within its budget reads everything, and one unit less makes it read a sample: along each edge,
+// with windows and decay. exact=true reads everything with any budget.
+func TestBudgetOfAHop(t *testing.T) {
+	g := small.New(t, 7, 30, early)
+	g.Grow(2500)
+	d := drawOf(g, 7)
+	sampled := map[string]int{}
+	for range 120 {
+		of, via := d.one("follows", "followers")+"("+g.Any(g.Accounts)+")", d.one("follows", "followers", "likes", "blockers", "lists")
+		if d.IntN(3) == 0 {
+			of, via = "likes("+g.Any(g.Accounts)+")", d.one("likers", "reposters")
+		}
+		more := ""
+		if d.IntN(2) == 0 {
+			more += ",decay=" + d.one("20d", "100d")
+		}
+		if d.IntN(2) == 0 {
+			more += "," + d.window()
+		}
+		text := fmt.Sprintf("rank(of=%s,via=%s%s)", of, via, more)
+		if _, err := builtIn.Parse(text, MaxExpr, noon); err != nil {
+			continue // both times of the window are the same
+		}
+		whole, err := hopWith(t, g, text, math.MaxInt)
+		must(t, err)
+		if whole.sampled != "" {
+			t.Fatalf("%s: %s", text, whole.sampled)
+		}
+		lo, hi := 1, 1<<24 // the least budget with which everything is read
+		for lo < hi {
+			mid := (lo + hi) / 2
+			if h, err := hopWith(t, g, text, mid); err != nil {
+				t.Fatal(err)
+			} else if h.sampled == "" {
+				hi = mid
+			} else {
+				lo = mid + 1
+			}
+		}
+		enough, err := hopWith(t, g, text, lo)
+		if must(t, err); enough.sampled != "" || !maps.Equal(enough.counts, whole.counts) || !maps.Equal(enough.scores, whole.scores) {
+			t.Errorf("%s: %+v with %d units, %+v without a limit", text, enough, lo, whole)
+		}
+		if lo > 1 {
+			less, err := hopWith(t, g, text, lo-1)
+			if must(t, err); less.sampled == "" || !strings.HasPrefix(less.sampled, "the ranking via "+via+" ") {
+				t.Errorf("%s: with one unit less: %q", text, less.sampled)
+			}
+			again, err := hopWith(t, g, text, lo-1)
+			if must(t, err); !maps.Equal(less.counts, again.counts) || !maps.Equal(less.scores, again.scores) || less.sampled != again.sampled {
+				t.Errorf("%s: two samples of one state differ", text)
+			}
+			sampled[via]++
+		}
+		exact, err := hopWith(t, g, strings.TrimSuffix(text, ")")+",exact=true)", 1)
+		if must(t, err); exact.sampled != "" || !maps.Equal(exact.counts, whole.counts) || !maps.Equal(exact.scores, whole.scores) {
+			t.Errorf("%s with exact=true: %+v, want %+v", text, exact, whole)
+		}
+	}
+	if len(sampled) < 7 {
+		t.Errorf("sampled along %v", sampled)
+	}
+}
+
+// The counts and scores of a sample are scaled: they are right on average, within five standard
+// deviations, whether members are left out or large sets are thinned.
+func TestSamplesAreScaled(t *testing.T) {
+	const star, half, third = "did:web:star.example.com", "did:web:half.example.com", "did:web:third.example.com"
+	const n = 12_000
+	g := small.New(t, 8, 1, write.Limits{})
+	g.Crowd(n, func(i int) []string {
+		all := []string{star}
+		if i%2 == 0 {
+			all = append(all, half)
+		}
+		if i%3 == 0 {
+			all = append(all, third)
+		}
+		return all
+	})
+	within := func(what string, got, want, share float64) {
+		t.Helper()
+		read := n * share // each member is in the sample with this probability
+		if sigma := want / math.Sqrt(read*want/n); math.Abs(got-want) > 5*sigma {
+			t.Errorf("%s: %.0f, want %.0f ± %.0f", what, got, want, sigma)
+		}
+	}
+	ids := (twin{g}).ids([]string{star, half, third}, 0)
+	for text, units := range map[string]int{
+		"rank(of=followers(" + star + "),via=follows)":            60_000, // a member with two subjects costs 18 units
+		"rank(of=followers(" + star + "),via=follows,damp=0.5)":   60_000,
+		"rank(of=followers(" + star + "),via=follows,decay=500w)": 60_000,
+	} {
+		whole, err := hopWith(t, g, text, math.MaxInt)
+		must(t, err)
+		h, err := hopWith(t, g, text, units)
+		if must(t, err); !strings.Contains(h.sampled, "of 12000 members") {
+			t.Errorf("%s: %q", text, h.sampled)
+		}
+		share := float64(units) / 18 / n
+		for _, did := range []string{star, half, third} {
+			id := uint64(ids[did])
+			within(text+" "+did, float64(h.counts[id]), float64(whole.counts[id]), share)
+			if want := whole.scores[id]; want > 0 {
+				within(text+" score of "+did, h.scores[id]/want*float64(whole.counts[id]), float64(whole.counts[id]), share)
+			}
+		}
+	}
+	for _, more := range []string{"", ",since=2026-01-01", ",decay=500w"} {
+		text, units := "rank(of=members("+star+","+half+"),via=followers"+more+")", 8000
+		if more != "" {
+			units *= lookUpUnits
+		}
+		whole, err := hopWith(t, g, text, math.MaxInt)
+		must(t, err)
+		h, err := hopWith(t, g, text, units)
+		if must(t, err); h.sampled != "the ranking via followers sampled 2 sets with up to 12000 members" {
+			t.Errorf("%s: %q", text, h.sampled)
+		}
+		sum := func(h hopped) (all float64) {
+			for _, count := range h.counts {
+				all += float64(count)
+			}
+			return all
+		}
+		if got, want := sum(h), sum(whole); math.Abs(got-want) > 0.1*want || len(h.counts) > 8000 || len(whole.counts) != n {
+			t.Errorf("%s: counts of %d results sum up to %.0f, of all %d to %.0f", text, len(h.counts), got, len(whole.counts), want)
+		}
+	}
+}
+
+// rank(…) takes exact=true, and says what else it may be.
+func TestExactIsTrueOrFalse(t *testing.T) {
+	const of = "rank(of=follows(did:web:a.example.com),via=likes"
+	if e := parsed(t, of+",exact=true)"); !e.Root.Rank.Exact {
+		t.Error("not exact")
+	}
+	if e := parsed(t, of+",exact=false)"); e.Root.Rank.Exact || e.Canonical() != parsed(t, of+")").Canonical() {
+		t.Error("exact=false is not the default")
+	}
+	if parsed(t, of+",exact=true)").Canonical() == parsed(t, of+")").Canonical() {
+		t.Error("exact=true has no canonical form of its own")
+	}
+	_, err := builtIn.Parse(of+",exact=yes)", MaxExpr, noon)
+	if err == nil || !strings.Contains(err.Error(), `exact is "yes"; it must be true or false`) {
+		t.Error(err)
+	}
+}
