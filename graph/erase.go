@@ -131,7 +131,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 			if left <= 0 {
 				return false, nil
 			}
-			records, err := liveRecords(tx, key, v)
+			records, err := read.LiveRecords(tx, key, v)
 			if err != nil {
 				return false, err
 			}
@@ -155,40 +155,6 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 		next = nil
 	}
 	// Several records of an actor may name the same subject. RemoveMembers drops the duplicates.
-	return next, write.RemoveMembers(tx, sets, l.store.layout, l.store.merger), nil
-}
-
-// liveRecords returns the records of a chunk that chunks above it do not override.
-func liveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
-	_, _, _, depth, err := format.ParseChunkKey(key)
-	if err != nil {
-		return nil, err
-	}
-	c, err := format.CoderOfKey(key)
-	if err != nil {
-		return nil, err
-	}
-	records, _, err := c.Read(nil, bytes.Clone(v), 0)
-	if err != nil {
-		return nil, fmt.Errorf("graph: chunk %x: %w", key, err)
-	}
-	for d := range depth {
-		above := key[:len(key)-depth+d]
-		v, ok, err := r.Get(above)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, fmt.Errorf("graph: chunk %x has no chunk %x above it: run skein check", key, above)
-		}
-		over, _, err := c.Read(nil, v, 0)
-		if err != nil {
-			return nil, fmt.Errorf("graph: chunk %x: %w", above, err)
-		}
-		records = slices.DeleteFunc(records, func(r format.Record) bool {
-			_, found := slices.BinarySearchFunc(over, r, func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) })
-			return found
-		})
-	}
-	return slices.DeleteFunc(records, func(r format.Record) bool { return r.Flags == format.Removed }), nil
+	sets, err = write.RemoveMembers(tx, sets, l.store.layout, l.store.merger)
+	return next, sets, err
 }

@@ -88,6 +88,39 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 	return idset.FromList(ids), nil
 }
 
+// DatedIn divides the members of a reverse set, by their dates: those that have an edge to subject by a
+// record in a window (in), and those whose records must be read to know it (unsure). For a set without
+// containers, all are unsure. The window must not be the one that includes everything.
+func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idset.Set, err error) {
+	from, to := w.From>>format.ClockBits, w.To>>format.ClockBits
+	var sure, open []uint64
+	if subject == dict.None {
+		return in, unsure, nil
+	}
+	err = read.Dates(s.r, s.source.Layout, k, subject, func(id uint64, date uint32) error {
+		begin, end := uint64(date)*second, (uint64(date)+1)*second
+		switch {
+		case date == format.Undated, begin < from && from < end, begin < to && to < end:
+			open = append(open, id)
+		case begin >= from && end <= to:
+			sure = append(sure, id)
+		}
+		return nil
+	})
+	return idset.FromUnsorted(sure), idset.FromUnsorted(open), err
+}
+
+// second is a second in microseconds.
+const second = 1_000_000
+
+// Dates calls each with the members of a reverse set, in no order, and their dates (read.Dates).
+func (s *View) Dates(k kinds.Kind, subject dict.ID, each func(id uint64, date uint32) error) error {
+	if subject == dict.None {
+		return nil
+	}
+	return read.Dates(s.r, s.source.Layout, k, subject, each)
+}
+
 // HasEdgeIn reports whether a record of actor in a window names subject, even if either account
 // is hidden.
 func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {

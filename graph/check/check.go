@@ -83,7 +83,10 @@ func Store(ctx context.Context, store kv.Store, report func(problem string), pro
 type checker struct {
 	format.Layout
 
-	unreadable bool // a chunk, or a value of a set, was malformed
+	unreadable   bool // a chunk, or a value of a set, was malformed
+	summing      bool // the first pass over the records and the sets, which adds up
+	datesChecked bool // the form of the dates was checked
+	dates        dates
 
 	r        kv.Reader
 	damage   *tolerant

@@ -37,7 +37,11 @@ func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject 
 // edges reads the records and the sets, each in their own order, and compares them.
 func (v *checker) edges() error {
 	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-	v.records, v.sets = map[kinds.Kind]edgeSum{}, map[kinds.Kind]edgeSum{}
+	v.records, v.sets, v.dates = map[kinds.Kind]edgeSum{}, map[kinds.Kind]edgeSum{}, newDates()
+	if err := v.readDates(); err != nil {
+		return err
+	}
+	v.summing = true
 	if err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
 		for _, s := range subjects {
 			v.add(v.records, k, uint64(actor), s)
@@ -54,6 +58,13 @@ func (v *checker) edges() error {
 		}
 		return nil
 	}); err != nil {
+		return err
+	}
+	v.summing = false
+	if err := v.sumDates(); err != nil {
+		return err
+	}
+	if err := v.compareDates(); err != nil {
 		return err
 	}
 	for _, k := range v.kinds.All {
@@ -122,6 +133,7 @@ type bucketReader struct {
 	records []format.Record // of the bucket
 	raw     []byte
 	all     []uint64 // the subjects of the actor
+	dated   []datedSubject
 }
 
 // eachActor reads all records, checks their form, counts them, and calls each with the
@@ -215,6 +227,9 @@ func (v *checker) endBucket() {
 		v.counts.Records[v.kinds.Info(b.kind).Name]++
 		if r.Subject != dict.None {
 			b.all = append(b.all, uint64(r.Subject))
+			if v.summing && v.dates.isLarge(b.kind, uint64(r.Subject)) {
+				b.dated = append(b.dated, datedSubject{uint64(r.Subject), format.DateOf(r.Path)})
+			}
 		}
 	}
 	b.records, b.raw, b.chunks = b.records[:0], b.raw[:0], 0
@@ -227,10 +242,11 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 	}
 	slices.Sort(b.all)
 	b.all = slices.Compact(b.all)
-	defer func() { b.all = b.all[:0] }()
+	defer func() { b.all, b.dated = b.all[:0], b.dated[:0] }()
 	if v.erasing[b.actor] {
 		return nil
 	}
+	v.datedRecords(b.kind, b.actor, b.dated)
 	return each(b.kind, b.actor, b.all)
 }
 
@@ -256,7 +272,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		if isRow {
 			members, err = v.row(subject, key, value)
 		} else {
-			members, err = v.container(key, value, block)
+			members, err = v.container(k, subject, key, value, block)
 		}
 		for _, m := range members {
 			if len(key) > len(v.setKey) && isRow && v.Settings.PartitionOfID(dict.ID(m)) != key[len(key)-1] {
@@ -306,7 +322,14 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 	if err != nil {
 		return nil, err
 	}
-	if again := format.AppendRow(nil, subject, r.Generation, removed, members); string(again) != string(value) {
+	dates := make([]uint32, len(members))
+	for i := range dates {
+		dates[i] = r.Date(i)
+	}
+	if r.Generation == 0 && r.Dates != nil {
+		v.broken("row %x has dates, with nothing below it", key)
+	}
+	if again := format.AppendDatedRow(nil, subject, r.Generation, removed, members, dates); string(again) != string(value) {
 		v.broken("row %x is %x; expected %x", key, value, again)
 	}
 	for _, id := range removed {
@@ -337,7 +360,7 @@ func (v *checker) beginSet(key []byte) {
 }
 
 // container checks a container, and returns the members that its row does not override.
-func (v *checker) container(key, value []byte, block uint64) (members []uint64, err error) {
+func (v *checker) container(k kinds.Kind, subject dict.ID, key, value []byte, block uint64) (members []uint64, err error) {
 	if v.spilled>>v.Settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
 		v.broken("container %x has no spilled row above it", key)
 	}
@@ -357,6 +380,9 @@ func (v *checker) container(key, value []byte, block uint64) (members []uint64, 
 	low := make([]uint16, len(members))
 	for i, m := range members {
 		low[i] = uint16(m)
+		if v.summing && k != kinds.Hidden {
+			v.add(v.dates.members, k, m, uint64(subject))
+		}
 	}
 	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && len(value) > 0 && !bytes.Equal(again, value) { // an emptied container has no bytes
 		v.broken("container %x has %d bytes; expected %d", key, len(value), len(again))

@@ -13,6 +13,7 @@
 //	'v' kind subject             → row            the actors with an edge to subject (row.go)
 //	'v' kind subject block       → container      what a row spilled (container.go)
 //	'v' 0 0 …                    → row, containers  the hidden accounts
+//	'k' kind subject block       → dates          of the members in containers (dates.go)
 //	'a' actor, first of a group  → repo states    (account.go)
 //	'e' actor                    → resume key     accounts being erased
 //	'c' source                   → cursor row     (cursor.go)

@@ -10,12 +10,13 @@ import (
 // ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 
-// A Folder folds the values that are merged into a store: chunks of records, rows and
-// containers of sets, groups of accounts, and groups of strings. It holds the scratch space
+// A Folder folds the values that are merged into a store: chunks of records, rows, containers and
+// dates of sets, groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
 	rows   rowFolder
 	chunks chunkFolder
+	dates  dateFolder
 }
 
 // Folded is the size of a folded value. The writer decides by it whether to spill the value.
@@ -49,6 +50,8 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		}
 		subject, _ := dict.ReadID(key[2:])
 		out, size.Entries, err = f.rows.fold(dst, subject, values, base)
+	case KeyDates:
+		out, err = f.dates.fold(dst, values, base)
 	case KeyAccount:
 		out, err = foldAccounts(dst, values)
 	case dict.KeyString:

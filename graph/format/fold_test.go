@@ -343,7 +343,7 @@ func TestContradictoryRowDoesNotFold(t *testing.T) {
 // TestOnlyListedKeyspacesFold: folding in a keyspace that Fold does not list is an error. Fold
 // must not take its values for containers.
 func TestOnlyListedKeyspacesFold(t *testing.T) {
-	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyAccount: true, dict.KeyString: true}
+	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyDates: true, KeyAccount: true, dict.KeyString: true}
 	for _, keyspace := range append(slices.Collect(maps.Keys(keyspaces)), 0, 'x', 0xff) {
 		// A key that is valid in every keyspace that folds, and a value that is a container.
 		key := append([]byte{keyspace, 1}, bytes.Repeat([]byte{5}, 7)...)

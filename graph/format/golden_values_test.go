@@ -20,8 +20,11 @@ func readRow(v []byte) (string, error) {
 	r, err := ParseRow(goldenSubject, v)
 	members, err1 := r.AppendMembers(nil)
 	removed, err2 := r.AppendRemoved(nil)
-	return fmt.Sprintf("generation %d, removed %s, members %s", r.Generation, ranges(removed), ranges(members)),
-		errors.Join(err, err1, err2)
+	words := fmt.Sprintf("generation %d, removed %s, members %s", r.Generation, ranges(removed), ranges(members))
+	for i := range len(r.Dates) / 4 {
+		words += fmt.Sprintf(", %d", r.Date(i))
+	}
+	return words, errors.Join(err, err1, err2)
 }
 
 // readChunk returns a reader of the chunks of an actor and a bucket.
@@ -146,6 +149,19 @@ func goldenRows() (forms []golden.Form) {
 		{"spilled row that adds and removes", 1 << 40, []uint64{1000, 1002}, []uint64{1001, 1003}},
 	} {
 		forms = append(forms, golden.New(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow))
+	}
+	for _, r := range []struct {
+		name             string
+		generation       uint64
+		removed, members []uint64
+		dates            []uint32
+	}{
+		{"row operand with a date", 0, nil, []uint64{1001}, []uint32{1_767_225_600}},
+		{"row operand with dates that removes", 0, []uint64{5, 6}, []uint64{7, 1001}, []uint32{Undated, 0}},
+		{"spilled row with dates", 3, nil, []uint64{1001, 1003}, []uint32{Undated - 1, Undated}},
+		{"spilled row with dates that removes", 1 << 40, []uint64{1000}, []uint64{999, uint64(longID)}, []uint32{1, 2}},
+	} {
+		forms = append(forms, golden.New(r.name, AppendDatedRow(nil, goldenSubject, r.generation, r.removed, r.members, r.dates), readRow))
 	}
 	return forms
 }
@@ -294,11 +310,28 @@ func goldenRest() (forms []golden.Form) {
 		}))
 }
 
+func goldenDates() []golden.Form {
+	read := func(v []byte) (words string, err error) {
+		removed, _, err := SplitDates(v)
+		if err == nil {
+			words = fmt.Sprintf("removed %x", removed)
+			err = EachDate(1<<DateShift, v, func(id uint64, date uint32) { words += fmt.Sprintf(", %d %d", id, date) })
+		}
+		return words, err
+	}
+	return []golden.Form{
+		golden.New("dates of nothing", AppendDates(nil, nil, nil), read),
+		golden.New("dates", AppendDates(nil, nil, []Dated{{0, 1_767_225_600}, {4095, Undated}}), read),
+		golden.New("operand of dates", AppendDates(nil, []uint16{1, 7}, []Dated{{7, 5}}), read),
+	}
+}
+
 // TestGoldenValues: every form of value is written and read as in existing stores.
 func TestGoldenValues(t *testing.T) {
 	golden.Check(t, "rows.golden", goldenRows())
 	golden.Check(t, "chunks.golden", goldenChunks())
 	golden.Check(t, "containers.golden", goldenContainers())
+	golden.Check(t, "dates.golden", goldenDates())
 	golden.Check(t, "accounts.golden", goldenAccounts())
 	golden.Check(t, "rest.golden", goldenRest())
 }

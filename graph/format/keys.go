@@ -13,6 +13,7 @@ import (
 const (
 	KeyRecord     = 'r'
 	KeyReverse    = 'v'
+	KeyDates      = 'k'
 	KeyAccount    = 'a'
 	KeyErase      = 'e'
 	KeyCursor     = 'c'

@@ -17,7 +17,7 @@ func rowAgain(v []byte) ([]byte, error) {
 	r, err := ParseRow(goldenSubject, v)
 	members, err1 := r.AppendMembers(nil)
 	removed, err2 := r.AppendRemoved(nil)
-	return AppendRow(nil, goldenSubject, r.Generation, removed, members), errors.Join(err, err1, err2)
+	return AppendDatedRow(nil, goldenSubject, r.Generation, removed, members, datesOf(&r)), errors.Join(err, err1, err2)
 }
 
 func chunkAgain(c ChunkCoder) func([]byte) ([]byte, error) {
@@ -219,4 +219,13 @@ func TestHostileLengths(t *testing.T) {
 			}
 		}
 	}
+}
+
+// datesOf returns the dates of a row's members.
+func datesOf(r *Row) []uint32 {
+	dates := make([]uint32, len(r.Dates)/4)
+	for i := range dates {
+		dates[i] = r.Date(i)
+	}
+	return dates
 }

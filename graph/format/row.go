@@ -13,13 +13,23 @@ import (
 //
 //	uvarint 2 × d, list of the other members        the members; d: of the first
 //	uvarint 2 × generation + 1, uvarint n, list of n removed, list of members
+//	0x80 0x00, uvarint m, list of m members, m × date(4, LE)
+//	0x81 0x00, uvarint generation, uvarint n, list of n removed, uvarint m, list of m members, m × date
+//
+// The last two forms have dates. Their first two bytes are numbers in a longer form than needed, which
+// AppendUvarint never writes.
 //
 // A list has ids, ascending. The first is its difference to the id of the set's subject
 // (zigzag uvarint), which is short because both namespaces draw ids from the same shard. Each
 // other is its difference to the previous one (uvarint, at least 1). Nearly all rows have the
 // first form; there, the first member's difference d is below 2^61.
 //
-// A stored row and a merge operand have the same form, and the last write to a member wins.
+// A date is the second since 1970 of the member's only record; see dates.go. Operands have dates; a
+// row without containers loses them in the fold with the oldest value. A row has one of the forms with
+// dates if at least one of its dates is not Undated.
+//
+// A stored row and a merge operand have the same form, and the last write to a member wins. A member
+// has a date after a fold if all its entries there add it, with that date.
 // Removed members are kept until a fold includes the oldest value. If the generation is not 0,
 // they are kept forever: the set has containers, which the row overrides. The generation
 // grows with every spill, so a container is unchanged while the row has the same generation.
@@ -28,6 +38,7 @@ type Row struct {
 	Generation uint64
 	Removed    []byte // a list
 	Members    []byte // a list
+	Dates      []byte // of the members, 4 bytes each; nil: all are Undated
 	shift      int    // of Members: its first difference is shifted by this many bits
 }
 
@@ -36,30 +47,78 @@ var errRow = errors.New("format: malformed set row")
 // ParseRow splits the row of a subject's set into its lists.
 func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	r.subject = uint64(subject)
-	if len(v) == 0 || v[0]&1 == 0 {
+	dated := isDated(v)
+	if !dated && (len(v) == 0 || v[0]&1 == 0) {
 		r.Members, r.shift = v, 1
 		return r, nil
 	}
-	head, w := binary.Uvarint(v)
-	if w <= 0 {
-		return r, errRow
+	removes := !dated || v[0] == datedChanges
+	if dated {
+		v = v[2:]
 	}
-	v = v[w:]
-	n, w := binary.Uvarint(v)
-	if w <= 0 {
-		return r, errRow
-	}
-	r.Generation, v = head>>1, v[w:]
-	end := 0
-	for range n {
-		_, w := binary.Uvarint(v[end:])
+	if removes {
+		head, w := binary.Uvarint(v)
 		if w <= 0 {
 			return r, errRow
 		}
-		end += w
+		if r.Generation = head; !dated {
+			r.Generation >>= 1
+		}
+		v = v[w:]
+		n, w := binary.Uvarint(v)
+		if w <= 0 {
+			return r, errRow
+		}
+		v = v[w:]
+		end := 0
+		for range n {
+			_, w := binary.Uvarint(v[end:])
+			if w <= 0 {
+				return r, errRow
+			}
+			end += w
+		}
+		r.Removed, v = v[:end], v[end:]
 	}
-	r.Removed, r.Members = v[:end], v[end:]
+	if r.Members = v; dated {
+		m, w := binary.Uvarint(v)
+		if w <= 0 || m > uint64(len(v)-w)/5 { // a member takes at least a byte, and its date four
+			return r, errRow
+		}
+		cut := len(v) - 4*int(m)
+		if r.Members, r.Dates = v[w:cut], v[cut:]; numbers(r.Members) != int(m) {
+			return r, errRow
+		}
+	}
 	return r, nil
+}
+
+// numbers returns how many numbers end in a list.
+func numbers(list []byte) (n int) {
+	for _, b := range list {
+		if b < 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// The first bytes of the forms with dates; the second is 0.
+const (
+	datedMembers = 0x80
+	datedChanges = 0x81
+)
+
+func isDated(v []byte) bool {
+	return len(v) > 1 && v[1] == 0 && (v[0] == datedMembers || v[0] == datedChanges)
+}
+
+// Date returns the date of the i-th member.
+func (r *Row) Date(i int) uint32 {
+	if r.Dates == nil {
+		return Undated
+	}
+	return binary.LittleEndian.Uint32(r.Dates[4*i:])
 }
 
 // AppendMembers appends the members to dst.
@@ -143,11 +202,43 @@ func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members 
 	return encodeList(dst, of, members, 0)
 }
 
+// AppendDatedRow appends a row or an operand whose members have dates.
+func AppendDatedRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64, dates []uint32) []byte {
+	if !slices.ContainsFunc(dates, func(d uint32) bool { return d != Undated }) {
+		return AppendRow(dst, subject, generation, removed, members)
+	}
+	of := uint64(subject)
+	if generation == 0 && len(removed) == 0 {
+		dst = append(dst, datedMembers, 0)
+	} else {
+		dst = append(dst, datedChanges, 0)
+		dst = binary.AppendUvarint(dst, generation)
+		dst = binary.AppendUvarint(dst, uint64(len(removed)))
+		dst = encodeList(dst, of, removed, 0)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(members)))
+	dst = encodeList(dst, of, members, 0)
+	for _, d := range dates {
+		dst = binary.LittleEndian.AppendUint32(dst, d)
+	}
+	return dst
+}
+
 // entry is the state of one member in one value.
 type entry struct {
-	id      uint64
-	age     uint32
-	present bool
+	id   uint64
+	date uint32
+	at   uint32 // 2 × the index of the value, +1 if the member is present
+}
+
+func (e entry) present() bool { return e.at&1 != 0 }
+
+// after returns the entry that follows an older one of the same member.
+func (e entry) after(older entry) entry {
+	if !older.present() || older.date != e.date {
+		e.date = Undated
+	}
+	return e
 }
 
 // rowFolder is the scratch of a fold.
@@ -156,6 +247,7 @@ type rowFolder struct {
 	entries, other []entry
 	removed        []uint64
 	members        []uint64
+	dates          []uint32
 }
 
 // read appends the entries of v to dst, ascending by id.
@@ -165,18 +257,19 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 		return dst, 0, err
 	}
 	start := len(dst)
-	for _, present := range []bool{false, true} {
-		if present {
-			f.ids, err = r.AppendMembers(f.ids[:0])
-		} else {
-			f.ids, err = r.AppendRemoved(f.ids[:0])
-		}
-		if err != nil {
+	if len(r.Removed) > 0 {
+		if f.ids, err = r.AppendRemoved(f.ids[:0]); err != nil {
 			return dst, 0, err
 		}
 		for _, id := range f.ids {
-			dst = append(dst, entry{id, age, present})
+			dst = append(dst, entry{id, Undated, age << 1})
 		}
+	}
+	if f.ids, err = r.AppendMembers(f.ids[:0]); err != nil {
+		return dst, 0, err
+	}
+	for i, id := range f.ids {
+		dst = append(dst, entry{id, r.Date(i), age<<1 | 1})
 	}
 	if len(r.Removed) > 0 || !slices.IsSortedFunc(dst[start:], compareEntries) {
 		slices.SortFunc(dst[start:], compareEntries)
@@ -196,9 +289,9 @@ func compareEntries(x, y entry) int {
 			return -1
 		}
 		return 1
-	case x.age < y.age:
+	case x.at < y.at:
 		return -1
-	case x.age > y.age:
+	case x.at > y.at:
 		return 1
 	}
 	return 0
@@ -207,8 +300,19 @@ func compareEntries(x, y entry) int {
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.
 // The oldest value is usually the largest, so the others are sorted first and merged into it.
 func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
+	generation, err := f.merge(subject, values)
+	if err != nil {
+		return nil, 0, err
+	}
+	if base && generation == 0 { // the members have no dates, and nothing lies below them
+		return AppendRow(dst, subject, 0, nil, f.members), len(f.members), nil
+	}
+	return AppendDatedRow(dst, subject, generation, f.removed, f.members, f.dates), len(f.members) + len(f.removed), nil
+}
+
+// merge sets f's removed, members and dates to what values, oldest first, come to.
+func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, err error) {
 	f.entries, f.other = f.entries[:0], f.other[:0]
-	var generation uint64
 	for age, v := range values {
 		var g uint64
 		if age == 0 {
@@ -217,33 +321,40 @@ func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool
 			f.other, g, err = f.read(f.other, subject, v, uint32(age))
 		}
 		if err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 		generation = max(generation, g)
 	}
 	if len(values) > 2 {
 		slices.SortFunc(f.other, compareEntries)
 	}
-	f.removed, f.members = f.removed[:0], f.members[:0]
+	f.removed, f.members, f.dates = f.removed[:0], f.members[:0], f.dates[:0]
 	old, other := f.entries, f.other
 	for len(old) > 0 || len(other) > 0 {
 		var w entry
 		if len(other) == 0 || len(old) > 0 && old[0].id < other[0].id {
 			w, old = old[0], old[1:]
 		} else {
-			if len(old) > 0 && old[0].id == other[0].id {
-				old = old[1:]
+			w, other = other[0], other[1:]
+			if len(old) > 0 && old[0].id == w.id {
+				w, old = w.after(old[0]), old[1:]
 			}
-			for w, other = other[0], other[1:]; len(other) > 0 && other[0].id == w.id; other = other[1:] {
-				w = other[0]
+			for ; len(other) > 0 && other[0].id == w.id; other = other[1:] {
+				w = other[0].after(w)
 			}
 		}
-		switch {
-		case w.present:
-			f.members = append(f.members, w.id)
-		case !base || generation > 0:
+		if w.present() {
+			f.members, f.dates = append(f.members, w.id), append(f.dates, w.date)
+		} else {
 			f.removed = append(f.removed, w.id)
 		}
 	}
-	return AppendRow(dst, subject, generation, f.removed, f.members), len(f.members) + len(f.removed), nil
+	return generation, nil
+}
+
+// MergeRows folds rows like a fold of values above older ones: it keeps the dates and the removed.
+func MergeRows(subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
+	var f rowFolder
+	generation, err = f.merge(subject, values)
+	return generation, f.removed, f.members, f.dates, err
 }

@@ -39,6 +39,12 @@ const (
 	// Migration: counts both again, notes a hole if a gap is newer than the last comparison
 	// of all repos, and turns the times of KeyLacking into sweeps.
 	FormatHoles Version = 6
+
+	// FormatDates adds the dates of the members of large sets (KeyDates), and the forms of rows that
+	// have dates. Rows without dates keep their form.
+	//
+	// Migration: reads all records, and gives each member in a container its date.
+	FormatDates Version = 7
 )
 
 const (
@@ -46,5 +52,5 @@ const (
 	Oldest = FormatAccountGroups
 	// Newest is the version of the stores that this program makes, and the only one that it
 	// opens.
-	Newest = FormatHoles
+	Newest = FormatDates
 )

@@ -150,3 +150,38 @@ func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID)
 	}
 	return format.ContainerHas(v, uint16(actor))
 }
+
+// LiveRecords returns the records of a chunk that chunks above it do not override.
+func LiveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
+	_, _, _, depth, err := format.ParseChunkKey(key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := format.CoderOfKey(key)
+	if err != nil {
+		return nil, err
+	}
+	records, _, err := c.Read(nil, bytes.Clone(v), 0)
+	if err != nil {
+		return nil, fmt.Errorf("chunk %x: %w", key, err)
+	}
+	for d := range depth {
+		above := key[:len(key)-depth+d]
+		v, ok, err := r.Get(above)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("chunk %x has no chunk %x above it: run skein check", key, above)
+		}
+		over, _, err := c.Read(nil, v, 0)
+		if err != nil {
+			return nil, fmt.Errorf("chunk %x: %w", above, err)
+		}
+		records = slices.DeleteFunc(records, func(r format.Record) bool {
+			_, found := slices.BinarySearchFunc(over, r, func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) })
+			return found
+		})
+	}
+	return slices.DeleteFunc(records, func(r format.Record) bool { return r.Flags == format.Removed }), nil
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -25,6 +26,7 @@ type Set struct {
 	Rows             []byte // the values, one after another
 	Generation       uint64 // the sum of the rows' generations
 	Members, Removed []uint64
+	Dates            []uint32 // of Members; nil: all are format.Undated
 
 	below []byte // the prefix of the containers' keys
 }
@@ -38,8 +40,17 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 		if err != nil {
 			return err
 		}
+		before := len(t.Members)
 		if t.Members, err = row.AppendMembers(t.Members); err != nil {
 			return err
+		}
+		if row.Dates != nil || t.Dates != nil {
+			for len(t.Dates) < before {
+				t.Dates = append(t.Dates, format.Undated)
+			}
+			for i := range t.Members[before:] {
+				t.Dates = append(t.Dates, row.Date(i))
+			}
 		}
 		// Generations only grow, so two states with the same sum have the same ones.
 		t.Generation += row.Generation
@@ -52,8 +63,7 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 			err := add(v)
 			return err == nil, err
 		})
-		slices.Sort(t.Members)
-		slices.Sort(t.Removed)
+		t.sort()
 	} else {
 		var v []byte
 		if v, _, err = r.Get(t.Key); err == nil {
@@ -67,6 +77,25 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 		return t, fmt.Errorf("reading set %x: %w", t.Key, err)
 	}
 	return t, nil
+}
+
+// sort sorts the members and the removed of several rows.
+func (t *Set) sort() {
+	slices.Sort(t.Removed)
+	if t.Dates == nil {
+		slices.Sort(t.Members)
+		return
+	}
+	sort.Sort(byMember{t})
+}
+
+type byMember struct{ *Set }
+
+func (b byMember) Len() int           { return len(b.Members) }
+func (b byMember) Less(i, j int) bool { return b.Members[i] < b.Members[j] }
+func (b byMember) Swap(i, j int) {
+	b.Members[i], b.Members[j] = b.Members[j], b.Members[i]
+	b.Dates[i], b.Dates[j] = b.Dates[j], b.Dates[i]
 }
 
 // ContainerKey returns the key of the container of a block of members.

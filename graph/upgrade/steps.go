@@ -28,6 +28,11 @@ type Step struct {
 	// Count, if set, is called instead of Move. It changes the tally and nothing else. The
 	// tally persists from slice to slice, until Finish.
 	Count func(h format.Header, key, value []byte, t Tally) error
+	// Prepare, if set, reads what Visit needs, once for each run of the step.
+	Prepare func(r kv.Reader, h format.Header) (any, error)
+	// Visit, if set, is called instead of Move. It writes rows under other keys, and returns how many
+	// bytes. prepared is what Prepare returned.
+	Visit func(tx kv.Txn, h format.Header, prepared any, key, value []byte) (written int, err error)
 	// Finish changes the rows that exist once, in the last write of the step. It returns the
 	// new header; nil leaves a store without a graph.
 	Finish func(tx kv.Txn, h format.Header, t Tally) (newHeader []byte, err error)
@@ -47,6 +52,7 @@ var Steps = []Step{
 	{From: format.FormatAccountGroups, To: format.FormatOneHeader, Finish: moveSettings},
 	{From: format.FormatOneHeader, To: format.FormatResyncs, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addComplete},
 	{From: format.FormatResyncs, To: format.FormatHoles, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addHoles},
+	{From: format.FormatHoles, To: format.FormatDates, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Prepare: findLarge, Visit: addDates, Finish: finishDates},
 }
 
 // headerOf reads the header of a store that has the value v under format.HeaderKey. The

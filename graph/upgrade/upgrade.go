@@ -123,11 +123,32 @@ func (u *upgrade) step(ctx context.Context, s *Step) error {
 	if err := u.store.Update(ctx, func(tx kv.Txn) error { return u.begin(tx, s) }); err != nil || len(s.Prefixes) == 0 {
 		return err
 	}
+	var prepared any
+	if s.Prepare != nil {
+		if err := u.store.View(ctx, func(r kv.Reader) (err error) {
+			v, _, err := r.Get(format.HeaderKey)
+			if err != nil {
+				return err
+			}
+			before := bytes.Clone(format.UpgradingHeader(v))
+			if len(before) == 0 || format.Version(before[0]) != s.From {
+				return errElsewhere
+			}
+			h, err := headerOf(r, before)
+			if err != nil {
+				return err
+			}
+			prepared, err = s.Prepare(r, h)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
 	for n := range s.Prefixes {
 		for more := true; more; {
 			visited := int64(0)
 			if err := u.store.Update(ctx, func(tx kv.Txn) (err error) {
-				more, visited, err = slice(tx, s, n)
+				more, visited, err = slice(tx, s, prepared, n)
 				return err
 			}); err != nil {
 				return err
@@ -211,7 +232,7 @@ const (
 // slice visits some keys under the n-th prefix of a step, and reports whether there may be
 // more. The progress lies under format.UpgradeKey: the step's From (1), the number of the
 // prefix (1), and the last visited key.
-func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
+func slice(tx kv.Txn, s *Step, prepared any, n int) (more bool, keys int64, err error) {
 	h, err := underWay(tx, s)
 	if err != nil {
 		return false, 0, err
@@ -237,7 +258,7 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 	size := 0
 	err = tx.Snapshot().Scan(lo, kv.PrefixEnd(s.Prefixes[n]), false, func(k, v []byte) (bool, error) {
 		last = append(last[:0], k...)
-		written, err := s.visit(tx, h, k, v, t)
+		written, err := s.visit(tx, h, prepared, k, v, t)
 		keys, size = keys+1, size+written
 		more = keys >= sliceKeys || size >= sliceBytes
 		return !more, err
@@ -259,7 +280,14 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 }
 
 // visit counts or moves one row, and returns how many bytes that took.
-func (s *Step) visit(tx kv.Txn, h format.Header, k, v []byte, t Tally) (size int, err error) {
+func (s *Step) visit(tx kv.Txn, h format.Header, prepared any, k, v []byte, t Tally) (size int, err error) {
+	if s.Visit != nil {
+		written, err := s.Visit(tx, h, prepared, k, v)
+		if err != nil {
+			return 0, fmt.Errorf("visiting %x: %w", k, err)
+		}
+		return written, nil
+	}
 	if s.Count != nil {
 		if err := s.Count(h, k, v, t); err != nil {
 			return 0, fmt.Errorf("counting %x: %w", k, err)

@@ -216,12 +216,12 @@ func TestStoresOfEveryVersion(t *testing.T) {
 }
 
 // upgradedSums are the SHA-256 of all rows of the stores in testdata after an upgrade to
-// format 6. A new version of the format changes them; nothing else may.
+// format 7. A new version of the format changes them; nothing else may.
 var upgradedSums = map[string]string{
-	"v3-alone":   "2bfb28279add5a2381d8dd0650835fef9b50c7585e45f7a23e62ce9fe250782d",
-	"v3-several": "64fa36760dc85482a528b8a55e1e09091c45846a6a75a25394010bb07efd0b65",
-	"v4-alone":   "0bcab958c6031dab70c3a3b85fca186aea748d85dd407c82dc604872b08d6d43",
-	"v4-several": "948f45c625ebee8ff70c086adac7513d70cf1029e4d39cc1affbbcfafdbc3473",
+	"v3-alone":   "e0da39c328df0f27b59b49d02421e2c7c1a0ac621e3acdc3df525ceb9f43cec2",
+	"v3-several": "d4b9c5493da8cdbcf03b3aa39e9c88d445f0df5da235be02173fdf31041ba3bf",
+	"v4-alone":   "00800827e18fa3044783212e11ce96fd138274c321fd02780823339aef7500b1",
+	"v4-several": "e08aa4c1c2e7ede28a6c955a89b67a62f550e8be830803aae05abc3188917dbe",
 }
 
 // sumOf returns the SHA-256 of rows, in the order of their keys.
@@ -502,7 +502,7 @@ func TestCountsInSlices(t *testing.T) {
 		}
 		return store
 	}
-	steps := Steps[len(Steps)-1:]
+	steps := Steps[2:3]
 	for n := 1; ; n++ {
 		store := made(memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2})
 		_, err := run(t.Context(), &crashing{store, n, n%2 == 0}, steps, 6, nil)

@@ -12,6 +12,7 @@ import (
 // edge identifies an edge that some record starts or stops naming.
 type edge struct {
 	kind    kinds.Kind
+	date    uint32 // of the record that starts naming it; format.Undated if several do. It does not identify the edge
 	actor   dict.ID
 	subject dict.ID
 }
@@ -46,7 +47,7 @@ func (o *otherRecords) unnamed(changes []change, removed []edge, scan func(wante
 		return found
 	}
 	scan(wanted, func(r *format.Record) bool {
-		g := edge{removed[0].kind, removed[0].actor, r.Subject}
+		g := edge{kind: removed[0].kind, actor: removed[0].actor, subject: r.Subject}
 		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
 		c := change{kind: g.kind, actor: g.actor, path: r.Path}
 		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })

@@ -31,6 +31,7 @@ type edges struct {
 type SetChange struct {
 	Kind    kinds.Kind // the kind of edge
 	Remove  bool       // the set loses the member
+	Date    uint32     // of the record that adds the member (format.DateOf)
 	Subject dict.ID    // whose set it is
 	Member  dict.ID    // the account with the edge
 }
@@ -42,7 +43,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes, totals, t)
 	for _, c := range e.added {
-		e.sets = append(e.sets, SetChange{c.kind, false, c.subject, c.actor})
+		e.sets = append(e.sets, SetChange{c.kind, false, c.date, c.subject, c.actor})
 		e.addedOf[c.kind]++
 	}
 	e.removed = slices.DeleteFunc(e.removed, func(g edge) bool {
@@ -58,7 +59,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 			}
 		}
 		for _, g := range lost {
-			e.sets = append(e.sets, SetChange{g.kind, true, g.subject, g.actor})
+			e.sets = append(e.sets, SetChange{g.kind, true, 0, g.subject, g.actor})
 			e.removedOf[g.kind]++
 		}
 	}
@@ -69,11 +70,10 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 
 // RemoveMembers removes members from sets, as part of a write. It sorts sets, and returns them
 // without duplicates.
-func RemoveMembers(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) []SetChange {
+func RemoveMembers(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) ([]SetChange, error) {
 	slices.SortFunc(sets, compareSetChanges)
 	sets = slices.Compact(sets)
-	new(rows).write(tx, sets, layout, merger)
-	return sets
+	return sets, new(rows).write(tx, sets, layout, merger)
 }
 
 // gather collects the edges that records stop or start naming, and counts the records.
@@ -88,10 +88,10 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 			records[c.kind]++
 		}
 		if c.old != dict.None && (c.delete || c.new != c.old) {
-			e.removed = append(e.removed, edge{c.kind, c.actor, c.old})
+			e.removed = append(e.removed, edge{kind: c.kind, actor: c.actor, subject: c.old})
 		}
 		if !c.delete && c.new != dict.None && c.new != c.old {
-			e.added = append(e.added, edge{c.kind, c.actor, c.new})
+			e.added = append(e.added, edge{c.kind, format.DateOf(c.path), c.actor, c.new})
 		}
 	}
 	for _, k := range t.All {
@@ -100,14 +100,25 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 	e.removed, e.added = sortEdges(e.removed), sortEdges(e.added)
 }
 
-// sortEdges sorts edges that already ascend by kind and actor, and drops duplicates.
+// sortEdges sorts edges that already ascend by kind and actor, and drops duplicates. An edge that
+// several records name keeps its date only if they agree on it.
 func sortEdges(edges []edge) []edge {
 	for one := range runs.Of(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
 		if len(one) > 1 {
 			slices.SortFunc(one, compareEdges)
 		}
 	}
-	return slices.Compact(edges)
+	kept := edges[:0]
+	for _, g := range edges {
+		if n := len(kept); n > 0 && compareEdges(kept[n-1], g) == 0 {
+			if kept[n-1].date != g.date {
+				kept[n-1].date = format.Undated
+			}
+			continue
+		}
+		kept = append(kept, g)
+	}
+	return kept
 }
 
 func compareSetChanges(x, y SetChange) int {
@@ -134,36 +145,46 @@ func (e *edges) lost(tx kv.Txn, changes []change, removed []edge) (lost []edge, 
 }
 
 // write merges what the sets gain and lose, one operand per row.
-func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) {
-	e.rows.write(tx, e.sets, layout, merger)
+func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) error {
+	return e.rows.write(tx, e.sets, layout, merger)
 }
 
 // rows writes changes of sets. It holds scratch memory.
 type rows struct {
 	add, less  []uint64 // members of one set
+	dates      []uint32 // of add
 	kbuf, vbuf []byte
 }
 
-// write merges the changes in sets, which ascend by set and member, one operand per row.
-func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) {
+// write merges the changes in sets, which ascend by set and member, one operand per row. It spills a
+// row that gains more members than a row may have: if it left that to a later write, the members would
+// lose their dates in a set that has no containers yet.
+func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) error {
 	sameRow := func(x, y SetChange) bool {
 		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
 	}
 	for changes := range runs.Of(sets, sameRow) {
-		e.add, e.less = e.add[:0], e.less[:0]
+		e.add, e.less, e.dates = e.add[:0], e.less[:0], e.dates[:0]
 		for _, c := range changes {
 			if c.Remove {
 				e.less = append(e.less, uint64(c.Member))
 			} else {
-				e.add = append(e.add, uint64(c.Member))
+				e.add, e.dates = append(e.add, uint64(c.Member)), append(e.dates, c.Date)
 			}
 		}
 		c := changes[0]
 		e.kbuf = layout.AppendMemberKey(e.kbuf[:0], c.Kind, c.Subject, c.Member)
-		e.vbuf = format.AppendRow(e.vbuf[:0], c.Subject, 0, e.less, e.add)
+		e.vbuf = format.AppendDatedRow(e.vbuf[:0], c.Subject, 0, e.less, e.add, e.dates)
+		if len(e.add) > merger.limits.Row {
+			if err := merger.spillMerged(tx, e.kbuf, e.vbuf); err != nil {
+				return fmt.Errorf("graph: spilling set %x: %w", e.kbuf, err)
+			}
+			continue
+		}
 		tx.Merge(e.kbuf, e.vbuf)
 		if len(changes) > merger.limits.Row {
 			merger.MarkLarge(e.kbuf)
 		}
 	}
+	return nil
 }

@@ -81,7 +81,7 @@ func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 // lostOf returns the removed edges that have no record left. All of removed have one actor and
 // kind. known is false unless all records of that actor and kind were read.
 func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
-	if _, known = slices.BinarySearchFunc(p.scanned, edge{removed[0].kind, removed[0].actor, dict.None}, compareEdges); !known {
+	if _, known = slices.BinarySearchFunc(p.scanned, edge{kind: removed[0].kind, actor: removed[0].actor, subject: dict.None}, compareEdges); !known {
 		return nil, false
 	}
 	return slices.DeleteFunc(removed, func(g edge) bool {
@@ -209,7 +209,7 @@ func (p *previous) settle(changes []change, deep bool) {
 			c.existed, c.old = r.Flags != format.Removed, r.Subject
 		}
 		if c.old != dict.None && (c.delete || c.new != c.old) {
-			p.removed = append(p.removed, edge{kind, actor, c.old})
+			p.removed = append(p.removed, edge{kind: kind, actor: actor, subject: c.old})
 		}
 	}
 	slices.SortFunc(p.removed, compareEdges)
@@ -237,7 +237,7 @@ func (p *previous) settle(changes []change, deep bool) {
 		}
 	})
 	p.order = order
-	p.scanned = append(p.scanned, edge{kind, actor, dict.None})
+	p.scanned = append(p.scanned, edge{kind: kind, actor: actor, subject: dict.None})
 	p.lost = append(p.lost, left...)
 }
 

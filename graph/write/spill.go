@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/runs"
@@ -50,20 +51,39 @@ func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
 
 func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 	subject, _ := dict.ReadID(key[2:])
-	r, err := format.ParseRow(subject, v)
-	if err != nil {
-		return err
-	}
-	removed, err := r.AppendRemoved(nil)
-	if err != nil {
-		return err
-	}
-	members, err := r.AppendMembers(nil)
+	generation, removed, members, dates, err := format.MergeRows(subject, v)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return err
 	}
+	spillMembers(tx, key, generation, removed, members, dates)
+	return nil
+}
+
+// spillMerged merges an operand into a row, and spills the row in the same write.
+func (m *Merger) spillMerged(tx kv.Txn, key, operand []byte) error {
+	v, _, err := tx.Get(key)
+	if err != nil {
+		return err
+	}
+	subject, _ := dict.ReadID(key[2:])
+	generation, removed, members, dates, err := format.MergeRows(subject, v, operand)
+	if err != nil {
+		return err
+	}
+	spillMembers(tx, key, generation, removed, members, dates)
+	return nil
+}
+
+// spillMembers moves the content of a row into containers, and the dates of its members into their
+// blocks of dates.
+func spillMembers(tx kv.Txn, key []byte, generation uint64, removed, members []uint64, dates []uint32) {
+	subject, _ := dict.ReadID(key[2:])
+	kind := kinds.Kind(key[1])
 	var add, remove []uint16
 	var kbuf, vbuf []byte
+	if kind != kinds.Hidden {
+		spillDates(tx, kind, subject, removed, members, dates)
+	}
 	for len(members) > 0 || len(removed) > 0 {
 		block := ^uint64(0)
 		for _, list := range [][]uint64{members, removed} {
@@ -77,8 +97,34 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 		vbuf = format.AppendContainer(vbuf[:0], add, remove)
 		tx.Merge(kbuf, vbuf)
 	}
-	tx.Set(key, format.AppendRow(nil, subject, r.Generation+1, nil, nil))
-	return nil
+	tx.Set(key, format.AppendRow(nil, subject, generation+1, nil, nil))
+}
+
+// spillDates merges the dates of members, and the removals, into their blocks.
+func spillDates(tx kv.Txn, kind kinds.Kind, subject dict.ID, removed, members []uint64, dates []uint32) {
+	const low = 1<<format.DateShift - 1
+	prefix := format.AppendDatesKey(nil, kind, subject)
+	var gone []uint16
+	var present []format.Dated
+	var kbuf, vbuf []byte
+	for len(members) > 0 || len(removed) > 0 {
+		block := ^uint64(0)
+		for _, list := range [][]uint64{members, removed} {
+			if len(list) > 0 {
+				block = min(block, list[0]>>format.DateShift)
+			}
+		}
+		gone, present = gone[:0], present[:0]
+		for ; len(removed) > 0 && removed[0]>>format.DateShift == block; removed = removed[1:] {
+			gone = append(gone, uint16(removed[0]&low))
+		}
+		for ; len(members) > 0 && members[0]>>format.DateShift == block; members, dates = members[1:], dates[1:] {
+			present = append(present, format.Dated{Member: uint16(members[0] & low), Date: dates[0]})
+		}
+		kbuf = format.AppendDateBlock(append(kbuf[:0], prefix...), block)
+		vbuf = format.AppendDates(vbuf[:0], gone, present)
+		tx.Merge(kbuf, vbuf)
+	}
 }
 
 func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {

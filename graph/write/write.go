@@ -147,7 +147,9 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err
 	}
-	w.edges.write(tx, w.layout, w.merger)
+	if err := w.edges.write(tx, w.layout, w.merger); err != nil {
+		return out, err
+	}
 	w.accounts.write(tx, &out.Totals)
 	if err := w.resyncs.write(tx); err != nil {
 		return out, err

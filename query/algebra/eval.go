@@ -251,8 +251,8 @@ type LimitError struct {
 // Error implements error.
 func (e *LimitError) Error() string { return e.What }
 
-// MaxWindowed is the largest reverse set, such as followers(…), that may have a window: the
-// records of each member are read.
+// MaxWindowed is the largest number of accounts whose records are read for a window on a reverse set,
+// such as followers(…).
 const MaxWindowed = 50_000
 
 // actorsIn reads the members of a reverse set in a window.
@@ -261,14 +261,21 @@ func (v *Evaluation) actorsIn(l Leaf) (idset.Set, error) {
 	if err != nil {
 		return idset.Set{}, err
 	}
-	set, err := v.All(t)
+	if t.large == nil && t.Set.Len() <= idset.ListMax {
+		return v.View.ActorsIn(l.Kind, l.Of, l.Window, t.Set)
+	}
+	if err := v.budget.Heavy(); err != nil {
+		return idset.Set{}, err
+	}
+	in, unsure, err := v.View.DatedIn(l.Kind, l.Of, l.Window)
 	if err != nil {
 		return idset.Set{}, err
 	}
-	if set.Len() > MaxWindowed {
-		return idset.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of every member, and fails on sets above %d members; this set has %d", v.Expr.words.Table.Info(l.Kind).Reverse, MaxWindowed, set.Len())}
+	if unsure.Len() > MaxWindowed {
+		return idset.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", v.Expr.words.Table.Info(l.Kind).Reverse, MaxWindowed, unsure.Len())}
 	}
-	return v.View.ActorsIn(l.Kind, l.Of, l.Window, set)
+	found, err := v.View.ActorsIn(l.Kind, l.Of, l.Window, unsure)
+	return idset.Or(in, found), err
 }
 
 // All returns the operand's members. It asks the budget before it reads a large set.
