@@ -201,9 +201,9 @@ func TestMistakesInBlocks(t *testing.T) {
 	w := newWorld(t, 16, 50)
 	d := w.history.Accounts()[0]
 	for query, want := range map[string]string{
-		"direction=blocking":                                                     "parameter actor is missing",
+		"direction=blocking":                                                     "actor\\\" is missing",
 		"actor=" + d:                                                             "parameter direction is",
-		"actor=x&direction=blocking":                                             "is not a DID",
+		"actor=x&direction=blocking":                                             "is not an account",
 		"actor=" + d + "&direction=both":                                         "it must be blocking or blockedBy",
 		"actor=" + d + "&direction=blocking&limit=101":                           "limit",
 		"actor=" + d + "&direction=blocking&others=x":                            "others",

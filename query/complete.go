@@ -28,7 +28,7 @@ type sampling struct {
 func sampledIn(what string) sampling { return sampling{what != "", what} }
 
 // someIncomplete is the reason for answers that depend on all accounts.
-const someIncomplete = "the index does not have everything of some accounts: it lacks older records, missed events, or has yet to fetch their repos (getStats counts them)"
+const someIncomplete = "of some accounts, older records are missing, events were missed, or the repo has not been fetched yet (getStats counts these accounts)"
 
 // afterHole reports an incomplete answer if the stream had a hole, and the repos have not been
 // compared with the relay's list since.

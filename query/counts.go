@@ -80,7 +80,7 @@ func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
 	names := q.Values["edge"]
 	switch {
 	case len(names) == 0:
-		return nil, xrpc.Invalid("parameter edge is missing")
+		return nil, xrpc.Invalid("parameter \"edge\" is missing")
 	case len(names) > maxEdges:
 		return nil, xrpc.Invalid("parameter edge occurs %d times; at most %d are allowed", len(names), maxEdges)
 	}

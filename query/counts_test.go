@@ -108,14 +108,14 @@ func TestMistakesInCounts(t *testing.T) {
 	w := newWorld(t, 23, 50)
 	const d, u = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/x"
 	for query, want := range map[string]string{
-		"":                                    "parameter edge is missing",
-		"subject=" + d:                        "parameter edge is missing",
-		"edge=followers":                      "parameter subject is missing",
+		"":                                    "edge\\\" is missing",
+		"subject=" + d:                        "edge\\\" is missing",
+		"edge=followers":                      "subject\\\" is missing",
 		"edge=follow&subject=" + d:            `parameter edge is \"follow\"; it must be one of follows, followers`,
 		"edge=members&subject=" + d:           `parameter edge is \"members\"`,
-		"edge=followers&subject=" + u:         "is not a DID",
+		"edge=followers&subject=" + u:         "is not an account",
 		"edge=likers&subject=" + d:            "is not an AT URI",
-		"edge=likers&edge=likes&subject=" + u: "cannot be in one call, because likers takes an AT URI and likes takes a DID",
+		"edge=likers&edge=likes&subject=" + u: "cannot be in one call, because likers takes an AT URI and likes takes an account",
 		strings.Repeat("edge=likes&", 9) + "subject=" + d: "parameter edge occurs 9 times; at most 8",
 		"edge=likes" + strings.Repeat("&subject="+d, 101): "parameter subject occurs 101 times; at most 100",
 	} {

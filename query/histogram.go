@@ -70,7 +70,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		times, err := v.Times(set, window)
+		times, err := v.Times(set, window, now)
 		if err != nil {
 			return err
 		}

@@ -168,8 +168,8 @@ func TestMistakesInHistogram(t *testing.T) {
 	w := newWorld(t, 29, 50)
 	d := w.history.Accounts()[0]
 	for query, want := range map[string]string{
-		"": "parameter set is missing",
-		"set=union(follows(" + d + "),likes(" + d + "))":           "mixes a set of DIDs",
+		"": "set\\\" is missing",
+		"set=union(follows(" + d + "),likes(" + d + "))":           "cannot combine a set of DIDs",
 		"set=union(follows(" + d + "),followers(" + d + "))":       "histogram needs a set without operators",
 		"set=members(" + d + ")":                                   "histogram needs a set without operators",
 		"bucket=59s&set=follows(" + d + ")":                        `parameter bucket is \"59s\"; it must be a duration from 1m to 30d`,

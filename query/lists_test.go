@@ -173,7 +173,7 @@ func TestBadLists(t *testing.T) {
 	for ask, want := range map[string]string{
 		"query?set=listed(" + d + ")":                                        "the argument",
 		"query?set=lists(" + history.ListOf(d, 0) + ")":                      "the argument",
-		"query?set=intersect(lists(" + d + "),follows(" + d + "))":           "mixes",
+		"query?set=intersect(lists(" + d + "),follows(" + d + "))":           "cannot combine",
 		"rank?of=follows(" + d + ")&via=listed":                              "parameter via",
 		"subscribe?set=lists(" + d + ")":                                     "cannot be watched",
 		"subscribe?set=union(listed(" + history.ListOf(d, 0) + ",since=1d))": "since or until",

@@ -105,8 +105,8 @@ func TestManyToMany(t *testing.T) {
 		counts + "?subject=did:plc:x&source=app.bsky.graph.listitem:subject&pathToOther=list":                    `{"counts_by_other_subject":[],"cursor":null}`,
 		items + "?subject=did:plc:x&source=app.bsky.graph.listitem:subject&pathToOther=nothing":                  `{"items":[],"cursor":null}`,
 		items + "?subject=did:plc:x&source=app.bsky.graph.listitem&pathToOther=list":                             `it must be a collection and a path`,
-		items + "?subject=did:plc:x&source=app.bsky.graph.listitem:subject":                                      `parameter pathToOther is missing`,
-		counts + "?source=app.bsky.graph.listitem:subject&pathToOther=list":                                      `parameter subject is missing`,
+		items + "?subject=did:plc:x&source=app.bsky.graph.listitem:subject":                                      `pathToOther\" is missing`,
+		counts + "?source=app.bsky.graph.listitem:subject&pathToOther=list":                                      `subject\" is missing`,
 		counts + "?subject=" + accounts[0] + "&source=app.bsky.graph.listitem:subject&pathToOther=list&cursor=x": `cursor does not belong`,
 		items + "?subject=" + accounts[0] + "&source=app.bsky.graph.listitem:subject&pathToOther=list&limit=0":   `from 1 to 1000`,
 	} {

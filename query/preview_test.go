@@ -89,8 +89,8 @@ func TestFeedPreview(t *testing.T) {
 		says   string
 	}{
 		{url.Values{"feed": {uri}}, 401, "viewer=DID"},
-		{url.Values{"feed": {uri}, "viewer": {""}}, 400, "is not a DID"},
-		{url.Values{"feed": {uri}, "viewer": {"at://did:plc:x/a/b"}}, 400, "is not a DID"},
+		{url.Values{"feed": {uri}, "viewer": {""}}, 400, "is not an account"},
+		{url.Values{"feed": {uri}, "viewer": {"at://did:plc:x/a/b"}}, 400, "is not an account"},
 		{url.Values{"feed": {uri}, "viewer": {viewer, viewer}}, 400, "occurs 2 times"},
 		{url.Values{"feed": {uri}, "viewer": {"nobody.example.com"}}, 400, "no account has the handle"},
 		{url.Values{"feed": {feedURI("all")}, "viewer": {viewer}}, 200, ""},

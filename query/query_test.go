@@ -364,7 +364,7 @@ func TestErrors(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no set":           {q(nil), 400, "set is missing"},
+		"no set":           {q(nil), 400, "set\" is missing"},
 		"empty set":        {q(url.Values{"set": {""}}), 400, "position 0"},
 		"misspelt":         {q(url.Values{"set": {"folowers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "did you mean followers?"},
 		"short did:plc":    {q(url.Values{"set": {"followers(did:plc:short)"}}), 400, "24 characters"},
@@ -381,7 +381,7 @@ func TestErrors(t *testing.T) {
 		"two arguments":    {q(url.Values{"set": {"follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,did:plc:baaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "one argument"},
 		"no operands":      {q(url.Values{"set": {"union()"}}), 400, "position 6"},
 		"malformed DID":    {q(url.Values{"set": {"follows(alice.example.com)"}}), 400, "write a handle as @alice.example.com"},
-		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/x)"}}), 400, "takes a DID"},
+		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/x)"}}), 400, "takes an account"},
 		"DID for a URI":    {q(url.Values{"set": {"likers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "takes an AT URI"},
 		"mixed operands":   {q(url.Values{"set": {"union(follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), likes(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa))"}}), 400, "position 49"},
 		"mixed members":    {q(url.Values{"set": {"members(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "position 41"},

@@ -46,7 +46,7 @@ var relations = []struct {
 // handle, or any handle if handles are not resolved, is an actor not found.
 func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, error) {
 	if !q.Values.Has("actor") {
-		return nil, xrpc.Invalid("parameter actor is missing")
+		return nil, xrpc.Invalid("parameter \"actor\" is missing")
 	}
 	others := q.Values["others"]
 	if len(others) > maxOthers {

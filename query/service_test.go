@@ -157,7 +157,7 @@ func TestViewerRefusals(t *testing.T) {
 		}
 	}
 	var f failed
-	if status, _ := w.ask(method, url.Values{"set": {"likers($viewer)"}}, "", &f); status != 400 || !strings.Contains(f.Message, "is a DID; likers takes an AT URI") {
+	if status, _ := w.ask(method, url.Values{"set": {"likers($viewer)"}}, "", &f); status != 400 || !strings.Contains(f.Message, "is an account; likers takes an AT URI") {
 		t.Errorf("%d %+v", status, f)
 	}
 	once := sign(serviceDID, method)

@@ -95,9 +95,9 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
 		{Title: "Who follows both of these accounts?", Q: both(n, h)},
-		{Title: "Which of the people I follow liked this post?", Q: friends(n, h)},
-		{Title: "What do the people I follow like today?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
-		{Title: "Who on this list follows me?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
+		{Title: "Which of the accounts that " + fan + " follows liked this post?", Q: friends(n, h)},
+		{Title: "Which posts did the accounts that " + fan + " follows like in the last 24 hours?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
+		{Title: "Who on this list follows @" + n.Handle(h.Stars[0]) + "?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
 		{Title: "An account", Q: fan},
 		{Title: "A post", Q: h.Post},
 	}

@@ -124,8 +124,8 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 		}
 		if uri != "" {
 			return []page.Example{
-				{Title: "What have the accounts that this account follows liked" + period.when + "?", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
-				{Title: "Which accounts that this account follows liked this post?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
+				{Title: "Posts that accounts followed by this account liked" + period.when, Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
+				{Title: "Who liked this post, among the accounts that this account follows?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
 				{Title: "A post", Q: uri},
 			}, nil
 		}

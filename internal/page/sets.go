@@ -46,7 +46,7 @@ var operators = []Set{
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
 	{Name: "members", Meaning: "a set of exactly the accounts or records that you name"},
-	{Name: "rank", Meaning: "what the members of a set most often like, follow, …: rank(of=SET, via=likes) ranks the posts that they like"},
+	{Name: "rank", Meaning: "the posts or accounts that a set's members most often like, follow and so on, such as rank(of=SET, via=likes)"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.

@@ -26,6 +26,7 @@ type Evaluation struct {
 	IDs       []dict.ID // of Expr.Strings; dict.None where a string has no id
 	Exact     bool      // fail instead of reading a sample
 	HopUnits  int       // the budget of each hop of a ranking; see hop
+	dateAbove uint64    // of reverse sets with more members, dates are read, not records
 	budget    Budget
 	samples   []string            // what was sampled, for the client
 	listsRead map[Leaf]idset.Set  // results of OpListed and OpLists leaves
@@ -44,7 +45,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, listsRead: map[Leaf]idset.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, listsRead: map[Leaf]idset.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -82,7 +83,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, nil
 }
@@ -261,7 +262,7 @@ func (v *Evaluation) actorsIn(l Leaf) (idset.Set, error) {
 	if err != nil {
 		return idset.Set{}, err
 	}
-	if t.large == nil && t.Set.Len() <= idset.ListMax {
+	if t.large == nil && t.Set.Len() <= v.dateAbove {
 		return v.View.ActorsIn(l.Kind, l.Of, l.Window, t.Set)
 	}
 	if err := v.budget.Heavy(); err != nil {

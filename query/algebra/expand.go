@@ -43,7 +43,7 @@ type hop struct {
 	left    int  // units
 	share   int  // units for one set; larger sets are thinned; 0: no set is
 
-	thinned uint64 // sets of which a sample was read
+	thinned uint64 // sets that were sampled
 	largest uint64 // the largest of them
 
 	ids  []uint64   // scratch memory

@@ -361,7 +361,7 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 			return err
 		}
 		if len(n.Args) > 0 && arg.Is != n.Is {
-			return p.errorf(arg.Offset, "%s needs sets of one type, and mixes a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
+			return p.errorf(arg.Offset, "%s cannot combine a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
 		}
 		n.Is = arg.Is
 		n.Args = append(n.Args, arg)
@@ -383,7 +383,7 @@ func Plural(ns dict.Namespace) string {
 // Singular returns the noun for one member of a namespace, with its article.
 func Singular(ns dict.Namespace) string {
 	if ns == dict.DID {
-		return "a DID"
+		return "an account"
 	}
 	return "an AT URI"
 }

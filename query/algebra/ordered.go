@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
@@ -12,20 +13,30 @@ import (
 	"skein.blue/internal/idset"
 )
 
-// The largest sets that Records sorts by time.
+// The largest sets whose records Records reads whole, to sort them by time. Larger reverse sets are sorted
+// by the dates that are stored with them.
 const (
 	MaxSortedSubjects = 200_000 // forward sets and OpListed, whose records are stored together
-	MaxSortedActors   = 10_000  // other leaves: records of every member are read
+	MaxSortedActors   = 10_000  // OpLists: records of every member are read
 )
 
+// An Order is an order of members by their records.
+type Order bool
+
 // NewestFirst orders by the records' times, newest first. Records without a time come last.
-// Ties are ordered by id.
-func NewestFirst(x, y MemberRecord) int {
+// Ties are ordered by id. OldestFirst is the reverse.
+const (
+	NewestFirst Order = false
+	OldestFirst Order = true
+)
+
+// Compare compares two members by their places in the order.
+func (o Order) Compare(x, y MemberRecord) int {
+	if o == OldestFirst {
+		x, y = y, x
+	}
 	return cmp.Or(cmp.Compare(TimeOf(y.Path), TimeOf(x.Path)), cmp.Compare(x.ID, y.ID))
 }
-
-// OldestFirst is the reverse of NewestFirst.
-func OldestFirst(x, y MemberRecord) int { return NewestFirst(y, x) }
 
 // TimeOf returns the time of a record in microseconds, 0 if it has none.
 func TimeOf(p format.Path) uint64 {
@@ -67,18 +78,36 @@ func (n *Node) Source() *Node {
 }
 
 // Records returns a page of set, whose members are all in the leaf n, sorted by their records there
-// with order, and the Place of the next page, nil after the last one. Sets that are too large to sort
+// in an order, and the Place of the next page, nil after the last one. Sets that are too large to sort
 // are paged by id instead. On the first page, Records sets after.Sorted.
-func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, order func(x, y MemberRecord) int) (page []MemberRecord, last *Place, err error) {
+func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
 	most := uint64(MaxSortedActors)
-	if n.Op == OpForward || n.Op == OpListed {
+	switch n.Op {
+	case OpForward, OpListed:
 		most = MaxSortedSubjects
+	case OpReverse:
+		most = v.dateAbove
+	default:
+	}
+	var ids []uint64 // the members that may be on the page
+	sortable := true
+	switch {
+	case after.Begun && !after.Sorted:
+		sortable = false
+	case set.Len() <= most:
+		ids, _ = set.Page(0, math.MaxInt, v.Hidden())
+	case n.Op == OpReverse:
+		if ids, sortable, err = v.nextByDate(n, set, after, limit, order); err != nil {
+			return nil, nil, err
+		}
+	default:
+		sortable = false
 	}
 	if !after.Begun {
-		after.Sorted = set.Len() <= most
+		after.Sorted = sortable
 	}
-	if after.Sorted && set.Len() > most {
-		return nil, nil, &LimitError{fmt.Sprintf("the set has grown past %d members since the first page and can no longer be sorted by time; start again from the first page (without a cursor)", most)}
+	if after.Sorted && !sortable {
+		return nil, nil, &LimitError{fmt.Sprintf("the set can no longer be sorted by time: since the first page it has grown past %d members, or past %d whose time is not stored with the set; start again from the first page (without a cursor)", most, MaxWindowed)}
 	}
 	if !after.Sorted {
 		ids, more := set.Page(uint64(after.ID), limit, v.Hidden())
@@ -91,14 +120,13 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 		}
 		return page, last, nil
 	}
-	all, _ := set.Page(0, math.MaxInt, v.Hidden())
-	if page, err = v.EdgeRecords(n, toIDs(all)); err != nil {
+	if page, err = v.EdgeRecords(n, toIDs(ids)); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(page, order)
+	slices.SortFunc(page, order.Compare)
 	if after.Begun {
 		at, found := slices.BinarySearchFunc(page, *after, func(r MemberRecord, p Place) int {
-			return order(r, MemberRecord{ID: p.ID, Path: format.Path{TID: p.Micros << format.ClockBits}})
+			return order.Compare(r, MemberRecord{ID: p.ID, Path: format.Path{TID: p.Micros << format.ClockBits}})
 		})
 		if found {
 			at++
@@ -112,34 +140,168 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 	return page, last, nil
 }
 
-// MaxTimed is the largest set that Times reads.
+// second is a second in microseconds.
+const second = 1_000_000
+
+// nextByDate returns the members of a large reverse set that may be on the page after a place: those
+// with the first limit+1 dates there, with all members of the last second, and all that have no date.
+// ok is false if these are more than MaxWindowed.
+func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int, order Order) (ids []uint64, ok bool, err error) {
+	if err := v.budget.Heavy(); err != nil {
+		return nil, false, err
+	}
+	// Dates are compared as numbers that ascend in the order.
+	rank := func(date uint32) uint32 {
+		if order == NewestFirst {
+			return math.MaxUint32 - date
+		}
+		return date
+	}
+	first := uint32(0)
+	if after.Begun {
+		first = rank(uint32(min(after.Micros/second, format.Undated)))
+	}
+	b := nextDates{need: limit + 1, first: first, last: math.MaxUint32}
+	err = v.eachDated(n, set, func(id uint64, date uint32) {
+		if date == format.Undated || after.Begun && rank(date) == first { // some may come before the place
+			b.always = append(b.always, id)
+		} else {
+			b.add(id, rank(date))
+		}
+	}, func() { b.dated, b.always, b.last = b.dated[:0], b.always[:0], math.MaxUint32 })
+	if err != nil {
+		return nil, false, err
+	}
+	b.trim()
+	for _, d := range b.dated {
+		b.always = append(b.always, d.id)
+	}
+	if len(b.always) > MaxWindowed {
+		return nil, false, nil
+	}
+	slices.Sort(b.always)
+	return b.always, true, nil
+}
+
+// nextDates keeps the members with the first dates, and some in any case.
+type nextDates struct {
+	need        int
+	first, last uint32 // the range of dates that may be needed
+	dated       []datedID
+	always      []uint64
+	trimAt      int
+}
+
+type datedID struct {
+	rank uint32
+	id   uint64
+}
+
+func (b *nextDates) add(id uint64, rank uint32) {
+	if rank < b.first || rank > b.last {
+		return
+	}
+	b.dated = append(b.dated, datedID{rank, id})
+	if len(b.dated) >= max(b.trimAt, 4*b.need+1024) {
+		b.trim()
+		b.trimAt = 2 * len(b.dated) // many may have the last date
+	}
+}
+
+// trim drops the members after the last date that is needed.
+func (b *nextDates) trim() {
+	if len(b.dated) <= b.need {
+		return
+	}
+	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Compare(x.rank, y.rank) })
+	b.last = b.dated[b.need-1].rank
+	end, _ := slices.BinarySearchFunc(b.dated, uint64(b.last)+1, func(d datedID, rank uint64) int { return cmp.Compare(uint64(d.rank), rank) })
+	b.dated = b.dated[:end]
+}
+
+// eachDated calls each for the visible members of set, which are all in the reverse set that the leaf n
+// reads. It calls again, and then each from the beginning, if set is a part of the leaf.
+func (v *Evaluation) eachDated(n *Node, set idset.Set, each func(id uint64, date uint32), again func()) error {
+	hidden := v.View.Hidden()
+	for _, whole := range []bool{true, false} {
+		members := uint64(0)
+		err := v.View.Dates(n.Kind, v.IDs[n.Of], func(id uint64, date uint32) error {
+			if members++; members%(1<<16) == 0 {
+				if err := v.Ended.Err(); err != nil {
+					return err
+				}
+			}
+			if (whole || set.Has(id)) && !hidden.Has(id) {
+				each(id, date)
+			}
+			return nil
+		})
+		if err != nil || !whole || members == set.Len() {
+			return err
+		}
+		again()
+	}
+	return nil
+}
+
+// MaxTimed is the largest number of members whose records Times reads.
 const MaxTimed = 200_000
 
 // Times returns the times of the records in a window that make members of set, which is the result of
 // the expression, members of its Source: in microseconds, 0 for a record whose key has no time. They
-// ascend.
-func (v *Evaluation) Times(set idset.Set, w ask.Window) ([]uint64, error) {
-	all, _ := set.Page(0, math.MaxInt, v.Hidden())
-	if len(all) > MaxTimed {
-		return nil, &LimitError{fmt.Sprintf("histogram reads the record of every member, and fails for sets of more than %d members; this one has %d. sample(E, N) is a smaller one", MaxTimed, len(all))}
+// ascend. Times of large reverse sets are whole seconds, except around now.
+func (v *Evaluation) Times(set idset.Set, w ask.Window, now time.Time) (times []uint64, err error) {
+	source := *v.Expr.Root.Source()
+	source.Window = source.Window.And(w)
+	var ids []uint64 // of members whose records have to be read
+	if set.Len() > v.dateAbove && source.Op == OpReverse {
+		times, ids, err = v.datedTimes(&source, set, uint32(now.Unix()))
+	} else {
+		ids, _ = set.Page(0, math.MaxInt, v.Hidden())
 	}
-	if len(all) > manyTotals {
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) > MaxTimed {
+		return nil, &LimitError{fmt.Sprintf("histogram reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d. sample(E, N) is a smaller one", MaxTimed, len(ids))}
+	}
+	if len(ids) > manyTotals {
 		if err := v.budget.Heavy(); err != nil {
 			return nil, err
 		}
 	}
-	source := *v.Expr.Root.Source()
-	source.Window = source.Window.And(w)
-	records, err := v.EdgeRecords(&source, toIDs(all))
+	records, err := v.EdgeRecords(&source, toIDs(ids))
 	if err != nil {
 		return nil, err
 	}
-	times := make([]uint64, len(records))
-	for i, r := range records {
-		times[i] = TimeOf(r.Path)
+	for _, r := range records {
+		times = append(times, TimeOf(r.Path))
 	}
 	slices.Sort(times)
 	return times, nil
+}
+
+// datedTimes returns the times of the members of a large reverse set, by their dates, and the members
+// whose records have to be read.
+func (v *Evaluation) datedTimes(n *Node, set idset.Set, now uint32) (times, unsure []uint64, err error) {
+	if err := v.budget.Heavy(); err != nil {
+		return nil, nil, err
+	}
+	from, to := n.Window.From>>format.ClockBits, n.Window.To>>format.ClockBits
+	if n.Window.All() {
+		from, to = 0, math.MaxUint64
+	}
+	err = v.eachDated(n, set, func(id uint64, date uint32) {
+		begin, end := uint64(date)*second, (uint64(date)+1)*second
+		switch {
+		case date == format.Undated, date == now, begin < from && from < end, begin < to && to < end:
+			unsure = append(unsure, id)
+		case begin >= from && end <= to:
+			times = append(times, begin)
+		}
+	}, func() { times, unsure = times[:0], unsure[:0] })
+	slices.Sort(unsure)
+	return times, unsure, err
 }
 
 func toIDs(list []uint64) []dict.ID {

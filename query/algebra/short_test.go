@@ -35,7 +35,7 @@ func TestShortNames(t *testing.T) {
 			"X":                         `expected "(" after "X"`,
 			"X(" + a + ",since=1d)":     "X takes no since or until",
 			"X(" + a + "," + a + ")":    "X takes one argument",
-			"X(at://" + a + "/x.y.z/1)": "X takes a DID",
+			"X(at://" + a + "/x.y.z/1)": "X takes an account",
 		} {
 			text, want = strings.ReplaceAll(text, "X", name), strings.ReplaceAll(want, "X", name)
 			_, err := builtIn.Parse(text, MaxExpr, noon)
@@ -105,7 +105,7 @@ func TestMistakesInAtLeast(t *testing.T) {
 		"atleast(2," + leaf + ")":  "atleast(2, …) needs at least 2 sets, and has 1",
 		"atleast(1,":               "expected a set",
 		"atleast(1," + leaf:        `expected "," or ")" in atleast(…`,
-		"atleast(1," + leaf + ",likes(did:web:a.example.com))": "mixes a set of DIDs with a set of AT URIs",
+		"atleast(1," + leaf + ",likes(did:web:a.example.com))": "cannot combine a set of DIDs with a set of AT URIs",
 	} {
 		_, err := builtIn.Parse(text, MaxExpr, noon)
 		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {

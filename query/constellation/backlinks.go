@@ -61,7 +61,7 @@ func backlinksOf(q *xrpc.Query, older bool) (b backlinks, err error) {
 		}
 		for _, name := range []string{"target", "collection", "path"} {
 			if !q.Values.Has(name) {
-				return b, xrpc.Invalid("parameter %s is missing", name)
+				return b, xrpc.Invalid("parameter %q is missing", name)
 			}
 		}
 	} else {
@@ -70,7 +70,7 @@ func backlinksOf(q *xrpc.Query, older bool) (b backlinks, err error) {
 			return b, err
 		}
 		if !q.Values.Has("subject") {
-			return b, xrpc.Invalid("parameter subject is missing")
+			return b, xrpc.Invalid("parameter \"subject\" is missing")
 		}
 	}
 	b.of = q.Words.ActorsOf(q.Words.KindAt(collection, path), target)
@@ -260,7 +260,7 @@ func linksCount(ctx context.Context, q *xrpc.Query) (any, error) {
 func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]uint64, error) {
 	target := q.Values.Get("target")
 	if target == "" {
-		return nil, xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "parameter target is missing")
+		return nil, xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "parameter \"target\" is missing")
 	}
 	all := map[string]map[string]uint64{}
 	err := q.View(ctx, func(sn *ask.View) error {

@@ -40,7 +40,7 @@ type manyToMany struct {
 func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	for _, name := range []string{"subject", "source", "pathToOther"} {
 		if !q.Values.Has(name) {
-			return m, xrpc.Invalid("parameter %s is missing", name)
+			return m, xrpc.Invalid("parameter %q is missing", name)
 		}
 	}
 	collection, path, err := sourceOf(q)

@@ -119,7 +119,7 @@ func TestMistakesInFiles(t *testing.T) {
 		{"x = likes(alice.example.com)", 1, "write a handle as @alice.example.com"},
 		{"x = rank(of=follows($viewer), via=follows)", 1, "its results are DIDs, but a feed shows posts; use via=likes or via=reposts"},
 		{"x = rank(of=follows($viewer))", 1, `parameter via is ""`},
-		{"x = rank(via=likes)", 1, "parameter of is missing"},
+		{"x = rank(via=likes)", 1, "parameter \"of\" is missing"},
 		{"x = rank(of=follows($viewer), via=likes, limit=5)", 1, "a feed cannot set limit or cursor"},
 		{"x = rank(of=follows($viewer), via=likes, cursor=x)", 1, "a feed cannot set limit or cursor"},
 		{"x = rank(of=follows($viewer), via=likes", 1, `expected ")"`},
@@ -606,7 +606,7 @@ func TestPreviewsNameTheirViewer(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for viewer, says := range map[string]string{"": "is not a DID", "x": "is not a DID", "at://did:web:a.example.com": "is not a DID", "did:plc:short": "24 characters"} {
+	for viewer, says := range map[string]string{"": "is not an account", "x": "is not an account", "at://did:web:a.example.com": "is not an account", "did:plc:short": "24 characters"} {
 		if _, err := s.ask(url.Values{"feed": {s.uri("mine")}, "viewer": {viewer}}, http.Header{}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("viewer %q: %v", viewer, err)
 		}

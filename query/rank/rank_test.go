@@ -166,7 +166,7 @@ func TestReadRankings(t *testing.T) {
 		p    url.Values
 		says string
 	}{
-		{nil, "parameter of is missing"},
+		{nil, "parameter \"of\" is missing"},
 		{url.Values{"of": {a}}, `parameter via is ""; for a set of DIDs it must be one of follows, followers, likes, reposts, blocks, blockers, listblocks, lists`},
 		{with("of", ""), "of: at position 0: expected a set"},
 		{with("of", "likes(did:web:a.example.com)"), `parameter via is "likes"; for a set of AT URIs it must be one of likers, reposters, listblockers, listed`},

@@ -85,7 +85,7 @@ func (q *Query) Set() (*algebra.Expr, error) { return q.ExprAt("set", time.Now()
 // ExprAt parses the set expression in a parameter, with ages counted back from now.
 func (q *Query) ExprAt(name string, now time.Time) (*algebra.Expr, error) {
 	if !q.Values.Has(name) {
-		return nil, Invalid("parameter %s is missing", name)
+		return nil, Invalid("parameter %q is missing", name)
 	}
 	e, err := q.Words.Parse(q.Values.Get(name), q.MaxExpr, now)
 	if err != nil {
@@ -99,7 +99,7 @@ func (q *Query) List(name string, hi int, ns dict.Namespace) ([]algebra.Literal,
 	given := q.Values[name]
 	switch {
 	case len(given) < 1:
-		return nil, Invalid("parameter %s is missing", name)
+		return nil, Invalid("parameter %q is missing", name)
 	case len(given) > hi:
 		return nil, Invalid("parameter %s occurs %d times; at most %d are allowed", name, len(given), hi)
 	}

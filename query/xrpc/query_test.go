@@ -216,18 +216,18 @@ func TestLists(t *testing.T) {
 		ns     dict.Namespace
 		says   string
 	}{
-		{nil, dict.DID, "parameter m is missing"},
+		{nil, dict.DID, "parameter \"m\" is missing"},
 		{many(6), dict.DID, "parameter m occurs 6 times; at most 5 are allowed"},
-		{[]string{did, uri}, dict.DID, "(number 2) is not a DID"},
+		{[]string{did, uri}, dict.DID, "(number 2) is not an account"},
 		{[]string{uri, did}, dict.URI, `m "did:web:a.example.com" (number 2) is not an AT URI`},
-		{[]string{""}, dict.DID, `m "" (number 1) is not a DID`},
+		{[]string{""}, dict.DID, `m "" (number 1) is not an account`},
 		{[]string{"a.example.com"}, dict.DID, "write a handle as @a.example.com"},
 		{[]string{"https://example.com"}, dict.URI, "of web addresses, skein understands only links"},
 		{[]string{did, "did:plc:short"}, dict.DID, "(number 2): a did:plc has 24 characters"},
 		{[]string{"at://" + did + "/space/com.example.forum/main"}, dict.URI, "is in a permissioned space (at://…/space/…); skein does not index those"},
-		{[]string{strings.Repeat("x", 9000)}, dict.DID, "is not a DID"},
-		{[]string{did + " "}, dict.DID, "is not a DID"},
-		{[]string{did + ")"}, dict.DID, "is not a DID"},
+		{[]string{strings.Repeat("x", 9000)}, dict.DID, "is not an account"},
+		{[]string{did + " "}, dict.DID, "is not an account"},
+		{[]string{did + ")"}, dict.DID, "is not an account"},
 	} {
 		_, err := query(url.Values{"m": c.values}).List("m", 5, c.ns)
 		says(t, "a list", err, c.says)
@@ -245,7 +245,7 @@ func TestExpressions(t *testing.T) {
 		says(t, text, err, want)
 	}
 	_, err := query(nil).Set()
-	says(t, "no set", err, "parameter set is missing")
+	says(t, "no set", err, "parameter \"set\" is missing")
 	q := query(url.Values{"set": {"union(follows(@a.example.com), follows(@b.example.com))"}})
 	q.Resolve = func(list []algebra.Literal, where func(int) string) error {
 		return Invalid("%sno account has the handle %s", where(1), list[1].Handle)

@@ -485,7 +485,7 @@ class ListItem(_ListItem, total=False):
 
 class _ListOutput(TypedDict):
     items: List[ListItem]
-    #: The order of the items. Instead of newest or oldest it is id above 10,000 accounts with an edge to a subject, or 200,000 subjects of an account.
+    #: The order of the items. Instead of newest or oldest it is id for sets that are too large to be sorted by time.
     order: str
     #: The exact size of the set, on every page.
     total: int

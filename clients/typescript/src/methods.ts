@@ -498,7 +498,7 @@ export interface ListOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: ListItem[];
-  /** The order of the items. Instead of newest or oldest it is id above 10,000 accounts with an edge to a subject, or 200,000 subjects of an account. */
+  /** The order of the items. Instead of newest or oldest it is id for sets that are too large to be sorted by time. */
   order: string;
   /** Why the answer may be incomplete. */
   reason?: string;

@@ -76,7 +76,7 @@ function rankOf(text) {
       const at = part.indexOf('=');
       if (at < 0) throw new Refused('InvalidRequest', part.trim() ? `${part.trim()} in rank(…): expected name=value` : 'a parameter of rank(…) is empty: expected name=value');
       const name = part.slice(0, at).trim();
-      if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', `rank has no parameter ${name}; it takes ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
+      if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', name === 'top' ? 'top works only in a rank(…) inside another expression; use limit here' : `rank has no parameter "${name}"; it takes ${rankTakes.map(t => t + '=').join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
       if (name in params) throw new Refused('InvalidRequest', name + ' is given twice');
       params[name] = part.slice(at + 1).trim();
       part = '';
@@ -195,7 +195,7 @@ async function lookForExamples() {
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
 const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|sample|mutuals|blocking|blockedBy)\s*\(/.test(q);
 const incomplete = answer => {
-  const notes = [answer.incomplete && 'This may be incomplete: ' + answer.reason + '.', answer.sampled && 'This is an estimate from a sample: ' + answer.sample + '.'].filter(Boolean);
+  const notes = [answer.incomplete && 'This answer may be incomplete: ' + answer.reason + '.', answer.sampled && 'This answer is an estimate from a sample: ' + answer.sample + '.'].filter(Boolean);
   return notes.length > 0 ? el('p', {class: 'warn'}, notes.join(' ')) : '';
 };
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
@@ -222,8 +222,8 @@ async function showSet(out, q, paged, signal) {
 // orders returns a choice of the order of a set. Sets of the server's limit or less can be sorted by size.
 function orders(q, {type, total, order}) {
   const size = type === 'did' ? ['size(followers)', 'most followers first'] : ['size(likers)', 'most likes first'];
-  const all = [...isOne(q) ? [['newest', 'newest first'], ['oldest', 'oldest first']] : [['id', 'in a fixed order']], ...total <= 20000 ? [size] : []];
-  if (order && !all.some(([o]) => o === order)) all.unshift([order, order === 'id' ? 'in a fixed order' : order]);
+  const all = [...isOne(q) ? [['newest', 'newest first'], ['oldest', 'oldest first']] : [['id', 'in index order']], size];
+  if (order && !all.some(([o]) => o === order)) all.unshift([order, order === 'id' ? 'in index order' : order]);
   return total > 1 && all.length > 1 && el('select', {'aria-label': 'Order', class: 'order', onchange: e => go({q, order: e.target.value})}, ...all.map(([o, text]) => el('option', {value: o, selected: o === order}, text)));
 }
 
@@ -252,9 +252,9 @@ async function showFeed(out, name, viewer, paged, signal) {
 
 function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
-  const whom = !m ? 'the members of ' + of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
+  const whom = !m ? of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', ranked by how many times more often than by chance' : p.by === 'share' ? ', ranked by the share of each result’s total that comes from them' : ''}`;
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', ranked by how much more often than expected by chance' : p.by === 'share' ? ', ranked by the share of each result’s total that these make up' : ''}`;
 }
 
 // opened returns the set behind a count of a ranking, null if there is none.
@@ -268,12 +268,12 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as often as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of all ${number.format(i.total)})` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of its ${number.format(i.total)} in total)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'from ' + (answer.of ? counted(answer.of, 'account') : 'this set')), took), incomplete(answer),
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'ranked from ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
@@ -306,11 +306,11 @@ async function showSubject(out, s, signal) {
   if (s.kind === 'account') {
     cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Posts it liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
       ['Posts liked by accounts it follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
-      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed unusually often by its followers']);
+      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'that this account’s followers follow unusually often']);
   } else if (s.kind === 'list') {
     form = subjectForm('Which members of this list follow', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
-    form = subjectForm('Who liked this post, among the accounts followed by', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
+    form = subjectForm('Likers of this post whom this account follows:', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});
@@ -339,11 +339,11 @@ async function showSubject(out, s, signal) {
     };
     try {
       const {answer} = await ask('blue.skein.graph.query', {set: q, count: 'true'}, signal);
-      const total = (answer.incomplete ? 'at least ' : '') + number.format(answer.total);
+      const total = answer.incomplete && !answer.total ? 'unknown' : (answer.incomplete ? 'at least ' : '') + number.format(answer.total);
       if (answer.total) counts[i].textContent = total;
       else close(total);
       if (answer.incomplete && warning.hidden) {
-        warning.textContent = 'This may be incomplete: ' + answer.reason + '.';
+        warning.textContent = 'These counts may be incomplete: ' + answer.reason + '.';
         warning.hidden = false;
       }
     } catch (e) {

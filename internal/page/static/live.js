@@ -37,7 +37,7 @@ function draw(id, what, values) {
     plot.append(e);
   };
   for (const t of ticks) label(rough.format(t), 'tick', 'top', y(t));
-  if (most > high) label('▲ ' + rough.format(most), 'peak', 'left', Math.min(88, x(values.indexOf(most)) / quarter * 100));
+  if (most > high) label('peak ' + rough.format(most), 'peak', 'left', Math.min(88, x(values.indexOf(most)) / quarter * 100));
   figure.querySelector('.ages').replaceChildren(...[span(seconds) + ' ago', span(Math.round(seconds / 2)), 'now'].map(t => el('span', {}, t)));
   plot.setAttribute('aria-label', `${what} per second in the last ${span(seconds)}: ${number.format(least)} to ${number.format(most)}, now ${number.format(values.at(-1) || 0)}`);
 }
@@ -66,7 +66,7 @@ function live(m) {
   draw('edges-chart', 'Links', edgeRates);
   const state = states[m.state] || m.state;
   showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
-  $('version').textContent = 'skein ' + m.version + ', ' + m.engine;
+  $('version').textContent = 'skein ' + m.version + ' · storage: ' + m.engine;
   const c = m.counts;
   $('tiles').replaceChildren(
     tile('Links', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' inactive' : ''),
@@ -74,7 +74,7 @@ function live(m) {
     tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Accounts with missed events', number.format(c.desynchronized)),
     tile('Last event from the relay', m.cursor === undefined ? '–' : 'no. ' + number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
     ...(m.audited === undefined ? [] : [tile('Repos compared with their hosts', number.format(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
-  $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
+  $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k.replace(/^list(?=item|block)/, 'list '), rough.format(n))));
 }
 
 // showState shows the state of the index. A screen reader speaks when the state changes, not when
