@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,14 @@ func metrics(t *testing.T, d *daemon) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// count returns a metric that is a whole number, 0 if there is none. Above a million they are written
+// like 1.2e+07.
+func count(t *testing.T, d *daemon, name string) int {
+	t.Helper()
+	n, _ := strconv.ParseFloat(metric(t, d, name), 64)
+	return int(n)
 }
 
 // metric returns the value of a metric without labels, "" if it is 0 or missing.

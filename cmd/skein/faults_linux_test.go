@@ -140,8 +140,8 @@ func endure(t *testing.T, fault string, few int, env, args []string, hurt func(s
 }
 
 func (s *sufferer) cursor() int {
-	n, _ := strconv.Atoi(metric(s.t, s.daemon, "skein_consumer_cursor")) // none yet: 0
-	return n
+	s.t.Helper()
+	return count(s.t, s.daemon, "skein_consumer_cursor")
 }
 
 // signal sends the daemon a signal.
@@ -168,7 +168,7 @@ func TestFaultKill(t *testing.T) {
 		d := serveDaemon(t, nil, args...)
 		args = append(args[:4:4], "--repair=false") // later starts use the stored cursor
 		eventually(t, time.Minute, "events are indexed", func() bool {
-			n, _ := strconv.Atoi(metric(t, d, "skein_consumer_cursor"))
+			n := count(t, d, "skein_consumer_cursor")
 			if n <= last {
 				return false
 			}

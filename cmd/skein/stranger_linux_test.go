@@ -47,7 +47,7 @@ func TestAbuseStranger(t *testing.T) {
 	_, endPast := startRelayAt(t, address, "--accounts", strconv.Itoa(accounts), "--rate", "0", "--events", strconv.Itoa(events))
 	flags := []string{"--store", store, "--relay", "ws://" + address, "--repair=false"}
 	d := serveDaemon(t, nil, append(flags, "--cursor", "0")...)
-	cursor := func() int { n, _ := strconv.Atoi(metric(t, d, "skein_consumer_cursor")); return n }
+	cursor := func() int { return count(t, d, "skein_consumer_cursor") }
 	eventually(t, 20*time.Minute, "the past is indexed", func() bool { return cursor() >= events })
 	last, err := strconv.ParseFloat(metric(t, d, "skein_consumer_last_event_timestamp_seconds"), 64)
 	if err != nil {

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -76,6 +77,9 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 				return fmt.Errorf("graph: reading set %x: %w", keys.List()[i], err)
 			}
 			if row.Generation > 0 {
+				if total, ok := s.source.sets.visible(keys.List()[i], row.Generation, v, s.hidden); ok {
+					return each(i, total)
+				}
 				whole = append(whole, i)
 				return nil
 			}
@@ -110,7 +114,9 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 		if err != nil {
 			return err
 		}
-		if err := each(i, set.Len()-idset.AndLen(s.Hidden(), set)); err != nil {
+		total := set.Len() - idset.AndLen(s.Hidden(), set)
+		s.source.sets.noteVisible(t, s.hidden, total)
+		if err := each(i, total); err != nil {
 			return err
 		}
 	}
@@ -120,28 +126,54 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 // SubjectCounts calls each with the number of subjects of each of the actors. Inactive accounts
 // do not count as subjects.
 func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
-	var hidden idset.Set
-	if s.source.Kinds().Info(k).To.Is == dict.DID {
-		hidden = s.Hidden()
-	}
-	var ids []uint64
+	c := s.SubjectCounter(k)
 	for i, actor := range actors {
-		var err error
-		if ids, err = s.AppendSubjects(ids[:0], k, actor, Window{}); err != nil {
-			return err
+		total, err := c.Count(actor, math.MaxUint64)
+		if err == nil {
+			err = each(i, total)
 		}
-		slices.Sort(ids)
-		total := uint64(0)
-		for j, id := range ids {
-			if (j == 0 || id != ids[j-1]) && (hidden.Empty() || !hidden.Has(id)) {
-				total++
-			}
-		}
-		if err := each(i, total); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// A SubjectCounter counts the subjects of one actor after another. It reuses its memory.
+type SubjectCounter struct {
+	s       *View
+	k       kinds.Kind
+	hidden  idset.Set
+	ids     []uint64
+	counted idset.Distinct
+}
+
+// SubjectCounter returns a counter of subjects.
+func (s *View) SubjectCounter(k kinds.Kind) *SubjectCounter {
+	c := &SubjectCounter{s: s, k: k}
+	if s.source.Kinds().Info(k).To.Is == dict.DID {
+		c.hidden = s.Hidden()
+	}
+	return c
+}
+
+// Count returns the number of an actor's subjects, active accounts only, or a number above most if there
+// are more than most.
+func (c *SubjectCounter) Count(actor dict.ID, most uint64) (uint64, error) {
+	c.counted.Reset()
+	if actor == dict.None || c.s.IsHidden(actor) {
+		return 0, nil
+	}
+	err := read.Subjects(c.s.r, c.k, actor, Window{}, c.ids[:0], func(all []uint64) ([]uint64, bool) {
+		c.ids = all
+		for _, id := range all {
+			if c.hidden.Empty() || !c.hidden.Has(id) {
+				c.counted.Add(id)
+			}
+		}
+		return all[:0], c.counted.Len() <= most
+	})
+	return c.counted.Len(), err
 }
 
 // Known returns the set if it is in memory: a small set, or one that is already decoded. Other
@@ -256,7 +288,11 @@ type cachedSet struct {
 	row        []byte // the row that set was combined with
 	set        idset.Set
 	size       int
-	used       uint64 // guarded by mu; the rest is never changed
+
+	// Guarded by mu; the rest is never changed.
+	used    uint64
+	hidden  *roaring64.Bitmap // the hidden accounts that visible was counted with; nil: it was not
+	visible uint64            // the active members
 }
 
 func newSetCache(budget int64) *setCache {
@@ -304,6 +340,29 @@ func (c *setCache) find(t *ActorSet) (*cachedSet, *roaring64.Bitmap) {
 	c.tick++
 	e.used = c.tick
 	return e, e.base
+}
+
+// visible returns the number of active members of a set, if it was counted before with the same row and
+// the same hidden accounts, which are never changed in place.
+func (c *setCache) visible(key []byte, generation uint64, row []byte, hidden *roaring64.Bitmap) (total uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.sets[string(key)]
+	if e == nil || e.generation != generation || e.hidden == nil || e.hidden != hidden || !slices.Equal(e.row, row) {
+		return 0, false
+	}
+	c.tick++
+	e.used = c.tick
+	return e.visible, true
+}
+
+// noteVisible keeps the number of active members of a set, if the set is cached with the row of t.
+func (c *setCache) noteVisible(t *ActorSet, hidden *roaring64.Bitmap, total uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.sets[string(t.set.Key)]; e != nil && e.generation == t.set.Generation && slices.Equal(e.row, t.set.Rows) {
+		e.hidden, e.visible = hidden, total
+	}
 }
 
 // put replaces an entry and makes room for it. mu is held.

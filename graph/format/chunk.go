@@ -362,22 +362,79 @@ func CompareRecords(x, y Record) int {
 	return int(x.Age) - int(y.Age)
 }
 
-// Live yields the live records of a bucket: the newest change of each path, unless it removed
-// the record. chunks is the number of chunks that the records come from; records of several
-// are sorted by path first.
+// Live yields the live records of a bucket, ascending by path: the newest change of each path, unless it
+// removed the record. chunks is the number of chunks that the records come from, each in its own order.
 func Live(records []Record, chunks int) iter.Seq[*Record] {
 	return func(yield func(*Record) bool) {
-		if chunks > 1 {
-			slices.SortFunc(records, CompareRecords)
+		if chunks <= 1 {
+			for i := range records {
+				if r := &records[i]; r.Flags != Removed && !yield(r) {
+					return
+				}
+			}
+			return
 		}
+		if upper, lower, ok := twoRuns(records); ok {
+			merged(upper, lower, yield)
+			return
+		}
+		slices.SortFunc(records, CompareRecords)
 		for i := range records {
 			r := &records[i]
-			if chunks > 1 && i > 0 && ComparePaths(records[i-1].Path, r.Path) == 0 {
+			if i > 0 && ComparePaths(records[i-1].Path, r.Path) == 0 {
 				continue
 			}
 			if r.Flags != Removed && !yield(r) {
 				return
 			}
+		}
+	}
+}
+
+// twoRuns divides the records of a chunk that was spilled once into those of the chunk itself and those
+// below it. ok is false if either does not ascend by path, as where chunks below were spilled in turn.
+func twoRuns(records []Record) (upper, lower []Record, ok bool) {
+	n := 0
+	for n < len(records) && records[n].Age == records[0].Age {
+		n++
+	}
+	upper, lower = records[:n], records[n:]
+	for _, run := range [][]Record{upper, lower} {
+		for i := 1; i < len(run); i++ {
+			if ComparePaths(run[i-1].Path, run[i].Path) >= 0 {
+				return nil, nil, false
+			}
+		}
+	}
+	for i := range lower {
+		if lower[i].Age <= records[0].Age {
+			return nil, nil, false
+		}
+	}
+	return upper, lower, true
+}
+
+// merged yields the live records of two runs. upper overrides lower.
+func merged(upper, lower []Record, yield func(*Record) bool) {
+	for len(upper) > 0 || len(lower) > 0 {
+		c := -1
+		switch {
+		case len(upper) == 0:
+			c = 1
+		case len(lower) > 0:
+			c = ComparePaths(upper[0].Path, lower[0].Path)
+		}
+		var r *Record
+		if c > 0 {
+			r, lower = &lower[0], lower[1:]
+		} else {
+			r, upper = &upper[0], upper[1:]
+		}
+		if c == 0 {
+			lower = lower[1:]
+		}
+		if r.Flags != Removed && !yield(r) {
+			return
 		}
 	}
 }

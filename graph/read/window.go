@@ -79,15 +79,24 @@ func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 }
 
 // AppendSubjects appends the subjects of an actor's records in a window, in no order, perhaps
-// with duplicates. It does not build the records of chunks from which the coder can read the
-// subjects alone.
+// with duplicates.
 func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64) ([]uint64, error) {
+	err := Subjects(r, k, actor, w, dst, func(all []uint64) ([]uint64, bool) { dst = all; return all, true })
+	return dst, err
+}
+
+// Subjects appends the subjects of an actor's records in a window to dst, chunk by chunk, in no order,
+// perhaps with duplicates. After each chunk it calls each with the whole slice; each returns the slice to
+// append to, and whether to go on. Subjects does not build the records of chunks from which the coder can
+// read the subjects alone.
+func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, each func(all []uint64) (next []uint64, more bool)) error {
 	lo, hi, below := w.keys(k, actor)
 	from, last := w.From, w.To-1
 	if w.All() {
 		last = math.MaxUint64
 	}
-	for lo != nil && bytes.Compare(lo, hi) < 0 {
+	more := true
+	for more && lo != nil && bytes.Compare(lo, hi) < 0 {
 		var bucket []byte // the key of a bucket whose records must be read
 		err := r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
 			_, _, number, depth, err := format.ParseChunkKey(key)
@@ -97,14 +106,15 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 			if depth == 0 {
 				var ok bool
 				if dst, ok = format.CoderOf(actor, number).AppendSubjects(dst, v, from, last); ok {
-					return true, nil
+					dst, more = each(dst)
+					return more, nil
 				}
 			}
 			bucket = bytes.Clone(key[:len(key)-depth])
 			return false, nil
 		})
 		if err != nil || bucket == nil {
-			return dst, err
+			return err
 		}
 		end := kv.PrefixEnd(bucket)
 		if bytes.Compare(end, hi) > 0 {
@@ -114,19 +124,21 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 			below = nil
 		}
 		err = buckets(r, bucket, end, below, func(rr *Bucket) bool {
-			return rr.live(func(rec *format.Record) bool {
+			rr.live(func(rec *format.Record) bool {
 				if rec.Subject != dict.None && w.Has(rec.Path) {
 					dst = append(dst, uint64(rec.Subject))
 				}
 				return true
 			})
+			dst, more = each(dst)
+			return more
 		})
 		if err != nil {
-			return dst, err
+			return err
 		}
 		lo, below = end, nil
 	}
-	return dst, nil
+	return nil
 }
 
 // RecordsIn is Records for the records in a window. It reads only chunks that overlap it.

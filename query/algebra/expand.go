@@ -300,6 +300,10 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 			return err
 		}
 		h.t.NextThinned(tallyWeight(weight), k)
+		if k == 1 && set.Len() <= idset.ListMax {
+			h.ids = set.List(h.ids[:0])
+			return h.t.AddList(h.ended, h.ids)
+		}
 		return h.t.Add(h.ended, thinned(set, uint64(l.Of), k))
 	}
 	k := h.thin(set.Len(), lookUpUnits)

@@ -2,6 +2,7 @@ package algebra
 
 import (
 	"cmp"
+	"container/heap"
 	"errors"
 	"fmt"
 	"math"
@@ -156,22 +157,93 @@ func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint
 				return nil, err
 			}
 		}
-		slices.SortFunc(all, func(x, y Scored) int { return cmp.Compare(x.ID, y.ID) })
-		ids := make([]dict.ID, len(all))
-		for i := range all {
-			ids[i] = dict.ID(all[i].ID)
+		damped := v.damp
+		if via.Op == OpReverse {
+			damped = v.dampReverse
 		}
-		err := Totals(v.View, via, ids, func(i int, total uint64) error {
-			all[i].Total = total
-			all[i].Score /= math.Pow(float64(max(total, 1)), damp)
-			return v.Ended.Err()
-		})
-		if err != nil {
+		if err := damped(all, via, damp, limit); err != nil {
 			return nil, err
 		}
 		slices.SortFunc(all, CompareScores)
 	}
 	return all[:min(limit, len(all))], nil
+}
+
+// damp divides scores by a power of the results' totals.
+func (v *Evaluation) damp(all []Scored, via Via, damp float64, _ int) error {
+	slices.SortFunc(all, func(x, y Scored) int { return cmp.Compare(x.ID, y.ID) })
+	ids := make([]dict.ID, len(all))
+	for i := range all {
+		ids[i] = dict.ID(all[i].ID)
+	}
+	return Totals(v.View, via, ids, func(i int, total uint64) error {
+		all[i].divide(total, damp)
+		return v.Ended.Err()
+	})
+}
+
+// dampReverse is damp along a reverse set, where a total is the number of an account's own subjects,
+// which have to be read. It stops counting those of a result that can no longer be among the first
+// limit: its total is then too low, and its score too high, but lower than the scores of limit others.
+func (v *Evaluation) dampReverse(all []Scored, via Via, damp float64, limit int) error {
+	counter := v.View.SubjectCounter(via.Kind)
+	var best lowestFirst // the highest scores so far
+	for i := range all { // highest sums first
+		most := uint64(math.MaxUint64)
+		if len(best) == limit && best[0] > 0 {
+			// The score is below best[0] from this total on; rounding up leaves room for errors of Pow.
+			if enough := math.Pow(all[i].Score/best[0], 1/damp) + 1; enough < math.MaxInt64 {
+				most = uint64(enough) + 1
+			}
+		}
+		total, err := counter.Count(dict.ID(all[i].ID), most)
+		if err == nil {
+			err = v.Ended.Err()
+		}
+		if err != nil {
+			return err
+		}
+		all[i].divide(total, damp)
+		best.offer(all[i].Score, limit)
+	}
+	return nil
+}
+
+// divide divides a score by a power of a total.
+func (s *Scored) divide(total uint64, damp float64) {
+	s.Total = total
+	s.Score /= math.Pow(float64(max(total, 1)), damp)
+}
+
+// lowestFirst is a heap of the highest scores, with the lowest of them on top.
+type lowestFirst []float64
+
+func (h *lowestFirst) offer(score float64, most int) {
+	if len(*h) < most {
+		heap.Push(h, score)
+	} else if most > 0 && score > (*h)[0] {
+		(*h)[0] = score
+		heap.Fix(h, 0)
+	}
+}
+
+// Len implements heap.Interface, as do Less, Swap, Push and Pop.
+func (h lowestFirst) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h lowestFirst) Less(i, j int) bool { return h[i] < h[j] }
+
+// Swap implements heap.Interface.
+func (h lowestFirst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *lowestFirst) Push(x any) { *h = append(*h, x.(float64)) } //nolint:forcetypeassert // offer pushes scores
+
+// Pop implements heap.Interface.
+func (h *lowestFirst) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }
 
 // CompareScores compares results by rank.

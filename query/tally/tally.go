@@ -87,8 +87,11 @@ type actorsID struct {
 type tallied struct {
 	id    uint64
 	count uint32 // 0: free
-	actor uint32 // the last actor that it was counted for
+	actor uint32 // the last actor that it was counted for; leftOut
 }
+
+// leftOut is the actor of a result that was left out: its slot is not free, since others may lie behind it.
+const leftOut = math.MaxUint32
 
 // Next starts another actor. Each of its ids counts once.
 func (t *Tally) Next() { t.next(1) }
@@ -277,7 +280,7 @@ func (p *tallyPart) make(size int) {
 func (p *tallyPart) slot(id uint64) uint64 {
 	mask := uint64(len(p.table) - 1)
 	for i := hashOf(id) >> 20 & mask; ; i = (i + 1) & mask {
-		if e := &p.table[i]; e.count == 0 || e.id == id {
+		if e := &p.table[i]; e.count == 0 && e.actor != leftOut || e.id == id {
 			return i
 		}
 	}
@@ -311,14 +314,27 @@ func (t *Tally) each(f func(e *tallied)) {
 
 // LeaveOut removes a set from the results. No id may be added afterwards.
 func (t *Tally) LeaveOut(set idset.Set) {
-	if !set.Empty() {
-		t.each(func(e *tallied) {
-			if set.Has(e.id) {
-				t.perCount[e.count]--
-				e.count = 0
-			}
-		})
+	out := func(e *tallied) {
+		t.perCount[e.count]--
+		e.count, e.actor = 0, leftOut
 	}
+	if set.Len() < uint64(t.used) {
+		for id := range set.All() {
+			p := &t.parts[hashOf(id)>>58]
+			if len(p.table) == 0 {
+				continue
+			}
+			if e := &p.table[p.slot(id)]; e.count > 0 {
+				out(e)
+			}
+		}
+		return
+	}
+	t.each(func(e *tallied) {
+		if set.Has(e.id) {
+			out(e)
+		}
+	})
 }
 
 // counts returns the number of remaining results by count.
