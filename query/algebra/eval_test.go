@@ -863,8 +863,13 @@ func TestLargeSets(t *testing.T) {
 		set, _, err := v.Result()
 		must(t, err)
 		page, last, err := v.Records(v.Expr.Root.Source(), set, &place, 10, NewestFirst)
-		if err != nil || len(page) != 10 || place.Order() != "newest" || last == nil || !last.Sorted || page[0].Path.TID < page[9].Path.TID {
-			t.Errorf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
+		if err != nil || len(page) != 10 || place.Order() != "newest" || last == nil || !last.Sorted {
+			t.Fatalf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
+		}
+		for i, r := range page { // all have the same date
+			if want := small.Begin.Add(time.Duration(n-1-i) * 10 * time.Microsecond).UnixMicro(); int64(TimeOf(r.Path)) != want {
+				t.Errorf("record %d of the page is of %d, want %d", i, TimeOf(r.Path), want)
+			}
 		}
 		return nil
 	}))

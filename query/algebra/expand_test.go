@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/testing/small"
 	"skein.blue/query/tally"
 )
@@ -133,7 +134,7 @@ func TestSamplesAreScaled(t *testing.T) {
 			t.Errorf("%s: %.0f, want %.0f ± %.0f", what, got, want, sigma)
 		}
 	}
-	ids := (twin{g}).ids([]string{star, half, third}, 0)
+	ids := (twin{g}).ids([]string{star, half, third}, dict.DID)
 	for text, units := range map[string]int{
 		"rank(of=followers(" + star + "),via=follows)":            60_000, // a member with two subjects costs 18 units
 		"rank(of=followers(" + star + "),via=follows,damp=0.5)":   60_000,
@@ -148,6 +149,9 @@ func TestSamplesAreScaled(t *testing.T) {
 		share := float64(units) / 18 / n
 		for _, did := range []string{star, half, third} {
 			id := uint64(ids[did])
+			if whole.counts[id] == 0 {
+				t.Fatalf("%s: %s has no count", text, did)
+			}
 			within(text+" "+did, float64(h.counts[id]), float64(whole.counts[id]), share)
 			if want := whole.scores[id]; want > 0 {
 				within(text+" score of "+did, h.scores[id]/want*float64(whole.counts[id]), float64(whole.counts[id]), share)
@@ -170,6 +174,15 @@ func TestSamplesAreScaled(t *testing.T) {
 				all += float64(count)
 			}
 			return all
+		}
+		weights := func(h hopped) (all float64) {
+			for _, score := range h.scores {
+				all += score
+			}
+			return all
+		}
+		if got, want := weights(h), weights(whole); math.Abs(got-want) > 0.1*want || len(whole.scores) != n && more == ",decay=500w" {
+			t.Errorf("%s: scores of %d results sum up to %.0f, of all %d to %.0f", text, len(h.scores), got, len(whole.scores), want)
 		}
 		if got, want := sum(h), sum(whole); math.Abs(got-want) > 0.1*want || len(h.counts) > 8000 || len(whole.counts) != n {
 			t.Errorf("%s: counts of %d results sum up to %.0f, of all %d to %.0f", text, len(h.counts), got, len(whole.counts), want)
