@@ -20,11 +20,12 @@ import (
 // an edge costs 1 unit, an account whose records are read costs lookUpUnits, and a member costs
 // memberUnits beside its edges.
 //
-// A hop within its budget is exact. If it exceeds the budget, it starts again and reads a sample,
-// which depends only on the ids, so it is the same for the same question and state:
+// A hop within its budget is exact. If it exceeds the budget, it reads a sample, which depends only on the
+// ids, so it is the same for the same question and state:
 //
 //   - Of a set with more members than its share of the budget (at least 1/256 of it), it reads one
 //     in k, those with the lowest hashes. Each counts k times, and so does its weight.
+//     It does not if the set of members is so large that enough of them can be read whole.
 //   - It reads the members' sets in the order of the members' hashes, until the budget is spent. Then it
 //     multiplies all counts and sums by the number of members, divided by the number of members read.
 //
@@ -91,7 +92,8 @@ func (h *hop) start(members idset.Set, units int) (err error) {
 	return err
 }
 
-// whole reads all members, in the order of their ids.
+// whole reads all members. Of many members, it reads the sets in the order of the members' hashes: if the
+// budget is spent after enough of them, these are the sample.
 func (h *hop) whole(members idset.Set) (*tally.Tally, error) {
 	units := h.v.HopUnits
 	if h.w.Exact || h.v.Exact {
@@ -100,55 +102,85 @@ func (h *hop) whole(members idset.Set) (*tally.Tally, error) {
 	if err := h.start(members, units); err != nil {
 		return h.t, err
 	}
-	hidden := h.hidden()
-	for member := range members.All() {
-		if hidden.Has(member) || dict.ID(member) >= dict.FirstReserved {
-			continue
-		}
-		if err := h.expand(member); err != nil {
-			return h.t, err
-		}
+	order, byHash := members.All(), units > 0 && members.Len() > manyMembers
+	if byHash {
+		order = slices.Values(hashed(members))
+	}
+	read, err := h.read(order)
+	if errors.Is(err, errSpent) && byHash && read >= enoughMembers {
+		h.report(read, h.visible(members))
+		err = nil
+	}
+	if err != nil {
+		return h.t, err
 	}
 	return h.t, h.t.Count()
 }
 
-// sample reads members in the order of their hashes, and notes in v.samples what it read.
+// The members of a set from which on whole reads in the order of hashes, and those that are enough for a
+// sample.
+const (
+	manyMembers   = 4096
+	enoughMembers = 1024
+)
+
+// read expands members until the budget is spent, and returns how many it read.
+func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
+	hidden := h.hidden()
+	for member := range order {
+		if hidden.Has(member) || dict.ID(member) >= dict.FirstReserved {
+			continue
+		}
+		if err := h.expand(member); err != nil {
+			return read, err
+		}
+		read++
+	}
+	return read, nil
+}
+
+// visible returns how many of the members read does not skip.
+func (h *hop) visible(members idset.Set) (n uint64) {
+	hidden := h.hidden()
+	for id := range members.All() {
+		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
+			n++
+		}
+	}
+	return n
+}
+
+// hashed returns members in the order of their hashes.
+func hashed(members idset.Set) []uint64 {
+	ids := members.List(nil)
+	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(mix(x, 0), mix(y, 0)), cmp.Compare(x, y)) })
+	return ids
+}
+
+// sample reads members in the order of their hashes, and thins large sets.
 func (h *hop) sample(members idset.Set) (*tally.Tally, error) {
 	if err := h.v.budget.Heavy(); err != nil {
 		return h.t, err
 	}
-	hidden := h.hidden()
-	all := uint64(0)
-	for id := range members.All() {
-		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
-			all++
-		}
-	}
-	units := h.v.HopUnits
+	units, all := h.v.HopUnits, h.visible(members)
 	order := members
 	if most := units / memberUnits; all > uint64(most) {
-		order = lowest(members, hidden, all, most, 0)
+		order = lowest(members, h.hidden(), all, most, 0)
 	}
 	if err := h.start(order, units); err != nil {
 		return h.t, err
 	}
 	h.share = max(units/int(max(all, 1))-memberUnits, units/leastShares)
-	ids := order.List(nil)
-	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(mix(x, 0), mix(y, 0)), cmp.Compare(x, y)) })
-	read := uint64(0)
-	for _, member := range ids {
-		if hidden.Has(member) || dict.ID(member) >= dict.FirstReserved {
-			continue
-		}
-		err := h.expand(member)
-		if errors.Is(err, errSpent) {
-			break
-		}
-		if err != nil {
-			return h.t, err
-		}
-		read++
+	read, err := h.read(slices.Values(hashed(order)))
+	if err != nil && !errors.Is(err, errSpent) {
+		return h.t, err
 	}
+	h.report(read, all)
+	return h.t, h.t.Count()
+}
+
+// report scales the counts by the members read, and notes in v.samples what was read.
+func (h *hop) report(read, all uint64) {
 	var what []string
 	if h.thinned > 0 {
 		what = append(what, fmt.Sprintf("sampled %d sets with up to %d members", h.thinned, h.largest))
@@ -160,7 +192,6 @@ func (h *hop) sample(members idset.Set) (*tally.Tally, error) {
 	if len(what) > 0 {
 		h.v.samples = append(h.v.samples, "the ranking via "+h.w.Via.Name+" "+strings.Join(what, " and "))
 	}
-	return h.t, h.t.Count()
 }
 
 // hidden returns the members to skip.

@@ -3,6 +3,7 @@ package scale
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -25,7 +26,7 @@ import (
 
 // newest returns the time of the newest like of the reader's 300 people, from its key: ages
 // count from there, as if the store had just been made.
-func newest(b *testing.B, x *app.Index) time.Time {
+func newest(b testing.TB, x *app.Index) time.Time {
 	b.Helper()
 	s := server(b, x)
 	at := time.Time{}
@@ -43,7 +44,7 @@ func newest(b *testing.B, x *app.Index) time.Time {
 }
 
 // accountWith finds an account with a set of about that size.
-func accountWith(b *testing.B, x *app.Index, reverse bool, kind string, about int) (account, size int) {
+func accountWith(b testing.TB, x *app.Index, reverse bool, kind string, about int) (account, size int) {
 	b.Helper()
 	k := kinds.ByName(kind).Kind
 	err := x.Graph.View(b.Context(), func(s *ask.View) error {
@@ -308,4 +309,56 @@ func BenchmarkSubscribers(b *testing.B) {
 	b.ReportMetric(beside[len(beside)/2], "events/s-beside")
 	b.ReportMetric(beside[len(beside)/2]/alone[len(alone)/2], "ratio")
 	b.ReportMetric(float64(changes.Load()), "changes")
+}
+
+// TestSamplesAgree ranks what the followers of an account with a million, and those who like what an
+// account with some three hundred likes likes, follow and like: once from a sample, and once exactly. Of
+// the first ten results, eight or more are the same.
+func TestSamplesAgree(t *testing.T) {
+	if *dir == "" || !exists(*dir) {
+		t.Skip("needs a store of real size in -scale.dir")
+	}
+	x := open(t, *dir)
+	s := server(t, x)
+	account, size := accountWith(t, x, true, "follow", 100_000)
+	liker, likes := accountWith(t, x, false, "like", 300)
+	for what, p := range map[string]url.Values{
+		fmt.Sprintf("follows of %d followers", size):           {"of": {"followers(" + did(account) + ")"}, "via": {"follows"}},
+		fmt.Sprintf("likes of %d followers", size):             {"of": {"followers(" + did(account) + ")"}, "via": {"likes"}},
+		fmt.Sprintf("likes of those who like %d posts", likes): {"of": {"rank(of=likes(" + did(liker) + "),via=likers,top=10000)"}, "via": {"likes"}},
+	} {
+		p.Set("limit", "10")
+		ranked := func(exact string) (top map[string]uint32, sample string, took time.Duration) {
+			p.Set("exact", exact)
+			var got struct {
+				Sample string
+				Items  []struct {
+					Member string
+					Count  uint32
+				}
+			}
+			begin := time.Now()
+			if err := json.Unmarshal(get(t, s, askRank, p), &got); err != nil {
+				t.Fatal(err)
+			}
+			took, top = time.Since(begin), map[string]uint32{}
+			for _, item := range got.Items {
+				top[item.Member] = item.Count
+			}
+			return top, got.Sample, took
+		}
+		sampled, sample, fast := ranked("false")
+		whole, none, slow := ranked("true")
+		same, off := 0, 0.0
+		for member, count := range sampled {
+			if exact, ok := whole[member]; ok {
+				same++
+				off = max(off, math.Abs(float64(count)/float64(exact)-1))
+			}
+		}
+		t.Logf("%s: %d of the first %d agree, counts within %.1f %%; %v instead of %v; %s", what, same, len(whole), 100*off, fast.Round(time.Millisecond), slow.Round(time.Millisecond), sample)
+		if none != "" || same < 8 {
+			t.Errorf("%s: %d of the first ten agree; exact=true says %q", what, same, none)
+		}
+	}
 }

@@ -77,7 +77,7 @@ func did(account int) string {
 	return string(network.New(o).AppendDID(nil, account))
 }
 
-func server(b *testing.B, x *app.Index) *query.Server {
+func server(b testing.TB, x *app.Index) *query.Server {
 	b.Helper()
 	s, err := query.New(x.Graph, query.Options{})
 	if err != nil {
@@ -87,7 +87,7 @@ func server(b *testing.B, x *app.Index) *query.Server {
 }
 
 // get sends a request within this process, without a network.
-func get(b *testing.B, s http.Handler, method string, p url.Values) []byte {
+func get(b testing.TB, s http.Handler, method string, p url.Values) []byte {
 	b.Helper()
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/"+method+"?"+p.Encode(), nil))
