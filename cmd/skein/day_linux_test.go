@@ -19,10 +19,12 @@ import (
 )
 
 // A day of the network's mean traffic, a thousand events a second, in an hour or less:
-// go test ./cmd/skein -run TestDay -v -timeout 3h -day.events 86400000 -day.rate 50000
+// go test ./cmd/skein -run TestDay -v -timeout 3h -day.events 86400000 -day.rate 0
+// With a rate above what the machine indexes, the relay drops its subscriber, as a real one does, and
+// the store is then not the whole network.
 var (
 	dayEvents = flag.Int("day.events", 150_000, "events of TestDay")
-	dayRate   = flag.Int("day.rate", 30_000, "events per second of TestDay")
+	dayRate   = flag.Int("day.rate", 30_000, "events per second of TestDay; 0: as many as are indexed")
 )
 
 // usage is what a daemon uses at one moment.
@@ -81,7 +83,7 @@ func TestDay(t *testing.T) {
 		p.goroutines = max(p.goroutines, value(all, "go_goroutines"))
 		p.descriptors = max(p.descriptors, value(all, "process_open_fds"))
 		p.memory = max(p.memory, value(all, "process_resident_memory_bytes"))
-		if time.Since(began) > time.Duration(float64(*dayEvents)/float64(*dayRate)*5)*time.Second+time.Minute {
+		if *dayRate > 0 && time.Since(began) > time.Duration(float64(*dayEvents)/float64(*dayRate)*5)*time.Second+time.Minute {
 			t.Fatalf("after %v only %d of %d events are indexed", time.Since(began), cursor, *dayEvents)
 		}
 	}

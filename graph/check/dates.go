@@ -74,19 +74,18 @@ func (d *dates) isLarge(k kinds.Kind, subject uint64) bool {
 // readDates finds the large sets, and the edges to skip.
 func (v *checker) readDates() error {
 	d := &v.dates
-	var failed error
-	return cmp.Or(v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
-		if failed == nil && !d.isLarge(k, uint64(subject)) {
-			failed = v.readLarge(k, subject)
+	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+		if !d.isLarge(k, uint64(subject)) {
+			v.readLarge(k, subject)
 		}
 		if date == format.Undated {
 			d.skip(k, id, uint64(subject))
 		}
-	}), failed)
+	})
 }
 
 // readLarge reads the rows of a set that has dates. They override its containers.
-func (v *checker) readLarge(k kinds.Kind, subject dict.ID) error {
+func (v *checker) readLarge(k kinds.Kind, subject dict.ID) {
 	d := &v.dates
 	if d.large[k] == nil {
 		d.large[k] = roaring64.New()
@@ -95,7 +94,7 @@ func (v *checker) readLarge(k kinds.Kind, subject dict.ID) error {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil { // eachSet reports it
 		v.unreadable = true
-		return nil //nolint:nilerr // likewise
+		return
 	}
 	if t.Generation == 0 {
 		v.broken("the %s set of %d has dates, and no containers", k, subject)
@@ -103,7 +102,6 @@ func (v *checker) readLarge(k kinds.Kind, subject dict.ID) error {
 	for _, id := range slices.Concat(t.Members, t.Removed) {
 		d.skip(k, id, uint64(subject))
 	}
-	return nil
 }
 
 // sumDates adds up the blocks of dates.

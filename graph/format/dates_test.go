@@ -43,7 +43,6 @@ func TestDatesKeys(t *testing.T) {
 
 // step is a change of a member: added with a date, or removed.
 type step struct {
-	member  uint64
 	removed bool
 	date    uint32
 }
@@ -152,7 +151,7 @@ func TestDatesRefused(t *testing.T) {
 		"a member above the block": AppendDates(nil, nil, []Dated{{1 << DateShift, 1}}), "a removed above the block": AppendDates(nil, []uint16{1 << DateShift}, nil),
 	} {
 		err := EachDate(0, v, func(uint64, uint32) {})
-		if _, folded := (new(dateFolder)).fold(nil, [][]byte{v}, false); folded == nil || err == nil && name != "a removed above the block" {
+		if _, folded := new(dateFolder).fold(nil, [][]byte{v}, false); folded == nil || err == nil && name != "a removed above the block" {
 			t.Errorf("%s: %v, folded: %v", name, err, folded)
 		}
 	}

@@ -130,8 +130,8 @@ func dropDates(tx kv.Txn, layout format.Layout, key, value []byte) (written int,
 	if err != nil {
 		return 0, err
 	}
-	set := read.Set{}
-	if set, err = read.OpenSet(tx, layout, k, subject); err != nil {
+	set, err := read.OpenSet(tx, layout, k, subject)
+	if err != nil {
 		return 0, err
 	}
 	container, _, err := tx.Get(set.ContainerKey(block >> 4))

@@ -237,7 +237,10 @@ func (h lowestFirst) Less(i, j int) bool { return h[i] < h[j] }
 func (h lowestFirst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *lowestFirst) Push(x any) { *h = append(*h, x.(float64)) } //nolint:forcetypeassert // offer pushes scores
+func (h *lowestFirst) Push(x any) {
+	score, _ := x.(float64)
+	*h = append(*h, score)
+}
 
 // Pop implements heap.Interface.
 func (h *lowestFirst) Pop() any {
