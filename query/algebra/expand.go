@@ -337,11 +337,21 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		}
 		return h.t.Add(h.ended, thinned(set, uint64(l.Of), k))
 	}
-	k := h.thin(set.Len(), lookUpUnits)
+	var dated idset.Set // members in the window, by their dates
+	if !within.All() && set.Len() > h.v.dateAbove {
+		if dated, set, err = h.v.View.DatedIn(l.Kind, l.Of, within); err != nil {
+			return err
+		}
+		if h.w.Decay > 0 { // it needs their records
+			dated, set = idset.Set{}, idset.Or(dated, set)
+		}
+	}
+	k := h.thin(set.Len()+dated.Len()/lookUpUnits, lookUpUnits)
 	if k > 1 {
+		dated = idset.FromList(slices.Collect(thinned(dated, uint64(l.Of), k)))
 		set = idset.FromList(slices.Collect(thinned(set, uint64(l.Of), k)))
 	}
-	if err := h.spend(int(set.Len()) * lookUpUnits); err != nil {
+	if err := h.spend(int(set.Len()*lookUpUnits + dated.Len())); err != nil {
 		return err
 	}
 	if set.Len() > MaxWindowed {
@@ -352,7 +362,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 			return err
 		}
 		h.t.NextThinned(tallyWeight(weight), k)
-		return h.t.Add(h.ended, set.All())
+		return h.t.Add(h.ended, idset.Or(dated, set).All())
 	}
 	h.t.NextThinned(0, k)
 	if within.All() { // records without a time, and old ones, add to the count but not to the score
