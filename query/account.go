@@ -107,7 +107,7 @@ func (a *accountState) describe(st *format.RepoState, known bool) {
 	case !st.Complete():
 		a.State, a.Description = "queued", "The repo may have changed; skein will refetch it."
 	default:
-		a.State, a.Description = "complete", "The index has all records of this account."
+		a.State, a.Description = "complete", "The full history of this account's own records is indexed."
 	}
 	if a.Active = !st.Has(format.FlagHidden); !a.Active {
 		a.Description = "The account is inactive, so it does not appear in answers. " + a.Description

@@ -34,8 +34,8 @@ export async function graphs({page, base, expect, until}) {
   await page.goto(base + '/');
   await until(() => document.querySelector('#events-chart .line').getAttribute('d')?.includes('L'), null, 15000);
   for (const [what, values, ticks, peak] of [
-    ['a spike', Array.from({length: 300}, (_, i) => i === 20 ? 123456 : 40 + i % 7), ['0', '50', '100', '150'], 'peak 123.5K'],
-    ['a burst at the start', [9000, 8000, 7000, ...Array(20).fill(20)], ['0', '20', '40', '60'], 'peak 9K'],
+    ['a spike', Array.from({length: 300}, (_, i) => i === 20 ? 123456 : 40 + i % 7), ['0', '50', '100', '150'], 'peak 123.5K (off the scale)'],
+    ['a burst at the start', [9000, 8000, 7000, ...Array(20).fill(20)], ['0', '20', '40', '60'], 'peak 9K (off the scale)'],
     ['a quiet stream', Array.from({length: 300}, (_, i) => i % 50 ? 0 : 8), ['0', '5', '10'], null],
     ['nothing', Array(60).fill(0), ['0', '1'], null],
     ['removals', Array.from({length: 60}, (_, i) => i % 2 ? -30 : 10), ['-40', '-20', '0', '20'], null],

@@ -95,8 +95,8 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
 		{Title: "Who follows both of these accounts?", Q: both(n, h)},
-		{Title: "Which of the accounts that " + fan + " follows liked this post?", Q: friends(n, h)},
-		{Title: "Which posts did the accounts that " + fan + " follows like in the last 24 hours?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
+		{Title: "Who liked this post, among the accounts that " + fan + " follows?", Q: friends(n, h)},
+		{Title: "Posts liked in the last 24 hours by the accounts that " + fan + " follows", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
 		{Title: "Who on this list follows @" + n.Handle(h.Stars[0]) + "?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
 		{Title: "An account", Q: fan},
 		{Title: "A post", Q: h.Post},

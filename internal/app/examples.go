@@ -124,7 +124,7 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 		}
 		if uri != "" {
 			return []page.Example{
-				{Title: "Posts that accounts followed by this account liked" + period.when, Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
+				{Title: "Posts liked" + period.when + " by the accounts that this account follows", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
 				{Title: "Who liked this post, among the accounts that this account follows?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
 				{Title: "A post", Q: uri},
 			}, nil

@@ -37,16 +37,16 @@ type Set struct {
 var operators = []Set{
 	{Name: "listed", Meaning: "accounts on a list", Title: "Accounts on it", Of: "list", Members: "account", Inverse: "lists", Which: "are on", WhichNot: "are not on"},
 	{Name: "lists", Meaning: "lists that an account is on", Title: "Lists it is on", Of: "account", Members: "list", Inverse: "listed", Which: "include", WhichNot: "do not include"},
-	{Name: "intersect", Meaning: "members of all of the sets"},
-	{Name: "union", Meaning: "members of any of the sets"},
-	{Name: "except", Meaning: "members of the first set that are in none of the others"},
-	{Name: "atleast", Meaning: "members of at least N of the sets: atleast(2, …, …, …)"},
-	{Name: "sample", Meaning: "N randomly chosen members of a set, the same ones each time: sample(…, 100)"},
+	{Name: "intersect", Meaning: "what is in every one of the sets"},
+	{Name: "union", Meaning: "what is in at least one of the sets"},
+	{Name: "except", Meaning: "what is in the first set and in none of the others"},
+	{Name: "atleast", Meaning: "what is in at least N of the sets: atleast(2, …, …, …)"},
+	{Name: "sample", Meaning: "a random sample of N members; repeating the query gives the same ones: sample(…, 100)"},
 	{Name: "mutuals", Meaning: "accounts that an account follows and that follow it back"},
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
-	{Name: "members", Meaning: "a set of exactly the accounts or records that you name"},
-	{Name: "rank", Meaning: "the posts or accounts that a set's members most often like, follow and so on, such as rank(of=SET, via=likes)"},
+	{Name: "members", Meaning: "the accounts, posts or lists that you name, as a set"},
+	{Name: "rank", Meaning: "the posts or accounts that the members of a set like, follow and so on most often: rank(of=SET, via=likes)"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.
@@ -75,12 +75,20 @@ func reverseSet(k *kinds.Info) Set {
 		s.Meaning, s.Which, s.WhichNot = "accounts with "+k.Collection+" records that link to "+one(s.Of), "are in the "+k.Reverse+" of", "are not in the "+k.Reverse+" of"
 		return s
 	}
-	s.Meaning, s.Which, s.WhichNot = "accounts that "+k.Verb+" "+one(s.Of), k.Verb, "do not "+k.Verb
+	s.Meaning, s.Which, s.WhichNot = "accounts that "+k.Verb+" "+one(s.Of)+directly(k), k.Verb, "do not "+k.Verb
 	s.Deed, s.Heading = thirdPerson(k.Verb), "Accounts that "+k.Verb
 	if s.Of != "account" {
 		s.Title = capital(participle(k.Verb)) + " by"
 	}
 	return s
+}
+
+// directly distinguishes the sets of blocks from blocking and blockedBy, which include blocks through lists.
+func directly(k *kinds.Info) string {
+	if k.Name == "block" {
+		return ", directly"
+	}
+	return ""
 }
 
 // forwardSet describes the set of the subjects of an actor.
@@ -91,7 +99,7 @@ func forwardSet(k *kinds.Info) Set {
 		return s
 	}
 	by := participle(k.Verb) + " by"
-	s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account "+thirdPerson(k.Verb), "are "+by, "are not "+by
+	s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account "+thirdPerson(k.Verb)+directly(k), "are "+by, "are not "+by
 	s.Deed, s.Heading = by, capital(s.Members)+"s "+by
 	if s.Members != "account" {
 		s.Title = capital(s.Members) + "s it " + thirdPerson(k.Verb)

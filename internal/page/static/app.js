@@ -222,8 +222,8 @@ async function showSet(out, q, paged, signal) {
 // orders returns a choice of the order of a set. Sets of the server's limit or less can be sorted by size.
 function orders(q, {type, total, order}) {
   const size = type === 'did' ? ['size(followers)', 'most followers first'] : ['size(likers)', 'most likes first'];
-  const all = [...isOne(q) ? [['newest', 'newest first'], ['oldest', 'oldest first']] : [['id', 'in index order']], size];
-  if (order && !all.some(([o]) => o === order)) all.unshift([order, order === 'id' ? 'in index order' : order]);
+  const all = [...isOne(q) ? [['newest', 'newest first'], ['oldest', 'oldest first']] : [['id', 'unsorted']], size];
+  if (order && !all.some(([o]) => o === order)) all.unshift([order, order === 'id' ? 'unsorted' : order]);
   return total > 1 && all.length > 1 && el('select', {'aria-label': 'Order', class: 'order', onchange: e => go({q, order: e.target.value})}, ...all.map(([o, text]) => el('option', {value: o, selected: o === order}, text)));
 }
 
@@ -270,10 +270,10 @@ async function showRank(out, q, typed, paged, signal) {
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
   const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of its ${number.format(i.total)} in total)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
-    const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
+    const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count) + (deed && !i.lift && !i.share ? ' of these' : ''), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'ranked from ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'counted over ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
@@ -306,11 +306,11 @@ async function showSubject(out, s, signal) {
   if (s.kind === 'account') {
     cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Posts it liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
       ['Posts liked by accounts it follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
-      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'that this account’s followers follow unusually often']);
+      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed more by this account’s followers than by accounts in general']);
   } else if (s.kind === 'list') {
     form = subjectForm('Which members of this list follow', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
-    form = subjectForm('Likers of this post whom this account follows:', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
+    form = subjectForm('Enter an account to see which likers of this post it follows:', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});

@@ -37,7 +37,7 @@ function draw(id, what, values) {
     plot.append(e);
   };
   for (const t of ticks) label(rough.format(t), 'tick', 'top', y(t));
-  if (most > high) label('peak ' + rough.format(most), 'peak', 'left', Math.min(88, x(values.indexOf(most)) / quarter * 100));
+  if (most > high) label('peak ' + rough.format(most) + ' (off the scale)', 'peak', 'left', Math.min(88, x(values.indexOf(most)) / quarter * 100));
   figure.querySelector('.ages').replaceChildren(...[span(seconds) + ' ago', span(Math.round(seconds / 2)), 'now'].map(t => el('span', {}, t)));
   plot.setAttribute('aria-label', `${what} per second in the last ${span(seconds)}: ${number.format(least)} to ${number.format(most)}, now ${number.format(values.at(-1) || 0)}`);
 }
@@ -65,7 +65,7 @@ function live(m) {
   draw('events-chart', 'Events', eventRates);
   draw('edges-chart', 'Links', edgeRates);
   const state = states[m.state] || m.state;
-  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
+  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind the relay` : '');
   $('version').textContent = 'skein ' + m.version + ' · storage: ' + m.engine;
   const c = m.counts;
   $('tiles').replaceChildren(
