@@ -95,9 +95,9 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
 		{Title: "Who follows both of these accounts?", Q: both(n, h)},
-		{Title: "Who liked this post, among the accounts that " + fan + " follows?", Q: friends(n, h)},
-		{Title: "Posts liked in the last 24 hours by the accounts that " + fan + " follows", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
-		{Title: "Who on this list follows @" + n.Handle(h.Stars[0]) + "?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
+		{Title: fmt.Sprintf("Who liked this post, among the accounts that %s follows?", fan), Q: friends(n, h)},
+		{Title: fmt.Sprintf("Posts liked in the last 24 hours by the accounts that %s follows", fan), Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
+		{Title: fmt.Sprintf("Who on this list follows @%s?", n.Handle(h.Stars[0])), Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
 		{Title: "An account", Q: fan},
 		{Title: "A post", Q: h.Post},
 	}
