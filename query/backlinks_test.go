@@ -167,7 +167,7 @@ func TestBacklinks(t *testing.T) {
 		"/links?target=did:plc:x&collection=app.bsky.graph.follow&path=subject":                             `must begin with a dot`,
 		"/links?target=did:plc:x&collection=app.bsky.graph.follow&path=.subject&did=a&from_dids=b":          `cannot be combined`,
 		"/xrpc/blue.microcosm.links.getBacklinks?subject=did:plc:x&source=app.bsky.graph.follow":            `it must be a collection and a path`,
-		"/xrpc/blue.microcosm.links.getBacklinks?source=app.bsky.graph.follow:subject":                      `parameter "subject" is missing`,
+		"/xrpc/blue.microcosm.links.getBacklinks?source=app.bsky.graph.follow:subject":                      `parameter \"subject\" is missing`,
 		"/xrpc/blue.microcosm.links.getBacklinks?subject=x&source=app.bsky.graph.follow:subject&limit=1001": `from 0 to 1000`,
 	} {
 		if _, body, _ := w.get(path); !strings.Contains(body, want) {
