@@ -95,7 +95,7 @@ func TestDay(t *testing.T) {
 	}
 	t.Logf("%d events in %v, %d queries, %d changes reported", *dayEvents, took.Round(time.Second), queries, changes)
 	middle, last := parts[1], parts[2]
-	if last.goroutines > middle.goroutines+20 || last.descriptors > middle.descriptors+100 || last.memory > 1.5*memory+64<<20 {
+	if last.goroutines > middle.goroutines+20 || last.descriptors > middle.descriptors+100 || last.memory > 2*memory {
 		t.Errorf("it grows: from %+v in the middle to %+v", middle, last)
 	}
 	if queries < 50 || changes == 0 {

@@ -89,11 +89,13 @@ func launch(t *testing.T, env []string, args ...string) *daemon {
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.read })
 	go func() {
 		defer close(d.read)
+		answered := false
 		lines := bufio.NewScanner(stderr)
 		for lines.Scan() {
 			fmt.Fprintln(&d.log, lines.Text())
 			var l struct{ Msg, API, Admin string }
-			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" && d.api == "" { // the first time
+			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" && !answered { // the first time
+				answered = true
 				d.api, d.admin = l.API, l.Admin
 				close(d.ready)
 			}
