@@ -821,7 +821,7 @@ func (n *net) records(a int) map[string]string {
 			if err != nil {
 				return err
 			}
-			if err := intern.Strings(r, k.To.Is, ids, func(i int, s []byte) error { have[paths[i]] = string(s); return nil }); err != nil {
+			if err := intern.Strings(r, k.To.Is(), ids, func(i int, s []byte) error { have[paths[i]] = string(s); return nil }); err != nil {
 				return err
 			}
 		}

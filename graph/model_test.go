@@ -93,14 +93,14 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 		for _, k := range kinds.All {
 			fwd, rev := map[string][]string{}, map[string][]string{}
 			for _, did := range all[dict.DID] {
-				members, err := members(sn, k.To.Is, func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				members, err := members(sn, k.To.Is(), func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
 				if err != nil {
 					return err
 				}
 				put(fwd, did, members)
 			}
-			for _, subject := range all[k.To.Is] {
-				members, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is, subject)
+			for _, subject := range all[k.To.Is()] {
+				members, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
 				if err != nil {
 					return err
 				}

@@ -191,7 +191,7 @@ func (m *seam) records() map[string]string {
 			if err != nil {
 				return err
 			}
-			if err := intern.Strings(r, k.To.Is, ids, func(i int, s []byte) error { have[names[i]] = string(s); return nil }); err != nil {
+			if err := intern.Strings(r, k.To.Is(), ids, func(i int, s []byte) error { have[names[i]] = string(s); return nil }); err != nil {
 				return err
 			}
 		}

@@ -55,7 +55,7 @@ func TestBacklinks(t *testing.T) {
 	for range 400 {
 		k := kinds.All[rng.IntN(len(kinds.All))]
 		targets := w.history.Accounts()
-		if k.To.Is.String() == "uri" {
+		if k.To.Is().String() == "uri" {
 			targets = w.posts(v)
 			if k.Kind == kinds.ListItem {
 				targets = slices.Sorted(maps.Keys(v.Reverse[k.Name]))
@@ -64,7 +64,7 @@ func TestBacklinks(t *testing.T) {
 		}
 		target := targets[rng.IntN(len(targets))]
 		want := slices.Clone(v.Reverse[k.Name][target])
-		field := strings.Join(k.To.Field, ".")
+		field := k.To.Path()
 		some += len(want)
 		newer := url.Values{"subject": {target}, "source": {k.Collection + ":" + field}}
 		older := url.Values{"target": {target}, "collection": {k.Collection}, "path": {"." + field}}

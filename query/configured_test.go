@@ -201,12 +201,12 @@ func (w *configuredWorld) compare(what string) {
 			w.t.Errorf("%s: %d records of %s, want %d", what, n, k.Name, len(w.indexed[k.Name]))
 		}
 		if !slices.ContainsFunc(stats.Kinds, func(s struct{ Name, Collection, Path, Names, Forward, Reverse string }) bool {
-			return s.Collection+":"+s.Path == k.Source() && s.Forward == k.Forward && s.Reverse == k.Reverse && s.Names == k.To.Is.String()
+			return s.Collection+":"+s.Path == k.Source() && s.Forward == k.Forward && s.Reverse == k.Reverse && s.Names == k.To.Is().String()
 		}) {
 			w.t.Errorf("%s: getStats has not %s: %+v", what, k.Source(), stats.Kinds)
 		}
 		subjects := w.posts
-		if k.To.Is.String() == "did" {
+		if k.To.Is().String() == "did" {
 			subjects = nil
 			for n := range 10 {
 				subjects = append(subjects, did(n))

@@ -60,7 +60,7 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 	if !ok {
 		return nil, xrpc.Invalid("parameter edge is %q; it must be one of %s", algebra.Brief(q.Values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
-	subjects, err := q.List("subject", maxSubjects, edge.To.Is)
+	subjects, err := q.List("subject", maxSubjects, edge.To.Is())
 	if err != nil {
 		return nil, err
 	}

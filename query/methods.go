@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -190,7 +189,7 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
 	for i := range s.words.Table.All {
 		k := &s.words.Table.All[i]
-		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, strings.Join(k.To.Field, "."), k.To.Is.String(), k.Forward, k.Reverse})
+		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
 		if _, ok := counts.Records[k.Name]; !ok {
 			counts.Records[k.Name] = 0
 		}

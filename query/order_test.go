@@ -46,7 +46,7 @@ func TestOrdersOfLists(t *testing.T) {
 				if dids {
 					vias, of[k.Forward] = append(vias, k.Forward), v.Forward[k.Name]
 				}
-				if dids == (k.To.Is.String() == "did") {
+				if dids == (k.To.Is().String() == "did") {
 					vias, of[k.Reverse] = append(vias, k.Reverse), v.Reverse[k.Name]
 				}
 			}

@@ -190,15 +190,15 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 		}
 		var fit []kinds.Info
 		for _, k := range named {
-			if !dids == (k.To.Is.String() == "uri") || dids {
+			if !dids == (k.To.Is().String() == "uri") || dids {
 				fit = append(fit, k)
 			}
 		}
 		k := fit[rng.IntN(len(fit))]
 		of, name, members := pick(accounts), k.Forward, v.Forward[k.Name]
-		if dids && (k.To.Is.String() == "uri" || rng.IntN(2) == 0) {
+		if dids && (k.To.Is().String() == "uri" || rng.IntN(2) == 0) {
 			name, members = k.Reverse, v.Reverse[k.Name]
-			if k.To.Is.String() == "uri" {
+			if k.To.Is().String() == "uri" {
 				of = pick(w.posts(v))
 			}
 		}

@@ -98,7 +98,7 @@ func (w *world) leaf(rng *rand.Rand, s span, v oracle.Views) (k kinds.Info, name
 	if rng.IntN(2) == 0 {
 		return k, k.Forward, of, v.Forward[k.Name][of]
 	}
-	if k.To.Is.String() == "uri" {
+	if k.To.Is().String() == "uri" {
 		posts := w.posts(w.in(span{all: true}))
 		of = posts[rng.IntN(len(posts))]
 	}
@@ -158,7 +158,7 @@ func isURI(of, name string) bool {
 	}
 	for _, k := range kinds.All {
 		if k.Forward == name {
-			return k.To.Is.String() == "uri"
+			return k.To.Is().String() == "uri"
 		}
 	}
 	return false
@@ -345,7 +345,7 @@ func TestRankBy(t *testing.T) {
 // record picks, of the records of an edge, the one that is shown.
 func (w *world) record(k kinds.Info, actor, subject string, s span) string {
 	since, _ := micros(subject[strings.LastIndexByte(subject, '/')+1:])
-	if k.To.Is.String() == "did" {
+	if k.To.Is().String() == "did" {
 		since = 0
 	}
 	tidOf := func(rkey string) uint64 { tid, _ := syntax.ParseTID(rkey); return tid }

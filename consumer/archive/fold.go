@@ -30,7 +30,9 @@ type folder struct {
 	did    []byte // of the current commit
 	rev    []byte
 	open   bool
-	last   int64 // the seq of the last row that was added
+	last   int64       // the seq of the last row that was added
+	found  [][]byte    // scratch
+	refs   []batch.Ref // scratch
 }
 
 func newFolder(table *kinds.Table, owns func([]byte) bool, through int64, drop func(wire.Reason)) *folder {
@@ -110,6 +112,18 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 	}
 	var dropped wire.Reason
 	for _, k := range of.Kinds {
+		if k.Kind.IsMany() {
+			var reason wire.Reason
+			if f.found, reason = wire.AppendSubjects(f.found[:0], k, r.payload); !reason.IsAbsent() {
+				dropped = dropped.Or(reason)
+			}
+			f.refs = f.refs[:0]
+			for _, subject := range f.found {
+				f.refs = append(f.refs, to.Keep(subject))
+			}
+			to.AddSubjects(k.Kind, r.rkey, f.refs)
+			continue
+		}
 		subject, reason := wire.Subject(k, r.payload)
 		if reason.IsAbsent() {
 			to.AddDelete(k.Kind, r.rkey)

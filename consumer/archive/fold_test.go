@@ -208,7 +208,7 @@ func (c *chronicle) record(did string, rev []byte, as kind) {
 		}
 	}
 	subject := fmt.Sprintf("did:web:s%d.example.com", c.rng.IntN(9))
-	if k.To.Is.String() == "uri" {
+	if k.To.Is().String() == "uri" {
 		subject = fmt.Sprintf("at://%s/app.bsky.feed.post/3mb2kxx5ts22a", subject)
 	}
 	r.payload = synth.AppendRecord(nil, k, []byte(subject), nil, []byte("2026"))

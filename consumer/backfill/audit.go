@@ -154,7 +154,7 @@ func recordsOf(ctx context.Context, r *repo.Reader) (map[string]string, error) {
 	records := map[string]string{}
 	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
 		if len(records) < auditRecords+1 {
-			records[recordName(k, rkey)] = string(subject)
+			records[recordName(k, rkey, subject)] = string(subject)
 		}
 	})
 	if err == nil && len(records) > auditRecords {
@@ -163,7 +163,14 @@ func recordsOf(ctx context.Context, r *repo.Reader) (map[string]string, error) {
 	return records, err
 }
 
-func recordName(k kinds.Kind, rkey []byte) string { return string([]byte{byte(k)}) + string(rkey) }
+// recordName returns the kind and the key of a record, and its subject if it can have several.
+func recordName(k kinds.Kind, rkey, subject []byte) string {
+	name := string([]byte{byte(k)}) + string(rkey)
+	if k.IsMany() {
+		name += "\x00" + string(subject)
+	}
+	return name
+}
 
 // auditResult is the outcome of comparing the index with a repo.
 type auditResult struct {
@@ -262,9 +269,9 @@ func compareKind(s *ask.View, k *kinds.Info, actor dict.ID, want map[string]stri
 		for i, r := range part {
 			ids[i] = r.subject
 		}
-		err := s.Strings(k.To.Is, ids, func(i int, subject []byte) error {
+		err := s.Strings(k.To.Is(), ids, func(i int, subject []byte) error {
 			path := k.Collection + "/" + part[i].rkey
-			there, ok := want[recordName(k.Kind, []byte(part[i].rkey))]
+			there, ok := want[recordName(k.Kind, []byte(part[i].rkey), subject)]
 			switch {
 			case !ok:
 				note(path, "the index has it (%s), its host does not", subject)
@@ -298,15 +305,27 @@ func compareKind(s *ask.View, k *kinds.Info, actor dict.ID, want map[string]stri
 func missingRecords(s *ask.View, table *kinds.Table, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) error {
 	have := map[string]bool{}
 	for i := range table.All {
-		k := table.All[i].Kind
-		err := s.Records(k, actor, func(p format.Path, _ dict.ID) bool { have[recordName(k, p.AppendRkey(nil))] = true; return true })
+		k := &table.All[i]
+		var names []string // of records with several subjects, without these
+		var ids []dict.ID
+		err := s.Records(k.Kind, actor, func(p format.Path, subject dict.ID) bool {
+			name := recordName(k.Kind, p.AppendRkey(nil), nil)
+			if have[name] = true; k.Kind.IsMany() {
+				names, ids = append(names, name), append(ids, subject)
+			}
+			return true
+		})
+		if err == nil {
+			err = s.Strings(k.To.Is(), ids, func(n int, subject []byte) error { have[names[n]+string(subject)] = true; return nil })
+		}
 		if err != nil {
 			return err
 		}
 	}
 	for name, subject := range want {
 		if k := kinds.Kind(name[0]); !have[name] && subject != "" {
-			note(table.Info(k).Collection+"/"+name[1:], "its host has it (%s), the index does not", subject)
+			rkey, _, _ := strings.Cut(name[1:], "\x00")
+			note(table.Info(k).Collection+"/"+rkey, "its host has it (%s), the index does not", subject)
 		}
 	}
 	return nil

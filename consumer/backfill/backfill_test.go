@@ -230,7 +230,7 @@ func (w *world) add(i, records int) *account {
 }
 
 func subject(k *kinds.Info, n int) string {
-	if k.To.Is.String() == "uri" {
+	if k.To.Is().String() == "uri" {
 		return fmt.Sprintf("at://did:web:s%d.example.com/app.bsky.feed.post/3mb2kxx5ts22a", n)
 	}
 	return fmt.Sprintf("did:web:s%d.example.com", n)

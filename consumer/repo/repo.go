@@ -99,7 +99,7 @@ type Reader struct {
 // of them names no subject.
 func subjectKeys(t *kinds.Table) (keys [][]byte) {
 	for i := range t.All {
-		field := t.All[i].To.Field[0]
+		field, _, _ := kinds.CutStep(t.All[i].To.Field[0])
 		key := append([]byte{cbor.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
 		if !containsKey(keys, key) {
 			keys = append(keys, key)

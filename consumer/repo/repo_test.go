@@ -50,7 +50,7 @@ func randomRecords(rng *rand.Rand, n int) []synth.RepoRecord {
 		}
 		k := &kinds.All[rng.IntN(len(kinds.All))]
 		subject := fmt.Appendf(nil, "did:web:n%d.example.com", rng.IntN(1000))
-		if k.To.Is.String() == "uri" {
+		if k.To.Is().String() == "uri" {
 			subject = fmt.Appendf(nil, "at://did:web:n%d.example.com/app.bsky.feed.post/%s", rng.IntN(1000), rkey)
 		}
 		if rng.IntN(20) == 0 {
@@ -376,7 +376,7 @@ func FuzzRead(f *testing.F) {
 		}
 		_ = r.Walk(context.Background(), func(k kinds.Kind, rkey, subject []byte) {
 			path := append([]byte(k.Info().Collection+"/"), rkey...)
-			if c := bytes.Compare(path, last); c < 0 || c == 0 && k != kinds.ListItem || len(subject) > 0 && !k.Info().To.Is.Valid(subject) {
+			if c := bytes.Compare(path, last); c < 0 || c == 0 && k != kinds.ListItem || len(subject) > 0 && !k.Info().To.Form.Valid(subject) {
 				t.Errorf("%s after %s has subject %q", path, last, subject)
 			}
 			last = path

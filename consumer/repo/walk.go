@@ -15,7 +15,8 @@ import (
 // maxKey bounds the path of a record.
 const maxKey = syntax.MaxNSID + 1 + syntax.MaxRkey
 
-// Walk calls each for the records of indexed collections, in the order of their paths.
+// Walk calls each for the records of indexed collections, in the order of their paths, and for a kind of
+// which a record can name several subjects once for each of them.
 // subject is nil if a record names none; it is valid until the next Read or Release, rkey
 // only during the call. Walk ends early with the error of ctx.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
@@ -222,7 +223,9 @@ func (w *walk) record(cid []byte) error {
 	if index < 0 {
 		w.r.Malformed++
 		for _, k := range w.of.Kinds {
-			w.each(k.Kind, rkey, nil)
+			if !k.Kind.IsMany() {
+				w.each(k.Kind, rkey, nil)
+			}
 		}
 		return nil
 	}
@@ -237,6 +240,12 @@ func (w *walk) record(cid []byte) error {
 			continue
 		}
 		dropped = dropped.Or(one.reason)
+		if k.Kind.IsMany() {
+			for _, subject := range one.many {
+				w.each(k.Kind, rkey, subject)
+			}
+			continue
+		}
 		w.each(k.Kind, rkey, one.subject)
 	}
 	switch {
@@ -251,6 +260,7 @@ func (w *walk) record(cid []byte) error {
 // named is the subject in a record's field of one kind, or the reason why there is none.
 type named struct {
 	subject []byte
+	many    [][]byte // of a kind with many subjects
 	reason  wire.Reason
 }
 
@@ -264,7 +274,8 @@ type memoKey struct {
 // memory for each kind, in bytes.
 const (
 	memoMin  = 64
-	memoSize = 96
+	memoSize = 120
+	sliceLen = 24 // bytes of a slice
 )
 
 // subjects returns the subjects of a record of the collection, one for each kind. Many
@@ -281,15 +292,24 @@ func (w *walk) subjects(index int) ([]named, error) {
 	if found, ok := w.memo[key]; ok {
 		return found, nil
 	}
-	if err := w.r.grow(w.ctx, (1+len(w.of.Kinds))*memoSize); err != nil {
+	found := w.name(make([]named, 0, len(w.of.Kinds)), data)
+	if err := w.r.grow(w.ctx, memorySize(found)); err != nil {
 		return nil, err
 	}
 	if w.memo == nil {
 		w.memo = map[memoKey][]named{}
 	}
-	found := w.name(make([]named, 0, len(w.of.Kinds)), data)
 	w.memo[key] = found
 	return found, nil
+}
+
+// memorySize returns the memory that the cached subjects of a record take, in bytes.
+func memorySize(all []named) int {
+	n := (1 + len(all)) * memoSize
+	for i := range all {
+		n += cap(all[i].many) * sliceLen
+	}
+	return n
 }
 
 // emptyRecord replaces a record that is not stored, because it has none of the fields.
@@ -303,16 +323,21 @@ func (w *walk) name(to []named, data []byte) []named {
 		data = emptyRecord
 	}
 	for _, k := range w.of.Kinds {
-		subject, reason := wire.Subject(k, data)
-		to = append(to, named{subject, reason})
+		var one named
+		if k.Kind.IsMany() {
+			one.many, one.reason = wire.AppendSubjects(nil, k, data)
+		} else {
+			one.subject, one.reason = wire.Subject(k, data)
+		}
+		to = append(to, one)
 	}
 	return to
 }
 
 // forget clears the cached subjects.
 func (w *walk) forget(r *Reader) {
-	for key := range w.memo {
-		r.allocated -= (1 + len(key.of.Kinds)) * memoSize
+	for _, found := range w.memo {
+		r.allocated -= memorySize(found)
 	}
 	clear(w.last)
 	w.memo, w.last = nil, w.last[:0]

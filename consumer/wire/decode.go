@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
@@ -21,19 +20,20 @@ type Reason string
 
 // The reasons why this package drops something.
 const (
-	BadFrame   Reason = "frame"          // the message cannot be parsed
-	BadDID     Reason = "did"            // the repo is not a valid DID
-	BadRev     Reason = "rev"            // the commit's rev is not a TID
-	BadOps     Reason = "ops"            // the list of operations cannot be parsed
-	BadCAR     Reason = "car"            // the CAR cannot be parsed
-	BadCommit  Reason = "commit_block"   // the commit block is missing, wrong, or not a commit of this repo
-	BadPath    Reason = "path"           // an operation's path is not a collection and a record key
-	BadAction  Reason = "action"         // an operation is not create, update or delete
-	NoBlock    Reason = "block_missing"  // a record's block is not in the CAR
-	BadHash    Reason = "block_hash"     // a record's block does not hash to its CID
-	BadRecord  Reason = "record"         // a record is not a CBOR map
-	BadSubject Reason = "record_subject" // a record's subject is missing or invalid
-	BadAccount Reason = "account"        // an #account without DID or active
+	BadFrame     Reason = "frame"           // the message cannot be parsed
+	BadDID       Reason = "did"             // the repo is not a valid DID
+	BadRev       Reason = "rev"             // the commit's rev is not a TID
+	BadOps       Reason = "ops"             // the list of operations cannot be parsed
+	BadCAR       Reason = "car"             // the CAR cannot be parsed
+	BadCommit    Reason = "commit_block"    // the commit block is missing, wrong, or not a commit of this repo
+	BadPath      Reason = "path"            // an operation's path is not a collection and a record key
+	BadAction    Reason = "action"          // an operation is not create, update or delete
+	NoBlock      Reason = "block_missing"   // a record's block is not in the CAR
+	BadHash      Reason = "block_hash"      // a record's block does not hash to its CID
+	BadRecord    Reason = "record"          // a record is not a CBOR map
+	BadSubject   Reason = "record_subject"  // a record's subject is missing or invalid
+	MoreSubjects Reason = "record_subjects" // a record names more than kinds.MaxSubjects subjects in an array; the rest was ignored
+	BadAccount   Reason = "account"         // an #account without DID or active
 	// SpaceSubject is not a fault: the subject is a space, or a record in one (proposal
 	// 0016). skein does not index spaces, so the record names no subject.
 	SpaceSubject Reason = "space_subject"
@@ -50,7 +50,7 @@ const (
 // Reasons lists all reasons.
 var Reasons = []Reason{
 	BadFrame, BadDID, BadRev, BadOps, BadCAR, BadCommit, BadPath, BadAction,
-	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, SpaceSubject, TooBig,
+	NoBlock, BadHash, BadRecord, BadSubject, MoreSubjects, BadAccount, SpaceSubject, TooBig,
 	BadSignature, Unproven, NoKey, KeyUnreachable,
 }
 
@@ -103,7 +103,9 @@ type Decoder struct {
 	Kinds *kinds.Table
 
 	wants wants
-	named []named // the subjects in the blocks of records
+	named []named     // the subjects in the blocks of records
+	many  []batch.Ref // of records that can name several
+	found [][]byte    // scratch
 	ops   []rawOp
 	buf   [2][32]byte
 }
@@ -188,10 +190,33 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 		b.AddCommit(m.Seq, &c)
 		return
 	}
+	if d.hasTooManySubjects(b) {
+		d.drop(BadOps, nil)
+		c.Data = nil
+		b.AddCommit(m.Seq, &c)
+		return
+	}
 	b.AddCommit(m.Seq, &c)
 	for i := range d.ops {
 		d.op(i, b)
 	}
+}
+
+// hasTooManySubjects reports whether the records of a commit name more than maxSubjects subjects in
+// arrays. Such a commit is damaged: its repo is fetched instead.
+func (d *Decoder) hasTooManySubjects(b *batch.Batch) bool {
+	n := 0
+	for i := range d.ops {
+		o := &d.ops[i]
+		if o.of == nil || !o.of.HasMany() || len(o.cid) == 0 {
+			continue
+		}
+		subjects, _ := d.subjects(o, b)
+		for i := range subjects {
+			n += int(subjects[i].to - subjects[i].from)
+		}
+	}
+	return n > maxSubjects
 }
 
 // noSuchRev replaces a since that is not a TID: no commit has this rev.
@@ -211,7 +236,7 @@ func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 		return BadCommit
 	}
 	d.wants.reset(len(d.ops) + 1)
-	d.named = d.named[:0]
+	d.named, d.many = d.named[:0], d.many[:0]
 	commit := d.wants.add(m.commit)
 	for i := range d.ops {
 		if o := &d.ops[i]; o.of != nil && len(o.cid) > 0 {
@@ -298,6 +323,10 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 // allows 200.
 const maxOps = 5000
 
+// maxSubjects bounds the subjects that the records of a commit name in arrays: many operations can name
+// the same block.
+const maxSubjects = 20_000
+
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]
 	if d.Kinds == nil {
@@ -366,6 +395,16 @@ func (d *Decoder) op(i int, b *batch.Batch) {
 	}
 	for n, k := range o.of.Kinds {
 		switch {
+		case k.Kind.IsMany():
+			if subjects == nil {
+				b.AddDelete(k.Kind, rkey)
+				break
+			}
+			one := &subjects[n]
+			if one.reason != absent {
+				reason = reason.Or(one.reason)
+			}
+			b.AddSubjects(k.Kind, rkey, d.many[one.from:one.to])
 		case subjects == nil: // the block is unreadable: the record names no subject
 			b.AddPutRef(k.Kind, rkey, batch.Ref{})
 		case subjects[n].reason == absent:
@@ -394,8 +433,9 @@ func (d *Decoder) superseded(i int) bool {
 
 // named is the subject in a record's field of one kind, or the reason why there is none.
 type named struct {
-	subject batch.Ref
-	reason  Reason
+	subject  batch.Ref
+	from, to int32 // of a kind with many subjects: these are in Decoder.many
+	reason   Reason
 }
 
 // absent is the reason of a record without an optional subject.
@@ -422,11 +462,22 @@ func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 			w.reason = BadHash
 		}
 		for _, k := range o.of.Kinds {
-			subject, reason := []byte(nil), w.reason
-			if reason == "" {
-				subject, reason = Subject(k, w.block)
+			one := named{reason: w.reason}
+			switch {
+			case w.reason != "":
+			case k.Kind.IsMany():
+				d.found, one.reason = AppendSubjects(d.found[:0], k, w.block)
+				one.from = int32(len(d.many))
+				for _, subject := range d.found {
+					d.many = append(d.many, b.Keep(subject))
+				}
+				one.to = int32(len(d.many))
+			default:
+				var subject []byte
+				subject, one.reason = Subject(k, w.block)
+				one.subject = b.Keep(subject)
 			}
-			d.named = append(d.named, named{b.Keep(subject), reason})
+			d.named = append(d.named, one)
 		}
 	}
 	return d.named[w.first : w.first+len(o.of.Kinds)], w.reason
@@ -442,9 +493,9 @@ func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 		return nil, BadRecord
 	case !there && k.Optional:
 		return nil, absent
-	case subject != nil && k.To.Is.Valid(subject):
+	case subject != nil && k.To.Form.Valid(subject):
 		return subject, ""
-	case k.To.Is == dict.URI && syntax.ValidSpaceURI(subject):
+	case k.To.Form == kinds.ATURI && syntax.ValidSpaceURI(subject):
 		return nil, SpaceSubject
 	}
 	return nil, BadSubject

@@ -40,7 +40,7 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 		subject dict.ID
 	}
 	var tids []named
-	raw := map[string]dict.ID{}
+	raw := map[string][]dict.ID{}
 	var failed error
 	err := read.RecordsIn(s.r, from, actor, w, func(r *format.Record) bool {
 		var in bool
@@ -50,7 +50,7 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 		switch {
 		case failed != nil || !in:
 		case r.Path.Raw != nil:
-			raw[string(r.Path.Raw)] = r.Subject
+			raw[string(r.Path.Raw)] = append(raw[string(r.Path.Raw)], r.Subject)
 		default:
 			tids = append(tids, named{r.Path.TID, r.Subject})
 		}
@@ -62,21 +62,27 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 	byTID := func(n named, tid uint64) int { return cmp.Compare(n.tid, tid) }
 	slices.SortFunc(tids, func(x, y named) int { return cmp.Compare(x.tid, y.tid) })
 	found := func(r *format.Record) bool {
-		subject, in := raw[string(r.Path.Raw)]
-		if r.Path.Raw == nil {
-			var i int
-			if i, in = slices.BinarySearchFunc(tids, r.Path.TID, byTID); in {
-				subject = tids[i].subject
-			}
+		if r.Subject == dict.None {
+			return true
 		}
-		if in && r.Subject != dict.None {
-			failed = each(r.Path, subject, r.Subject)
+		if r.Path.Raw != nil {
+			for _, subject := range raw[string(r.Path.Raw)] {
+				failed = cmp.Or(failed, each(r.Path, subject, r.Subject))
+			}
+			return failed == nil
+		}
+		i, _ := slices.BinarySearchFunc(tids, r.Path.TID, byTID)
+		for ; i < len(tids) && tids[i].tid == r.Path.TID && failed == nil; i++ { // a record may name several
+			failed = each(r.Path, tids[i].subject, r.Subject)
 		}
 		return failed == nil
 	}
 	const few = 16 // records: up to so many, only their buckets are read
 	if len(raw) == 0 && len(tids) <= few {
-		for _, n := range tids {
+		for i, n := range tids {
+			if i > 0 && tids[i-1].tid == n.tid {
+				continue
+			}
 			if err = read.RecordsIn(s.r, to, actor, Window{From: n.tid, To: n.tid + 1}, found); err != nil || failed != nil {
 				break
 			}

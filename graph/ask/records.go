@@ -121,7 +121,7 @@ func (s *View) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, act
 		}
 		var generation uint64
 		var err error
-		if records, generation, err = format.CoderOf(actors[i], bucket).Read(records[:0], v, 0); err != nil {
+		if records, generation, err = format.CoderOf(k, actors[i], bucket).Read(records[:0], v, 0); err != nil {
 			return fmt.Errorf("graph: reading records %x: %w", keys.List()[n], err)
 		}
 		if generation > 0 {

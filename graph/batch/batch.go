@@ -159,6 +159,16 @@ func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
 	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: b.put(subject)})
 }
 
+// AddSubjects adds to the last event the creation or update of a record that can name several subjects
+// (kinds.Kind.IsMany), as its deletion and a put for each subject.
+func (b *Batch) AddSubjects(k kinds.Kind, rkey []byte, subjects []Ref) {
+	key := b.put(rkey)
+	b.addOp(Op{Kind: k, Delete: true, Rkey: key})
+	for _, s := range subjects {
+		b.addOp(Op{Kind: k, Rkey: key, Subject: s.Span})
+	}
+}
+
 // AddDelete adds to the last event the deletion of a record of kind k.
 func (b *Batch) AddDelete(k kinds.Kind, rkey []byte) {
 	b.addOp(Op{Kind: k, Delete: true, Rkey: b.put(rkey)})

@@ -139,7 +139,7 @@ func (v *checker) run() error {
 			return fmt.Errorf("checking the %s: %w", format.KeyspaceOf([]byte{part.keyspace}), err)
 		}
 	}
-	strings, err := Dictionary(v.r, v.Settings, v.report, v.tick)
+	strings, err := Dictionary(v.r, v.Settings, v.kinds, v.report, v.tick)
 	if err != nil {
 		return err
 	}

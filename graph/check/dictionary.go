@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -12,8 +14,15 @@ import (
 // Dictionary reads the whole dictionary and calls report for every violated invariant: it is
 // one to one, every string is stored in its only form, every id lies in the used part of a
 // leased block. It calls tick for every row, and returns the number of strings by namespace.
-func Dictionary(r kv.Reader, settings dict.Settings, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
-	v := &dictionary{r: r, settings: settings, report: report, used: map[dict.BlockKey]uint32{}}
+//
+// The URIs' namespace may have other strings only if kinds of t have such subjects.
+func Dictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
+	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, used: map[dict.BlockKey]uint32{}}
+	for i := range t.All {
+		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
+			v.forms = append(v.forms, f)
+		}
+	}
 	for _, part := range []struct {
 		keyspace byte
 		check    func(k, value []byte) error
@@ -43,6 +52,7 @@ type dictionary struct {
 	r        kv.Reader
 	report   func(string)
 	settings dict.Settings
+	forms    []kinds.Form // of the strings in the URIs' namespace
 	strings  [len(dict.Namespaces) + 1]int64
 	used     map[dict.BlockKey]uint32 // ids that stand for a string
 	key      []byte
@@ -106,7 +116,7 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 			}
 		} else {
 			s = dict.UnpackRaw(form)
-			if !ns.Valid(s) {
+			if !v.valid(ns, s) {
 				v.broken("dictionary: %q is not valid in namespace %s", s, ns)
 				return nil
 			}
@@ -115,12 +125,18 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 			}
 		}
 	}
-	if !ns.Valid(s) {
+	if !v.valid(ns, s) {
 		v.broken("dictionary: %q is not valid in namespace %s", s, ns)
 	} else if !bytes.Equal(form, again) {
 		v.broken("dictionary: %q is stored as %x; expected %x", s, form, again)
 	}
 	return nil
+}
+
+// valid reports whether a string may be in a namespace.
+func (v *dictionary) valid(ns dict.Namespace, s []byte) bool {
+	return ns == dict.DID && kinds.DID.Valid(s) ||
+		ns == dict.URI && slices.ContainsFunc(v.forms, func(f kinds.Form) bool { return f.Valid(s) })
 }
 
 // leased counts an id as used, for the check of its lease, and checks its partition.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -177,7 +178,7 @@ func TestDictionary(t *testing.T) {
 		ticks := 0
 		report := func(p string) { t.Error(p) }
 		b := h.bench(t)
-		got, err := Dictionary(b.table, h.layout.Settings, report, func() error { ticks++; return nil })
+		got, err := Dictionary(b.table, h.layout.Settings, kinds.BuiltIn, report, func() error { ticks++; return nil })
 		if err != nil || got != want || ticks != rows {
 			t.Errorf("%v strings, want %v; %d rows, want %d: %v", got, want, ticks, rows, err)
 		}
@@ -185,7 +186,7 @@ func TestDictionary(t *testing.T) {
 		for after := range 5 {
 			n := after * ticks / 5
 			left := n
-			_, err := Dictionary(b.table, h.layout.Settings, report, func() error {
+			_, err := Dictionary(b.table, h.layout.Settings, kinds.BuiltIn, report, func() error {
 				if left--; left < 0 {
 					return stop
 				}

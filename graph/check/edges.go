@@ -185,7 +185,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 	start := len(b.raw)
 	b.raw = append(b.raw, value...)
 	value = b.raw[start:]
-	c := format.CoderOf(b.actor, b.bucket)
+	c := format.CoderOf(b.kind, b.actor, b.bucket)
 	from := len(b.records)
 	var generation uint64
 	var err error
@@ -204,7 +204,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 	}
 	for i := range mine {
 		r := &mine[i]
-		if i > 0 && format.ComparePaths(mine[i-1].Path, r.Path) >= 0 {
+		if i > 0 && format.CompareEntries(&mine[i-1], r) >= 0 {
 			v.broken("chunk %x does not ascend", key)
 		}
 		if string(format.AppendChunkKey(nil, b.kind, b.actor, r.Path, depth)) != string(key) {
@@ -293,7 +293,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return nil
 		}
 		if isRow && len(members) > 0 {
-			if err := v.named(v.kinds.Info(k).To.Is, subject, "subject"); err != nil {
+			if err := v.named(v.kinds.Info(k).To.Is(), subject, "subject"); err != nil {
 				return err
 			}
 		}

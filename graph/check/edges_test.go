@@ -99,7 +99,7 @@ func TestBrokenChunks(t *testing.T) {
 		"a record of another chunk of the bucket": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 1) + "\x05"
 			r := at(empty, 6<<42, b.id(alice))
-			b.rows[key] = format.CoderOf(b.id(alice), empty).Append(nil, 0, []format.Record{r})
+			b.rows[key] = format.CoderOf(1, b.id(alice), empty).Append(nil, 0, []format.Record{r})
 			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		},
 		"a raw key that is a TID": func(b *bench) string {

@@ -339,7 +339,7 @@ func (b *bench) setState(did string, change func(*format.RepoState)) {
 // chunk writes the chunk of a bucket, at the depth 0.
 func (b *bench) chunk(k kinds.Kind, actor dict.ID, bucket uint16, generation uint64, records ...format.Record) (key string) {
 	key = string(format.AppendRecordsKey(nil, k, actor)) + string([]byte{byte(bucket >> 8), byte(bucket)})
-	b.rows[key] = format.CoderOf(actor, bucket).Append(nil, generation, records)
+	b.rows[key] = format.CoderOf(k, actor, bucket).Append(nil, generation, records)
 	return key
 }
 

@@ -16,10 +16,10 @@ func TestOrphanedChunk(t *testing.T) {
 		b := h.bench(t)
 		const bucket = 9
 		actor := b.id(alice)
-		spilled := format.CoderOf(actor, bucket).Append(nil, 1, nil)
+		spilled := format.CoderOf(1, actor, bucket).Append(nil, 1, nil)
 		noSubject := func(tid uint64) []byte {
 			r := format.Record{Path: format.Path{TID: bucket<<format.BucketShift | tid}, Flags: format.NoSubject}
-			return format.CoderOf(actor, bucket).Append(nil, 0, []format.Record{r})
+			return format.CoderOf(1, actor, bucket).Append(nil, 0, []format.Record{r})
 		}
 		top := b.chunk(1, actor, bucket, 1)
 		b.rows[top+"\x01"] = spilled

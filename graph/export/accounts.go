@@ -137,7 +137,7 @@ func (x *exporter) flush() error {
 		names[dict.DID][p.id] = ""
 		for _, r := range p.records {
 			if r.subject != dict.None {
-				names[x.kinds.Info(r.kind).To.Is][r.subject] = ""
+				names[x.kinds.Info(r.kind).To.Is()][r.subject] = ""
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 		}
 		l := line{DID: did, Kind: k.Name, Records: make([][2]string, n)}
 		for i, r := range rest[:n] {
-			l.Records[i] = [2]string{r.rkey, names[k.To.Is][r.subject]} // "" without a subject
+			l.Records[i] = [2]string{r.rkey, names[k.To.Is()][r.subject]} // "" without a subject
 		}
 		if err := x.json.Encode(l); err != nil {
 			return err

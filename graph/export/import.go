@@ -253,7 +253,7 @@ func (m *importer) records(ctx context.Context, l *line) error {
 	}
 	m.batch.AddImport([]byte(l.DID), nil, m.fresh)
 	for _, r := range l.Records {
-		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.To.Is.Valid([]byte(r[1])) {
+		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.To.Form.Valid([]byte(r[1])) {
 			return fmt.Errorf("%w: the %s record %q of %s names %q", graph.ErrImport, l.Kind, r[0], l.DID, r[1])
 		}
 		m.batch.AddPut(kind.Kind, []byte(r[0]), []byte(r[1]))

@@ -118,7 +118,7 @@ func (p *place) fill(records int) {
 				}
 				k := kinds.All[rng.IntN(4)]
 				subject := fmt.Sprintf("did:web:s%d.example.com", rng.IntN(12))
-				if k.To.Is == dict.URI {
+				if k.To.Is() == dict.URI {
 					subject = fmt.Sprintf("at://did:plc:%024d/app.bsky.feed.post/%s", rng.IntN(6), tid(rng.Uint64N(9)*day))
 				}
 				if n%7 == 0 {

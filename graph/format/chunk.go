@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
 )
@@ -97,17 +99,32 @@ func ComparePaths(x, y Path) int {
 // Nearly all records of an actor have the clock of its PDS. A stored chunk and a merge operand
 // have the same form, and the last write to a path wins. Removed paths are kept like the
 // removed members of a Row.
+//
+// If records of the kind can name several subjects (kinds.Kind.IsMany), an entry is a pair of a record
+// and one of its subjects: entries ascend by path and subject, the last write to a pair wins, and removed
+// pairs have a subject, too. A record is removed by removing its pairs.
 type ChunkCoder struct {
 	Bucket uint16
+	many   bool
 	first  uint64 // the subject that the first record's is a difference to
 }
 
 // Record is an entry of a chunk.
 type Record struct {
 	Path    Path
-	Subject dict.ID // None if there are flags
+	Subject dict.ID // None if there are flags; with IsMany also the subject of a removed pair
 	Flags   uint8
+	IsMany  bool   // the record may have more subjects: path and subject identify the entry
 	Age     uint32 // in a fold, the index of its value; in a read, the depth of its chunk
+}
+
+// CompareEntries orders the entries of one bucket, by what identifies them: the path, and the subject if
+// the record may have several.
+func CompareEntries(x, y *Record) int {
+	if c := ComparePaths(x.Path, y.Path); c != 0 || !x.IsMany {
+		return c
+	}
+	return cmp.Compare(x.Subject, y.Subject)
 }
 
 // The flags of a record.
@@ -129,12 +146,12 @@ func CoderOfKey(key []byte) (c ChunkCoder, err error) {
 	if !k.Valid() {
 		return c, fmt.Errorf("format: record key %x is of an unknown kind", key)
 	}
-	return CoderOf(actor, bucket), nil
+	return CoderOf(k, actor, bucket), nil
 }
 
 // CoderOf returns the coder of the chunks of an actor in a bucket.
-func CoderOf(actor dict.ID, bucket uint16) ChunkCoder {
-	return ChunkCoder{bucket, uint64(actor)}
+func CoderOf(k kinds.Kind, actor dict.ID, bucket uint16) ChunkCoder {
+	return ChunkCoder{bucket, k.IsMany(), uint64(actor)}
 }
 
 // IsRaw reports whether the records have keys that are not TIDs.
@@ -146,7 +163,7 @@ const (
 	clockMask = 1<<ClockBits - 1
 )
 
-// Append appends a chunk whose records ascend by path.
+// Append appends a chunk whose records ascend (CompareEntries).
 func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []byte {
 	if generation > 0 {
 		dst = append(dst, 1)
@@ -164,7 +181,7 @@ func (c ChunkCoder) start() chunkEnd {
 	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
 }
 
-// appendAfter appends records that ascend by path to a chunk that ends at end.
+// appendAfter appends records that ascend to a chunk that ends at end.
 func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []byte {
 	micros, clock, subject := end.micros, end.clock, end.subject
 	for i := range records {
@@ -187,7 +204,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 				dst = binary.AppendUvarint(dst, d)
 			}
 		}
-		if r.Flags == 0 {
+		if r.Flags == 0 || c.many {
 			dst = binary.AppendUvarint(dst, dict.Zigzag(uint64(r.Subject)-subject))
 			subject = uint64(r.Subject)
 		}
@@ -204,7 +221,7 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 			return dst, 0, ErrChunk
 		}
 		v = v[w:]
-		r := Record{Age: age}
+		r := Record{Age: age, IsMany: c.many}
 		if c.IsRaw() && n > 1 {
 			if n>>1 > uint64(len(v)) {
 				return dst, 0, ErrChunk
@@ -226,7 +243,7 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 				v, clock = v[w:], 0
 				continue
 			}
-			if r.Flags > NoSubject {
+			if r.Flags > NoSubject || c.many && r.Flags == NoSubject {
 				return dst, 0, ErrChunk
 			}
 		}
@@ -236,7 +253,7 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 		} else if r.Path.Raw == nil {
 			return dst, 0, ErrChunk
 		}
-		if r.Flags == 0 {
+		if r.Flags == 0 || c.many {
 			d, w := Uvarint(v)
 			if w <= 0 {
 				return dst, 0, ErrChunk
@@ -271,7 +288,9 @@ func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 			switch end.clock = uint64(ext & clockMask); ext >> ClockBits {
 			case 0:
 			case NoSubject:
-				subject = false
+				if subject = false; c.many {
+					return end, 0, 0, false
+				}
 			case flagSpilled:
 				if generation, w = binary.Uvarint(v); w <= 0 || generation == 0 || !first {
 					return end, 0, 0, false
@@ -354,16 +373,16 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (o
 	return out, true
 }
 
-// CompareRecords orders records by path, then by age.
+// CompareRecords orders records like CompareEntries, then by age.
 func CompareRecords(x, y Record) int {
-	if c := ComparePaths(x.Path, y.Path); c != 0 {
+	if c := CompareEntries(&x, &y); c != 0 {
 		return c
 	}
 	return int(x.Age) - int(y.Age)
 }
 
-// Live yields the live records of a bucket, ascending by path: the newest change of each path, unless it
-// removed the record. chunks is the number of chunks that the records come from, each in its own order.
+// Live yields the live records of a bucket, ascending: the newest change of each entry, unless it
+// removed it. chunks is the number of chunks that the records come from, each in its own order.
 func Live(records []Record, chunks int) iter.Seq[*Record] {
 	return func(yield func(*Record) bool) {
 		if chunks <= 1 {
@@ -381,7 +400,7 @@ func Live(records []Record, chunks int) iter.Seq[*Record] {
 		slices.SortFunc(records, CompareRecords)
 		for i := range records {
 			r := &records[i]
-			if i > 0 && ComparePaths(records[i-1].Path, r.Path) == 0 {
+			if i > 0 && CompareEntries(&records[i-1], r) == 0 {
 				continue
 			}
 			if r.Flags != Removed && !yield(r) {
@@ -401,7 +420,7 @@ func twoRuns(records []Record) (upper, lower []Record, ok bool) {
 	upper, lower = records[:n], records[n:]
 	for _, run := range [][]Record{upper, lower} {
 		for i := 1; i < len(run); i++ {
-			if ComparePaths(run[i-1].Path, run[i].Path) >= 0 {
+			if CompareEntries(&run[i-1], &run[i]) >= 0 {
 				return nil, nil, false
 			}
 		}
@@ -422,7 +441,7 @@ func merged(upper, lower []Record, yield func(*Record) bool) {
 		case len(upper) == 0:
 			c = 1
 		case len(lower) > 0:
-			c = ComparePaths(upper[0].Path, lower[0].Path)
+			c = CompareEntries(&upper[0], &lower[0])
 		}
 		var r *Record
 		if c > 0 {
@@ -491,13 +510,13 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 	return c.appendAfter(append(dst, values[0]...), end, kept), n + len(kept), true
 }
 
-// newest reduces the sorted records to the newest of each path. It drops removed ones if
+// newest reduces the sorted records to the newest change of each entry. It drops removed ones if
 // there can be no older value (base).
 func (f *chunkFolder) newest(base bool) []Record {
 	kept := f.records[:0]
 	for i := range f.records {
 		r := &f.records[i]
-		if i+1 < len(f.records) && ComparePaths(r.Path, f.records[i+1].Path) == 0 {
+		if i+1 < len(f.records) && CompareEntries(r, &f.records[i+1]) == 0 {
 			continue
 		}
 		if r.Flags == Removed && base {

@@ -91,7 +91,7 @@ func TestChunksRoundTrip(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 30))
 		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1, RawBucket, RawBucket + 255}[rng.IntN(5)]
-		c := CoderOf(actor, bucket)
+		c := CoderOf(1, actor, bucket)
 		records := randomRecords(rng, bucket, 40)
 		generation := max(rng.Uint64N(6), 3) - 3
 		v := c.Append([]byte("x"), generation, records)[1:]
@@ -127,7 +127,7 @@ func TestChunksRoundTrip(t *testing.T) {
 func TestChunkSizes(t *testing.T) {
 	const actor = shortID
 	bucket := Path{TID: goldenTID}.Bucket()
-	c := CoderOf(actor, bucket)
+	c := CoderOf(1, actor, bucket)
 	records := func(n int, micros uint64, flags uint8) (out []Record) {
 		for i := range n {
 			r := Record{Path: Path{TID: goldenTID + uint64(i)*micros<<ClockBits}, Subject: actor + dict.ID(i), Flags: flags}
@@ -188,7 +188,7 @@ func TestChunksRefused(t *testing.T) {
 		{"a key with a flag that none has", raws, []byte{9, 's', 'e', 'l', 'f', 0x0c, 0}},
 		{"raw keys spilled in generation 0", raws, []byte{1, 0x10, 0, 0}},
 	} {
-		coder := CoderOf(5, c.bucket)
+		coder := CoderOf(1, 5, c.bucket)
 		if got, _, err := coder.Read(nil, c.v, 0); err == nil {
 			t.Errorf("%s: %x is read as %v", c.name, c.v, got)
 		}
@@ -212,7 +212,7 @@ func TestCoderOfKey(t *testing.T) {
 	for kind := range 256 {
 		k := kinds.Kind(kind)
 		c, err := CoderOfKey(AppendChunkKey(nil, k, longID, Path{TID: goldenTID}, 2))
-		if known := k > 0 && int(k) <= len(kinds.All) || k >= 64 && k < 128; (err == nil) != known || known && c != CoderOf(longID, 1607) {
+		if known := k > 0 && int(k) <= len(kinds.All) || k >= 64 && k < 192; (err == nil) != known || known && c != CoderOf(k, longID, 1607) {
 			t.Errorf("kind %v: %+v, %v", k, c, err)
 		}
 	}
@@ -229,7 +229,7 @@ func TestFoldedSizes(t *testing.T) {
 		bucket := []uint16{1607, RawBucket}[rng.IntN(2)]
 		depth := rng.IntN(MaxChunkDepth + 1)
 		key := append(binary.BigEndian.AppendUint16(AppendRecordsKey(nil, 2, 5), bucket), make([]byte, depth)...)
-		c := CoderOf(5, bucket)
+		c := CoderOf(1, 5, bucket)
 		values := [][]byte{c.Append(nil, 1, randomRecords(rng, bucket, 20))}
 		for range rng.IntN(3) {
 			values = append(values, c.Append(nil, 0, randomRecords(rng, bucket, 20)))

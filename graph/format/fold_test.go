@@ -163,9 +163,9 @@ func TestFoldChunks(t *testing.T) {
 func TestGolden(t *testing.T) {
 	const actor = 0x0102030405
 	tid := uint64(1650)<<BucketShift | 5<<ClockBits | 17
-	like := CoderOf(actor, 1650)
-	follow := CoderOf(actor, 1650)
-	raw := CoderOf(actor, RawBucket)
+	like := CoderOf(1, actor, 1650)
+	follow := CoderOf(1, actor, 1650)
+	raw := CoderOf(1, actor, RawBucket)
 	for want, v := range map[string][]byte{
 		"":                 AppendRow(nil, 7, 0, nil, nil),
 		"\x0c":             AppendRow(nil, 7, 0, nil, []uint64{10}),
@@ -260,7 +260,7 @@ func TestExtend(t *testing.T) {
 	extended := 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := CoderOf(900, 1650)
+		c := CoderOf(1, 900, 1650)
 		tid := uint64(1650) << BucketShift
 		var operands [][]byte
 		for range 2 + rng.IntN(5) {

@@ -78,7 +78,7 @@ func FuzzHas(f *testing.F) {
 
 // FuzzSubjects: AppendSubjects agrees with the records that Read returns.
 func FuzzSubjects(f *testing.F) {
-	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
+	c := CoderOf(1, shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
 		f.Add(form.Bytes, uint64(0), uint64(1<<64-1))
 		f.Add(form.Bytes, uint64(goldenTID), uint64(goldenTID+1<<20))
@@ -105,7 +105,7 @@ func FuzzSubjects(f *testing.F) {
 
 // FuzzExtend: extending the bytes of the oldest value gives the same chunk as reading them.
 func FuzzExtend(f *testing.F) {
-	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
+	c := CoderOf(1, shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
 		f.Add(form.Bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
 	}

@@ -195,7 +195,7 @@ func goldenChunks() (forms []golden.Form) {
 		if len(c.records) > 0 {
 			bucket = c.records[0].Path.Bucket()
 		}
-		coder := CoderOf(c.actor, bucket)
+		coder := CoderOf(1, c.actor, bucket)
 		forms = append(forms, golden.New(c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)))
 	}
 	return forms

@@ -19,7 +19,7 @@ type alphabet struct {
 
 func alphabets() []alphabet {
 	tid := func(n uint64) Path { return Path{TID: 1650<<BucketShift | n} }
-	chunk, raw := CoderOf(5, 1650), CoderOf(5, RawBucket|0x2d)
+	chunk, raw := CoderOf(1, 5, 1650), CoderOf(1, 5, RawBucket|0x2d)
 	s1, s2 := goldenStates[1], goldenStates[4]
 	plc := func(low dict.ID, c byte) []byte {
 		e := dict.EntryOf(dict.DID, low, bytes.Repeat([]byte{c}, dict.PackedDIDLen))
@@ -128,15 +128,15 @@ func TestLastWriteWins(t *testing.T) {
 		}, false},
 		{"chunk of TIDs", AppendChunkKey(nil, 1, 5, path, 0), func(g uint64, present bool) []byte {
 			if present {
-				return CoderOf(5, path.Bucket()).Append(nil, g, []Record{{Path: path, Subject: 9}})
+				return CoderOf(1, 5, path.Bucket()).Append(nil, g, []Record{{Path: path, Subject: 9}})
 			}
-			return CoderOf(5, path.Bucket()).Append(nil, g, []Record{{Path: path, Flags: Removed}})
+			return CoderOf(1, 5, path.Bucket()).Append(nil, g, []Record{{Path: path, Flags: Removed}})
 		}, true},
 		{"chunk of raw keys", AppendChunkKey(nil, 1, 5, rawPath, 0), func(g uint64, present bool) []byte {
 			if present {
-				return CoderOf(5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Subject: 9}})
+				return CoderOf(1, 5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Subject: 9}})
 			}
-			return CoderOf(5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Flags: Removed}})
+			return CoderOf(1, 5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Flags: Removed}})
 		}, true},
 	} {
 		for history := range 1 << 5 { // each bit, from the oldest on: present or removed

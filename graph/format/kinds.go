@@ -3,10 +3,8 @@ package format
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 )
 
 // configured is a kind of a store that is not built in. KeyKinds has the list of them, in
@@ -15,8 +13,8 @@ import (
 type configured struct {
 	Number     kinds.Kind `json:"number"`
 	Collection string     `json:"collection"`
-	Path       string     `json:"path"`  // the fields, joined with dots
-	Names      string     `json:"names"` // the type of the subject: "did" or "uri"
+	Path       string     `json:"path"`  // kinds.End.Path
+	Names      string     `json:"names"` // the form of the subject (kinds.Form.Noun)
 	Forward    string     `json:"forward"`
 	Reverse    string     `json:"reverse"`
 }
@@ -25,7 +23,7 @@ type configured struct {
 func AppendKinds(dst []byte, t *kinds.Table) ([]byte, error) {
 	list := []configured{}
 	for _, k := range t.Configured() {
-		list = append(list, configured{k.Kind, k.Collection, strings.Join(k.To.Field, "."), k.To.Is.String(), k.Forward, k.Reverse})
+		list = append(list, configured{k.Kind, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
 	}
 	b, err := json.Marshal(list)
 	return append(dst, b...), err
@@ -44,12 +42,14 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 	for _, c := range list {
 		k := kinds.Info{
 			Kind: c.Number, Name: c.Forward, Collection: c.Collection, Forward: c.Forward, Reverse: c.Reverse, Optional: true,
-			To: kinds.End{Field: strings.Split(c.Path, ".")},
 		}
-		for _, ns := range dict.Namespaces {
-			if ns.String() == c.Names {
-				k.To.Is = ns
-			}
+		var known bool
+		if k.To.Form, known = kinds.FormOfNoun(c.Names); !known {
+			return nil, fmt.Errorf("format: the kinds of the store: %s:%s has subjects of the unknown type %q", c.Collection, c.Path, c.Names)
+		}
+		var err error
+		if k.To.Field, err = kinds.SplitPath(c.Path); err != nil {
+			return nil, fmt.Errorf("format: the kinds of the store: %w", err)
 		}
 		rows = append(rows, k)
 	}

@@ -107,8 +107,8 @@ func codecs() []golden.Codec {
 	bucket := Path{TID: goldenTID}.Bucket()
 	return []golden.Codec{
 		{Name: "row", Again: rowAgain, Valid: valid(goldenRows(), "row"), Cut: true},
-		{Name: "chunk of TIDs", Again: chunkAgain(CoderOf(shortID, bucket)), Valid: valid(goldenChunks(), "TID"), Cut: true},
-		{Name: "chunk of raw keys", Again: chunkAgain(CoderOf(shortID, RawBucket)), Valid: valid(goldenChunks(), "raw"), Cut: true},
+		{Name: "chunk of TIDs", Again: chunkAgain(CoderOf(1, shortID, bucket)), Valid: valid(goldenChunks(), "TID"), Cut: true},
+		{Name: "chunk of raw keys", Again: chunkAgain(CoderOf(1, shortID, RawBucket)), Valid: valid(goldenChunks(), "raw"), Cut: true},
 		{Name: "container", Again: containerAgain, Valid: valid(goldenContainers(), "container"), Cut: false},
 		{Name: "state", Again: stateAgain, Valid: states, Cut: true},
 		{Name: "accounts", Again: groupAgain, Valid: valid(goldenAccounts(), "of a group", "group of"), Cut: true},

@@ -181,7 +181,7 @@ func TestFoldOfOneRow(t *testing.T) {
 // spilled twice never looks like its state in between.
 func TestGenerationsOfAFold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 0))
-	c := CoderOf(5, 1650)
+	c := CoderOf(1, 5, 1650)
 	for range 500 {
 		var rows, chunks [][]byte
 		highest := uint64(0)

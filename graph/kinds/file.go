@@ -7,31 +7,36 @@ import (
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
-
-	"skein.blue/intern/dict"
 )
 
 // A file of kinds has one kind in each line: the collection, the path of the subject in its
-// records, the type of the subject (did or at-uri), and the names of the two sets: the subjects of
-// an account, and the accounts that name a subject. Lines that start with # are comments.
+// records, the type of the subject (did, at-uri, uri or text), and the names of the two sets: the
+// subjects of an account, and the accounts that name a subject. Lines that start with # are comments.
 //
 //	# collection              path              type    sets
 //	sh.tangled.graph.follow   subject           did     tangledFollows  tangledFollowers
 //	app.bsky.feed.post        reply.parent.uri  at-uri  repliedTo       repliers
-//	app.bsky.feed.post        embed.record.uri  at-uri  quoted          quoters
+//	app.bsky.feed.post        tags[]            text    tags            taggers
+//	app.bsky.feed.post        facets[].features[app.bsky.richtext.facet#mention].did  did  mentions  mentioners
+//
+// A path goes through arrays like Constellation's: name[TYPE] stands for the elements of the array
+// name that are objects of that $type, and name[] for its other elements: strings, and objects without
+// a $type. A record then makes an edge to each of its subjects (Kind.IsMany).
 //
 // A kind's name in stats and metrics is the name of its first set. A record without the field
 // makes no edge.
 
 const (
-	maxPath = 8  // keys
-	maxKey  = 23 // bytes of a key: CBOR then has type and length in one byte
-	maxName = 40 // bytes
+	maxPath = 8   // keys
+	maxKey  = 23  // bytes of a key: CBOR then has type and length in one byte
+	maxType = 400 // bytes of an element's $type: an NSID of up to 317, a # and a name
+	maxName = 40  // bytes
 )
 
 var (
 	setName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 	pathKey = regexp.MustCompile(`^[A-Za-z$_][A-Za-z0-9$_-]*$`)
+	element = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]*(#[A-Za-z][A-Za-z0-9_-]*)?$`)
 )
 
 // Parse parses a file of kinds. They have no numbers yet. Its error names the line.
@@ -56,24 +61,40 @@ func Parse(file string) (all []Info, err error) {
 func parseLine(line string) (k Info, err error) {
 	words := strings.Fields(line)
 	if len(words) != 5 {
-		return k, fmt.Errorf("expected five words, COLLECTION PATH did|at-uri SET SET, got %d", len(words))
+		return k, fmt.Errorf("expected five words, COLLECTION PATH did|at-uri|uri|text SET SET, got %d", len(words))
 	}
 	k = Info{Name: words[3], Collection: words[0], Forward: words[3], Reverse: words[4], Optional: true}
-	k.To.Field = strings.Split(words[1], ".")
-	switch words[2] {
-	case "did":
-		k.To.Is = dict.DID
-	case "at-uri":
-		k.To.Is = dict.URI
-	default:
-		return k, fmt.Errorf("%q is neither did nor at-uri", words[2])
+	if k.To.Form, err = FormOf(words[2]); err != nil {
+		return k, err
+	}
+	if k.To.Field, err = SplitPath(words[1]); err != nil {
+		return k, err
 	}
 	return k, k.check()
 }
 
+// SplitPath returns the steps of a path. The dots in the type of an element do not divide it.
+func SplitPath(path string) (steps []string, err error) {
+	start, within := 0, false
+	for i := 0; i <= len(path); i++ {
+		switch {
+		case i == len(path) && within:
+			return nil, fmt.Errorf("the path %q has a [ without a ]", path)
+		case i == len(path), path[i] == '.' && !within:
+			steps = append(steps, path[start:i])
+			start = i + 1
+		case path[i] == '[' && !within:
+			within = true
+		case path[i] == ']':
+			within = false
+		}
+	}
+	return steps, nil
+}
+
 // Line returns a configured row as a line of a file of kinds.
 func (k *Info) Line() string {
-	return strings.Join([]string{k.Collection, strings.Join(k.To.Field, "."), typeOf(k), k.Forward, k.Reverse}, " ")
+	return strings.Join([]string{k.Collection, k.To.Path(), k.To.Form.String(), k.Forward, k.Reverse}, " ")
 }
 
 // check checks a configured row.
@@ -82,14 +103,15 @@ func (k *Info) check() error {
 		return fmt.Errorf("%q is not the NSID of a collection", k.Collection)
 	}
 	if len(k.To.Field) == 0 || len(k.To.Field) > maxPath {
-		return fmt.Errorf("the path %q has more than %d parts", strings.Join(k.To.Field, "."), maxPath)
+		return fmt.Errorf("the path %q has more than %d parts", k.To.Path(), maxPath)
 	}
-	for _, key := range k.To.Field {
+	for _, step := range k.To.Field {
+		key, elements, isArray := CutStep(step)
 		switch {
-		case strings.HasSuffix(key, "]"):
-			return fmt.Errorf("the path %q goes through a list; records with many subjects are not supported", strings.Join(k.To.Field, "."))
 		case !pathKey.MatchString(key) || len(key) > maxKey:
-			return fmt.Errorf("the path %q has a part %q that is not a field name of up to %d letters", strings.Join(k.To.Field, "."), key, maxKey)
+			return fmt.Errorf("the path %q has a part %q that is not a field name of up to %d letters", k.To.Path(), step, maxKey)
+		case isArray && elements != "" && (!element.MatchString(elements) || len(elements) > maxType):
+			return fmt.Errorf("the path %q has elements %q, which is not a $type such as app.bsky.richtext.facet#mention", k.To.Path(), elements)
 		}
 	}
 	for _, name := range []string{k.Forward, k.Reverse} {
@@ -97,10 +119,20 @@ func (k *Info) check() error {
 			return fmt.Errorf("%q is not a name for a set: a letter, then letters, digits and _, at most %d", name, maxName)
 		}
 	}
-	if k.Name != k.Forward || k.Verb != "" || k.Object != "" || k.Known || !k.Optional || k.To.Is != dict.DID && k.To.Is != dict.URI {
+	if k.Name != k.Forward || k.Verb != "" || k.Object != "" || k.Known || !k.Optional || k.To.Form > Text {
 		return errors.New("the row is only valid for built-in kinds")
 	}
 	return nil
+}
+
+// CutStep divides a step of a path into the name of the field and, if the field is an array, the $type
+// of the elements that the path goes through, "" for elements without one.
+func CutStep(step string) (key, elements string, isArray bool) {
+	at := strings.IndexByte(step, '[')
+	if at < 0 || !strings.HasSuffix(step, "]") {
+		return step, "", false
+	}
+	return step[:at], step[at+1 : len(step)-1], true
 }
 
 // ErrContradiction is returned if the configured kinds contradict the kinds of the store.
@@ -109,10 +141,10 @@ var ErrContradiction = errors.New("the store has other kinds")
 // Configure adds configured kinds to a store's table, and gives them numbers. Kinds that the table
 // already has must be the same.
 func Configure(t *Table, more []Info) (*Table, error) {
-	next := FirstConfigured
+	next := map[bool]Kind{false: FirstConfigured, true: FirstMany}
 	have := t.Configured()
 	for _, k := range have {
-		next = max(next, k.Kind+1)
+		next[k.Kind.IsMany()] = max(next[k.Kind.IsMany()], k.Kind+1)
 	}
 	all := append([]Info(nil), have...)
 add:
@@ -120,26 +152,27 @@ add:
 		for i := range have {
 			same := have[i].Source() == k.Source()
 			switch {
-			case same && have[i].To.Is == k.To.Is && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse:
+			case same && have[i].To.Form == k.To.Form && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse:
 				continue add
 			case same:
 				return nil, fmt.Errorf("%w: %s is indexed as %s with the sets %s and %s, and cannot change to %s with %s and %s",
-					ErrContradiction, k.Source(), typeOf(&have[i]), have[i].Forward, have[i].Reverse, typeOf(&k), k.Forward, k.Reverse)
+					ErrContradiction, k.Source(), have[i].To.Form, have[i].Forward, have[i].Reverse, k.To.Form, k.Forward, k.Reverse)
 			}
 		}
-		if next >= FirstConfigured+MaxConfigured {
-			return nil, fmt.Errorf("kinds: more than %d configured kinds", MaxConfigured)
+		many := k.To.IsMany()
+		if next[many] >= firstOf(many)+MaxConfigured {
+			return nil, fmt.Errorf("kinds: more than %d configured kinds %s arrays", MaxConfigured, map[bool]string{false: "without", true: "with"}[many])
 		}
-		k.Kind = next
-		next++
+		k.Kind = next[many]
+		next[many]++
 		all = append(all, k)
 	}
 	return tableOf(all, len(have))
 }
 
-func typeOf(k *Info) string {
-	if k.To.Is == dict.DID {
-		return "did"
+func firstOf(many bool) Kind {
+	if many {
+		return FirstMany
 	}
-	return "at-uri"
+	return FirstConfigured
 }

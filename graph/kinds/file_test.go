@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 )
 
 const someKinds = `# what else is indexed
@@ -55,10 +54,13 @@ func TestWrongLines(t *testing.T) {
 	for line, reason := range map[string]string{
 		"a.b.c subject did x":                              "got 4",
 		"a.b.c subject did x y z":                          "got 6",
-		"a.b.c subject DID xs ys":                          "neither did nor at-uri",
+		"a.b.c subject DID xs ys":                          "is not did, at-uri, uri or text",
 		"follow subject did xs ys":                         "not the NSID",
-		"a.b.c facets[].did did xs ys":                     "through a list",
-		"a.b.c facets[] did xs ys":                         "through a list",
+		"a.b.c facets[.did did xs ys":                      "a [ without a ]",
+		"a.b.c facets]x.did did xs ys":                     "not a field name",
+		"a.b.c [].did did xs ys":                           "not a field name",
+		"a.b.c facets[#x] did xs ys":                       "not a $type",
+		"a.b.c facets[a][b] did xs ys":                     "not a $type",
 		"a.b.c . did xs ys":                                "not a field name",
 		"a.b.c a.b.c.d.e.f.g.h.i did xs ys":                "more than 8 parts",
 		"a.b.c " + strings.Repeat("x", 24) + " did xs ys":  "not a field name",
@@ -110,7 +112,7 @@ func TestConfigure(t *testing.T) {
 	for what, change := range map[string]func(k *kinds.Info){
 		"another set":  func(k *kinds.Info) { k.Reverse = "answerers" },
 		"another name": func(k *kinds.Info) { k.Name, k.Forward = "answered", "answered" },
-		"another type": func(k *kinds.Info) { k.To.Is = dict.DID },
+		"another type": func(k *kinds.Info) { k.To.Form = kinds.DID },
 	} {
 		k := all[1]
 		change(&k)
@@ -127,7 +129,7 @@ func TestConfigure(t *testing.T) {
 		"a built-in number":      func(k *kinds.Info) { k.Kind = 3 },
 		"a number past the last": func(k *kinds.Info) { k.Kind = kinds.FirstConfigured + kinds.MaxConfigured },
 		"another name":           func(k *kinds.Info) { k.Name = "x" },
-		"no type":                func(k *kinds.Info) { k.To.Is = 0 },
+		"no type":                func(k *kinds.Info) { k.To.Form = 99 },
 		"a verb":                 func(k *kinds.Info) { k.Verb = "x" },
 	} {
 		k := all[0]
@@ -143,7 +145,7 @@ func TestConfigure(t *testing.T) {
 func TestStoredKindsStay(t *testing.T) {
 	clash := kinds.Info{
 		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", Forward: "follows", Reverse: "union", Optional: true,
-		To: kinds.End{Is: dict.DID, Field: []string{"subject"}},
+		To: kinds.End{Form: kinds.DID, Field: []string{"subject"}},
 	}
 	if _, err := kinds.TableOf([]kinds.Info{clash}); err == nil {
 		t.Error("a file may contradict the built-in kinds")

@@ -23,13 +23,29 @@ type Kind uint8
 // An End is the subject of an edge, which a record names. The actor of an edge is always the
 // account that owns the record.
 type End struct {
-	Is    dict.Namespace // a DID or an AT URI
-	Field []string       // the path to it in the record
+	Form  Form     // what the subject is
+	Field []string // the path to it in the record, step by step (SplitPath)
+}
+
+// Is returns the namespace of the subject's id.
+func (e *End) Is() dict.Namespace {
+	if e.Form == DID {
+		return dict.DID
+	}
+	return dict.URI
+}
+
+// Path returns the path as it is written: its steps, joined with dots.
+func (e *End) Path() string { return strings.Join(e.Field, ".") }
+
+// IsMany reports whether the path goes through an array.
+func (e *End) IsMany() bool {
+	return slices.ContainsFunc(e.Field, func(step string) bool { _, _, is := CutStep(step); return is })
 }
 
 // did and uri are subjects that are DIDs and AT URIs.
-func did(field ...string) End { return End{dict.DID, field} }
-func uri(field ...string) End { return End{dict.URI, field} }
+func did(field ...string) End { return End{DID, field} }
+func uri(field ...string) End { return End{ATURI, field} }
 
 // Info is a row of a table of kinds. If several rows have the same collection, its records make an
 // edge for each.
@@ -55,7 +71,7 @@ type Info struct {
 
 // Source returns the collection and the path of the subject, as in
 // "app.bsky.feed.like:subject.uri".
-func (k *Info) Source() string { return k.Collection + ":" + strings.Join(k.To.Field, ".") }
+func (k *Info) Source() string { return k.Collection + ":" + k.To.Path() }
 
 // HasSets reports whether expressions have the kind's sets.
 func (k *Info) HasSets() bool { return k.Reverse != "" }
@@ -89,11 +105,22 @@ const Hidden Kind = 0
 // Max is the largest Kind.
 const Max = 255
 
-// The numbers that a store assigns to configured kinds.
+// The numbers that a store assigns to configured kinds: from FirstConfigured on to those of records
+// with one subject, from FirstMany on to those whose path goes through an array.
 const (
 	FirstConfigured Kind = 64
-	MaxConfigured   Kind = 64 // the most kinds that a store can configure
+	FirstMany       Kind = 128
+	MaxConfigured   Kind = 64 // the most kinds of either sort that a store can configure
 )
+
+// IsMany reports whether a record of the kind can name several subjects. The store then has an entry for
+// each pair of a record and a subject, and none for a record without subjects; a record of any other kind
+// has one entry, whether or not it names a subject.
+func (k Kind) IsMany() bool { return k >= FirstMany }
+
+// MaxSubjects is the most subjects of a record that are indexed: the first distinct ones in the order of
+// the record. It bounds what one record costs.
+const MaxSubjects = 128
 
 // A Table has the kinds that a store indexes.
 type Table struct {
@@ -110,6 +137,7 @@ type Table struct {
 type Collection struct {
 	NSID  string
 	Kinds []*Info
+	many  bool // whether some of the kinds have several subjects a record
 }
 
 // BuiltIn is the table of a store without configured kinds.
@@ -135,14 +163,17 @@ func Stored(configured []Info) (*Table, error) { return tableOf(configured, len(
 func tableOf(configured []Info, stored int) (*Table, error) {
 	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
 	sources := map[string]*Info{}
-	sets := map[string]*Info{"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil}
+	sets := map[string]*Info{
+		"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil,
+		"mutuals": nil, "blockedBy": nil, "blocking": nil, "atleast": nil, "sample": nil, "labeled": nil,
+	}
 	for i := range t.All {
 		k := &t.All[i]
 		if i >= len(All) {
 			if err := k.check(); err != nil {
 				return nil, err
 			}
-			if k.Kind < FirstConfigured || k.Kind >= FirstConfigured+MaxConfigured || t.byKind[k.Kind] != nil {
+			if first := firstOf(k.To.IsMany()); k.Kind < first || k.Kind >= first+MaxConfigured || t.byKind[k.Kind] != nil {
 				return nil, fmt.Errorf("kinds: %s has the number %d, which is invalid or taken", k.Source(), k.Kind)
 			}
 		}
@@ -175,11 +206,17 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 		if n := slices.IndexFunc(t.collections, func(c Collection) bool { return c.NSID == k.Collection }); n >= 0 {
 			t.collections[n].Kinds = append(t.collections[n].Kinds, k)
 		} else {
-			t.collections = append(t.collections, Collection{k.Collection, []*Info{k}})
+			t.collections = append(t.collections, Collection{NSID: k.Collection, Kinds: []*Info{k}})
+		}
+		if k.Kind.IsMany() {
+			t.Collection(k.Collection).many = true
 		}
 	}
 	return t, nil
 }
+
+// HasMany reports whether records of the collection can name several subjects.
+func (c *Collection) HasMany() bool { return c.many }
 
 // Info returns the row of a kind, nil if there is none.
 func (t *Table) Info(k Kind) *Info { return t.byKind[k] }
@@ -229,7 +266,7 @@ func (k Kind) Info() *Info { return BuiltIn.Info(k) }
 // Valid reports whether a store may have the kind: it is built in, or in the range for configured
 // kinds.
 func (k Kind) Valid() bool {
-	return k.Info() != nil || k >= FirstConfigured && k < FirstConfigured+MaxConfigured
+	return k.Info() != nil || k >= FirstConfigured && k < FirstMany+MaxConfigured
 }
 
 // String returns the name of a built-in kind, for debugging.

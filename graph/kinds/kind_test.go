@@ -36,10 +36,10 @@ func TestTable(t *testing.T) {
 		if _, err := syntax.ParseNSID(k.Collection); err != nil {
 			t.Errorf("%s: %v", k.Name, err)
 		}
-		if len(k.To.Field) == 0 || k.To.Is != dict.DID && k.To.Is != dict.URI {
+		if len(k.To.Field) == 0 || k.To.Is() != dict.DID && k.To.Is() != dict.URI {
 			t.Errorf("%s has the subject %v: a record must name it", k.Name, k.To)
 		}
-		if isAccount := k.Object == "account"; k.HasSets() && (k.Verb == "" || isAccount != (k.To.Is == dict.DID) || !isAccount && k.Object != "post" && k.Object != "list") {
+		if isAccount := k.Object == "account"; k.HasSets() && (k.Verb == "" || isAccount != (k.To.Is() == dict.DID) || !isAccount && k.Object != "post" && k.Object != "list") {
 			t.Errorf("%s: an account %ss a %s", k.Name, k.Verb, k.Object)
 		}
 		if k.Kind >= kinds.FirstConfigured || k.HasSets() != (k.Forward != "") {

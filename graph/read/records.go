@@ -13,7 +13,7 @@ import (
 )
 
 // A Bucket has the records of an actor and kind in one bucket, from all of its chunks one after
-// another. The chunk with the lowest depth has the newest change of a path (format.Live).
+// another. The chunk with the lowest depth has the newest change of an entry (format.Live).
 type Bucket struct {
 	Records []format.Record
 	raw     []byte // the raw keys of the records
@@ -69,10 +69,10 @@ func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bo
 	})
 }
 
-// superseded reports whether a chunk with a lower depth has another change of the path.
+// superseded reports whether a chunk with a lower depth has another change of the entry.
 func (rr *Bucket) superseded(rec *format.Record) bool {
 	return rr.Chunks > 1 && slices.ContainsFunc(rr.Records, func(r format.Record) bool {
-		return r.Age < rec.Age && format.ComparePaths(r.Path, rec.Path) == 0
+		return r.Age < rec.Age && format.CompareEntries(&r, rec) == 0
 	})
 }
 
@@ -90,7 +90,7 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 	reset()
 	more, jump := true, false
 	chunk := func(key, v []byte) (bool, error) {
-		_, actor, bucket, depth, err := format.ParseChunkKey(key)
+		kind, actor, bucket, depth, err := format.ParseChunkKey(key)
 		if err != nil {
 			return false, err
 		}
@@ -108,7 +108,7 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 		}
 		rr.Chunks++
 		var generation uint64
-		rr.Records, generation, err = format.CoderOf(actor, bucket).Read(rr.Records, v, uint32(depth))
+		rr.Records, generation, err = format.CoderOf(kind, actor, bucket).Read(rr.Records, v, uint32(depth))
 		if err != nil {
 			return false, fmt.Errorf("chunk %x: %w", key, err)
 		}
@@ -179,7 +179,7 @@ func LiveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
 			return nil, fmt.Errorf("chunk %x: %w", above, err)
 		}
 		records = slices.DeleteFunc(records, func(r format.Record) bool {
-			_, found := slices.BinarySearchFunc(over, r, func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) })
+			_, found := slices.BinarySearchFunc(over, r, func(x, y format.Record) int { return format.CompareEntries(&x, &y) })
 			return found
 		})
 	}

@@ -25,7 +25,7 @@ func (v *view) entry(k kinds.Info, actor dict.ID, r *format.Record) entry {
 		e.path.Raw = []byte(string(r.Path.Raw))
 	}
 	if r.Subject != dict.None {
-		e.subject = v.name[k.To.Is][r.Subject]
+		e.subject = v.name[k.To.Is()][r.Subject]
 	}
 	return e
 }
@@ -213,7 +213,7 @@ func TestMalformedRecords(t *testing.T) {
 	good := func(tid uint64) (key string, value []byte) {
 		p := format.Path{TID: tid}
 		return string(format.AppendChunkKey(nil, 1, actor, p, 0)),
-			format.CoderOf(actor, p.Bucket()).Append(nil, 0, []format.Record{{Path: p, Subject: 5}})
+			format.CoderOf(1, actor, p.Bucket()).Append(nil, 0, []format.Record{{Path: p, Subject: 5}})
 	}
 	first, value := good(1)
 	second, _ := good(1 << format.BucketShift)

@@ -44,7 +44,7 @@ func (v *view) hiddenIDs() (ids []uint64) {
 func (v *view) eachSet(test func(k kinds.Kind, subject dict.ID, want []uint64)) {
 	for _, k := range kinds.All {
 		for subject := range v.id {
-			if strings.HasPrefix(subject, "did:") == (k.To.Is == dict.DID) {
+			if strings.HasPrefix(subject, "did:") == (k.To.Is() == dict.DID) {
 				test(k.Kind, v.id[subject], v.members(k.Kind, subject))
 			}
 		}

@@ -110,7 +110,7 @@ func (w *twin) subject(k kinds.Info) string {
 	switch {
 	case w.rng.IntN(12) == 0:
 		return ""
-	case k.To.Is == dict.URI:
+	case k.To.Is() == dict.URI:
 		return w.pick(w.uris)
 	}
 	return w.pick(w.dids)

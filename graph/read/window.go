@@ -105,7 +105,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 			}
 			if depth == 0 {
 				var ok bool
-				if dst, ok = format.CoderOf(actor, number).AppendSubjects(dst, v, from, last); ok {
+				if dst, ok = format.CoderOf(k, actor, number).AppendSubjects(dst, v, from, last); ok {
 					dst, more = each(dst)
 					return more, nil
 				}
@@ -125,7 +125,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 		}
 		err = buckets(r, bucket, end, below, func(rr *Bucket) bool {
 			rr.live(func(rec *format.Record) bool {
-				if rec.Subject != dict.None && w.Has(rec.Path) {
+				if rec.Flags == 0 && w.Has(rec.Path) {
 					dst = append(dst, uint64(rec.Subject))
 				}
 				return true

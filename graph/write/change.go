@@ -35,7 +35,7 @@ func (c changes) addSubjects(b *batch.Batch, strings *intern.Batch, t *kinds.Tab
 	for i := range c {
 		if c := &c[i]; c.subject >= 0 {
 			o := b.Op(uint32(c.subject))
-			c.subject = int32(strings.Add(t.Info(o.Kind).To.Is, b.Bytes(o.Subject)))
+			c.subject = int32(strings.Add(t.Info(o.Kind).To.Is(), b.Bytes(o.Subject)))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/radix"
+	"skein.blue/internal/runs"
 )
 
 // events is the phase that walks the events in stream order. It drops replays, changes the
@@ -272,17 +273,24 @@ func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source
 	}
 }
 
-// lastWriteWins sorts the changes by path and keeps the last one of each path.
+// lastWriteWins sorts the changes by path and keeps the last one of each path. Of a record that can name
+// several subjects, it keeps those from its last deletion on.
 func (e *events) lastWriteWins() {
 	e.spare = sortByID(&e.sorter, e.changes, e.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
-		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })
+		func(x, y change) int {
+			return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order), deletionFirst(x, y))
+		})
 	e.changes, e.spare = e.spare, e.changes
+	many := firstMany(e.changes)
 	kept := e.changes[:0]
-	for i := range e.changes {
-		if i+1 < len(e.changes) && compareChanges(&e.changes[i], &e.changes[i+1]) == 0 {
+	for i := range e.changes[:many] {
+		if i+1 < many && compareChanges(&e.changes[i], &e.changes[i+1]) == 0 {
 			continue
 		}
 		kept = append(kept, e.changes[i])
+	}
+	for record := range runs.Of(e.changes[many:], func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
+		kept = append(kept, lastRecord(record)...)
 	}
 	e.changes = kept
 }

@@ -91,6 +91,10 @@ func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, sinc
 			continue
 		}
 		c := change{kind: o.Kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
+		if o.Kind.IsMany() {
+			e.placeOneOfMany(b, ev, as, c, stored)
+			continue
+		}
 		if len(stored) > 0 {
 			name := pathName(o.Kind, rkey)
 			if r, ok := stored[name]; ok {
@@ -104,9 +108,28 @@ func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, sinc
 	for _, r := range stored {
 		e.rkey = r.path.AppendRkey(e.rkey[:0])
 		if !r.inPlace && !since.changedAfter(r.kind, e.rkey, ev.Rev) {
-			e.changes = append(e.changes, change{kind: r.kind, delete: true, existed: true, fresh: true, actor: as.id, path: r.path, subject: -1, old: r.subject})
+			e.changes = append(e.changes, change{kind: r.kind, delete: true, existed: true, fresh: !r.kind.IsMany(), actor: as.id, path: r.path, subject: -1, old: r.subject})
 		}
 	}
+}
+
+// placeOneOfMany adds the change of one subject of a record in a snapshot that can name several. With the
+// first of them it adds the deletion of those that are stored.
+func (e *events) placeOneOfMany(b *batch.Batch, ev *batch.Event, as *actorState, c change, stored map[string]storedRecord) {
+	o := b.Op(c.order)
+	name := pathName(o.Kind, b.Bytes(o.Rkey))
+	r, isStored := stored[name]
+	c.fresh = !isStored
+	if first := c.order; first == ev.Ops.Start || b.Op(first-1).Kind != o.Kind || !bytes.Equal(b.Bytes(b.Op(first-1).Rkey), b.Bytes(o.Rkey)) {
+		clear := c
+		clear.delete = true
+		e.changes = append(e.changes, clear)
+		if isStored {
+			r.inPlace = true
+			stored[name] = r
+		}
+	}
+	e.put(as, c, o, c.order)
 }
 
 // put adds the change that writes a record.

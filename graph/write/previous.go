@@ -125,7 +125,7 @@ func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 		if ok {
 			bucket := of.of(c.actor).was.LowBucket - 1 + uint16(one.chunks-left)
 			var generation uint64
-			if p.records, generation, err = format.CoderOf(c.actor, bucket).Read(p.records, v, 0); err != nil {
+			if p.records, generation, err = format.CoderOf(c.kind, c.actor, bucket).Read(p.records, v, 0); err != nil {
 				return err
 			}
 			deep = deep || generation > 0
@@ -291,7 +291,7 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 		first := &p.all[q.changes[0]]
 		var generation uint64
 		var err error
-		if p.records, generation, err = format.CoderOf(first.actor, first.path.Bucket()).Read(p.records[:0], v, 0); err != nil {
+		if p.records, generation, err = format.CoderOf(first.kind, first.actor, first.path.Bucket()).Read(p.records[:0], v, 0); err != nil {
 			return fmt.Errorf("%x: %w", p.keys.List()[i], err)
 		}
 		var below []int32

@@ -22,9 +22,11 @@ func (r *records) write(tx kv.Txn, all []change) error {
 			if c.delete && !c.existed || !c.delete && c.existed && c.new == c.old {
 				continue
 			}
-			rec := format.Record{Path: c.path, Subject: c.new}
+			rec := format.Record{Path: c.path, Subject: c.new, IsMany: c.kind.IsMany()}
 			if c.delete {
-				rec.Flags, rec.Subject = format.Removed, dict.None
+				if rec.Flags = format.Removed; rec.IsMany {
+					rec.Subject = c.old
+				}
 			} else if c.new == dict.None {
 				rec.Flags = format.NoSubject
 			}
@@ -35,7 +37,7 @@ func (r *records) write(tx kv.Txn, all []change) error {
 		}
 		c := &changes[0]
 		r.kbuf = format.AppendChunkKey(r.kbuf[:0], c.kind, c.actor, c.path, 0)
-		coder := format.CoderOf(c.actor, c.path.Bucket())
+		coder := format.CoderOf(c.kind, c.actor, c.path.Bucket())
 		if r.vbuf = coder.Append(r.vbuf[:0], 0, r.records); len(r.vbuf) <= maxOperandBytes {
 			tx.Merge(r.kbuf, r.vbuf)
 			continue

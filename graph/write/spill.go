@@ -135,7 +135,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	if !k.Valid() {
 		return fmt.Errorf("graph: record key %x has an unknown kind", key)
 	}
-	coder := format.CoderOf(actor, bucket)
+	coder := format.CoderOf(k, actor, bucket)
 	// Copy the value: the records' keys point into it, and mergeRecords' reads may invalidate it.
 	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
 	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
@@ -164,7 +164,7 @@ func mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
-	compare := func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) }
+	compare := func(x, y format.Record) int { return format.CompareEntries(&x, &y) }
 	old = slices.DeleteFunc(old, func(r format.Record) bool { _, again := slices.BinarySearchFunc(records, r, compare); return again })
 	all := append(old, records...)
 	slices.SortFunc(all, compare)

@@ -54,6 +54,7 @@ type Writer struct {
 	resyncs  resyncs
 	events   events
 	previous previous
+	many     manySubjects
 	edges    edges
 	records  records
 	notes    *Notes
@@ -135,7 +136,11 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	}
 	w.events.changes.takeSubjects(&w.strings)
 	clock.lap(&w.timing.Intern)
-	if err := w.previous.read(tx, w.events.changes, &w.accounts); err != nil {
+	many := firstMany(w.events.changes)
+	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
+		return out, err
+	}
+	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
@@ -250,7 +255,7 @@ func (w *Writer) AddStrings(seg *Segment) {
 		w.strings.Add(dict.DID, b.Bytes(e.DID))
 		for i := e.Ops.Start; i < e.Ops.End; i++ {
 			if o := b.Op(i); !o.Subject.IsEmpty() {
-				w.strings.Add(w.kinds().Info(o.Kind).To.Is, b.Bytes(o.Subject))
+				w.strings.Add(w.kinds().Info(o.Kind).To.Is(), b.Bytes(o.Subject))
 			}
 		}
 	}

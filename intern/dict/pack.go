@@ -124,10 +124,14 @@ type URIParts struct {
 	TID        uint64 // the record key
 }
 
-// SplitURI returns the parts of a valid URI; ok is false if the URI cannot be packed.
+// SplitURI returns the parts of a string that can be packed: an AT URI of a record. ok is false for any
+// other string.
 func SplitURI(uri []byte) (p URIParts, ok bool) {
+	if len(uri) < len(uriPrefix)+tidChars || string(uri[:len(uriPrefix)]) != uriPrefix {
+		return p, false
+	}
 	rest := uri[len(uriPrefix):]
-	if len(rest) < tidChars || string(rest[:4]) != "did:" {
+	if string(rest[:4]) != "did:" {
 		return p, false
 	}
 	author, path, _ := syntax.Cut(rest)
@@ -139,7 +143,7 @@ func SplitURI(uri []byte) (p URIParts, ok bool) {
 		if string(collection) == c {
 			p.Author, p.Collection = author, byte(i)
 			p.TID, ok = syntax.ParseTID(rkey)
-			return p, ok
+			return p, ok && syntax.ValidDID(author)
 		}
 	}
 	return p, false

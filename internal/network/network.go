@@ -267,7 +267,7 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 
 // subject draws the subject of an event.
 func (n *Network) subject(r *rng, i int64, e *Event) {
-	if e.Kind.Info().To.Is == dict.URI {
+	if e.Kind.Info().To.Is() == dict.URI {
 		author, tid := n.post(r, i)
 		e.Subject, e.SubjectTID = int32(author), tid
 		return

@@ -61,7 +61,7 @@ func setsOf(table *kinds.Table) (all []Set) {
 
 // subject returns what a kind's edges lead to.
 func subject(k *kinds.Info) string {
-	if k.To.Is == dict.DID {
+	if k.To.Is() == dict.DID {
 		return "account"
 	}
 	return cmp.Or(k.Object, "record")

@@ -25,7 +25,8 @@ func (e *Expr) Canonical() string {
 		fmt.Fprintf(&b, "%d.%d.%d.%d.%d.%d(", n.Op, n.Kind, n.Window.From, n.Window.To, n.Least, n.Seed)
 		switch n.Op {
 		case OpForward, OpReverse, OpListed, OpLists:
-			b.WriteString(e.Strings[n.Of].S)
+			s := e.Strings[n.Of].S
+			fmt.Fprintf(&b, "%d:%s", len(s), s) // it may have any characters
 		case OpMembers:
 			for _, l := range e.Strings[n.First:n.End] {
 				b.WriteString(l.S + ",")

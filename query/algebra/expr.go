@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -400,12 +401,46 @@ func Hint(s string) string {
 	return ""
 }
 
+// text reads a subject that is any URI or any string: a word, or a string in double quotes with the
+// escapes of Go.
+func (p *parser) text(info *kinds.Info, name string) (l Literal, err error) {
+	start := p.i
+	l.Is = dict.URI
+	if quoted, err := strconv.QuotedPrefix(p.e.Source[p.i:]); err == nil && quoted[0] == '"' {
+		p.i += len(quoted)
+		l.S, _ = strconv.Unquote(quoted)
+	} else if l.S = p.word(); l.S == "" {
+		return l, p.errorf(start, "%s(…) needs an argument: %s, in double quotes if it has spaces, commas or parentheses", name, info.To.Form.Described())
+	}
+	if !info.To.Form.Valid([]byte(l.S)) {
+		return l, p.errorf(start, "the argument %q of %s is not %s", Brief(l.S), name, info.To.Form.Described())
+	}
+	return l, nil
+}
+
 func (p *parser) literals(n *Node, name string) error {
 	n.First = len(p.e.Strings)
 	info := p.e.words.Table.Info(n.Kind) // nil for members
 	for more := true; more; {
 		p.space()
 		start := p.i
+		if n.Op == OpReverse && info.To.Form.IsString() {
+			l, err := p.text(info, name)
+			if err != nil {
+				return err
+			}
+			n.Is = dict.DID
+			p.e.Strings, p.e.Offsets = append(p.e.Strings, l), append(p.e.Offsets, start)
+			if more, err = p.next(name); err != nil {
+				return err
+			}
+			if more {
+				if err := p.times(n, name); err != nil {
+					return err
+				}
+			}
+			break
+		}
 		word := p.word()
 		if word == "" {
 			return p.errorf(start, "%s(…) needs an argument, such as a handle (@alice.example.com), a DID or an AT URI", name)
@@ -420,9 +455,9 @@ func (p *parser) literals(n *Node, name string) error {
 		want := l.Is
 		switch n.Op {
 		case OpForward:
-			want, n.Is = dict.DID, info.To.Is
+			want, n.Is = dict.DID, info.To.Is()
 		case OpReverse:
-			want, n.Is = info.To.Is, dict.DID
+			want, n.Is = info.To.Is(), dict.DID
 		case OpListed:
 			want, n.Is = dict.URI, dict.DID
 		case OpLists:

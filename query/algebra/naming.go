@@ -1,8 +1,6 @@
 package algebra
 
 import (
-	"strings"
-
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
@@ -15,7 +13,7 @@ func (v *Vocabulary) KindAt(collection, path string) *kinds.Info {
 		return nil
 	}
 	for _, k := range of.Kinds {
-		if strings.Join(k.To.Field, ".") == path {
+		if k.To.Path() == path {
 			return k
 		}
 	}
@@ -29,7 +27,10 @@ func (v *Vocabulary) ActorsOf(k *kinds.Info, target string) *Expr {
 		return nil
 	}
 	l, ok := LiteralOf(target)
-	if !ok || l.S != target || l.Is != k.To.Is || l.Handle != "" || l.Unusable() != "" {
+	if k.To.Form.IsString() {
+		l, ok = Literal{S: target, Is: dict.URI}, k.To.Form.Valid([]byte(target))
+	}
+	if !ok || l.S != target || l.Is != k.To.Is() || l.Handle != "" || !k.To.Form.IsString() && l.Unusable() != "" {
 		return nil
 	}
 	return &Expr{words: v, Source: k.Source() + " " + target, Strings: []Literal{l}, Offsets: []int{0}, Root: Node{Op: OpReverse, Kind: k.Kind, Is: dict.DID}}

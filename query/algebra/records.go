@@ -18,14 +18,14 @@ func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 	subject, info := v.Expr.Strings[n.Of].S, v.Expr.Info(n)
 	switch n.Op {
 	case OpReverse:
-		err = v.View.RecordsTo(n.Kind, v.IDs[n.Of], TIDOf(info.To.Is, subject), n.Window, ids, add)
+		err = v.View.RecordsTo(n.Kind, v.IDs[n.Of], TIDOf(info.To.Is(), subject), n.Window, ids, add)
 		return found, err
 	case OpListed, OpLists:
 		return v.listRecords(n, ids)
 	default:
 	}
 	subjectTIDs := make([]uint64, len(ids))
-	if to := info.To.Is; to == dict.URI {
+	if to := info.To.Is(); to == dict.URI {
 		if err = v.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = TIDOf(to, s); return nil }); err != nil {
 			return nil, err
 		}

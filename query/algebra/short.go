@@ -53,7 +53,7 @@ func leaf(a Node, op Op, kind string) Node {
 		if k := &kinds.All[i]; k.Name == kind {
 			a.Op, a.Kind, a.Is = op, k.Kind, dict.DID
 			if op == OpForward {
-				a.Is = k.To.Is
+				a.Is = k.To.Is()
 			}
 		}
 	}

@@ -746,11 +746,11 @@ func TestActorsOf(t *testing.T) {
 	const did, uri = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/x"
 	for i := range kinds.BuiltIn.All {
 		k := &kinds.BuiltIn.All[i]
-		if got := builtIn.KindAt(k.Collection, strings.Join(k.To.Field, ".")); got != k {
+		if got := builtIn.KindAt(k.Collection, k.To.Path()); got != k {
 			t.Errorf("%s is found as %+v", k.Source(), got)
 		}
 		for target, ok := range map[string]bool{
-			did: k.To.Is == dict.DID, uri: k.To.Is == dict.URI, "@a.example.com": false, "$viewer": false, "at://a.example.com/x.y.z/k": false, "did:plc:short": false,
+			did: k.To.Is() == dict.DID, uri: k.To.Is() == dict.URI, "@a.example.com": false, "$viewer": false, "at://a.example.com/x.y.z/k": false, "did:plc:short": false,
 			"https://bsky.app/profile/" + did: false, "https://bsky.app/profile/" + did + "/post/x": false, "": false, "x)": false,
 		} {
 			e := builtIn.ActorsOf(k, target)

@@ -30,8 +30,8 @@ func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
 	}
 	for i := range v.Table.All {
 		if k := &v.Table.All[i]; k.HasSets() {
-			add(k.Forward, OpForward, k.Kind, dict.DID, k.To.Is)
-			add(k.Reverse, OpReverse, k.Kind, k.To.Is, dict.DID)
+			add(k.Forward, OpForward, k.Kind, dict.DID, k.To.Is())
+			add(k.Reverse, OpReverse, k.Kind, k.To.Is(), dict.DID)
 		}
 	}
 	add("lists", OpLists, kinds.ListItem, dict.DID, dict.URI)

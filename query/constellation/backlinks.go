@@ -271,7 +271,7 @@ func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]uint6
 				continue
 			}
 			var b intern.Batch
-			n := b.Add(k.To.Is, []byte(target))
+			n := b.Add(k.To.Is(), []byte(target))
 			if err := sn.Lookup(&b); err != nil {
 				return err
 			}
@@ -283,7 +283,7 @@ func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]uint6
 					if all[k.Collection] == nil {
 						all[k.Collection] = map[string]uint64{}
 					}
-					all[k.Collection]["."+strings.Join(k.To.Field, ".")] = total
+					all[k.Collection]["."+k.To.Path()] = total
 				}
 				return nil
 			})

@@ -127,10 +127,10 @@ func (s *served) target() (k kinds.Info, target string) {
 	return k, s.Any(s.Accounts)
 }
 
-func source(k kinds.Info) string { return k.Collection + ":" + strings.Join(k.To.Field, ".") }
+func source(k kinds.Info) string { return k.Collection + ":" + k.To.Path() }
 
 func older(k kinds.Info, target string) url.Values {
-	return url.Values{"target": {target}, "collection": {k.Collection}, "path": {"." + strings.Join(k.To.Field, ".")}}
+	return url.Values{"target": {target}, "collection": {k.Collection}, "path": {"." + k.To.Path()}}
 }
 
 // actors returns the visible accounts with a record of a kind that names a target.
@@ -213,7 +213,7 @@ func TestCountsOfAllFields(t *testing.T) {
 				if want[k.Collection] == nil {
 					want[k.Collection] = map[string]int{}
 				}
-				want[k.Collection]["."+strings.Join(k.To.Field, ".")] = n
+				want[k.Collection]["."+k.To.Path()] = n
 			}
 		}
 		var counts struct{ Links map[string]map[string]int }

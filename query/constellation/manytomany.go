@@ -61,7 +61,7 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	for _, other := range q.Values["otherSubject"] {
 		if other = strings.TrimSpace(other); other != "" {
 			m.hasOthers = true
-			if l, ok := algebra.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is {
+			if l, ok := algebra.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is() {
 				m.others = append(m.others, l)
 			}
 		}
@@ -114,7 +114,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from 
 		}
 		var of []twoLinks
 		err := sn.Joined(dict.ID(id), m.of.Root.Kind, m.to.Kind, subject, ask.Window{}, func(p format.Path, other dict.ID) error {
-			if m.hasOthers && !only.Has(uint64(other)) || m.to.To.Is == dict.DID && sn.IsHidden(other) {
+			if m.hasOthers && !only.Has(uint64(other)) || m.to.To.Is() == dict.DID && sn.IsHidden(other) {
 				return nil
 			}
 			p.Raw = slices.Clone(p.Raw)
@@ -197,7 +197,7 @@ func getManyToManyCounts(ctx context.Context, q *xrpc.Query) (any, error) {
 			ids = ids[:m.limit]
 			out.Cursor = new(q.Cursors.Seal(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.Question()))
 		}
-		return sn.Strings(m.to.To.Is, ids, func(i int, other []byte) error {
+		return sn.Strings(m.to.To.Is(), ids, func(i int, other []byte) error {
 			out.Counts = append(out.Counts, countOfOther{string(other), counts[ids[i]].total, counts[ids[i]].distinct})
 			return nil
 		})
@@ -258,7 +258,7 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		others, err := stringsOf(sn, m.to.To.Is, page, func(r twoLinks) dict.ID { return r.other })
+		others, err := stringsOf(sn, m.to.To.Is(), page, func(r twoLinks) dict.ID { return r.other })
 		for _, r := range page {
 			out.Items = append(out.Items, linkToOther{recordID{dids[r.actor], m.to.Collection, string(r.path.AppendRkey(nil))}, others[r.other]})
 		}

@@ -350,8 +350,8 @@ class _GetStatsKind(TypedDict):
     collection: str
     #: The name in records and in metrics.
     name: str
-    #: The type of the subject.
-    names: Union[Literal["did", "uri"], str]
+    #: The type of the subject: an account, an AT URI, any URI, or any string.
+    names: Union[Literal["did", "uri", "link", "text"], str]
     #: The path of the subject in the record.
     path: str
 

@@ -349,8 +349,8 @@ export interface GetStatsKind {
   forward?: string;
   /** The name in records and in metrics. */
   name: string;
-  /** The type of the subject. */
-  names: 'did' | 'uri' | (string & {});
+  /** The type of the subject: an account, an AT URI, any URI, or any string. */
+  names: 'did' | 'uri' | 'link' | 'text' | (string & {});
   /** The path of the subject in the record. */
   path: string;
   /** The set of the accounts that name a subject. */

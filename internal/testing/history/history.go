@@ -250,7 +250,7 @@ func (h *History) subject(kind string) string {
 	switch {
 	case h.rng.IntN(50) == 0:
 		return "" // malformed
-	case kinds.ByName(kind).To.Is == dict.DID:
+	case kinds.ByName(kind).To.Is() == dict.DID:
 		return h.accounts[h.rng.IntN(len(h.accounts))]
 	}
 	return h.posts[h.rng.IntN(len(h.posts))]

@@ -559,7 +559,7 @@ func subjectOf(k *kinds.Info, value json.RawMessage) string {
 		value = m[key]
 	}
 	var s string
-	if json.Unmarshal(value, &s) != nil || !k.To.Is.Valid([]byte(s)) {
+	if json.Unmarshal(value, &s) != nil || !k.To.Form.Valid([]byte(s)) {
 		return ""
 	}
 	return s
@@ -691,7 +691,7 @@ func (n *network) compareSets(want map[string]truthRepo) (differences []string) 
 				add(k.Forward+"("+did+")", "")
 			}
 			for _, subject := range repo[k.Name] {
-				if subject == "" || k.To.Is.String() == "uri" && !strings.HasPrefix(subject, "at://did:") {
+				if subject == "" || k.To.Is().String() == "uri" && !strings.HasPrefix(subject, "at://did:") {
 					continue
 				}
 				if !broken {

@@ -226,7 +226,7 @@ func (g *Graph) record() (o oracle.Op) {
 	switch o.Kind, o.Subject = k.Name, g.Any(g.Accounts); {
 	case k.Name == "listblock":
 		o.Subject = g.Any(g.Lists)
-	case k.To.Is == dict.URI:
+	case k.To.Is() == dict.URI:
 		o.Subject = g.Any(g.Posts)
 	}
 	return o

@@ -68,7 +68,7 @@ func (f facts) known(ctx context.Context, base, actor string, accounts []string)
 			continue
 		}
 		subjects := accounts
-		if k.To.Is == dict.URI {
+		if k.To.Is() == dict.URI {
 			subjects = slices.Sorted(maps.Keys(f.Reverse[k.Name]))
 		}
 		for chunk := range slices.Chunk(subjects, 100) {
@@ -110,7 +110,7 @@ func (f facts) via() map[string]map[string][]string {
 			continue
 		}
 		all[k.Forward] = f.Forward[k.Name]
-		if k.To.Is == dict.DID {
+		if k.To.Is() == dict.DID {
 			all[k.Reverse] = f.Reverse[k.Name]
 		}
 	}

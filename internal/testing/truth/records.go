@@ -93,7 +93,7 @@ func (f facts) records(ctx context.Context, base, actor string, _ []string) (dif
 			continue
 		}
 		for name, want := range map[string][]string{k.Forward: f.Forward[k.Name][actor], k.Reverse: f.Reverse[k.Name][actor]} {
-			if name == k.Reverse && k.To.Is.String() == "uri" {
+			if name == k.Reverse && k.To.Is().String() == "uri" {
 				continue
 			}
 			set := name + "(" + actor + ")"
@@ -143,7 +143,7 @@ func (f facts) links(ctx context.Context, base, actor string) (differences []str
 	}
 	for _, k := range kinds.All {
 		want := f.Reverse[k.Name][actor]
-		if k.To.Is.String() == "did" && all.Links[k.Collection]["."+strings.Join(k.To.Field, ".")] != len(want) {
+		if k.To.Is().String() == "did" && all.Links[k.Collection]["."+k.To.Path()] != len(want) {
 			differences = append(differences, fmt.Sprintf("links to %s: %v, want %d of %s", actor, all.Links, len(want), k.Name))
 		}
 		if len(want) == 0 {

@@ -68,7 +68,7 @@ func (t *Truth) expected() map[string][]string {
 		for did := range t.Accounts {
 			want[k.Forward+"("+did+")"] = v.Forward[k.Name][did]
 		}
-		for _, of := range subjects[k.To.Is] {
+		for _, of := range subjects[k.To.Is()] {
 			want[k.Reverse+"("+of+")"] = v.Reverse[k.Name][of]
 		}
 	}

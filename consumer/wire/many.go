@@ -1,0 +1,124 @@
+package wire
+
+import (
+	"bytes"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
+	"skein.blue/internal/syntax"
+)
+
+// AppendSubjects appends the distinct subjects that a record names at the path of a kind with arrays, in
+// the order of the record and at most kinds.MaxSubjects of them, as slices of the record. reason says why
+// some were left out, or that there are none (Reason.IsAbsent). A record that cannot be parsed has none.
+func AppendSubjects(dst [][]byte, k *kinds.Info, record []byte) (subjects [][]byte, reason Reason) {
+	s := search{k: k, all: dst, start: len(dst), c: cbor.Cursor{B: record}}
+	s.inMap(k.To.Field)
+	switch {
+	case s.c.Bad || s.c.I != len(record):
+		return dst, BadRecord
+	case len(s.all) == len(dst) && s.reason == "":
+		return dst, absent
+	}
+	return s.all, s.reason
+}
+
+// search walks one record.
+type search struct {
+	c      cbor.Cursor
+	k      *kinds.Info
+	all    [][]byte // with the subjects from start on
+	start  int
+	reason Reason
+}
+
+// inMap searches the map at the cursor, to its end.
+func (s *search) inMap(steps []string) {
+	name, elements, isArray := kinds.CutStep(steps[0])
+	c := &s.c
+	seen := false
+	for range c.Count(cbor.Map) {
+		switch key := c.Text(); {
+		case string(key) != name:
+			c.Skip()
+			continue
+		case seen, c.I >= len(c.B):
+			c.Fail() // DAG-CBOR has no key twice
+			return
+		}
+		seen = true
+		switch {
+		case !isArray:
+			s.value(steps[1:])
+		case c.B[c.I]>>5 != cbor.Array:
+			c.Skip()
+		default:
+			for range c.Count(cbor.Array) {
+				s.element(elements, steps[1:])
+			}
+		}
+	}
+}
+
+// element searches the element of an array at the cursor, if it has the type.
+func (s *search) element(of string, steps []string) {
+	if c := &s.c; !c.Bad && c.I < len(c.B) && string(elementType(*c)) != of {
+		c.Skip()
+		return
+	}
+	s.value(steps)
+}
+
+// elementType returns the $type of the map at the cursor, nil if there is no map or no text there.
+func elementType(c cbor.Cursor) (found []byte) {
+	if c.B[c.I]>>5 != cbor.Map {
+		return nil
+	}
+	for range c.Count(cbor.Map) {
+		if string(c.Text()) == "$type" && c.I < len(c.B) && c.B[c.I]>>5 == cbor.Text {
+			return c.Text()
+		}
+		c.Skip()
+	}
+	return nil
+}
+
+// value takes the value at the cursor as a subject if no steps are left, and searches it otherwise.
+func (s *search) value(steps []string) {
+	c := &s.c
+	switch {
+	case c.Bad || c.I >= len(c.B):
+		c.Fail()
+	case len(steps) > 0 && c.B[c.I]>>5 == cbor.Map:
+		s.inMap(steps)
+	case len(steps) == 0 && c.B[c.I]>>5 == cbor.Text:
+		s.take(c.Text())
+	default:
+		if len(steps) == 0 && c.B[c.I] != cborNull && c.B[c.I]>>5 != cbor.Map && c.B[c.I]>>5 != cbor.Array {
+			s.reason = s.reason.Or(BadSubject)
+		}
+		c.Skip()
+	}
+}
+
+// take takes a subject.
+func (s *search) take(subject []byte) {
+	switch {
+	case s.k.To.Form == kinds.ATURI && syntax.ValidSpaceURI(subject):
+		s.reason = s.reason.Or(SpaceSubject)
+		return
+	case !s.k.To.Form.Valid(subject):
+		s.reason = s.reason.Or(BadSubject)
+		return
+	}
+	for _, other := range s.all[s.start:] {
+		if bytes.Equal(other, subject) {
+			return
+		}
+	}
+	if len(s.all)-s.start == kinds.MaxSubjects {
+		s.reason = s.reason.Or(MoreSubjects)
+		return
+	}
+	s.all = append(s.all, subject)
+}

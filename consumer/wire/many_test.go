@@ -1,0 +1,199 @@
+package wire_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
+	"skein.blue/internal/synth"
+)
+
+// item is a value of DAG-CBOR: a string, nil, an int, a []item or a map of items.
+type item = any
+
+func appendItem(b []byte, v item) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, 0xf6)
+	case int:
+		return cbor.AppendHead(b, 0, uint64(v))
+	case string:
+		return append(cbor.AppendHead(b, cbor.Text, uint64(len(v))), v...)
+	case []item:
+		b = cbor.AppendHead(b, cbor.Array, uint64(len(v)))
+		for _, e := range v {
+			b = appendItem(b, e)
+		}
+	case map[string]item:
+		b = cbor.AppendHead(b, cbor.Map, uint64(len(v)))
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.SortFunc(keys, func(x, y string) int {
+			if len(x) != len(y) {
+				return len(x) - len(y)
+			}
+			return strings.Compare(x, y)
+		})
+		for _, k := range keys {
+			b = appendItem(appendItem(b, k), v[k])
+		}
+	}
+	return b
+}
+
+// pathsOf calls each with every string of a value and its path, as Constellation's walk_record does.
+func pathsOf(path string, v item, each func(path, s string)) {
+	switch v := v.(type) {
+	case string:
+		each(path, v)
+	case []item:
+		for _, e := range v {
+			element := path + "[]"
+			if m, ok := e.(map[string]item); ok {
+				if of, ok := m["$type"].(string); ok {
+					element = path + "[" + of + "]"
+				}
+			}
+			pathsOf(element, e, each)
+		}
+	case map[string]item:
+		for k, e := range v {
+			pathsOf(path+"."+k, e, each)
+		}
+	}
+}
+
+func tableWith(t *testing.T, file string) *kinds.Table {
+	t.Helper()
+	more, err := kinds.Parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := kinds.Configure(kinds.BuiltIn, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// The subjects in arrays of random records are those that a walk over all paths finds.
+func TestSubjectsInArrays(t *testing.T) {
+	table := tableWith(t, `a.b.c as[] text a1 a2
+a.b.c as[].b text b1 b2
+a.b.c as[t.u.v].b text c1 c2
+a.b.c as[t.u.v].as[].b text d1 d2
+a.b.c b.as[t.u.v#w].b text e1 e2
+a.b.c as[].as[t.u.v].as[] text f1 f2`)
+	some := 0
+	for seed := range uint64(4000) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		var random func(depth int) item
+		random = func(depth int) item {
+			switch n := rng.IntN(8); {
+			case depth > 5 || n < 2:
+				return fmt.Sprint("s", rng.IntN(6))
+			case n == 2:
+				return []item{nil, 7}[rng.IntN(2)]
+			case n < 5:
+				list := make([]item, rng.IntN(4))
+				for i := range list {
+					list[i] = random(depth + 1)
+				}
+				return list
+			}
+			m := map[string]item{}
+			for _, key := range []string{"as", "b", "c"} {
+				if rng.IntN(3) > 0 {
+					m[key] = random(depth + 1)
+				}
+			}
+			if of := []item{nil, "t.u.v", "t.u.v#w", 5}[rng.IntN(4)]; of != nil {
+				m["$type"] = of
+			}
+			return m
+		}
+		m := map[string]item{"as": random(1), "b": random(1), "$type": "a.b.c"}
+		record := appendItem(nil, m)
+		for _, k := range table.Collection("a.b.c").Kinds {
+			want := map[string]bool{}
+			pathsOf("", m, func(path, s string) {
+				if path == "."+k.To.Path() {
+					want[s] = true
+				}
+			})
+			got, reason := wire.AppendSubjects(nil, k, record)
+			if len(got) != len(want) || reason.IsAbsent() != (len(want) == 0) && reason != wire.BadSubject {
+				t.Fatalf("seed %d: %s of %v: %q, %s; want %v", seed, k.Source(), m, got, reason, want)
+			}
+			for _, s := range got {
+				if some++; !want[string(s)] {
+					t.Fatalf("seed %d: %s of %v: %q; want %v", seed, k.Source(), m, got, want)
+				}
+			}
+			for n := range len(record) {
+				if got, reason := wire.AppendSubjects(nil, k, record[:n]); len(got) > 0 || reason != wire.BadRecord {
+					t.Fatalf("%x is a record with %q, %s", record[:n], got, reason)
+				}
+			}
+		}
+	}
+	if some < 300 {
+		t.Errorf("only %d subjects", some)
+	}
+}
+
+// A record with several subjects replaces what its path had. A value that is not a subject is dropped
+// alone. One record has at most 128 subjects, and the records of one commit have at most 20,000.
+func TestManySubjectsOfACommit(t *testing.T) {
+	table := tableWith(t, "a.b.c to[] did ms msBy\na.b.c one text ones onesBy")
+	record := func(subjects ...item) synth.Block {
+		return synth.NewBlock(appendItem(nil, map[string]item{"to": subjects, "one": "x"}))
+	}
+	many := func(from, n int) (all []item) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("did:web:u%d.example.com", from+i))
+		}
+		return all
+	}
+	good, empty, bad, large := record(bob, "did:web:x.example", bob), record(), record(bob, "nobody", nil, 7), record(many(0, 200)...)
+	d := wire.Decoder{Kinds: table}
+	add := func(ops []any, blocks ...synth.Block) []string {
+		t.Helper()
+		var m wire.Message
+		if err := wire.Parse(commit(ops, blocks, nil), &m); err != nil {
+			t.Fatal(err)
+		}
+		var b batch.Batch
+		d.Add(&m, &b)
+		return b.Describe()[1:]
+	}
+	got := add([]any{op("create", "a.b.c/1", good.CID), op("update", "a.b.c/2", empty.CID), op("create", "a.b.c/3", bad.CID), op("delete", "a.b.c/4", nil), op("create", "a.b.c/5", good.CID)}, good, empty, bad)
+	want := []string{
+		"  delete kind(128) 1", "  put kind(128) 1 " + bob, "  put kind(128) 1 did:web:x.example", "  put kind(64) 1 x",
+		"  delete kind(128) 2", "  put kind(64) 2 x",
+		"  delete kind(128) 3", "  put kind(128) 3 " + bob, "  put kind(64) 3 x",
+		"  delete kind(128) 4", "  delete kind(64) 4",
+		"  delete kind(128) 5", "  put kind(128) 5 " + bob, "  put kind(128) 5 did:web:x.example", "  put kind(64) 5 x",
+	}
+	if !slices.Equal(got, want) || len(d.Drops) != 1 || d.Drops[0].Reason != wire.BadSubject {
+		t.Errorf("got  %q\nwant %q, %v", got, want, d.Drops)
+	}
+	if got := add([]any{op("create", "a.b.c/1", large.CID)}, large); len(got) != 1+kinds.MaxSubjects+1 || len(d.Drops) != 1 || d.Drops[0].Reason != wire.MoreSubjects {
+		t.Errorf("%d changes, %v", len(got), d.Drops)
+	}
+	var ops []any
+	for i := range 200 {
+		ops = append(ops, op("create", fmt.Sprint("a.b.c/", i), large.CID))
+	}
+	if got := add(ops, large); len(got) != 0 || len(d.Drops) != 1 || d.Drops[0].Reason != wire.BadOps {
+		t.Errorf("%d changes, %v", len(got), d.Drops)
+	}
+}

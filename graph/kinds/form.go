@@ -1,0 +1,118 @@
+package kinds
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"skein.blue/internal/syntax"
+)
+
+// A Form says what the subjects of a kind are. Only DIDs have the namespace dict.DID; all other forms
+// share dict.URI.
+type Form uint8
+
+// The forms.
+const (
+	DID   Form = iota // an account
+	ATURI             // a record, or a collection or repo: an AT URI
+	Link              // any URI of up to MaxLink bytes
+	Text              // any string of up to MaxText bytes
+)
+
+// The longest subjects, in bytes.
+const (
+	MaxLink = 8 << 10
+	MaxText = 640 // as the lexicon of posts bounds a tag
+)
+
+var forms = [...]string{"did", "at-uri", "uri", "text"}
+
+// String returns the form's name in a file of kinds.
+func (f Form) String() string { return forms[f] }
+
+// Noun returns the form's name in stores and in getStats, which are older than files of kinds: did, uri
+// for an AT URI, link for any URI, text.
+func (f Form) Noun() string { return nouns[f] }
+
+var nouns = [...]string{"did", "uri", "link", "text"}
+
+// IsString reports whether subjects of the form can be other strings than DIDs and AT URIs. Expressions
+// may quote them.
+func (f Form) IsString() bool { return f >= Link }
+
+// Described returns what a subject of the form is, with an article, for messages.
+func (f Form) Described() string {
+	return [...]string{"a DID", "an AT URI", "a URI of up to 8192 bytes", "a string of up to 640 bytes"}[f]
+}
+
+// FormOfNoun returns the form with a Noun.
+func FormOfNoun(noun string) (f Form, ok bool) {
+	at := slices.Index(nouns[:], noun)
+	return Form(max(at, 0)), at >= 0
+}
+
+// FormOf returns the form with a name.
+func FormOf(name string) (Form, error) {
+	for f, n := range forms {
+		if n == name {
+			return Form(f), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not did, at-uri, uri or text", name)
+}
+
+// Valid reports whether s is a subject of the form.
+func (f Form) Valid(s []byte) bool {
+	switch f {
+	case DID:
+		return syntax.ValidDID(s)
+	case ATURI:
+		return syntax.ValidURI(s)
+	case Link:
+		return ValidLink(s)
+	case Text:
+		return ValidText(s)
+	}
+	return false
+}
+
+// ValidLink reports whether s is a URI: a scheme, a colon and more (https://www.rfc-editor.org/rfc/rfc3986),
+// without white space and control characters, of at most MaxLink bytes. Non-ASCII letters may be in it, as
+// in the string format uri of lexicons.
+func ValidLink[S ~string | ~[]byte](s S) bool {
+	if len(s) > MaxLink {
+		return false
+	}
+	scheme := 0
+	for scheme < len(s) && s[scheme] != ':' {
+		c := s[scheme] | 0x20
+		if letter := c >= 'a' && c <= 'z'; !letter && (scheme == 0 || (s[scheme] < '0' || s[scheme] > '9') && s[scheme] != '+' && s[scheme] != '-' && s[scheme] != '.') {
+			return false
+		}
+		scheme++
+	}
+	if scheme == 0 || scheme+1 >= len(s) {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return utf8.ValidString(string(s))
+}
+
+// ValidText reports whether s is a string of 1 to MaxText bytes of UTF-8 without NUL, which the
+// dictionary pads strings with.
+func ValidText[S ~string | ~[]byte](s S) bool {
+	if len(s) == 0 || len(s) > MaxText {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] == 0 {
+			return false
+		}
+	}
+	return utf8.ValidString(string(s))
+}

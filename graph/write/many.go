@@ -1,0 +1,152 @@
+package write
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/runs"
+)
+
+// manySubjects is the phase that decides which entries change if records can name several subjects
+// (kinds.Kind.IsMany). Until then such a record has several changes: a deletion, which removes all of its
+// subjects, and then a put for each of its new ones. The phase compares these with the stored entries, and
+// replaces them with the changes that remain: the deletion of an entry, or the put of a new one.
+type manySubjects struct {
+	out     []change
+	records []format.Record // of an actor and kind, live
+	raw     []byte          // keys of records
+	subject []dict.ID       // of one record
+	lost    []dict.ID       // subjects that records of the actor stop naming
+}
+
+// settle does so for the changes from first on. It adds to p the removed edges that have no record left.
+func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous) ([]change, error) {
+	if first == len(all) {
+		return all, nil
+	}
+	m.out = m.out[:0]
+	for one := range runs.Of(all[first:], sameKindAndActor) {
+		m.records, m.raw, m.lost = m.records[:0], m.raw[:0], m.lost[:0]
+		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
+			if err := m.read(tx, one[0].kind, one[0].actor); err != nil {
+				return nil, fmt.Errorf("graph: reading records: %w", err)
+			}
+		}
+		for record := range runs.Of(one, func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
+			m.record(record)
+		}
+		if len(m.lost) > 0 {
+			m.lose(one[0].kind, one[0].actor, p)
+		}
+	}
+	return append(all[:first], m.out...), nil
+}
+
+// read reads the live records of an actor and kind.
+func (m *manySubjects) read(tx kv.Txn, kind kinds.Kind, actor dict.ID) error {
+	err := read.Records(tx, kind, actor, func(r *format.Record) bool {
+		m.records = append(m.records, *r)
+		if r.Path.Raw != nil {
+			at := len(m.raw)
+			m.raw = append(m.raw, r.Path.Raw...)
+			m.records[len(m.records)-1].Path.Raw = m.raw[at:len(m.raw):len(m.raw)]
+		}
+		return true
+	})
+	slices.SortFunc(m.records, format.CompareRecords) // raw keys come by bucket
+	return err
+}
+
+// record appends the changes of one record's entries, given its deletion, if it has one, and its puts.
+func (m *manySubjects) record(changes []change) {
+	c := changes[0]
+	replaces := c.delete
+	m.subject = m.subject[:0]
+	for i := range changes {
+		if !changes[i].delete && changes[i].new != dict.None {
+			m.subject = append(m.subject, changes[i].new)
+		}
+	}
+	slices.Sort(m.subject)
+	puts := slices.Compact(m.subject)
+	at, _ := slices.BinarySearchFunc(m.records, c.path, func(r format.Record, q format.Path) int { return format.ComparePaths(r.Path, q) })
+	c.fresh, c.subject, c.new = true, -1, dict.None
+	put := func(subject dict.ID) {
+		n := c
+		n.delete, n.new = false, subject
+		m.out = append(m.out, n)
+	}
+	for ; at < len(m.records) && format.ComparePaths(m.records[at].Path, c.path) == 0; at++ {
+		stored := m.records[at].Subject
+		for len(puts) > 0 && puts[0] < stored {
+			put(puts[0])
+			puts = puts[1:]
+		}
+		switch {
+		case len(puts) > 0 && puts[0] == stored:
+			puts = puts[1:] // it stays
+		case replaces:
+			n := c
+			n.delete, n.existed, n.old = true, true, stored
+			m.out = append(m.out, n)
+			m.lost = append(m.lost, stored)
+			m.records[at].Flags = format.Removed
+		}
+	}
+	for _, subject := range puts {
+		put(subject)
+	}
+}
+
+// lose adds to p that all records of the actor and kind were read, and which of the lost subjects none of
+// them names any more.
+func (m *manySubjects) lose(kind kinds.Kind, actor dict.ID, p *previous) {
+	slices.Sort(m.lost)
+	m.lost = slices.Compact(m.lost)
+	for i := range m.records {
+		if r := &m.records[i]; r.Flags == 0 {
+			if at, found := slices.BinarySearch(m.lost, r.Subject); found {
+				m.lost = slices.Delete(m.lost, at, at+1)
+			}
+		}
+	}
+	p.scanned = append(p.scanned, edge{kind: kind, actor: actor, subject: dict.None})
+	for _, subject := range m.lost {
+		p.lost = append(p.lost, edge{kind: kind, actor: actor, subject: subject})
+	}
+}
+
+// firstMany returns the index of the first change of a record that can name several subjects: changes
+// ascend by kind.
+func firstMany(all []change) int {
+	n, _ := slices.BinarySearchFunc(all, kinds.FirstMany, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
+	return n
+}
+
+// lastRecord returns the changes of one record, in stream order, that a later change of the write does not
+// override: those from its last deletion on.
+func lastRecord(changes []change) []change {
+	for i := len(changes) - 1; i > 0; i-- {
+		if changes[i].delete {
+			return changes[i:]
+		}
+	}
+	return changes
+}
+
+// deletionFirst orders two changes of one operation: a snapshot's record deletes the stored subjects first.
+func deletionFirst(x, y change) int {
+	switch {
+	case x.delete == y.delete:
+		return 0
+	case x.delete:
+		return -1
+	}
+	return 1
+}

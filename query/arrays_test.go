@@ -1,0 +1,169 @@
+package query_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein.blue/consumer"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
+	"skein.blue/query"
+)
+
+const (
+	mentionOf = "facets[].features[app.bsky.richtext.facet#mention].did"
+	linkOf    = "facets[].features[app.bsky.richtext.facet#link].uri"
+	arrayFile = "app.bsky.feed.post " + mentionOf + " did mentions mentioners\n" +
+		"app.bsky.feed.post " + linkOf + " uri links linkers\n" +
+		"app.bsky.feed.post tags[] text tags taggers\n"
+)
+
+// post makes a post with facets and tags.
+func post(mentions, links, tags []string) synth.Map {
+	var facets []any
+	for _, m := range mentions {
+		feature := synth.Map{{Key: "did", Value: m}, {Key: "$type", Value: "app.bsky.richtext.facet#mention"}}
+		facets = append(facets, synth.Map{{Key: "index", Value: synth.Map{}}, {Key: "features", Value: []any{feature}}})
+	}
+	for _, l := range links {
+		feature := synth.Map{{Key: "uri", Value: l}, {Key: "$type", Value: "app.bsky.richtext.facet#link"}}
+		facets = append(facets, synth.Map{{Key: "features", Value: []any{feature}}})
+	}
+	var words []any
+	for _, w := range tags {
+		words = append(words, w)
+	}
+	return synth.Map{{Key: "tags", Value: words}, {Key: "text", Value: "x"}, {Key: "facets", Value: facets}}
+}
+
+// Mentions, links and tags of posts are sets, in expressions and through Constellation's methods, and
+// follow updates and deletions of the posts.
+func TestSubjectsOfPosts(t *testing.T) {
+	more, err := kinds.Parse(arrayFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 4, Chunk: 3})}), graph.Options{Kinds: more})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := query.New(store, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	w := &world{t: t, base: srv.URL}
+	var frames [][]byte
+	commit := func(action string, author, n int, record synth.Map) {
+		root := synth.CommitBlock(did(author), history.TID(uint64(len(frames)+1)<<20), [32]byte{1})
+		m := synth.Commit{Repo: []byte(did(author)), Rev: []byte(history.TID(uint64(len(frames)+1) << 20)), Seq: int64(len(frames) + 1), Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
+		o := synth.Op{Action: action, Collection: "app.bsky.feed.post", Rkey: []byte(history.TID(uint64(n) << 40))}
+		blocks := []synth.Block{root}
+		if record != nil {
+			b := synth.NewBlock(synth.CBOR(nil, record))
+			o.CID = &b.CID
+			blocks = append(blocks, b)
+		}
+		m.Ops, m.CAR = []synth.Op{o}, [][]byte{synth.CAR(root.CID, blocks...)}
+		frame, _ := m.Append(nil)
+		frames = append(frames, frame)
+	}
+	page := "https://example.com/a,b?c=(d)"
+	for i := range 12 {
+		commit("create", i, 1, post([]string{did(20), did(21)}, []string{page}, []string{"two words", "go"}))
+	}
+	commit("create", 0, 2, post([]string{did(20)}, nil, []string{"go"}))
+	commit("update", 0, 1, post([]string{did(22)}, []string{page, "at://did:web:x.example.com"}, nil))
+	commit("delete", 1, 1, nil)
+	commit("create", 2, 2, post(nil, nil, []string{"go", "go", ""}))
+	c, err := consumer.New(store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
+		for _, f := range frames {
+			if err := handle(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	if err == nil {
+		err = c.Run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := func(first int, others ...int) (dids []string) {
+		for i := first; i < 12; i++ {
+			dids = append(dids, did(i))
+		}
+		for _, i := range others {
+			dids = append(dids, did(i))
+		}
+		slices.Sort(dids)
+		return dids
+	}
+	for set, want := range map[string][]string{
+		"mentioners(" + did(20) + ")":                               from(2, 0),
+		"mentioners(" + did(21) + ")":                               from(2),
+		"mentioners(" + did(22) + ")":                               from(12, 0),
+		fmt.Sprintf("linkers(%q)", page):                            from(2, 0),
+		"linkers(at://did:web:x.example.com)":                       from(12, 0),
+		`taggers("two words")`:                                      from(2),
+		`taggers(go)`:                                               from(2, 0),
+		`intersect(taggers("go"), mentioners(` + did(21) + `))`:     from(2),
+		"mentions(" + did(0) + ")":                                  {did(20), did(22)},
+		"links(" + did(0) + ")":                                     {"at://did:web:x.example.com", page},
+		"tags(" + did(2) + ")":                                      {"go", "two words"},
+		"tags(" + did(1) + ")":                                      nil,
+		"rank(of=taggers(go),via=tags,min=10,top=1)":                {"go"},
+		"rank(of=mentions(" + did(0) + "),via=mentioners,min=1)":    from(2, 0),
+		"intersect(tags(" + did(2) + "),tags(" + did(3) + "))":      {"go", "two words"},
+		`except(taggers(go), linkers("https://example.com/other"))`: from(2, 0),
+	} {
+		var got struct {
+			Members []string
+			Total   int
+		}
+		w.path("/xrpc/blue.skein.graph.query", url.Values{"set": {set}, "count": {"true"}}, &got)
+		w.path("/xrpc/blue.skein.graph.query", url.Values{"set": {set}, "limit": {"100"}}, &got)
+		slices.Sort(got.Members)
+		if !slices.Equal(got.Members, want) || got.Total != len(want) {
+			t.Errorf("%s: %q of %d, want %q", set, got.Members, got.Total, want)
+		}
+	}
+	for set, what := range map[string]string{
+		`linkers(example.com)`:      "is not a URI",
+		`taggers()`:                 "in double quotes if it has spaces",
+		`taggers("a" "b")`:          `expected "," or ")"`,
+		`tags("two words")`:         "is neither a DID nor an AT URI",
+		`mentioners("two words")`:   "is neither a DID nor an AT URI",
+		`taggers("unfinished`:       `expected "," or ")"`,
+		`taggers("go", since=7d,x)`: "",
+	} {
+		if code, body, _ := w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(set)); code != 400 || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), what) {
+			t.Errorf("%s: %d %s, want %s", set, code, body, what)
+		}
+	}
+	var links struct {
+		Total   int
+		Records []struct{ DID, Collection, Rkey string }
+	}
+	for source, want := range map[string]struct {
+		subject string
+		total   int
+	}{
+		mentionOf: {did(21), 10}, linkOf: {page, 11}, "tags[]": {"go", 11},
+	} {
+		w.path("/xrpc/blue.microcosm.links.getBacklinks", url.Values{"subject": {want.subject}, "source": {"app.bsky.feed.post:" + source}, "limit": {"100"}}, &links)
+		if links.Total != want.total || len(links.Records) != want.total || links.Records[0].Collection != "app.bsky.feed.post" {
+			t.Errorf("%s: %+v", source, links)
+		}
+	}
+}
