@@ -90,14 +90,26 @@ func dateContainer(tx kv.Txn, key, value []byte) (written int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for len(members) > 0 {
-		at := members[0] >> format.DateShift
-		n, _ := slices.BinarySearch(members, (at+1)<<format.DateShift)
-		under := format.AppendDateBlock(format.AppendDatesKey(nil, k, subject), at)
-		dated, err := datesAt(tx, under, at)
-		if err != nil {
+	var keys kv.Keys
+	var blocks []uint64
+	for rest := members; len(rest) > 0; {
+		at := rest[0] >> format.DateShift
+		keys.Add(format.AppendDateBlock(format.AppendDatesKey(nil, k, subject), at))
+		blocks = append(blocks, at)
+		n, _ := slices.BinarySearch(rest, (at+1)<<format.DateShift)
+		rest = rest[n:]
+	}
+	written += len(blocks) * costOfRead
+	stored := make([][]byte, len(blocks))
+	if err := tx.MultiGet(keys.List(), func(i int, v []byte, _ bool) error { stored[i] = slices.Clone(v); return nil }); err != nil {
+		return 0, err
+	}
+	for i, at := range blocks {
+		dated := map[uint64]uint32{}
+		if err := format.EachDate(at<<format.DateShift, stored[i], func(id uint64, date uint32) { dated[id] = date }); err != nil {
 			return 0, err
 		}
+		n, _ := slices.BinarySearch(members, (at+1)<<format.DateShift)
 		var missing []format.Dated
 		for _, m := range members[:n] {
 			if _, ok := dated[m]; !ok {
@@ -105,7 +117,7 @@ func dateContainer(tx kv.Txn, key, value []byte) (written int, err error) {
 			}
 		}
 		if len(missing) > 0 {
-			dates := format.AppendDates(nil, nil, missing)
+			under, dates := keys.List()[i], format.AppendDates(nil, nil, missing)
 			tx.Merge(under, dates)
 			written += len(under) + len(dates)
 		}
@@ -114,15 +126,9 @@ func dateContainer(tx kv.Txn, key, value []byte) (written int, err error) {
 	return written, nil
 }
 
-// datesAt reads a block of dates.
-func datesAt(r kv.Reader, key []byte, block uint64) (map[uint64]uint32, error) {
-	dated := map[uint64]uint32{}
-	v, _, err := r.Get(key)
-	if err == nil {
-		err = format.EachDate(block<<format.DateShift, v, func(id uint64, date uint32) { dated[id] = date })
-	}
-	return dated, err
-}
+// costOfRead is what a read counts towards the size of a slice, in bytes: a transaction of FoundationDB
+// ends after five seconds.
+const costOfRead = 1 << 10
 
 // dropDates removes from a block of dates the ids that are not in their container.
 func dropDates(tx kv.Txn, layout format.Layout, key, value []byte) (written int, err error) {
@@ -152,7 +158,7 @@ func dropDates(tx kv.Txn, layout format.Layout, key, value []byte) (written int,
 	}); err != nil || failed != nil {
 		return 0, cmp.Or(err, failed)
 	}
-	written = len(key) + len(value)
+	written = len(key) + len(value) + 2*costOfRead
 	if len(gone) > 0 {
 		tx.Merge(slices.Clone(key), format.AppendDates(nil, gone, nil))
 		written += len(key) + 2*len(gone)

@@ -125,7 +125,8 @@ func (u *upgrade) step(ctx context.Context, s *Step) error {
 	}
 	var prepared any
 	if s.Prepare != nil {
-		if err := u.store.View(ctx, func(r kv.Reader) (err error) {
+		// Nobody else writes now, and the upgrade's own writes do not change what Prepare reads.
+		if _, err := u.store.ViewAcross(ctx, func(r kv.Reader) (err error) {
 			v, _, err := r.Get(format.HeaderKey)
 			if err != nil {
 				return err

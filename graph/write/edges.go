@@ -159,7 +159,17 @@ type rows struct {
 // write merges the changes in sets, which ascend by set and member, one operand per row. It spills a
 // row that gains more members than a row may have: if it left that to a later write, the members would
 // lose their dates in a set that has no containers yet.
+//
+// In a store with partitions, the ids of one partition come from several shards, with those of other
+// partitions between them. write sorts the changes of a set by partition first: if a row came twice, its
+// spill would undo what was merged into it before.
 func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) error {
+	if layout.Shared() {
+		partition := func(c SetChange) uint8 { return layout.Settings.PartitionOfID(c.Member) }
+		for set := range runs.Of(sets, func(x, y SetChange) bool { return x.Kind == y.Kind && x.Subject == y.Subject }) {
+			slices.SortStableFunc(set, func(x, y SetChange) int { return cmp.Compare(partition(x), partition(y)) })
+		}
+	}
 	sameRow := func(x, y SetChange) bool {
 		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
 	}

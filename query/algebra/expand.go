@@ -51,6 +51,9 @@ type hop struct {
 	aged []agedEdge // likewise
 }
 
+// datesPerUnit is how many dates of a large set are read for one unit.
+const datesPerUnit = 16
+
 // DefaultHopUnits is the budget of a hop; a ranking of two steps has two hops.
 const DefaultHopUnits = 4 << 20
 
@@ -339,6 +342,9 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 	}
 	var dated idset.Set // members in the window, by their dates
 	if !within.All() && set.Len() > h.v.dateAbove {
+		if err := h.spend(int(set.Len() / datesPerUnit)); err != nil {
+			return err
+		}
 		if dated, set, err = h.v.View.DatedIn(l.Kind, l.Of, within); err != nil {
 			return err
 		}

@@ -294,7 +294,7 @@ func (v *Evaluation) datedTimes(n *Node, set idset.Set, now uint32) (times, unsu
 	err = v.eachDated(n, set, func(id uint64, date uint32) {
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
-		case date == format.Undated, date == now, begin < from && from < end, begin < to && to < end:
+		case date == format.Undated, date == 0, date == now, begin < from && from < end, begin < to && to < end:
 			unsure = append(unsure, id)
 		case begin >= from && end <= to:
 			times = append(times, begin)

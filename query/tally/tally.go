@@ -14,8 +14,8 @@ import (
 
 // Bounds of one Tally.
 const (
-	MostResults  = 4 << 20  // distinct results, of up to 32 bytes
-	MostExpanded = 64 << 20 // results with repetitions
+	MostResults  = 4<<20 + 64<<10 // distinct results, of up to 32 bytes: what the budget of a hop can pay for, and more for chance in a sample
+	MostExpanded = 64 << 20       // results with repetitions
 
 	checkEvery = 1 << 16 // results between two checks of the deadline
 )

@@ -175,7 +175,7 @@ func TestTallyIsBounded(t *testing.T) {
 	if err := full.AddList(t.Context(), []uint64{1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := full.Count(); err == nil || err.Error() != "of expands to more than 4194304 different results; ask about fewer members" {
+	if err := full.Count(); err == nil || err.Error() != "of expands to more than 4259840 different results; ask about fewer members" {
 		t.Errorf("a different result too many: %v", err)
 	}
 }

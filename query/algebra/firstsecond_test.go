@@ -1,0 +1,37 @@
+package algebra
+
+import (
+	"testing"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/write"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/small"
+)
+
+// A record of the first second of 1970 has a time, whether dates or records are read.
+func TestFirstSecond(t *testing.T) {
+	g := small.New(t, 1, 30, write.Limits{Row: 2, Chunk: 50})
+	for i := 1; i < 30; i++ {
+		rkey := string(syntax.AppendTID(nil, 500_000<<format.ClockBits|uint64(i)))
+		g.Commit(g.Accounts[i], oracle.Op{Kind: "follow", Rkey: rkey, Subject: g.Accounts[0]})
+	}
+	e := parsed(t, "followers("+g.Accounts[0]+")")
+	must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+		v, err := NewEvaluation(t.Context(), sn, e, free())
+		must(t, err)
+		v.dateAbove = 0
+		set, _, err := v.Result()
+		must(t, err)
+		times, err := v.Times(set, ask.Window{}, noon)
+		must(t, err)
+		for _, at := range times {
+			if at == 0 { // histogram counts it as undated
+				t.Fatal("a record with a time has none")
+			}
+		}
+		return nil
+	}))
+}
