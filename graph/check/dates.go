@@ -20,9 +20,9 @@ import (
 // dates compares the dates of large sets with the containers and with the records, by sums of hashes.
 //
 // The ids in a set's blocks of dates are those in its containers. A date that is not Undated is the
-// second of the member's only record. Members that are Undated, and those that a row overrides, are not
-// compared: their hashes, of 32 bits, are in skipped, and an edge whose hash is there is left out of
-// both sums, dated or not.
+// second of the member's only record. Members that are Undated, those that a row removes, and those with
+// one date in a row and another in a block are not compared: their hashes, of 32 bits, are in skipped, and
+// an edge whose hash is there is left out of both sums, dated or not.
 type dates struct {
 	seed    maphash.Seed
 	large   map[kinds.Kind]*roaring64.Bitmap // subjects of sets that have containers
@@ -74,18 +74,28 @@ func (d *dates) isLarge(k kinds.Kind, subject uint64) bool {
 // readDates finds the large sets, and the edges to skip.
 func (v *checker) readDates() error {
 	d := &v.dates
+	var rows rowDates
 	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if !d.isLarge(k, uint64(subject)) {
-			v.readLarge(k, subject)
+			rows = v.readLarge(k, subject)
 		}
-		if date == format.Undated {
+		if i, over := slices.BinarySearch(rows.members, id); date == format.Undated || over && rows.dates[i] != date {
 			d.skip(k, id, uint64(subject))
 		}
 	})
 }
 
+// rowDates are the members in the rows of a large set, ascending, and their dates.
+type rowDates struct {
+	kind    kinds.Kind
+	subject dict.ID
+	members []uint64
+	dates   []uint32
+	seen    []bool // members that are in blocks, too
+}
+
 // readLarge reads the rows of a set that has dates. They override its containers.
-func (v *checker) readLarge(k kinds.Kind, subject dict.ID) {
+func (v *checker) readLarge(k kinds.Kind, subject dict.ID) (rows rowDates) {
 	d := &v.dates
 	if d.large[k] == nil {
 		d.large[k] = roaring64.New()
@@ -94,25 +104,63 @@ func (v *checker) readLarge(k kinds.Kind, subject dict.ID) {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil { // eachSet reports it
 		v.unreadable = true
-		return
+		return rows
 	}
 	if t.Generation == 0 {
 		v.broken("the %s set of %d has dates, and no containers", k, subject)
 	}
-	for _, id := range slices.Concat(t.Members, t.Removed) {
+	for _, id := range t.Removed {
 		d.skip(k, id, uint64(subject))
 	}
+	rows = rowsOf(k, subject, &t)
+	for i, id := range rows.members {
+		if rows.dates[i] == format.Undated {
+			d.skip(k, id, uint64(subject))
+		}
+	}
+	return rows
 }
 
-// sumDates adds up the blocks of dates.
+func rowsOf(k kinds.Kind, subject dict.ID, t *read.Set) rowDates {
+	rows := rowDates{k, subject, t.Members, t.Dates, make([]bool, len(t.Members))}
+	for len(rows.dates) < len(rows.members) {
+		rows.dates = append(rows.dates, format.Undated)
+	}
+	return rows
+}
+
+// sumDates adds up the blocks of dates, and the dates that only rows have.
 func (v *checker) sumDates() error {
 	d := &v.dates
-	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
-		v.add(d.dated, k, id, uint64(subject))
+	compare := func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if !v.erasing[dict.ID(id)] && d.isCompared(k, id, uint64(subject)) {
 			v.addDated(d.stored, k, id, uint64(subject), date)
 		}
+	}
+	var rows rowDates
+	onlyInRows := func() {
+		for i, id := range rows.members {
+			if !rows.seen[i] {
+				compare(rows.kind, rows.subject, id, rows.dates[i])
+			}
+		}
+	}
+	err := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+		if rows.kind != k || rows.subject != subject {
+			onlyInRows()
+			rows = rowDates{kind: k, subject: subject}
+			if t, err := read.OpenSet(v.r, v.Layout, k, subject); err == nil { // otherwise eachSet reports it
+				rows = rowsOf(k, subject, &t)
+			}
+		}
+		if i, over := slices.BinarySearch(rows.members, id); over {
+			rows.seen[i] = true
+		}
+		v.add(d.dated, k, id, uint64(subject))
+		compare(k, subject, id, date)
 	})
+	onlyInRows()
+	return err
 }
 
 func (v *checker) addDated(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64, date uint32) {
