@@ -182,7 +182,7 @@ async function learnConfig() {
   $('names').checked = keep.get() ?? config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
-    $('label').textContent = 'A DID, an AT URI or bsky.app link, or an expression';
+    $('label').textContent = 'A DID, an AT URI, a bsky.app link or an expression';
   }
   return config.examples.length;
 }
@@ -239,7 +239,7 @@ const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (c
 // showFeed shows a page of a feed as a viewer sees it.
 async function showFeed(out, name, viewer, paged, signal) {
   const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
-  if (!f) throw new Refused('UnknownFeed', `this server has no feed ${name} to preview. To preview the feeds in a file, start skein serve with --feeds FILE --feed-preview`);
+  if (!f) throw new Refused('UnknownFeed', `this server has no feed ${name} to preview. (Administrators: use skein serve --feeds FILE --feed-preview)`);
   const head = [title('Feed ' + name), el('p', {class: 'query'}, el('code', {}, ...spell(f.shows))),
     f.viewer ? subjectForm('Show the feed as seen by', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
   if (f.viewer && !viewer) return out.replaceChildren(...head);
@@ -254,7 +254,7 @@ function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', ranked by how much more often than expected by chance' : p.by === 'share' ? ', ranked by the share of each result’s total that these make up' : ''}`;
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', compared with chance' : p.by === 'share' ? ', as a share of all' : ''}`;
 }
 
 // opened returns the set behind a count of a ranking, null if there is none.
@@ -268,12 +268,12 @@ function opened(params, member) {
 async function showRank(out, q, typed, paged, signal) {
   const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of its ${number.format(i.total)} in total)` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of all ${number.format(i.total)})` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count) + (deed && !i.lift && !i.share ? ' of these' : ''), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'counted over ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
@@ -310,7 +310,7 @@ async function showSubject(out, s, signal) {
   } else if (s.kind === 'list') {
     form = subjectForm('Which members of this list follow', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
-    form = subjectForm('Enter an account to see which likers of this post it follows:', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
+    form = subjectForm('Show the likers of this post who are followed by', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});
