@@ -2,12 +2,14 @@ package app_test
 
 import (
 	"flag"
+	"os"
 	"testing"
 	"time"
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
 	"skein.blue/internal/frames"
 	"skein.blue/internal/testing/vary"
@@ -17,6 +19,7 @@ var (
 	ingestEvents = flag.Int("ingest.events", 1_000_000, "number of events for BenchmarkIngest")
 	ingestFile   = flag.String("ingest.frames", plainPDS, "file of frames for BenchmarkIngest to vary")
 	ingestDir    = flag.String("ingest.dir", "", "folder to keep BenchmarkIngest's store in")
+	ingestKinds  = flag.String("ingest.kinds", "", "file of kinds that BenchmarkIngest indexes, too")
 )
 
 // variations makes n distinct messages from the frames of a file.
@@ -104,12 +107,22 @@ func BenchmarkIngest(b *testing.B) {
 	}
 	decode := time.Since(start)
 	decoded = batch.Batch{}
+	var more []kinds.Info
+	if *ingestKinds != "" {
+		file, err := os.ReadFile(*ingestKinds)
+		if err == nil {
+			more, err = kinds.Parse(string(file))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 	for b.Loop() {
 		dir := *ingestDir
 		if dir == "" {
 			dir = b.TempDir()
 		}
-		x, err := app.OpenIndex(b.Context(), app.StoreOptions{Store: dir, Create: true})
+		x, err := app.OpenIndex(b.Context(), app.StoreOptions{Store: dir, Create: true, Kinds: more})
 		if err != nil {
 			b.Fatal(err)
 		}
