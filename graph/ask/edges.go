@@ -93,7 +93,7 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 // containers, all are unsure. The window must not be the one that includes everything.
 func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idset.Set, err error) {
 	from, to := w.From>>format.ClockBits, w.To>>format.ClockBits
-	var sure, open []uint64
+	var sure, open idset.Collector
 	if subject == dict.None {
 		return in, unsure, nil
 	}
@@ -101,13 +101,13 @@ func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idse
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
 		case date == format.Undated, begin < from && from < end, begin < to && to < end:
-			open = append(open, id)
+			open.Add(id)
 		case begin >= from && end <= to:
-			sure = append(sure, id)
+			sure.Add(id)
 		}
 		return nil
 	})
-	return idset.FromUnsorted(sure), idset.FromUnsorted(open), err
+	return sure.Set(), open.Set(), err
 }
 
 // second is a second in microseconds.
