@@ -46,7 +46,7 @@ var operators = []Set{
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
 	{Name: "members", Meaning: "the accounts, posts or lists that you name, as a set"},
-	{Name: "rank", Meaning: "the posts or accounts that the most members of a set like, follow, …: rank(of=SET, via=likes)"},
+	{Name: "rank", Meaning: "posts or accounts by how many in a set like, follow, … them: rank(of=SET, via=likes)"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.

@@ -54,7 +54,7 @@ async function everything(method, params, each, progress, signal) {
   }
 }
 
-const taken = ({rows, more}) => (more ? 'only the first ' : '') + counted(rows.length, 'line') + (more ? '. To get all lines, run “skein query”' : '');
+const taken = ({rows, more}) => (more ? 'only the first ' : '') + counted(rows.length, 'line') + (more ? '. For all: “skein query” in a shell' : '');
 
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
