@@ -44,9 +44,10 @@ func post(mentions, links, tags []string) synth.Map {
 	return synth.Map{{Key: "tags", Value: words}, {Key: "text", Value: "x"}, {Key: "facets", Value: facets}}
 }
 
-// Mentions, links and tags of posts are sets, in expressions and through Constellation's methods, and
-// follow updates and deletions of the posts.
-func TestSubjectsOfPosts(t *testing.T) {
+// arraysWorld is a server of posts with mentions, links and tags. commit makes an event with one operation;
+// index indexes the events.
+func arraysWorld(t *testing.T) (w *world, commit func(action string, author, n int, record synth.Map), index func()) {
+	t.Helper()
 	more, err := kinds.Parse(arrayFile)
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +62,9 @@ func TestSubjectsOfPosts(t *testing.T) {
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	w := &world{t: t, base: srv.URL}
+	w = &world{t: t, base: srv.URL}
 	var frames [][]byte
-	commit := func(action string, author, n int, record synth.Map) {
+	commit = func(action string, author, n int, record synth.Map) {
 		root := synth.CommitBlock(did(author), history.TID(uint64(len(frames)+1)<<20), [32]byte{1})
 		m := synth.Commit{Repo: []byte(did(author)), Rev: []byte(history.TID(uint64(len(frames)+1) << 20)), Seq: int64(len(frames) + 1), Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
 		o := synth.Op{Action: action, Collection: "app.bsky.feed.post", Rkey: []byte(history.TID(uint64(n) << 40))}
@@ -77,6 +78,30 @@ func TestSubjectsOfPosts(t *testing.T) {
 		frame, _ := m.Append(nil)
 		frames = append(frames, frame)
 	}
+	index = func() {
+		t.Helper()
+		c, err := consumer.New(store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
+			for _, f := range frames {
+				if err := handle(f); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		if err == nil {
+			err = c.Run(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w, commit, index
+}
+
+// Mentions, links and tags of posts are sets, in expressions and through Constellation's methods, and
+// follow updates and deletions of the posts.
+func TestSubjectsOfPosts(t *testing.T) {
+	w, commit, index := arraysWorld(t)
 	page := "https://example.com/a,b?c=(d)"
 	for i := range 12 {
 		commit("create", i, 1, post([]string{did(20), did(21)}, []string{page}, []string{"two words", "go"}))
@@ -85,20 +110,7 @@ func TestSubjectsOfPosts(t *testing.T) {
 	commit("update", 0, 1, post([]string{did(22)}, []string{page, "at://did:web:x.example.com"}, nil))
 	commit("delete", 1, 1, nil)
 	commit("create", 2, 2, post(nil, nil, []string{"go", "go", ""}))
-	c, err := consumer.New(store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-		for _, f := range frames {
-			if err := handle(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
-	if err == nil {
-		err = c.Run(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	index()
 	from := func(first int, others ...int) (dids []string) {
 		for i := first; i < 12; i++ {
 			dids = append(dids, did(i))
@@ -164,6 +176,51 @@ func TestSubjectsOfPosts(t *testing.T) {
 		w.path("/xrpc/blue.microcosm.links.getBacklinks", url.Values{"subject": {want.subject}, "source": {"app.bsky.feed.post:" + source}, "limit": {"100"}}, &links)
 		if links.Total != want.total || len(links.Records) != want.total || links.Records[0].Collection != "app.bsky.feed.post" {
 			t.Errorf("%s: %+v", source, links)
+		}
+	}
+}
+
+// Pages of getManyToMany may end within a record, and links and texts can be selected.
+func TestManyToManyOfArrays(t *testing.T) {
+	w, commit, index := arraysWorld(t)
+	for i := range 3 {
+		commit("create", i, 1, post([]string{did(20)}, []string{"https://example.com/x"}, []string{"a", " b", "did:web:n20.example.com", fmt.Sprint("c", i)}))
+	}
+	index()
+	for _, limit := range []string{"1", "2", "3", "5", "100"} {
+		p := url.Values{"subject": {did(20)}, "source": {"app.bsky.feed.post:" + mentionOf}, "pathToOther": {"tags[]"}, "limit": {limit}}
+		var got []string
+		for {
+			var page struct {
+				Items []struct {
+					LinkRecord   struct{ DID string } `json:"linkRecord"`
+					OtherSubject string               `json:"otherSubject"`
+				}
+				Cursor *string
+			}
+			w.path("/xrpc/blue.microcosm.links.getManyToMany", p, &page)
+			for _, item := range page.Items {
+				got = append(got, item.LinkRecord.DID+" "+item.OtherSubject)
+			}
+			if page.Cursor == nil {
+				break
+			}
+			p.Set("cursor", *page.Cursor)
+		}
+		slices.Sort(got)
+		if len(got) != 12 || len(slices.Compact(got)) != 12 {
+			t.Errorf("limit %s: %q", limit, got)
+		}
+	}
+	for path, others := range map[string][]string{"tags[]": {"a", " b", did(20)}, linkOf: {"https://example.com/x"}} {
+		for _, other := range others {
+			var page struct {
+				Items []struct{ OtherSubject string }
+			}
+			w.path("/xrpc/blue.microcosm.links.getManyToMany", url.Values{"subject": {did(20)}, "source": {"app.bsky.feed.post:" + mentionOf}, "pathToOther": {path}, "otherSubject": {other}}, &page)
+			if len(page.Items) != 3 || page.Items[0].OtherSubject != other {
+				t.Errorf("%s %q: %+v", path, other, page)
+			}
 		}
 	}
 }

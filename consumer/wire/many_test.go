@@ -196,4 +196,14 @@ func TestManySubjectsOfACommit(t *testing.T) {
 	if got := add(ops, large); len(got) != 0 || len(d.Drops) != 1 || d.Drops[0].Reason != wire.BadOps {
 		t.Errorf("%d changes, %v", len(got), d.Drops)
 	}
+	ops = nil
+	for i := range 301 {
+		ops = append(ops, op([]string{"update", "delete"}[i%2], fmt.Sprint("a.b.c/", i), []any{empty.CID, nil}[i%2]))
+	}
+	if got := add(ops, empty); len(got) != 0 || len(d.Drops) != 1 || d.Drops[0].Reason != wire.BadOps {
+		t.Errorf("%d changes, %v", len(got), d.Drops)
+	}
+	if got := add(ops[1:], empty); len(got) == 0 || len(d.Drops) != 0 {
+		t.Errorf("%d changes, %v", len(got), d.Drops)
+	}
 }

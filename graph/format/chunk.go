@@ -102,7 +102,8 @@ func ComparePaths(x, y Path) int {
 //
 // If records of the kind can name several subjects (kinds.Kind.IsMany), an entry is a pair of a record
 // and one of its subjects: entries ascend by path and subject, the last write to a pair wins, and removed
-// pairs have a subject, too. A record is removed by removing its pairs.
+// pairs have a subject, too. A record is removed by removing its pairs. A record key of length 0 is that of
+// the entry before.
 type ChunkCoder struct {
 	Bucket uint16
 	many   bool
@@ -188,8 +189,12 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 		r := &records[i]
 		if c.IsRaw() {
 			ext := min(uint64(r.Flags), 1)
-			dst = binary.AppendUvarint(dst, uint64(len(r.Path.Raw))<<1|ext)
-			dst = append(dst, r.Path.Raw...)
+			key := r.Path.Raw
+			if c.many && i > 0 && bytes.Equal(key, records[i-1].Path.Raw) {
+				key = nil // the same
+			}
+			dst = binary.AppendUvarint(dst, uint64(len(key))<<1|ext)
+			dst = append(dst, key...)
 			if ext == 1 {
 				dst = binary.BigEndian.AppendUint16(dst, uint16(r.Flags)<<ClockBits)
 			}
@@ -215,6 +220,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 // Read appends the records of v to dst, with an age. Raw keys point into v.
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
 	micros, clock, subject := uint64(c.Bucket)<<(BucketShift-ClockBits), uint64(0), c.first
+	var key []byte // the last raw key
 	for first := true; len(v) > 0; first = false {
 		n, w := Uvarint(v)
 		if w <= 0 {
@@ -250,8 +256,13 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 		if !c.IsRaw() {
 			micros += n >> 1
 			r.Path.TID = micros<<ClockBits | clock
-		} else if r.Path.Raw == nil {
-			return dst, 0, ErrChunk
+		} else {
+			if r.Path.Raw == nil && c.many {
+				r.Path.Raw = key
+			}
+			if key = r.Path.Raw; key == nil {
+				return dst, 0, ErrChunk
+			}
 		}
 		if r.Flags == 0 || c.many {
 			d, w := Uvarint(v)

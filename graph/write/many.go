@@ -45,7 +45,14 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous) (
 			m.lose(one[0].kind, one[0].actor, p)
 		}
 	}
-	return append(all[:first], m.out...), nil
+	if cap(m.records) > maxKeptRecords {
+		m.records, m.raw = nil, nil
+	}
+	all = append(all[:first], m.out...)
+	if cap(m.out) > maxKeptRecords {
+		m.out = nil
+	}
+	return all, nil
 }
 
 // read reads the live records of an actor and kind.

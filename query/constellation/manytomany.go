@@ -59,6 +59,13 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	}
 	m.by = authorsOf(q.Values[by])
 	for _, other := range q.Values["otherSubject"] {
+		if m.to != nil && m.to.To.Form.IsString() {
+			m.hasOthers = true
+			if m.to.To.Form.Valid([]byte(other)) {
+				m.others = append(m.others, algebra.Literal{S: other, Is: dict.URI})
+			}
+			continue
+		}
 		if other = strings.TrimSpace(other); other != "" {
 			m.hasOthers = true
 			if l, ok := algebra.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is() {
@@ -67,8 +74,14 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 		}
 	}
 	m.cursor = q.Values.Get("cursor")
-	m.more = fmt.Sprintf("many %s %q %q %q ", by, q.Values.Get("pathToOther"), q.Values[by], q.Values["otherSubject"]) // quoted, so that no two questions have the same text
+	m.more = fmt.Sprintf("many2 %s %q %q %q ", by, q.Values.Get("pathToOther"), q.Values[by], q.Values["otherSubject"]) // quoted, so that no two questions have the same text
 	return m, nil
+}
+
+// compareLinks orders the links of one actor: by record, then by the other subject. A record may
+// name several.
+func compareLinks(x, y twoLinks) int {
+	return cmp.Or(format.ComparePaths(x.path, y.path), cmp.Compare(x.other, y.other))
 }
 
 // twoLinks is a record that names the subject and something else.
@@ -124,7 +137,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from 
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(of, func(x, y twoLinks) int { return format.ComparePaths(x.path, y.path) })
+		slices.SortFunc(of, compareLinks)
 		for _, r := range of {
 			if !fn(r) {
 				return nil
@@ -223,21 +236,20 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 	if m.isEmpty() {
 		return out, nil
 	}
-	var from dict.ID
-	var after format.Path
+	var after twoLinks
 	if m.cursor != "" {
 		plain, err := q.Cursors.Open(m.cursor, m.more+m.of.Question())
-		if err != nil || len(plain) < 9 {
+		if err != nil || len(plain) < 17 {
 			return nil, xrpc.Invalid("%v", xrpc.ErrCursor)
 		}
-		from, after = dict.ID(binary.BigEndian.Uint64(plain)), format.ParsePath(plain[8:])
+		after = twoLinks{dict.ID(binary.BigEndian.Uint64(plain)), dict.ID(binary.BigEndian.Uint64(plain[8:])), format.ParsePath(plain[16:])}
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items, out.Cursor = []linkToOther{}, nil
 		var page []twoLinks
 		more := false
-		err := m.each(ctx, sn, q.Work, from, func(r twoLinks) bool {
-			if m.cursor != "" && r.actor == from && format.ComparePaths(r.path, after) <= 0 {
+		err := m.each(ctx, sn, q.Work, after.actor, func(r twoLinks) bool {
+			if m.cursor != "" && r.actor == after.actor && compareLinks(r, after) <= 0 {
 				return true
 			}
 			if len(page) == m.limit {
@@ -252,7 +264,8 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		if more {
 			last := page[len(page)-1]
-			out.Cursor = new(q.Cursors.Seal(last.path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.actor))), m.more+m.of.Question()))
+			at := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(last.actor)), uint64(last.other))
+			out.Cursor = new(q.Cursors.Seal(last.path.AppendRkey(at), m.more+m.of.Question()))
 		}
 		dids, err := stringsOf(sn, dict.DID, page, func(r twoLinks) dict.ID { return r.actor })
 		if err != nil {
