@@ -15,8 +15,8 @@ import (
 // maxKey bounds the path of a record.
 const maxKey = syntax.MaxNSID + 1 + syntax.MaxRkey
 
-// Walk calls each for the records of indexed collections, in the order of their paths, and for a kind of
-// which a record can name several subjects once for each of them.
+// Walk calls each for the records of indexed collections, in the order of their paths. If a record
+// names several subjects of a kind (kinds.Kind.IsMany), it calls each once for each subject.
 // subject is nil if a record names none; it is valid until the next Read or Release, rkey
 // only during the call. Walk ends early with the error of ctx.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {

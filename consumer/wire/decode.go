@@ -202,29 +202,6 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	}
 }
 
-// hasTooManySubjects reports whether the records of a commit name more than maxSubjects subjects in
-// arrays, or whether it updates and deletes more than maxRewrites records that may have named some. Such a commit is damaged: its repo is fetched instead.
-func (d *Decoder) hasTooManySubjects(b *batch.Batch) bool {
-	n, rewrites := 0, 0
-	for i := range d.ops {
-		o := &d.ops[i]
-		if o.of == nil || !o.of.HasMany() {
-			continue
-		}
-		if string(o.action) != "create" {
-			rewrites++
-		}
-		if len(o.cid) == 0 {
-			continue
-		}
-		subjects, _ := d.subjects(o, b)
-		for i := range subjects {
-			n += int(subjects[i].to - subjects[i].from)
-		}
-	}
-	return n > maxSubjects || rewrites > maxRewrites
-}
-
 // noSuchRev replaces a since that is not a TID: no commit has this rev.
 var noSuchRev = []byte("!!!!!!!!!!!!!")
 
@@ -328,14 +305,6 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 // maxOps bounds the operations of a commit, which must fit into one write. The protocol
 // allows 200.
 const maxOps = 5000
-
-// maxSubjects bounds the subjects that the records of a commit name in arrays: many operations can name
-// the same block.
-const maxSubjects = 20_000
-
-// maxRewrites bounds the updates and deletions of records that can name several subjects: each may remove
-// kinds.MaxSubjects edges of each kind. The protocol allows 200 operations in a commit.
-const maxRewrites = 300
 
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
@@ -69,7 +70,7 @@ func (s *search) element(of string, steps []string) {
 	s.value(steps)
 }
 
-// elementType returns the $type of the map at the cursor, nil if there is no map or no text there.
+// elementType returns the $type of the map at the cursor, nil if it is not a map, or has no text there.
 func elementType(c cbor.Cursor) (found []byte) {
 	if c.B[c.I]>>5 != cbor.Map {
 		return nil
@@ -121,4 +122,36 @@ func (s *search) take(subject []byte) {
 		return
 	}
 	s.all = append(s.all, subject)
+}
+
+// maxSubjects bounds the subjects that the records of a commit name in arrays: many operations can name
+// the same block.
+const maxSubjects = 20_000
+
+// maxRewrites bounds the updates and deletions of records that can name several subjects: each may remove
+// kinds.MaxSubjects edges of each kind. The protocol allows 200 operations in a commit.
+const maxRewrites = 300
+
+// hasTooManySubjects reports whether the records of a commit name more than maxSubjects subjects in
+// arrays, or whether it updates and deletes more than maxRewrites records that may have named some. Such
+// a commit is damaged: its repo is fetched instead.
+func (d *Decoder) hasTooManySubjects(b *batch.Batch) bool {
+	n, rewrites := 0, 0
+	for i := range d.ops {
+		o := &d.ops[i]
+		if o.of == nil || !o.of.HasMany() {
+			continue
+		}
+		if string(o.action) != "create" {
+			rewrites++
+		}
+		if len(o.cid) == 0 {
+			continue
+		}
+		subjects, _ := d.subjects(o, b)
+		for i := range subjects {
+			n += int(subjects[i].to - subjects[i].from)
+		}
+	}
+	return n > maxSubjects || rewrites > maxRewrites
 }

@@ -69,7 +69,7 @@ function live(m) {
   $('version').textContent = 'skein ' + m.version + ' · storage: ' + m.engine;
   const c = m.counts;
   $('tiles').replaceChildren(
-    tile('Follows, likes, …', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? 'of which ' + rough.format(c.hidden) + ' inactive' : ''),
+    tile('Follows, likes, …', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' of them inactive' : ''),
     tile('Accounts with full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + '%' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'history not fetched yet'),
     tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Accounts with missed events', number.format(c.desynchronized)),
     tile('Last event from the relay', m.cursor === undefined ? '–' : 'no. ' + number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
