@@ -18,7 +18,8 @@
 //
 // This package has the Store: it opens one (open.go), applies batches (apply.go, lane.go),
 // erases deleted accounts (erase.go), spills large values (spill.go), and tracks cursors,
-// holes of the stream and the backfill.
+// holes of the stream and the backfill. labels.go writes what labelers say; it does not come
+// with the stream.
 //
 // A lane applies the events of a range of partitions. Apply divides a batch into segments,
 // and package write makes one write of each. writers.go and several.go hold what differs

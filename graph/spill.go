@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/kv"
 )
 
@@ -51,8 +52,12 @@ func (l *lane) spill(ctx context.Context) error {
 	}
 }
 
-// isMineToSpill reports whether a key belongs to a partition of the lane.
+// isMineToSpill reports whether a key belongs to a partition of the lane. Sets of labels, of all
+// partitions, belong to the lane of the first one, which writes them.
 func (l *lane) isMineToSpill(key string) bool {
+	if key[0] == format.KeyReverse && kinds.Kind(key[1]).IsLabel() {
+		return l.has(0)
+	}
 	return l.has(l.store.layout.PartitionOfKey([]byte(key)))
 }
 

@@ -149,6 +149,9 @@ func (v *checker) run() error {
 	if err := v.edges(); err != nil {
 		return err
 	}
+	if err := v.labelers(); err != nil {
+		return err
+	}
 	if v.damage.any() {
 		v.broken("the edges and the counts were not compared: a part of the store is damaged")
 	} else if err := v.totals(); err != nil {

@@ -133,7 +133,7 @@ func rowsOf(k kinds.Kind, subject dict.ID, t *read.Set) rowDates {
 func (v *checker) sumDates() error {
 	d := &v.dates
 	compare := func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
-		if !v.erasing[dict.ID(id)] && d.isCompared(k, id, uint64(subject)) {
+		if (k.IsLabel() || !v.erasing[dict.ID(id)]) && d.isCompared(k, id, uint64(subject)) {
 			v.addDated(d.stored, k, id, uint64(subject), date)
 		}
 	}
@@ -230,7 +230,7 @@ type datedSubject struct {
 // compareDates compares the sums.
 func (v *checker) compareDates() error {
 	d := &v.dates
-	for _, k := range v.kinds.All {
+	for k := range v.eachKind {
 		if v.damage.any() {
 			return nil
 		}
@@ -255,7 +255,7 @@ func (v *checker) compareDates() error {
 // member with a date.
 func (v *checker) findWrongDates(kind kinds.Kind) (err error) {
 	scanned := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
-		if err != nil || k != kind || v.erasing[dict.ID(id)] || !v.dates.isCompared(k, id, uint64(subject)) {
+		if err != nil || k != kind || v.erasing[dict.ID(id)] && !k.IsLabel() || !v.dates.isCompared(k, id, uint64(subject)) {
 			return
 		}
 		var found []uint32

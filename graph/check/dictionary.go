@@ -15,7 +15,8 @@ import (
 // one to one, every string is stored in its only form, every id lies in the used part of a
 // leased block. It calls tick for every row, and returns the number of strings by namespace.
 //
-// The URIs' namespace may have other strings only if kinds of t have such subjects.
+// The URIs' namespace has the sets of labels, too. It may have other strings only if kinds of t have such
+// subjects.
 func Dictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
 	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, used: map[dict.BlockKey]uint32{}}
 	for i := range t.All {
@@ -136,7 +137,7 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 // valid reports whether a string may be in a namespace.
 func (v *dictionary) valid(ns dict.Namespace, s []byte) bool {
 	return ns == dict.DID && kinds.DID.Valid(s) ||
-		ns == dict.URI && slices.ContainsFunc(v.forms, func(f kinds.Form) bool { return f.Valid(s) })
+		ns == dict.URI && (kinds.ValidLabelSet(s) || slices.ContainsFunc(v.forms, func(f kinds.Form) bool { return f.Valid(s) }))
 }
 
 // leased counts an id as used, for the check of its lease, and checks its partition.

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -50,9 +51,12 @@ func (v *checker) edges() error {
 	}); err != nil {
 		return err
 	}
+	if err := v.labels(func(k kinds.Kind, member, set dict.ID) { v.add(v.records, k, uint64(member), uint64(set)) }); err != nil {
+		return err
+	}
 	if err := v.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
 		for _, m := range members {
-			if !v.erasing[dict.ID(m)] {
+			if k.IsLabel() || !v.erasing[dict.ID(m)] {
 				v.add(v.sets, k, m, uint64(subject))
 			}
 		}
@@ -67,7 +71,7 @@ func (v *checker) edges() error {
 	if err := v.compareDates(); err != nil {
 		return err
 	}
-	for _, k := range v.kinds.All {
+	for k := range v.eachKind {
 		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
@@ -103,9 +107,21 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 	if err != nil {
 		return err
 	}
+	var failed error
+	if err := v.labels(func(k kinds.Kind, member, set dict.ID) {
+		if k != kind || failed != nil {
+			return
+		}
+		var has bool
+		if has, failed = read.HasEdge(v.r, v.Layout, k, member, set); failed == nil && !has {
+			v.broken("%d has the %s %d, but is not in the label's set", member, v.kinds.Info(k).Name, set)
+		}
+	}); err != nil || failed != nil {
+		return cmp.Or(failed, err)
+	}
 	return v.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
 		for _, m := range members {
-			if k != kind || v.erasing[dict.ID(m)] {
+			if k != kind || v.erasing[dict.ID(m)] && !k.IsLabel() {
 				continue
 			}
 			found := false

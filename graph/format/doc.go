@@ -32,6 +32,7 @@
 //	'm' "writer"                 → token of the last write (16)
 //	'm' "backfill"               → Backfill, JSON (resync.go)
 //	'w' actor                    → Resync, JSON   the queue of repos to fetch (resync.go)
+//	'b' …                        → labels, and how far each labeler is read (labels.go)
 //	't' actor …                  → rev, commit    changes by the stream to repos that are queued (resync.go)
 //
 // In a store with several writers (dict.Settings.Partitions), a value that a write reads

@@ -10,6 +10,7 @@
 package kinds
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,6 +100,50 @@ const (
 	ListItem   Kind = 7
 )
 
+// Labels are not edges of records: labelers send them (package graph/write, labels.go). The set of what
+// has a label is stored like the reverse set of an edge. Its subject is a labeler and a value (LabelSet);
+// its members are the accounts, or the records, with the label.
+const (
+	LabeledAccount Kind = 8
+	LabeledRecord  Kind = 9
+)
+
+// IsLabel reports whether k is one of the two kinds of labels. A Table has their Info, but they are not
+// in Table.All.
+func (k Kind) IsLabel() bool { return k == LabeledAccount || k == LabeledRecord }
+
+// Members returns the namespace of the members of the kind's reverse sets.
+func (k Kind) Members() dict.Namespace {
+	if k == LabeledRecord {
+		return dict.URI
+	}
+	return dict.DID
+}
+
+// Labeled is the name of the sets of labels in expressions.
+const Labeled = "labeled"
+
+// labels are the rows of the kinds of labels.
+var labels = [...]Info{
+	{Kind: LabeledAccount, Name: "label", To: End{Form: Text}, Reverse: Labeled},
+	{Kind: LabeledRecord, Name: "label_record", To: End{Form: Text}, Reverse: Labeled},
+}
+
+// LabelSet returns the subject of the sets of what has a label: the labeler's DID, a space and the value.
+func LabelSet(labeler, value string) string { return labeler + " " + value }
+
+// MaxLabel is the most bytes of a label's value (https://atproto.com/specs/label).
+const MaxLabel = 128
+
+// ValidLabel reports whether s is a label's value.
+func ValidLabel[S ~string | ~[]byte](s S) bool { return len(s) <= MaxLabel && ValidText(s) }
+
+// ValidLabelSet reports whether s is a LabelSet.
+func ValidLabelSet(s []byte) bool {
+	labeler, value, ok := bytes.Cut(s, []byte(" "))
+	return ok && DID.Valid(labeler) && ValidLabel(value)
+}
+
 // Hidden is the kind of the set of hidden accounts.
 const Hidden Kind = 0
 
@@ -165,7 +210,7 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 	sources := map[string]*Info{}
 	sets := map[string]*Info{
 		"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil,
-		"mutuals": nil, "blockedBy": nil, "blocking": nil, "atleast": nil, "sample": nil, "labeled": nil,
+		"mutuals": nil, "blockedBy": nil, "blocking": nil, "atleast": nil, "sample": nil, Labeled: nil,
 	}
 	for i := range t.All {
 		k := &t.All[i]
@@ -212,11 +257,17 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 			t.Collection(k.Collection).many = true
 		}
 	}
+	for i := range labels {
+		t.byKind[labels[i].Kind] = &labels[i]
+	}
 	return t, nil
 }
 
 // HasMany reports whether records of the collection can name several subjects.
 func (c *Collection) HasMany() bool { return c.many }
+
+// Labels returns the rows of the kinds of labels.
+func (t *Table) Labels() []Info { return labels[:] }
 
 // Info returns the row of a kind, nil if there is none.
 func (t *Table) Info(k Kind) *Info { return t.byKind[k] }

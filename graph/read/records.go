@@ -27,6 +27,9 @@ var recordReaders = sync.Pool{New: func() any { return new(Bucket) }}
 // Records calls each for the live records of an actor, until each returns false. A record is
 // valid only during the call.
 func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
+	if k.IsLabel() {
+		return labels(r, k, actor, Window{}, each)
+	}
 	return RecordsUnder(r, format.AppendRecordsKey(nil, k, actor), func(_ dict.ID, rec *format.Record) bool { return each(rec) })
 }
 

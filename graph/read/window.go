@@ -143,6 +143,9 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 
 // RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
 func RecordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, each func(*format.Record) bool) error {
+	if k.IsLabel() {
+		return labels(r, k, actor, w, each)
+	}
 	lo, hi, below := w.keys(k, actor)
 	if lo == nil {
 		return nil

@@ -276,6 +276,9 @@ func (w *Writer) Committed() {
 	w.accounts.committed()
 }
 
+// LabelsCommitted is Committed for AttemptLabels.
+func (w *Writer) LabelsCommitted() { w.ids.Committed(&w.strings) }
+
 // Queued returns the repos that the last attempt queued or made due.
 func (w *Writer) Queued() []batch.Queued { return w.resyncs.queued() }
 

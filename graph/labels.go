@@ -1,0 +1,125 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/graph/write"
+	"skein.blue/intern"
+	"skein.blue/internal/kv"
+)
+
+// OwnsLabels reports whether this process writes the labels: the writer of the first partition does.
+func (s *Store) OwnsLabels() bool { return len(s.lanes) > 0 && s.lanes[0].has(0) }
+
+// Labelers returns how far each labeler is read.
+func (s *Store) Labelers(ctx context.Context) (all []format.Labeler, err error) {
+	err = s.kv.View(ctx, func(r kv.Reader) (err error) { all, err = read.Labelers(r); return err })
+	return all, err
+}
+
+// ErrNotOurLabels is returned if another process writes the labels.
+var ErrNotOurLabels = errors.New("graph: another process writes the labels")
+
+// ApplyLabels writes labels of a labeler, in the order of its stream, and its state after them, in one
+// atomic write. If they do not fit into one, it divides them; all writes but the last then have the
+// state of before, so that the rest comes again after a crash. Labels that expire by now are not live.
+func (s *Store) ApplyLabels(ctx context.Context, now time.Time, labels []write.Label, before, after format.Labeler) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if !s.OwnsLabels() {
+		return ErrNotOurLabels
+	}
+	l := s.lanes[0]
+	for {
+		n, state := len(labels), &after
+		for {
+			err := l.applyLabels(ctx, now, labels[:n], state)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, kv.ErrTooLarge) || n <= 1 {
+				return err
+			}
+			l.w.Abandon()
+			s.o.Writes.Retried("too_large")
+			n, state = n/2, &before
+		}
+		if err := l.spill(ctx); err != nil {
+			return err
+		}
+		if labels = labels[n:]; state == &after {
+			return nil
+		}
+	}
+}
+
+// applyLabels makes one write of labels.
+func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []write.Label, state *format.Labeler) error {
+	for {
+		l.w.Begin()
+		l.w.AddLabels(labels)
+		if err := l.w.Prepare(ctx, write.MostLabelStrings(len(labels))); err != nil {
+			return err
+		}
+		var out write.Result
+		err := l.update(ctx, func(tx kv.Txn) (err error) {
+			out, err = l.w.AttemptLabels(tx, labels, state, now.UnixMicro(), l.counts)
+			return err
+		})
+		switch {
+		case err == nil:
+			l.w.LabelsCommitted()
+			l.store.status.Lock()
+			l.counts = out.Totals
+			l.store.status.Unlock()
+			l.notify(nil, out.Sets, nil)
+			return nil
+		case errors.Is(err, intern.ErrNoLease):
+			l.store.o.Writes.Retried("lease")
+		default:
+			return fmt.Errorf("graph: writing labels of %s: %w", state.Name, err)
+		}
+	}
+}
+
+// expireAtOnce is how many labels one write marks as expired.
+const expireAtOnce = 1000
+
+// ExpireLabels takes what has a label that expired by now from the set of the label. It does nothing in a
+// process that does not write the labels.
+func (s *Store) ExpireLabels(ctx context.Context, now time.Time) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if !s.OwnsLabels() {
+		return nil
+	}
+	l := s.lanes[0]
+	lo, hi := format.ExpiryKeys(now.UnixMicro())
+	for {
+		due := false
+		err := s.kv.View(ctx, func(r kv.Reader) error {
+			return r.Scan(lo, hi, false, func(_, _ []byte) (bool, error) { due = true; return false, nil })
+		})
+		if err != nil || !due {
+			return err
+		}
+		var sets []write.SetChange
+		found := 0
+		err = l.update(ctx, func(tx kv.Txn) (err error) {
+			sets, found, err = l.w.ExpireLabels(tx, now.UnixMicro(), expireAtOnce)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("graph: expiring labels: %w", err)
+		}
+		l.notify(nil, sets, nil)
+		if found < expireAtOnce {
+			return l.spill(ctx)
+		}
+	}
+}

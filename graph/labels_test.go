@@ -1,0 +1,214 @@
+package graph_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/syntax"
+)
+
+// labelTwin is what the store should have, in plain maps: all statements of all labelers, in the order of
+// their arrival.
+type labelTwin struct {
+	said map[[3]string][]write.Label // by labeler, value and subject
+}
+
+// times returns the times of a subject's live labels. It goes through every statement that ever arrived.
+func (m *labelTwin) times(of [3]string, now int64) (times []int64) {
+	current := map[string]write.Label{} // by version
+	for _, l := range m.said[of] {
+		old, known := current[l.CID]
+		whole, said := current[""]
+		if known && old.Time > l.Time || l.CID != "" && said && whole.Negated && whole.Time > l.Time {
+			continue // it is older than what counts
+		}
+		current[l.CID] = l
+		if l.CID == "" && l.Negated {
+			for cid, version := range current {
+				if cid != "" && version.Time <= l.Time {
+					delete(current, cid)
+				}
+			}
+		}
+	}
+	for _, l := range current {
+		if !l.Negated && (l.Expires == 0 || l.Expires > now) {
+			times = append(times, l.Time)
+		}
+	}
+	return times
+}
+
+// TestLabels writes random histories of labels: given, taken back, of versions, expiring, out of order,
+// twice, through spills and crashes, beside accounts that come and go. The sets, windows and dates equal a
+// twin's, and check finds nothing.
+func TestLabels(t *testing.T) {
+	for _, eng := range engines() {
+		if eng.name == "fdb" {
+			continue // the engine has no part in it, and is slow at single questions
+		}
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s/%d", eng.name, seed), func(t *testing.T) { testLabels(t, eng, seed) })
+		}
+	}
+}
+
+func testLabels(t *testing.T, eng engine, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 26))
+	store := eng.open(t, seed)
+	s := openAfter(t, store, eng.settings)
+	var labelers, subjects []string
+	for i := range 3 {
+		labelers = append(labelers, "did:plc:"+strings.Repeat("l", 23)+string(rune('a'+i)))
+	}
+	for i := range 40 {
+		did := "did:plc:" + strings.Repeat("a", 22) + string(rune('a'+i/26)) + string(rune('a'+i%26))
+		subjects = append(subjects, did, fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, syntax.AppendTID(nil, uint64(i+1)<<40)))
+	}
+	values := []string{"spam", "!hide", "with space, comma"}
+	cids := []string{"", "", "", "bafyA", "bafyB"}
+	const second = 1_000_000
+	now := int64(1_700_000_000) * second
+	twin := labelTwin{map[[3]string][]write.Label{}}
+	states := map[string]format.Labeler{}
+	for _, l := range labelers {
+		states[l] = format.Labeler{Name: l, DID: l}
+	}
+	var window []write.Label
+	apply := func(labeler string, labels []write.Label) {
+		before := states[labeler]
+		after := before
+		after.Seq++
+		after.Time = time.UnixMicro(now).UTC()
+		if err := s.ApplyLabels(t.Context(), time.UnixMicro(now), labels, before, after); err != nil {
+			t.Fatal(err)
+		}
+		states[labeler] = after
+		for _, l := range labels {
+			of := [3]string{l.Labeler, l.Value, l.Subject}
+			twin.said[of] = append(twin.said[of], l)
+		}
+	}
+	hidden := map[string]bool{}
+	var seq format.Seq
+	compare := func() {
+		t.Helper()
+		err := s.View(t.Context(), func(sn *ask.View) error {
+			for _, labeler := range labelers {
+				for _, value := range values {
+					for _, k := range []kinds.Kind{kinds.LabeledAccount, kinds.LabeledRecord} {
+						from := now - int64(rng.IntN(40))*second/2
+						w := read.WindowOf(from, from+int64(rng.IntN(40))*second/2)
+						var want, wantIn []string
+						for _, subject := range subjects {
+							isDID := !strings.HasPrefix(subject, "at://")
+							if isDID != (k == kinds.LabeledAccount) || hidden[subject] {
+								continue
+							}
+							times := twin.times([3]string{labeler, value, subject}, now)
+							if len(times) > 0 {
+								want = append(want, subject)
+							}
+							if slices.ContainsFunc(times, func(at int64) bool { return w.Has(format.Path{TID: uint64(at) << format.ClockBits}) }) {
+								wantIn = append(wantIn, subject)
+							}
+						}
+						slices.Sort(want)
+						slices.Sort(wantIn)
+						name := kinds.LabelSet(labeler, value)
+						got, err := members(sn, k.Members(), func(id dict.ID) (idset.Set, error) { return actors(sn, k, id) }, dict.URI, name)
+						if err != nil {
+							return err
+						}
+						if !slices.Equal(got, want) {
+							return fmt.Errorf("%s, kind %d: %d members, want %d: %q, want %q", name, k, len(got), len(want), got, want)
+						}
+						got, err = members(sn, k.Members(), func(id dict.ID) (idset.Set, error) {
+							in, unsure, err := sn.DatedIn(k, id, w)
+							if err != nil {
+								return in, err
+							}
+							found, err := sn.ActorsIn(k, id, w, unsure)
+							return idset.Or(in, found), err
+						}, dict.URI, name)
+						if err != nil {
+							return err
+						}
+						if !w.All() && !slices.Equal(got, wantIn) {
+							return fmt.Errorf("%s, kind %d, window %v: %q, want %q", name, k, w, got, wantIn)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		all, err := s.Labelers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if l != states[l.Name] {
+				t.Fatalf("the state of %s is %+v, want %+v", l.Name, l, states[l.Name])
+			}
+		}
+		verify(t, store)
+	}
+	for step := range 400 {
+		now += int64(rng.IntN(2 * second))
+		labeler := labelers[rng.IntN(len(labelers))]
+		var labels []write.Label
+		for range rng.IntN(40) {
+			l := write.Label{Labeler: labeler, Subject: subjects[rng.IntN(len(subjects))], Value: values[rng.IntN(len(values))]}
+			l.LabelEntry = format.LabelEntry{CID: cids[rng.IntN(len(cids))], Time: now - int64(rng.IntN(3*second)), Negated: rng.IntN(3) == 0}
+			switch rng.IntN(8) {
+			case 0:
+				l.Time -= 10 * second // it comes late
+			case 1, 2:
+				if !l.Negated {
+					l.Expires = now - 2*second + int64(rng.IntN(20*second))
+				}
+			}
+			labels = append(labels, l)
+			window = append(window, l)
+		}
+		apply(labeler, labels)
+		if err := s.ExpireLabels(t.Context(), time.UnixMicro(now)); err != nil {
+			t.Fatal(err)
+		}
+		switch rng.IntN(30) {
+		case 0:
+			store = eng.reopen(t, store)
+			s = openAfter(t, store, eng.settings)
+		case 1: // the stream gives some accounts another state
+			var b batch.Batch
+			for range 5 {
+				did := subjects[2*rng.IntN(len(subjects)/2)]
+				seq++
+				hidden[did] = rng.IntN(2) == 0
+				b.AddAccount(seq, []byte(did), !hidden[did], false)
+				b.Seen(seq, nil)
+			}
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step%20 == 19 {
+			compare()
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package read
+
+import (
+	"fmt"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+)
+
+// labels calls each for the live labels of a member in a window, until each returns false. A label looks
+// like a record whose key has the label's time, and whose subject is the set of what has the label.
+func labels(r kv.Reader, k kinds.Kind, member dict.ID, w Window, each func(*format.Record) bool) error {
+	prefix := format.AppendLabelsKey(nil, k, member)
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
+		_, _, set, err := format.ParseLabelKey(key)
+		if err != nil {
+			return false, err
+		}
+		entries, err := format.DecodeLabels(v)
+		if err != nil {
+			return false, fmt.Errorf("reading label %x: %w", key, err)
+		}
+		for i := range entries {
+			if e := &entries[i]; e.Live() && w.Has(e.Path()) && !each(&format.Record{Path: e.Path(), Subject: set}) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// Labelers returns the state of every labeler whose labels the store has, by name.
+func Labelers(r kv.Reader) (all []format.Labeler, err error) {
+	err = kv.ScanPrefix(r, format.LabelersPrefix, func(k, v []byte) error {
+		l, err := format.DecodeLabeler(k, v)
+		all = append(all, l)
+		return err
+	})
+	return all, err
+}
