@@ -99,13 +99,18 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 		}
 		own := n.Op == algebra.OpMembers && slices.Contains(via, algebra.OpForward)
 		authors := n.Op == algebra.OpMembers && slices.Contains(via, algebra.OpListed)
-		anybody = anybody || n.Op.IsSet() || own || authors
+		labels := n.Op.IsSet() && n.Kind.IsLabel()
+		if labels && !c.Incomplete {
+			c = missingLabels(v.Labeler(n))
+		}
+		anybody = anybody || n.Op.IsSet() && !labels || own || authors
 		first, last := 0, 0 // the accounts that the set depends on
 		switch {
 		case n.Op == algebra.OpForward:
 			first, last = n.Of, n.Of+1
 		case n.Op == algebra.OpListed:
 			first, last = n.By, n.By+1
+		case labels:
 		case n.Op == algebra.OpReverse, n.Op == algebra.OpLists:
 			everybody = true
 		case n.Op == algebra.OpRank: // on the records of accounts that it finds, or of all
@@ -152,6 +157,19 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 		return afterHole(v.View)
 	}
 	return c, nil
+}
+
+// missingLabels returns the completeness of the sets of a labeler's labels.
+func missingLabels(l format.Labeler) completeness {
+	switch {
+	case !l.Missed.IsZero():
+		return completeness{true, fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))}
+	case l.Problem != "": // it may name addresses that are nobody's business
+		return completeness{true, fmt.Sprintf("the labels of %s cannot be read at present; new ones may be missing (operators: the log says why)", l.DID)}
+	case !l.Current:
+		return completeness{true, fmt.Sprintf("not all labels of %s have been read yet", l.DID)}
+	}
+	return completeness{}
 }
 
 // lacks reports an incomplete answer if a kind was added later, so that earlier records of it

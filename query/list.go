@@ -250,8 +250,10 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 		if !ok {
 			continue
 		}
+		if items[i].Time = timeOf(path); source.Kind.IsLabel() {
+			continue // a label is no record
+		}
 		items[i].Record = recordURI(v.Expr.AuthorOf(source, names[at]), *v.Expr.Info(source), path.AppendRkey(nil))
-		items[i].Time = timeOf(path)
 	}
 	return items, nil
 }

@@ -161,11 +161,23 @@ func publicSource(source string) string {
 	return source
 }
 
+// readLabeler is a labeler in getStats.
+type readLabeler struct {
+	DID     string `json:"did"`
+	Cursor  int64  `json:"cursor"`
+	Current bool   `json:"current"`
+	Reason  string `json:"reason,omitempty"` // why its labels may be incomplete
+}
+
 func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 	var counts format.Counts
 	var cursors []format.Cursor
+	var labelers []format.Labeler
 	err := q.View(ctx, func(sn *ask.View) (err error) {
 		if counts, err = sn.Counts(); err != nil {
+			return err
+		}
+		if labelers, err = sn.Labelers(); err != nil {
 			return err
 		}
 		cursors, err = sn.Cursors()
@@ -185,13 +197,19 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 		Failed     []failedRepos `json:"failed,omitempty"`
 		Audited    *Audits       `json:"audited,omitempty"`
 		format.Counts
-		Kinds []indexedKind `json:"kinds"`
+		Kinds    []indexedKind `json:"kinds"`
+		Labelers []readLabeler `json:"labelers,omitempty"`
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
 	for i := range s.words.Table.All {
 		k := &s.words.Table.All[i]
 		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
 		if _, ok := counts.Records[k.Name]; !ok {
 			counts.Records[k.Name] = 0
+		}
+	}
+	for _, l := range labelers {
+		if l.DID != "" {
+			out.Labelers = append(out.Labelers, readLabeler{l.DID, l.Seq, l.Current, missingLabels(l).Reason})
 		}
 	}
 	var newest time.Time

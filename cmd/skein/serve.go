@@ -40,6 +40,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h. During that time /readyz answers \"not ready\", so that a load balancer moves clients away. A second SIGTERM stops at once", Destination: &s.Drain, Sources: command.Env("drain")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
+	flags = append(flags, s.LabelersFlag())
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), append(s.ComparisonFlags(), s.NameFlags()...)...)
 	flags = append(append(flags, s.ClientFlags()...), s.TraceFlags()...)
 	return &cli.Command{
@@ -147,6 +148,9 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
+		if o.Labels, err = s.Labels(); err != nil {
+			return err
+		}
 	}
 	d := daemonConfig{e: e, s: s, store: so, serve: o, mirror: mirror}
 	if s.Upgrade {
@@ -185,7 +189,7 @@ type daemonConfig struct {
 func (d daemonConfig) runWithoutSpace(ctx context.Context, full error) error {
 	reading := d
 	reading.store.ReadOnly, reading.store.Create, reading.store.Backfill = true, false, nil
-	reading.serve.Consume, reading.serve.Past = nil, app.Past{}
+	reading.serve.Consume, reading.serve.Labels, reading.serve.Past = nil, nil, app.Past{}
 	if !d.s.Consume {
 		return reading.run(ctx)
 	}

@@ -111,6 +111,9 @@ func (s *View) Counts() (format.Counts, error) { return read.Counts(s.r) }
 // Cursors returns the cursors of all sources.
 func (s *View) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
 
+// Labelers returns how far each labeler is read.
+func (s *View) Labelers() ([]format.Labeler, error) { return read.Labelers(s.r) }
+
 // Lookup finds the ids of strings; those that have none are left None.
 func (s *View) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 

@@ -22,6 +22,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/labels"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -269,6 +270,8 @@ type ServeOptions struct {
 	Commit     string // of the source of the program, "" if unknown
 	// Consume is nil for a query node.
 	Consume *consumer.Options
+	// Labels says whose labels to read; nil: nobody's. Its Logger and Metrics are set by Serve.
+	Labels *labels.Options
 	// Handles resolves handles, Service is the server's public identity, and Feeds are its feeds.
 	// All may be nil.
 	Handles query.Handles
@@ -364,6 +367,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if x.Backfill != nil {
 		x.runBackfill(t, o.Past, source)
 	}
+	if err := x.readLabels(t, o.Labels); err != nil {
+		return err
+	}
 	if c != nil {
 		t.run("progress", func(ctx context.Context) error { x.showProgress(ctx, c, o.Status); return nil })
 		if err = c.Run(ctx); err != nil {
@@ -378,6 +384,26 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		err = cause
 	}
 	return err
+}
+
+// readLabels starts the task that reads labelers, if there is any to read.
+func (x *Index) readLabels(t *tasks, o *labels.Options) error {
+	if o == nil {
+		return nil
+	}
+	with := *o
+	with.Logger, with.Metrics = x.log.With("component", "labels"), labels.NewMetrics(x.Registry)
+	c, err := labels.New(x.Graph, with)
+	if err != nil {
+		return err
+	}
+	t.run("labels", func(ctx context.Context) error {
+		if err := c.Run(ctx); err != nil {
+			return fmt.Errorf("indexing labels failed: %w", err)
+		}
+		return nil
+	})
+	return nil
 }
 
 // drains reports whether the process is about to stop.

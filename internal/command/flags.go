@@ -20,6 +20,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/labels"
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
@@ -73,6 +74,7 @@ type Settings struct {
 	traceEndpoint string
 	traceShare    float64
 
+	labelers             []string
 	kindsFile            string
 	Resolver             string
 	serviceHost          string
@@ -213,6 +215,24 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*feed.Feed
 		return nil, UsageError("--feeds: %v", err)
 	}
 	return f, nil
+}
+
+// LabelersFlag returns the flag that names the labelers.
+func (s *Settings) LabelersFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "labelers", Usage: "labelers whose labels to index, separated by commas: DIDs, or addresses of their services. Queries can then use labeled(LABELER, VALUE), the accounts or records with that label", Destination: &s.labelers, Sources: Env("labelers")}
+}
+
+// Labels builds the options for reading labels.
+func (s *Settings) Labels() (*labels.Options, error) {
+	if err := labels.CheckLabelers(s.labelers); err != nil {
+		return nil, UsageError("--labelers: %v", err)
+	}
+	o := outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate}
+	return &labels.Options{
+		Labelers: s.labelers, UserAgent: "skein/" + Version(),
+		Identities: identities.Labelers{Directory: identities.NewSource(s.plc, outward.NewClient(o))},
+		Dial:       outward.Dialer(outward.Options{AllowPrivate: s.allowPrivate}),
+	}, nil
 }
 
 // BackfillOptions builds the backfill options from the flags.

@@ -40,27 +40,9 @@ func NewClient(o Options) *http.Client {
 	if o.HeaderTimeout <= 0 {
 		o.HeaderTimeout = 10 * time.Second
 	}
-	trusted := map[string]bool{}
-	for _, address := range o.Trusted {
-		if u, err := url.Parse(address); err == nil && u.Host != "" {
-			trusted[hostPort(u)] = true
-		}
-	}
-	guarded := &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
-		if ap, err := netip.ParseAddrPort(address); err != nil || !isPublic(ap.Addr()) {
-			return fmt.Errorf("%w: %s", ErrPrivate, address)
-		}
-		return nil
-	}}
-	plain := &net.Dialer{Timeout: 10 * time.Second}
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				if o.AllowPrivate || trusted[address] {
-					return plain.DialContext(ctx, network, address)
-				}
-				return guarded.DialContext(ctx, network, address)
-			},
+			DialContext:            Dialer(o),
 			TLSHandshakeTimeout:    10 * time.Second,
 			ResponseHeaderTimeout:  o.HeaderTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
@@ -79,6 +61,29 @@ func NewClient(o Options) *http.Client {
 			}
 			return nil
 		},
+	}
+}
+
+// Dialer returns the function by which a client connects.
+func Dialer(o Options) func(ctx context.Context, network, address string) (net.Conn, error) {
+	trusted := map[string]bool{}
+	for _, address := range o.Trusted {
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			trusted[hostPort(u)] = true
+		}
+	}
+	guarded := &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		if ap, err := netip.ParseAddrPort(address); err != nil || !isPublic(ap.Addr()) {
+			return fmt.Errorf("%w: %s", ErrPrivate, address)
+		}
+		return nil
+	}}
+	plain := &net.Dialer{Timeout: 10 * time.Second}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if o.AllowPrivate || trusted[address] {
+			return plain.DialContext(ctx, network, address)
+		}
+		return guarded.DialContext(ctx, network, address)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -28,12 +29,13 @@ type Evaluation struct {
 	HopUnits  int       // the budget of each hop of a ranking; see hop
 	dateAbove uint64    // of reverse sets with more members, dates are read, not records
 	budget    Budget
-	samples   []string            // what was sampled, for the client
-	listsRead map[Leaf]idset.Set  // results of OpListed and OpLists leaves
-	again     map[Leaf]*Operand   // leaves that occur more than once; nil until opened
-	computed  map[*Node]idset.Set // results of OpRank and OpSample
-	weights   map[*Node][]Weight  // of the members of OpRank, where another ranking needs them
-	firsts    map[Literal]int     // index of the first of equal Expr.Strings; see first
+	samples   []string                  // what was sampled, for the client
+	listsRead map[Leaf]idset.Set        // results of OpListed and OpLists leaves
+	again     map[Leaf]*Operand         // leaves that occur more than once; nil until opened
+	computed  map[*Node]idset.Set       // results of OpRank and OpSample
+	weights   map[*Node][]Weight        // of the members of OpRank, where another ranking needs them
+	labelers  map[string]format.Labeler // by DID, of the expression's labeled(…)
+	firsts    map[Literal]int           // index of the first of equal Expr.Strings; see first
 }
 
 // A Budget limits the work of one query.
@@ -85,7 +87,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	}
 	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
-	return v, nil
+	return v, v.findLabelers()
 }
 
 // findRepeated records in v.again which leaves occur more than once.

@@ -40,6 +40,8 @@ type Node struct {
 	End    int
 	Is     dict.Namespace // the namespace of the members
 	Offset int            // in Expr.Source, in bytes
+
+	eitherIs bool // a labeled(…) whose members are what the sets around it have: accounts or records
 }
 
 // An Op is an operator, or the type of a leaf.
@@ -59,6 +61,7 @@ const (
 	OpRank                // the results of rank(…)
 	OpSample              // Node.Least members of the operand
 	opShort               // a short name; it never occurs in a Node of a parsed expression
+	opLabeled             // labeled(…), likewise: its Node has OpReverse
 )
 
 // IsSet reports whether o reads one stored set: followers, likes, listed, …
@@ -80,12 +83,13 @@ type Literal struct {
 	S      string
 	Is     dict.Namespace
 	Handle string // the account's handle until Resolve replaces it; "" if the account is given as a DID; may be ViewerName
+	Label  string // the value, if S names a set of labels (kinds.LabelSet)
 }
 
 // author returns the account in the URI's authority.
 func (l Literal) author() Literal {
 	if l.Handle != "" {
-		return Literal{"@" + l.Handle, dict.DID, l.Handle}
+		return Literal{S: "@" + l.Handle, Is: dict.DID, Handle: l.Handle}
 	}
 	return Literal{S: ask.AuthorityOf(l.S), Is: dict.DID}
 }
@@ -192,7 +196,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample},
+		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, kinds.Labeled: {op: opLabeled},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -309,6 +313,11 @@ func (p *parser) expr(depth int) (Node, error) {
 			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
 		}
 		err = p.literals(&n, name)
+	case opLabeled:
+		if p.leaves++; p.leaves > MaxLeaves {
+			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
+		}
+		err = p.labeled(&n)
 	case OpRank:
 		err = p.rank(&n, depth)
 	case opShort:
@@ -362,9 +371,20 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 			return err
 		}
 		if len(n.Args) > 0 && arg.Is != n.Is {
+			if before := (Node{Op: opIntersect, Is: n.Is, Args: n.Args}); !arg.canBecome(n.Is) && before.canBecome(arg.Is) {
+				for i := range n.Args {
+					n.Args[i].become(arg.Is)
+				}
+				n.Is = arg.Is
+			}
+		}
+		if len(n.Args) > 0 && !arg.canBecome(n.Is) {
 			return p.errorf(arg.Offset, "%s cannot combine a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
 		}
-		n.Is = arg.Is
+		if len(n.Args) == 0 {
+			n.Is = arg.Is
+		}
+		arg.become(n.Is)
 		n.Args = append(n.Args, arg)
 		if more, err = p.next(name); err != nil {
 			return err
@@ -501,12 +521,26 @@ func (p *parser) literals(n *Node, name string) error {
 
 // times reads the window of a leaf: since=T, until=T or both.
 func (p *parser) times(n *Node, name string) error {
+	return p.options(n, name, func(string, string) (bool, error) { return false, nil })
+}
+
+// options is times for a leaf that has other options as well. other reports whether an option is one of
+// them.
+func (p *parser) options(n *Node, name string, other func(option, value string) (bool, error)) error {
 	var since, until string
 	start := p.i
 	for more := true; more; {
 		p.space()
 		at := p.i
 		which, t, ok := strings.Cut(p.word(), "=")
+		if is, err := other(which, t); err != nil {
+			return err
+		} else if is {
+			if more, err = p.next(name); err != nil {
+				return err
+			}
+			continue
+		}
 		var to *string
 		switch which {
 		case "since":

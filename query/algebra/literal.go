@@ -3,6 +3,7 @@ package algebra
 import (
 	"strings"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
 )
@@ -24,11 +25,11 @@ func LiteralOf(s string) (l Literal, ok bool) {
 	}
 	switch {
 	case s == ViewerName:
-		return Literal{s, dict.DID, ViewerName}, true
+		return Literal{S: s, Is: dict.DID, Handle: ViewerName}, true
 	case strings.HasPrefix(s, "at://"+ViewerName+"/"):
-		return Literal{s, dict.URI, ViewerName}, syntax.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
+		return Literal{S: s, Is: dict.URI, Handle: ViewerName}, syntax.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
 	case strings.HasPrefix(s, "@"):
-		return Literal{s, dict.DID, s[1:]}, syntax.ValidHandle(s[1:])
+		return Literal{S: s, Is: dict.DID, Handle: s[1:]}, syntax.ValidHandle(s[1:])
 	case syntax.ValidDID(s):
 		return Literal{S: s, Is: dict.DID}, true
 	case syntax.ValidURI(s):
@@ -76,9 +77,12 @@ func uriOfAddress(path string) (string, bool) {
 
 // Resolve replaces the literal's handle with the DID.
 func (l *Literal) Resolve(did string) {
-	if l.Is == dict.DID {
+	switch {
+	case l.Label != "":
+		l.S = kinds.LabelSet(did, l.Label)
+	case l.Is == dict.DID:
 		l.S = did
-	} else {
+	default:
 		l.S = "at://" + did + strings.TrimPrefix(l.S, "at://"+l.Handle)
 	}
 	l.Handle = ""

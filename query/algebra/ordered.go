@@ -222,7 +222,10 @@ func (b *nextDates) trim() {
 // eachDated calls each for the visible members of set, which are all in the reverse set that the leaf n
 // reads. It calls again, and then each from the beginning, if set is a part of the leaf.
 func (v *Evaluation) eachDated(n *Node, set idset.Set, each func(id uint64, date uint32), again func()) error {
-	hidden := v.View.Hidden()
+	var hidden idset.Set
+	if n.Is == dict.DID {
+		hidden = v.View.Hidden()
+	}
 	for _, whole := range []bool{true, false} {
 		members := uint64(0)
 		err := v.View.Dates(n.Kind, v.IDs[n.Of], func(id uint64, date uint32) error {

@@ -141,14 +141,25 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
 	}
 	var err error
+	for _, ns := range dict.Namespaces { // of may have either
+		if ns == of.Is || !of.canBecome(ns) {
+			continue
+		}
+		if _, err := p.e.words.ViaOf(via, of.Is); err != nil {
+			if _, err := p.e.words.ViaOf(via, ns); err == nil {
+				of.become(ns)
+			}
+		}
+	}
 	if n.Rank.Via, err = p.e.words.ViaOf(via, of.Is); err != nil {
 		return p.errorf(viaAt, "%v", err)
 	}
 	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
 	if except != nil {
-		if except.Is != n.Is {
+		if !except.canBecome(n.Is) {
 			return p.errorf(except.Offset, "except must be a set of %s, like the results; this one is a set of %s", Plural(n.Is), Plural(except.Is))
 		}
+		except.become(n.Is)
 		n.Args = append(n.Args, *except)
 	}
 	w, isAge, err := ParseWindow(since, until, p.e.Now)

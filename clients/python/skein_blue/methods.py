@@ -32,6 +32,7 @@ __all__ = [
     "GetStatsAudited",
     "GetStatsFailed",
     "GetStatsKind",
+    "GetStatsLabeler",
     "GetStatsOutput",
     "GetStatsRecords",
     "GetStatsStrings",
@@ -363,6 +364,19 @@ class GetStatsKind(_GetStatsKind, total=False):
     reverse: str
 
 
+class _GetStatsLabeler(TypedDict):
+    #: Whether all labels that it has are indexed, as far as is known.
+    current: bool
+    #: The sequence number of the labeler's last message that is indexed.
+    cursor: int
+    did: str
+
+
+class GetStatsLabeler(_GetStatsLabeler, total=False):
+    #: Why labels may be missing.
+    reason: str
+
+
 class _GetStatsOutput(TypedDict):
     accounts: int
     #: Accounts with full history: all of their records are in the index, as far as is known.
@@ -394,6 +408,8 @@ class GetStatsOutput(_GetStatsOutput, total=False):
     failed: List[GetStatsFailed]
     #: Active accounts with missing or doubtful records.
     incomplete: int
+    #: The labelers whose labels are indexed.
+    labelers: List[GetStatsLabeler]
     #: The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off.
     lagSeconds: int
     #: Repos in the resync queue. Absent if this server fetches none.

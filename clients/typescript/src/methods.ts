@@ -357,6 +357,16 @@ export interface GetStatsKind {
   reverse?: string;
 }
 
+export interface GetStatsLabeler {
+  /** Whether all labels that it has are indexed, as far as is known. */
+  current: boolean;
+  /** The sequence number of the labeler's last message that is indexed. */
+  cursor: number;
+  did: string;
+  /** Why labels may be missing. */
+  reason?: string;
+}
+
 export interface GetStatsOutput {
   accounts: number;
   audited?: GetStatsAudited;
@@ -375,6 +385,8 @@ export interface GetStatsOutput {
   incomplete?: number;
   /** The indexed kinds of records, built-in and configured. */
   kinds: GetStatsKind[];
+  /** The labelers whose labels are indexed. */
+  labelers?: GetStatsLabeler[];
   /** The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off. */
   lagSeconds?: number;
   /** Repos whose history is not indexed. */

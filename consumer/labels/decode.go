@@ -1,0 +1,140 @@
+package labels
+
+import (
+	"errors"
+
+	"github.com/bluesky-social/indigo/atproto/labeling"
+
+	"skein.blue/internal/cbor"
+)
+
+// The types of messages.
+const (
+	typeLabels = "#labels"
+	typeInfo   = "#info"
+	typeError  = "#error" // a frame whose op is -1
+)
+
+// mostLabels is the most labels of one message. Labelers send one, or a few.
+const mostLabels = 10_000
+
+// A message is one frame of the stream.
+type message struct {
+	kind   string // its type; types that are none of the above are ignored
+	seq    int64
+	labels []labeling.Label
+	name   string // of an info or an error
+	text   string // its message
+}
+
+var errFrame = errors.New("a message is not a frame of subscribeLabels")
+
+// decode reads a frame: a header and a body, both CBOR maps
+// (https://atproto.com/specs/event-stream). It never panics, whatever the bytes.
+func decode(b []byte) (m message, err error) {
+	c := cbor.Cursor{B: b}
+	n := c.Count(cbor.Map)
+	failed := false
+	for range n {
+		if c.Bad {
+			break
+		}
+		switch string(c.Text()) {
+		case "op":
+			major, _ := c.Head()
+			failed = major == cbor.Negative
+		case "t":
+			m.kind = string(c.Text())
+		default:
+			c.Skip()
+		}
+	}
+	if failed {
+		m.kind = typeError
+	}
+	if c.Bad || n == 0 || m.kind == "" {
+		return m, errFrame
+	}
+	n = c.Count(cbor.Map)
+	for range n {
+		if c.Bad {
+			break
+		}
+		switch key := string(c.Text()); {
+		case key == "seq" && m.kind == typeLabels:
+			m.seq = int64(c.Uint())
+		case key == "labels" && m.kind == typeLabels:
+			m.readLabels(&c)
+		case (key == "name" || key == "error") && m.kind != typeLabels:
+			m.name = string(c.OptionalText())
+		case key == "message" && m.kind != typeLabels:
+			m.text = string(c.OptionalText())
+		default:
+			c.Skip()
+		}
+	}
+	if c.Bad || c.I != len(b) || m.kind == typeLabels && m.seq <= 0 {
+		return m, errFrame
+	}
+	return m, nil
+}
+
+// readLabels reads an array of labels.
+func (m *message) readLabels(c *cbor.Cursor) {
+	n := c.Count(cbor.Array)
+	if n > mostLabels {
+		c.Fail()
+		return
+	}
+	for range n {
+		l := readLabel(c)
+		if c.Bad {
+			return
+		}
+		m.labels = append(m.labels, l)
+	}
+}
+
+// readLabel reads a label. Fields that are not in the schema are left out, as they are of what is signed.
+func readLabel(c *cbor.Cursor) (l labeling.Label) {
+	optional := func() *string {
+		s := string(c.OptionalText())
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	for range c.Count(cbor.Map) {
+		if c.Bad {
+			return l
+		}
+		switch string(c.Text()) {
+		case "ver":
+			l.Version = int64(c.Uint())
+		case "src":
+			l.SourceDID = string(c.Text())
+		case "uri":
+			l.URI = string(c.Text())
+		case "cid":
+			l.CID = optional()
+		case "val":
+			l.Val = string(c.Text())
+		case "neg":
+			if !c.Null() {
+				neg := c.Bool()
+				l.Negated = &neg
+			}
+		case "cts":
+			l.CreatedAt = string(c.Text())
+		case "exp":
+			l.ExpiresAt = optional()
+		case "sig":
+			if !c.Null() {
+				l.Sig = append([]byte{}, c.Bytes()...)
+			}
+		default:
+			c.Skip()
+		}
+	}
+	return l
+}

@@ -1,0 +1,468 @@
+package labels
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/labeling"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/gorilla/websocket"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+)
+
+// Bounds on what a labeler sends, and how long it may be silent.
+const (
+	messageBytes    = 1 << 20
+	handshakeTime   = 30 * time.Second
+	silence         = 90 * time.Second // without a message or an answer to a ping
+	pingEvery       = 30 * time.Second
+	badPause        = 10 * time.Millisecond // after a message that cannot be read
+	labelsAtOnce    = 1000                  // in one write
+	messagesWaiting = 64                    // decoded and not written yet
+)
+
+// A labeler that has sent everything is current: nothing waits, and either its newest label is from the
+// last minutes, or it has been quiet for a while.
+const (
+	recent = 5 * time.Minute
+	quiet  = 2 * time.Second
+)
+
+// badFor is how long a labeler may be unreachable before its state says so, and keyFor how long its key is
+// used before skein looks whether it has a new one. renewAfter bounds how often a wrong signature, which
+// anybody could send, makes skein look.
+const (
+	badFor     = 10 * time.Second
+	keyFor     = time.Hour
+	renewAfter = time.Minute
+)
+
+// labeler reads one labeler. It is for one goroutine, apart from receive.
+type labeler struct {
+	c     *Consumer
+	log   *slog.Logger
+	name  string
+	state format.Labeler // as it is in the store
+
+	key       atcrypto.PublicKey
+	keyOf     string    // the DID that it belongs to
+	keyTime   time.Time // when it was looked up
+	candidate string    // the source of the connection's first label, while the labeler's DID is not known
+	failedAt  time.Time // since when it cannot be read; zero: it is being read
+}
+
+func (c *Consumer) newLabeler(name string, state format.Labeler) *labeler {
+	state.Name = name
+	if kinds.DID.Valid([]byte(name)) {
+		state.DID = name
+	}
+	return &labeler{c: c, log: c.o.Logger.With("labeler", name), name: name, state: state}
+}
+
+// storeError is an error of the store, which ends the Consumer.
+type storeError struct{ error }
+
+func (e storeError) Unwrap() error { return e.error }
+
+// run connects again and again until ctx ends. Its error is the store's.
+func (l *labeler) run(ctx context.Context) error {
+	// What was current before the start may not be now.
+	start := l.state
+	start.Current, start.Problem = false, ""
+	if err := l.write(ctx, nil, start); err != nil {
+		return l.ending(ctx, err)
+	}
+	wait := l.c.o.Retry
+	for ctx.Err() == nil {
+		began := l.state.Seq
+		err := l.read(ctx)
+		if failed, is := errors.AsType[storeError](err); is {
+			return l.ending(ctx, failed.error)
+		}
+		l.c.o.Metrics.connected(l.name, false)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if l.state.Seq != began || errors.Is(err, errAgain) {
+			wait = l.c.o.Retry
+		}
+		if held, ok := l.c.limiter.Allow(l.name); ok {
+			l.log.Warn("labeler cannot be read; trying again", "error", err, "next_try", wait.Round(time.Millisecond).String(), "seq", l.state.Seq, "occurrences", held+1)
+		}
+		if l.failedAt.IsZero() {
+			l.failedAt = time.Now()
+		}
+		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
+			problem := err.Error()
+			if err := l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
+				return l.ending(ctx, err)
+			}
+		}
+		select {
+		case <-time.After(wait/2 + time.Duration(rand.Int64N(int64(wait)))): // spread, so that not all come back at once
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, l.c.o.RetryMost)
+	}
+	return nil
+}
+
+// ending returns the store's error, nil if the process is stopping.
+func (l *labeler) ending(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// note writes a change of the state, if it is one.
+func (l *labeler) note(ctx context.Context, change func(*format.Labeler)) error {
+	after := l.state
+	if change(&after); after == l.state {
+		return nil
+	}
+	return l.write(ctx, nil, after)
+}
+
+// write writes labels and the state after them.
+func (l *labeler) write(ctx context.Context, labels []write.Label, after format.Labeler) error {
+	if err := l.c.store.ApplyLabels(ctx, time.Now(), labels, l.state, after); err != nil {
+		return storeError{err}
+	}
+	l.state = after
+	l.c.o.Metrics.state(&after)
+	return nil
+}
+
+// errAgain asks for another connection at once: the labeler has begun its sequence anew.
+var errAgain = errors.New("the labeler has begun its sequence anew")
+
+// read connects, and reads until the connection fails.
+func (l *labeler) read(ctx context.Context) error {
+	conn, err := l.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	l.c.o.Metrics.connected(l.name, true)
+	l.log.Info("reading labels", "from", conn.RemoteAddr().String(), "after_seq", l.state.Seq)
+	l.candidate = ""
+	received := make(chan message, messagesWaiting)
+	failed := make(chan error, 1)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { failed <- l.receive(reading, conn, received); close(received) }()
+	go ping(reading, conn)
+	defer context.AfterFunc(reading, func() { _ = conn.Close() })()
+	idle := time.NewTimer(quiet)
+	defer idle.Stop()
+	for {
+		var batch []message
+		select {
+		case m, open := <-received:
+			if !open {
+				return <-failed
+			}
+			batch = gather(received, m)
+		case <-idle.C:
+			if err := l.current(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.take(ctx, batch, func() bool { return len(received) == 0 }); err != nil {
+			return err
+		}
+		idle.Reset(quiet)
+	}
+}
+
+// take verifies and writes the labels of some messages. It looks the labeler's key up if it needs to, but
+// not in its turn, because that may take seconds.
+func (l *labeler) take(ctx context.Context, batch []message, emptied func() bool) error {
+	for {
+		err := l.c.takeTurn(ctx, func() error { return l.apply(ctx, batch, emptied()) })
+		wanted, is := errors.AsType[keyWanted](err)
+		if !is {
+			return err
+		}
+		_, key, err := l.c.o.Identities.Labeler(ctx, wanted.did)
+		if err != nil {
+			return fmt.Errorf("looking up the labeler's key: %w", err)
+		}
+		l.key, l.keyOf, l.keyTime = key, wanted.did, time.Now()
+	}
+}
+
+// keyWanted asks for a labeler's key. Nothing was written.
+type keyWanted struct{ did string }
+
+func (k keyWanted) Error() string { return "the key of " + k.did + " is wanted" }
+
+// gather appends the messages that wait.
+func gather(from <-chan message, first message) (batch []message) {
+	batch = []message{first}
+	for n := len(first.labels); n < labelsAtOnce; {
+		select {
+		case m, open := <-from:
+			if !open {
+				return batch
+			}
+			n += len(m.labels)
+			batch = append(batch, m)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// current notes that there is nothing more to read.
+func (l *labeler) current(ctx context.Context) error {
+	l.failedAt = time.Time{}
+	if l.state.Current {
+		return nil
+	}
+	return l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = true, "" })
+}
+
+// connect finds the labeler and connects to it.
+func (l *labeler) connect(ctx context.Context) (*websocket.Conn, error) {
+	service, dial := l.name, new(net.Dialer).DialContext
+	if l.name == l.state.DID {
+		endpoint, key, err := l.c.o.Identities.Labeler(ctx, l.name)
+		if err != nil {
+			return nil, fmt.Errorf("looking up the labeler: %w", err)
+		}
+		if endpoint == "" {
+			return nil, errors.New("its DID document names no labeler service (#atproto_labeler)") //nolint:err113 // it is logged
+		}
+		l.key, l.keyOf, l.keyTime = key, l.name, time.Now()
+		service, dial = endpoint, l.c.o.Dial
+	}
+	u, err := addressOf(service)
+	if err != nil {
+		return nil, fmt.Errorf("the address of the labeler: %w", err)
+	}
+	u.RawQuery = "cursor=" + strconv.FormatInt(l.state.Seq, 10)
+	dialer := websocket.Dialer{HandshakeTimeout: handshakeTime, NetDialContext: dial}
+	conn, resp, err := dialer.DialContext(ctx, u.String(), http.Header{"User-Agent": {l.c.o.UserAgent}})
+	if err != nil {
+		if resp != nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
+			_ = resp.Body.Close()
+			return nil, fmt.Errorf("connecting to %s: %w (%s)", u.Host, err, resp.Status)
+		}
+		return nil, fmt.Errorf("connecting to %s: %w", u.Host, err)
+	}
+	conn.SetReadLimit(messageBytes)
+	return conn, nil
+}
+
+// receive decodes messages until the connection fails.
+func (l *labeler) receive(ctx context.Context, conn *websocket.Conn, to chan<- message) error {
+	alive := func() { _ = conn.SetReadDeadline(time.Now().Add(silence)) }
+	conn.SetPongHandler(func(string) error { alive(); return nil })
+	for {
+		alive()
+		_, b, err := conn.ReadMessage()
+		if err != nil {
+			return fmt.Errorf("reading from the labeler: %w", err)
+		}
+		m, err := decode(b)
+		if err != nil {
+			l.drop("frame", 1, "error", err)
+			time.Sleep(badPause)
+			continue
+		}
+		select {
+		case to <- m:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ping keeps a quiet connection alive.
+func ping(ctx context.Context, conn *websocket.Conn) {
+	ticks := time.NewTicker(pingEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			if conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(10*time.Second)) != nil {
+				return // the reader notices it, too
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// apply verifies and writes the labels of some messages. emptied says that no more were waiting.
+func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) error {
+	after := l.state
+	var labels []write.Label
+	var ending error
+	for _, m := range batch {
+		switch m.kind {
+		case typeLabels:
+			if m.seq < after.Seq {
+				// It ignores the cursor, or counts anew. What comes again changes nothing.
+				if held, ok := l.c.limiter.Allow(l.name + " restarted"); ok {
+					l.log.Warn("labeler counts from a lower number again; reading on from there", "seq", m.seq, "after_seq", after.Seq, "occurrences", held+1)
+				}
+				after.Restarted = now()
+			}
+			after.Seq, after.Time = m.seq, now()
+			for i := range m.labels {
+				label, err := l.verify(&m.labels[i], &after)
+				if err != nil {
+					return err
+				}
+				if label != nil {
+					labels = append(labels, *label)
+				}
+			}
+		case typeInfo:
+			if m.name == "OutdatedCursor" {
+				l.log.Warn("labeler no longer has all labels after the cursor: some are missing", "after_seq", after.Seq, "message", m.text)
+				after.Missed = now()
+			}
+		case typeError:
+			if m.name == "FutureCursor" {
+				l.log.Warn("labeler has begun its sequence anew: reading it from its beginning", "after_seq", after.Seq, "message", m.text)
+				after.Seq, after.Restarted, after.Current = 0, now(), false
+				ending = errAgain
+			} else {
+				ending = fmt.Errorf("the labeler ended the stream: %s: %s", m.name, m.text) //nolint:err113 // it is logged
+			}
+		}
+		if ending != nil {
+			break
+		}
+	}
+	if n := len(labels); n > 0 {
+		l.failedAt, after.Problem = time.Time{}, ""
+		newest := slices.MaxFunc(labels, func(x, y write.Label) int { return int(x.Time - y.Time) }).Time
+		switch {
+		case ending != nil:
+		case emptied && time.Since(time.UnixMicro(newest)) < recent:
+			after.Current = true
+		case !emptied && n >= labelsAtOnce:
+			after.Current = false
+		}
+	}
+	if after != l.state {
+		if err := l.write(ctx, labels, after); err != nil {
+			return err
+		}
+		l.c.o.Metrics.applied(l.name, labels)
+	}
+	return ending
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// verify returns a label as the store keeps it, nil if it is dropped. Its error is a keyWanted.
+func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Label, error) {
+	out, why := stored(in)
+	if why != "" {
+		l.drop(why, 1, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
+		return nil, nil
+	}
+	if l.candidate == "" {
+		l.candidate = in.SourceDID
+	}
+	if from := cmp.Or(state.DID, l.candidate); in.SourceDID != from {
+		l.drop("source", 1, "source", in.SourceDID, "expected", from)
+		return nil, nil
+	}
+	if in.Sig == nil {
+		l.drop("signature", 1, "subject", in.URI, "value", in.Val, "why", "it has none")
+		return nil, nil
+	}
+	if l.key == nil || l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
+		return nil, keyWanted{in.SourceDID}
+	}
+	err := in.VerifySignature(l.key)
+	if err != nil && time.Since(l.keyTime) > renewAfter { // it may have a new key
+		return nil, keyWanted{in.SourceDID}
+	}
+	if err != nil {
+		l.drop("signature", 1, "subject", in.URI, "value", in.Val, "why", err)
+		return nil, nil
+	}
+	if state.DID == "" {
+		l.log.Info("the labeler's DID is known by its first label", "did", in.SourceDID)
+		state.DID = in.SourceDID
+	}
+	return out, nil
+}
+
+// drop counts and logs labels that are dropped.
+func (l *labeler) drop(why string, n int, about ...any) {
+	l.c.o.Metrics.dropped(l.name, why, n)
+	if held, ok := l.c.limiter.Allow(l.name + " " + why); ok {
+		l.log.Warn("label dropped", append([]any{"reason", why, "occurrences", held + 1}, about...)...)
+	}
+}
+
+// stored returns a label as the store keeps it, or why it cannot: version, value, subject, time or cid.
+func stored(in *labeling.Label) (out *write.Label, why string) {
+	out = &write.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
+	subject := []byte(in.URI)
+	switch {
+	case in.Version != labeling.ATPROTO_LABEL_VERSION:
+		return nil, "version"
+	case !kinds.DID.Valid([]byte(in.SourceDID)):
+		return nil, "source"
+	case !kinds.ValidLabel(in.Val):
+		return nil, "value"
+	case !kinds.DID.Valid(subject) && !kinds.ATURI.Valid(subject):
+		return nil, "subject"
+	}
+	if in.CID != nil {
+		if _, err := syntax.ParseCID(*in.CID); err != nil || len(*in.CID) > 255 {
+			return nil, "cid"
+		}
+		out.CID = *in.CID
+	}
+	var ok bool
+	if out.Time, ok = microseconds(in.CreatedAt); !ok {
+		return nil, "time"
+	}
+	if in.Negated != nil {
+		out.Negated = *in.Negated
+	}
+	if in.ExpiresAt != nil && !out.Negated {
+		if out.Expires, ok = microseconds(*in.ExpiresAt); !ok {
+			return nil, "time"
+		}
+		out.Expires = max(out.Expires, 1) // 0 means never
+	}
+	return out, ""
+}
+
+// microseconds reads a time, as the store keeps it: none is before 1970, or after format.MaxLabelTime.
+func microseconds(s string) (int64, bool) {
+	t, err := syntax.ParseDatetimeLenient(s)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(t.Time().UnixMicro(), 0), format.MaxLabelTime), true
+}

@@ -1,0 +1,210 @@
+package labels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/internal/loglimit"
+)
+
+// A Store keeps labels. A graph.Store is one.
+type Store interface {
+	// OwnsLabels reports whether this process writes the labels.
+	OwnsLabels() bool
+	// Labelers returns how far each labeler was read.
+	Labelers(ctx context.Context) ([]format.Labeler, error)
+	// ApplyLabels writes labels, and the state after them.
+	ApplyLabels(ctx context.Context, now time.Time, labels []write.Label, before, after format.Labeler) error
+	// ExpireLabels takes what has expired from the sets.
+	ExpireLabels(ctx context.Context, now time.Time) error
+}
+
+// An Identities finds labelers. An identities.Labelers is one.
+type Identities interface {
+	// Labeler reads a labeler's DID document: the address of its service, "" if it has none, and its key.
+	Labeler(ctx context.Context, did string) (endpoint string, key atcrypto.PublicKey, err error)
+}
+
+// Options configure a Consumer.
+type Options struct {
+	// Labelers are DIDs, or the addresses (https:// or wss://) of labelers' services.
+	Labelers []string
+	// Identities finds labelers' keys, and their addresses.
+	Identities Identities
+	// Dial connects to addresses that DID documents name. It must refuse private ones. Addresses in
+	// Labelers are the operator's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// UserAgent is sent to labelers.
+	UserAgent string
+	// Retry is the wait before the second try to connect; it doubles until RetryMost. The zero values mean
+	// one second and one minute.
+	Retry, RetryMost time.Duration
+	// Logger and Metrics may be nil.
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// A Consumer reads labelers.
+type Consumer struct {
+	o       Options
+	store   Store
+	turn    sync.Mutex    // held by the labeler whose turn it is
+	worked  time.Duration // since the last rest; turn is held
+	limiter loglimit.Limiter
+}
+
+// ErrLabeler is the error of a labeler that is neither a DID nor an address.
+var ErrLabeler = errors.New("a labeler is a DID, or the address of its service such as https://labels.example.com")
+
+// CheckLabelers checks a list of labelers.
+func CheckLabelers(all []string) error {
+	for i, name := range all {
+		if kinds.DID.Valid([]byte(name)) {
+			if !strings.HasPrefix(name, "did:plc:") && !strings.HasPrefix(name, "did:web:") {
+				return fmt.Errorf("%w: the DID %s is neither a did:plc nor a did:web", ErrLabeler, name)
+			}
+		} else if _, err := addressOf(name); err != nil {
+			return err
+		}
+		if slices.Contains(all[:i], name) {
+			return fmt.Errorf("%w: %s is given twice", ErrLabeler, name)
+		}
+	}
+	return nil
+}
+
+// addressOf returns the address of a service's stream, without a cursor.
+func addressOf(service string) (*url.URL, error) {
+	u, err := url.Parse(service)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%w; %q is neither", ErrLabeler, service)
+	}
+	switch u.Scheme {
+	case "https", "wss":
+		u.Scheme = "wss"
+	case "http", "ws":
+		u.Scheme = "ws"
+	default:
+		return nil, fmt.Errorf("%w; %q is neither", ErrLabeler, service)
+	}
+	const method = "/xrpc/com.atproto.label.subscribeLabels"
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, method), "/") + method
+	return u, nil
+}
+
+// New returns a Consumer.
+func New(store Store, o Options) (*Consumer, error) {
+	if err := CheckLabelers(o.Labelers); err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Retry <= 0 {
+		o.Retry = time.Second
+	}
+	if o.RetryMost <= 0 {
+		o.RetryMost = time.Minute
+	}
+	return &Consumer{o: o, store: store}, nil
+}
+
+// notConfigured is the problem of a labeler that is no longer in Options.Labelers.
+const notConfigured = "it is no longer configured (--labelers)"
+
+// Run reads all labelers until ctx ends. It returns an error only if the store fails. In a process that
+// does not write the labels, it does nothing.
+func (c *Consumer) Run(ctx context.Context) error {
+	known, err := c.store.Labelers(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the states of the labelers: %w", err)
+	}
+	if !c.store.OwnsLabels() {
+		if len(c.o.Labelers) > 0 {
+			c.o.Logger.Info("labels are read by the process that indexes the first partition (--partition 0/N)")
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	state := map[string]format.Labeler{}
+	for _, l := range known {
+		state[l.Name] = l
+		if slices.Contains(c.o.Labelers, l.Name) || l.Problem == notConfigured {
+			continue
+		}
+		after := l
+		after.Current, after.Problem = false, notConfigured
+		if err := c.store.ApplyLabels(ctx, time.Now(), nil, l, after); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.o.Labelers {
+		l := c.newLabeler(name, state[name])
+		wg.Go(func() {
+			if err := l.run(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	if len(known)+len(c.o.Labelers) > 0 {
+		wg.Go(func() {
+			if err := c.expire(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// expire takes what has expired from the sets, every second.
+func (c *Consumer) expire(ctx context.Context) error {
+	ticks := time.NewTicker(time.Second)
+	defer ticks.Stop()
+	for {
+		if err := c.store.ExpireLabels(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// takeTurn calls fn while no other labeler has its turn, and then rests for as long as fn took: all labelers
+// together use at most half of a core, and half of the time in which the store can be written.
+func (c *Consumer) takeTurn(ctx context.Context, fn func() error) error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	start := time.Now()
+	err := fn()
+	if c.worked += time.Since(start); c.worked > 10*time.Millisecond {
+		select {
+		case <-time.After(c.worked):
+		case <-ctx.Done():
+		}
+		c.worked = 0
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package labels
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/write"
+)
+
+// Metrics of this package. A nil *Metrics counts nothing.
+type Metrics struct {
+	Labels    *prometheus.CounterVec // labeler, action
+	Dropped   *prometheus.CounterVec // labeler, reason
+	Connected *prometheus.GaugeVec   // labeler
+	Current   *prometheus.GaugeVec   // labeler
+	Seq       *prometheus.GaugeVec   // labeler
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Labels: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_labels_total", Help: "Labels that were written, by action: add, or negate (a label is taken back).",
+		}, []string{"labeler", "action"}),
+		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_labels_dropped_total", Help: "Labels that were dropped, by reason: frame (a message that cannot be read), signature, source (of another labeler), subject (neither a DID nor an AT URI), value, version, cid or time.",
+		}, []string{"labeler", "reason"}),
+		Connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "skein_labeler_connected", Help: "1 while the labeler is connected, else 0.",
+		}, []string{"labeler"}),
+		Current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "skein_labeler_current", Help: "1 if all labels of the labeler have been read, else 0.",
+		}, []string{"labeler"}),
+		Seq: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "skein_labeler_cursor", Help: "Sequence number of the last message of the labeler that was written.",
+		}, []string{"labeler"}),
+	}
+	reg.MustRegister(m.Labels, m.Dropped, m.Connected, m.Current, m.Seq)
+	return m
+}
+
+func (m *Metrics) applied(labeler string, labels []write.Label) {
+	if m == nil {
+		return
+	}
+	negated := 0
+	for i := range labels {
+		if labels[i].Negated {
+			negated++
+		}
+	}
+	m.Labels.WithLabelValues(labeler, "negate").Add(float64(negated))
+	m.Labels.WithLabelValues(labeler, "add").Add(float64(len(labels) - negated))
+}
+
+func (m *Metrics) dropped(labeler, why string, n int) {
+	if m != nil {
+		m.Dropped.WithLabelValues(labeler, why).Add(float64(n))
+	}
+}
+
+func (m *Metrics) connected(labeler string, yes bool) {
+	if m != nil {
+		m.Connected.WithLabelValues(labeler).Set(number(yes))
+	}
+}
+
+func (m *Metrics) state(l *format.Labeler) {
+	if m != nil {
+		m.Current.WithLabelValues(l.Name).Set(number(l.Current))
+		m.Seq.WithLabelValues(l.Name).Set(float64(l.Seq))
+	}
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,188 @@
+package algebra
+
+import (
+	"strconv"
+	"strings"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+)
+
+// This file has the sets of what a labeler has labeled: labeled(LABELER, VALUE). Its members are accounts
+// or records, whichever the other sets of the expression have. They are evaluated like the actors of an
+// edge (OpReverse).
+
+// labeled reads the arguments of labeled(…).
+func (p *parser) labeled(n *Node) error {
+	const usage = "labeled takes a labeler and a value: labeled(did:plc:…, spam), optionally followed by on=accounts or on=records, since=TIME and until=TIME"
+	start := n.Offset
+	n.Op, n.Kind, n.Is, n.eitherIs = OpReverse, kinds.LabeledAccount, dict.DID, true
+	n.First, n.Of = len(p.e.Strings), len(p.e.Strings)
+	p.space()
+	at := p.i
+	word := p.word()
+	l, ok := LiteralOf(word)
+	if !ok || l.Is != dict.DID || l.Handle == ViewerName {
+		return p.errorf(at, "the labeler %q is neither a DID nor a handle; %s", Brief(word), usage)
+	}
+	if why := l.Unusable(); why != "" {
+		return p.errorf(at, "the labeler %q: %s", Brief(word), why)
+	}
+	more, err := p.next(kinds.Labeled)
+	if err != nil || !more {
+		return firstError(err, p.errorf(start, usage))
+	}
+	p.space()
+	valueAt := p.i
+	value, err := p.labelValue()
+	if err != nil {
+		return err
+	}
+	if !kinds.ValidLabel(value) {
+		return p.errorf(valueAt, "the value %q of labeled is not a string of 1 to %d bytes; put it in double quotes if it has spaces, commas or parentheses", Brief(value), kinds.MaxLabel)
+	}
+	set := Literal{S: l.S, Is: dict.URI, Handle: l.Handle, Label: value}
+	if l.Handle == "" {
+		set.S = kinds.LabelSet(l.S, value)
+	}
+	p.e.Strings, p.e.Offsets = append(p.e.Strings, set), append(p.e.Offsets, at)
+	n.End = len(p.e.Strings)
+	if more, err = p.next(kinds.Labeled); err != nil || !more {
+		return err
+	}
+	return p.options(n, kinds.Labeled, func(name, what string) (bool, error) {
+		if name != "on" {
+			return false, nil
+		}
+		n.eitherIs = false
+		switch what {
+		case "accounts":
+			n.become(dict.DID)
+		case "records":
+			n.become(dict.URI)
+		default:
+			return true, p.errorf(start, "on is %q; it must be accounts or records", Brief(what))
+		}
+		return true, nil
+	})
+}
+
+// labelValue reads a word, or a string in double quotes with the escapes of Go.
+func (p *parser) labelValue() (string, error) {
+	quoted, err := strconv.QuotedPrefix(p.e.Source[p.i:])
+	if err != nil || quoted[0] != '"' {
+		return p.word(), nil
+	}
+	p.i += len(quoted)
+	value, err := strconv.Unquote(quoted)
+	if err != nil {
+		return "", p.errorf(p.i, "%v", err)
+	}
+	return value, nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canBecome reports whether the members of n can be of a namespace: they are, or all of n's sets are of what
+// has a label, and do not say which.
+func (n *Node) canBecome(ns dict.Namespace) bool {
+	switch {
+	case n.Is == ns, n.eitherIs:
+		return true
+	case n.Op.IsSet(), n.Op == OpMembers, n.Op == OpRank, len(n.Args) == 0:
+		return false
+	}
+	for i := range n.Args {
+		if !n.Args[i].canBecome(ns) {
+			return false
+		}
+	}
+	return true
+}
+
+// become makes the members of n those of a namespace. n must be able to (canBecome).
+func (n *Node) become(ns dict.Namespace) {
+	if n.Is == ns {
+		return
+	}
+	n.Is = ns
+	if n.Kind.IsLabel() {
+		if n.Kind = kinds.LabeledAccount; ns == dict.URI {
+			n.Kind = kinds.LabeledRecord
+		}
+		return
+	}
+	for i := range n.Args {
+		n.Args[i].become(ns)
+	}
+}
+
+// LabelerOf returns the DID of the labeler of a leaf that is labeled(…).
+func (e *Expr) LabelerOf(n *Node) string {
+	labeler, _, _ := strings.Cut(e.Strings[n.Of].S, " ")
+	return labeler
+}
+
+// hasLabels reports whether n contains a labeled(…).
+func (n *Node) hasLabels() bool {
+	if n.Op.IsSet() {
+		return n.Kind.IsLabel()
+	}
+	for i := range n.Args {
+		if n.Args[i].hasLabels() {
+			return true
+		}
+	}
+	return false
+}
+
+// findLabelers reads the states of the labelers of the expression. It fails if the labels of one of them are
+// not read.
+func (v *Evaluation) findLabelers() error {
+	if !v.Expr.Root.hasLabels() {
+		return nil
+	}
+	all, err := v.View.Labelers()
+	if err != nil {
+		return err
+	}
+	v.labelers = map[string]format.Labeler{}
+	var known []string
+	for _, l := range all {
+		if l.DID != "" {
+			v.labelers[l.DID] = l
+			known = append(known, l.DID)
+		}
+	}
+	var unknown string
+	var walk func(n *Node)
+	walk = func(n *Node) {
+		if n.Op.IsSet() && n.Kind.IsLabel() {
+			if did := v.Expr.LabelerOf(n); unknown == "" && v.labelers[did].Name == "" {
+				unknown = did
+			}
+		}
+		for i := range n.Args {
+			walk(&n.Args[i])
+		}
+	}
+	walk(&v.Expr.Root)
+	switch {
+	case unknown == "":
+		return nil
+	case len(known) == 0:
+		return &LimitError{"this server reads no labels (operators: --labelers), so labeled(" + unknown + ", …) has no answer"}
+	}
+	return &LimitError{"this server does not read the labels of " + unknown + " (operators: --labelers); it reads those of " + strings.Join(known, ", ")}
+}
+
+// Labeler returns how far the labels of a leaf that is labeled(…) are read.
+func (v *Evaluation) Labeler(n *Node) format.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }
