@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
@@ -433,7 +434,7 @@ func stored(in *labeling.Label) (out *write.Label, why string) {
 		return nil, "source"
 	case !kinds.ValidLabel(in.Val):
 		return nil, "value"
-	case !kinds.DID.Valid(subject) && !kinds.ATURI.Valid(subject):
+	case !kinds.DID.Valid(subject) && (!strings.HasPrefix(in.URI, "at://did:") || !kinds.ATURI.Valid(subject)):
 		return nil, "subject"
 	}
 	if in.CID != nil {

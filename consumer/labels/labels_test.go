@@ -1,0 +1,577 @@
+package labels
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/labeling"
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+)
+
+const labelerDID = "did:plc:llllllllllllllllllllllll"
+
+// fake is a labeler that keeps all of its messages.
+type fake struct {
+	*httptest.Server
+
+	did string
+
+	mu       sync.Mutex
+	key      atcrypto.PrivateKey // it signs with
+	shown    atcrypto.PrivateKey // whose public key its DID document has
+	messages [][]byte            // a message's index plus one is its sequence number
+	ignores  bool                // it ignores the cursor
+	asked    []int64             // the cursors that were asked for
+	refuses  bool
+	wake     chan struct{}
+	conns    []*websocket.Conn
+}
+
+func newFake(t *testing.T, did string) *fake {
+	t.Helper()
+	key, err := atcrypto.GeneratePrivateKeyK256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{did: did, key: key, shown: key, wake: make(chan struct{})}
+	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
+	t.Cleanup(func() { f.cut(); f.Close() })
+	return f
+}
+
+func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
+	cursor, _ := strconv.ParseInt(r.URL.Query().Get("cursor"), 10, 64)
+	f.mu.Lock()
+	f.asked = append(f.asked, cursor)
+	refuses := f.refuses
+	if f.ignores {
+		cursor = 0
+	}
+	f.mu.Unlock()
+	if refuses || r.URL.Path != "/xrpc/com.atproto.label.subscribeLabels" {
+		http.Error(w, "no", http.StatusServiceUnavailable)
+		return
+	}
+	conn, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	f.mu.Lock()
+	f.conns = append(f.conns, conn)
+	f.mu.Unlock()
+	go func() {
+		for {
+			if _, _, err := conn.ReadMessage(); err != nil {
+				return
+			}
+		}
+	}()
+	for at := cursor; ; {
+		f.mu.Lock()
+		if at > int64(len(f.messages)) {
+			f.mu.Unlock()
+			_ = conn.WriteMessage(websocket.BinaryMessage, frame(-1, "", map[string]any{"error": "FutureCursor", "message": "that is not yet"}))
+			return
+		}
+		waiting, wake := f.messages[at:], f.wake
+		f.mu.Unlock()
+		for _, m := range waiting {
+			if conn.WriteMessage(websocket.BinaryMessage, m) != nil {
+				return
+			}
+			at++
+		}
+		select {
+		case <-wake:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// cut ends all connections.
+func (f *fake) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.conns = nil
+	close(f.wake)
+	f.wake = make(chan struct{})
+}
+
+// say sends a message with labels, signed by the labeler.
+func (f *fake) say(t *testing.T, labels ...labeling.Label) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []any
+	for i := range labels {
+		l := &labels[i]
+		if l.SourceDID == "" {
+			l.SourceDID = f.did
+		}
+		if l.CreatedAt == "" {
+			l.CreatedAt = time.Now().UTC().Format(time.RFC3339Nano)
+		}
+		l.Version = 1
+		if l.Sig == nil {
+			if err := l.Sign(f.key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list = append(list, l)
+	}
+	f.send(frame(1, "#labels", map[string]any{"seq": int64(len(f.messages) + 1), "labels": list}))
+}
+
+// send appends a message. mu is held.
+func (f *fake) send(m []byte) {
+	f.messages = append(f.messages, m)
+	close(f.wake)
+	f.wake = make(chan struct{})
+}
+
+// frame is a frame of the stream.
+func frame(op int64, kind string, body map[string]any) []byte {
+	head := map[string]any{"op": op}
+	if kind != "" {
+		head["t"] = kind
+	}
+	return append(encode(nil, head), encode(nil, body)...)
+}
+
+// encode appends v in CBOR.
+func encode(dst []byte, v any) []byte {
+	head := func(major byte, n uint64) {
+		dst = binary.BigEndian.AppendUint64(append(dst, major<<5|27), n)
+	}
+	switch v := v.(type) {
+	case string:
+		head(3, uint64(len(v)))
+		return append(dst, v...)
+	case int64:
+		if v < 0 {
+			head(1, uint64(-1-v))
+		} else {
+			head(0, uint64(v))
+		}
+		return dst
+	case []any:
+		head(4, uint64(len(v)))
+		for _, x := range v {
+			dst = encode(dst, x)
+		}
+		return dst
+	case map[string]any:
+		head(5, uint64(len(v)))
+		for k, x := range v {
+			dst = encode(encode(dst, k), x)
+		}
+		return dst
+	case *labeling.Label:
+		var b bytes.Buffer
+		if err := v.MarshalCBOR(&b); err != nil {
+			panic(err)
+		}
+		return append(dst, b.Bytes()...)
+	}
+	panic(fmt.Sprintf("%T", v))
+}
+
+// people are the DID documents of labelers.
+type people struct {
+	mu     sync.Mutex
+	of     map[string]*fake
+	asked  int
+	broken bool
+}
+
+func (p *people) Labeler(_ context.Context, did string) (string, atcrypto.PublicKey, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	f := p.of[did]
+	if f == nil || p.broken {
+		return "", nil, errors.New("there is no such DID document")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key, err := f.shown.PublicKey()
+	return f.URL, key, err
+}
+
+// world is an index that reads labelers.
+type world struct {
+	t       *testing.T
+	kv      kv.Store
+	store   *graph.Store
+	people  *people
+	metrics *Metrics
+	names   []string
+	stop    func()
+}
+
+func newWorld(t *testing.T, names []string, of ...*fake) *world {
+	t.Helper()
+	w := &world{t: t, kv: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 6, Chunk: 5})}), people: &people{of: map[string]*fake{}}, names: names}
+	for _, f := range of {
+		w.people.of[f.did] = f
+	}
+	s, err := graph.Open(t.Context(), w.kv, graph.Options{Intern: intern.Options{Owner: "test"}, Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store = s
+	w.start()
+	t.Cleanup(func() {
+		w.stop()
+		if err := check.Store(context.Background(), w.kv, func(p string) { t.Errorf("check: %s", p) }, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// start starts a Consumer.
+func (w *world) start() {
+	w.t.Helper()
+	w.metrics = NewMetrics(prometheus.NewRegistry())
+	c, err := New(w.store, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond, RetryMost: 20 * time.Millisecond, Metrics: w.metrics})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// members returns how many accounts and records have a label.
+func (w *world) members(labeler, value string) (accounts, records uint64) {
+	w.t.Helper()
+	err := w.store.View(context.Background(), func(sn *ask.View) error {
+		var b intern.Batch
+		i := b.Add(dict.URI, []byte(kinds.LabelSet(labeler, value)))
+		if err := sn.Lookup(&b); err != nil {
+			return err
+		}
+		for k, n := range map[kinds.Kind]*uint64{kinds.LabeledAccount: &accounts, kinds.LabeledRecord: &records} {
+			a, err := sn.Actors(k, b.ID(i))
+			if err != nil {
+				return err
+			}
+			all, err := a.All()
+			if err != nil {
+				return err
+			}
+			*n = all.Len()
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return accounts, records
+}
+
+// await waits until a label has so many members.
+func (w *world) await(labeler, value string, accounts, records uint64) {
+	w.t.Helper()
+	var a, r uint64
+	for range 1000 {
+		if a, r = w.members(labeler, value); a == accounts && r == records {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.t.Fatalf("%s has %d accounts and %d records, want %d and %d", value, a, r, accounts, records)
+}
+
+// awaitState waits for a state of a labeler.
+func (w *world) awaitState(name string, is func(format.Labeler) bool) {
+	w.t.Helper()
+	var last []format.Labeler
+	for range 1500 {
+		all, err := w.store.Labelers(context.Background())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, l := range all {
+			if l.Name == name && is(l) {
+				return
+			}
+		}
+		last = all
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.t.Fatalf("the labelers are %+v", last)
+}
+
+func did(i int) string {
+	return "did:plc:" + strings.Repeat("a", 22) + string(rune('a'+i/26)) + string(rune('a'+i%26))
+}
+func post(i int) string {
+	return "at://" + did(i) + "/app.bsky.feed.post/3kkkkkkkkkk2" + string(rune('a'+i%26))
+}
+
+func label(uri, value string) labeling.Label { return labeling.Label{URI: uri, Val: value} }
+
+func negated(uri, value string) labeling.Label {
+	yes := true
+	return labeling.Label{URI: uri, Val: value, Negated: &yes}
+}
+
+// A labeler's labels are read from its beginning, then as they come; after a restart from the cursor.
+func TestLabeler(t *testing.T) {
+	f := newFake(t, labelerDID)
+	for i := range 20 {
+		f.say(t, label(did(i), "spam"), label(post(i), "spam"), label(post(i), "rude"))
+	}
+	w := newWorld(t, []string{labelerDID}, f)
+	w.await(labelerDID, "spam", 20, 20)
+	w.awaitState(labelerDID, func(l format.Labeler) bool { return l.Current && l.Seq == 20 && l.DID == labelerDID })
+	f.say(t, negated(did(3), "spam"), negated(post(4), "rude"))
+	w.await(labelerDID, "spam", 19, 20)
+	w.await(labelerDID, "rude", 0, 19)
+	f.cut() // it connects again
+	f.say(t, label(did(3), "spam"))
+	w.await(labelerDID, "spam", 20, 20)
+	w.stop()
+	f.say(t, negated(did(0), "spam"))
+	w.start()
+	w.await(labelerDID, "spam", 19, 20)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked[0] != 0 || f.asked[len(f.asked)-1] != 22 {
+		t.Errorf("the cursors %v were asked for", f.asked)
+	}
+	if n := testutil.ToFloat64(w.metrics.Labels.WithLabelValues(labelerDID, "negate")); n != 1 {
+		t.Errorf("%v labels were taken back since the start", n)
+	}
+}
+
+// A label that expires leaves its set by itself.
+func TestExpiry(t *testing.T) {
+	f := newFake(t, labelerDID)
+	w := newWorld(t, []string{labelerDID}, f)
+	soon, past := time.Now().Add(1500*time.Millisecond).UTC().Format(time.RFC3339Nano), "2020-01-01T00:00:00Z"
+	f.say(t, labeling.Label{URI: did(0), Val: "spam", ExpiresAt: &soon}, labeling.Label{URI: did(1), Val: "spam", ExpiresAt: &past}, label(did(2), "spam"))
+	w.await(labelerDID, "spam", 2, 0)
+	w.await(labelerDID, "spam", 1, 0)
+}
+
+// What a labeler may not say is dropped and counted, and the rest is read.
+func TestBadLabels(t *testing.T) {
+	f := newFake(t, labelerDID)
+	other, err := atcrypto.GeneratePrivateKeyP256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := label(did(0), "spam")
+	forged.SourceDID, forged.CreatedAt, forged.Version = labelerDID, "2025-01-01T00:00:00Z", 1
+	if err := forged.Sign(other); err != nil {
+		t.Fatal(err)
+	}
+	wrongTime, wrongCID, long := label(did(1), "spam"), label(did(2), "spam"), label(did(3), strings.Repeat("x", 129))
+	wrongTime.CreatedAt = "yesterday"
+	bad := "not a cid"
+	wrongCID.CID = &bad
+	foreign := label(did(4), "spam")
+	foreign.SourceDID = "did:plc:mmmmmmmmmmmmmmmmmmmmmmmm"
+	f.say(t, forged, wrongTime, wrongCID, long, foreign, label("https://example.com", "spam"), label("at://a.example.com/x.y.z/k", "spam"), label(did(5), "spam"))
+	f.mu.Lock()
+	unsigned := label(did(6), "spam")
+	unsigned.SourceDID, unsigned.CreatedAt, unsigned.Version = labelerDID, "2025-01-01T00:00:00Z", 1
+	f.send(frame(1, "#labels", map[string]any{"seq": int64(2), "labels": []any{&unsigned}}))
+	f.send([]byte("junk"))
+	f.send(frame(1, "#labels", map[string]any{"labels": []any{}}))
+	f.send(frame(1, "#labels", map[string]any{"seq": int64(5), "labels": []any{"a label"}}))
+	f.send(frame(1, "#news", map[string]any{"anything": int64(1)}))
+	f.mu.Unlock()
+	f.say(t, label(did(7), "spam"))
+	w := newWorld(t, []string{labelerDID}, f)
+	w.await(labelerDID, "spam", 2, 0)
+	for why, want := range map[string]float64{"signature": 2, "time": 1, "cid": 1, "value": 1, "source": 1, "subject": 2, "frame": 3, "version": 0} {
+		if got := testutil.ToFloat64(w.metrics.Dropped.WithLabelValues(labelerDID, why)); got != want {
+			t.Errorf("%s: %v were dropped, want %v", why, got, want)
+		}
+	}
+}
+
+// A labeler with a new key is read on with it. While its DID document cannot be read, nothing is dropped.
+func TestNewKey(t *testing.T) {
+	f := newFake(t, labelerDID)
+	f.say(t, label(did(0), "spam"))
+	w := newWorld(t, []string{labelerDID}, f)
+	w.await(labelerDID, "spam", 1, 0)
+	key, err := atcrypto.GeneratePrivateKeyP256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.people.mu.Lock()
+	w.people.broken = true
+	w.people.mu.Unlock()
+	f.mu.Lock()
+	f.key, f.shown = key, key
+	f.mu.Unlock()
+	f.cut()
+	f.say(t, label(did(1), "spam"))
+	time.Sleep(100 * time.Millisecond)
+	w.people.mu.Lock()
+	w.people.broken = false
+	w.people.mu.Unlock()
+	w.await(labelerDID, "spam", 2, 0)
+	if n := testutil.ToFloat64(w.metrics.Dropped.WithLabelValues(labelerDID, "signature")); n != 0 {
+		t.Errorf("%v labels were dropped", n)
+	}
+}
+
+// A labeler that begins its sequence anew, or ignores the cursor, is read from its beginning; what comes
+// again changes nothing.
+func TestSequenceAnew(t *testing.T) {
+	for _, ignores := range []bool{false, true} {
+		f := newFake(t, labelerDID)
+		f.ignores = ignores
+		for i := range 10 {
+			f.say(t, label(did(i), "spam"))
+		}
+		f.say(t, negated(did(0), "spam"))
+		w := newWorld(t, []string{labelerDID}, f)
+		w.await(labelerDID, "spam", 9, 0)
+		f.mu.Lock()
+		f.messages = f.messages[:5] // it has lost some
+		f.mu.Unlock()
+		f.say(t, label(did(20), "spam"))
+		f.cut()
+		w.await(labelerDID, "spam", 10, 0)
+		w.awaitState(labelerDID, func(l format.Labeler) bool { return l.Seq == 6 && !l.Restarted.IsZero() && l.Missed.IsZero() })
+	}
+}
+
+// A labeler that no longer has all labels says so, and its state keeps it.
+func TestOutdatedCursor(t *testing.T) {
+	f := newFake(t, labelerDID)
+	f.mu.Lock()
+	f.send(frame(1, "#info", map[string]any{"name": "OutdatedCursor", "message": "too old"}))
+	f.mu.Unlock()
+	f.say(t, label(did(0), "spam"))
+	w := newWorld(t, []string{labelerDID}, f)
+	w.await(labelerDID, "spam", 1, 0)
+	w.awaitState(labelerDID, func(l format.Labeler) bool { return !l.Missed.IsZero() })
+}
+
+// Labelers that are down, lie or flood do not keep another one from being read, nor the store from being
+// written. A labeler that is given by its address is known by its first label.
+func TestBadLabelers(t *testing.T) {
+	good, down := newFake(t, labelerDID), newFake(t, "did:plc:dddddddddddddddddddddddd")
+	flood, liar := newFake(t, "did:plc:ffffffffffffffffffffffff"), newFake(t, "did:plc:nnnnnnnnnnnnnnnnnnnnnnnn")
+	down.refuses = true
+	key, err := atcrypto.GeneratePrivateKeyK256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar.key = key // its DID document has another
+	for i := range 3000 {
+		if i < 300 {
+			liar.say(t, label(did(i%600), "spam"))
+		}
+		var many []labeling.Label
+		for range 3 {
+			l := label(did(i%600), "v"+strconv.Itoa(i))
+			l.Sig = make([]byte, 64)
+			many = append(many, l)
+		}
+		flood.say(t, many...)
+	}
+	flood.say(t, label(did(0), "spam"))
+	w := newWorld(t, []string{good.URL, down.did, flood.did, liar.did, "did:plc:zzzzzzzzzzzzzzzzzzzzzzzz"}, good, down, flood, liar)
+	for i := range 20 {
+		good.say(t, label(did(i), "spam"))
+		start := time.Now()
+		w.await(labelerDID, "spam", uint64(i+1), 0)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("a label took %v", took)
+		}
+	}
+	w.awaitState(good.URL, func(l format.Labeler) bool { return l.DID == labelerDID && l.Current })
+	w.await(flood.did, "spam", 1, 0)
+	w.await(liar.did, "spam", 0, 0)
+	if n := testutil.ToFloat64(w.metrics.Dropped.WithLabelValues(flood.did, "signature")); n != 9000 {
+		t.Errorf("%v forged labels were dropped, want 9000", n)
+	}
+	w.people.mu.Lock()
+	defer w.people.mu.Unlock()
+	if w.people.asked > 400 { // some of each connection, not one of each label
+		t.Errorf("DID documents were asked for %d times", w.people.asked)
+	}
+}
+
+func TestCheckLabelers(t *testing.T) {
+	for _, all := range []string{labelerDID, "did:web:labels.example.com", "https://labels.example.com", "wss://labels.example.com/xrpc/com.atproto.label.subscribeLabels", "http://127.0.0.1:1"} {
+		if err := CheckLabelers([]string{all}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, all := range [][]string{{"labels.example.com"}, {"did:key:zabc"}, {"ftp://x"}, {""}, {labelerDID, labelerDID}, {"https://a:b@example.com"}, {"https://example.com?x=y"}} {
+		if err := CheckLabelers(all); !errors.Is(err, ErrLabeler) {
+			t.Errorf("%q: %v", all, err)
+		}
+	}
+	u, err := addressOf("wss://labels.example.com/xrpc/com.atproto.label.subscribeLabels")
+	if err != nil || u.String() != "wss://labels.example.com/xrpc/com.atproto.label.subscribeLabels" {
+		t.Errorf("%v, %v", u, err)
+	}
+}
+
+// Whatever the bytes, decode does not panic.
+func FuzzDecode(f *testing.F) {
+	l := label(did(0), "spam")
+	l.SourceDID, l.CreatedAt, l.Version, l.Sig = labelerDID, "2025-01-01T00:00:00Z", 1, []byte{1}
+	f.Add(frame(1, "#labels", map[string]any{"seq": int64(2), "labels": []any{&l}}))
+	f.Add(frame(-1, "", map[string]any{"error": "FutureCursor"}))
+	f.Add([]byte{0xa2, 0x61})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decode(b)
+		if err == nil && (m.kind == "" || len(m.labels) > mostLabels) {
+			t.Errorf("%+v", m)
+		}
+		for i := range m.labels {
+			if out, why := stored(&m.labels[i]); (out == nil) == (why == "") {
+				t.Errorf("%+v: %v, %q", m.labels[i], out, why)
+			}
+		}
+	})
+}
