@@ -65,6 +65,12 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 	var list []string
 	switch n.Op {
 	case OpForward, OpReverse:
+		if n.Kind.IsLabel() {
+			windowed, since, until := span(n)
+			labeler, value, _ := strings.Cut(e.Strings[n.Of].S, " ")
+			list = w.Labeled(labeler, value, n.Is == dict.URI, windowed, since, until)
+			break
+		}
 		v := w.Between(span(n))
 		sets := v.Forward
 		if n.Op == OpReverse {
@@ -593,6 +599,10 @@ func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
 			}
 		}
 		return rkeys, account
+	}
+	if n.Kind.IsLabel() {
+		labeler, value, _ := strings.Cut(of, " ")
+		return []string{w.LabeledAt(labeler, value, member)}, of
 	}
 	actor, subject := of, member
 	if n.Op == OpReverse {

@@ -13,6 +13,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/testing/small"
 )
 
 // noon is the time of the questions in these tests.
@@ -156,6 +157,16 @@ func (d draw) expr(dids bool, depth int) string {
 				args = append(args, sp()+member()+sp())
 			}
 			return sp() + "members" + sp() + "(" + strings.Join(args, ",") + ")" + sp()
+		}
+		if d.accounts != nil && d.IntN(7) == 0 {
+			on := ",on=records"
+			if dids {
+				on = d.one("", ", on=accounts")
+			}
+			if d.IntN(3) == 0 {
+				on += "," + d.window()
+			}
+			return "labeled(" + d.one(small.Labelers...) + sp() + "," + d.one("spam", "!hide", `"two words"`, "never") + on + ")"
 		}
 		name, arg := d.one("likes", "reposts", "listblocks", "lists"), d.account()
 		if dids {

@@ -44,7 +44,19 @@ type Graph struct {
 	live  []oracle.Path
 	b     batch.Batch
 	views map[window]oracle.Views // of the present state
+
+	labels      map[labelKey]int64 // the times of the labels, in microseconds
+	labelDraw   *rand.Rand
+	labelStates map[string]format.Labeler
 }
+
+// Labelers are the labelers of every graph.
+var Labelers = []string{"did:plc:llllllllllllllllllllllll", "did:web:labels.example.com"}
+
+// LabelValues are the values of their labels.
+var LabelValues = []string{"spam", "!hide", "two words"}
+
+type labelKey struct{ labeler, value, subject string }
 
 type window struct {
 	windowed     bool
@@ -64,7 +76,7 @@ func On(tb testing.TB, seed uint64, accounts int, store kv.Store) *Graph {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := &Graph{Store: s, Model: oracle.New(), Rand: rand.New(rand.NewPCG(seed, 99)), tb: tb, clock: Begin.UnixMicro(), views: map[window]oracle.Views{}}
+	g := &Graph{Store: s, Model: oracle.New(), Rand: rand.New(rand.NewPCG(seed, 99)), tb: tb, clock: Begin.UnixMicro(), views: map[window]oracle.Views{}, labels: map[labelKey]int64{}, labelDraw: rand.New(rand.NewPCG(seed, 26)), labelStates: map[string]format.Labeler{}}
 	for i := range accounts {
 		g.Accounts = append(g.Accounts, Account(i))
 	}
@@ -185,7 +197,7 @@ func (g *Graph) flush() {
 }
 
 // Grow makes random changes: records of every kind, second records of an edge, keys that are not
-// times, deletes, and accounts that disappear and return.
+// times, deletes, accounts that disappear and return, and labels that are given and taken back.
 func (g *Graph) Grow(changes int) {
 	g.tb.Helper()
 	for range changes {
@@ -204,6 +216,47 @@ func (g *Graph) Grow(changes int) {
 		}
 	}
 	g.flush()
+	g.relabel(1 + changes/10)
+}
+
+// relabel gives and takes back labels.
+func (g *Graph) relabel(n int) {
+	g.tb.Helper()
+	for _, labeler := range Labelers {
+		var labels []write.Label
+		for range n {
+			list := [][]string{g.Accounts, g.Posts, g.Lists}[g.labelDraw.IntN(3)]
+			g.clock++
+			l := write.Label{Labeler: labeler, Value: LabelValues[g.labelDraw.IntN(len(LabelValues))], Subject: list[g.labelDraw.IntN(len(list))]}
+			l.Time, l.Negated = g.clock, g.labelDraw.IntN(4) == 0
+			if labels = append(labels, l); l.Negated {
+				delete(g.labels, labelKey{labeler, l.Value, l.Subject})
+			} else {
+				g.labels[labelKey{labeler, l.Value, l.Subject}] = l.Time
+			}
+		}
+		before := g.labelStates[labeler]
+		after := format.Labeler{Name: labeler, DID: labeler, Seq: before.Seq + 1, Current: true}
+		if err := g.Store.ApplyLabels(g.tb.Context(), time.UnixMicro(g.clock), labels, before, after); err != nil {
+			g.tb.Fatal(err)
+		}
+		g.labelStates[labeler] = after
+	}
+}
+
+// LabeledAt returns the time of a label, as a record key.
+func (g *Graph) LabeledAt(labeler, value, subject string) string {
+	return string(syntax.AppendTID(nil, uint64(g.labels[labelKey{labeler, value, subject}])<<format.ClockBits))
+}
+
+// Labeled returns the accounts, or the records, with a label from a window of time.
+func (g *Graph) Labeled(labeler, value string, records, windowed bool, since, until int64) (all []string) {
+	for l, at := range g.labels {
+		if l.labeler == labeler && l.value == value && strings.HasPrefix(l.subject, "at://") == records && (!windowed || at >= since && at < until) {
+			all = append(all, l.subject)
+		}
+	}
+	return all
 }
 
 // Kinds are the kinds of the random records.
