@@ -86,7 +86,6 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 	for _, l := range labelers {
 		states[l] = format.Labeler{Name: l, DID: l}
 	}
-	var window []write.Label
 	apply := func(labeler string, labels []write.Label) {
 		before := states[labeler]
 		after := before
@@ -184,7 +183,6 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 				}
 			}
 			labels = append(labels, l)
-			window = append(window, l)
 		}
 		apply(labeler, labels)
 		if err := s.ExpireLabels(t.Context(), time.UnixMicro(now)); err != nil {

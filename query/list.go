@@ -251,7 +251,7 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 			continue
 		}
 		if items[i].Time = timeOf(path); source.Kind.IsLabel() {
-			continue // a label is no record
+			continue // a label is not a record
 		}
 		items[i].Record = recordURI(v.Expr.AuthorOf(source, names[at]), *v.Expr.Info(source), path.AppendRkey(nil))
 	}

@@ -348,7 +348,7 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is().String()))
 	}
-	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)  atleast(2, E, …)  sample(E, 100)\n  mutuals(DID)  blocking(DID)  blockedBy(DID)  rank(of=E, via=…)\n  sets accept since= and until=: likes(DID, since=24h)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
+	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)  atleast(2, E, …)  sample(E, 100)\n  mutuals(DID)  blocking(DID)  blockedBy(DID)  labeled(DID, VALUE)  rank(of=E, via=…)\n  sets accept since= and until=: likes(DID, since=24h)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
 	_, _ = w.Write([]byte(b.String()))
 }
 

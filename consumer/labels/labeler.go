@@ -81,7 +81,7 @@ func (e storeError) Unwrap() error { return e.error }
 
 // run connects again and again until ctx ends. Its error is the store's.
 func (l *labeler) run(ctx context.Context) error {
-	// What was current before the start may not be now.
+	// The labeler may have given labels while this process was not running.
 	start := l.state
 	start.Current, start.Problem = false, ""
 	if err := l.write(ctx, nil, start); err != nil {
@@ -96,7 +96,7 @@ func (l *labeler) run(ctx context.Context) error {
 		}
 		l.c.o.Metrics.connected(l.name, false)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it ends because the process does
 		}
 		if l.state.Seq != began || errors.Is(err, errAgain) {
 			wait = l.c.o.Retry
@@ -125,7 +125,7 @@ func (l *labeler) run(ctx context.Context) error {
 // ending returns the store's error, nil if the process is stopping.
 func (l *labeler) ending(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // it ends because the process does
 	}
 	return err
 }
@@ -149,8 +149,8 @@ func (l *labeler) write(ctx context.Context, labels []write.Label, after format.
 	return nil
 }
 
-// errAgain asks for another connection at once: the labeler has begun its sequence anew.
-var errAgain = errors.New("the labeler has begun its sequence anew")
+// errAgain asks for another connection at once: the labeler has restarted its sequence.
+var errAgain = errors.New("the labeler has restarted its sequence")
 
 // read connects, and reads until the connection fails.
 func (l *labeler) read(ctx context.Context) error {
@@ -286,8 +286,11 @@ func (l *labeler) receive(ctx context.Context, conn *websocket.Conn, to chan<- m
 		}
 		m, err := decode(b)
 		if err != nil {
-			l.drop("frame", 1, "error", err)
-			time.Sleep(badPause)
+			l.drop("frame", "error", err)
+			select {
+			case <-time.After(badPause):
+			case <-ctx.Done():
+			}
 			continue
 		}
 		select {
@@ -323,7 +326,7 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 		switch m.kind {
 		case typeLabels:
 			if m.seq < after.Seq {
-				// It ignores the cursor, or counts anew. What comes again changes nothing.
+				// It ignores the cursor, or has restarted its sequence. Labels that it sends again change nothing.
 				if held, ok := l.c.limiter.Allow(l.name + " restarted"); ok {
 					l.log.Warn("labeler counts from a lower number again; reading on from there", "seq", m.seq, "after_seq", after.Seq, "occurrences", held+1)
 				}
@@ -346,7 +349,7 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 			}
 		case typeError:
 			if m.name == "FutureCursor" {
-				l.log.Warn("labeler has begun its sequence anew: reading it from its beginning", "after_seq", after.Seq, "message", m.text)
+				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", m.text)
 				after.Seq, after.Restarted, after.Current = 0, now(), false
 				ending = errAgain
 			} else {
@@ -383,18 +386,18 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Label, error) {
 	out, why := stored(in)
 	if why != "" {
-		l.drop(why, 1, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
+		l.drop(why, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
 		return nil, nil
 	}
 	if l.candidate == "" {
 		l.candidate = in.SourceDID
 	}
 	if from := cmp.Or(state.DID, l.candidate); in.SourceDID != from {
-		l.drop("source", 1, "source", in.SourceDID, "expected", from)
+		l.drop("source", "source", in.SourceDID, "expected", from)
 		return nil, nil
 	}
 	if in.Sig == nil {
-		l.drop("signature", 1, "subject", in.URI, "value", in.Val, "why", "it has none")
+		l.drop("signature", "subject", in.URI, "value", in.Val, "why", "it has none")
 		return nil, nil
 	}
 	if l.key == nil || l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
@@ -405,7 +408,7 @@ func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Labe
 		return nil, keyWanted{in.SourceDID}
 	}
 	if err != nil {
-		l.drop("signature", 1, "subject", in.URI, "value", in.Val, "why", err)
+		l.drop("signature", "subject", in.URI, "value", in.Val, "why", err)
 		return nil, nil
 	}
 	if state.DID == "" {
@@ -415,9 +418,9 @@ func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Labe
 	return out, nil
 }
 
-// drop counts and logs labels that are dropped.
-func (l *labeler) drop(why string, n int, about ...any) {
-	l.c.o.Metrics.dropped(l.name, why, n)
+// drop counts and logs a label that is dropped.
+func (l *labeler) drop(why string, about ...any) {
+	l.c.o.Metrics.dropped(l.name, why)
 	if held, ok := l.c.limiter.Allow(l.name + " " + why); ok {
 		l.log.Warn("label dropped", append([]any{"reason", why, "occurrences", held + 1}, about...)...)
 	}

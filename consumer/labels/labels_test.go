@@ -81,7 +81,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	f.mu.Lock()
 	f.conns = append(f.conns, conn)
 	f.mu.Unlock()
@@ -343,6 +343,7 @@ func (w *world) awaitState(name string, is func(format.Labeler) bool) {
 func did(i int) string {
 	return "did:plc:" + strings.Repeat("a", 22) + string(rune('a'+i/26)) + string(rune('a'+i%26))
 }
+
 func post(i int) string {
 	return "at://" + did(i) + "/app.bsky.feed.post/3kkkkkkkkkk2" + string(rune('a'+i%26))
 }
@@ -383,7 +384,7 @@ func TestLabeler(t *testing.T) {
 	}
 }
 
-// A label that expires leaves its set by itself.
+// A label leaves its set when it expires.
 func TestExpiry(t *testing.T) {
 	f := newFake(t, labelerDID)
 	w := newWorld(t, []string{labelerDID}, f)
@@ -393,7 +394,7 @@ func TestExpiry(t *testing.T) {
 	w.await(labelerDID, "spam", 1, 0)
 }
 
-// What a labeler may not say is dropped and counted, and the rest is read.
+// Labels that a labeler may not give are dropped and counted, and the others are read.
 func TestBadLabels(t *testing.T) {
 	f := newFake(t, labelerDID)
 	other, err := atcrypto.GeneratePrivateKeyP256()
@@ -459,7 +460,7 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// A labeler that begins its sequence anew, or ignores the cursor, is read from its beginning; what comes
+// A labeler that restarts its sequence, or ignores the cursor, is read from its beginning; what comes
 // again changes nothing.
 func TestSequenceAnew(t *testing.T) {
 	for _, ignores := range []bool{false, true} {

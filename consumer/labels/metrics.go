@@ -53,9 +53,9 @@ func (m *Metrics) applied(labeler string, labels []write.Label) {
 	m.Labels.WithLabelValues(labeler, "add").Add(float64(len(labels) - negated))
 }
 
-func (m *Metrics) dropped(labeler, why string, n int) {
+func (m *Metrics) dropped(labeler, why string) {
 	if m != nil {
-		m.Dropped.WithLabelValues(labeler, why).Add(float64(n))
+		m.Dropped.WithLabelValues(labeler, why).Inc()
 	}
 }
 

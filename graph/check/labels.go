@@ -107,7 +107,7 @@ func (v *checker) labelers() error {
 		expires, label, err := format.ParseExpiryKey(key)
 		if err != nil {
 			v.broken("%v", err)
-			return true, nil //nolint:nilerr // it is reported
+			return true, nil
 		}
 		value, _, err := v.r.Get(label)
 		if err != nil {

@@ -257,7 +257,7 @@ type Labeler struct {
 	Current bool `json:"current,omitempty"`
 	// Missed is when the labeler said that it no longer has the labels after a cursor.
 	Missed time.Time `json:"missed,omitzero"`
-	// Restarted is when the labeler last began its sequence anew. skein then reads it from the beginning.
+	// Restarted is when the labeler last restarted its sequence. skein then reads it from the beginning.
 	Restarted time.Time `json:"restarted,omitzero"`
 	// Problem is why the labels are not being read, "" if they are.
 	Problem string `json:"problem,omitempty"`

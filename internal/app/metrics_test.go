@@ -16,6 +16,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/labels"
 	"skein.blue/internal/app"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv/memkv"
@@ -50,6 +51,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 		t.Fatal(err)
 	}
 	mirror.Register(x.Registry)
+	labels.NewMetrics(x.Registry)
 	zero := int64(0)
 	_, _, stop := serve(t, x, &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero})
 	descs := make(chan *prometheus.Desc)
@@ -63,16 +65,16 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 		if m == nil {
 			t.Fatalf("this test cannot parse the description %s", d)
 		}
-		labels := slices.DeleteFunc(strings.Split(m[4], ","), func(l string) bool { return l == "" })
+		names := slices.DeleteFunc(strings.Split(m[4], ","), func(l string) bool { return l == "" })
 		for l := range strings.SplitSeq(m[3], ",") {
 			if name, _, ok := strings.Cut(l, "="); ok {
-				labels = append(labels, name)
+				names = append(names, name)
 			}
 		}
 		if strings.HasPrefix(m[1], "go_") || strings.HasPrefix(m[1], "process_") {
 			continue // the client library's own
 		}
-		seen[m[1]] = served{m[1], m[2], strings.Join(labels, ", ")}
+		seen[m[1]] = served{m[1], m[2], strings.Join(names, ", ")}
 	}
 	families, err := x.Registry.Gather()
 	if err != nil {

@@ -308,16 +308,15 @@ func (p *parser) expr(depth int) (Node, error) {
 	n := Node{Op: f.op, Kind: f.kind, Offset: start}
 	var err error
 	switch f.op {
-	case OpForward, OpReverse, OpListed, OpLists, OpMembers:
+	case OpForward, OpReverse, OpListed, OpLists, OpMembers, opLabeled:
 		if p.leaves++; p.leaves > MaxLeaves {
 			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
 		}
-		err = p.literals(&n, name)
-	case opLabeled:
-		if p.leaves++; p.leaves > MaxLeaves {
-			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
+		if f.op == opLabeled {
+			err = p.labeled(&n)
+		} else {
+			err = p.literals(&n, name)
 		}
-		err = p.labeled(&n)
 	case OpRank:
 		err = p.rank(&n, depth)
 	case opShort:

@@ -72,7 +72,7 @@ func (p *parser) labeled(n *Node) error {
 func (p *parser) labelValue() (string, error) {
 	quoted, err := strconv.QuotedPrefix(p.e.Source[p.i:])
 	if err != nil || quoted[0] != '"' {
-		return p.word(), nil
+		return p.word(), nil //nolint:nilerr // it is not quoted
 	}
 	p.i += len(quoted)
 	value, err := strconv.Unquote(quoted)

@@ -193,7 +193,7 @@ async function lookForExamples() {
 }
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
-const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|sample|mutuals|blocking|blockedBy)\s*\(/.test(q);
+const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|sample|mutuals|blocking|blockedBy|labeled)\s*\(/.test(q);
 const incomplete = answer => {
   const notes = [answer.incomplete && 'This answer may be incomplete: ' + answer.reason + '.', answer.sampled && 'This answer is an estimate from a sample: ' + answer.sample + '.'].filter(Boolean);
   return notes.length > 0 ? el('p', {class: 'warn'}, notes.join(' ')) : '';

@@ -77,8 +77,13 @@ func (p *Process) end(sig syscall.Signal) {
 // start runs a program, with its errors going to log, and calls line for each line of its
 // standard output.
 func start(log io.Writer, line func(string), name string, args ...string) (*Process, error) {
+	return startFrom(nil, log, line, name, args...)
+}
+
+// startFrom is start with a standard input.
+func startFrom(in io.Reader, log io.Writer, line func(string), name string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(context.Background(), name, args...)
-	cmd.Stderr = log
+	cmd.Stdin, cmd.Stderr = in, log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("peers: %w", err)
@@ -191,6 +196,66 @@ func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process
 	}
 	p.Kill()
 	return nil, errors.New("peers: the relay is not ready after a minute")
+}
+
+// A Labeler is a running labeler.
+type Labeler struct {
+	*Process
+
+	DID  string
+	in   io.Writer
+	made chan struct{}
+}
+
+// Labeler starts a labeler on the data in dir, which it creates if necessary. Its DID is the same on
+// every start.
+func (k *Kit) Labeler(log io.Writer, plc, port int, dir string) (*Labeler, error) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("peers: %w", err)
+	}
+	defer func() { _ = in.Close() }() // the process has its own
+	l := &Labeler{in: to, made: make(chan struct{}, 1)}
+	ready := make(chan string, 1)
+	l.Process, err = startFrom(in, log, func(line string) {
+		var said struct{ Ready, DID string }
+		if json.Unmarshal([]byte(line), &said) == nil && said.Ready != "" {
+			ready <- said.DID
+			return
+		}
+		l.made <- struct{}{}
+	}, k.node, k.script, "labeler", "--plc-port", strconv.Itoa(plc), "--labeler-port", strconv.Itoa(port), "--data", dir)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case l.DID = <-ready:
+		return l, nil
+	case <-l.done:
+		return nil, errors.New("peers: the labeler exited before it was ready")
+	case <-time.After(time.Minute):
+		l.Kill()
+		return nil, errors.New("peers: the labeler is not ready after a minute")
+	}
+}
+
+// Create makes a label; the arguments are those of createLabel in @skyware/labeler.
+func (l *Labeler) Create(label map[string]any) error {
+	b, err := json.Marshal(label)
+	if err != nil {
+		return fmt.Errorf("peers: %w", err)
+	}
+	if _, err := l.in.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("peers: the labeler: %w", err)
+	}
+	select {
+	case <-l.made:
+		return nil
+	case <-l.done:
+		return errors.New("peers: the labeler has exited")
+	case <-time.After(10 * time.Second):
+		return errors.New("peers: the labeler does not answer")
+	}
 }
 
 // FreePorts returns n free ports of loopback.

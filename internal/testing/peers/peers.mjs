@@ -7,6 +7,7 @@
 //   node peers.mjs crawl --relay-db FILE --pds-port N [--seq N]
 //   node peers.mjs feed  --pds-port N --user HANDLE --api URL --feed AT-URI
 //   node peers.mjs lexicons --records DIR
+//   node peers.mjs labeler --plc-port N --labeler-port N --data DIR
 //
 // plc    the DID directory. It keeps everything in memory: killing it loses
 //        every account's identity, so leave it running.
@@ -21,6 +22,9 @@
 // feed   asks for a feed as a client does, with @atproto/api and tokens of a user of that
 //        PDS, valid and invalid ones, and prints the results as JSON.
 // lexicons  has @atproto/lexicon read the lexicons in DIR, and prints their ids as JSON.
+// labeler  a labeler (@skyware/labeler), with an account of its own in the PLC directory. All its state is in
+//        DIR. It reads labels from its standard input, one a line, as the arguments of createLabel in JSON,
+//        and answers each with a line. Its first line of output has its DID.
 //
 // plc and pds print one line of JSON when they accept connections, and nothing
 // else on stdout; crawl prints its line when it is done. Any option may be given
@@ -169,6 +173,40 @@ async function lexicons() {
   process.stdout.write(JSON.stringify(docs.map((doc) => doc.id)) + '\n')
 }
 
+async function labeler() {
+  const plc = await import('@did-plc/lib')
+  const { Secp256k1Keypair } = await import('@atproto/crypto')
+  const { LabelerServer } = await import('@skyware/labeler')
+  const { createInterface } = await import('node:readline')
+  const port = option('labeler-port')
+  const data = resolve(option('data'))
+  mkdirSync(data, { recursive: true })
+  const url = `http://${LISTEN}:${port}`
+  const secret = '02'.repeat(32)
+  const key = await Secp256k1Keypair.import(secret)
+  const op = await plc.addSignature(
+    {
+      type: 'plc_operation',
+      verificationMethods: { atproto_label: key.did() },
+      rotationKeys: [key.did()],
+      alsoKnownAs: [],
+      services: { atproto_labeler: { type: 'AtprotoLabeler', endpoint: url } },
+      prev: null,
+    },
+    key,
+  )
+  const did = await plc.didForCreateOp(op)
+  const directory = new plc.Client(`http://${LISTEN}:${option('plc-port')}`)
+  await directory.sendOperation(did, op).catch(() => directory.getDocument(did)) // it may be there from an earlier run
+  const server = new LabelerServer({ did, signingKey: secret, dbPath: join(data, 'labels.db') })
+  await new Promise((done, fail) => server.start({ port, host: LISTEN }, (err) => (err ? fail(err) : done())))
+  ready('labeler', { url, did })
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { id } = await server.createLabel(JSON.parse(line))
+    process.stdout.write(JSON.stringify({ made: id }) + '\n')
+  }
+}
+
 // listenOnLoopback makes app.listen(port), which both servers call and which
 // would listen on all interfaces, listen on the loopback one only.
 function listenOnLoopback(app) {
@@ -192,12 +230,12 @@ function option(name, fallback) {
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: Object.fromEntries(
-    ['plc-port', 'pds-port', 'data', 'crawler', 'relay-db', 'seq', 'user', 'api', 'feed', 'records'].map((name) => [name, { type: 'string' }]),
+    ['plc-port', 'pds-port', 'data', 'crawler', 'relay-db', 'seq', 'user', 'api', 'feed', 'records', 'labeler-port'].map((name) => [name, { type: 'string' }]),
   ),
 })
-const mode = { plc, pds, crawl, feed, lexicons }[positionals[0]]
+const mode = { plc, pds, crawl, feed, lexicons, labeler }[positionals[0]]
 if (!mode || positionals.length !== 1) {
-  console.error('usage: node peers.mjs plc|pds|crawl|feed|lexicons [options], see the top of the file')
+  console.error('usage: node peers.mjs plc|pds|crawl|feed|lexicons|labeler [options], see the top of the file')
   process.exit(2)
 }
 await mode()
