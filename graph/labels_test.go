@@ -73,14 +73,15 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 	for i := range 3 {
 		labelers = append(labelers, "did:plc:"+strings.Repeat("l", 23)+string(rune('a'+i)))
 	}
-	for i := range 40 {
+	for i := range 200 {
 		did := "did:plc:" + strings.Repeat("a", 22) + string(rune('a'+i/26)) + string(rune('a'+i%26))
 		subjects = append(subjects, did, fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, syntax.AppendTID(nil, uint64(i+1)<<40)))
 	}
 	values := []string{"spam", "!hide", "with space, comma"}
 	cids := []string{"", "", "", "bafyA", "bafyB"}
 	const second = 1_000_000
-	now := int64(1_700_000_000) * second
+	const begin = int64(1_700_000_000) * second
+	now, sure := begin, 0 // sure: members whose dates were read
 	twin := labelTwin{map[[3]string][]write.Label{}}
 	states := map[string]format.Labeler{}
 	for _, l := range labelers {
@@ -108,8 +109,8 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 			for _, labeler := range labelers {
 				for _, value := range values {
 					for _, k := range []kinds.Kind{kinds.LabeledAccount, kinds.LabeledRecord} {
-						from := now - int64(rng.IntN(40))*second/2
-						w := read.WindowOf(from, from+int64(rng.IntN(40))*second/2)
+						from := now - rng.Int64N(1+now-begin)
+						w := read.WindowOf(from, from+int64(rng.IntN(100))*second)
 						var want, wantIn []string
 						for _, subject := range subjects {
 							isDID := !strings.HasPrefix(subject, "at://")
@@ -136,6 +137,7 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 						}
 						got, err = members(sn, k.Members(), func(id dict.ID) (idset.Set, error) {
 							in, unsure, err := sn.DatedIn(k, id, w)
+							sure += int(in.Len())
 							if err != nil {
 								return in, err
 							}
@@ -205,8 +207,11 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 				t.Fatal(err)
 			}
 		}
-		if step%20 == 19 {
+		if step%40 == 39 {
 			compare()
 		}
+	}
+	if sure < 100 {
+		t.Errorf("seed %d: %d members had dates", seed, sure)
 	}
 }

@@ -176,6 +176,7 @@ func (w *Writer) ExpireLabels(tx kv.Txn, now int64, most int) (sets []SetChange,
 			return false, nil
 		}
 		found++
+		tx.Delete(bytes.Clone(key)) // in any case: nothing is due twice
 		_, label, err := format.ParseExpiryKey(key)
 		if err != nil || seen[string(label)] {
 			return err == nil, err
