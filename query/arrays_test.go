@@ -171,12 +171,79 @@ func TestSubjectsOfPosts(t *testing.T) {
 		subject string
 		total   int
 	}{
-		mentionOf: {did(21), 10}, linkOf: {page, 11}, "tags[]": {"go", 11},
+		mentionOf: {did(21), 10}, linkOf: {page, 11}, "tags[]": {"go", 12},
 	} {
 		w.path("/xrpc/blue.microcosm.links.getBacklinks", url.Values{"subject": {want.subject}, "source": {"app.bsky.feed.post:" + source}, "limit": {"100"}}, &links)
 		if links.Total != want.total || len(links.Records) != want.total || links.Records[0].Collection != "app.bsky.feed.post" {
 			t.Errorf("%s: %+v", source, links)
 		}
+	}
+}
+
+// An account that names a subject in several posts has each of them in its backlinks, in pages of every size;
+// methods about accounts have it once.
+func TestAllBacklinks(t *testing.T) {
+	w, commit, index := arraysWorld(t)
+	var want []string
+	for n := range 25 {
+		author := n % 4
+		commit("create", author, n+1, post([]string{did(20)}, nil, []string{"go"}))
+		want = append(want, did(author)+" "+history.TID(uint64(n+1)<<40))
+	}
+	commit("delete", 0, 1, nil)
+	want = want[1:]
+	index()
+	source := "app.bsky.feed.post:" + mentionOf
+	for _, limit := range []string{"1", "2", "7", "24", "100"} {
+		for _, reverse := range []string{"false", "true"} {
+			p := url.Values{"subject": {did(20)}, "source": {source}, "limit": {limit}, "reverse": {reverse}}
+			var got []string
+			for {
+				var page struct {
+					Total   int
+					Records []struct{ DID, Rkey string }
+					Cursor  *string
+				}
+				w.path("/xrpc/blue.microcosm.links.getBacklinks", p, &page)
+				if page.Total != 24 {
+					t.Errorf("%v: %d in all", p, page.Total)
+				}
+				for _, r := range page.Records {
+					got = append(got, r.DID+" "+r.Rkey)
+				}
+				if page.Cursor == nil {
+					break
+				}
+				p.Set("cursor", *page.Cursor)
+			}
+			if reverse == "false" {
+				slices.Reverse(got)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v: %q, want %q", p, got, want)
+			}
+		}
+	}
+	var n struct{ Total int }
+	for path, want := range map[string]int{"/links/count": 24, "/links/count/distinct-dids": 4} {
+		if w.path(path, url.Values{"target": {did(20)}, "collection": {"app.bsky.feed.post"}, "path": {"." + mentionOf}}, &n); n.Total != want {
+			t.Errorf("%s: %d, want %d", path, n.Total, want)
+		}
+	}
+	var dids struct {
+		Total int
+		DIDs  []string `json:"linking_dids"`
+	}
+	w.path("/links/distinct-dids", url.Values{"target": {did(20)}, "collection": {"app.bsky.feed.post"}, "path": {"." + mentionOf}}, &dids)
+	var all struct {
+		Links map[string]map[string]struct {
+			Records int
+			DIDs    int `json:"distinct_dids"`
+		}
+	}
+	w.path("/links/all", url.Values{"target": {did(20)}}, &all)
+	if c := all.Links["app.bsky.feed.post"]["."+mentionOf]; dids.Total != 4 || len(dids.DIDs) != 4 || c.Records != 24 || c.DIDs != 4 {
+		t.Errorf("%+v, %+v", dids, all)
 	}
 }
 

@@ -164,8 +164,10 @@ func missingLabels(l format.Labeler) completeness {
 	switch {
 	case !l.Missed.IsZero():
 		return completeness{true, fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))}
+	case l.Problem == format.LabelerRemoved:
+		return completeness{true, fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)}
 	case l.Problem != "": // it may name addresses that are nobody's business
-		return completeness{true, fmt.Sprintf("the labels of %s cannot be read at present; new ones may be missing (operators: the log says why)", l.DID)}
+		return completeness{true, fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)}
 	case !l.Current:
 		return completeness{true, fmt.Sprintf("not all labels of %s have been read yet", l.DID)}
 	}

@@ -51,7 +51,7 @@ func TestLabeledSets(t *testing.T) {
 	w, say := labeledWorld(t)
 	set := "labeled(" + labeler + ",spam)"
 	path := "/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(set)
-	w.refused(path, "reads no labels", "--labelers")
+	w.refused(path, "has no labels of any labeler", "--labelers")
 	visible := slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] })
 	post := "at://" + visible[0] + "/app.bsky.feed.post/3kkkkkkkkkkkk"
 	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -60,7 +60,7 @@ func TestLabeledSets(t *testing.T) {
 		labels = append(labels, spam(did, begin.Add(time.Duration(i)*time.Hour)))
 	}
 	say(nil, append(labels, spam(post, begin))...)
-	w.refused("/xrpc/blue.skein.graph.query?set="+url.QueryEscape("labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"), "does not read the labels of did:plc:m", labeler)
+	w.refused("/xrpc/blue.skein.graph.query?set="+url.QueryEscape("labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"), "unknown labeler did:plc:m", labeler)
 
 	got, totals := w.all(set, 3, nil)
 	slices.Sort(got)
@@ -110,7 +110,7 @@ func TestIncompleteLabels(t *testing.T) {
 	}{
 		{func(*format.Labeler) {}, ""},
 		{func(l *format.Labeler) { l.Current = false }, "not all labels of " + labeler + " have been read yet"},
-		{func(l *format.Labeler) { l.Current, l.Problem = false, "connecting to 10.0.0.1: refused" }, "cannot be read at present"},
+		{func(l *format.Labeler) { l.Current, l.Problem = false, "connecting to 10.0.0.1: refused" }, "cannot read labeler "},
 		{func(l *format.Labeler) { l.Missed, l.Problem = time.Unix(1700000000, 0).UTC(), "" }, "no longer has all of its labels"},
 	} {
 		say(c.change)

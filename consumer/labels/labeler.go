@@ -36,23 +36,20 @@ const (
 	messagesWaiting = 64                    // decoded and not written yet
 )
 
-// A labeler that has sent everything is current: nothing waits, and either its newest label is from the
-// last minutes, or it has been quiet for a while.
+// A labeler is current if no message waits, and either its newest label is less than recent old, or the
+// labeler has sent nothing for quiet.
 const (
 	recent = 5 * time.Minute
 	quiet  = 2 * time.Second
 )
 
-// badFor is how long a labeler may be unreachable before its state says so, and keyFor how long its key is
-// used before skein looks whether it has a new one. renewAfter bounds how often a wrong signature, which
-// anybody could send, makes skein look.
 const (
-	badFor     = 10 * time.Second
-	keyFor     = time.Hour
-	renewAfter = time.Minute
+	badFor     = 10 * time.Second // after this long without a connection, the state gets a Problem
+	keyFor     = time.Hour        // after this long, the key is looked up again
+	renewAfter = time.Minute      // the least time between look-ups because of wrong signatures
 )
 
-// labeler reads one labeler. It is for one goroutine, apart from receive.
+// labeler reads one labeler. Only one goroutine uses it; receive runs in another one.
 type labeler struct {
 	c     *Consumer
 	log   *slog.Logger
@@ -63,7 +60,7 @@ type labeler struct {
 	keyOf     string    // the DID that it belongs to
 	keyTime   time.Time // when it was looked up
 	candidate string    // the source of the connection's first label, while the labeler's DID is not known
-	failedAt  time.Time // since when it cannot be read; zero: it is being read
+	failedAt  time.Time // start of the current failure; zero if there is none
 }
 
 func (c *Consumer) newLabeler(name string, state format.Labeler) *labeler {
@@ -130,7 +127,7 @@ func (l *labeler) ending(ctx context.Context, err error) error {
 	return err
 }
 
-// note writes a change of the state, if it is one.
+// note writes the state if change modified it.
 func (l *labeler) note(ctx context.Context, change func(*format.Labeler)) error {
 	after := l.state
 	if change(&after); after == l.state {
@@ -149,7 +146,7 @@ func (l *labeler) write(ctx context.Context, labels []write.Label, after format.
 	return nil
 }
 
-// errAgain asks for another connection at once: the labeler has restarted its sequence.
+// errAgain reports that the labeler restarted its sequence. run reconnects after the shortest wait.
 var errAgain = errors.New("the labeler has restarted its sequence")
 
 // read connects, and reads until the connection fails.
@@ -192,8 +189,8 @@ func (l *labeler) read(ctx context.Context) error {
 	}
 }
 
-// take verifies and writes the labels of some messages. It looks the labeler's key up if it needs to, but
-// not in its turn, because that may take seconds.
+// take verifies and writes the labels of some messages. It looks up the key outside the turn, because a
+// look-up may take seconds.
 func (l *labeler) take(ctx context.Context, batch []message, emptied func() bool) error {
 	for {
 		err := l.c.takeTurn(ctx, func() error { return l.apply(ctx, batch, emptied()) })
@@ -209,7 +206,7 @@ func (l *labeler) take(ctx context.Context, batch []message, emptied func() bool
 	}
 }
 
-// keyWanted asks for a labeler's key. Nothing was written.
+// keyWanted is returned before anything is written, if a key must be looked up first.
 type keyWanted struct{ did string }
 
 func (k keyWanted) Error() string { return "the key of " + k.did + " is wanted" }
@@ -317,7 +314,7 @@ func ping(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// apply verifies and writes the labels of some messages. emptied says that no more were waiting.
+// apply verifies and writes the labels of some messages. emptied reports whether the queue was empty.
 func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) error {
 	after := l.state
 	var labels []write.Label
@@ -328,7 +325,7 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 			if m.seq < after.Seq {
 				// It ignores the cursor, or has restarted its sequence. Labels that it sends again change nothing.
 				if held, ok := l.c.limiter.Allow(l.name + " restarted"); ok {
-					l.log.Warn("labeler counts from a lower number again; reading on from there", "seq", m.seq, "after_seq", after.Seq, "occurrences", held+1)
+					l.log.Warn("labeler sent a lower sequence number; continuing from it", "seq", m.seq, "after_seq", after.Seq, "occurrences", held+1)
 				}
 				after.Restarted = now()
 			}
@@ -412,7 +409,7 @@ func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Labe
 		return nil, nil
 	}
 	if state.DID == "" {
-		l.log.Info("the labeler's DID is known by its first label", "did", in.SourceDID)
+		l.log.Info("labeler's DID learned from its first label", "did", in.SourceDID)
 		state.DID = in.SourceDID
 	}
 	return out, nil
@@ -426,7 +423,8 @@ func (l *labeler) drop(why string, about ...any) {
 	}
 }
 
-// stored returns a label as the store keeps it, or why it cannot: version, value, subject, time or cid.
+// stored converts a label to the form in the store. If the label is invalid, why is the reason: version,
+// source, value, subject, cid or time.
 func stored(in *labeling.Label) (out *write.Label, why string) {
 	out = &write.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
 	subject := []byte(in.URI)
@@ -462,7 +460,7 @@ func stored(in *labeling.Label) (out *write.Label, why string) {
 	return out, ""
 }
 
-// microseconds reads a time, as the store keeps it: none is before 1970, or after format.MaxLabelTime.
+// microseconds parses a time, and clamps it to the range from 1970 to format.MaxLabelTime.
 func microseconds(s string) (int64, bool) {
 	t, err := syntax.ParseDatetimeLenient(s)
 	if err != nil {

@@ -24,11 +24,11 @@ import (
 type Store interface {
 	// OwnsLabels reports whether this process writes the labels.
 	OwnsLabels() bool
-	// Labelers returns how far each labeler was read.
+	// Labelers returns the read state of each labeler.
 	Labelers(ctx context.Context) ([]format.Labeler, error)
 	// ApplyLabels writes labels, and the state after them.
 	ApplyLabels(ctx context.Context, now time.Time, labels []write.Label, before, after format.Labeler) error
-	// ExpireLabels takes what has expired from the sets.
+	// ExpireLabels removes expired labels from the sets.
 	ExpireLabels(ctx context.Context, now time.Time) error
 }
 
@@ -45,7 +45,7 @@ type Options struct {
 	// Identities finds labelers' keys, and their addresses.
 	Identities Identities
 	// Dial connects to addresses that DID documents name. It must refuse private ones. Addresses in
-	// Labelers are the operator's.
+	// Labelers are not checked, because the operator chose them.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// UserAgent is sent to labelers.
 	UserAgent string
@@ -66,21 +66,21 @@ type Consumer struct {
 	limiter loglimit.Limiter
 }
 
-// ErrLabeler is the error of a labeler that is neither a DID nor an address.
-var ErrLabeler = errors.New("a labeler is a DID, or the address of its service such as https://labels.example.com")
+// ErrLabeler is the error of CheckLabelers.
+var ErrLabeler = errors.New("not a labeler")
 
 // CheckLabelers checks a list of labelers.
 func CheckLabelers(all []string) error {
 	for i, name := range all {
 		if kinds.DID.Valid([]byte(name)) {
 			if !strings.HasPrefix(name, "did:plc:") && !strings.HasPrefix(name, "did:web:") {
-				return fmt.Errorf("%w: the DID %s is neither a did:plc nor a did:web", ErrLabeler, name)
+				return fmt.Errorf("%w: %s is neither a did:plc nor a did:web", ErrLabeler, name)
 			}
 		} else if _, err := addressOf(name); err != nil {
 			return err
 		}
 		if slices.Contains(all[:i], name) {
-			return fmt.Errorf("%w: %s is given twice", ErrLabeler, name)
+			return fmt.Errorf("%w: %s is listed twice", ErrLabeler, name)
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ func CheckLabelers(all []string) error {
 func addressOf(service string) (*url.URL, error) {
 	u, err := url.Parse(service)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%w; %q is neither", ErrLabeler, service)
+		return nil, fmt.Errorf("%w: %q is neither a DID nor a URL such as https://labels.example.com", ErrLabeler, service)
 	}
 	switch u.Scheme {
 	case "https", "wss":
@@ -98,7 +98,7 @@ func addressOf(service string) (*url.URL, error) {
 	case "http", "ws":
 		u.Scheme = "ws"
 	default:
-		return nil, fmt.Errorf("%w; %q is neither", ErrLabeler, service)
+		return nil, fmt.Errorf("%w: %q is neither a DID nor a URL such as https://labels.example.com", ErrLabeler, service)
 	}
 	const method = "/xrpc/com.atproto.label.subscribeLabels"
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, method), "/") + method
@@ -122,9 +122,6 @@ func New(store Store, o Options) (*Consumer, error) {
 	return &Consumer{o: o, store: store}, nil
 }
 
-// notConfigured is the problem of a labeler that is no longer in Options.Labelers.
-const notConfigured = "it is no longer configured (--labelers)"
-
 // Run reads all labelers until ctx ends. It returns an error only if the store fails. In a process that
 // does not write the labels, it does nothing.
 func (c *Consumer) Run(ctx context.Context) error {
@@ -134,7 +131,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	if !c.store.OwnsLabels() {
 		if len(c.o.Labelers) > 0 {
-			c.o.Logger.Info("labels are read by the process that indexes the first partition (--partition 0/N)")
+			c.o.Logger.Info("labels are read by the writer of the first share (--partition 0/N)")
 		}
 		return nil
 	}
@@ -145,11 +142,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	state := map[string]format.Labeler{}
 	for _, l := range known {
 		state[l.Name] = l
-		if slices.Contains(c.o.Labelers, l.Name) || l.Problem == notConfigured {
+		if slices.Contains(c.o.Labelers, l.Name) || l.Problem == format.LabelerRemoved {
 			continue
 		}
 		after := l
-		after.Current, after.Problem = false, notConfigured
+		after.Current, after.Problem = false, format.LabelerRemoved
 		if err := c.store.ApplyLabels(ctx, time.Now(), nil, l, after); err != nil {
 			return err
 		}
@@ -176,7 +173,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// expire takes what has expired from the sets, every second.
+// expire removes expired labels from the sets, once a second.
 func (c *Consumer) expire(ctx context.Context) error {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
@@ -192,8 +189,8 @@ func (c *Consumer) expire(ctx context.Context) error {
 	}
 }
 
-// takeTurn calls fn while no other labeler has its turn, and then rests for as long as fn took: all labelers
-// together use at most half of a core, and half of the time in which the store can be written.
+// takeTurn calls fn while no other labeler has its turn. After 10 ms of work in total, it rests for as long as
+// that work took: all labelers together use at most half a core, and half of the store's write time.
 func (c *Consumer) takeTurn(ctx context.Context, fn func() error) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()

@@ -20,16 +20,16 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Labels: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_labels_total", Help: "Labels that were written, by action: add, or negate (a label is taken back).",
+			Name: "skein_labels_total", Help: "Labels that were written, by action: add or negate.",
 		}, []string{"labeler", "action"}),
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_labels_dropped_total", Help: "Labels that were dropped, by reason: frame (a message that cannot be read), signature, source (of another labeler), subject (neither a DID nor an AT URI), value, version, cid or time.",
+			Name: "skein_labels_dropped_total", Help: "Labels that were dropped, by reason: frame (an unreadable message, counted once), signature (missing or wrong), source (not this labeler), subject (neither a DID nor an AT URI), value (invalid), version (unknown ver of the label format), cid (invalid) or time (invalid).",
 		}, []string{"labeler", "reason"}),
 		Connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skein_labeler_connected", Help: "1 while the labeler is connected, else 0.",
 		}, []string{"labeler"}),
 		Current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "skein_labeler_current", Help: "1 if all labels of the labeler have been read, else 0.",
+			Name: "skein_labeler_current", Help: "1 if the labeler can be read and all its labels are indexed, else 0.",
 		}, []string{"labeler"}),
 		Seq: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skein_labeler_cursor", Help: "Sequence number of the last message of the labeler that was written.",

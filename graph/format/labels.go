@@ -17,7 +17,7 @@ import (
 //
 //	'b' kind member set          → LabelEntries  what a labeler says of a member (an account or a record)
 //	'b' 0 name                   → Labeler, JSON  how far the labels of a labeler are read
-//	'b' 1 expiry(8) kind member set → nothing     a label that will expire, by the time in microseconds
+//	'b' 1 expiry(8) kind member set → nothing     labels that will expire, ordered by the time in microseconds
 //
 // A set is the id of a labeler and a value (kinds.LabelSet). The members with a label are in the reverse
 // set ('v') of the kind and this id, like the actors of an edge.
@@ -28,13 +28,13 @@ const (
 	expiryByte   = 1
 )
 
-// A LabelEntry is the newest statement of a labeler about a version of a member, or about the member
-// whatever its version: the one with the highest time, and of those the last in the stream
+// A LabelEntry is the newest statement of a labeler about one version of a member, or about all of them: the
+// one with the latest time. If several have the same time, the last one to arrive counts
 // (https://atproto.com/specs/label). An entry that is not live is kept, so that an older statement that
 // arrives later does not count.
 type LabelEntry struct {
 	CID     string // of the version; "": of all versions
-	Negated bool   // the label was taken back
+	Negated bool   // the label is negated
 	Expired bool   // the label has expired
 	Time    int64  // when it was made, in microseconds since 1970
 	Expires int64  // when it expires, in the same unit; 0: never
@@ -52,7 +52,8 @@ func (e *LabelEntry) Path() Path { return Path{TID: uint64(e.Time) << ClockBits}
 // LabelEntries are the entries of one member and set, ascending by CID.
 type LabelEntries []LabelEntry
 
-// MaxVersions is the most versions of a record whose label is kept. The oldest goes first.
+// MaxVersions is the largest number of versions of a record for which a label is kept. Put removes the
+// oldest one.
 const MaxVersions = 16
 
 // Flags of an entry. An entry is flags(1) uvarint time, uvarint expires (with labelExpires), length(1) and
@@ -132,9 +133,9 @@ func DecodeLabels(v []byte) (es LabelEntries, err error) {
 	return es, nil
 }
 
-// Put applies a statement, and reports whether it changed anything. The negation of all versions also
-// takes back what was said before it of single ones, because a negation takes back the earlier label of
-// the same source, subject and value. That of one version takes back only what was said of it.
+// Put applies a statement, and reports whether it changed anything. A negation without a CID also removes the
+// earlier entries of single versions, because a negation cancels every earlier label with the same source,
+// subject and value. A negation with a CID cancels only the label of that version.
 func (es *LabelEntries) Put(e LabelEntry) bool {
 	i, found := slices.BinarySearchFunc(*es, e.CID, func(x LabelEntry, cid string) int { return cmp.Compare(x.CID, cid) })
 	if found && ((*es)[i].Time > e.Time || (*es)[i] == e) {
@@ -151,7 +152,14 @@ func (es *LabelEntries) Put(e LabelEntry) bool {
 	if e.CID == "" && e.Negated {
 		*es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= e.Time })
 	}
-	for len(*es) > MaxVersions+1 {
+	for {
+		versions := len(*es)
+		if es.whole() != nil {
+			versions--
+		}
+		if versions <= MaxVersions {
+			return true
+		}
 		oldest := -1
 		for i := range *es {
 			if x := &(*es)[i]; x.CID != "" && (oldest < 0 || x.Time < (*es)[oldest].Time) {
@@ -160,7 +168,6 @@ func (es *LabelEntries) Put(e LabelEntry) bool {
 		}
 		*es = slices.Delete(*es, oldest, oldest+1)
 	}
-	return true
 }
 
 // whole returns the entry of all versions, nil if there is none.
@@ -171,7 +178,7 @@ func (es *LabelEntries) whole() *LabelEntry {
 	return nil
 }
 
-// Expire marks what has expired by a time, and reports whether there was any.
+// Expire marks the entries that have expired at the time now, and reports whether it marked any.
 func (es LabelEntries) Expire(now int64) (any bool) {
 	for i := range es {
 		if e := &es[i]; e.Live() && e.Expires != 0 && e.Expires <= now {
@@ -242,8 +249,8 @@ func ParseExpiryKey(key []byte) (expires int64, label []byte, err error) {
 	return 0, nil, fmt.Errorf("%w: key %x", ErrLabels, key)
 }
 
-// A Labeler says how far the labels of a labeler are read. It has a row under its name: its DID, or the
-// address of its service if that is all that is configured.
+// A Labeler is the read state of one labeler: its cursor, and any problem. The row's key has the name in the
+// configuration: a DID or a URL.
 type Labeler struct {
 	Name string `json:"-"`
 	// DID is the source of its labels, "" while that is not known: of a labeler that is configured by
@@ -257,11 +264,14 @@ type Labeler struct {
 	Current bool `json:"current,omitempty"`
 	// Missed is when the labeler said that it no longer has the labels after a cursor.
 	Missed time.Time `json:"missed,omitzero"`
-	// Restarted is when the labeler last restarted its sequence. skein then reads it from the beginning.
+	// Restarted is when the labeler last restarted its sequence, or sent a lower number than before.
 	Restarted time.Time `json:"restarted,omitzero"`
 	// Problem is why the labels are not being read, "" if they are.
 	Problem string `json:"problem,omitempty"`
 }
+
+// LabelerRemoved is the Problem of a labeler that is no longer configured.
+const LabelerRemoved = "it is no longer in --labelers"
 
 // LabelersPrefix is the prefix of the labelers' keys.
 var LabelersPrefix = []byte{KeyLabels, labelersByte}

@@ -219,7 +219,7 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*feed.Feed
 
 // LabelersFlag returns the flag that names the labelers.
 func (s *Settings) LabelersFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "labelers", Usage: "labelers whose labels to index, separated by commas: DIDs, or addresses of their services. Queries can then use labeled(LABELER, VALUE), the accounts or records with that label", Destination: &s.labelers, Sources: Env("labelers")}
+	return &cli.StringSliceFlag{Name: "labelers", Usage: "labelers to index, separated by commas: DIDs or service URLs. Queries can then use labeled(LABELER, VALUE), the accounts or records to which LABELER gave the label VALUE", Destination: &s.labelers, Sources: Env("labelers")}
 }
 
 // Labels builds the options for reading labels.

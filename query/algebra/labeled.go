@@ -9,7 +9,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// This file has the sets of what a labeler has labeled: labeled(LABELER, VALUE). Its members are accounts
+// This file has the sets of accounts or records that a labeler has labeled: labeled(LABELER, VALUE). Its members are accounts
 // or records, whichever the other sets of the expression have. They are evaluated like the actors of an
 // edge (OpReverse).
 
@@ -62,7 +62,7 @@ func (p *parser) labeled(n *Node) error {
 		case "records":
 			n.become(dict.URI)
 		default:
-			return true, p.errorf(start, "on is %q; it must be accounts or records", Brief(what))
+			return true, p.errorf(start, "unknown value %q of on; use accounts or records", Brief(what))
 		}
 		return true, nil
 	})
@@ -179,9 +179,9 @@ func (v *Evaluation) findLabelers() error {
 	case unknown == "":
 		return nil
 	case len(known) == 0:
-		return &LimitError{"this server reads no labels (operators: --labelers), so labeled(" + unknown + ", …) has no answer"}
+		return &LimitError{"unknown labeler " + unknown + ": this server has no labels of any labeler (operators: add it to --labelers)"}
 	}
-	return &LimitError{"this server does not read the labels of " + unknown + " (operators: --labelers); it reads those of " + strings.Join(known, ", ")}
+	return &LimitError{"unknown labeler " + unknown + ": this server has labels of " + strings.Join(known, ", ") + " (operators: add it to --labelers)"}
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
@@ -24,7 +23,7 @@ func Methods() []xrpc.Method {
 		{NSID: "/links", Serve: links, Takes: []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit", "reverse"}, Many: []string{"did"}},
 		{NSID: "/links/count", Serve: linksCount, Takes: []string{"target", "collection", "path", "cursor"}},
 		{NSID: "/links/distinct-dids", Serve: linksDids, Takes: []string{"target", "collection", "path", "cursor", "limit"}},
-		{NSID: "/links/count/distinct-dids", Serve: linksCount, Takes: []string{"target", "collection", "path", "cursor"}},
+		{NSID: "/links/count/distinct-dids", Serve: linksDidCount, Takes: []string{"target", "collection", "path", "cursor"}},
 		{NSID: "/links/all", Serve: linksAll, Takes: []string{"target"}},
 		{NSID: "/links/all/count", Serve: linksAllCount, Takes: []string{"target"}},
 	}
@@ -48,6 +47,7 @@ type backlinks struct {
 	limit  int
 	oldest bool
 	cursor string
+	dids   bool // the authors are asked for, and not their records
 }
 
 // backlinksOf reads the parameters of a newer method, or of an older one.
@@ -124,12 +124,6 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 	if e == nil {
 		return p, nil
 	}
-	var after algebra.Place
-	if b.cursor != "" {
-		if e, after, err = q.Cursors.OpenList(e, b.more(), b.cursor); err != nil {
-			return p, xrpc.Invalid("%v", err)
-		}
-	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		p = backlinkPage{records: []recordID{}}
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
@@ -146,9 +140,18 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 			}
 			total = set.Len() - idset.AndLen(v.Hidden(), set)
 		}
-		p.total = total
-		if b.limit == 0 {
+		if b.listsAll(set) {
+			p, err = b.allRecords(q, v, set, e)
+			return err
+		}
+		if p.total = total; b.limit == 0 {
 			return nil
+		}
+		var after algebra.Place
+		if b.cursor != "" {
+			if _, after, err = q.Cursors.OpenList(e, b.more(), b.cursor); err != nil {
+				return xrpc.Invalid("%v", err)
+			}
 		}
 		order := algebra.NewestFirst
 		if b.oldest {
@@ -208,6 +211,7 @@ type linkingDids struct {
 
 // didsOf answers a page of authors.
 func didsOf(ctx context.Context, q *xrpc.Query, b backlinks) (any, error) {
+	b.dids = true
 	p, err := b.page(ctx, q)
 	out := linkingDids{p.total, []string{}, p.cursor}
 	for _, r := range p.records {
@@ -246,50 +250,74 @@ func getBacklinksCount(ctx context.Context, q *xrpc.Query) (any, error) {
 	return linkTotal{p.total}, err
 }
 
-func linksCount(ctx context.Context, q *xrpc.Query) (any, error) {
+func linksCount(ctx context.Context, q *xrpc.Query) (any, error) { return olderCount(ctx, q, false) }
+
+func linksDidCount(ctx context.Context, q *xrpc.Query) (any, error) { return olderCount(ctx, q, true) }
+
+// olderCount counts the records, or their authors.
+func olderCount(ctx context.Context, q *xrpc.Query, dids bool) (any, error) {
 	b, err := backlinksOf(q, true)
 	if err != nil {
 		return nil, err
 	}
-	b.limit, b.cursor = 0, ""
+	b.limit, b.cursor, b.dids = 0, "", dids
 	p, err := b.page(ctx, q)
 	return linkTotal{p.total}, err
 }
 
-// linkCounts counts the accounts that name a target, by collection and path, without zeros.
-func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]uint64, error) {
+// linkCount is the number of records that name a target at a path, and of their authors.
+type linkCount struct {
+	Records uint64 `json:"records"`
+	DIDs    uint64 `json:"distinct_dids"`
+}
+
+// linkCounts counts the records that name a target, by collection and path, without zeros.
+func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]linkCount, error) {
 	target := q.Values.Get("target")
 	if target == "" {
 		return nil, xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "parameter \"target\" is missing")
 	}
-	all := map[string]map[string]uint64{}
+	all := map[string]map[string]linkCount{}
 	err := q.View(ctx, func(sn *ask.View) error {
 		clear(all)
 		for i := range q.Words.Table.All {
 			k := &q.Words.Table.All[i]
-			if q.Words.ActorsOf(k, target) == nil {
+			e := q.Words.ActorsOf(k, target)
+			if e == nil {
 				continue
 			}
-			var b intern.Batch
-			n := b.Add(k.To.Is(), []byte(target))
-			if err := sn.Lookup(&b); err != nil {
-				return err
-			}
-			if b.ID(n) == dict.None {
-				continue
-			}
-			err := sn.ActorCounts(k.Kind, []dict.ID{b.ID(n)}, nil, func(_ int, total uint64) error {
-				if total > 0 {
-					if all[k.Collection] == nil {
-						all[k.Collection] = map[string]uint64{}
-					}
-					all[k.Collection]["."+k.To.Path()] = total
-				}
-				return nil
-			})
+			v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 			if err != nil {
 				return err
 			}
+			if v.IDs[0] == dict.None {
+				continue
+			}
+			var n linkCount
+			if err := sn.ActorCounts(k.Kind, v.IDs, nil, func(_ int, total uint64) error { n = linkCount{total, total}; return nil }); err != nil {
+				return err
+			}
+			b := backlinks{of: e}
+			if n.DIDs == 0 {
+				continue
+			}
+			if b.namesAll() && n.DIDs <= maxAllRecords {
+				set, _, err := v.Result()
+				if err != nil {
+					return err
+				}
+				if b.listsAll(set) {
+					p, err := b.allRecords(q, v, set, e)
+					if err != nil {
+						return err
+					}
+					n.Records = p.total
+				}
+			}
+			if all[k.Collection] == nil {
+				all[k.Collection] = map[string]linkCount{}
+			}
+			all[k.Collection]["."+k.To.Path()] = n
 		}
 		return nil
 	})
@@ -298,21 +326,17 @@ func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]uint6
 
 func linksAllCount(ctx context.Context, q *xrpc.Query) (any, error) {
 	all, err := linkCounts(ctx, q)
-	return map[string]any{"links": all}, err
+	out := map[string]map[string]uint64{}
+	for collection, paths := range all {
+		out[collection] = map[string]uint64{}
+		for path, n := range paths {
+			out[collection][path] = n.Records
+		}
+	}
+	return map[string]any{"links": out}, err
 }
 
 func linksAll(ctx context.Context, q *xrpc.Query) (any, error) {
 	all, err := linkCounts(ctx, q)
-	type counts struct {
-		Records uint64 `json:"records"`
-		DIDs    uint64 `json:"distinct_dids"`
-	}
-	out := map[string]map[string]counts{}
-	for collection, paths := range all {
-		out[collection] = map[string]counts{}
-		for path, n := range paths {
-			out[collection][path] = counts{n, n}
-		}
-	}
-	return map[string]any{"links": out}, err
+	return map[string]any{"links": all}, err
 }

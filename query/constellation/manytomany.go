@@ -281,7 +281,7 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 }
 
 // stringsOf looks up strings of a page's records.
-func stringsOf(sn *ask.View, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
+func stringsOf[R any](sn *ask.View, ns dict.Namespace, page []R, of func(R) dict.ID) (map[dict.ID]string, error) {
 	ids := make([]dict.ID, len(page))
 	for i, r := range page {
 		ids[i] = of(r)
