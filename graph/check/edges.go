@@ -164,7 +164,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 			return err
 		}
 		k, actor, bucket, depth, err := format.ParseChunkKey(key)
-		if err != nil || v.kinds.Info(k) == nil {
+		if err != nil || v.kinds.Info(k) == nil || k.IsLabel() {
 			v.broken("record key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}

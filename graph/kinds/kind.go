@@ -314,10 +314,10 @@ func (t *Table) CollectionOf(path []byte) *Collection {
 // Info returns the row of a built-in kind, nil if there is none.
 func (k Kind) Info() *Info { return BuiltIn.Info(k) }
 
-// Valid reports whether a store may have the kind: it is built in, or in the range for configured
-// kinds.
+// Valid reports whether a store may have records of the kind: it is built in, or in the range for
+// configured kinds.
 func (k Kind) Valid() bool {
-	return k.Info() != nil || k >= FirstConfigured && k < FirstMany+MaxConfigured
+	return k.Info() != nil && !k.IsLabel() || k >= FirstConfigured && k < FirstMany+MaxConfigured
 }
 
 // String returns the name of a built-in kind, for debugging.
