@@ -90,36 +90,37 @@ func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []write.La
 // expireAtOnce is how many labels one write marks as expired.
 const expireAtOnce = 1000
 
-// ExpireLabels takes what has a label that expired by now from the set of the label. It does nothing in a
-// process that does not write the labels.
-func (s *Store) ExpireLabels(ctx context.Context, now time.Time) error {
+// ExpireLabels removes up to a thousand labels that have expired by now from their sets, and reports whether
+// there may be more. It does nothing in a process that does not write the labels.
+func (s *Store) ExpireLabels(ctx context.Context, now time.Time) (more bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !s.OwnsLabels() {
-		return nil
+		return false, nil
 	}
 	l := s.lanes[0]
 	lo, hi := format.ExpiryKeys(now.UnixMicro())
-	for {
-		due := false
-		err := s.kv.View(ctx, func(r kv.Reader) error {
-			return r.Scan(lo, hi, false, func(_, _ []byte) (bool, error) { due = true; return false, nil })
-		})
-		if err != nil || !due {
-			return err
-		}
+	due := false
+	err = s.kv.View(ctx, func(r kv.Reader) error {
+		return r.Scan(lo, hi, false, func(_, _ []byte) (bool, error) { due = true; return false, nil })
+	})
+	if err != nil || !due {
+		return false, err
+	}
+	for most := expireAtOnce; ; most /= 2 {
 		var sets []write.SetChange
 		found := 0
-		err = l.update(ctx, func(tx kv.Txn) (err error) {
-			sets, found, err = l.w.ExpireLabels(tx, now.UnixMicro(), expireAtOnce)
+		err := l.update(ctx, func(tx kv.Txn) (err error) {
+			sets, found, err = l.w.ExpireLabels(tx, now.UnixMicro(), most)
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("graph: expiring labels: %w", err)
+		switch {
+		case err == nil:
+			l.notify(nil, sets, nil)
+			return found == most, l.spill(ctx)
+		case !errors.Is(err, kv.ErrTooLarge) || most == 1:
+			return false, fmt.Errorf("graph: expiring labels: %w", err)
 		}
-		l.notify(nil, sets, nil)
-		if found < expireAtOnce {
-			return l.spill(ctx)
-		}
+		s.o.Writes.Retried("too_large")
 	}
 }

@@ -159,6 +159,10 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 	return c, nil
 }
 
+// staleLabels is the age of a labeler's state from which it says nothing about the present: while the process
+// that reads the labeler runs, it writes the state every minute.
+const staleLabels = 5 * time.Minute
+
 // missingLabels returns the completeness of the sets of a labeler's labels.
 func missingLabels(l format.Labeler) completeness {
 	switch {
@@ -168,6 +172,8 @@ func missingLabels(l format.Labeler) completeness {
 		return completeness{true, fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)}
 	case l.Problem != "": // it may name addresses that are nobody's business
 		return completeness{true, fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)}
+	case l.Current && time.Since(l.Seen) > staleLabels:
+		return completeness{true, fmt.Sprintf("skein last read labeler %s at %s; new labels may be missing", l.DID, l.Seen.Format(time.RFC3339))}
 	case !l.Current:
 		return completeness{true, fmt.Sprintf("not all labels of %s have been read yet", l.DID)}
 	}

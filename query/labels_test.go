@@ -20,7 +20,7 @@ func labeledWorld(t *testing.T) (w *world, say func(change func(*format.Labeler)
 	say = func(change func(*format.Labeler), labels ...write.Label) {
 		t.Helper()
 		after := state
-		after.Name, after.DID, after.Seq, after.Current = labeler, labeler, state.Seq+1, true
+		after.Name, after.DID, after.Seq, after.Current, after.Seen = labeler, labeler, state.Seq+1, true, time.Now().UTC()
 		if change != nil {
 			change(&after)
 		}
@@ -61,6 +61,16 @@ func TestLabeledSets(t *testing.T) {
 	}
 	say(nil, append(labels, spam(post, begin))...)
 	w.refused("/xrpc/blue.skein.graph.query?set="+url.QueryEscape("labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"), "unknown labeler did:plc:m", labeler)
+
+	w.refused("/xrpc/blue.skein.graph.subscribe?set="+url.QueryEscape("labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"), "unknown labeler")
+	w.refused(path+"&records=true", "a label is not a record")
+	var results struct{ Items []struct{ Member string } }
+	w.ask("blue.skein.graph.rank", url.Values{"of": {"follows(" + visible[0] + ")"}, "via": {"likes"}, "except": {set}}, &results)
+	w.ask("blue.skein.graph.rank", url.Values{"of": {set}, "via": {"likers"}}, &results)
+	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved} // an earlier name of it
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old); err != nil {
+		t.Fatal(err)
+	}
 
 	got, totals := w.all(set, 3, nil)
 	slices.Sort(got)
@@ -111,6 +121,8 @@ func TestIncompleteLabels(t *testing.T) {
 		{func(*format.Labeler) {}, ""},
 		{func(l *format.Labeler) { l.Current = false }, "not all labels of " + labeler + " have been read yet"},
 		{func(l *format.Labeler) { l.Current, l.Problem = false, "connecting to 10.0.0.1: refused" }, "cannot read labeler "},
+		{func(l *format.Labeler) { l.Problem, l.Seen = "", time.Now().Add(-time.Hour) }, "last read labeler"},
+		{func(l *format.Labeler) { l.Current, l.Problem = false, format.LabelerRemoved }, "no longer reads labeler"},
 		{func(l *format.Labeler) { l.Missed, l.Problem = time.Unix(1700000000, 0).UTC(), "" }, "no longer has all of its labels"},
 	} {
 		say(c.change)
@@ -134,6 +146,23 @@ func TestIncompleteLabels(t *testing.T) {
 		if len(stats.Labelers) != 1 || stats.Labelers[0].Reason != a.Reason || stats.Labelers[0].DID != labeler || stats.Labelers[0].Cursor == 0 {
 			t.Errorf("getStats: %+v", stats)
 		}
+	}
+}
+
+// A labeler that was configured under another name before is one labeler.
+func TestLabelerOfTwoNames(t *testing.T) {
+	w, say := labeledWorld(t)
+	say(nil)
+	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved}
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old); err != nil {
+		t.Fatal(err)
+	}
+	var a struct{ Reason string }
+	w.ask("blue.skein.graph.query", url.Values{"set": {"labeled(" + labeler + ",spam)"}}, &a)
+	var stats struct{ Labelers []struct{ DID string } }
+	w.ask("blue.skein.graph.getStats", nil, &stats)
+	if a.Reason != "" || len(stats.Labelers) != 1 {
+		t.Errorf("%q, %+v", a.Reason, stats)
 	}
 }
 

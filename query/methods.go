@@ -31,6 +31,9 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if withRecords && e.Root.Kind.IsLabel() {
+		return nil, xrpc.Invalid("set: records=true does not work with labeled(…), because a label is not a record")
+	}
 	if withRecords && !e.IsLeaf() {
 		return nil, xrpc.Invalid("set: records=true takes a single set, such as likers(at://…), and no operators")
 	}
@@ -172,7 +175,7 @@ type readLabeler struct {
 func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 	var counts format.Counts
 	var cursors []format.Cursor
-	var labelers []format.Labeler
+	var labelers map[string]format.Labeler
 	err := q.View(ctx, func(sn *ask.View) (err error) {
 		if counts, err = sn.Counts(); err != nil {
 			return err
@@ -207,10 +210,10 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 			counts.Records[k.Name] = 0
 		}
 	}
-	for _, l := range labelers {
-		if l.DID != "" {
-			out.Labelers = append(out.Labelers, readLabeler{l.DID, l.Seq, l.Current, missingLabels(l).Reason})
-		}
+	for _, did := range slices.Sorted(maps.Keys(labelers)) {
+		l := labelers[did]
+		c := missingLabels(l)
+		out.Labelers = append(out.Labelers, readLabeler{did, l.Seq, l.Current && !c.Incomplete, c.Reason})
 	}
 	var newest time.Time
 	for _, c := range cursors {

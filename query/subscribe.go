@@ -3,13 +3,16 @@ package query
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/gorilla/websocket"
 
+	"skein.blue/graph/ask"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/sse"
+	"skein.blue/query/algebra"
 	"skein.blue/query/watch"
 	"skein.blue/query/xrpc"
 )
@@ -66,7 +69,12 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if err == nil {
 		if bad := watch.Watchable(e); bad != nil {
 			err = xrpc.Invalid("set: %v", bad)
+		} else {
+			err = q.View(ctx, func(sn *ask.View) error { return algebra.CheckLabelers(sn, e) })
 		}
+	}
+	if limit, is := errors.AsType[*algebra.LimitError](err); is {
+		err = xrpc.Invalid("%s", limit.What)
 	}
 	if err != nil {
 		return nil, err

@@ -65,7 +65,7 @@ func BenchmarkWrite(b *testing.B) {
 	state := format.Labeler{Name: labelerDID, DID: labelerDID}
 	n := 0
 	for b.Loop() {
-		labels := make([]write.Label, labelsAtOnce)
+		labels := make([]write.Label, messagesAtOnce)
 		for i := range labels {
 			n++
 			labels[i] = write.Label{Labeler: labelerDID, Value: "spam", Subject: fmt.Sprintf("did:plc:%s", base32(n))}

@@ -15,8 +15,8 @@ const (
 	typeError  = "#error" // a frame whose op is -1
 )
 
-// mostLabels is the most labels of one message. Labelers send one, or a few.
-const mostLabels = 10_000
+// mostLabels is the largest number of labels of one message. Labelers send one, or a few.
+const mostLabels = 5000
 
 // A message is one frame of the stream.
 type message struct {
@@ -82,13 +82,17 @@ func decode(b []byte) (m message, err error) {
 // readLabels reads an array of labels.
 func (m *message) readLabels(c *cbor.Cursor) {
 	n := c.Count(cbor.Array)
-	if n > mostLabels {
+	if n > mostLabels || m.labels != nil { // too many, or the key is there twice
 		c.Fail()
 		return
 	}
 	for range n {
 		l := readLabel(c)
 		if c.Bad {
+			return
+		}
+		if l.SourceDID == "" || l.URI == "" || l.Val == "" || l.CreatedAt == "" {
+			c.Fail() // the schema requires them
 			return
 		}
 		m.labels = append(m.labels, l)

@@ -23,25 +23,24 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/internal/outward"
 )
 
 // Bounds on what a labeler sends, and how long it may be silent.
 const (
 	messageBytes    = 1 << 20
+	handshakeBytes  = 256 << 10 // TLS certificates and HTTP headers
 	handshakeTime   = 30 * time.Second
 	silence         = 90 * time.Second // without a message or an answer to a ping
 	pingEvery       = 30 * time.Second
-	badPause        = 10 * time.Millisecond // after a message that cannot be read
-	labelsAtOnce    = 1000                  // in one write
-	messagesWaiting = 64                    // decoded and not written yet
+	messagesAtOnce  = 1000        // in one write, and about a messageBytes
+	messagesWaiting = 64          // not decoded yet; a quarter of them if they are large
+	seenEvery       = time.Minute // Seen is written that often while there is nothing else to write
 )
 
-// A labeler is current if no message waits, and either its newest label is less than recent old, or the
-// labeler has sent nothing for quiet.
-const (
-	recent = 5 * time.Minute
-	quiet  = 2 * time.Second
-)
+// recent: a labeler is current if no message waits and its newest label is less than this old, or if it has
+// sent nothing for Options.Quiet.
+const recent = 5 * time.Minute
 
 const (
 	badFor     = 10 * time.Second // after this long without a connection, the state gets a Problem
@@ -105,7 +104,7 @@ func (l *labeler) run(ctx context.Context) error {
 			l.failedAt = time.Now()
 		}
 		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
-			problem := err.Error()
+			problem := clip(err.Error())
 			if err := l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
 				return l.ending(ctx, err)
 			}
@@ -138,6 +137,9 @@ func (l *labeler) note(ctx context.Context, change func(*format.Labeler)) error 
 
 // write writes labels and the state after them.
 func (l *labeler) write(ctx context.Context, labels []write.Label, after format.Labeler) error {
+	if after.Current {
+		after.Seen = now()
+	}
 	if err := l.c.store.ApplyLabels(ctx, time.Now(), labels, l.state, after); err != nil {
 		return storeError{err}
 	}
@@ -157,19 +159,21 @@ func (l *labeler) read(ctx context.Context) error {
 	}
 	defer func() { _ = conn.Close() }()
 	l.c.o.Metrics.connected(l.name, true)
-	l.log.Info("reading labels", "from", conn.RemoteAddr().String(), "after_seq", l.state.Seq)
+	if held, ok := l.c.limiter.Allow(l.name + " connected"); ok {
+		l.log.Info("reading labels", "from", conn.RemoteAddr().String(), "after_seq", l.state.Seq, "connections", held+1)
+	}
 	l.candidate = ""
-	received := make(chan message, messagesWaiting)
+	received := make(chan []byte, messagesWaiting)
 	failed := make(chan error, 1)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { failed <- l.receive(reading, conn, received); close(received) }()
+	go func() { failed <- receive(reading, conn, received); close(received) }()
 	go ping(reading, conn)
 	defer context.AfterFunc(reading, func() { _ = conn.Close() })()
-	idle := time.NewTimer(quiet)
+	idle := time.NewTimer(l.c.o.Quiet)
 	defer idle.Stop()
 	for {
-		var batch []message
+		var batch [][]byte
 		select {
 		case m, open := <-received:
 			if !open {
@@ -180,20 +184,27 @@ func (l *labeler) read(ctx context.Context) error {
 			if err := l.current(ctx); err != nil {
 				return err
 			}
+			idle.Reset(seenEvery)
 			continue
 		}
 		if err := l.take(ctx, batch, func() bool { return len(received) == 0 }); err != nil {
 			return err
 		}
-		idle.Reset(quiet)
+		idle.Reset(l.c.o.Quiet)
 	}
 }
 
 // take verifies and writes the labels of some messages. It looks up the key outside the turn, because a
 // look-up may take seconds.
-func (l *labeler) take(ctx context.Context, batch []message, emptied func() bool) error {
+func (l *labeler) take(ctx context.Context, raw [][]byte, emptied func() bool) error {
+	var batch []message
 	for {
-		err := l.c.takeTurn(ctx, func() error { return l.apply(ctx, batch, emptied()) })
+		err := l.c.takeTurn(ctx, func() error {
+			if batch == nil {
+				batch = l.decodeAll(raw)
+			}
+			return l.apply(ctx, batch, emptied())
+		})
 		wanted, is := errors.AsType[keyWanted](err)
 		if !is {
 			return err
@@ -211,16 +222,16 @@ type keyWanted struct{ did string }
 
 func (k keyWanted) Error() string { return "the key of " + k.did + " is wanted" }
 
-// gather appends the messages that wait.
-func gather(from <-chan message, first message) (batch []message) {
-	batch = []message{first}
-	for n := len(first.labels); n < labelsAtOnce; {
+// gather appends messages that wait.
+func gather(from <-chan []byte, first []byte) (batch [][]byte) {
+	batch = [][]byte{first}
+	for n := len(first); n < messageBytes && len(batch) < messagesAtOnce; {
 		select {
 		case m, open := <-from:
 			if !open {
 				return batch
 			}
-			n += len(m.labels)
+			n += len(m)
 			batch = append(batch, m)
 		default:
 			return batch
@@ -229,11 +240,28 @@ func gather(from <-chan message, first message) (batch []message) {
 	return batch
 }
 
+// decodeAll decodes messages. It drops those that cannot be read.
+func (l *labeler) decodeAll(raw [][]byte) (batch []message) {
+	batch = []message{}
+	for _, b := range raw {
+		m, err := decode(b)
+		if err != nil {
+			l.drop("frame", "error", err)
+			continue
+		}
+		batch = append(batch, m)
+	}
+	return batch
+}
+
 // current notes that there is nothing more to read.
 func (l *labeler) current(ctx context.Context) error {
 	l.failedAt = time.Time{}
-	if l.state.Current {
+	if l.state.Current && time.Since(l.state.Seen) < seenEvery {
 		return nil
+	}
+	if l.state.Current {
+		return l.write(ctx, nil, l.state)
 	}
 	return l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = true, "" })
 }
@@ -257,22 +285,31 @@ func (l *labeler) connect(ctx context.Context) (*websocket.Conn, error) {
 		return nil, fmt.Errorf("the address of the labeler: %w", err)
 	}
 	u.RawQuery = "cursor=" + strconv.FormatInt(l.state.Seq, 10)
-	dialer := websocket.Dialer{HandshakeTimeout: handshakeTime, NetDialContext: dial}
+	var limited *outward.LimitedConn
+	dialer := websocket.Dialer{HandshakeTimeout: handshakeTime, NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		limited = outward.Limit(conn, handshakeBytes)
+		return limited, nil
+	}}
 	conn, resp, err := dialer.DialContext(ctx, u.String(), http.Header{"User-Agent": {l.c.o.UserAgent}})
 	if err != nil {
 		if resp != nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
 			_ = resp.Body.Close()
-			return nil, fmt.Errorf("connecting to %s: %w (%s)", u.Host, err, resp.Status)
+			return nil, fmt.Errorf("connecting to %s: %w (%s)", u.Host, err, clip(resp.Status))
 		}
 		return nil, fmt.Errorf("connecting to %s: %w", u.Host, err)
 	}
+	limited.Unlimit()
 	conn.SetReadLimit(messageBytes)
 	return conn, nil
 }
 
-// receive decodes messages until the connection fails.
-func (l *labeler) receive(ctx context.Context, conn *websocket.Conn, to chan<- message) error {
+// receive passes messages on until the connection fails.
+func receive(ctx context.Context, conn *websocket.Conn, to chan<- []byte) error {
 	alive := func() { _ = conn.SetReadDeadline(time.Now().Add(silence)) }
 	conn.SetPongHandler(func(string) error { alive(); return nil })
 	for {
@@ -281,17 +318,8 @@ func (l *labeler) receive(ctx context.Context, conn *websocket.Conn, to chan<- m
 		if err != nil {
 			return fmt.Errorf("reading from the labeler: %w", err)
 		}
-		m, err := decode(b)
-		if err != nil {
-			l.drop("frame", "error", err)
-			select {
-			case <-time.After(badPause):
-			case <-ctx.Done():
-			}
-			continue
-		}
 		select {
-		case to <- m:
+		case to <- b:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -340,17 +368,17 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 				}
 			}
 		case typeInfo:
-			if m.name == "OutdatedCursor" {
-				l.log.Warn("labeler no longer has all labels after the cursor: some are missing", "after_seq", after.Seq, "message", m.text)
+			if m.name == "OutdatedCursor" && after.Missed.IsZero() {
+				l.log.Warn("labeler no longer has all labels after the cursor: some are missing", "after_seq", after.Seq, "message", clip(m.text))
 				after.Missed = now()
 			}
 		case typeError:
-			if m.name == "FutureCursor" {
-				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", m.text)
+			if m.name == "FutureCursor" && after.Seq > 0 {
+				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", clip(m.text))
 				after.Seq, after.Restarted, after.Current = 0, now(), false
 				ending = errAgain
 			} else {
-				ending = fmt.Errorf("the labeler ended the stream: %s: %s", m.name, m.text) //nolint:err113 // it is logged
+				ending = fmt.Errorf("the labeler ended the stream: %s: %s", clip(m.name), clip(m.text)) //nolint:err113 // it is logged
 			}
 		}
 		if ending != nil {
@@ -360,11 +388,11 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 	if n := len(labels); n > 0 {
 		l.failedAt, after.Problem = time.Time{}, ""
 		newest := slices.MaxFunc(labels, func(x, y write.Label) int { return int(x.Time - y.Time) }).Time
-		switch {
+		switch isRecent := time.Since(time.UnixMicro(newest)) < recent; {
 		case ending != nil:
-		case emptied && time.Since(time.UnixMicro(newest)) < recent:
+		case emptied && isRecent:
 			after.Current = true
-		case !emptied && n >= labelsAtOnce:
+		case !isRecent: // it sends its past
 			after.Current = false
 		}
 	}
@@ -375,6 +403,15 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 		l.c.o.Metrics.applied(l.name, labels)
 	}
 	return ending
+}
+
+// clip shortens what a labeler says, which is stored and logged.
+func clip(s string) string {
+	const most = 300
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(s, "?")
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
@@ -388,6 +425,10 @@ func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Labe
 	}
 	if l.candidate == "" {
 		l.candidate = in.SourceDID
+	}
+	if state.DID == "" && slices.Contains(l.c.o.Labelers, in.SourceDID) { // another one, which is read as such
+		l.drop("source", "source", in.SourceDID, "expected", "one that is not in --labelers")
+		return nil, nil
 	}
 	if from := cmp.Or(state.DID, l.candidate); in.SourceDID != from {
 		l.drop("source", "source", in.SourceDID, "expected", from)

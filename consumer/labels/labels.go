@@ -17,6 +17,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/loglimit"
 )
 
@@ -28,8 +29,8 @@ type Store interface {
 	Labelers(ctx context.Context) ([]format.Labeler, error)
 	// ApplyLabels writes labels, and the state after them.
 	ApplyLabels(ctx context.Context, now time.Time, labels []write.Label, before, after format.Labeler) error
-	// ExpireLabels removes expired labels from the sets.
-	ExpireLabels(ctx context.Context, now time.Time) error
+	// ExpireLabels removes some expired labels from the sets, and reports whether there may be more.
+	ExpireLabels(ctx context.Context, now time.Time) (more bool, err error)
 }
 
 // An Identities finds labelers. An identities.Labelers is one.
@@ -52,6 +53,8 @@ type Options struct {
 	// Retry is the wait before the second try to connect; it doubles until RetryMost. The zero values mean
 	// one second and one minute.
 	Retry, RetryMost time.Duration
+	// Quiet is how long a labeler must send nothing before it counts as read. 0 means ten seconds.
+	Quiet time.Duration
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -119,15 +122,18 @@ func New(store Store, o Options) (*Consumer, error) {
 	if o.RetryMost <= 0 {
 		o.RetryMost = time.Minute
 	}
+	if o.Quiet <= 0 {
+		o.Quiet = 10 * time.Second
+	}
 	return &Consumer{o: o, store: store}, nil
 }
 
 // Run reads all labelers until ctx ends. It returns an error only if the store fails. In a process that
 // does not write the labels, it does nothing.
 func (c *Consumer) Run(ctx context.Context) error {
-	known, err := c.store.Labelers(ctx)
+	known, err := c.known(ctx)
 	if err != nil {
-		return fmt.Errorf("reading the states of the labelers: %w", err)
+		return err
 	}
 	if !c.store.OwnsLabels() {
 		if len(c.o.Labelers) > 0 {
@@ -173,13 +179,43 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
+// known reads the states of the labelers. It waits for a cluster that does not answer.
+func (c *Consumer) known(ctx context.Context) (all []format.Labeler, err error) {
+	for {
+		all, err = c.store.Labelers(ctx)
+		if !errors.Is(err, kv.ErrUnavailable) || ctx.Err() != nil {
+			break
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, nil //nolint:nilerr // it ends because the process does
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the states of the labelers: %w", err)
+	}
+	return all, nil
+}
+
 // expire removes expired labels from the sets, once a second.
 func (c *Consumer) expire(ctx context.Context) error {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
 	for {
-		if err := c.store.ExpireLabels(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			return err
+		for more := true; more && ctx.Err() == nil; {
+			err := c.takeTurn(ctx, func() (err error) {
+				more, err = c.store.ExpireLabels(ctx, time.Now())
+				return err
+			})
+			if errors.Is(err, kv.ErrUnavailable) { // the engine logs it; it is tried again in a second
+				break
+			}
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
 		}
 		select {
 		case <-ticks.C:

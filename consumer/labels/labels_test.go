@@ -6,14 +6,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/labeling"
@@ -31,6 +36,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/outward"
 )
 
 const labelerDID = "did:plc:llllllllllllllllllllllll"
@@ -235,13 +241,19 @@ type world struct {
 	store   *graph.Store
 	people  *people
 	metrics *Metrics
+	log     *slog.Logger
 	names   []string
 	stop    func()
 }
 
 func newWorld(t *testing.T, names []string, of ...*fake) *world {
 	t.Helper()
-	w := &world{t: t, kv: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 6, Chunk: 5})}), people: &people{of: map[string]*fake{}}, names: names}
+	return newWorldLogging(t, names, nil, of...)
+}
+
+func newWorldLogging(t *testing.T, names []string, log *slog.Logger, of ...*fake) *world {
+	t.Helper()
+	w := &world{t: t, log: log, kv: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 6, Chunk: 5})}), people: &people{of: map[string]*fake{}}, names: names}
 	for _, f := range of {
 		w.people.of[f.did] = f
 	}
@@ -264,7 +276,7 @@ func newWorld(t *testing.T, names []string, of ...*fake) *world {
 func (w *world) start() {
 	w.t.Helper()
 	w.metrics = NewMetrics(prometheus.NewRegistry())
-	c, err := New(w.store, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond, RetryMost: 20 * time.Millisecond, Metrics: w.metrics})
+	c, err := New(w.store, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond, RetryMost: 20 * time.Millisecond, Quiet: 300 * time.Millisecond, Metrics: w.metrics, Logger: w.log})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -420,12 +432,19 @@ func TestBadLabels(t *testing.T) {
 	f.send([]byte("junk"))
 	f.send(frame(1, "#labels", map[string]any{"labels": []any{}}))
 	f.send(frame(1, "#labels", map[string]any{"seq": int64(5), "labels": []any{"a label"}}))
+	f.send(frame(1, "#labels", map[string]any{"seq": int64(6), "labels": []any{&labeling.Label{}}}))
+	twice := label(did(8), "spam")
+	twice.SourceDID, twice.CreatedAt, twice.Version = labelerDID, "2025-01-01T00:00:00Z", 1
+	if err := twice.Sign(f.key); err != nil {
+		t.Fatal(err)
+	}
+	f.send(append(append(encode(nil, map[string]any{"op": int64(1), "t": "#labels"}), 0xa3), slices.Concat(encode(encode(nil, "labels"), []any{&twice}), encode(encode(nil, "labels"), []any{&twice}), encode(encode(nil, "seq"), int64(7)))...))
 	f.send(frame(1, "#news", map[string]any{"anything": int64(1)}))
 	f.mu.Unlock()
 	f.say(t, label(did(7), "spam"))
 	w := newWorld(t, []string{labelerDID}, f)
 	w.await(labelerDID, "spam", 2, 0)
-	for why, want := range map[string]float64{"signature": 2, "time": 1, "cid": 1, "value": 1, "source": 1, "subject": 2, "frame": 3, "version": 0} {
+	for why, want := range map[string]float64{"signature": 2, "time": 1, "cid": 1, "value": 1, "source": 1, "subject": 2, "frame": 5, "version": 0} {
 		if got := testutil.ToFloat64(w.metrics.Dropped.WithLabelValues(labelerDID, why)); got != want {
 			t.Errorf("%s: %v were dropped, want %v", why, got, want)
 		}
@@ -480,6 +499,144 @@ func TestSequenceAnew(t *testing.T) {
 		w.await(labelerDID, "spam", 10, 0)
 		w.awaitState(labelerDID, func(l format.Labeler) bool { return l.Seq == 6 && !l.Restarted.IsZero() && l.Missed.IsZero() })
 	}
+}
+
+// A labeler that ends each stream with an error of a hundred kilobytes, or says again and again that the
+// cursor is in its future, is tried less and less often, and neither the store nor the log grows.
+func TestEndlessErrors(t *testing.T) {
+	f := newFake(t, labelerDID)
+	f.mu.Lock()
+	f.send(frame(-1, "", map[string]any{"error": "Broken", "message": strings.Repeat("é", 50_000)}))
+	f.mu.Unlock()
+	g := newFake(t, "did:plc:gggggggggggggggggggggggg")
+	g.mu.Lock()
+	for range 1000 {
+		g.send(frame(1, "#info", map[string]any{"name": "OutdatedCursor", "message": strings.Repeat("x", 100_000)}))
+	}
+	g.send(frame(-1, "", map[string]any{"error": "FutureCursor", "message": "again"}))
+	g.mu.Unlock()
+	var log bytes.Buffer
+	w := newWorldLogging(t, []string{labelerDID, g.did}, slog.New(slog.NewTextHandler(&log, nil)), f, g)
+	w.awaitState(labelerDID, func(l format.Labeler) bool {
+		return l.Problem != "" && len(l.Problem) < 500 && utf8.ValidString(l.Problem)
+	})
+	w.awaitState(g.did, func(l format.Labeler) bool { return l.Problem != "" && !l.Missed.IsZero() })
+	w.stop()
+	if log.Len() > 20_000 {
+		t.Errorf("the log has %d bytes", log.Len())
+	}
+}
+
+// A server that sends a header without end is left after its first bytes.
+func TestEndlessHandshake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Int64
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\n"))
+			for {
+				n, err := conn.Write([]byte("X: " + strings.Repeat("x", 60_000) + "\r\n"))
+				if sent.Add(int64(n)); err != nil {
+					break
+				}
+			}
+		}
+	}()
+	defer func() { _ = l.Close() }()
+	w := newWorld(t, []string{"http://" + l.Addr().String()})
+	time.Sleep(300 * time.Millisecond)
+	w.stop()
+	f := newFake(t, labelerDID)
+	f.say(t, label(did(0), "spam"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := outward.Limit(conn, 10)
+	if _, err := conn.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(limited); !errors.Is(err, outward.ErrHandshake) {
+		t.Errorf("a limited connection: %v", err)
+	}
+	if perTry := sent.Load(); perTry > 200<<20 { // some tries, of what the kernel buffers each
+		t.Errorf("%d bytes were read", perTry)
+	}
+}
+
+// A labeler that sends its past slowly, with pauses, is not current before its end.
+func TestPastWithPauses(t *testing.T) {
+	f := newFake(t, labelerDID)
+	w := newWorld(t, []string{labelerDID}, f)
+	early := 0
+	for i := range 60 {
+		l := label(did(i), "spam")
+		l.CreatedAt = "2024-01-01T00:00:00.000Z"
+		f.say(t, l)
+		time.Sleep(10 * time.Millisecond)
+		all, err := w.store.Labelers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if l.Current {
+				early++
+			}
+		}
+	}
+	if early > 0 {
+		t.Errorf("it was current %d times", early)
+	}
+	w.awaitState(labelerDID, func(l format.Labeler) bool { return l.Current && !l.Seen.IsZero() })
+}
+
+// A store that does not answer for a while ends nothing.
+func TestStoreAway(t *testing.T) {
+	f := newFake(t, labelerDID)
+	f.say(t, label(did(0), "spam"))
+	w := newWorld(t, []string{labelerDID}, f)
+	w.await(labelerDID, "spam", 1, 0)
+	w.stop()
+	away := &awayStore{Store: w.store}
+	away.times.Store(3)
+	c, err := New(away, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	f.say(t, label(did(1), "spam"))
+	w.await(labelerDID, "spam", 2, 0)
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// awayStore does not answer reads at first.
+type awayStore struct {
+	Store
+
+	times atomic.Int64
+}
+
+func (s *awayStore) Labelers(ctx context.Context) ([]format.Labeler, error) {
+	if s.times.Add(-1) >= 0 {
+		return nil, fmt.Errorf("test: %w", kv.ErrUnavailable)
+	}
+	return s.Store.Labelers(ctx)
+}
+
+func (s *awayStore) ExpireLabels(context.Context, time.Time) (bool, error) {
+	return false, fmt.Errorf("test: %w", kv.ErrUnavailable)
 }
 
 // A labeler that no longer has all labels says so, and its state keeps it.

@@ -111,8 +111,27 @@ func (s *View) Counts() (format.Counts, error) { return read.Counts(s.r) }
 // Cursors returns the cursors of all sources.
 func (s *View) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
 
-// Labelers returns how far each labeler is read.
-func (s *View) Labelers() ([]format.Labeler, error) { return read.Labelers(s.r) }
+// Labelers returns the read state of each labeler, by its DID. A labeler may have been configured under
+// several names: the state under its DID counts first, and one that is no longer configured last.
+func (s *View) Labelers() (map[string]format.Labeler, error) {
+	all, err := read.Labelers(s.r)
+	by := map[string]format.Labeler{}
+	rank := func(l format.Labeler) int {
+		switch {
+		case l.Problem == format.LabelerRemoved:
+			return 0
+		case l.Name != l.DID:
+			return 1
+		}
+		return 2
+	}
+	for _, l := range all {
+		if old, known := by[l.DID]; l.DID != "" && (!known || rank(l) > rank(old)) {
+			by[l.DID] = l
+		}
+	}
+	return by, err
+}
 
 // Lookup finds the ids of strings; those that have none are left None.
 func (s *View) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }

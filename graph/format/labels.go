@@ -38,6 +38,9 @@ type LabelEntry struct {
 	Expired bool   // the label has expired
 	Time    int64  // when it was made, in microseconds since 1970
 	Expires int64  // when it expires, in the same unit; 0: never
+	// Canceled is the time of the newest negation of all versions, in an entry without CID; 0: none. Of
+	// statements about single versions, only later ones count.
+	Canceled int64
 }
 
 // MaxLabelTime is the largest time of a label: the last one that a TID can name, in the year 2255.
@@ -57,12 +60,14 @@ type LabelEntries []LabelEntry
 const MaxVersions = 16
 
 // Flags of an entry. An entry is flags(1) uvarint time, uvarint expires (with labelExpires), length(1) and
-// CID (with labelVersion).
+// CID (with labelVersion), uvarint canceled (with labelCanceled). A negation without CID has no
+// labelCanceled: its time says it.
 const (
 	labelNegated = 1 << iota
 	labelExpired
 	labelExpires
 	labelVersion
+	labelCanceled
 )
 
 // Append appends the value.
@@ -82,12 +87,19 @@ func (es LabelEntries) Append(dst []byte) []byte {
 		if e.CID != "" {
 			flags |= labelVersion
 		}
+		kept := e.Canceled != 0 && (!e.Negated || e.Canceled != e.Time)
+		if kept {
+			flags |= labelCanceled
+		}
 		dst = binary.AppendUvarint(append(dst, flags), uint64(e.Time))
 		if e.Expires != 0 {
 			dst = binary.AppendUvarint(dst, uint64(e.Expires))
 		}
 		if e.CID != "" {
 			dst = append(append(dst, byte(len(e.CID))), e.CID...)
+		}
+		if kept {
+			dst = binary.AppendUvarint(dst, uint64(e.Canceled))
 		}
 	}
 	return dst
@@ -122,7 +134,17 @@ func DecodeLabels(v []byte) (es LabelEntries, err error) {
 			}
 			e.CID, v = string(v[1:1+v[0]]), v[1+v[0]:]
 		}
-		if n := len(es); flags >= labelVersion<<1 || n > 0 && es[n-1].CID >= e.CID {
+		if e.Negated && e.CID == "" {
+			e.Canceled = e.Time
+		}
+		if flags&labelCanceled != 0 {
+			c := number()
+			if e.CID != "" || c == 0 || c == e.Canceled {
+				return nil, ErrLabels
+			}
+			e.Canceled = c
+		}
+		if n := len(es); flags >= labelCanceled<<1 || n > 0 && es[n-1].CID >= e.CID {
 			return nil, ErrLabels
 		}
 		es = append(es, e)
@@ -136,21 +158,32 @@ func DecodeLabels(v []byte) (es LabelEntries, err error) {
 // Put applies a statement, and reports whether it changed anything. A negation without a CID also removes the
 // earlier entries of single versions, because a negation cancels every earlier label with the same source,
 // subject and value. A negation with a CID cancels only the label of that version.
-func (es *LabelEntries) Put(e LabelEntry) bool {
-	i, found := slices.BinarySearchFunc(*es, e.CID, func(x LabelEntry, cid string) int { return cmp.Compare(x.CID, cid) })
-	if found && ((*es)[i].Time > e.Time || (*es)[i] == e) {
+func (es *LabelEntries) Put(e LabelEntry) (changed bool) {
+	if all := es.whole(); e.CID != "" && all != nil && e.Time <= all.Canceled {
 		return false
+	} else if e.CID == "" && all != nil {
+		e.Canceled = all.Canceled
 	}
-	if all := es.whole(); e.CID != "" && all != nil && all.Negated && all.Time > e.Time {
+	if e.CID == "" && e.Negated {
+		if e.Canceled = max(e.Canceled, e.Time); es.cancel(e.Canceled) {
+			defer func() { changed = true }()
+		}
+	}
+	i, found := slices.BinarySearchFunc(*es, e.CID, func(x LabelEntry, cid string) int { return cmp.Compare(x.CID, cid) })
+	if found && (*es)[i].Time > e.Time {
+		if c := (*es)[i].Canceled; c == e.Canceled {
+			return false
+		}
+		(*es)[i].Canceled = e.Canceled // an older negation of all versions still cancels those before it
+		return true
+	}
+	if found && (*es)[i] == e {
 		return false
 	}
 	if found {
 		(*es)[i] = e
 	} else {
 		*es = slices.Insert(*es, i, e)
-	}
-	if e.CID == "" && e.Negated {
-		*es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= e.Time })
 	}
 	for {
 		versions := len(*es)
@@ -168,6 +201,13 @@ func (es *LabelEntries) Put(e LabelEntry) bool {
 		}
 		*es = slices.Delete(*es, oldest, oldest+1)
 	}
+}
+
+// cancel removes the entries of single versions up to a time.
+func (es *LabelEntries) cancel(until int64) (any bool) {
+	n := len(*es)
+	*es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= until })
+	return len(*es) < n
 }
 
 // whole returns the entry of all versions, nil if there is none.
@@ -266,6 +306,8 @@ type Labeler struct {
 	Missed time.Time `json:"missed,omitzero"`
 	// Restarted is when the labeler last restarted its sequence, or sent a lower number than before.
 	Restarted time.Time `json:"restarted,omitzero"`
+	// Seen is when skein last read from the labeler, or knew that there was nothing to read, to a minute.
+	Seen time.Time `json:"seen,omitzero"`
 	// Problem is why the labels are not being read, "" if they are.
 	Problem string `json:"problem,omitempty"`
 }

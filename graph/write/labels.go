@@ -165,10 +165,11 @@ func expiries(es format.LabelEntries) (times []int64) {
 	return times
 }
 
-// ExpireLabels marks up to most labels that have expired by now, and takes their members from the sets. It
+// ExpireLabels marks up to most labels that have expired by now, and removes their members from the sets. It
 // returns how many it found. The changes are those of Result.Sets.
 func (w *Writer) ExpireLabels(tx kv.Txn, now int64, most int) (sets []SetChange, found int, err error) {
 	lo, hi := format.ExpiryKeys(now)
+	var last []byte
 	seen := map[string]bool{}
 	var changes []labelChange
 	err = tx.Scan(lo, hi, false, func(key, _ []byte) (bool, error) {
@@ -176,7 +177,7 @@ func (w *Writer) ExpireLabels(tx kv.Txn, now int64, most int) (sets []SetChange,
 			return false, nil
 		}
 		found++
-		tx.Delete(bytes.Clone(key)) // in any case: nothing is due twice
+		last = bytes.Clone(key)
 		_, label, err := format.ParseExpiryKey(key)
 		if err != nil || seen[string(label)] {
 			return err == nil, err
@@ -187,9 +188,11 @@ func (w *Writer) ExpireLabels(tx kv.Txn, now int64, most int) (sets []SetChange,
 		changes = append(changes, c)
 		return err == nil, err
 	})
-	if err != nil || len(changes) == 0 {
+	if err != nil || found == 0 {
 		return nil, found, err
 	}
+	// As a range, which later scans pass at once. In any case: nothing is due twice.
+	tx.DeleteRange(lo, append(last, 0))
 	if err := readLabels(tx, changes); err != nil {
 		return nil, found, err
 	}

@@ -1,9 +1,12 @@
 package algebra
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -54,6 +57,9 @@ func (p *parser) labeled(n *Node) error {
 	return p.options(n, kinds.Labeled, func(name, what string) (bool, error) {
 		if name != "on" {
 			return false, nil
+		}
+		if !n.eitherIs {
+			return true, p.errorf(start, "on is given twice")
 		}
 		n.eitherIs = false
 		switch what {
@@ -150,18 +156,11 @@ func (v *Evaluation) findLabelers() error {
 	if !v.Expr.Root.hasLabels() {
 		return nil
 	}
-	all, err := v.View.Labelers()
-	if err != nil {
+	var err error
+	if v.labelers, err = v.View.Labelers(); err != nil {
 		return err
 	}
-	v.labelers = map[string]format.Labeler{}
-	var known []string
-	for _, l := range all {
-		if l.DID != "" {
-			v.labelers[l.DID] = l
-			known = append(known, l.DID)
-		}
-	}
+	known := slices.Sorted(maps.Keys(v.labelers))
 	var unknown string
 	var walk func(n *Node)
 	walk = func(n *Node) {
@@ -182,6 +181,22 @@ func (v *Evaluation) findLabelers() error {
 		return &LimitError{"unknown labeler " + unknown + ": this server has no labels of any labeler (operators: add it to --labelers)"}
 	}
 	return &LimitError{"unknown labeler " + unknown + ": this server has labels of " + strings.Join(known, ", ") + " (operators: add it to --labelers)"}
+}
+
+// Become makes the members of the expression those of a namespace, if all of its sets are of what has a
+// label and do not say which. It reports whether they are of that namespace.
+func (e *Expr) Become(ns dict.Namespace) bool {
+	if !e.Root.canBecome(ns) {
+		return false
+	}
+	e.Root.become(ns)
+	return true
+}
+
+// CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
+func CheckLabelers(sn *ask.View, e *Expr) error {
+	v := Evaluation{Expr: e, View: sn}
+	return v.findLabelers()
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.

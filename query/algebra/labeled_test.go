@@ -69,6 +69,7 @@ func TestLabeledTypes(t *testing.T) {
 		"labeled(L)":                                     "labeled takes a labeler and a value",
 		"labeled(P, x)":                                  "neither a DID nor a handle",
 		"labeled($viewer, x)":                            "neither a DID nor a handle",
+		"labeled(L, x, on=records, on=accounts)":         "given twice",
 		"labeled(L, x, on=posts)":                        "accounts or records",
 		"labeled(L, x, spam)":                            "since",
 		"labeled(did:plc:short, x)":                      "24 characters",

@@ -53,6 +53,22 @@ func (v *Vocabulary) ViaOf(name string, from dict.Namespace) (Via, error) {
 	return Via{}, fmt.Errorf("via is %q; for a set of %s it must be one of %s", Brief(name), Plural(from), strings.Join(names, ", ")) //nolint:err113 // the client reads it
 }
 
+// ViaFrom returns the edge with a name that leads from the members of a set. If the set can have members of
+// either namespace, it then has those from which there is such an edge. Its error is for the client.
+func (v *Vocabulary) ViaFrom(name string, of *Node) (Via, error) {
+	via, err := v.ViaOf(name, of.Is)
+	for _, ns := range dict.Namespaces {
+		if err == nil || ns == of.Is || !of.canBecome(ns) {
+			continue
+		}
+		if other, otherErr := v.ViaOf(name, ns); otherErr == nil {
+			of.become(ns)
+			return other, nil
+		}
+	}
+	return via, err
+}
+
 // A RankSpec has the arguments of a rank(…), other than its sets and its window.
 type RankSpec struct {
 	Weighing
@@ -141,17 +157,7 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
 	}
 	var err error
-	for _, ns := range dict.Namespaces { // of may have either
-		if ns == of.Is || !of.canBecome(ns) {
-			continue
-		}
-		if _, err := p.e.words.ViaOf(via, of.Is); err != nil {
-			if _, err := p.e.words.ViaOf(via, ns); err == nil {
-				of.become(ns)
-			}
-		}
-	}
-	if n.Rank.Via, err = p.e.words.ViaOf(via, of.Is); err != nil {
+	if n.Rank.Via, err = p.e.words.ViaFrom(via, of); err != nil {
 		return p.errorf(viaAt, "%v", err)
 	}
 	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}

@@ -46,11 +46,22 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 	return asked, true, nil
 }
 
-// topLevel splits arguments at the commas outside of parentheses.
+// topLevel splits arguments at the commas outside of parentheses and of strings in double quotes.
 func topLevel(s string) (parts []string) {
-	depth, start := 0, 0
-	for i := range len(s) {
+	depth, start, quoted := 0, 0, false
+	for i := 0; i < len(s); i++ {
+		if quoted {
+			switch s[i] {
+			case '\\':
+				i++
+			case '"':
+				quoted = false
+			}
+			continue
+		}
 		switch s[i] {
+		case '"':
+			quoted = true
 		case '(':
 			depth++
 		case ')':

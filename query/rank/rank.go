@@ -65,14 +65,14 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	if r.Of, err = q.ExprAt("of", now); err != nil {
 		return r, err
 	}
-	if r.Via, err = q.Words.ViaOf(q.Values.Get("via"), r.Of.Type()); err != nil {
+	if r.Via, err = q.Words.ViaFrom(q.Values.Get("via"), &r.Of.Root); err != nil {
 		return r, xrpc.Invalid("parameter %v", err)
 	}
 	if q.Values.Has("except") {
 		if r.Except, err = q.ExprAt("except", now); err != nil {
 			return r, err
 		}
-		if r.Except.Type() != r.Via.Is {
+		if !r.Except.Become(r.Via.Is) {
 			return r, xrpc.Invalid("except must be a set of %s, like the results; this one is a set of %s", algebra.Plural(r.Via.Is), algebra.Plural(r.Except.Type()))
 		}
 	}
