@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"sync"
+	"sync/atomic"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -31,11 +32,20 @@ import (
 // each side once, in its own order. If the sums differ, it compares edge by edge to find the
 // wrong ones.
 func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
-	damage := &tolerant{Reader: r, report: report}
+	var mu sync.Mutex // held while a problem is reported
+	plain := report
+	damage := &tolerant{Reader: r, report: func(problem string) {
+		mu.Lock()
+		defer mu.Unlock()
+		plain(problem)
+	}}
 	const most = 20 // possible consequences of damage to report
-	later, plain := 0, report
+	later := 0
 	report = func(problem string) {
-		if damage.any() {
+		damaged := damage.any()
+		mu.Lock()
+		defer mu.Unlock()
+		if damaged {
 			if later++; later > most {
 				return
 			}
@@ -48,7 +58,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 		}
 	}()
 	v := &checker{
-		r: damage, damage: damage, report: report, progress: progress,
+		r: damage, damage: damage, report: report, progress: &progressed{tell: progress},
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
 	return v.run()
@@ -86,13 +96,13 @@ type checker struct {
 	unreadable   bool // a chunk, or a value of a set, was malformed
 	summing      bool // the first pass over the records and the sets, which adds up
 	datesChecked bool // the form of the dates was checked
+	dictionary   *dictionary
 	dates        dates
 
 	r        kv.Reader
 	damage   *tolerant
 	report   func(string)
-	progress func(int64)
-	keys     int64
+	progress *progressed
 	counts   format.Counts
 	seeds    [2]maphash.Seed
 	kinds    *kinds.Table
@@ -105,6 +115,30 @@ type checker struct {
 	setKey   []byte   // the prefix of the keys of the last set
 	over     []uint64 // the ids that its rows override in the containers
 	spilled  uint64   // the partitions of its rows that have containers, a bit each
+}
+
+// parallel runs passes, each with a checker of its own, at the same time if the engine can read one state
+// from several goroutines. A pass may change only what no other one uses.
+func (v *checker) parallel(passes ...func(w *checker) error) error {
+	errs := make([]error, len(passes))
+	var wg sync.WaitGroup
+	all := make([]*checker, len(passes))
+	for i, pass := range passes {
+		w := *v
+		all[i] = &w
+		r, release, ok := v.damage.fork()
+		if !ok {
+			errs[i] = pass(&w)
+			continue
+		}
+		w.damage, w.r = r, r
+		wg.Go(func() { errs[i] = errors.Join(pass(&w), release()) })
+	}
+	wg.Wait()
+	for _, w := range all {
+		v.unreadable = v.unreadable || w.unreadable
+	}
+	return errors.Join(errs...)
 }
 
 func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
@@ -120,8 +154,12 @@ func (v *checker) run() error {
 	if err != nil {
 		return err
 	}
-	// Erase jobs and accounts first: accounts that are being erased have lost some of their
+	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
+	v.dictionary = newDictionary(v.r, v.Settings, v.kinds, v.report, v.tick)
+	if err := v.dictionary.readStrings(); err != nil {
+		return err
+	}
 	for _, part := range []struct {
 		keyspace byte
 		check    func(k, value []byte) error
@@ -138,13 +176,6 @@ func (v *checker) run() error {
 		}); err != nil {
 			return fmt.Errorf("checking the %s: %w", format.KeyspaceOf([]byte{part.keyspace}), err)
 		}
-	}
-	strings, err := Dictionary(v.r, v.Settings, v.kinds, v.report, v.tick)
-	if err != nil {
-		return err
-	}
-	for _, ns := range dict.Namespaces {
-		v.counts.Strings[ns.String()] = strings[ns]
 	}
 	if err := v.edges(); err != nil {
 		return err
@@ -201,13 +232,25 @@ func isNote(key, value []byte, note any) error {
 }
 
 func (v *checker) tick() error {
-	if v.keys++; v.keys%65536 != 0 {
-		return nil
-	}
-	if v.progress != nil {
-		v.progress(v.keys)
-	}
+	v.progress.tick()
 	return nil
+}
+
+// progressed counts keys.
+type progressed struct {
+	keys atomic.Int64
+
+	mu   sync.Mutex // held during tell
+	tell func(keys int64)
+}
+
+func (p *progressed) tick() {
+	const often = 65536
+	if n := p.keys.Add(1); n%often == 0 && p.tell != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.tell(n)
+	}
 }
 
 // keyspaces looks for keys in unknown keyspaces.
@@ -253,17 +296,16 @@ func (v *checker) resync(k, value []byte) error {
 
 // accounts checks a group of accounts.
 func (v *checker) accounts(k, value []byte) error {
-	var named error
 	if err := v.EachState(k, value, func(id dict.ID, st format.RepoState) error {
-		named = v.account(id, &st)
-		return named
-	}); err != nil && named == nil {
+		v.account(id, &st)
+		return nil
+	}); err != nil {
 		v.broken("%v", err)
 	}
-	return named
+	return nil
 }
 
-func (v *checker) account(id dict.ID, st *format.RepoState) error {
+func (v *checker) account(id dict.ID, st *format.RepoState) {
 	v.counts.Accounts++
 	if st.Has(format.FlagHidden) {
 		v.counts.Hidden++
@@ -287,20 +329,20 @@ func (v *checker) account(id dict.ID, st *format.RepoState) error {
 	if st.Has(format.FlagResync) != v.resyncs[id] {
 		v.broken("account %d: its state has queued=%v, the resync queue has it: %v", id, st.Has(format.FlagResync), v.resyncs[id])
 	}
-	return v.named(dict.DID, id, "account")
+	v.named(dict.DID, id, "account")
 }
 
 // named checks that an id has a string.
-func (v *checker) named(ns dict.Namespace, id dict.ID, what string) error {
-	ok, err := intern.Named(v.r, ns, id)
-	if errors.Is(err, dict.ErrGroup) {
+func (v *checker) named(ns dict.Namespace, id dict.ID, what string) {
+	d := v.dictionary
+	if d.known[ns].Contains(uint64(id)) {
+		return
+	}
+	if err := d.malformed[string(dict.AppendGroupKey(nil, ns, id))]; err != nil {
 		v.broken("%s %d: %v", what, id, err)
-		return nil
+		return
 	}
-	if err == nil && !ok {
-		v.broken("%s %d has no string", what, id)
-	}
-	return err
+	v.broken("%s %d has no string", what, id)
 }
 
 func (v *checker) totals() error {

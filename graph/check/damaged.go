@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"skein.blue/internal/kv"
 )
@@ -13,10 +14,35 @@ import (
 type tolerant struct {
 	kv.Reader
 
-	report   func(problem string)
+	report func(problem string)
+	parts  *damagedParts // shared by the readers of one check; nil: none yet
+}
+
+// damagedParts is the damage that the readers of one check have met.
+type damagedParts struct {
+	mu       sync.Mutex      // guards the fields below
 	reported map[string]bool // files
 	failed   int             // lookups that met damage
 	ranges   []kv.Damage     // damaged ranges so far
+}
+
+// fork returns a reader of the same state for another goroutine, and what ends it. ok is false if the engine
+// has none.
+func (r *tolerant) fork() (other *tolerant, release func() error, ok bool) {
+	f, ok := r.Reader.(kv.Forker)
+	if !ok {
+		return nil, nil, false
+	}
+	reader, release := f.Fork()
+	return &tolerant{Reader: reader, report: r.report, parts: r.damage()}, release, true
+}
+
+// damage returns what is shared.
+func (r *tolerant) damage() *damagedParts {
+	if r.parts == nil {
+		r.parts = &damagedParts{reported: map[string]bool{}}
+	}
+	return r.parts
 }
 
 // mostFailed is the number of failed lookups after which tolerant stops looking up keys in
@@ -25,7 +51,10 @@ const mostFailed = 10_000
 
 // skips reports whether a key is no longer looked up.
 func (r *tolerant) skips(key []byte) bool {
-	return r.failed > mostFailed && slices.ContainsFunc(r.ranges, func(d kv.Damage) bool {
+	p := r.damage()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed > mostFailed && slices.ContainsFunc(p.ranges, func(d kv.Damage) bool {
 		return bytes.Compare(key, d.First) >= 0 && bytes.Compare(key, d.Last) <= 0
 	})
 }
@@ -40,12 +69,14 @@ func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 	if !errors.As(err, &d) {
 		d = &kv.Damage{File: "with an unknown name", Err: err}
 	}
-	if r.reported == nil {
-		r.reported = map[string]bool{}
+	p := r.damage()
+	p.mu.Lock()
+	again := p.reported[d.File]
+	if p.reported[d.File] = true; !again {
+		p.ranges = append(p.ranges, *d)
 	}
-	if !r.reported[d.File] {
-		r.reported[d.File] = true
-		r.ranges = append(r.ranges, *d)
+	p.mu.Unlock()
+	if !again {
 		r.report(fmt.Sprintf("file %s is damaged; some keys from %x to %x are unreadable and were not checked: %v", d.File, d.First, d.Last, d.Err))
 	}
 	if d.Last == nil {
@@ -55,7 +86,12 @@ func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 }
 
 // any reports whether there was damage.
-func (r *tolerant) any() bool { return len(r.reported) > 0 }
+func (r *tolerant) any() bool {
+	p := r.damage()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.reported) > 0
+}
 
 // Get implements kv.Reader.
 func (r *tolerant) Get(key []byte) (value []byte, ok bool, err error) {
@@ -64,7 +100,10 @@ func (r *tolerant) Get(key []byte) (value []byte, ok bool, err error) {
 	}
 	value, ok, err = r.Reader.Get(key)
 	if _, damaged := r.damaged(err); damaged {
-		r.failed++
+		p := r.damage()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.failed++
 		return nil, false, nil
 	}
 	return value, ok, err

@@ -27,6 +27,7 @@ type dates struct {
 	seed    maphash.Seed
 	large   map[kinds.Kind]*roaring64.Bitmap // subjects of sets that have containers
 	skipped *roaring.Bitmap
+	skips   uint64 // the hashes in skipped
 	below   uint64 // only edges with hashes below are compared
 
 	members, dated   map[kinds.Kind]edgeSum // ids in containers, and in blocks of dates
@@ -56,9 +57,13 @@ func (d *dates) skip(k kinds.Kind, actor, subject uint64) {
 	if uint64(h) >= d.below {
 		return
 	}
-	if d.skipped.Add(h); d.skipped.GetCardinality() > mostSkipped {
+	if d.skipped.CheckedAdd(h) {
+		d.skips++ // to count the bitmap each time would take longer than all else
+	}
+	if d.skips > mostSkipped {
 		d.below /= 2
 		d.skipped.RemoveRange(d.below, 1<<32)
+		d.skips = d.skipped.GetCardinality()
 	}
 }
 

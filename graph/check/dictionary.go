@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -17,81 +21,152 @@ import (
 //
 // The URIs' namespace has the sets of labels, too. It may have other strings only if kinds of t have such
 // subjects.
+//
+// It reads the two directions each in its own order, and compares the sums of the hashes of their rows. Only
+// if these differ does it look up single strings and ids, to find the wrong ones.
 func Dictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
-	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, used: map[dict.BlockKey]uint32{}}
-	for i := range t.All {
-		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
-			v.forms = append(v.forms, f)
-		}
+	v := newDictionary(r, settings, t, report, tick)
+	if err := v.readStrings(); err != nil {
+		return strings, err
 	}
-	for _, part := range []struct {
-		keyspace byte
-		check    func(k, value []byte) error
-	}{
-		{dict.KeyID, v.id},
-		{dict.KeyString, v.string},
-		{dict.KeyLease, v.lease},
-	} {
-		prefix := []byte{part.keyspace}
-		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, value []byte) (bool, error) {
-			if err := tick(); err != nil {
-				return false, err
-			}
-			return true, part.check(k, value)
-		})
-		if err != nil {
-			return strings, fmt.Errorf("checking keyspace %q of the dictionary: %w", part.keyspace, err)
-		}
-	}
-	for b := range v.used {
-		v.broken("dictionary: %d ids (%s) are in block %d of shard %d, which was never leased", v.used[b], b.Namespace, b.Block, b.Shard)
-	}
-	return v.strings, nil
+	err = v.readIDs()
+	return v.strings, err
 }
 
 type dictionary struct {
 	r        kv.Reader
 	report   func(string)
+	tick     func() error
 	settings dict.Settings
 	forms    []kinds.Form // of the strings in the URIs' namespace
 	strings  [len(dict.Namespaces) + 1]int64
 	used     map[dict.BlockKey]uint32 // ids that stand for a string
-	key      []byte
+
+	// known are the ids that have a string, one bit each: ids are handed out in blocks.
+	known             [len(dict.Namespaces) + 1]*roaring64.Bitmap
+	malformed         map[string]error // groups of strings, by key
+	seeds             [2]maphash.Seed
+	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
+
+	key, buf []byte
 	groupKey []byte // the key of group
 	group    []byte // the last group read
 }
 
+func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) *dictionary {
+	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, tick: tick, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	for i := range t.All {
+		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
+			v.forms = append(v.forms, f)
+		}
+	}
+	for _, ns := range dict.Namespaces {
+		v.known[ns] = roaring64.New()
+	}
+	return v
+}
+
+// readStrings reads the strings of ids.
+func (v *dictionary) readStrings() error { return v.scan(dict.KeyString, v.string) }
+
+// readIDs reads the ids of strings, compares them with what readStrings has read, and reads the leases.
+func (v *dictionary) readIDs() error {
+	if err := v.scan(dict.KeyID, v.id); err != nil {
+		return err
+	}
+	for _, ns := range dict.Namespaces {
+		if v.forward[ns] == v.backward[ns] {
+			continue
+		}
+		if err := v.scan(dict.KeyID, v.lookUpString); err != nil {
+			return err
+		}
+		if err := v.scan(dict.KeyString, func(k, value []byte) error {
+			return v.eachString(k, value, false, v.lookUpID)
+		}); err != nil {
+			return err
+		}
+		break // both namespaces are compared
+	}
+	if err := v.scan(dict.KeyLease, v.lease); err != nil {
+		return err
+	}
+	for b := range v.used {
+		v.broken("dictionary: %d ids (%s) are in block %d of shard %d, which was never leased", v.used[b], b.Namespace, b.Block, b.Shard)
+	}
+	return nil
+}
+
+func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) error {
+	prefix := []byte{keyspace}
+	err := v.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, value []byte) (bool, error) {
+		if err := v.tick(); err != nil {
+			return false, err
+		}
+		return true, check(k, value)
+	})
+	if err != nil {
+		return fmt.Errorf("checking keyspace %q of the dictionary: %w", keyspace, err)
+	}
+	return nil
+}
+
+// add adds a string and its id to a sum.
+func (v *dictionary) add(s *edgeSum, form []byte, id dict.ID) {
+	v.buf = binary.BigEndian.AppendUint64(append(v.buf[:0], form...), uint64(id))
+	s.n++
+	lo, carry := bits.Add64(s.hash[0], maphash.Bytes(v.seeds[0], v.buf), 0)
+	s.hash[0] = lo
+	s.hash[1], _ = bits.Add64(s.hash[1], maphash.Bytes(v.seeds[1], v.buf), carry)
+}
+
 func (v *dictionary) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
-func (v *dictionary) id(k, value []byte) error {
+// parseID reads a row of KeyID. ok is false if it is malformed.
+func parseID(k, value []byte) (ns dict.Namespace, form []byte, id dict.ID, ok bool) {
 	id, n := dict.ReadID(value)
 	if len(k) < 3 || (dict.Namespace(k[1]) != dict.DID && dict.Namespace(k[1]) != dict.URI) || n == 0 || n != len(value) {
+		return 0, nil, 0, false
+	}
+	return dict.Namespace(k[1]), k[2:], id, true
+}
+
+func (v *dictionary) id(k, value []byte) error {
+	ns, form, id, ok := parseID(k, value)
+	if !ok {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
-	ns, form := dict.Namespace(k[1]), k[2:]
 	v.strings[ns]++
+	v.add(&v.forward[ns], form, id)
+	v.form(ns, form)
+	v.leased(ns, id, form)
+	return nil
+}
+
+// lookUpString looks up the string of an id.
+func (v *dictionary) lookUpString(k, value []byte) error {
+	ns, form, id, ok := parseID(k, value)
+	if !ok {
+		return nil
+	}
 	named := false
 	err := v.stringOf(ns, id, func(back []byte) {
 		if named = true; !bytes.Equal(back, form) {
 			v.broken("dictionary: %s %x has id %d, which stands for %x", ns, form, id, back)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	if !named {
+	if err == nil && !named {
 		v.broken("dictionary: %s %x has id %d, which has no string", ns, form, id)
 	}
-	if err := v.form(ns, form); err != nil {
-		return err
-	}
-	v.leased(ns, id, form)
-	return nil
+	return err
 }
 
+// anyDID stands for the author of a URI: the form of a URI does not depend on it.
+var anyDID = []byte("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
+
 // form checks that a form belongs to a valid string, and is the string's only form.
-func (v *dictionary) form(ns dict.Namespace, form []byte) error {
+func (v *dictionary) form(ns dict.Namespace, form []byte) {
 	var s, again []byte
 	if ns == dict.DID {
 		s = dict.AppendDID(nil, form)
@@ -100,18 +175,14 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 		tid, author, collection, packed, err := dict.UnpackURI(form)
 		if err != nil {
 			v.broken("%v", err)
-			return nil
+			return
 		}
 		if packed {
-			var did []byte
-			if err := v.stringOf(dict.DID, author, func(form []byte) { did = dict.AppendDID(nil, form) }); err != nil {
-				return err
-			}
-			if did == nil {
+			if !v.known[dict.DID].Contains(uint64(author)) {
 				v.broken("dictionary: the author %d of URI %x has no string", author, form)
-				return nil
+				return
 			}
-			s = dict.AppendURI(nil, did, collection, tid)
+			s = dict.AppendURI(nil, anyDID, collection, tid)
 			if p, ok := dict.SplitURI(s); ok {
 				again = dict.AppendPackedURI(nil, p.TID, author, p.Collection)
 			}
@@ -119,7 +190,7 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 			s = dict.UnpackRaw(form)
 			if !v.valid(ns, s) {
 				v.broken("dictionary: %q is not valid in namespace %s", s, ns)
-				return nil
+				return
 			}
 			if _, ok := dict.SplitURI(s); !ok {
 				again = dict.AppendRaw(nil, ns, s)
@@ -131,7 +202,6 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 	} else if !bytes.Equal(form, again) {
 		v.broken("dictionary: %q is stored as %x; expected %x", s, form, again)
 	}
-	return nil
 }
 
 // valid reports whether a string may be in a namespace.
@@ -187,40 +257,62 @@ func (v *dictionary) stringOf(ns dict.Namespace, id dict.ID, found func(form []b
 }
 
 func (v *dictionary) string(k, value []byte) error {
+	return v.eachString(k, value, true, func(ns dict.Namespace, form []byte, id dict.ID) error {
+		if ns != dict.DID && ns != dict.URI {
+			v.broken("dictionary row %x is malformed", k)
+			return nil
+		}
+		v.add(&v.backward[ns], form, id)
+		v.known[ns].Add(uint64(id))
+		return nil
+	})
+}
+
+// eachString calls each with the forms in a row of KeyString, and their ids. The first time, it reports what
+// is malformed.
+func (v *dictionary) eachString(k, value []byte, first bool, each func(ns dict.Namespace, form []byte, id dict.ID) error) error {
+	broken := func(format string, args ...any) {
+		if first {
+			v.broken(format, args...)
+		}
+	}
 	if len(k) < 2 {
-		v.broken("dictionary row %x is malformed", k)
+		broken("dictionary row %x is malformed", k)
 		return nil
 	}
-	first, n := dict.ReadID(k[2:])
+	ns := dict.Namespace(k[1])
+	group, n := dict.ReadID(k[2:])
 	switch {
-	case n == 0 || first&dict.GroupMask != 0 || len(k)-2 > n+1:
-		v.broken("dictionary row %x is malformed", k)
+	case n == 0 || group&dict.GroupMask != 0 || len(k)-2 > n+1:
+		broken("dictionary row %x is malformed", k)
 		return nil
 	case len(k)-2 == n+1: // a long string's own row
-		return v.names(k[1], value, first|dict.ID(k[len(k)-1]))
+		return each(ns, value, group|dict.ID(k[len(k)-1]))
 	}
 	var entries []dict.Entry
 	if err := dict.EachEntry(value, func(e *dict.Entry) bool { entries = append(entries, *e); return true }); err != nil {
-		v.broken("dictionary row %x: %v", k, err)
+		if broken("dictionary row %x: %v", k, err); first {
+			v.malformed[string(k)] = err
+		}
 		return nil
 	}
 	if again, err := dict.FoldGroups(nil, [][]byte{value}); err != nil || !bytes.Equal(again, value) {
-		v.broken("dictionary row %x is %x; expected %x", k, value, again)
+		broken("dictionary row %x is %x; expected %x", k, value, again)
 	}
 	for i := range entries {
 		if entries[i].Kind == dict.KindOwn {
 			continue // the string has a row of its own, which is checked later
 		}
-		if err := v.names(k[1], entries[i].AppendForm(nil), first|dict.ID(entries[i].At)); err != nil {
+		if err := each(ns, entries[i].AppendForm(nil), group|dict.ID(entries[i].At)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// names checks that a form has the id that stands for it.
-func (v *dictionary) names(ns byte, form []byte, id dict.ID) error {
-	v.key = append(append(v.key[:0], dict.KeyID, ns), form...)
+// lookUpID looks up the id of a string.
+func (v *dictionary) lookUpID(ns dict.Namespace, form []byte, id dict.ID) error {
+	v.key = append(append(v.key[:0], dict.KeyID, byte(ns)), form...)
 	back, ok, err := v.r.Get(v.key)
 	if err != nil {
 		return err

@@ -43,31 +43,44 @@ func (v *checker) edges() error {
 		return err
 	}
 	v.summing = true
-	if err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
-		for _, s := range subjects {
-			v.add(v.records, k, uint64(actor), s)
-		}
-		return nil
-	}); err != nil {
+	counted := v.counts.Records
+	if err := v.parallel(
+		func(w *checker) error {
+			err := w.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
+				for _, s := range subjects {
+					w.add(w.records, k, uint64(actor), s)
+				}
+				return nil
+			})
+			counted = w.counts.Records
+			return err
+		},
+		func(w *checker) error {
+			return w.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
+				for _, m := range members {
+					if k.IsLabel() || !w.erasing[dict.ID(m)] {
+						w.add(w.sets, k, m, uint64(subject))
+					}
+				}
+				return nil
+			})
+		},
+		func(w *checker) error {
+			w.dictionary.r = w.r
+			return w.dictionary.readIDs()
+		},
+		func(w *checker) error { return w.sumDates() },
+	); err != nil {
 		return err
+	}
+	v.counts.Records = counted
+	for _, ns := range dict.Namespaces {
+		v.counts.Strings[ns.String()] = v.dictionary.strings[ns]
 	}
 	if err := v.labels(func(k kinds.Kind, member, set dict.ID) { v.add(v.records, k, uint64(member), uint64(set)) }); err != nil {
 		return err
 	}
-	if err := v.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
-		for _, m := range members {
-			if k.IsLabel() || !v.erasing[dict.ID(m)] {
-				v.add(v.sets, k, m, uint64(subject))
-			}
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
 	v.summing = false
-	if err := v.sumDates(); err != nil {
-		return err
-	}
 	if err := v.compareDates(); err != nil {
 		return err
 	}
@@ -176,9 +189,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 					return err
 				}
 				b.kind, b.actor = k, actor
-				if err := v.named(dict.DID, actor, "actor"); err != nil {
-					return err
-				}
+				v.named(dict.DID, actor, "actor")
 			}
 		}
 		v.chunk(key, value, depth)
@@ -309,9 +320,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return nil
 		}
 		if isRow && len(members) > 0 {
-			if err := v.named(v.kinds.Info(k).To.Is(), subject, "subject"); err != nil {
-				return err
-			}
+			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
 		}
 		return each(k, subject, members)
 	})

@@ -119,6 +119,13 @@ type Reader interface {
 	Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error
 }
 
+// A Forker is a Reader that can be read by several goroutines, each with a Reader of its own.
+type Forker interface {
+	Reader
+	// Fork returns a Reader of the same snapshot. release ends it, and must be called before the View ends.
+	Fork() (r Reader, release func() error)
+}
+
 // A Txn is one attempt at an atomic write. Its reads show the state before the
 // transaction, never its own writes. The caller may reuse the memory of keys and
 // values as soon as a call returns.

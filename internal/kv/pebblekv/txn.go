@@ -45,6 +45,13 @@ func (r *reader) close() error {
 	return nil
 }
 
+// Fork implements kv.Forker. Only readers of a View are forked: the holder of the writer's token reads the
+// store itself.
+func (r *reader) Fork() (other kv.Reader, release func() error) {
+	o := &reader{db: r.db, interrupt: r.interrupt}
+	return o, o.close
+}
+
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
 	if err := r.interrupt.Err(); err != nil {
