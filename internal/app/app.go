@@ -290,6 +290,9 @@ type ServeOptions struct {
 	Certificate *Certificate
 	// Page configures the page at /.
 	Page page.Options
+	// CheckEvery is how often to check the store, slowly, in the background; 0: never. Only the embedded
+	// engine can.
+	CheckEvery time.Duration
 	// Past says which history to fetch at the first start.
 	Past Past
 	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
@@ -360,15 +363,19 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Space != nil {
 		t.run("space", func(ctx context.Context) error { x.awaitSpace(ctx, o.Space); return nil })
 	}
+	if o.CheckEvery > 0 {
+		m := newCheckMetrics(x.Registry)
+		t.run("check", func(ctx context.Context) error { x.checkStore(ctx, o.CheckEvery, m); return nil })
+	}
+	if err := x.readLabels(t, o.Labels); err != nil {
+		return err
+	}
 	if o.Ready != nil { // before the log: who reads it may send a signal at once
 		o.Ready(apiAddr, adminAddr)
 	}
 	x.logStart(o, apiAddr, adminAddr)
 	if x.Backfill != nil {
 		x.runBackfill(t, o.Past, source)
-	}
-	if err := x.readLabels(t, o.Labels); err != nil {
-		return err
 	}
 	if c != nil {
 		t.run("progress", func(ctx context.Context) error { x.showProgress(ctx, c, o.Status); return nil })

@@ -54,13 +54,17 @@ func open(t *testing.T, dir string, log *slog.Logger) (x *app.Index, closeIt fun
 // serve serves an index, and consumes if o is not nil.
 func serve(t *testing.T, x *app.Index, o *consumer.Options) (base, admin string, stop func()) {
 	t.Helper()
+	return serveWith(t, x, app.ServeOptions{Consume: o})
+}
+
+func serveWith(t *testing.T, x *app.Index, o app.ServeOptions) (base, admin string, stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan [2]string, 1), make(chan error, 1)
 	go func() {
-		done <- x.Serve(ctx, app.ServeOptions{
-			Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Version: "test", Consume: o,
-			Ready: func(api, admin net.Addr) { ready <- [2]string{"http://" + api.String(), "http://" + admin.String()} },
-		})
+		o.Listen, o.AdminListen, o.Version = "127.0.0.1:0", "127.0.0.1:0", "test"
+		o.Ready = func(api, admin net.Addr) { ready <- [2]string{"http://" + api.String(), "http://" + admin.String()} }
+		done <- x.Serve(ctx, o)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -53,7 +54,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	mirror.Register(x.Registry)
 	labels.NewMetrics(x.Registry)
 	zero := int64(0)
-	_, _, stop := serve(t, x, &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero})
+	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, CheckEvery: time.Hour})
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		x.Registry.Describe(descs)
