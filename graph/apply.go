@@ -36,8 +36,12 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) (err e
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("skein.source", source), attribute.Int("skein.events", b.Events()), attribute.Int64("skein.last_seq", int64(b.Last())))
 	}
+	began := time.Now()
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if !b.Archived() {
+		s.noteWait(time.Since(began))
+	}
 	span.AddEvent("its turn to write")
 	if err := s.intake.begin(ctx, source, b); err != nil {
 		return err
@@ -60,6 +64,20 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) (err e
 	s.gauges()
 	return s.lanes[0].trimNotes(ctx)
 }
+
+// noteWait notes how long a batch of the stream waited for its turn.
+func (s *Store) noteWait(waited time.Duration) {
+	for {
+		longest := s.waited.Load()
+		if int64(waited) <= longest || s.waited.CompareAndSwap(longest, int64(waited)) {
+			return
+		}
+	}
+}
+
+// TakeWait returns the longest time that a batch of the stream has waited for its turn to write since the
+// last call.
+func (s *Store) TakeWait() time.Duration { return time.Duration(s.waited.Swap(0)) }
 
 // apply applies the lane's events of the batch. If a write is too large, apply spills large
 // values, which may have been the reason, and divides it.

@@ -96,6 +96,8 @@ type Store struct {
 	writing sync.Mutex // held by every write; guards lanes and watcher
 	watcher Watcher    // nil: there is none
 
+	waited atomic.Int64 // see TakeWait
+
 	// status guards what readers ask about the last commit while a write, which may take
 	// seconds, holds writing: backfill, and the lanes' cursors, erase jobs and counters. Writes
 	// change them under both locks, and read them under writing alone.

@@ -17,6 +17,7 @@ type applier struct {
 	block   block
 	fold    *folder
 
+	ops  int   // of the next batch; see adapt
 	read int64 // seq up to which everything was decoded
 	tip  int64
 
@@ -31,7 +32,7 @@ type applier struct {
 func newApplier(r *Reader, after int64) *applier {
 	table, owns := r.o.Store.Kinds(), r.o.Store.Owns
 	return &applier{
-		r: r, fold: newFolder(table, owns, after, r.o.Dropped), read: after, appliedTo: after,
+		r: r, ops: min(r.o.Ops, firstOps), fold: newFolder(table, owns, after, r.o.Dropped), read: after, appliedTo: after,
 		filling: new(batch.Batch), spare: new(batch.Batch),
 	}
 }
@@ -74,7 +75,7 @@ func (a *applier) part(ctx context.Context, one *part) error {
 		}
 		a.fold.add(&a.block, a.filling)
 		a.read = max(a.read, a.fold.last)
-		if _, ops, _ := a.filling.Size(); ops >= a.r.o.Ops {
+		if _, ops, _ := a.filling.Size(); ops >= a.ops {
 			if err := a.apply(ctx); err != nil {
 				return err
 			}
@@ -110,9 +111,30 @@ func (a *applier) wait() error {
 		}
 		a.appliedTo = a.reachedTo
 		a.spare.Reset()
+		a.adapt(a.r.o.Store.TakeWait())
 	}
 	a.r.progress.Store(&Progress{Counts: a.fold.counts, Seq: a.appliedTo, Tip: a.tip, Witnessed: a.witnessed})
 	return nil
+}
+
+// The stream waits while a batch of the archive is written. So the first batch is small, and batches grow up to
+// Options.Ops while no batch of the stream waits for long; they shrink if one waits longer than longestWait.
+const (
+	longestWait = 50 * time.Millisecond
+	firstOps    = 100_000
+	leastOps    = 30_000
+) // docs/performance.md has the figures for other values of longestWait
+
+// adapt changes the size of the next batches after a batch of the stream has waited.
+func (a *applier) adapt(waited time.Duration) {
+	switch {
+	case waited > longestWait:
+		a.ops = max(int(float64(a.ops)*max(float64(longestWait)/float64(waited), 0.25)), min(leastOps, a.r.o.Ops))
+	case waited < longestWait/4:
+		a.ops = min(2*a.ops, a.r.o.Ops)
+	case waited < longestWait/2:
+		a.ops = min(a.ops+a.ops/4, a.r.o.Ops)
+	}
 }
 
 // flush applies the remaining batch.

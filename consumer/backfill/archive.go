@@ -45,12 +45,8 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 var errUnsigned = errors.New("an archive has no signatures, so it cannot be read with --verify full; fetch repos instead")
 
 func (m *Manager) beginArchive(ctx context.Context, address string) error {
-	ops := m.o.ArchiveOps
-	if m.o.Listening != nil { // the stream waits for each write
-		ops /= 2
-	}
 	r, err := archive.New(archive.Options{
-		URL: address, Key: m.o.ArchiveKey, Store: m.o.Store, Ops: ops, Until: m.archiveUntil, Poll: m.o.ArchivePoll,
+		URL: address, Key: m.o.ArchiveKey, Store: m.o.Store, Ops: m.o.ArchiveOps, Until: m.archiveUntil, Poll: m.o.ArchivePoll,
 		Logger: m.log.With("archive", address), Dropped: func(reason wire.Reason) { m.o.Metrics.dropped(string(reason)) },
 	})
 	if err != nil {
