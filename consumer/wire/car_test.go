@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -24,6 +25,9 @@ func TestEnvelopesAgainstIndigo(t *testing.T) {
 	for _, path := range []string{plainPDS, plainRelay, realNetwork} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			all, err := frames.ReadFile(path)
+			if path == realNetwork && errors.Is(err, fs.ErrNotExist) {
+				t.Skip("there is no recording of the real network beside the repository")
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
