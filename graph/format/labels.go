@@ -132,7 +132,8 @@ func DecodeLabels(v []byte) (es LabelEntries, err error) {
 			if len(v) == 0 || v[0] == 0 || len(v) <= int(v[0]) {
 				return nil, ErrLabels
 			}
-			e.CID, v = string(v[1:1+v[0]]), v[1+v[0]:]
+			end := 1 + int(v[0])
+			e.CID, v = string(v[1:end]), v[end:]
 		}
 		if e.Negated && e.CID == "" {
 			e.Canceled = e.Time

@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,7 @@ func FuzzDecodeLabels(f *testing.F) {
 	es := LabelEntries{{Time: 5, Expires: 7}, {CID: "bafya", Time: MaxLabelTime, Negated: true}, {CID: "bafyb", Expired: true, Expires: 1}}
 	f.Add(es.Append(nil))
 	f.Add([]byte{0, 0})
+	f.Add(LabelEntries{{CID: strings.Repeat("x", 255), Time: 1}}.Append(nil))
 	f.Fuzz(func(t *testing.T, v []byte) {
 		es, err := DecodeLabels(v)
 		if err != nil {
