@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -120,6 +121,50 @@ func BenchmarkForYou(b *testing.B) {
 			b.ReportMetric(float64(size), "likes")
 		})
 	}
+}
+
+// BenchmarkSecondDegree counts whom 1,182 accounts follow, and what they like, as a feed of the second degree
+// does: all results are ranked, and the first hundred returned. It reports how many results there are.
+func BenchmarkSecondDegree(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	var ids []dict.ID // the first accounts of the store are its most active ones
+	var names []string
+	err := x.Graph.View(b.Context(), func(sn *ask.View) (err error) {
+		if ids, err = sn.SomeAccounts(1182); err != nil {
+			return err
+		}
+		slices.Sort(ids)
+		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error { names = append(names, string(did)); return nil })
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	of := "members(" + strings.Join(names, ",") + ")"
+	for _, via := range []string{"follows", "likes"} {
+		b.Run(via, func(b *testing.B) {
+			var counted struct{ Total int }
+			if err := json.Unmarshal(post(b, s, askQuery, url.Values{"set": {"rank(of=" + of + ",via=" + via + ")"}, "count": {"true"}}), &counted); err != nil {
+				b.Fatal(err)
+			}
+			p := url.Values{"of": {of}, "via": {via}, "limit": {"100"}}
+			median(b, func() { post(b, s, askRank, p) })
+			b.ReportMetric(float64(counted.Total), "results")
+		})
+	}
+}
+
+// post is get with a form.
+func post(b testing.TB, s http.Handler, method string, p url.Values) []byte {
+	b.Helper()
+	r := httptest.NewRequest(http.MethodPost, "/xrpc/"+method, strings.NewReader(p.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		b.Fatalf("%s: %d %s", method, w.Code, w.Body)
+	}
+	return w.Body.Bytes()
 }
 
 // BenchmarkCounts counts the likers and the reposters of a hundred posts.
