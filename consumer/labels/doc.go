@@ -2,7 +2,7 @@
 // https://atproto.com/specs/label) and writes their labels to the graph.
 //
 // A Consumer has a goroutine for each labeler (labeler.go), which connects, decodes (decode.go), verifies
-// each label with the key in the labeler's DID document, and writes what it has read together with the
+// (verify.go) each label with the key in the labeler's DID document, and writes what it has read together with the
 // labeler's cursor (package graph, labels.go). A label that arrives
 // again changes nothing.
 //

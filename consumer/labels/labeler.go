@@ -1,7 +1,6 @@
 package labels
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +15,6 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
-	"github.com/bluesky-social/indigo/atproto/labeling"
-	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/gorilla/websocket"
 
 	"skein.blue/graph/format"
@@ -45,7 +42,8 @@ const recent = 5 * time.Minute
 const (
 	badFor     = 10 * time.Second // after this long without a connection, the state gets a Problem
 	keyFor     = time.Hour        // after this long, the key is looked up again
-	renewAfter = time.Minute      // the least time between look-ups because of wrong signatures
+	renewAfter = time.Minute      // a wrong signature makes skein look the key up again after this long,
+	renewSoon  = 5 * time.Second  // or after this long if the label was made after the last look-up
 )
 
 // labeler reads one labeler. Only one goroutine uses it; receive runs in another one.
@@ -58,6 +56,7 @@ type labeler struct {
 	key       atcrypto.PublicKey
 	keyOf     string    // the DID that it belongs to
 	keyTime   time.Time // when it was looked up
+	taken     time.Time // when the messages that are being verified were taken
 	candidate string    // the source of the connection's first label, while the labeler's DID is not known
 	failedAt  time.Time // start of the current failure; zero if there is none
 }
@@ -198,6 +197,7 @@ func (l *labeler) read(ctx context.Context) error {
 // look-up may take seconds.
 func (l *labeler) take(ctx context.Context, raw [][]byte, emptied func() bool) error {
 	var batch []message
+	l.taken = time.Now()
 	for {
 		err := l.c.takeTurn(ctx, func() error {
 			if batch == nil {
@@ -208,6 +208,13 @@ func (l *labeler) take(ctx context.Context, raw [][]byte, emptied func() bool) e
 		wanted, is := errors.AsType[keyWanted](err)
 		if !is {
 			return err
+		}
+		if l.keyOf == wanted.did {
+			select {
+			case <-time.After(renewSoon - time.Since(l.keyTime)): // delays this labeler alone
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 		_, key, err := l.c.o.Identities.Labeler(ctx, wanted.did)
 		if err != nil {
@@ -415,97 +422,3 @@ func clip(s string) string {
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
-
-// verify returns a label as the store keeps it, nil if it is dropped. Its error is a keyWanted.
-func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Label, error) {
-	out, why := stored(in)
-	if why != "" {
-		l.drop(why, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
-		return nil, nil
-	}
-	if l.candidate == "" {
-		l.candidate = in.SourceDID
-	}
-	if state.DID == "" && slices.Contains(l.c.o.Labelers, in.SourceDID) { // another one, which is read as such
-		l.drop("source", "source", in.SourceDID, "expected", "one that is not in --labelers")
-		return nil, nil
-	}
-	if from := cmp.Or(state.DID, l.candidate); in.SourceDID != from {
-		l.drop("source", "source", in.SourceDID, "expected", from)
-		return nil, nil
-	}
-	if in.Sig == nil {
-		l.drop("signature", "subject", in.URI, "value", in.Val, "why", "it has none")
-		return nil, nil
-	}
-	if l.key == nil || l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
-		return nil, keyWanted{in.SourceDID}
-	}
-	err := in.VerifySignature(l.key)
-	if err != nil && time.Since(l.keyTime) > renewAfter { // it may have a new key
-		return nil, keyWanted{in.SourceDID}
-	}
-	if err != nil {
-		l.drop("signature", "subject", in.URI, "value", in.Val, "why", err)
-		return nil, nil
-	}
-	if state.DID == "" {
-		l.log.Info("labeler's DID learned from its first label", "did", in.SourceDID)
-		state.DID = in.SourceDID
-	}
-	return out, nil
-}
-
-// drop counts and logs a label that is dropped.
-func (l *labeler) drop(why string, about ...any) {
-	l.c.o.Metrics.dropped(l.name, why)
-	if held, ok := l.c.limiter.Allow(l.name + " " + why); ok {
-		l.log.Warn("label dropped", append([]any{"reason", why, "occurrences", held + 1}, about...)...)
-	}
-}
-
-// stored converts a label to the form in the store. If the label is invalid, why is the reason: version,
-// source, value, subject, cid or time.
-func stored(in *labeling.Label) (out *write.Label, why string) {
-	out = &write.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
-	subject := []byte(in.URI)
-	switch {
-	case in.Version != labeling.ATPROTO_LABEL_VERSION:
-		return nil, "version"
-	case !kinds.DID.Valid([]byte(in.SourceDID)):
-		return nil, "source"
-	case !kinds.ValidLabel(in.Val):
-		return nil, "value"
-	case !kinds.DID.Valid(subject) && (!strings.HasPrefix(in.URI, "at://did:") || !kinds.ATURI.Valid(subject)):
-		return nil, "subject"
-	}
-	if in.CID != nil {
-		if _, err := syntax.ParseCID(*in.CID); err != nil || len(*in.CID) > 255 {
-			return nil, "cid"
-		}
-		out.CID = *in.CID
-	}
-	var ok bool
-	if out.Time, ok = microseconds(in.CreatedAt); !ok {
-		return nil, "time"
-	}
-	if in.Negated != nil {
-		out.Negated = *in.Negated
-	}
-	if in.ExpiresAt != nil && !out.Negated {
-		if out.Expires, ok = microseconds(*in.ExpiresAt); !ok {
-			return nil, "time"
-		}
-		out.Expires = max(out.Expires, 1) // 0 means never
-	}
-	return out, ""
-}
-
-// microseconds parses a time, and clamps it to the range from 1970 to format.MaxLabelTime.
-func microseconds(s string) (int64, bool) {
-	t, err := syntax.ParseDatetimeLenient(s)
-	if err != nil {
-		return 0, false
-	}
-	return min(max(t.Time().UnixMicro(), 0), format.MaxLabelTime), true
-}

@@ -480,6 +480,23 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
+// The first label that is signed with a new key counts, however recently the old key was looked up.
+func TestNewKeyOfALiveConnection(t *testing.T) {
+	f := newFake(t, labelerDID)
+	w := newWorld(t, []string{labelerDID}, f)
+	f.say(t, label(did(0), "spam"))
+	w.await(labelerDID, "spam", 1, 0)
+	key, err := atcrypto.GeneratePrivateKeyK256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.key, f.shown = key, key
+	f.mu.Unlock()
+	f.say(t, label(did(1), "spam"))
+	w.await(labelerDID, "spam", 2, 0)
+}
+
 // A labeler that restarts its sequence, or ignores the cursor, is read from its beginning; what comes
 // again changes nothing.
 func TestSequenceAnew(t *testing.T) {

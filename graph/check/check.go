@@ -19,8 +19,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Verify reads the whole store and calls report for every violated invariant. It needs little
-// memory and few lookups. progress, if not nil, receives the number of keys read.
+// Verify reads the whole store and calls report for every violated invariant. It needs a bit
+// of memory for each string, and few lookups. progress, if not nil, receives the number of keys read.
 //
 // Verify proves that the dictionary is one to one and every id lies in a leased block; that
 // the records and the sets have the same edges; that every value is sorted and in its one

@@ -1,0 +1,113 @@
+package labels
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/labeling"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+)
+
+// This file decides which labels count, and converts them.
+
+// verify returns a label as the store keeps it, nil if it is dropped. Its error is a keyWanted.
+func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Label, error) {
+	out, why := stored(in)
+	if why != "" {
+		l.drop(why, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
+		return nil, nil
+	}
+	if l.candidate == "" {
+		l.candidate = in.SourceDID
+	}
+	if state.DID == "" && slices.Contains(l.c.o.Labelers, in.SourceDID) { // another one, which is read as such
+		l.drop("source", "source", in.SourceDID, "expected", "one that is not in --labelers")
+		return nil, nil
+	}
+	if from := cmp.Or(state.DID, l.candidate); in.SourceDID != from {
+		l.drop("source", "source", in.SourceDID, "expected", from)
+		return nil, nil
+	}
+	if in.Sig == nil {
+		l.drop("signature", "subject", in.URI, "value", in.Val, "why", "it has none")
+		return nil, nil
+	}
+	if l.key == nil || l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
+		return nil, keyWanted{in.SourceDID}
+	}
+	err := in.VerifySignature(l.key)
+	// It may have a new key: surely not one that was looked up since the label was made, or just now.
+	isNewer := out.Time > l.keyTime.UnixMicro() && l.keyTime.Before(l.taken)
+	if err != nil && (isNewer || time.Since(l.keyTime) > renewAfter) {
+		return nil, keyWanted{in.SourceDID}
+	}
+	if err != nil {
+		l.drop("signature", "subject", in.URI, "value", in.Val, "why", err)
+		return nil, nil
+	}
+	if state.DID == "" {
+		l.log.Info("labeler's DID learned from its first label", "did", in.SourceDID)
+		state.DID = in.SourceDID
+	}
+	return out, nil
+}
+
+// drop counts and logs a label that is dropped.
+func (l *labeler) drop(why string, about ...any) {
+	l.c.o.Metrics.dropped(l.name, why)
+	if held, ok := l.c.limiter.Allow(l.name + " " + why); ok {
+		l.log.Warn("label dropped", append([]any{"reason", why, "occurrences", held + 1}, about...)...)
+	}
+}
+
+// stored converts a label to the form in the store. If the label is invalid, why is the reason: version,
+// source, value, subject, cid or time.
+func stored(in *labeling.Label) (out *write.Label, why string) {
+	out = &write.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
+	subject := []byte(in.URI)
+	switch {
+	case in.Version != labeling.ATPROTO_LABEL_VERSION:
+		return nil, "version"
+	case !kinds.DID.Valid([]byte(in.SourceDID)):
+		return nil, "source"
+	case !kinds.ValidLabel(in.Val):
+		return nil, "value"
+	case !kinds.DID.Valid(subject) && (!strings.HasPrefix(in.URI, "at://did:") || !kinds.ATURI.Valid(subject)):
+		return nil, "subject"
+	}
+	if in.CID != nil {
+		if _, err := syntax.ParseCID(*in.CID); err != nil || len(*in.CID) > 255 {
+			return nil, "cid"
+		}
+		out.CID = *in.CID
+	}
+	var ok bool
+	if out.Time, ok = microseconds(in.CreatedAt); !ok {
+		return nil, "time"
+	}
+	if in.Negated != nil {
+		out.Negated = *in.Negated
+	}
+	if in.ExpiresAt != nil && !out.Negated {
+		if out.Expires, ok = microseconds(*in.ExpiresAt); !ok {
+			return nil, "time"
+		}
+		out.Expires = max(out.Expires, 1) // 0 means never
+	}
+	return out, ""
+}
+
+// microseconds parses a time, and clamps it to the range from 1970 to format.MaxLabelTime.
+func microseconds(s string) (int64, bool) {
+	t, err := syntax.ParseDatetimeLenient(s)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(t.Time().UnixMicro(), 0), format.MaxLabelTime), true
+}
