@@ -136,7 +136,9 @@ func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 		o := logged(mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: dice.IntN(101), RNG: dice}))
 		s, err := Open(o)
 		if err != nil {
-			t.Errorf("seed %d, crash %d: Open: %v", seed, crashes, err)
+			names, _ := o.FS.List("s")
+			now, _ := mem.List("s")
+			t.Errorf("seed %d, crash %d: Open: %v; the folder has %q, and had %q", seed, crashes, err, names, now)
 			return
 		}
 		n, err := recordsOf(s)
@@ -178,6 +180,64 @@ func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 		t.Fatal(err)
 	}
 	return crashes, torn
+}
+
+// slowLogs delays the making of logs until nothing else happens, then syncs the folder and calls
+// crash.
+type slowLogs struct {
+	vfs.FS
+
+	crash func()
+}
+
+func (s slowLogs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, logSuffix) {
+		time.Sleep(50 * time.Millisecond) // Pebble removes flushed logs in the background
+		if d, err := s.OpenDir("s"); err == nil {
+			_ = errors.Join(d.Sync(), d.Close())
+			s.crash()
+		}
+	}
+	return s.FS.Create(name, c)
+}
+
+// A crash while a store is opened, after its logs were flushed and before the new log is made, is no
+// damage.
+func TestCrashWhileOpening(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	killed, synced := killedStore(t, rng)
+	crashes := 0
+	s, err := Open(logged(slowLogs{killed, func() {
+		crashes++
+		s, err := Open(logged(killed.CrashClone(vfs.CrashCloneCfg{})))
+		if err != nil {
+			t.Errorf("after the crash: %v", err)
+			return
+		}
+		n, err := recordsOf(s)
+		if err = errors.Join(err, s.Close()); err != nil || n < synced {
+			t.Errorf("after the crash: %d records, %d were synced, %v", n, synced, err)
+		}
+	}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if crashes == 0 {
+		t.Error("no log was made")
+	}
+	for i := 0; ; i++ { // the flushed logs go
+		logs, err := s.fs.logsFrom(0)
+		if err == nil && len(logs) == 1 {
+			break
+		}
+		if i == 1000 {
+			t.Fatalf("logs after the start: %v, %v", logs, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // slowTables blocks the making of tables, so logs stay unflushed.

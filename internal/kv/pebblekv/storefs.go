@@ -44,7 +44,9 @@ type storeFS struct {
 
 	mu    sync.Mutex // guards the fields below
 	dirty map[*walFile]struct{}
-	err   error // of the first failed sync; the store must not continue
+	err   error    // of the first failed sync; the store must not continue
+	begun bool     // a log was made since the store was opened
+	kept  []string // flushed logs to remove once a newer one is on disk (Remove)
 
 	syncing sync.Mutex // held during a sync; taken before mu
 
@@ -202,6 +204,9 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	case err != nil:
 		return f, err
 	case strings.HasSuffix(base, logSuffix):
+		fs.mu.Lock()
+		fs.begun = true
+		fs.mu.Unlock()
 		return &walFile{File: f, fs: fs, written: logMark{Log: base}}, nil
 	case strings.HasPrefix(base, manifestPrefix):
 		return newManifestFile(fs, base, f)
@@ -234,8 +239,12 @@ type storeFolder struct {
 
 // Sync implements vfs.File.
 func (d storeFolder) Sync() error {
+	begun := d.fs.hasBegun()
 	if err := d.File.Sync(); err != nil {
 		return d.fs.end(fmt.Errorf("writing the names of the store's files to disk: %w", err))
+	}
+	if begun {
+		d.fs.removeKept()
 	}
 	return nil
 }
@@ -302,10 +311,41 @@ func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWrite
 	return fs.wrap(newname, f, err)
 }
 
-// Remove implements vfs.FS.
+// Remove implements vfs.FS. When Pebble opens a store, it flushes the logs that it finds and
+// removes them, and only then makes its own. A crash in between would leave no log, like a store
+// whose logs somebody deleted (lostWrites). So these logs stay until the new one is on disk.
 func (fs *storeFS) Remove(name string) error {
+	if strings.HasSuffix(name, logSuffix) {
+		fs.mu.Lock()
+		begun := fs.begun
+		if !begun {
+			fs.kept = append(fs.kept, name)
+		}
+		fs.mu.Unlock()
+		if !begun {
+			return nil
+		}
+	}
 	fs.forgetLog(fs.PathBase(name))
 	return fs.FS.Remove(name) //nolint:wrapcheck // it is the engine's
+}
+
+// hasBegun reports whether a log was made since the store was opened.
+func (fs *storeFS) hasBegun() bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.begun
+}
+
+// removeKept removes the logs that Remove kept, if a newer log is on disk.
+func (fs *storeFS) removeKept() {
+	fs.mu.Lock()
+	kept := fs.kept
+	fs.kept = nil
+	fs.mu.Unlock()
+	for _, name := range kept {
+		_ = fs.Remove(name) // if it fails, the next Open removes the log
+	}
 }
 
 // walFile is a log being written. Pebble writes it from its beginning and in one
