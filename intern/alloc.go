@@ -33,6 +33,7 @@ type allocator struct {
 	held     []*held       // leases with ids that were never checked out, the one in use first
 	spare    []idRange     // checked in
 	done     []*held       // used up; their rows must be closed
+	open     []*held       // leases of this process that are not used up
 	ahead    chan struct{} // closed when the fetch under way ends; nil if there is none
 	aheadErr error         // the error of the last fetch
 }
@@ -114,6 +115,7 @@ func (a *allocator) settle(out []idRange, ids []dict.ID) {
 		a.addSpare(idRange{from, s.end, l})
 		if l.out == 0 && l.free == 0 && l.next == l.end {
 			a.done = append(a.done, l)
+			a.open = slices.DeleteFunc(a.open, func(o *held) bool { return o == l })
 		}
 	}
 }
@@ -190,6 +192,7 @@ func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	a.mu.Lock()
 	if err == nil {
 		a.held = append(a.held, l)
+		a.open = append(a.open, l)
 	} else {
 		a.done = append(a.done, closing...)
 	}

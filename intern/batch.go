@@ -64,13 +64,20 @@ const (
 	tagUnsettled = tagRaw + 8
 )
 
-// hashSecrets are random in each process: strings come from strangers, who must not be able to
-// choose strings that collide in a table.
-var hashSecrets = [4]uint64{rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1}
+// A hashKey has random secrets: strings come from strangers, who must not be able to choose
+// strings that collide in a table.
+type hashKey [4]uint64
 
-func (k cacheKey) hash() uint64 {
-	hi, lo := bits.Mul64(k.hi^hashSecrets[0], k.lo^hashSecrets[1])
-	hi, lo = bits.Mul64(hi^lo^hashSecrets[2], hashSecrets[3]^k.lo)
+func newHashKey() hashKey {
+	return hashKey{rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1}
+}
+
+// tableKey is for the tables of this process.
+var tableKey = newHashKey()
+
+func (k cacheKey) hash(secrets *hashKey) uint64 {
+	hi, lo := bits.Mul64(k.hi^secrets[0], k.lo^secrets[1])
+	hi, lo = bits.Mul64(hi^lo^secrets[2], secrets[3]^k.lo)
 	return hi ^ lo
 }
 
@@ -157,7 +164,7 @@ func (b *Batch) put(it batchItem) (index int, isNew bool) {
 		b.grow()
 	}
 	mask := uint64(len(b.slots) - 1)
-	i := it.key.hash() & mask
+	i := it.key.hash(&tableKey) & mask
 	for ; b.slots[i] != 0; i = (i + 1) & mask {
 		if b.items[b.slots[i]-1].key == it.key {
 			return int(b.slots[i] - 1), false
@@ -172,7 +179,7 @@ func (b *Batch) grow() {
 	b.slots = make([]uint32, max(1024, 2*len(b.slots)))
 	mask := uint64(len(b.slots) - 1)
 	for n := range b.items {
-		i := b.items[n].key.hash() & mask
+		i := b.items[n].key.hash(&tableKey) & mask
 		for b.slots[i] != 0 {
 			i = (i + 1) & mask
 		}

@@ -2,6 +2,7 @@ package intern
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -20,8 +21,8 @@ import (
 // reads on several levels of tables; here it costs one or a few cache lines.
 //
 // It needs a store with one writer, and works once it is filled. In an empty store that is at
-// once; otherwise it reads the dictionary in the background, after enough failed lookups to
-// pay for that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are
+// once; otherwise the filters are read from their file (filterfile.go), or from the dictionary
+// in the background, after enough failed lookups to pay for that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are
 // too many, it drops the oldest spans, whose URIs are then looked up as before.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
@@ -30,7 +31,8 @@ type stringFilter struct {
 	budget    int64 // bytes
 	fillAfter int   // failed lookups before the filters are filled
 
-	ceiling uint64 // later spans count as others, so that nobody can fill them with URIs of the future
+	secrets hashKey // of the hash, random
+	ceiling uint64  // later spans count as others, so that nobody can fill them with URIs of the future
 	log     *slog.Logger
 
 	mu      sync.Mutex // guards the filters until ready, and size
@@ -43,7 +45,20 @@ type stringFilter struct {
 	full    bool   // not even the DIDs fit: the filters are useless
 	misses  int    // failed lookups so far
 	started bool
+
+	path      string        // of the file; "": there is none
+	saveEvery time.Duration // saveEvery
+	restored  bool          // the filters were read from the file
+	lacking   []dict.Lease  // the leases whose strings it did not have
+	// Only the writer uses these.
+	saved time.Time   // the end of the last save
+	save  *filterSave // under way
+
+	saving atomic.Bool // a save is being completed in the background
 }
+
+// nowSpan returns the span of the present.
+func nowSpan() uint64 { return uint64(time.Now().UnixMicro()) << 10 >> spanShift }
 
 // defaultFillAfter is the number of failed lookups before the filters are filled. An idle
 // store never reads its dictionary for them.
@@ -57,8 +72,16 @@ const spanShift = 36 + 10
 const aheadSpans = 230
 
 func newStringFilter(budget int64, log *slog.Logger) *stringFilter {
-	now := uint64(time.Now().UnixMicro()) << 10 >> spanShift
-	return &stringFilter{budget: budget, fillAfter: defaultFillAfter, ceiling: now + aheadSpans, log: log, spans: map[uint64]*filter{}}
+	k := &stringFilter{budget: budget, fillAfter: defaultFillAfter, log: log, saveEvery: saveEvery, saved: time.Now()}
+	k.reset()
+	return k
+}
+
+// reset empties the filters. The caller holds k.mu, or nobody else has k yet.
+func (k *stringFilter) reset() {
+	k.secrets, k.ceiling, k.floor = newHashKey(), nowSpan()+aheadSpans, 0
+	k.dids, k.others, k.spans, k.size = filter{}, filter{}, map[uint64]*filter{}, 0
+	k.restored, k.lacking = false, nil
 }
 
 // timed reports whether a URI is kept by its time.
@@ -66,7 +89,7 @@ func (k *stringFilter) timed(packed bool, tid uint64) bool {
 	return packed && tid>>spanShift < k.ceiling
 }
 
-// open makes the filters ready if the store is empty.
+// open makes the filters ready if the store is empty, and otherwise reads them from their file.
 func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
 	err := store.View(ctx, func(r kv.Reader) error {
 		empty := true
@@ -78,7 +101,10 @@ func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
 	if err != nil {
 		return fmt.Errorf("intern: checking for strings: %w", err)
 	}
-	return nil
+	if k.ready.Load() || k.path == "" {
+		return nil
+	}
+	return k.restore(ctx, store)
 }
 
 // of returns the filter of a string, or nil if there is none.
@@ -102,7 +128,7 @@ func (k *stringFilter) isNew(ns dict.Namespace, packed bool, tid uint64, key cac
 		return false
 	}
 	f := k.of(ns, packed, tid)
-	return f == nil || !f.has(key.hash())
+	return f == nil || !f.has(key.hash(&k.secrets))
 }
 
 // add adds a string of the store. The caller holds k.mu; or k is ready, and the caller is the
@@ -119,7 +145,12 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 		f = new(filter)
 		k.spans[tid>>spanShift] = f
 	}
-	k.size += f.add(key.hash())
+	k.size += f.add(key.hash(&k.secrets))
+	k.shrink()
+}
+
+// shrink drops the oldest spans if there are too many strings.
+func (k *stringFilter) shrink() {
 	for k.size > k.budget {
 		if len(k.spans) == 0 {
 			k.full, k.dids, k.others = true, filter{}, filter{}
@@ -206,16 +237,48 @@ func (f *filter) bytes() (n int64) {
 	return n
 }
 
-// fill reads the dictionary into the filters. The writer adds new strings meanwhile, whether
-// or not the scan meets them.
+// filterItem is a string as the filters see it.
+type filterItem struct {
+	ns     dict.Namespace
+	packed bool
+	tid    uint64
+	key    cacheKey
+}
+
+// itemOf returns the item of a string in its stored form.
+func itemOf(ns dict.Namespace, form []byte) (it filterItem, err error) {
+	it.ns = ns
+	it.key, it.tid, it.packed, err = keyOfForm(ns, form)
+	return it, err
+}
+
+// fill reads the whole dictionary into the filters.
 func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
-	type item struct {
-		ns     dict.Namespace
-		packed bool
-		tid    uint64
-		key    cacheKey
-	}
-	var items []item
+	k.mu.Lock()
+	k.reset() // what the writer added is in the store
+	k.mu.Unlock()
+	return k.fillBy(ctx, store, func(r kv.Reader, each func(filterItem) (bool, error)) error {
+		for _, ns := range dict.Namespaces {
+			prefix := []byte{dict.KeyID, byte(ns)}
+			err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(row, _ []byte) (bool, error) {
+				it, err := itemOf(ns, row[len(prefix):])
+				if err != nil {
+					return false, err
+				}
+				return each(it)
+			})
+			if err != nil {
+				return err //nolint:wrapcheck // by fillBy
+			}
+		}
+		return nil
+	})
+}
+
+// fillBy adds the strings for which scan calls each, and makes the filters ready. The writer adds
+// new strings meanwhile, whether or not the scan meets them.
+func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(kv.Reader, func(filterItem) (bool, error)) error) error {
+	var items []filterItem
 	flush := func() (more bool) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -227,23 +290,14 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 		return !k.full && ctx.Err() == nil
 	}
 	err := store.View(ctx, func(r kv.Reader) error {
-		for _, ns := range dict.Namespaces {
-			prefix := []byte{dict.KeyID, byte(ns)}
-			err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(row, _ []byte) (bool, error) {
-				it := item{ns: ns}
-				var err error
-				it.key, it.tid, it.packed, err = keyOfForm(ns, row[len(prefix):])
-				more := true
-				if items = append(items, it); len(items) == 4096 {
-					more = flush()
-				}
-				return more, err
-			})
-			if err != nil {
-				return err
+		err := scan(r, func(it filterItem) (more bool, err error) {
+			more = true
+			if items = append(items, it); len(items) == 4096 {
+				more = flush()
 			}
-		}
-		return ctx.Err()
+			return more, nil
+		})
+		return errors.Join(err, ctx.Err())
 	})
 	if err != nil {
 		return fmt.Errorf("intern: reading the dictionary: %w", err)
@@ -255,6 +309,7 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 		return nil
 	}
 	k.log.Info("filters of known strings ready", "bytes", k.size, "all", k.floor == 0)
+	k.lacking = nil
 	k.ready.Store(true) // from here on only the writer uses them
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 func TestFilter(t *testing.T) {
 	var f filter
 	rng := rand.New(rand.NewPCG(1, 2))
-	key := func(n uint64) uint64 { return cacheKey{n * 7, n}.hash() }
+	key := func(n uint64) uint64 { return cacheKey{n * 7, n}.hash(&tableKey) }
 	const keys = 500_000
 	for n := range uint64(keys) {
 		f.add(key(n))

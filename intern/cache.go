@@ -37,7 +37,7 @@ func newCache(budget int64) *cache {
 
 // get returns the id of a string, or None. The caller holds mu.
 func (c *cache) get(key cacheKey) dict.ID {
-	hash := key.hash()
+	hash := key.hash(&tableKey)
 	if id := c.young.slot(key, hash).id; id != dict.None {
 		return id
 	}
@@ -55,7 +55,7 @@ func (c *cache) add(key cacheKey, id dict.ID) {
 		clear(c.young.entries)
 		c.young.used = 0
 	}
-	*c.young.slot(key, key.hash()) = cacheEntry{key, id}
+	*c.young.slot(key, key.hash(&tableKey)) = cacheEntry{key, id}
 	c.young.used++
 }
 

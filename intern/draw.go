@@ -21,6 +21,7 @@ type Drawer struct {
 // DIDs, n includes the authors of new URIs.
 func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 	d.fill(ctx)
+	d.saveDue(ctx)
 	for _, ns := range dict.Namespaces {
 		if err := d.leases.alloc[ns][0].reserve(ctx, n); err != nil {
 			return err
@@ -110,7 +111,11 @@ func (d *Drawer) Abandon(b *Batch) {
 }
 
 // Close implements Interner.
-func (d *Drawer) Close(ctx context.Context) error { return d.leases.close(ctx) }
+func (d *Drawer) Close(ctx context.Context) error {
+	err := d.leases.close(ctx)
+	d.saveNow(ctx)
+	return err
+}
 
 // isNew reports whether an item certainly has no id in the store. If an id was drawn for it,
 // an attempt of unknown outcome may have committed that.
@@ -145,26 +150,34 @@ func (d *Drawer) learn(b *Batch) {
 	}
 }
 
-// fill fills the filters in the background, after enough failed lookups.
+// fill fills the filters in the background: those that were read from their file at once, the
+// others after enough failed lookups.
 func (d *Drawer) fill(ctx context.Context) {
 	k := d.strings
 	if k == nil {
 		return
 	}
 	k.mu.Lock()
-	due := !k.started && !k.full && k.misses >= k.fillAfter
+	restored := k.restored
+	due := !k.started && !k.full && (restored || k.misses >= k.fillAfter)
 	k.started = k.started || due
 	k.mu.Unlock()
 	if !due {
 		return
 	}
 	d.leases.inBackground(ctx, func(ctx context.Context) {
-		if err := k.fill(ctx, d.leases.store); err != nil {
+		var err error
+		if restored {
+			err = k.catchUp(ctx, d.leases.store, d.leases.settings)
+		} else {
+			err = k.fill(ctx, d.leases.store)
+		}
+		if err != nil {
 			if ctx.Err() == nil {
 				k.log.Warn("filling the filters of known strings failed; trying again", "error", err)
 			}
 			k.mu.Lock()
-			k.started, k.misses = false, 0
+			k.started, k.restored, k.misses = false, false, 0
 			k.mu.Unlock()
 		}
 	})

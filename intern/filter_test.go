@@ -11,14 +11,6 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// filterItem is a string as a filter sees it.
-type filterItem struct {
-	ns     dict.Namespace
-	packed bool
-	tid    uint64
-	key    cacheKey
-}
-
 func drawItem(rng *rand.Rand, now uint64) filterItem {
 	it := filterItem{ns: dict.URI, key: cacheKey{rng.Uint64(), rng.Uint64()}}
 	switch rng.IntN(6) {

@@ -18,6 +18,9 @@ type Options struct {
 	Alone bool
 	// FilterBytes bounds the memory of the filters of known strings. 0 means 32 MiB.
 	FilterBytes int64
+	// FilterFile is the name of the file that keeps the filters while the store is closed. ""
+	// means none: then they are made again from the store.
+	FilterFile string
 	// Owner names this writer in its leases, for example by host and process.
 	Owner string
 	// Shards confines this writer to a range of shards. nil means all.
@@ -83,6 +86,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes)}
 	if o.Alone {
 		d.strings = newStringFilter(o.FilterBytes, o.Logger)
+		d.strings.path = o.FilterFile
 		if err := d.strings.open(ctx, store); err != nil {
 			return nil, err
 		}

@@ -41,6 +41,10 @@ import (
 	"skein.blue/query/feed"
 )
 
+// filterFile is the file in a store's folder that keeps the filters of known strings while the store
+// is closed (package intern, filterfile.go). A store can do without it.
+const filterFile = "skein.filters"
+
 // StoreOptions say which store to open, and how.
 type StoreOptions struct {
 	Store        string // a folder, or fdb://…
@@ -201,6 +205,9 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Writes:     o.writes,
 		Tracer:     o.Tracer,
 		Fenced:     func(err error) { fenced <- err },
+	}
+	if engine.InProcess && !o.ReadOnly {
+		options.Intern.FilterFile = filepath.Join(o.Store, filterFile)
 	}
 	var g *graph.Store
 	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
