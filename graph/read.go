@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
@@ -25,7 +27,16 @@ func (s *Store) ViewAcross(ctx context.Context, fn func(*ask.View) error) (cross
 	return s.kv.ViewAcross(ctx, func(r kv.Reader) error { return s.view(r, nil, fn) })
 }
 
+// everyQuestion are the keys of a shared store that most questions read: which accounts are hidden, and
+// what the answers may lack. They are begun together.
+var everyQuestion = [][]byte{format.KeyHidden, format.KeyHoles, format.KeyCounts, {dict.KeyClaims}}
+
 func (s *Store) view(r kv.Reader, charge func(cost int) error, fn func(*ask.View) error) error {
+	if p, ok := r.(kv.Prefetcher); ok && s.shared() {
+		for _, prefix := range everyQuestion {
+			p.PrefetchScan(prefix, kv.PrefixEnd(prefix))
+		}
+	}
 	hidden, err := s.hiddenSets.hidden(r)
 	if err != nil {
 		return fmt.Errorf("graph: reading the hidden accounts: %w", err)

@@ -197,14 +197,16 @@ func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []di
 	if err != nil {
 		return nil, err
 	}
+	names, err := l.names(found)
+	if err != nil {
+		return nil, err
+	}
 	for i, id := range ids[1:] {
 		b := &all[i]
 		if b.DID, b.MoreLists = dids[i+1].S, more[id]; id == dict.None {
 			continue
 		}
-		if b.Lists, err = l.listMatches(blocker(i), found[id]); err != nil {
-			return nil, err
-		}
+		b.Lists = listMatches(blocker(i), found[id], names)
 		if b.Record != "" || len(b.Lists) > 0 {
 			blocks = append(blocks, *b)
 		}
@@ -212,19 +214,31 @@ func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []di
 	return blocks, nil
 }
 
+// names returns the URIs of the lists in found.
+func (l *listBlocks) names(found blockedLists) (map[dict.ID]string, error) {
+	names := map[dict.ID]string{}
+	for _, lists := range found {
+		for list := range lists {
+			names[list] = ""
+		}
+	}
+	lists := slices.Sorted(maps.Keys(names))
+	err := l.View.Strings(dict.URI, lists, func(i int, uri []byte) error { names[lists[i]] = string(uri); return nil })
+	return names, err
+}
+
 // listMatches names the records of these lists, in the order of the lists' ids.
-func (l *listBlocks) listMatches(blocker string, found map[dict.ID]*match) ([]listMatch, error) {
+func listMatches(blocker string, found map[dict.ID]*match, names map[dict.ID]string) []listMatch {
 	lists := slices.Sorted(maps.Keys(found))
 	named := make([]listMatch, len(lists))
-	err := l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		block, _ := found[lists[i]].block.Path()
-		item, _ := found[lists[i]].item.Path()
+	for i, list := range lists {
+		block, _ := found[list].block.Path()
+		item, _ := found[list].item.Path()
 		named[i] = listMatch{
-			List:      string(uri),
+			List:      names[list],
 			ListBlock: recordURI(blocker, listBlock, block.AppendRkey(nil)), ListBlockTime: timeOf(block),
-			ListItem: recordURI(ask.AuthorityOf(string(uri)), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
+			ListItem: recordURI(ask.AuthorityOf(names[list]), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
 		}
-		return nil
-	})
-	return named, err
+	}
+	return named
 }

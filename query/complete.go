@@ -124,11 +124,15 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 			if err != nil {
 				return err
 			}
+			beginAccounts(v.View, ids)
 			for i, author := range names {
 				if err := account(author.S, ids[i]); err != nil {
 					return err
 				}
 			}
+		}
+		if !c.Incomplete {
+			beginAccounts(v.View, v.IDs[first:last])
 		}
 		for by := first; by < last; by++ {
 			if err := account(v.Expr.Strings[by].S, v.IDs[by]); err != nil {
@@ -189,6 +193,13 @@ func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) compl
 		}
 	}
 	return completeness{}
+}
+
+// beginAccounts begins the reads of missingOf.
+func beginAccounts(sn *ask.View, ids []dict.ID) {
+	for _, id := range ids {
+		sn.BeginAccount(id)
+	}
 }
 
 // missingOf returns the completeness of an account's own records.

@@ -134,6 +134,9 @@ func (s *Server) countsMissing(sn *ask.View, edges []algebra.Via, authors []alge
 		of = append(of, edge.Kind)
 		own = own || edge.Op == algebra.OpForward || edge.Op == algebra.OpListed
 	}
+	if own {
+		beginAccounts(sn, by)
+	}
 	for i := 0; own && i < len(by); i++ {
 		if c, err = missingOf(sn, authors[i].S, by[i]); err != nil || c.Incomplete {
 			return c, err

@@ -91,6 +91,9 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 		follows := t.Set
 		var sample []dict.ID
 		var of []int // the subject of each sample
+		for i := range subjects {
+			sn.BeginActors(edge.Kind, ids[i])
+		}
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.S, 0, []string{}}
 			t, err := v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: edge.Kind, Of: ids[i]})

@@ -86,11 +86,15 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 	if !slices.ContainsFunc(ids[1:], func(id dict.ID) bool { return id != dict.None }) {
 		return nil
 	}
-	blocked, err := l.blockedOf(ids[0])
-	if err != nil || len(blocked) == 0 {
+	all, err := l.blockedOf(ids[:1])
+	if err != nil || len(all[0]) == 0 {
 		return err
 	}
+	blocked := all[0]
 	authors, among := blocked.authors(), map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
+	for _, other := range ids[1:] {
+		l.View.BeginActors(kinds.ListMember, other)
+	}
 	for _, other := range ids[1:] {
 		listers, err := l.listersOf(other, authors)
 		if err != nil {
@@ -102,6 +106,9 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 			}
 			among[dict.ID(author)][other] = true
 		}
+	}
+	for _, author := range slices.Sorted(maps.Keys(among)) {
+		l.View.BeginRecords(kinds.ListMember, author)
 	}
 	for _, author := range slices.Sorted(maps.Keys(among)) {
 		err := l.listings(author, among[author], func(member, list dict.ID, item format.Path) {
@@ -123,18 +130,26 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 		item format.Path
 	}
 	on := map[dict.ID][]listing{} // the lists that the first is on, by author
-	for _, other := range ids[1:] {
-		if other == dict.None {
-			continue
+	all, err := l.blockedOf(ids[1:])
+	if err != nil {
+		return err
+	}
+	var authors idset.Collector
+	for _, blocked := range all {
+		for id := range blocked.authors().All() {
+			authors.Add(id)
 		}
-		blocked, err := l.blockedOf(other)
-		if err != nil {
-			return err
-		}
-		listers, err := l.listersOf(ids[0], blocked.authors())
-		if err != nil {
-			return err
-		}
+	}
+	listed, err := l.listersOf(ids[0], authors.Set())
+	if err != nil {
+		return err
+	}
+	for author := range listed.All() {
+		l.View.BeginRecords(kinds.ListMember, dict.ID(author))
+	}
+	for i, other := range ids[1:] {
+		blocked := all[i]
+		listers := idset.And(blocked.authors(), listed)
 		for id := range listers.All() {
 			author := dict.ID(id)
 			if _, known := on[author]; !known {
@@ -204,27 +219,37 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 	return err
 }
 
-// blockedOf reads the listblocks of an account, for lists of visible authors.
-func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
+// blockedOf reads the listblocks of accounts, for lists of visible authors.
+func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 	type block struct {
+		by   int // the index of the account
 		list dict.ID
 		path format.Path
 	}
-	if l.blocks < 0 {
-		return nil, nil // l.bound is set
-	}
 	var blocks []block
-	err := l.View.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
-		if l.blocks--; l.blocks < 0 {
-			l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks)}
-			return false
+	for _, id := range ids {
+		l.View.BeginRecords(listBlock.Kind, id)
+	}
+	for i, id := range ids {
+		if l.blocks < 0 { // l.bound is set
+			break
 		}
-		p.Raw = slices.Clone(p.Raw)
-		blocks = append(blocks, block{list, p})
-		return true
-	})
-	if err != nil || len(blocks) == 0 {
-		return nil, err
+		err := l.View.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
+			if l.blocks--; l.blocks < 0 {
+				l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks)}
+				return false
+			}
+			p.Raw = slices.Clone(p.Raw)
+			blocks = append(blocks, block{i, list, p})
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	all := make([]blocked, len(ids))
+	if len(blocks) == 0 {
+		return all, nil
 	}
 	slices.SortFunc(blocks, func(x, y block) int { return cmp.Compare(x.list, y.list) })
 	var lists []dict.ID
@@ -236,20 +261,22 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := blocked{}
 	for _, b := range blocks {
 		i, _ := slices.BinarySearch(lists, b.list)
 		author := authors[i]
 		if author == dict.None {
 			continue
 		}
-		if all[author] == nil {
-			all[author] = map[dict.ID]*ask.ShownRecord{}
+		if all[b.by] == nil {
+			all[b.by] = blocked{}
 		}
-		if all[author][b.list] == nil {
-			all[author][b.list] = &ask.ShownRecord{}
+		if all[b.by][author] == nil {
+			all[b.by][author] = map[dict.ID]*ask.ShownRecord{}
 		}
-		all[author][b.list].Offer(b.path, times[i])
+		if all[b.by][author][b.list] == nil {
+			all[b.by][author][b.list] = &ask.ShownRecord{}
+		}
+		all[b.by][author][b.list].Offer(b.path, times[i])
 	}
 	return all, nil
 }
@@ -269,6 +296,7 @@ func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint
 		return nil, nil, err
 	}
 	asked := map[string]bool{}
+	beginAccounts(l.View, authors)
 	for i, author := range authors {
 		isDID := strings.HasPrefix(dids[i].S, "did:") // a URI with a handle names no list: items name the author's DID
 		if isDID && !l.missing.Incomplete && !asked[dids[i].S] {

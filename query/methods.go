@@ -127,12 +127,14 @@ func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		for i, m := range members {
-			in, err := v.Contains(m, ids[i])
+		i := 0
+		for id := range ask.Ahead(sn, slices.Values(ids), v.BeginContains) {
+			in, err := v.Contains(members[i], id)
 			if err != nil {
 				return err
 			}
-			out.Members[i] = item{m.S, in}
+			out.Members[i] = item{members[i].S, in}
+			i++
 		}
 		return nil
 	})

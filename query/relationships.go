@@ -125,6 +125,13 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 		}
 	}
 	for _, rel := range relations {
+		k := kindNamed(rel.name).Kind
+		for _, other := range ids[1:] {
+			sn.BeginEdge(k, ids[0], other, ask.Window{})
+			sn.BeginEdge(k, other, ids[0], ask.Window{})
+		}
+	}
+	for _, rel := range relations {
 		k := kindNamed(rel.name)
 		err := outward(sn, k, ids, func(i int, p format.Path) { *rel.out(place(i)) = recordURI(dids[0].S, k, p.AppendRkey(nil)) })
 		if err != nil {
@@ -154,6 +161,7 @@ func (s *Server) ownMissing(sn *ask.View, dids []algebra.Literal, ids []dict.ID,
 	if c = s.lacks(lacking, of...); c.Incomplete {
 		return c, nil
 	}
+	beginAccounts(sn, ids)
 	for i := range ids {
 		if c, err = missingOf(sn, dids[i].S, ids[i]); err != nil || c.Incomplete {
 			return c, err
@@ -179,6 +187,9 @@ func recordURI(did string, k kinds.Info, rkey []byte) string {
 // others' reverse sets first: usually there is none, and then no record is read.
 func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p format.Path)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
+	for _, other := range ids[1:] {
+		sn.BeginEdge(k.Kind, ids[0], other, ask.Window{})
+	}
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, ids[0], other)
 		if err != nil {
@@ -201,6 +212,9 @@ func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p form
 func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p format.Path)) error {
 	var places []int // indexes in ids[1:]
 	var actors []dict.ID
+	for _, other := range ids[1:] {
+		sn.BeginEdge(k.Kind, other, ids[0], ask.Window{})
+	}
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, other, ids[0])
 		if err != nil {

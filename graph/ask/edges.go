@@ -76,7 +76,7 @@ func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint
 // reads the records of every member.
 func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
 	var ids []uint64
-	for actor := range from.All() {
+	for actor := range Ahead(s, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
 		in, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
 		if err != nil {
 			return idset.Set{}, err

@@ -79,6 +79,9 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 	}
 	const few = 16 // records: up to so many, only their buckets are read
 	if len(raw) == 0 && len(tids) <= few {
+		for _, n := range tids {
+			s.beginRecords(to, actor, Window{From: n.tid, To: n.tid + 1})
+		}
 		for i, n := range tids {
 			if i > 0 && tids[i-1].tid == n.tid {
 				continue
@@ -120,6 +123,11 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 		path   format.Path
 	}
 	var items []item
+	for _, author := range from {
+		if !s.IsHidden(author) {
+			s.beginRecords(kinds.ListMember, author, w)
+		}
+	}
 	for i, author := range from {
 		if s.IsHidden(author) {
 			continue

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"fmt"
+	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -84,7 +85,7 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 		}
 		left = append(left, scan...)
 	}
-	for _, i := range left {
+	for i := range Ahead(s, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
 		var best edgeRecord
 		err := read.RecordsIn(s.r, k, actors[i], w, func(r *format.Record) bool {
 			if r.Subject == subject {

@@ -100,7 +100,7 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 			return err
 		}
 	}
-	for _, i := range whole {
+	for i := range Ahead(s, slices.Values(whole), func(i int) { s.BeginActors(k, subjects[i]) }) {
 		t, err := s.Actors(k, subjects[i])
 		if err != nil {
 			return err
@@ -127,7 +127,8 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 // do not count as subjects.
 func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
 	c := s.SubjectCounter(k)
-	for i, actor := range actors {
+	i := 0
+	for actor := range Ahead(s, slices.Values(actors), func(actor dict.ID) { s.BeginSubjects(k, actor, Window{}) }) {
 		total, err := c.Count(actor, math.MaxUint64)
 		if err == nil {
 			err = each(i, total)
@@ -135,6 +136,7 @@ func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, to
 		if err != nil {
 			return err
 		}
+		i++
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type View struct {
 	r      kv.Reader
 	source *Source
 	hidden *roaring64.Bitmap
+	ahead  kv.Reader // r, without its charges
 }
 
 // A Source has what the views of a store share.
@@ -50,10 +51,11 @@ func NewSource(o Source, setBytes int64, results func(result string)) *Source {
 // called with the cost of each read: its bytes, and readCost for each key. If it returns an
 // error, the read ends with that error.
 func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
+	v := &View{r: r, source: s, hidden: hidden, ahead: r}
 	if charge != nil {
-		r = &charged{r, charge}
+		v.r = &charged{r, charge}
 	}
-	return &View{r, s, hidden}
+	return v
 }
 
 // readCost is the price of looking up a key, in bytes read in order. A key of a scan costs a

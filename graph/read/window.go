@@ -78,6 +78,17 @@ func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 	return from, kv.PrefixEnd(format.AppendChunkKey(nil, k, actor, last, 1)), format.AppendChunkKey(nil, k, actor, first, 1)
 }
 
+// RangeOf returns the range of keys that Records, RecordsIn and Subjects scan first, for
+// kv.Prefetcher. It is nil if they scan nothing.
+func RangeOf(k kinds.Kind, actor dict.ID, w Window) (lo, hi []byte) {
+	if k.IsLabel() {
+		lo = format.AppendLabelsKey(nil, k, actor)
+		return lo, kv.PrefixEnd(lo)
+	}
+	lo, hi, _ = w.keys(k, actor)
+	return lo, hi
+}
+
 // AppendSubjects appends the subjects of an actor's records in a window, in no order, perhaps
 // with duplicates.
 func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64) ([]uint64, error) {

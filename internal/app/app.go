@@ -126,7 +126,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
 		Logger: logger(o.Logger).With("component", "store"),
 	}
-	fo.Retried, fo.Conflicted, fo.Versioned = o.writes.Retried, o.writes.Conflicted, o.writes.Versioned
+	fo.Retried, fo.Conflicted, fo.Versioned, fo.Trips = o.writes.Retried, o.writes.Conflicted, o.writes.Versioned, o.writes.Tripped
 	s, err := fdbkv.Open(ctx, fo)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)

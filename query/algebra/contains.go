@@ -15,6 +15,29 @@ func (v *Evaluation) Contains(x Literal, id dict.ID) (bool, error) {
 	return v.has(&v.Expr.Root, x, id)
 }
 
+// BeginContains begins the reads of Contains (ask.Ahead).
+func (v *Evaluation) BeginContains(id dict.ID) {
+	if !v.View.IsHidden(id) {
+		v.beginHas(&v.Expr.Root, id)
+	}
+}
+
+func (v *Evaluation) beginHas(n *Node, id dict.ID) {
+	switch n.Op {
+	case OpForward:
+		if actor := v.IDs[n.Of]; !v.View.IsHidden(actor) {
+			v.View.BeginEdge(n.Kind, actor, id, n.Window)
+		}
+	case OpReverse:
+		v.View.BeginEdge(n.Kind, id, v.IDs[n.Of], n.Window)
+	case opIntersect, OpUnion, OpExcept, OpAtLeast:
+		for i := range n.Args {
+			v.beginHas(&n.Args[i], id)
+		}
+	default: // whole sets
+	}
+}
+
 func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 	if err := v.Ended.Err(); err != nil {
 		return false, err

@@ -310,6 +310,7 @@ func (v *Evaluation) And(set idset.Set, t Operand) (idset.Set, error) {
 // and returns the two sets to intersect. Otherwise set is the result and last is empty.
 func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err error) {
 	var small, large []Operand
+	v.begin(n)
 	for stage := range stages {
 		for i := range n.Args {
 			if n.Args[i].stage() != stage {
@@ -392,7 +393,8 @@ func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err 
 	}
 	actor := v.IDs[n.Of]
 	var left []uint64
-	for id := range small[0].Set.All() {
+	begin := func(id uint64) { v.View.BeginEdge(n.Kind, actor, dict.ID(id), n.Window) }
+	for id := range ask.Ahead(v.View, small[0].Set.All(), begin) {
 		has := false
 		if !v.View.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
 			if has, err = v.View.HasEdgeIn(n.Kind, actor, dict.ID(id), n.Window); err != nil {
@@ -406,7 +408,19 @@ func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err 
 	return Operand{Set: idset.FromList(left)}, true, nil
 }
 
+// begin begins the reads of an operator's operands that are stored sets (ask.Ahead).
+func (v *Evaluation) begin(n *Node) {
+	for i := range n.Args {
+		if a := &n.Args[i]; a.Op == OpForward {
+			v.View.BeginSubjects(a.Kind, v.IDs[a.Of], a.Window)
+		} else if a.Op == OpReverse {
+			v.View.BeginActors(a.Kind, v.IDs[a.Of])
+		}
+	}
+}
+
 func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
+	v.begin(n)
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
 		if err != nil {
@@ -418,6 +432,7 @@ func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
 }
 
 func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
+	v.begin(n)
 	t := idset.NewThreshold(n.Least, len(n.Args))
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
@@ -430,6 +445,7 @@ func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
 }
 
 func (v *Evaluation) except(n *Node) (set idset.Set, err error) {
+	v.begin(n)
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}

@@ -130,16 +130,35 @@ const (
 // read expands members until the budget is spent, and returns how many it read.
 func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 	hidden := h.hidden()
-	for member := range order {
-		if hidden.Has(member) || dict.ID(member) >= dict.FirstReserved {
-			continue
+	visible := func(yield func(uint64) bool) {
+		for member := range order {
+			if !hidden.Has(member) && dict.ID(member) < dict.FirstReserved && !yield(member) {
+				return
+			}
 		}
+	}
+	for member := range ask.Ahead(h.v.View, visible, h.begin) {
 		if err := h.expand(member); err != nil {
 			return read, err
 		}
 		read++
 	}
 	return read, nil
+}
+
+// begin begins the read of a member's set (ask.Ahead).
+func (h *hop) begin(member uint64) {
+	w, id := &h.w, dict.ID(member)
+	switch {
+	case w.Via.Op == OpReverse:
+		h.v.View.BeginActors(w.Via.Kind, id)
+	case w.Via.Op != OpForward:
+	case w.Decay > 0:
+		h.v.View.BeginSubjects(w.Via.Kind, id, w.effective())
+		fallthrough // it counts the others, too
+	default:
+		h.v.View.BeginSubjects(w.Via.Kind, id, w.Window)
+	}
 }
 
 // visible returns how many of the members read does not skip.
@@ -377,7 +396,8 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		}
 		within = h.w.effective()
 	}
-	for actor := range set.All() {
+	begin := func(actor uint64) { h.v.View.BeginSubjects(l.Kind, dict.ID(actor), within) }
+	for actor := range ask.Ahead(h.v.View, set.All(), begin) {
 		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
 		if err == nil && found {
 			err = h.t.AddWeighing(h.ended, actor, h.w.aged(weight, tid))

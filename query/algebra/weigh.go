@@ -188,7 +188,10 @@ func (v *Evaluation) damp(all []Scored, via Via, damp float64, _ int) error {
 func (v *Evaluation) dampReverse(all []Scored, via Via, damp float64, limit int) error {
 	counter := v.View.SubjectCounter(via.Kind)
 	var best lowestFirst // the highest scores so far
-	for i := range all { // highest sums first
+	i := -1
+	begin := func(s Scored) { v.View.BeginSubjects(via.Kind, dict.ID(s.ID), ask.Window{}) }
+	for range ask.Ahead(v.View, slices.Values(all), begin) { // highest sums first
+		i++
 		most := uint64(math.MaxUint64)
 		if len(best) == limit && best[0] > 0 {
 			// The score is below best[0] from this total on; rounding up leaves room for errors of Pow.

@@ -58,6 +58,9 @@ type Options struct {
 	Conflicted func(key []byte)
 	// Versioned, if set, is called for each View that got its read version, with how long that took.
 	Versioned func(took time.Duration)
+	// Trips, if set, is called at the end of each View with the number of its round trips to the cluster:
+	// how often it waited for a read that was not under way yet when it last waited. The read version is one.
+	Trips func(n int)
 	// Wrote, if set, is called for each key that a commit is about to set or
 	// append to, with the bytes that it hands to FoundationDB. It is for
 	// measurements.

@@ -67,6 +67,9 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	if o.Versioned == nil {
 		o.Versioned = func(time.Duration) {}
 	}
+	if o.Trips == nil {
+		o.Trips = func(int) {}
+	}
 	if o.Retried == nil {
 		o.Retried = func(string) {}
 	}
@@ -324,6 +327,9 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 	s.o.Versioned(time.Since(r.begun))
 	s.cluster.success()
 	err = fn(r)
+	if crossings == 0 {
+		s.o.Trips(1 + r.trips.Count())
+	}
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
 		return r.crossed, context.Cause(ctx)
 	}

@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	commit     prometheus.Histogram
 	version    prometheus.Histogram
+	trips      prometheus.Counter
 	retries    *prometheus.CounterVec // cause
 	conflicts  *prometheus.CounterVec // keyspace
 	keyspaceOf func(key []byte) string
@@ -30,6 +31,9 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 			Name: "skein_store_read_version_duration_seconds", Help: "Time until FoundationDB gave a query its read version: the latency of the cluster. Empty with the embedded engine.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
+		trips: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_store_round_trips_total", Help: "How often queries waited for an answer of FoundationDB; divided by skein_store_read_version_duration_seconds_count, the round trips of a query. Empty with the embedded engine.",
+		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_store_retries_total", Help: "Retried writes, by cause.",
 		}, []string{"cause"}),
@@ -39,7 +43,7 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 		keyspaceOf: keyspaceOf,
 	}
 	renamed.Register(reg, m.commit, "skein_store_commit_seconds", "skein_store_commit_duration_seconds")
-	reg.MustRegister(m.version, m.retries, m.conflicts)
+	reg.MustRegister(m.version, m.trips, m.retries, m.conflicts)
 	return m
 }
 
@@ -54,6 +58,13 @@ func (m *Metrics) Committed(took time.Duration) {
 func (m *Metrics) Versioned(took time.Duration) {
 	if m != nil {
 		m.version.Observe(took.Seconds())
+	}
+}
+
+// Tripped counts the round trips of a query.
+func (m *Metrics) Tripped(n int) {
+	if m != nil {
+		m.trips.Add(float64(n))
 	}
 }
 

@@ -77,6 +77,7 @@ func Run(t *testing.T, e Engine) {
 		"ReadsWithinScans":       testReadsWithinScans,
 		"ScanPrefix":             testScanPrefix,
 		"MultiGet":               testMultiGet,
+		"Prefetch":               testPrefetch,
 		"MultiGetRepeated":       testMultiGetRepeated,
 		"MultiGetErrors":         testMultiGetErrors,
 		"EmptyValues":            testEmptyValues,

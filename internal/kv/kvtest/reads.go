@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -366,4 +367,63 @@ func testErrors(t *testing.T, s kv.Store) {
 			t.Errorf("%q was written", got)
 		}
 	})
+}
+
+// testPrefetch begins random reads early, some of them for nothing, and writes meanwhile. All reads are as
+// without that, whether they are repeated, ended early, or change the bytes that they get.
+func testPrefetch(t *testing.T, s kv.Store) {
+	const n = 60
+	key := func(i int) []byte { return fmt.Appendf(nil, "p%02d", i) }
+	update(t, s, func(tx kv.Txn) {
+		for i := 0; i < n; i += 2 {
+			tx.Set(key(i), fmt.Appendf(nil, "v%02d", i))
+		}
+	})
+	rng := rand.New(rand.NewPCG(2, 2))
+	for round := range 20 {
+		view(t, s, func(r kv.Reader) {
+			begin := func(lo, hi int) {
+				if p, ok := r.(kv.Prefetcher); ok {
+					if hi < 0 {
+						p.PrefetchGet(key(lo))
+					} else {
+						p.PrefetchScan(key(lo), key(hi))
+					}
+				}
+			}
+			update(t, s, func(tx kv.Txn) { tx.Set(key(n+1), []byte("x")) }) // another state
+			for range 40 {
+				lo, hi, i := rng.IntN(n), rng.IntN(n), rng.IntN(n)
+				for range rng.IntN(3) {
+					begin(lo, hi)
+					begin(i, -1)
+					begin(rng.IntN(n), rng.IntN(n))
+				}
+				for range 1 + rng.IntN(2) {
+					want := "-"
+					if i%2 == 0 {
+						want = fmt.Sprintf("v%02d", i)
+					}
+					v, ok, err := r.Get(key(i))
+					if got := string(v); err != nil || ok != (want != "-") || ok && got != want {
+						t.Fatalf("round %d: key %d is %q, %v, %v", round, i, got, ok, err)
+					}
+					clear(v)
+					limit, at := 1+rng.IntN(n), lo+lo%2
+					calls := 0
+					err = r.Scan(key(lo), key(hi), false, func(k, v []byte) (bool, error) {
+						if string(k) != string(key(at)) || string(v) != fmt.Sprintf("v%02d", at) {
+							t.Fatalf("round %d: [%d, %d): %s is %q, want key %d", round, lo, hi, k, v, at)
+						}
+						at += 2
+						calls++
+						return calls < limit, nil
+					})
+					if want := max(0, min(limit, (hi+1)/2-(lo+1)/2)); err != nil || calls != want {
+						t.Fatalf("round %d: [%d, %d) has %d keys, want %d: %v", round, lo, hi, calls, want, err)
+					}
+				}
+			}
+		})
+	}
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// Conflicted, if set, is called for a read that made a commit conflict,
 	// with the first key of its range, as FoundationDB reports it.
 	Conflicted func(key []byte)
+	// Trips, if set, is called at the end of each View with the number of round trips that it would take on
+	// a cluster (kv.Trips), and the number of reads that were begun early and never used.
+	Trips func(n, unused int)
 }
 
 // ErrAfterCommit in an error of Options.OnCommit applies the commit before the crash.
@@ -127,7 +130,18 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	return fn(&reader{tree: tree, interrupt: kv.InterruptOf(ctx)})
+	r := &reader{tree: tree, interrupt: kv.InterruptOf(ctx), ahead: map[string]int{}, used: map[string]bool{}}
+	err = fn(r)
+	if s.o.Trips != nil {
+		unused := 0
+		for read := range r.ahead {
+			if !r.used[read] {
+				unused++
+			}
+		}
+		s.o.Trips(1+r.trips.Count(), unused)
+	}
+	return err
 }
 
 // ViewAcross implements kv.Store. A snapshot lives as long as its readers, so there are

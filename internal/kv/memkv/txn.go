@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -20,6 +21,37 @@ type reader struct {
 	conflicts *[]keyRange
 	interrupt kv.Interrupt // of a View
 	returned  []byte       // what the last Get returned
+
+	trips kv.Trips
+	ahead map[string]int  // when reads were begun early (kv.Trips), by key or range; nil in a Txn
+	used  map[string]bool // those of ahead that were used: a key may be read again, a range is read once
+}
+
+// PrefetchGet implements kv.Prefetcher. It only matters for the count of round trips.
+func (r *reader) PrefetchGet(key []byte) { r.begin("key " + string(key)) }
+
+// PrefetchScan implements kv.Prefetcher. It only matters for the count of round trips.
+func (r *reader) PrefetchScan(lo, hi []byte) { r.begin(fmt.Sprintf("range %x %x", lo, hi)) }
+
+func (r *reader) begin(read string) {
+	if _, under := r.ahead[read]; !under && r.ahead != nil {
+		r.ahead[read] = r.trips.Begin()
+	}
+}
+
+// await counts the round trip of a read, unless it was begun early and has arrived.
+func (r *reader) await(read func() string) {
+	if len(r.ahead) > 0 {
+		at := read()
+		if begun, early := r.ahead[at]; early {
+			if r.used[at] = true; strings.HasPrefix(at, "range") {
+				delete(r.ahead, at)
+			}
+			r.trips.Await(begun)
+			return
+		}
+	}
+	r.trips.Await(r.trips.Begin())
 }
 
 // expire overwrites what the last Get returned.
@@ -41,6 +73,11 @@ func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
+	r.await(func() string { return "key " + string(key) })
+	return r.get(key)
+}
+
+func (r *reader) get(key []byte) ([]byte, bool, error) {
 	if err := r.interrupt.Err(); err != nil {
 		return nil, false, err
 	}
@@ -58,11 +95,19 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		return err
 	}
 	r.expire()
+	trips := r.trips
+	if len(keys) > 0 {
+		r.trips.Await(r.trips.Begin())
+	}
 	for i, key := range keys {
-		v, ok, err := r.Get(key)
+		v, ok, err := r.get(key)
 		if err != nil {
 			return err
 		}
+		if i == 0 {
+			trips = r.trips
+		}
+		r.trips = trips  // all keys take one
 		r.returned = nil // each may call the Reader
 		err = each(i, v, ok)
 		clear(v)
@@ -80,6 +125,11 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		return err
 	}
 	r.note(lo, hi)
+	if !reverse {
+		r.await(func() string { return fmt.Sprintf("range %x %x", lo, hi) })
+	} else {
+		r.trips.Await(r.trips.Begin())
+	}
 	lo, hi = bytes.Clone(lo), bytes.Clone(hi) // they may lie in the bytes that expire
 	r.expire()
 	var err error

@@ -1,0 +1,76 @@
+package ask
+
+import (
+	"iter"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+)
+
+// On a cluster every read takes a round trip. A loop that reads one set after another should begin the
+// reads of its next steps early: Ahead does that with the Begin methods, and each of these says for which
+// methods it begins the reads. They do nothing on an engine whose reads are local.
+
+// Ahead yields what seq yields, and calls begin for the elements that come next. begin may only call the
+// Begin methods of the view.
+func Ahead[T any](s *View, seq iter.Seq[T], begin func(T)) iter.Seq[T] {
+	return kv.AheadOf(s.ahead, seq, func(_ kv.Prefetcher, x T) { begin(x) })
+}
+
+// BeginSubjects begins the read of Subjects, AppendSubjects, EachSubject and NewestTo.
+func (s *View) BeginSubjects(k kinds.Kind, actor dict.ID, w Window) {
+	if !s.IsHidden(actor) {
+		s.beginRecords(k, actor, w)
+	}
+}
+
+// BeginRecords begins the read of Records and of Joined, whose first kind is k.
+func (s *View) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, actor, Window{}) }
+
+// BeginAccount begins the read of AccountOf and AccountAndQueue.
+func (s *View) BeginAccount(id dict.ID) {
+	if p, ok := s.ahead.(kv.Prefetcher); ok && id != dict.None && !s.IsHidden(id) {
+		p.PrefetchGet(s.source.Layout.AccountKey(nil, id))
+	}
+}
+
+// beginRecords begins the read of an actor's records in a window.
+func (s *View) beginRecords(k kinds.Kind, actor dict.ID, w Window) {
+	if p, ok := s.ahead.(kv.Prefetcher); ok && actor != dict.None {
+		if lo, hi := read.RangeOf(k, actor, w); lo != nil {
+			p.PrefetchScan(lo, hi)
+		}
+	}
+}
+
+// BeginActors begins the read of Actors.
+func (s *View) BeginActors(k kinds.Kind, subject dict.ID) {
+	p, ok := s.ahead.(kv.Prefetcher)
+	if !ok || subject == dict.None {
+		return
+	}
+	row := format.AppendRowKey(nil, k, subject)
+	if s.source.Layout.Shared() {
+		p.PrefetchScan(row, s.source.Layout.Containers(row))
+	} else {
+		p.PrefetchGet(row)
+	}
+}
+
+// BeginEdge begins the reads of HasEdgeIn. HasEdge reads a second value of a large set only; it is read in
+// any case, because a second round trip costs more.
+func (s *View) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
+	p, ok := s.ahead.(kv.Prefetcher)
+	switch {
+	case !ok || actor == dict.None || subject == dict.None:
+	case w.All():
+		row := s.source.Layout.AppendMemberKey(nil, k, subject, actor)
+		p.PrefetchGet(row)
+		p.PrefetchGet(format.AppendContainerKey(nil, row, format.BlockOf(uint64(actor))))
+	default:
+		s.beginRecords(k, actor, w)
+	}
+}

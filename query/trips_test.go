@@ -1,0 +1,145 @@
+package query_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"skein.blue/graph"
+	"skein.blue/graph/write"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
+	"skein.blue/query"
+)
+
+// tripCounter counts the round trips of the views of a store.
+type tripCounter struct {
+	mu            sync.Mutex
+	trips, unused int
+}
+
+func (c *tripCounter) add(n, unused int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trips += n
+	c.unused += unused
+}
+
+// take returns the counts since the last call.
+func (c *tripCounter) take() (trips, unused int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	trips, unused, c.trips, c.unused = c.trips, c.unused, 0, 0
+	return trips, unused
+}
+
+// TestRoundTrips: on a cluster, the round trips of a question hardly grow with the number of its items.
+// Reads that were begun early are used.
+func TestRoundTrips(t *testing.T) {
+	const people = 320
+	var c tripCounter
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Trips: c.add})
+	g, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := query.New(g, query.Options{Version: "1.2.3", Relay: "memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	w := &world{t, g, history.New(1, 4), oracle.New(), srv.URL, 0}
+
+	did := func(n int) string { return fmt.Sprintf("did:web:p%d.example.com", n%people) }
+	post := func(n int) string { return "at://" + did(n) + "/app.bsky.feed.post/" + history.TID(1<<50) }
+	list := func(n int) string { return "at://" + did(n) + "/app.bsky.graph.list/" + history.TID(1<<49) }
+	var events []*oracle.Event
+	for n := range people {
+		var ops []oracle.Op
+		add := func(kind, subject, list string) {
+			ops = append(ops, oracle.Op{Kind: kind, Rkey: history.TID(1<<50 + uint64(n)<<30 + uint64(len(ops))<<20), Subject: subject, List: list})
+		}
+		follows := 20
+		if n == 0 {
+			follows = people - 1
+		}
+		for i := 1; i <= follows; i++ {
+			add("follow", did(n+i), "")
+		}
+		for i := 1; i <= 20; i++ {
+			add("like", post(n*7+i), "")
+		}
+		add("block", did(n+30), "")
+		add("listblock", list(n+1), "")
+		add(oracle.ListItem, did(n+40), list(n))
+		events = append(events, &oracle.Event{Type: oracle.CommitEvent, Seq: int64(n + 1), DID: did(n), Rev: history.TID(1 << 50), Ops: ops})
+	}
+	w.apply(events)
+
+	many := func(name string, n int, of func(int) string) (params string) {
+		for i := range n {
+			params += "&" + name + "=" + url.QueryEscape(of(i+1))
+		}
+		return params
+	}
+	union := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, "followers("+did(i)+")")
+		}
+		return url.QueryEscape("union(" + strings.Join(all, ",") + ")")
+	}
+	members := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, did(i+1))
+		}
+		return "members(" + strings.Join(all, ",") + ")"
+	}
+	for _, q := range []struct {
+		what  string
+		path  func(n int) string
+		n     int // the larger number of items
+		trips int // at most, with n items
+	}{
+		{"known", func(n int) string { return "known?edge=followers&actor=" + did(0) + many("subject", n, did) }, 100, 20},
+		{"contains", func(n int) string { return "contains?set=follows(" + did(0) + ")" + many("member", n, did) }, 100, 20},
+		{"union", func(n int) string { return "query?set=" + union(n) }, 30, 20},
+		{"rank of accounts", func(n int) string { return "rank?via=follows&of=" + url.QueryEscape(members(n)) }, 300, 20},
+		{"rank of what they like", func(n int) string { return "rank?via=likes&of=" + url.QueryEscape(members(n)) }, 300, 20},
+		{"rank of recent likes", func(n int) string { return "rank?via=likes&decay=6h&of=" + url.QueryEscape(members(n)) }, 300, 20},
+		{"rank of followers", func(n int) string { return "rank?via=followers&damp=0.5&of=" + url.QueryEscape(members(n)) }, 300, 20},
+		{"list of followers, with records", func(n int) string { return fmt.Sprintf("list?set=followers(%s)&order=id&limit=%d", did(1), n) }, 21, 20},
+		{"counts", func(n int) string { return "counts?edge=followers&edge=follows" + many("subject", n, did) }, 100, 20},
+		{"getBlocks", func(n int) string { return "getBlocks?direction=blocking&actor=" + did(0) + many("others", n, did) }, 100, 20},
+		{"getRelationships", func(n int) string {
+			return "/xrpc/app.bsky.graph.getRelationships?actor=" + did(0) + many("others", n, did)
+		}, 30, 20},
+	} {
+		ask := func(n int) (trips, unused int) {
+			t.Helper()
+			path := q.path(n)
+			if !strings.HasPrefix(path, "/") {
+				path = "/xrpc/blue.skein.graph." + path
+			}
+			c.take()
+			if status, body, _ := w.get(path); status != 200 {
+				t.Fatalf("%s: %d %s", q.what, status, body)
+			}
+			return c.take()
+		}
+		one, _ := ask(1)
+		all, unused := ask(q.n)
+		t.Logf("%s: %d round trips for one, %d for %d; %d reads begun and not used", q.what, one, all, q.n, unused)
+		if all > q.trips {
+			t.Errorf("%s of %d items takes %d round trips, more than %d", q.what, q.n, all, q.trips)
+		}
+	}
+}
