@@ -77,10 +77,14 @@ func (s *View) Uncompared() (uncompared bool, err error) {
 	if uncompared, known := s.source.Uncompared(); known {
 		return uncompared, nil
 	}
+	if s.holesRead {
+		return s.uncompared, nil
+	}
 	err = kv.ScanPrefix(s.r, format.KeyHoles, func(_, v []byte) error {
 		h, err := format.DecodeHoles(v)
 		uncompared = uncompared || h.Uncompared()
 		return err
 	})
+	s.holesRead, s.uncompared = err == nil, uncompared
 	return uncompared, err
 }

@@ -19,6 +19,8 @@ type View struct {
 	source *Source
 	hidden *roaring64.Bitmap
 	ahead  kv.Reader // r, without its charges
+
+	holesRead, uncompared bool // what Uncompared has read
 }
 
 // A Source has what the views of a store share.

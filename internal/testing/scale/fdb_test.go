@@ -3,6 +3,8 @@ package scale
 import (
 	"errors"
 	"flag"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +65,85 @@ func BenchmarkIndexFDB(b *testing.B) {
 	b.ReportMetric(float64(events)/blind.Seconds(), "blind/s")
 	b.ReportMetric(100*blind.Seconds()/index.Seconds(), "%_of_blind")
 	if err := errors.Join(g.Close(b.Context()), store.Close(), raw.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkAskFDB asks the same questions of a store on FoundationDB and of an embedded one, with the same
+// million edges. trips are the round trips of a question to the cluster.
+//
+//	go test -tags fdb ./internal/testing/scale -run xxx -bench AskFDB -benchtime 40x
+func BenchmarkAskFDB(b *testing.B) {
+	const people, enough, followers = 40_000, 1_000_000, 10_000
+	trips := 0
+	o := fdbtest.Options(b, write.NewMerger(write.Limits{}))
+	o.Trips = func(n int) { trips += n }
+	store := fdbtest.Open(b, o)
+	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	cluster, embedded := &app.Index{KV: store, Graph: g}, open(b, b.TempDir())
+	name := network.New(network.Options{Seed: 1, Accounts: people})
+	did := func(n int) string { return string(name.AppendDID(nil, n)) }
+	for _, x := range []*app.Index{cluster, embedded} {
+		f := newFeed(network.Options{Seed: 1, Accounts: people}, x, "network")
+		var e network.Event
+		for records(b, x) < enough {
+			for range batchEvents {
+				f.n.Next(&e)
+				f.add(b, &e)
+			}
+		}
+		for star := range 2 {
+			for a := range followers {
+				f.n.Plant(&e, 10+a*2+star*a%2, 1+star)
+				f.add(b, &e)
+			}
+		}
+		for i := range 300 {
+			f.n.Plant(&e, reader, 10+i*100)
+			f.add(b, &e)
+		}
+		f.flush(b)
+	}
+	others := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, did(10+i*100))
+		}
+		return all
+	}
+	union := func(n int) string {
+		var sets []string
+		for _, other := range others(n) {
+			sets = append(sets, "followers("+other+")")
+		}
+		return "union(" + strings.Join(sets, ",") + ")"
+	}
+	for _, q := range []struct {
+		what, method string
+		p            url.Values
+	}{
+		{"intersection", askQuery, url.Values{"set": {"intersect(followers(" + did(1) + "),followers(" + did(2) + "))"}}},
+		{"known", askKnown, url.Values{"actor": {did(reader)}, "edge": {"followers"}, "subject": {did(1)}}},
+		{"rankFollows", askRank, url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"follows"}, "limit": {"100"}}},
+		{"rankLikes", askRank, url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"likes"}, "limit": {"100"}}},
+		{"relationships", "app.bsky.graph.getRelationships", url.Values{"actor": {did(reader)}, "others": others(30)}},
+		{"contains", "blue.skein.graph.contains", url.Values{"set": {"followers(" + did(1) + ")"}, "member": others(100)}},
+		{"union", askQuery, url.Values{"set": {union(30)}}},
+	} {
+		for _, x := range []*app.Index{cluster, embedded} {
+			on := map[bool]string{true: "fdb", false: "embedded"}[x == cluster]
+			s := server(b, x)
+			b.Run(q.what+"/"+on, func(b *testing.B) {
+				get(b, s, q.method, q.p) // what it keeps in memory is not what is measured
+				trips = 0
+				median(b, func() { get(b, s, q.method, q.p) })
+				b.ReportMetric(float64(trips)/float64(b.N), "trips")
+			})
+		}
+	}
+	if err := errors.Join(g.Close(b.Context()), store.Close(), embedded.Close(b.Context())); err != nil {
 		b.Fatal(err)
 	}
 }
