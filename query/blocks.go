@@ -92,6 +92,7 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 			if err != nil {
 				return err
 			}
+			v.Begin()
 			if out.completeness, err = s.missing(v); err != nil {
 				return err
 			}

@@ -77,6 +77,11 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
+		sn.BeginAccount(ids[len(subjects)])
+		sn.BeginSubjects(followKind, ids[len(subjects)], ask.Window{})
+		for i := range subjects {
+			sn.BeginActors(edge.Kind, ids[i])
+		}
 		if out.completeness, err = missingOf(sn, actor[0].S, ids[len(subjects)]); err == nil && !out.Incomplete {
 			out.completeness, err = s.ofEverybody(sn, followKind, edge.Kind)
 		}
@@ -91,9 +96,6 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 		follows := t.Set
 		var sample []dict.ID
 		var of []int // the subject of each sample
-		for i := range subjects {
-			sn.BeginActors(edge.Kind, ids[i])
-		}
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.S, 0, []string{}}
 			t, err := v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: edge.Kind, Of: ids[i]})

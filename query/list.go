@@ -84,6 +84,7 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		v.Exact = exact
 		defer func() { out.sampling = sampledIn(v.Sampled()) }()
+		v.Begin()
 		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}

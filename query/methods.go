@@ -59,6 +59,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 			return err
 		}
 		defer func() { out.sampling = sampledIn(v.Sampled()) }()
+		v.Begin()
 		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}

@@ -97,6 +97,7 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r 
 	if err != nil {
 		return completeness{}, err
 	}
+	v.Begin()
 	if c, err := s.missing(v, r.Via.Op); err != nil || c.Incomplete {
 		return c, err
 	}
@@ -104,6 +105,7 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r 
 		if v, err = algebra.NewEvaluation(ctx, sn, r.Except, w); err != nil {
 			return completeness{}, err
 		}
+		v.Begin()
 		if c, err := s.missing(v); err != nil || c.Incomplete {
 			return c, err
 		}

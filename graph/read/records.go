@@ -89,8 +89,7 @@ func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
 	defer recordReaders.Put(rr)
-	reset := func() { rr.Records, rr.raw, rr.Chunks = rr.Records[:0], rr.raw[:0], 0 }
-	reset()
+	rr.reset()
 	more, jump := true, false
 	chunk := func(key, v []byte) (bool, error) {
 		kind, actor, bucket, depth, err := format.ParseChunkKey(key)
@@ -101,17 +100,10 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 			if more = each(rr); !more {
 				return false, nil
 			}
-			reset()
+			rr.reset()
 		}
-		rr.Number, rr.actor = bucket, actor
-		if bucket >= format.RawBucket { // raw keys point into v, and outlive this call
-			start := len(rr.raw)
-			rr.raw = append(rr.raw, v...)
-			v = rr.raw[start:]
-		}
-		rr.Chunks++
-		var generation uint64
-		rr.Records, generation, err = format.CoderOf(kind, actor, bucket).Read(rr.Records, v, uint32(depth))
+		rr.actor = actor
+		generation, err := rr.add(kind, bucket, depth, v)
 		if err != nil {
 			return false, fmt.Errorf("chunk %x: %w", key, err)
 		}
@@ -126,6 +118,22 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 		each(rr)
 	}
 	return err
+}
+
+// reset empties the bucket.
+func (rr *Bucket) reset() { rr.Records, rr.raw, rr.Chunks = rr.Records[:0], rr.raw[:0], 0 }
+
+// add adds a chunk of the actor's bucket, and returns its generation, 0 unless it was spilled.
+func (rr *Bucket) add(k kinds.Kind, number uint16, depth int, v []byte) (generation uint64, err error) {
+	rr.Number = number
+	if number >= format.RawBucket { // raw keys point into v, and outlive this call
+		start := len(rr.raw)
+		rr.raw = append(rr.raw, v...)
+		v = rr.raw[start:]
+	}
+	rr.Chunks++
+	rr.Records, generation, err = format.CoderOf(k, rr.actor, number).Read(rr.Records, v, uint32(depth))
+	return generation, err
 }
 
 // HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size

@@ -2,6 +2,7 @@ package read
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 
 	"skein.blue/graph/format"
@@ -107,12 +108,32 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 		last = math.MaxUint64
 	}
 	more := true
+	settle := func(rr *Bucket) bool { // takes the records of a bucket
+		rr.live(func(rec *format.Record) bool {
+			if rec.Flags == 0 && w.Has(rec.Path) {
+				dst = append(dst, uint64(rec.Subject))
+			}
+			return true
+		})
+		dst, more = each(dst)
+		return more
+	}
+	rr, _ := recordReaders.Get().(*Bucket) // a bucket with several chunks
+	defer recordReaders.Put(rr)
+	rr.actor = actor
 	for more && lo != nil && bytes.Compare(lo, hi) < 0 {
-		var bucket []byte // the key of a bucket whose records must be read
+		rr.reset()
+		var end []byte // of the first bucket, if it was spilled and is read from below on
 		err := r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
 			_, _, number, depth, err := format.ParseChunkKey(key)
 			if err != nil {
 				return false, err
+			}
+			if rr.Chunks > 0 && number != rr.Number {
+				if !settle(rr) {
+					return false, nil
+				}
+				rr.reset()
 			}
 			if depth == 0 {
 				var ok bool
@@ -120,31 +141,26 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 					dst, more = each(dst)
 					return more, nil
 				}
+				if below != nil && bytes.Equal(key, lo) {
+					end = kv.PrefixEnd(bytes.Clone(key))
+					return false, nil
+				}
 			}
-			bucket = bytes.Clone(key[:len(key)-depth])
-			return false, nil
+			if _, err := rr.add(k, number, depth, v); err != nil {
+				return false, fmt.Errorf("chunk %x: %w", key, err)
+			}
+			return true, nil
 		})
-		if err != nil || bucket == nil {
+		if err == nil && more && rr.Chunks > 0 {
+			settle(rr)
+		}
+		if err != nil || end == nil {
 			return err
 		}
-		end := kv.PrefixEnd(bucket)
 		if bytes.Compare(end, hi) > 0 {
 			end = hi
 		}
-		if !bytes.Equal(bucket, lo) {
-			below = nil
-		}
-		err = buckets(r, bucket, end, below, func(rr *Bucket) bool {
-			rr.live(func(rec *format.Record) bool {
-				if rec.Flags == 0 && w.Has(rec.Path) {
-					dst = append(dst, uint64(rec.Subject))
-				}
-				return true
-			})
-			dst, more = each(dst)
-			return more
-		})
-		if err != nil {
+		if err := buckets(r, lo, end, below, settle); err != nil {
 			return err
 		}
 		lo, below = end, nil

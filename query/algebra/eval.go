@@ -133,6 +133,7 @@ func (v *Evaluation) Hidden() idset.Set {
 // Result returns the members, hidden accounts included, and the number of members without
 // hidden accounts.
 func (v *Evaluation) Result() (set idset.Set, total uint64, err error) {
+	v.Begin()
 	set, err = v.Set(&v.Expr.Root)
 	if err != nil {
 		return set, 0, err
@@ -148,6 +149,7 @@ func (v *Evaluation) Count() (uint64, error) {
 		_, total, err := v.Result()
 		return total, err
 	}
+	v.Begin()
 	set, last, err := v.intersect(n, true)
 	if err != nil {
 		return 0, err
@@ -310,7 +312,6 @@ func (v *Evaluation) And(set idset.Set, t Operand) (idset.Set, error) {
 // and returns the two sets to intersect. Otherwise set is the result and last is empty.
 func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err error) {
 	var small, large []Operand
-	v.begin(n)
 	for stage := range stages {
 		for i := range n.Args {
 			if n.Args[i].stage() != stage {
@@ -408,19 +409,25 @@ func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err 
 	return Operand{Set: idset.FromList(left)}, true, nil
 }
 
-// begin begins the reads of an operator's operands that are stored sets (ask.Ahead).
+// Begin begins the reads of the expression's stored sets (ask.Ahead), and of the accounts whose sets they
+// are.
+func (v *Evaluation) Begin() { v.begin(&v.Expr.Root) }
+
 func (v *Evaluation) begin(n *Node) {
-	for i := range n.Args {
-		if a := &n.Args[i]; a.Op == OpForward {
-			v.View.BeginSubjects(a.Kind, v.IDs[a.Of], a.Window)
-		} else if a.Op == OpReverse {
-			v.View.BeginActors(a.Kind, v.IDs[a.Of])
+	switch n.Op {
+	case OpForward:
+		v.View.BeginAccount(v.IDs[n.Of])
+		v.View.BeginSubjects(n.Kind, v.IDs[n.Of], n.Window)
+	case OpReverse:
+		v.View.BeginActors(n.Kind, v.IDs[n.Of])
+	default:
+		for i := range n.Args {
+			v.begin(&n.Args[i])
 		}
 	}
 }
 
 func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
-	v.begin(n)
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
 		if err != nil {
@@ -432,7 +439,6 @@ func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
 }
 
 func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
-	v.begin(n)
 	t := idset.NewThreshold(n.Least, len(n.Args))
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
@@ -445,7 +451,6 @@ func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
 }
 
 func (v *Evaluation) except(n *Node) (set idset.Set, err error) {
-	v.begin(n)
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}
