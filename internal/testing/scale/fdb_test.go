@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,9 +77,9 @@ func BenchmarkIndexFDB(b *testing.B) {
 //	go test -tags fdb ./internal/testing/scale -run xxx -bench AskFDB -benchtime 40x
 func BenchmarkAskFDB(b *testing.B) {
 	const people, enough, followers = 40_000, 1_000_000, 10_000
-	trips := 0
+	var trips atomic.Int64
 	o := fdbtest.Options(b, write.NewMerger(write.Limits{}))
-	o.Trips = func(n int) { trips += n }
+	o.Trips = func(n int) { trips.Add(int64(n)) }
 	store := fdbtest.Open(b, o)
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}})
 	if err != nil {
@@ -141,11 +143,31 @@ func BenchmarkAskFDB(b *testing.B) {
 			s := server(b, x)
 			b.Run(q.what+"/"+on, func(b *testing.B) {
 				get(b, s, q.method, q.p) // what it keeps in memory is not what is measured
-				trips = 0
+				trips.Store(0)
 				median(b, func() { get(b, s, q.method, q.p) })
-				b.ReportMetric(float64(trips)/float64(b.N), "trips")
+				b.ReportMetric(float64(trips.Load())/float64(b.N), "trips")
 			})
 		}
+	}
+	for _, x := range []*app.Index{cluster, embedded} { // as BenchmarkServe, without a network
+		s := server(b, x)
+		b.Run("small64/"+map[bool]string{true: "fdb", false: "embedded"}[x == cluster], func(b *testing.B) {
+			trips.Store(0)
+			b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+			begun := time.Now()
+			b.RunParallel(func(pb *testing.PB) {
+				for n := 0; pb.Next(); n++ {
+					a, other := did(10+n%300*100), did(10+(n+7)%300*100)
+					if n%2 == 0 {
+						get(b, s, "blue.skein.graph.contains", url.Values{"set": {"followers(" + a + ")"}, "member": {other}})
+					} else {
+						get(b, s, askQuery, url.Values{"set": {"intersect(followers(" + a + "),followers(" + other + "))"}, "limit": {"10"}})
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "questions/s")
+			b.ReportMetric(float64(trips.Load())/float64(b.N), "trips")
+		})
 	}
 	if err := errors.Join(g.Close(b.Context()), store.Close(), embedded.Close(b.Context())); err != nil {
 		b.Fatal(err)
