@@ -25,12 +25,15 @@ import (
 // leases whose strings it has, all of them; when it is read, the strings of all other leases of
 // the store are added. That is exact whatever happened in between: every string has an id of
 // some lease, only the process that took a lease hands out its ids, and a lease is recognized
-// by its random token. So the file may be older than the store after a crash, or newer if a
-// power failure took the last writes, or of another store.
+// by its random token. So the file may be older than the store after a crash, or of another
+// store. The file also lists the leases whose strings it does not have: a file that knows a lease
+// which the store lacks is not used. It belongs to a copy of the store that went its own way, or a
+// power failure took the last writes.
 //
 //	"skeinfl1"
 //	the filters' secrets (4 × 8), ceiling (8) and floor (8)
-//	number of leases (4), and for each: namespace (1) shard (4) block (8) token (8)
+//	number of leases (4), and for each: namespace (1) shard (4) block (8) token (8) and
+//	    whether the filters have its strings (1)
 //	number of filters (4), and for each: which (1: 0 DIDs, 1 other URIs, 2 a span) span (8)
 //	    number of parts (4), and for each: number of blocks (4) room for keys (4) blocks (64 each)
 //	CRC-32C of all that (4)
@@ -92,8 +95,8 @@ type filterSave struct {
 }
 
 // beginSave begins a save: it writes everything before the filters. The caller is the writer, the
-// filters are ready, and they have the strings of all leases in covered.
-func (k *stringFilter) beginSave(covered []leaseKey) (_ *filterSave, err error) {
+// filters are ready, and they have the strings of the leases that are covered.
+func (k *stringFilter) beginSave(leases []leaseKey, covered func(leaseKey) bool) (_ *filterSave, err error) {
 	s := &filterSave{name: k.path + ".new", sum: crc32.New(castagnoli)}
 	// The secrets are for this user only.
 	if s.file, err = os.OpenFile(s.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
@@ -106,12 +109,17 @@ func (k *stringFilter) beginSave(covered []leaseKey) (_ *filterSave, err error) 
 	}
 	b = binary.LittleEndian.AppendUint64(b, k.ceiling)
 	b = binary.LittleEndian.AppendUint64(b, k.floor)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(covered)))
-	for _, l := range covered {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(leases)))
+	for _, l := range leases {
 		b = append(b, byte(l.ns))
 		b = binary.LittleEndian.AppendUint32(b, l.shard)
 		b = binary.LittleEndian.AppendUint64(b, l.block)
 		b = binary.LittleEndian.AppendUint64(b, l.token)
+		if covered(l) {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
 	}
 	s.filters = append(s.filters,
 		savedFilter{filterOfDIDs, 0, slices.Clone(k.dids.parts)},
@@ -189,8 +197,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errFilterFile is returned for a file of filters that is damaged, or of another version.
 var errFilterFile = errors.New("the file is damaged, or of another version")
 
-// readFilters reads a file of filters into k, which must be empty. It returns the leases whose
-// strings the filters have.
+// readFilters reads a file of filters into k, which must be empty. It returns the leases that it lists,
+// and whether the filters have their strings.
 func (k *stringFilter) readFilters(file []byte) (covered map[leaseKey]bool, err error) {
 	body := len(file) - 4
 	if body < len(filterMagic) || string(file[:len(filterMagic)]) != filterMagic ||
@@ -203,8 +211,9 @@ func (k *stringFilter) readFilters(file []byte) (covered map[leaseKey]bool, err 
 	}
 	k.ceiling, k.floor = r.uint64(), r.uint64()
 	covered = map[leaseKey]bool{}
-	for range r.count(1 + 4 + 8 + 8) {
-		covered[leaseKey{dict.Namespace(r.byte()), r.uint32(), r.uint64(), r.uint64()}] = true
+	for range r.count(1 + 4 + 8 + 8 + 1) {
+		l := leaseKey{dict.Namespace(r.byte()), r.uint32(), r.uint64(), r.uint64()}
+		covered[l] = r.byte() == 1
 	}
 	for range r.count(1 + 8 + 4) {
 		which, span := r.byte(), r.uint64()
@@ -293,12 +302,16 @@ func (k *stringFilter) restore(ctx context.Context, store kv.Store) error {
 		k.log.Warn("the filters of known strings cannot be read from their file; they are made again from the store", "file", k.path, "error", err)
 		return nil
 	}
-	leases := 0
+	leases, known := 0, 0
 	err = store.View(ctx, func(r kv.Reader) error {
-		leases, k.lacking = 0, nil
+		leases, known, k.lacking = 0, 0, nil
 		return Leases(r, func(l dict.Lease) error {
 			leases++
-			if !covered[keyOfLease(&l)] {
+			has, listed := covered[keyOfLease(&l)]
+			if listed {
+				known++
+			}
+			if !has {
 				k.lacking = append(k.lacking, l)
 			}
 			return nil
@@ -308,7 +321,7 @@ func (k *stringFilter) restore(ctx context.Context, store kv.Store) error {
 		return fmt.Errorf("intern: reading the leases: %w", err)
 	}
 	now := nowSpan()
-	if len(k.lacking) > max(fewLeases, leases/2) || k.ceiling < now+oldCeiling || k.ceiling > now+2*aheadSpans {
+	if known < len(covered) || len(k.lacking) > max(fewLeases, leases/2) || k.ceiling < now+oldCeiling || k.ceiling > now+2*aheadSpans {
 		k.reset()
 		return nil
 	}
@@ -433,19 +446,21 @@ func (d *Drawer) beginSave(ctx context.Context, closed bool) (*filterSave, error
 			}
 		}
 	}
-	covered := slices.DeleteFunc(rows, func(l leaseKey) bool { return unfinished[l] || l.token == 0 })
-	return d.strings.beginSave(covered)
+	return d.strings.beginSave(rows, func(l leaseKey) bool { return !unfinished[l] && l.token != 0 })
 }
 
 // saveNow saves the filters at once, after the leases are closed.
 func (d *Drawer) saveNow(ctx context.Context) {
 	k := d.strings
-	if k == nil || k.path == "" || !k.ready.Load() {
+	if k == nil || k.path == "" {
 		return
 	}
 	if k.save != nil {
 		_ = k.save.abort() // this save is newer
 		k.save = nil
+	}
+	if !k.ready.Load() {
+		return
 	}
 	s, err := d.beginSave(ctx, true)
 	until := time.Now().Add(closePatience)

@@ -107,10 +107,8 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 			among[dict.ID(author)][other] = true
 		}
 	}
-	for _, author := range slices.Sorted(maps.Keys(among)) {
-		l.View.BeginRecords(kinds.ListMember, author)
-	}
-	for _, author := range slices.Sorted(maps.Keys(among)) {
+	begin := func(author dict.ID) { l.View.BeginRecords(kinds.ListMember, author) }
+	for author := range ask.Ahead(l.View, slices.Values(slices.Sorted(maps.Keys(among))), begin) {
 		err := l.listings(author, among[author], func(member, list dict.ID, item format.Path) {
 			if block := blocked[author][list]; block != nil {
 				found(member, list, block, item)
@@ -144,7 +142,11 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 	if err != nil {
 		return err
 	}
+	begun := 0
 	for author := range listed.All() {
+		if begun++; begun > 64 { // their answers may be large
+			break
+		}
 		l.View.BeginRecords(kinds.ListMember, dict.ID(author))
 	}
 	for i, other := range ids[1:] {

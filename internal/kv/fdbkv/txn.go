@@ -98,6 +98,9 @@ func (r *reader) take(lo, hi []byte) (p prefetched, ok bool) {
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
+	if err := r.interrupt.Err(); err != nil {
+		return nil, false, err
+	}
 	if p, begun := r.take(key, nil); begun {
 		r.trips.Await(p.begun)
 		v, err := p.value.Get()
