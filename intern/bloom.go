@@ -22,8 +22,9 @@ import (
 //
 // It needs a store with one writer, and works once it is filled. In an empty store that is at
 // once; otherwise the filters are read from their file (filterfile.go), or from the dictionary
-// in the background, after enough failed lookups to pay for that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are
-// too many, it drops the oldest spans, whose URIs are then looked up as before.
+// in the background, after enough failed lookups to pay for that. It keeps URIs by the time in
+// their TIDs, in spans of 19 hours. If there are too many, it drops the oldest spans, whose URIs
+// are then looked up as before.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
 // Filters, 2007.)
@@ -47,7 +48,7 @@ type stringFilter struct {
 	started bool
 
 	path      string        // of the file; "": there is none
-	saveEvery time.Duration // saveEvery
+	saveEvery time.Duration // from one save to the next
 	restored  bool          // the filters were read from the file
 	lacking   []dict.Lease  // the leases whose strings it did not have
 	// Only the writer uses these.

@@ -147,6 +147,7 @@ func (d *Drawer) learn(b *Batch) {
 	}
 	if k.full {
 		k.ready.Store(false)
+		k.abortSave()
 	}
 }
 

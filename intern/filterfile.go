@@ -388,16 +388,19 @@ func (d *Drawer) saveDue(ctx context.Context) {
 		if time.Since(k.saved) < k.saveEvery {
 			return
 		}
-		var err error
-		if k.save, err = d.beginSave(ctx, false); k.save == nil || err != nil {
-			d.saveFailed(err)
+		s, err := d.beginSave(ctx, false)
+		if err != nil {
+			k.saveFailed(err)
+		}
+		if s == nil { // or a lease is being fetched: the next call tries again
 			return
 		}
+		k.save = s
 	}
 	done, err := k.save.step(saveSlice)
 	if err != nil {
-		_ = k.save.abort() // the next save overwrites it
-		d.saveFailed(err)
+		k.abortSave()
+		k.saveFailed(err)
 		return
 	}
 	if !done {
@@ -409,27 +412,34 @@ func (d *Drawer) saveDue(ctx context.Context) {
 	d.leases.inBackground(ctx, func(context.Context) {
 		defer k.saving.Store(false)
 		if err := s.finish(k.path); err != nil {
-			k.log.Warn(saveFailed, "file", k.path, "error", err)
+			k.warn(err)
 		}
 	})
 }
 
-const saveFailed = "the filters of known strings could not be written to their file; the next start reads more of the store"
+// warn logs that a save failed.
+func (k *stringFilter) warn(err error) {
+	k.log.Warn("the filters of known strings could not be written to their file; the next start reads more of the store", "file", k.path, "error", err)
+}
 
-// saveFailed ends a save. Without an error, a lease was just being fetched: the next call tries
-// again.
-func (d *Drawer) saveFailed(err error) {
-	k := d.strings
-	if k.save = nil; err != nil {
-		k.saved = time.Now()
-		k.log.Warn(saveFailed, "file", k.path, "error", err)
+// saveFailed logs that a save failed. The next one is due as if it had not.
+func (k *stringFilter) saveFailed(err error) {
+	k.saved = time.Now()
+	k.warn(err)
+}
+
+// abortSave ends a save that is under way.
+func (k *stringFilter) abortSave() {
+	if k.save != nil {
+		_ = k.save.abort() // the next save overwrites its file
+		k.save = nil
 	}
 }
 
 // beginSave begins a save. It returns nil if a lease is being fetched.
 func (d *Drawer) beginSave(ctx context.Context, closed bool) (*filterSave, error) {
-	// First the rows, then the leases with ids to hand out: a lease that is taken in between is
-	// in neither.
+	// The rows come first. A lease that was taken before is then among the unfinished ones, or is
+	// still being fetched; one that is taken afterwards is not listed.
 	var rows []leaseKey
 	err := d.leases.store.View(ctx, func(r kv.Reader) error {
 		rows = rows[:0]
@@ -455,10 +465,7 @@ func (d *Drawer) saveNow(ctx context.Context) {
 	if k == nil || k.path == "" {
 		return
 	}
-	if k.save != nil {
-		_ = k.save.abort() // this save is newer
-		k.save = nil
-	}
+	k.abortSave() // this save is newer
 	if !k.ready.Load() {
 		return
 	}
@@ -477,7 +484,7 @@ func (d *Drawer) saveNow(ctx context.Context) {
 		err = s.finish(k.path)
 	}
 	if err != nil {
-		k.log.Warn(saveFailed, "file", k.path, "error", err)
+		k.warn(err)
 	}
 }
 

@@ -247,6 +247,66 @@ func TestFilterFileIsUsed(t *testing.T) {
 	}
 }
 
+// TestFilterFileOfACopy: a copy of a running store is opened elsewhere, and its file comes back beside the
+// original, which has used more ids of a lease that both know.
+func TestFilterFileOfACopy(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	original, dir := memkv.Open(memkv.Options{Merger: dict.Merger{}}), t.TempDir()
+	open := func(store kv.Store, file string) *Drawer {
+		in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: filepath.Join(dir, file)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, _ := in.(*Drawer)
+		return d
+	}
+	add := func(d *Drawer, store kv.Store) *Batch {
+		var b Batch
+		for range 100 {
+			s := draw(rng, 1<<30)
+			b.Add(s.ns, []byte(s.s))
+		}
+		if err := d.Prepare(t.Context(), &b, 200); err != nil {
+			t.Fatal(err)
+		}
+		if err := put(t.Context(), store, d, &b); err != nil {
+			t.Fatal(err)
+		}
+		d.Committed(&b)
+		return &b
+	}
+	d := open(original, "first")
+	add(d, original)
+	copied := copyOf(t, original)
+	late := add(d, original) // of a lease that the copy has, too
+	elsewhere := open(copied, "second")
+	elsewhere.strings.fillAfter = 0
+	for range 2 {
+		add(elsewhere, copied)
+		elsewhere.leases.background.Wait()
+	}
+	if err := elsewhere.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back := open(original, "second")
+	if _, err := os.Stat(back.strings.path); err != nil {
+		t.Fatal(err)
+	}
+	for i := range late.items {
+		it := &late.items[i]
+		back.leases.background.Wait()
+		if back.strings.restored {
+			back.strings.ready.Store(true)
+		}
+		if back.strings.isNew(it.ns, it.author != noAuthor, it.tid, late.settled(it)) {
+			t.Fatalf("string %d of the original is called new, with the file of a copy", i)
+		}
+	}
+	if back.strings.restored {
+		t.Error("the file of a copy that went its own way is used")
+	}
+}
+
 // TestFilterFileCannotBeWritten: a save that fails is logged, and changes nothing else.
 func TestFilterFileCannotBeWritten(t *testing.T) {
 	store, _ := filled(t, Options{})

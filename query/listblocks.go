@@ -142,11 +142,7 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 	if err != nil {
 		return err
 	}
-	begun := 0
 	for author := range listed.All() {
-		if begun++; begun > 64 { // their answers may be large
-			break
-		}
 		l.View.BeginRecords(kinds.ListMember, dict.ID(author))
 	}
 	for i, other := range ids[1:] {

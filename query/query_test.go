@@ -43,8 +43,15 @@ func newWorld(t *testing.T, seed uint64, events int) *world {
 
 func newWorldOf(t *testing.T, h *history.History, l write.Limits, events int) *world {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: write.NewMerger(l)})
-	g, err := graph.Open(t.Context(), store, graph.Options{})
+	w := newWorldOn(t, h, memkv.Options{Merger: write.NewMerger(l)}, graph.Options{})
+	w.grow(events)
+	return w
+}
+
+// newWorldOn returns a world without events.
+func newWorldOn(t *testing.T, h *history.History, mo memkv.Options, o graph.Options) *world {
+	t.Helper()
+	g, err := graph.Open(t.Context(), memkv.Open(mo), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +61,7 @@ func newWorldOf(t *testing.T, h *history.History, l write.Limits, events int) *w
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	w := &world{t, g, h, oracle.New(), srv.URL, 0}
-	w.grow(events)
-	return w
+	return &world{t, g, h, oracle.New(), srv.URL, 0}
 }
 
 // grow lets more events happen.

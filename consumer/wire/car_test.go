@@ -26,7 +26,7 @@ func TestEnvelopesAgainstIndigo(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			all, err := frames.ReadFile(path)
 			if path == realNetwork && errors.Is(err, fs.ErrNotExist) {
-				t.Skip("there is no recording of the real network beside the repository")
+				t.Skip("skipped: needs a recording of the real network, which is not in this repository")
 			}
 			if err != nil {
 				t.Fatal(err)

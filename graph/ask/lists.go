@@ -123,15 +123,15 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 		path   format.Path
 	}
 	var items []item
-	for _, author := range from {
-		if !s.IsHidden(author) {
-			s.beginRecords(kinds.ListMember, author, w)
+	indexes := func(yield func(int) bool) {
+		for i, author := range from {
+			if !s.IsHidden(author) && !yield(i) {
+				return
+			}
 		}
 	}
-	for i, author := range from {
-		if s.IsHidden(author) {
-			continue
-		}
+	for i := range Ahead(s, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i], w) }) {
+		author := from[i]
 		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p format.Path, list dict.ID) error {
 			p.Raw = bytes.Clone(p.Raw)
 			items = append(items, item{i, list, p})

@@ -327,6 +327,9 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 	s.o.Versioned(time.Since(r.begun))
 	s.cluster.success()
 	err = fn(r)
+	if len(r.ahead) > 0 {
+		tr.Cancel() // reads that were begun early and are not needed
+	}
 	if crossings == 0 {
 		s.o.Trips(1 + r.trips.Count())
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,17 +38,21 @@ type reader struct {
 
 	trips kv.Trips
 	ahead map[string]prefetched // reads that were begun early, by aheadKey
+	scans int                   // how many of them are of ranges
+	spent int                   // how many of them are of keys, and were used
 }
 
 // prefetched is a read that was begun early: of a key or of a range.
 type prefetched struct {
 	begun int // kv.Trips
+	spent bool
 	value fdb.FutureByteSlice
 	rows  fdb.RangeResult
 }
 
-// maxAhead limits the reads that were begun early and not used yet.
-const maxAhead = 4096
+// maxAhead limits the reads that were begun early and not used yet. maxScansAhead limits those of
+// ranges, whose answers have up to 80 KB.
+const maxAhead, maxScansAhead = 4096, 256
 
 // aheadKey returns the key of a read in reader.ahead. A range has its length in front, so that it
 // differs from all other ranges and keys.
@@ -56,6 +61,19 @@ func aheadKey(lo, hi []byte) string {
 		return string(lo)
 	}
 	return string(binary.BigEndian.AppendUint32([]byte{0xff, 0xff}, uint32(len(lo)))) + string(lo) + string(hi)
+}
+
+// mayBegin reports whether another read may be begun early. If there are too many, it forgets those of
+// keys that were used.
+func (r *reader) mayBegin(key string) bool {
+	if _, under := r.ahead[key]; under {
+		return false
+	}
+	if len(r.ahead) >= maxAhead && r.spent > 0 {
+		maps.DeleteFunc(r.ahead, func(_ string, p prefetched) bool { return p.spent })
+		r.spent = 0
+	}
+	return len(r.ahead) < maxAhead
 }
 
 // begin adds a read that was begun early.
@@ -69,8 +87,7 @@ func (r *reader) begin(key string, p prefetched) {
 
 // PrefetchGet implements kv.Prefetcher.
 func (r *reader) PrefetchGet(key []byte) {
-	at := aheadKey(key, nil)
-	if _, under := r.ahead[at]; !under && len(r.ahead) < maxAhead {
+	if at := aheadKey(key, nil); r.mayBegin(at) {
 		r.begin(at, prefetched{value: r.from.Get(r.s.key(key))})
 	}
 }
@@ -78,10 +95,11 @@ func (r *reader) PrefetchGet(key []byte) {
 // PrefetchScan implements kv.Prefetcher.
 func (r *reader) PrefetchScan(lo, hi []byte) {
 	at := aheadKey(lo, hi)
-	rng := r.s.keyRange(lo, hi)
-	if _, under := r.ahead[at]; !under && len(r.ahead) < maxAhead && hi != nil && bytes.Compare(lo, hi) < 0 {
-		r.begin(at, prefetched{rows: r.from.GetRange(rng, fdb.RangeOptions{Mode: fdb.StreamingModeWantAll})})
+	if hi == nil || bytes.Compare(lo, hi) >= 0 || r.scans >= maxScansAhead || !r.mayBegin(at) {
+		return
 	}
+	r.scans++
+	r.begin(at, prefetched{rows: r.from.GetRange(r.s.keyRange(lo, hi), fdb.RangeOptions{Mode: fdb.StreamingModeWantAll})})
 }
 
 // take returns a read that was begun early: of a key any number of times, of a range once.
@@ -90,8 +108,16 @@ func (r *reader) take(lo, hi []byte) (p prefetched, ok bool) {
 		return p, false
 	}
 	at := aheadKey(lo, hi)
-	if p, ok = r.ahead[at]; ok && hi != nil {
+	p, ok = r.ahead[at]
+	switch {
+	case !ok:
+	case hi != nil:
 		delete(r.ahead, at)
+		r.scans--
+	case !p.spent:
+		p.spent = true
+		r.ahead[at] = p
+		r.spent++
 	}
 	return p, ok
 }
@@ -104,10 +130,11 @@ func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
 	if p, begun := r.take(key, nil); begun {
 		r.trips.Await(p.begun)
 		v, err := p.value.Get()
-		if err == nil && v == nil {
-			return nil, false, nil
-		}
 		if err == nil {
+			r.s.cluster.success()
+			if v == nil {
+				return nil, false, nil
+			}
 			v, err = r.s.value(key, bytes.Clone(v)) // it may be asked for again
 			return v, err == nil, err
 		}
@@ -179,7 +206,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		if bytes.Compare(rng.Begin.FDBKey(), rng.End.FDBKey()) >= 0 {
 			return nil
 		}
-		// WantAll: in a mode that begins with small answers, a set of 10 KB takes six round trips.
+		// WantAll: the default mode begins with answers of 4 KB, and takes a round trip for each.
 		rows := early.rows
 		if !begun {
 			early.begun = r.trips.Begin()
@@ -244,7 +271,7 @@ func (r *reader) recover(err error) error {
 	if !r.view || !errors.As(err, &fe) {
 		return err
 	}
-	r.ahead = nil // OnError cancels these reads
+	r.ahead, r.scans, r.spent = nil, 0, 0 // OnError cancels these reads
 	version := int64(0)
 	switch fe.Code {
 	case codeTooOld:

@@ -95,8 +95,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		return err
 	}
 	r.expire()
-	trips := r.trips
-	if len(keys) > 0 {
+	if len(keys) > 0 { // all keys take one round trip
 		r.trips.Await(r.trips.Begin())
 	}
 	for i, key := range keys {
@@ -104,10 +103,6 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		if err != nil {
 			return err
 		}
-		if i == 0 {
-			trips = r.trips
-		}
-		r.trips = trips  // all keys take one
 		r.returned = nil // each may call the Reader
 		err = each(i, v, ok)
 		clear(v)
