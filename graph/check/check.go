@@ -109,6 +109,7 @@ type checker struct {
 	records  map[kinds.Kind]edgeSum
 	sets     map[kinds.Kind]edgeSum
 	reader   bucketReader
+	repeated repeated
 	hidden   *roaring64.Bitmap // by the states of the accounts
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool

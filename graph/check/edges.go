@@ -53,6 +53,9 @@ func (v *checker) edges() error {
 				return nil
 			})
 			counted = w.counts.Records
+			if err == nil {
+				err = w.lookUpRepeated()
+			}
 			return err
 		},
 		func(w *checker) error {
@@ -268,11 +271,16 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 		return nil
 	}
 	slices.Sort(b.all)
-	b.all = slices.Compact(b.all)
 	defer func() { b.all, b.dated = b.all[:0], b.dated[:0] }()
 	if v.erasing[b.actor] {
 		return nil
 	}
+	if v.summing {
+		if err := v.noteRepeated(b.kind, b.actor, b.all); err != nil {
+			return err
+		}
+	}
+	b.all = slices.Compact(b.all)
 	v.datedRecords(b.kind, b.actor, b.dated)
 	return each(b.kind, b.actor, b.all)
 }
@@ -354,8 +362,20 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 	if r.Generation == 0 && r.Dates != nil {
 		v.broken("row %x has dates, with nothing below it", key)
 	}
-	if again := format.AppendDatedRow(nil, subject, r.Generation, removed, members, dates); string(again) != string(value) {
+	repeated, err := r.AppendRepeated(nil)
+	if err != nil {
+		return nil, err
+	}
+	if again := format.AppendDatedRow(format.AppendRepeated(nil, subject, repeated), subject, r.Generation, removed, members, dates); string(again) != string(value) {
 		v.broken("row %x is %x; expected %x", key, value, again)
+	}
+	for _, id := range repeated {
+		if _, is := slices.BinarySearch(members, id); !is {
+			v.broken("row %x has %d as a repeated member, but not as a member", key, id)
+		}
+	}
+	if len(repeated) > 0 && (r.Generation > 0 || !format.HasRepeated(kinds.Kind(key[1]))) {
+		v.broken("row %x has repeated members; rows of its kind, or above containers, have none", key)
 	}
 	for _, id := range removed {
 		if _, both := slices.BinarySearch(members, id); both {

@@ -165,6 +165,21 @@ func TestBrokenSets(t *testing.T) {
 			b.rows[string(key)] = format.AppendRow(nil, b.id(zoe), 0, []uint64{uint64(b.id(alice))}, nil)
 			return fmt.Sprintf("row %x keeps 1 removed members with nothing below it", key)
 		},
+		"a repeated member that is none": func(b *bench) string {
+			key := string(b.row(1, b.id(alice), b.id(zoe)))
+			b.rows[key] = append(format.AppendRepeated(nil, b.id(alice), []uint64{uint64(b.id(zoe)) + 1}), b.rows[key]...)
+			return fmt.Sprintf("row %x has %d as a repeated member, but not as a member", key, b.id(zoe)+1)
+		},
+		"a repeated member above containers": func(b *bench) string {
+			key := string(b.row(4, b.id(zoe), b.id(alice)))
+			id := []uint64{uint64(b.id(alice))}
+			b.rows[key] = format.AppendRow(format.AppendRepeated(nil, b.id(zoe), id), b.id(zoe), 1, nil, id)
+			return fmt.Sprintf("row %x has repeated members; rows of its kind, or above containers, have none", key)
+		},
+		"two records of a member that is not repeated": func(b *bench) string {
+			b.chunk(1, b.id(zoe), 900, 0, at(900, 7, b.id(alice)))
+			return fmt.Sprintf("actor %d has several follow records of %d, but is not a repeated member", b.id(zoe), b.id(alice))
+		},
 		"a member of another partition": func(b *bench) string {
 			if !b.Shared() {
 				return ""

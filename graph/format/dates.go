@@ -43,6 +43,14 @@ func DateOf(p Path) uint32 {
 	return uint32(p.TID >> ClockBits / second)
 }
 
+// InOneBucket reports whether all TIDs of a date lie in one bucket. It is false for Undated.
+func InOneBucket(date uint32) bool {
+	const second = 1_000_000
+	first := uint64(date) * second << ClockBits
+	last := (uint64(date)*second + second) << ClockBits
+	return date != Undated && first>>BucketShift == (last-1)>>BucketShift
+}
+
 // DateShift is the number of low bits of an id that a block of dates has.
 const DateShift = 12
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -49,7 +50,7 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 			break
 		}
 		subject, _ := dict.ReadID(key[2:])
-		out, size.Entries, err = f.rows.fold(dst, subject, values, base)
+		out, size.Entries, err = f.rows.fold(dst, kinds.Kind(key[1]), subject, values, base)
 	case KeyDates:
 		out, err = f.dates.fold(dst, values, base)
 	case KeyAccount:

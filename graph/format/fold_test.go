@@ -47,7 +47,7 @@ func TestFoldRows(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		space := []uint64{8, 3000, 1 << 39, 1 << 62}[rng.IntN(4)]
-		want := map[uint64]bool{}
+		want, times := map[uint64]bool{}, map[uint64]int{} // times: added since the last removal
 		var values [][]byte
 		spilled := rng.IntN(3) == 0
 		if spilled {
@@ -63,14 +63,19 @@ func TestFoldRows(t *testing.T) {
 				op[rng.Uint64N(space)] = rng.IntN(3) > 0
 			}
 			var add, remove []uint64
+			var again []uint64
 			for _, m := range slices.Sorted(maps.Keys(op)) {
-				if op[m] {
-					add = append(add, m)
-				} else {
-					remove = append(remove, m)
+				if !op[m] {
+					remove, times[m] = append(remove, m), 0
+					continue
+				}
+				add = append(add, m)
+				if times[m]++; rng.IntN(20) == 0 { // by two records of one write
+					again = append(again, m)
+					times[m]++
 				}
 			}
-			values = append(values, AppendRow(nil, 77, 0, remove, add))
+			values = append(values, AppendRow(AppendRepeated(nil, 77, again), 77, 0, remove, add))
 			maps.Copy(want, op)
 		}
 		v := foldInParts(t, rng, key, values)
@@ -80,16 +85,24 @@ func TestFoldRows(t *testing.T) {
 		}
 		members, err1 := r.AppendMembers(nil)
 		removed, err2 := r.AppendRemoved(nil)
-		var in, out []uint64
+		repeated, err3 := r.AppendRepeated(nil)
+		var in, out, several []uint64
 		for m, present := range want {
 			if present {
 				in = append(in, m)
+				if times[m] > 1 && !spilled {
+					several = append(several, m)
+				}
 			} else if spilled {
 				out = append(out, m)
 			}
 		}
 		slices.Sort(in)
 		slices.Sort(out)
+		slices.Sort(several)
+		if err3 != nil || !slices.Equal(repeated, several) {
+			t.Fatalf("seed %d: repeated %v, want %v, %v", seed, repeated, several, err3)
+		}
 		if err1 != nil || err2 != nil || !slices.Equal(members, in) || !slices.Equal(removed, out) {
 			t.Fatalf("seed %d: members %v, want %v; removed %v, want %v", seed, members, in, removed, out)
 		}

@@ -193,16 +193,20 @@ func FuzzCursorKey(f *testing.F) {
 // FuzzRowOf: rows of any subject fold like a map.
 func FuzzRowOf(f *testing.F) {
 	f.Add(uint64(5), uint64(7), uint64(9), byte(0x1b), true)
+	f.Add(uint64(5), uint64(7), uint64(9), byte(0xe8), false) // removed, and added twice
 	f.Add(uint64(1<<64-1), uint64(0), uint64(1<<63), byte(0xe4), false)
 	f.Fuzz(func(t *testing.T, subject, x, y uint64, what byte, base bool) {
 		if x == y {
 			return
 		}
-		said := map[uint64]bool{}
+		said, removed, times := map[uint64]bool{}, map[uint64]bool{}, map[uint64]int{}
 		var values [][]byte
 		for i := range 4 { // two bits of what: which id, and whether it is present
 			id, present := []uint64{x, y}[what>>(2*i)&1], what>>(2*i)&2 != 0
 			said[id] = present
+			if times[id]++; !present {
+				removed[id], times[id] = true, 0
+			}
 			if present {
 				values = append(values, AppendRow(nil, dict.ID(subject), 0, nil, []uint64{id}))
 			} else {
@@ -215,9 +219,8 @@ func FuzzRowOf(f *testing.F) {
 			t.Fatalf("%x: %v, %v", values, err, err1)
 		}
 		for _, id := range []uint64{x, y} {
-			present, named := said[id]
-			if r.Has(id) != present || r.HasRemoved(id) != (named && !present && !base) {
-				t.Errorf("%x folds to %x, which has %d: %v, removed %v", values, v, id, r.Has(id), r.HasRemoved(id))
+			if r.Has(id) != said[id] || r.HasRemoved(id) != (removed[id] && !base) || r.IsRepeated(id) != (times[id] > 1) {
+				t.Errorf("%x folds to %x, which has %d: %v, removed %v, repeated %v", values, v, id, r.Has(id), r.HasRemoved(id), r.IsRepeated(id))
 			}
 		}
 	})

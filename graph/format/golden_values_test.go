@@ -20,11 +20,15 @@ func readRow(v []byte) (string, error) {
 	r, err := ParseRow(goldenSubject, v)
 	members, err1 := r.AppendMembers(nil)
 	removed, err2 := r.AppendRemoved(nil)
+	repeated, err3 := r.AppendRepeated(nil)
 	words := fmt.Sprintf("generation %d, removed %s, members %s", r.Generation, ranges(removed), ranges(members))
+	if len(repeated) > 0 {
+		words += ", repeated " + ranges(repeated)
+	}
 	for i := range len(r.Dates) / 4 {
 		words += fmt.Sprintf(", %d", r.Date(i))
 	}
-	return words, errors.Join(err, err1, err2)
+	return words, errors.Join(err, err1, err2, err3)
 }
 
 // readChunk returns a reader of the chunks of an actor and a bucket.
@@ -162,6 +166,15 @@ func goldenRows() (forms []golden.Form) {
 		{"spilled row with dates that removes", 1 << 40, []uint64{1000}, []uint64{999, uint64(longID)}, []uint32{1, 2}},
 	} {
 		forms = append(forms, golden.New(r.name, AppendDatedRow(nil, goldenSubject, r.generation, r.removed, r.members, r.dates), readRow))
+	}
+	for _, r := range []struct {
+		name                       string
+		repeated, removed, members []uint64
+	}{
+		{"row with repeated members", []uint64{999, 1001}, nil, []uint64{999, 1000, 1001}},
+		{"row operand with a repeated member that was removed before", []uint64{7}, []uint64{5, 7}, []uint64{7, uint64(longID)}},
+	} {
+		forms = append(forms, golden.New(r.name, AppendRow(AppendRepeated(nil, goldenSubject, r.repeated), goldenSubject, 0, r.removed, r.members), readRow))
 	}
 	return forms
 }

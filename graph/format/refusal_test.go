@@ -17,7 +17,9 @@ func rowAgain(v []byte) ([]byte, error) {
 	r, err := ParseRow(goldenSubject, v)
 	members, err1 := r.AppendMembers(nil)
 	removed, err2 := r.AppendRemoved(nil)
-	return AppendDatedRow(nil, goldenSubject, r.Generation, removed, members, datesOf(&r)), errors.Join(err, err1, err2)
+	repeated, err3 := r.AppendRepeated(nil)
+	again := AppendRepeated(nil, goldenSubject, repeated)
+	return AppendDatedRow(again, goldenSubject, r.Generation, removed, members, datesOf(&r)), errors.Join(err, err1, err2, err3)
 }
 
 func chunkAgain(c ChunkCoder) func([]byte) ([]byte, error) {

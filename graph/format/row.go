@@ -1,10 +1,12 @@
 package format
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -15,9 +17,10 @@ import (
 //	uvarint 2 × generation + 1, uvarint n, list of n removed, list of members
 //	0x80 0x00, uvarint m, list of m members, m × date(4, LE)
 //	0x81 0x00, uvarint generation, uvarint n, list of n removed, uvarint m, list of m members, m × date
+//	0x82 0x00, uvarint n, list of n repeated members, one of the forms above
 //
-// The last two forms have dates. Their first two bytes are numbers in a longer form than needed, which
-// AppendUvarint never writes.
+// The third and fourth forms have dates, the fifth names the repeated members. Their first two bytes are
+// numbers in a longer form than needed, which AppendUvarint never writes.
 //
 // A list has ids, ascending. The first is its difference to the id of the set's subject
 // (zigzag uvarint), which is short because both namespaces draw ids from the same shard. Each
@@ -28,7 +31,14 @@ import (
 // row without containers loses them in the fold with the oldest value. A row has one of the forms with
 // dates if at least one of its dates is not Undated.
 //
-// A stored row and a merge operand have the same form, and the last write to a member wins. A member
+// A repeated member was added while it was a member already: it may have several records. A writer that
+// deletes a record then has to look for others; a member that is not repeated has no other record. A
+// member stays repeated until it is removed. Only the sets of HasRepeated have repeated members, and only
+// while they have no containers: from then on, dates say the same (dates.go).
+//
+// A stored row and a merge operand have the same form, and the last write to a member wins. In an operand
+// whose rows note repeated members, one that is both removed and present was first removed, and then added:
+// it is not repeated, whatever lies below. A member
 // has a date after a fold if all its entries there add it, with that date.
 // Removed members are kept until a fold includes the oldest value. If the generation is not 0,
 // they are kept forever: the set has containers, which the row overrides. The generation
@@ -39,6 +49,7 @@ type Row struct {
 	Removed    []byte // a list
 	Members    []byte // a list
 	Dates      []byte // of the members, 4 bytes each; nil: all are Undated
+	Repeated   []byte // a list, of members
 	shift      int    // of Members: its first difference is shifted by this many bits
 }
 
@@ -47,6 +58,11 @@ var errRow = errors.New("format: malformed set row")
 // ParseRow splits the row of a subject's set into its lists.
 func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	r.subject = uint64(subject)
+	if hasRepeated(v) {
+		if r.Repeated, v, err = cutList(v[2:]); err != nil || len(r.Repeated) == 0 {
+			return r, errRow
+		}
+	}
 	dated := isDated(v)
 	if !dated && (len(v) == 0 || v[0]&1 == 0) {
 		r.Members, r.shift = v, 1
@@ -64,21 +80,9 @@ func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 		if r.Generation = head; !dated {
 			r.Generation >>= 1
 		}
-		v = v[w:]
-		n, w := binary.Uvarint(v)
-		if w <= 0 {
-			return r, errRow
+		if r.Removed, v, err = cutList(v[w:]); err != nil {
+			return r, err
 		}
-		v = v[w:]
-		end := 0
-		for range n {
-			_, w := binary.Uvarint(v[end:])
-			if w <= 0 {
-				return r, errRow
-			}
-			end += w
-		}
-		r.Removed, v = v[:end], v[end:]
 	}
 	if r.Members = v; dated {
 		m, w := binary.Uvarint(v)
@@ -93,6 +97,24 @@ func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	return r, nil
 }
 
+// cutList cuts a list, and the count of its ids before it, from the front of v.
+func cutList(v []byte) (list, rest []byte, err error) {
+	n, w := binary.Uvarint(v)
+	if w <= 0 {
+		return nil, nil, errRow
+	}
+	v = v[w:]
+	end := 0
+	for range n {
+		_, w := binary.Uvarint(v[end:])
+		if w <= 0 {
+			return nil, nil, errRow
+		}
+		end += w
+	}
+	return v[:end], v[end:], nil
+}
+
 // numbers returns how many numbers end in a list.
 func numbers(list []byte) (n int) {
 	for _, b := range list {
@@ -103,15 +125,22 @@ func numbers(list []byte) (n int) {
 	return n
 }
 
-// The first bytes of the forms with dates; the second is 0.
+// The first bytes of the forms with dates, and of the form with repeated members; the second is 0.
 const (
-	datedMembers = 0x80
-	datedChanges = 0x81
+	datedMembers    = 0x80
+	datedChanges    = 0x81
+	repeatedMembers = 0x82
 )
 
 func isDated(v []byte) bool {
 	return len(v) > 1 && v[1] == 0 && (v[0] == datedMembers || v[0] == datedChanges)
 }
+
+func hasRepeated(v []byte) bool { return len(v) > 1 && v[1] == 0 && v[0] == repeatedMembers }
+
+// HasRepeated reports whether the rows of a kind's sets note which members are repeated. Of records that can
+// name several subjects, writers read all anyway; labels and hidden accounts have no records.
+func HasRepeated(k kinds.Kind) bool { return k != kinds.Hidden && k < kinds.FirstMany && !k.IsLabel() }
 
 // Date returns the date of the i-th member.
 func (r *Row) Date(i int) uint32 {
@@ -130,6 +159,14 @@ func (r *Row) AppendMembers(dst []uint64) ([]uint64, error) {
 func (r *Row) AppendRemoved(dst []uint64) ([]uint64, error) {
 	return appendList(dst, r.subject, r.Removed, 0)
 }
+
+// AppendRepeated appends the repeated members to dst.
+func (r *Row) AppendRepeated(dst []uint64) ([]uint64, error) {
+	return appendList(dst, r.subject, r.Repeated, 0)
+}
+
+// IsRepeated reports whether id is a repeated member.
+func (r *Row) IsRepeated(id uint64) bool { return listHas(r.subject, r.Repeated, 0, id) }
 
 // Has reports whether id is a member.
 func (r *Row) Has(id uint64) bool { return listHas(r.subject, r.Members, r.shift, id) }
@@ -202,6 +239,17 @@ func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members 
 	return encodeList(dst, of, members, 0)
 }
 
+// AppendRepeated appends the beginning of a row or an operand that has repeated members; AppendRow or
+// AppendDatedRow has to append the rest, in which they are members.
+func AppendRepeated(dst []byte, subject dict.ID, repeated []uint64) []byte {
+	if len(repeated) == 0 {
+		return dst
+	}
+	dst = append(dst, repeatedMembers, 0)
+	dst = binary.AppendUvarint(dst, uint64(len(repeated)))
+	return encodeList(dst, uint64(subject), repeated, 0)
+}
+
 // AppendDatedRow appends a row or an operand whose members have dates.
 func AppendDatedRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64, dates []uint32) []byte {
 	if !slices.ContainsFunc(dates, func(d uint32) bool { return d != Undated }) {
@@ -228,15 +276,31 @@ func AppendDatedRow(dst []byte, subject dict.ID, generation uint64, removed, mem
 type entry struct {
 	id   uint64
 	date uint32
-	at   uint32 // 2 × the index of the value, +1 if the member is present
+	at   uint32 // 8 × the index of the value + flags
 }
 
-func (e entry) present() bool { return e.at&1 != 0 }
+// The flags of an entry.
+const (
+	present  = 1 << iota
+	repeated // a present member was added more than once
+	returned // a present member was removed before it was added
+
+	entryFlags = iota
+)
+
+func (e entry) is(flag uint32) bool { return e.at&flag != 0 }
 
 // after returns the entry that follows an older one of the same member.
 func (e entry) after(older entry) entry {
-	if !older.present() || older.date != e.date {
+	if !older.is(present) || older.date != e.date {
 		e.date = Undated
+	}
+	switch {
+	case !e.is(present), e.is(returned):
+	case older.is(present):
+		e.at |= repeated | older.at&returned
+	default:
+		e.at |= returned
 	}
 	return e
 }
@@ -247,6 +311,7 @@ type rowFolder struct {
 	entries, other []entry
 	removed        []uint64
 	members        []uint64
+	repeated       []uint64
 	dates          []uint32
 }
 
@@ -257,28 +322,59 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 		return dst, 0, err
 	}
 	start := len(dst)
-	if len(r.Removed) > 0 {
-		if f.ids, err = r.AppendRemoved(f.ids[:0]); err != nil {
-			return dst, 0, err
-		}
-		for _, id := range f.ids {
-			dst = append(dst, entry{id, Undated, age << 1})
-		}
-	}
 	if f.ids, err = r.AppendMembers(f.ids[:0]); err != nil {
 		return dst, 0, err
 	}
 	for i, id := range f.ids {
-		dst = append(dst, entry{id, r.Date(i), age<<1 | 1})
+		dst = append(dst, entry{id, r.Date(i), age<<entryFlags | present})
 	}
-	if len(r.Removed) > 0 || !slices.IsSortedFunc(dst[start:], compareEntries) {
-		slices.SortFunc(dst[start:], compareEntries)
+	members := dst[start:]
+	if !slices.IsSortedFunc(members, compareEntries) {
+		slices.SortFunc(members, compareEntries)
 	}
-	for i := start + 1; i < len(dst); i++ {
-		if dst[i].id == dst[i-1].id { // a member is removed, or present, or listed twice
+	for i := 1; i < len(members); i++ {
+		if members[i].id == members[i-1].id {
 			return dst, 0, errRow
 		}
 	}
+	find := func(id uint64) (int, bool) {
+		return slices.BinarySearchFunc(members, id, func(e entry, id uint64) int { return cmp.Compare(e.id, id) })
+	}
+	if len(r.Repeated) > 0 {
+		if f.ids, err = r.AppendRepeated(f.ids[:0]); err != nil {
+			return dst, 0, err
+		}
+		for _, id := range f.ids {
+			at, found := find(id)
+			if !found {
+				return dst, 0, errRow
+			}
+			members[at].at |= repeated
+		}
+	}
+	if len(r.Removed) == 0 {
+		return dst, r.Generation, nil
+	}
+	if f.ids, err = r.AppendRemoved(f.ids[:0]); err != nil {
+		return dst, 0, err
+	}
+	dst = slices.Grow(dst, len(f.ids))
+	members = dst[start:] // find uses it
+	last := uint64(0)
+	for i, id := range f.ids {
+		if i > 0 && id <= last {
+			return dst, 0, errRow
+		}
+		last = id
+		if at, found := find(id); found && r.Generation == 0 {
+			members[at].at |= returned
+		} else if found { // only operands may have it in both lists
+			return dst, 0, errRow
+		} else {
+			dst = append(dst, entry{id, Undated, age << entryFlags})
+		}
+	}
+	slices.SortFunc(dst[start:], compareEntries)
 	return dst, r.Generation, nil
 }
 
@@ -299,10 +395,13 @@ func compareEntries(x, y entry) int {
 
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.
 // The oldest value is usually the largest, so the others are sorted first and merged into it.
-func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
-	generation, err := f.merge(subject, values)
+func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
+	generation, err := f.merge(subject, values, !base && HasRepeated(kind))
 	if err != nil {
 		return nil, 0, err
+	}
+	if generation == 0 && HasRepeated(kind) {
+		dst = AppendRepeated(dst, subject, f.repeated)
 	}
 	if base && generation == 0 { // the members have no dates, and nothing lies below them
 		return AppendRow(dst, subject, 0, nil, f.members), len(f.members), nil
@@ -310,8 +409,9 @@ func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool
 	return AppendDatedRow(dst, subject, generation, f.removed, f.members, f.dates), len(f.members) + len(f.removed), nil
 }
 
-// merge sets f's removed, members and dates to what values, oldest first, come to.
-func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, err error) {
+// merge sets f's removed, members, repeated and dates to what values, oldest first, come to. partial keeps
+// those that returned among the removed, unless there are containers.
+func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (generation uint64, err error) {
 	f.entries, f.other = f.entries[:0], f.other[:0]
 	for age, v := range values {
 		var g uint64
@@ -328,7 +428,7 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, 
 	if len(values) > 2 {
 		slices.SortFunc(f.other, compareEntries)
 	}
-	f.removed, f.members, f.dates = f.removed[:0], f.members[:0], f.dates[:0]
+	f.removed, f.members, f.repeated, f.dates = f.removed[:0], f.members[:0], f.repeated[:0], f.dates[:0]
 	old, other := f.entries, f.other
 	for len(old) > 0 || len(other) > 0 {
 		var w entry
@@ -343,10 +443,15 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, 
 				w = other[0].after(w)
 			}
 		}
-		if w.present() {
-			f.members, f.dates = append(f.members, w.id), append(f.dates, w.date)
-		} else {
+		if !w.is(present) || partial && generation == 0 && w.is(returned) {
 			f.removed = append(f.removed, w.id)
+		}
+		if !w.is(present) {
+			continue
+		}
+		f.members, f.dates = append(f.members, w.id), append(f.dates, w.date)
+		if w.is(repeated) {
+			f.repeated = append(f.repeated, w.id)
 		}
 	}
 	return generation, nil
@@ -355,6 +460,6 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, 
 // MergeRows folds rows like a fold of values above older ones: it keeps the dates and the removed.
 func MergeRows(subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
 	var f rowFolder
-	generation, err = f.merge(subject, values)
+	generation, err = f.merge(subject, values, false)
 	return generation, f.removed, f.members, f.dates, err
 }

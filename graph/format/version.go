@@ -45,6 +45,12 @@ const (
 	//
 	// Migration: reads all records, and gives each member in a container its date.
 	FormatDates Version = 7
+
+	// FormatRepeated adds the form of rows that names the repeated members: those that may have several
+	// records. Rows without such members keep their form.
+	//
+	// Migration: reads all records, and adds the members with several records again.
+	FormatRepeated Version = 8
 )
 
 const (
@@ -52,5 +58,5 @@ const (
 	Oldest = FormatAccountGroups
 	// Newest is the version of the stores that this program makes, and the only one that it
 	// opens.
-	Newest = FormatDates
+	Newest = FormatRepeated
 )

@@ -33,6 +33,9 @@ type Step struct {
 	// Visit, if set, is called instead of Move. It writes rows under other keys, and returns how many
 	// bytes. prepared is what Prepare returned.
 	Visit func(tx kv.Txn, h format.Header, prepared any, key, value []byte) (written int, err error)
+	// Open, if set, is called instead of Move, at the beginning of each slice. It returns what visits the
+	// rows of the slice, like Visit, and what ends the slice.
+	Open func(tx kv.Txn, h format.Header) (visit func(key, value []byte) (written int, err error), end func() error)
 	// Finish changes the rows that exist once, in the last write of the step. It returns the
 	// new header; nil leaves a store without a graph.
 	Finish func(tx kv.Txn, h format.Header, t Tally) (newHeader []byte, err error)
@@ -53,6 +56,7 @@ var Steps = []Step{
 	{From: format.FormatOneHeader, To: format.FormatResyncs, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addComplete},
 	{From: format.FormatResyncs, To: format.FormatHoles, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addHoles},
 	{From: format.FormatHoles, To: format.FormatDates, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Prepare: findLarge, Visit: addDates, Finish: finishDates},
+	{From: format.FormatDates, To: format.FormatRepeated, Prefixes: [][]byte{{format.KeyRecord}}, Open: openRepeated, Finish: finishRepeated},
 }
 
 // headerOf reads the header of a store that has the value v under format.HeaderKey. The

@@ -257,13 +257,21 @@ func slice(tx kv.Txn, s *Step, prepared any, n int) (more bool, keys int64, err 
 	}
 	var last []byte
 	size := 0
+	visit := func(k, v []byte) (int, error) { return s.visit(tx, h, prepared, k, v, t) }
+	end := func() error { return nil }
+	if s.Open != nil {
+		visit, end = s.Open(tx, h)
+	}
 	err = tx.Snapshot().Scan(lo, kv.PrefixEnd(s.Prefixes[n]), false, func(k, v []byte) (bool, error) {
 		last = append(last[:0], k...)
-		written, err := s.visit(tx, h, prepared, k, v, t)
+		written, err := visit(k, v)
 		keys, size = keys+1, size+written
 		more = keys >= sliceKeys || size >= sliceBytes
 		return !more, err
 	})
+	if err == nil {
+		err = end()
+	}
 	if err != nil {
 		return false, 0, err
 	}

@@ -219,14 +219,14 @@ func TestStoresOfEveryVersion(t *testing.T) {
 }
 
 // upgradedSums are the SHA-256 of all rows of the stores in testdata after an upgrade to
-// format 7. A new version of the format changes them; nothing else may.
+// format 8. A new version of the format changes them; nothing else may.
 var upgradedSums = map[string]string{
-	"v3-alone":   "e0da39c328df0f27b59b49d02421e2c7c1a0ac621e3acdc3df525ceb9f43cec2",
-	"v3-several": "d4b9c5493da8cdbcf03b3aa39e9c88d445f0df5da235be02173fdf31041ba3bf",
-	"v4-alone":   "00800827e18fa3044783212e11ce96fd138274c321fd02780823339aef7500b1",
-	"v6-alone":   "fa635fe30711f6e2447e9758fe78b7b824e1c26eaa30e44910378d697fc4d21c",
-	"v6-several": "281f1650dc667f9aa2b28b7decf81f6bd318a3a8da15fcc304bd30d5ed184efc",
-	"v4-several": "e08aa4c1c2e7ede28a6c955a89b67a62f550e8be830803aae05abc3188917dbe",
+	"v3-alone":   "bb30c69e4c2cd0b455afe3976289d1451be045c28f07d7f3a30f12ad4206bb2d",
+	"v3-several": "097f4c875f79c89818d0016a7b8be6ebb384585acb1879b40bcc6914064441b3",
+	"v4-alone":   "9db809729f065b11d897838967990b0987d86fd9bf6fb9899126c85d9e545f65",
+	"v6-alone":   "14d9ead2d0967c2cd4b76b7eeef46b6a3e76deec14514a89447707a445173d59",
+	"v6-several": "27ac4e1101ad819b512eb76154a62091401762704427c4f40f04e9a4fab1aacd",
+	"v4-several": "91cfe60c1bf4c99a4fbba7ce63c8b9737c111665683631d98776d9be757dc8d2",
 }
 
 // sumOf returns the SHA-256 of rows, in the order of their keys.
@@ -324,7 +324,7 @@ func TestInterruptedRunsMoveEveryKeyOnce(t *testing.T) {
 	}
 }
 
-// TestDatesAfterCrashes interrupts the step that adds dates at each of its writes. The next run continues
+// TestDatesAfterCrashes interrupts the steps that add dates and repeated members at each of their writes. The next run continues
 // it, and the store is the one of a run without a crash.
 func TestDatesAfterCrashes(t *testing.T) {
 	for _, name := range []string{"v6-alone", "v6-several"} {
@@ -334,10 +334,15 @@ func TestDatesAfterCrashes(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := everything(t, whole)
-		dated := 0
-		for k := range want {
+		dated, repeated := 0, 0
+		for k, v := range want {
 			if k[0] == format.KeyDates {
 				dated++
+			}
+			if kind, subject, _, isRow, err := format.ParseReverseKey([]byte(k)); err == nil && isRow && kind != kinds.Hidden {
+				if r, err := format.ParseRow(subject, []byte(v)); err == nil && len(r.Repeated) > 0 {
+					repeated++
+				}
 			}
 		}
 		for n := 1; ; n++ {
@@ -357,8 +362,8 @@ func TestDatesAfterCrashes(t *testing.T) {
 				break
 			}
 		}
-		if crashes < 5 || dated < 50 {
-			t.Errorf("%s: %d crashes, %d blocks of dates", name, crashes, dated)
+		if crashes < 5 || dated < 50 || repeated < 3 {
+			t.Errorf("%s: %d crashes, %d blocks of dates, %d rows with repeated members", name, crashes, dated, repeated)
 		}
 	}
 }
@@ -651,6 +656,34 @@ func TestMalformedHeaderIsLeftAlone(t *testing.T) {
 		store := holding(t, rows, memkv.Faults{})
 		if _, err := Run(t.Context(), store, nil); err == nil || !maps.Equal(everything(t, store), rows) {
 			t.Errorf("%q is upgraded to %q: %v", rows, everything(t, store), err)
+		}
+	}
+}
+
+// TestRepeatedAcrossSlices: an actor whose records are visited in several slices is a repeated member of the
+// sets of all subjects that several of them name.
+func TestRepeatedAcrossSlices(t *testing.T) {
+	const records = 3 * sliceKeys
+	actor, kind := dict.ID(7<<32), kinds.Kind(1)
+	h := format.Header{Version: format.FormatDates, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{kind}}
+	rows := map[string]string{string(format.HeaderKey): string(h.Append(nil))}
+	layout := format.Layout{Settings: h.Settings}
+	subject := func(i int) dict.ID { return dict.ID(9<<32 + i%(records/2+10)) }
+	for i := range records {
+		path := format.Path{TID: uint64(1+i) << format.BucketShift}
+		chunk := format.CoderOf(kind, actor, path.Bucket()).Append(nil, 0, []format.Record{{Path: path, Subject: subject(i)}})
+		rows[string(format.AppendChunkKey(nil, kind, actor, path, 0))] = string(chunk)
+		rows[string(layout.AppendMemberKey(nil, kind, subject(i), actor))] = string(format.AppendRow(nil, subject(i), 0, nil, []uint64{uint64(actor)}))
+	}
+	store := holding(t, rows, memkv.Faults{})
+	if _, err := Run(t.Context(), store, nil); err != nil {
+		t.Fatal(err)
+	}
+	after := everything(t, store)
+	for i := range records/2 + 10 {
+		row, err := format.ParseRow(subject(i), []byte(after[string(layout.AppendMemberKey(nil, kind, subject(i), actor))]))
+		if want := i < records/2-10; err != nil || row.IsRepeated(uint64(actor)) != want {
+			t.Fatalf("subject %d is repeated: %v, want %v, %v", i, !want, want, err)
 		}
 	}
 }

@@ -11,8 +11,12 @@ import (
 
 // edge identifies an edge that some record starts or stops naming.
 type edge struct {
-	kind    kinds.Kind
-	date    uint32 // of the record that starts naming it; format.Undated if several do. It does not identify the edge
+	kind kinds.Kind
+	// repeated says that several records of the write start or stop naming it. It does not identify the edge.
+	repeated bool
+	// date is that of the record that starts or stops naming it: format.Undated if several do and differ, or,
+	// for a removed edge, if another record of the same second may name it. It does not identify the edge.
+	date    uint32
 	actor   dict.ID
 	subject dict.ID
 }

@@ -18,9 +18,11 @@ import (
 // member, and writes the changes of the sets.
 type edges struct {
 	removed, added []edge      // edges that a record stops or starts naming: ascending, each once
+	unread         []edge      // removed edges of actors whose records were not all read
 	sets           []SetChange // by set, then member
 	spare          []SetChange // scratch space for sorting sets
 	others         otherRecords
+	lone           loneEdges
 	sorter         radix.Sorter
 	rows           rows
 
@@ -31,37 +33,54 @@ type edges struct {
 type SetChange struct {
 	Kind    kinds.Kind // the kind of edge
 	Remove  bool       // the set loses the member
+	Again   bool       // several records add the member
 	Date    uint32     // of the record that adds the member (format.DateOf)
 	Subject dict.ID    // whose set it is
 	Member  dict.ID    // the account with the edge
 }
 
 // decide decides which members the sets gain and lose. An edge that lost a record stays if this
-// write adds another record of it, or if the store has one that this write does not remove.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *format.Counts, t *kinds.Table) error {
+// write adds another record of it, or if the store has one that this write does not remove. Edges whose
+// actor's records were not all read are looked up in their sets, all together; only if a set cannot rule
+// out other records, the actor's records are read.
+func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, totals *format.Counts, t *kinds.Table) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes, totals, t)
 	for _, c := range e.added {
-		e.sets = append(e.sets, SetChange{c.kind, false, c.date, c.subject, c.actor})
+		e.sets = append(e.sets, SetChange{c.kind, false, c.repeated, c.date, c.subject, c.actor})
 		e.addedOf[c.kind]++
 	}
 	e.removed = slices.DeleteFunc(e.removed, func(g edge) bool {
 		_, again := slices.BinarySearchFunc(e.added, g, compareEdges)
 		return again
 	})
-	for removed := range runs.Of(e.removed, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
-		lost, known := before.lostOf(removed)
-		if !known {
-			var err error
-			if lost, err = e.lost(tx, changes, removed); err != nil {
-				return fmt.Errorf("graph: looking for other records of an edge: %w", err)
-			}
-		}
+	lose := func(lost []edge) {
 		for _, g := range lost {
-			e.sets = append(e.sets, SetChange{g.kind, true, 0, g.subject, g.actor})
+			e.sets = append(e.sets, SetChange{Kind: g.kind, Remove: true, Subject: g.subject, Member: g.actor})
 			e.removedOf[g.kind]++
 		}
+	}
+	sameActor := func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }
+	e.unread = e.unread[:0]
+	for removed := range runs.Of(e.removed, sameActor) {
+		if lost, known := before.lostOf(removed); known {
+			lose(lost)
+		} else {
+			e.unread = append(e.unread, removed...)
+		}
+	}
+	lone, others, err := e.lone.read(tx, layout, e.unread)
+	if err != nil {
+		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
+	}
+	lose(lone)
+	for removed := range runs.Of(others, sameActor) {
+		lost, err := e.lost(tx, changes, removed)
+		if err != nil {
+			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
+		}
+		lose(lost)
 	}
 	e.spare = sortByID(&e.sorter, e.sets, e.spare, func(c *SetChange) (kinds.Kind, dict.ID) { return c.Kind, c.Subject }, compareSetChanges)
 	e.sets, e.spare = e.spare, e.sets
@@ -88,10 +107,14 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 			records[c.kind]++
 		}
 		if c.old != dict.None && (c.delete || c.new != c.old) {
-			e.removed = append(e.removed, edge{kind: c.kind, actor: c.actor, subject: c.old})
+			g := edge{kind: c.kind, date: format.Undated, actor: c.actor, subject: c.old}
+			if c.alone {
+				g.date = format.DateOf(c.path)
+			}
+			e.removed = append(e.removed, g)
 		}
 		if !c.delete && c.new != dict.None && c.new != c.old {
-			e.added = append(e.added, edge{c.kind, format.DateOf(c.path), c.actor, c.new})
+			e.added = append(e.added, edge{kind: c.kind, date: format.DateOf(c.path), actor: c.actor, subject: c.new})
 		}
 	}
 	for _, k := range t.All {
@@ -111,6 +134,7 @@ func sortEdges(edges []edge) []edge {
 	kept := edges[:0]
 	for _, g := range edges {
 		if n := len(kept); n > 0 && compareEdges(kept[n-1], g) == 0 {
+			kept[n-1].repeated = true
 			if kept[n-1].date != g.date {
 				kept[n-1].date = format.Undated
 			}
@@ -153,6 +177,7 @@ func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) error {
 type rows struct {
 	add, less  []uint64 // members of one set
 	dates      []uint32 // of add
+	again      []uint64 // of add: those that several records add
 	kbuf, vbuf []byte
 }
 
@@ -174,17 +199,21 @@ func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *
 		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
 	}
 	for changes := range runs.Of(sets, sameRow) {
-		e.add, e.less, e.dates = e.add[:0], e.less[:0], e.dates[:0]
+		e.add, e.less, e.dates, e.again = e.add[:0], e.less[:0], e.dates[:0], e.again[:0]
 		for _, c := range changes {
 			if c.Remove {
 				e.less = append(e.less, uint64(c.Member))
 			} else {
 				e.add, e.dates = append(e.add, uint64(c.Member)), append(e.dates, c.Date)
+				if c.Again && format.HasRepeated(c.Kind) {
+					e.again = append(e.again, uint64(c.Member))
+				}
 			}
 		}
 		c := changes[0]
 		e.kbuf = layout.AppendMemberKey(e.kbuf[:0], c.Kind, c.Subject, c.Member)
-		e.vbuf = format.AppendDatedRow(e.vbuf[:0], c.Subject, 0, e.less, e.add, e.dates)
+		e.vbuf = format.AppendRepeated(e.vbuf[:0], c.Subject, e.again)
+		e.vbuf = format.AppendDatedRow(e.vbuf, c.Subject, 0, e.less, e.add, e.dates)
 		if len(e.add) > merger.limits.Row {
 			if err := merger.spillMerged(tx, e.kbuf, e.vbuf); err != nil {
 				return fmt.Errorf("graph: spilling set %x: %w", e.kbuf, err)

@@ -146,9 +146,9 @@ func (w *Writer) putLabels(tx kv.Txn, changes []labelChange) (sets []SetChange, 
 		is, after := c.after.Date()
 		switch {
 		case after && (!before || is != was): // another date makes the member's date unknown
-			sets = append(sets, SetChange{c.kind, false, is, c.set, c.member})
+			sets = append(sets, SetChange{Kind: c.kind, Date: is, Subject: c.set, Member: c.member})
 		case before && !after:
-			sets = append(sets, SetChange{c.kind, true, 0, c.set, c.member})
+			sets = append(sets, SetChange{Kind: c.kind, Remove: true, Subject: c.set, Member: c.member})
 		}
 	}
 	slices.SortFunc(sets, compareSetChanges)

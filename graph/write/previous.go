@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/runs"
@@ -19,10 +18,8 @@ type previous struct {
 	keys    kv.Keys
 	full    []bucketLookup
 	records []format.Record
-	raw     []byte // keys of records
 	newest  []*format.Record
 	byPath  []int32
-	order   []int32
 	removed []edge // scratch space of settle
 	others  otherRecords
 	scanned []edge // kinds and actors whose records were all read, ascending; subject is None
@@ -37,12 +34,11 @@ type chunkLookup struct {
 }
 
 // read reads what the changed paths held before and notes it in the changes, which ascend. It
-// skips fresh changes. It looks up each chunk once. Below a spilled chunk, it also looks up each
-// chunk that may have one of the paths.
+// skips fresh changes. It looks up each chunk once, those of all actors together. Below a spilled chunk,
+// it also looks up each chunk that may have one of the paths.
 //
-// If an actor deletes records, read reads all of the actor's records of that kind: they are needed
-// anyway to see which edges are lost. If they are known to lie in few buckets, their chunks are
-// looked up together with those of other actors; otherwise a scan reads them.
+// If an actor deletes records of a kind, and all are known to lie in few buckets, read looks up the chunks
+// of all these: then it is known which edges are lost.
 func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.all = changes
 	p.lookups, p.index = p.lookups[:0], slices.Grow(p.index[:0], len(changes))
@@ -53,16 +49,12 @@ func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 		start := first
 		first += len(one)
 		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
-			if err := p.readAll(tx, one, of); err != nil {
-				return fmt.Errorf("graph: reading records: %w", err)
-			}
-			continue
-		}
-		for i := range one {
-			if !one[i].fresh {
-				p.ask(int32(start + i))
+			if low, high, ok := of.of(one[0].actor).was.Buckets(); ok {
+				p.askAll(start, one, low, high)
+				continue
 			}
 		}
+		p.askEach(start, one)
 	}
 	if err := p.readDirect(tx, of); err != nil {
 		return fmt.Errorf("graph: reading records: %w", err)
@@ -93,26 +85,21 @@ func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 // bucketLookup is a look-up of all records of an actor and kind, in one chunk per bucket.
 type bucketLookup struct {
 	changes []change
+	start   int // index of the first in p.all
 	chunks  int
 }
 
-// readAll reads all records of one actor and kind, or adds their chunks to p.full.
-func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
+// askAll adds the chunks of all buckets of the changes' actor and kind to p.full.
+func (p *previous) askAll(start int, changes []change, low, high uint16) {
 	c := &changes[0]
-	low, high, ok := of.of(c.actor).was.Buckets()
-	if !ok {
-		return p.scan(tx, changes)
-	}
 	for b := low; b <= high; b++ {
 		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, format.Path{TID: uint64(b) << format.BucketShift}, 0)
 		p.keys.Add(p.kbuf)
 	}
-	p.full = append(p.full, bucketLookup{changes, int(high-low) + 1})
-	return nil
+	p.full = append(p.full, bucketLookup{changes, start, int(high-low) + 1})
 }
 
-// readDirect looks up the chunks of p.full. If a chunk was spilled, it scans the actor's
-// records instead.
+// readDirect looks up the chunks of p.full. If a chunk was spilled, the changes are looked up like others.
 func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 	var spilled []bucketLookup
 	d, left, deep := 0, 0, false // index in p.full; how many of its chunks are still to come; whether one was spilled
@@ -137,15 +124,23 @@ func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 			spilled = append(spilled, *one)
 			return nil
 		}
-		p.settle(one.changes, false)
+		p.settle(one.changes)
 		return nil
 	})
 	for _, one := range spilled {
-		if err == nil {
-			err = p.scan(tx, one.changes)
-		}
+		p.askEach(one.start, one.changes)
 	}
 	return err
+}
+
+// askEach adds the chunks of those of the changes that are not fresh to the look-ups. The first is
+// p.all[start].
+func (p *previous) askEach(start int, changes []change) {
+	for i := range changes {
+		if !changes[i].fresh {
+			p.ask(int32(start + i))
+		}
+	}
 }
 
 // ask adds the chunk of a change to the look-ups. The changes ascend.
@@ -160,45 +155,15 @@ func (p *previous) ask(i int32) {
 	p.lookups = append(p.lookups, chunkLookup{p.index[end-1 : end], 0})
 }
 
-// scan reads all records of one actor and kind, bucket after bucket.
-func (p *previous) scan(tx kv.Txn, changes []change) error {
-	kind, actor := changes[0].kind, changes[0].actor
-	p.records, p.raw = p.records[:0], p.raw[:0]
-	deep := false // some records may override others
-	err := read.Buckets(tx, format.AppendRecordsKey(nil, kind, actor), func(rr *read.Bucket) bool {
-		start := len(p.records)
-		p.records = append(p.records, rr.Records...)
-		deep = deep || rr.Chunks > 1
-		if rr.Number >= format.RawBucket { // copy the keys, which must outlive this call
-			for i := start; i < len(p.records); i++ {
-				r := &p.records[i].Path
-				at := len(p.raw)
-				p.raw = append(p.raw, r.Raw...)
-				r.Raw = p.raw[at:len(p.raw):len(p.raw)]
-			}
-		}
-		return true
-	})
-	if err == nil {
-		p.settle(changes, deep)
-	}
-	if cap(p.records) > maxKeptRecords {
-		p.records, p.raw, p.newest, p.order = nil, nil, nil, nil
-	}
-	return err
-}
-
 // maxKeptRecords bounds the records, of 48 bytes, for which scratch memory is kept, so that one
 // actor with millions of records does not keep that memory allocated forever.
 const maxKeptRecords = 200_000
 
 // settle takes all records of an actor and kind, in p.records. It notes in the changes what their
-// paths held, and collects the removed edges that have no other record. deep says that the records
-// come from chunks of several depths: of a path's records, the one in the shallowest chunk (the
-// lowest Age) is valid.
-func (p *previous) settle(changes []change, deep bool) {
+// paths held, and collects the removed edges that have no other record.
+func (p *previous) settle(changes []change) {
 	kind, actor := changes[0].kind, changes[0].actor
-	found := p.find(changes)
+	p.find(changes)
 	p.removed = p.removed[:0]
 	for i := range changes {
 		c := &changes[i]
@@ -214,37 +179,21 @@ func (p *previous) settle(changes []change, deep bool) {
 	}
 	slices.SortFunc(p.removed, compareEdges)
 	p.removed = slices.Compact(p.removed)
-	order := p.order[:0] // the records by path and age; made when needed
-	superseded := func(r *format.Record) bool {
-		if i, ok := found(r.Path); ok {
-			return p.newest[i] != r
-		}
-		if len(order) == 0 { // rare: a record at an unchanged path names a removed subject
-			for n := range p.records {
-				order = append(order, int32(n))
-			}
-			slices.SortFunc(order, func(x, y int32) int { return format.CompareRecords(p.records[x], p.records[y]) })
-		}
-		at, _ := slices.BinarySearchFunc(order, r.Path, func(n int32, q format.Path) int { return format.ComparePaths(p.records[n].Path, q) })
-		return &p.records[order[at]] != r
-	}
 	left := p.others.unnamed(changes, p.removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		for i := range p.records {
 			r := &p.records[i]
-			if r.Flags == 0 && wanted(r.Subject) && (!deep || !superseded(r)) && !each(r) {
+			if r.Flags == 0 && wanted(r.Subject) && !each(r) {
 				return
 			}
 		}
 	})
-	p.order = order
 	p.scanned = append(p.scanned, edge{kind: kind, actor: actor, subject: dict.None})
 	p.lost = append(p.lost, left...)
 }
 
 // find sets p.newest: for each of the changes, all of one actor and kind, the record in p.records
-// with its path and the lowest age, nil if there is none. It returns a function that finds the
-// change of a path.
-func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok bool)) {
+// with its path, nil if there is none.
+func (p *previous) find(changes []change) {
 	p.newest = append(p.newest[:0], make([]*format.Record, len(changes))...)
 	p.byPath = p.byPath[:0]
 	for i := range changes {
@@ -255,23 +204,16 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 		slices.SortFunc(p.byPath, ascending)
 	}
 	first, last := changes[p.byPath[0]].path, changes[p.byPath[len(changes)-1]].path
-	lookup = func(q format.Path) (int32, bool) {
-		if format.ComparePaths(q, first) < 0 || format.ComparePaths(q, last) > 0 {
-			return 0, false
-		}
-		at, ok := slices.BinarySearchFunc(p.byPath, q, func(i int32, q format.Path) int { return format.ComparePaths(changes[i].path, q) })
-		if !ok {
-			return 0, false
-		}
-		return p.byPath[at], true
-	}
 	for n := range p.records {
 		r := &p.records[n]
-		if i, ok := lookup(r.Path); ok && (p.newest[i] == nil || r.Age < p.newest[i].Age) {
-			p.newest[i] = r
+		if format.ComparePaths(r.Path, first) < 0 || format.ComparePaths(r.Path, last) > 0 {
+			continue
+		}
+		at, ok := slices.BinarySearchFunc(p.byPath, r.Path, func(i int32, q format.Path) int { return format.ComparePaths(changes[i].path, q) })
+		if ok {
+			p.newest[p.byPath[at]] = r
 		}
 	}
-	return lookup
 }
 
 // readChunks looks up chunks. For the paths that a spilled chunk does not have, it returns the
@@ -301,6 +243,7 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 			if found {
 				r := &p.records[at]
 				c.existed, c.old = r.Flags != format.Removed, r.Subject
+				c.alone = q.depth == 0 && generation == 0 && alone(p.records, at)
 			} else if generation > 0 {
 				below = append(below, j)
 			}
@@ -309,6 +252,28 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 		return nil
 	})
 	return next, err
+}
+
+// alone reports whether no other of the records has the subject of the record at, and a key of the same
+// second. The records ascend, and all of that second are among them.
+func alone(records []format.Record, at int) bool {
+	r := &records[at]
+	date := format.DateOf(r.Path)
+	if !format.InOneBucket(date) {
+		return false
+	}
+	other := func(i int) bool { return records[i].Flags == 0 && records[i].Subject == r.Subject }
+	for i := at - 1; i >= 0 && format.DateOf(records[i].Path) == date; i-- {
+		if other(i) {
+			return false
+		}
+	}
+	for i := at + 1; i < len(records) && format.DateOf(records[i].Path) == date; i++ {
+		if other(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // askBelow appends the chunks to look up below a chunk, each once.

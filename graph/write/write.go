@@ -144,7 +144,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, &out.Totals, w.kinds()); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.layout, &out.Totals, w.kinds()); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)

@@ -1,0 +1,153 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/write"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+)
+
+// reading counts the chunks that writes look up, and the scans of chunks.
+type reading struct {
+	kv.Store
+
+	chunks, scans int
+}
+
+type readingTxn struct {
+	kv.Txn
+
+	of *reading
+}
+
+func (r *reading) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	return r.Store.Update(ctx, func(tx kv.Txn) error { return fn(readingTxn{tx, r}) })
+}
+
+func (t readingTxn) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	for _, k := range keys {
+		if k[0] == format.KeyRecord {
+			t.of.chunks++
+		}
+	}
+	return t.Txn.MultiGet(keys, each)
+}
+
+func (t readingTxn) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
+	if lo[0] == format.KeyRecord {
+		t.of.scans++
+	}
+	return t.Txn.Scan(lo, hi, reverse, each)
+}
+
+// commits applies commits of accounts, each with a rev above the one before.
+type commits struct {
+	t *testing.T
+	s *graph.Store
+	n int
+	b batch.Batch
+}
+
+func (c *commits) begin(actor int) {
+	c.n++
+	rev := format.Path{TID: (uint64(1<<50-1<<30) + uint64(c.n)) << format.ClockBits}.AppendRkey(nil)
+	c.b.AddCommit(format.Seq(c.n), &batch.Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", actor), Rev: rev, Data: make([]byte, 32)})
+	c.b.Seen(format.Seq(c.n), nil)
+}
+
+func (c *commits) apply() {
+	c.t.Helper()
+	if err := c.s.Apply(c.t.Context(), "relay", &c.b); err != nil {
+		c.t.Fatal(err)
+	}
+	c.b.Reset()
+}
+
+func rkeyAt(micros uint64) []byte {
+	return format.Path{TID: micros << format.ClockBits}.AppendRkey(nil)
+}
+
+// A delete looks up the chunk of its record, however many chunks the actor has, unless the edge may have
+// another record.
+func TestDeleteReadsOneChunk(t *testing.T) {
+	const bucket = 1 << (format.BucketShift - format.ClockBits) // in microseconds
+	for name, followers := range map[string]int{"small set": 2, "large set": 30} {
+		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 64})})}
+		s, err := graph.Open(t.Context(), store, graph.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &commits{t: t, s: s}
+		const subjects = 40
+		for subject := range subjects { // one record a bucket
+			for actor := range followers {
+				c.begin(actor)
+				c.b.AddPut(kindOf("follow"), rkeyAt(uint64(1000+subject)*bucket+uint64(actor)*1_000_000), fmt.Appendf(nil, "did:web:s%d.example.com", subject))
+				if actor >= followers/2 {
+					c.apply() // after the rows of large sets were spilled
+				}
+			}
+			c.apply()
+		}
+		verify(t, store)
+		store.chunks, store.scans = 0, 0
+		last := followers - 1
+		for subject := range 10 {
+			c.begin(last)
+			c.b.AddDelete(kindOf("follow"), rkeyAt(uint64(1000+3*subject)*bucket+uint64(last)*1_000_000))
+		}
+		c.apply()
+		if store.chunks != 10 || store.scans != 0 {
+			t.Errorf("%s: ten deletes look up %d chunks and scan %d times", name, store.chunks, store.scans)
+		}
+		verify(t, store)
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Actors name a few subjects with several records each, many of them of one second, and delete them again, in
+// sets with and without containers. check compares sets and records after each write.
+func TestRepeatedEdges(t *testing.T) {
+	const bucket = 1 << (format.BucketShift - format.ClockBits)
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 25))
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 3, Chunk: 5})})
+		s, err := graph.Open(t.Context(), store, graph.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &commits{t: t, s: s}
+		key := func() []byte { // around the boundaries of buckets, some of which lie within a second
+			return rkeyAt(uint64(1000+rng.IntN(8)*rng.IntN(2))*bucket + uint64(rng.IntN(5))*250_000 - 500_000)
+		}
+		for range 40 {
+			for range 1 + rng.IntN(4) {
+				c.begin(rng.IntN(3) + rng.IntN(2)*rng.IntN(5))
+				for range 1 + rng.IntN(2) {
+					if rng.IntN(5) < 2 {
+						c.b.AddDelete(kindOf("follow"), key())
+					} else {
+						c.b.AddPut(kindOf("follow"), key(), fmt.Appendf(nil, "did:web:s%d.example.com", rng.IntN(2)))
+					}
+				}
+			}
+			c.apply()
+			verify(t, store)
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
