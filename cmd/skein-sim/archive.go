@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"time"
@@ -17,41 +16,33 @@ import (
 
 func archiveCommand(e *command.Environment) *cli.Command {
 	var o relay.Options
-	var dir, listen string
-	var records int64
-	var mean int
+	var listen string
+	flags := append(networkFlags(&o)[:4], // without the relay's faults
+		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3213", Usage: "address to listen on", Destination: &listen},
+	)
+	for _, f := range flags {
+		if past, ok := f.(*cli.IntFlag); ok && past.Name == "past" {
+			past.Value = 350
+		}
+	}
 	return &cli.Command{
-		Name: "archive", Usage: "serve an archive of a made-up network, as Jetstream v2 does; creates it if it does not exist",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Usage: "folder of the archive", Required: true, Destination: &dir},
-			&cli.Int64Flag{Name: "records", Value: 10_000_000, Usage: "records of indexed collections in a new archive, about 70 bytes each", Destination: &records},
-			&cli.IntFlag{Name: "per-repo", Value: 350, Usage: "mean number of records per repo in a new archive", Destination: &mean},
-			&cli.IntFlag{Name: "accounts", Value: 5_000_000, Usage: "population of a new archive", Destination: &o.Network.Accounts},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the network of a new archive", Destination: &o.Network.Seed},
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3213", Usage: "address to listen on", Destination: &listen},
-		},
+		Name: "archive", Usage: "serve the history of a made-up network as an archive, as Jetstream v2 does; it makes each block when it is asked for",
+		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			a, err := relay.OpenArchive(dir)
-			if errors.Is(err, fs.ErrNotExist) {
-				p := e.Progress("records", records)
-				if err = relay.WriteArchive(dir, o.Network, records, mean, p.Tell); err == nil {
-					p.End()
-					a, err = relay.OpenArchive(dir)
-				}
+			if o.Network.Accounts < 1 || o.Network.History < 1 {
+				return command.UsageError("--accounts and --past must be at least 1")
 			}
-			if err != nil {
-				return fmt.Errorf("archive: %w", err)
-			}
+			a := relay.NewArchive(o.Network)
 			ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 			if err != nil {
 				return fmt.Errorf("archive: --listen %s: %w", listen, err)
 			}
 			srv := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second}
 			defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
-			fmt.Fprintf(e.Stderr, "serving the archive in %s on http://%s\n", dir, ln.Addr())
+			fmt.Fprintf(e.Stderr, "serving an archive of %d records on http://%s\n", a.Records(), ln.Addr())
 			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("archive: %w", err)
 			}

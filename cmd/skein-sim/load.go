@@ -18,15 +18,17 @@ import (
 
 	"skein.blue/internal/command"
 	"skein.blue/internal/load"
+	"skein.blue/internal/network"
 	"skein.blue/internal/relay"
 )
 
 func loadCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var o load.Options
-	var network relay.Options
+	var sim relay.Options
 	var markdown bool
-	flags := append(networkFlags(&network),
+	var samples string
+	flags := append(networkFlags(&sim),
 		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as the indexer takes", Destination: &o.Rate},
 		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long to offer events", Destination: &o.Duration},
 		&cli.Int64Flag{Name: "prefill", Usage: "edges to index before the clock starts", Destination: &o.Prefill},
@@ -35,6 +37,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
 		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store without compacting it first", Destination: &o.KeepUncompacted},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
+		&cli.StringFlag{Name: "samples", Usage: "file that gets a line of JSON about every ten seconds", Destination: &samples},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
 	flags = append(flags, s.WriteFlags(e)...)
@@ -51,11 +54,11 @@ func loadCommand(e *command.Environment) *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			o.Faults, network.Rate = relay.Faults{}, o.Rate
-			if err := faults(&network, c.StringSlice("fault")); err != nil {
+			o.Faults, sim.Rate = relay.Faults{}, o.Rate
+			if err := faults(&sim, c.StringSlice("fault")); err != nil {
 				return err
 			}
-			o.Network, o.Faults = network.Network, network.Faults
+			o.Network, o.Faults = sim.Network, sim.Faults
 			switch {
 			case o.Rate < 0:
 				return command.UsageError("--rate %v is negative", o.Rate)
@@ -65,6 +68,10 @@ func loadCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--backfill %d is negative", o.Backfill)
 			case o.Backfill > 0 && (o.Prefill > 0 || o.Kill || o.Rate == 0 || len(c.StringSlice("fault")) > 0):
 				return command.UsageError("--backfill needs --rate, and cannot be combined with --prefill, --kill or --fault")
+			case o.Network.History < 0:
+				return command.UsageError("--past %d is negative", o.Network.History)
+			case o.Network.History > 0 && (o.Backfill > 0 || o.Faults.Jump > 0):
+				return command.UsageError("--past cannot be combined with --backfill or --fault jump")
 			case o.Prefill < 0:
 				return command.UsageError("--prefill %d is negative", o.Prefill)
 			case o.Network.Accounts < 1:
@@ -82,6 +89,14 @@ func loadCommand(e *command.Environment) *cli.Command {
 			if !c.IsSet("log-level") {
 				e.Level = "warn"
 			}
+			if samples != "" {
+				f, err := os.Create(samples)
+				if err != nil {
+					return fmt.Errorf("load: --samples: %w", err)
+				}
+				o.Samples = f
+				return errors.Join(runLoad(ctx, e, s, o, c.IsSet("store"), markdown), f.Close())
+			}
 			return runLoad(ctx, e, s, o, c.IsSet("store"), markdown)
 		},
 	}
@@ -97,7 +112,7 @@ func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o
 	if o.Store, err = s.StoreOptions(e); err != nil {
 		return err
 	}
-	o.Stderr, o.Simulator = e.Stderr, launchSimulator
+	o.Stderr, o.Simulator, o.Archive = e.Stderr, launchSimulator, launchArchive
 	if e.Terminal() {
 		bar := e.Progress("", 0)
 		defer bar.End()
@@ -125,8 +140,9 @@ func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o
 	return nil
 }
 
-// simulator is skein-sim relay in another process.
+// simulator is skein-sim relay or archive in another process.
 type simulator struct {
+	what    string
 	cmd     *exec.Cmd
 	address string
 	killed  bool
@@ -134,17 +150,13 @@ type simulator struct {
 
 // launchSimulator starts a simulator, and waits until it listens.
 func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulator, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
 	listen := o.Address
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
 	args := []string{
 		"relay", "--hold", "--listen", listen,
-		"--seed", strconv.FormatUint(o.Network.Seed, 10), "--accounts", strconv.Itoa(o.Network.Accounts),
+		"--seed", strconv.FormatUint(o.Network.Seed, 10), "--accounts", strconv.Itoa(o.Network.Accounts), "--past", strconv.Itoa(o.Network.History),
 		"--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
 		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
 	}
@@ -160,22 +172,40 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 	for _, f := range o.Faults.List() {
 		args = append(args, "--fault", f)
 	}
-	s := &simulator{cmd: exec.CommandContext(ctx, self, args...)}
+	return launch(ctx, "relay", "ws://", args)
+}
+
+// launchArchive starts the archive of a network's history, and waits until it listens.
+func launchArchive(ctx context.Context, o network.Options) (load.Simulator, error) {
+	return launch(ctx, "archive", "http://", []string{
+		"archive", "--listen", "127.0.0.1:0", "--seed", strconv.FormatUint(o.Seed, 10),
+		"--accounts", strconv.Itoa(o.Accounts), "--past", strconv.Itoa(o.History),
+	})
+}
+
+// launch starts another process of this program, and waits until it prints the address, after the scheme, on
+// which it listens.
+func launch(ctx context.Context, what, scheme string, args []string) (load.Simulator, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	s := &simulator{what: what, cmd: exec.CommandContext(ctx, self, args...)}
 	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // one core produces twice the needed rate; two would compete with the indexer
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
 	s.cmd.WaitDelay = 5 * time.Second
 	out, err := s.cmd.StderrPipe()
 	if err != nil {
-		return nil, fmt.Errorf("starting skein-sim relay: %w", err)
+		return nil, fmt.Errorf("starting skein-sim %s: %w", what, err)
 	}
 	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting skein-sim relay: %w", err)
+		return nil, fmt.Errorf("starting skein-sim %s: %w", what, err)
 	}
 	lines := bufio.NewReader(out)
 	line, err := lines.ReadString('\n')
-	_, address, ok := strings.Cut(strings.TrimSpace(line), "ws://")
+	_, address, ok := strings.Cut(strings.TrimSpace(line), scheme)
 	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("skein-sim relay did not start: %s", line), s.cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("skein-sim %s did not start: %s", what, line), s.cmd.Wait())
 	}
 	s.address = address
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
@@ -203,10 +233,10 @@ func (s *simulator) Stop() error {
 		return nil
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stopping skein-sim relay: %w", err)
+		return fmt.Errorf("stopping skein-sim %s: %w", s.what, err)
 	}
 	if err := s.cmd.Wait(); err != nil {
-		return fmt.Errorf("skein-sim relay: %w", err)
+		return fmt.Errorf("skein-sim %s: %w", s.what, err)
 	}
 	return nil
 }

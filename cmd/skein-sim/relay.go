@@ -64,6 +64,7 @@ func networkFlags(o *relay.Options) []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the network; the same seed makes the same events", Destination: &o.Network.Seed},
 		&cli.IntFlag{Name: "accounts", Value: 1_000_000, Usage: "population; activity and followers follow power laws", Destination: &o.Network.Accounts},
+		&cli.IntFlag{Name: "past", Usage: "mean number of records per account from the three years before the stream, which skein-sim archive serves; the stream then has the shape of a network of that age", Destination: &o.Network.History},
 		&cli.BoolFlag{Name: "only-plc", Usage: "no did:web accounts, whose DID documents nobody serves; for --verify full", Destination: &o.Network.OnlyPLC},
 		&cli.StringSliceFlag{Name: "fault", Usage: "fault of the relay, may be repeated: stall=60s@30s (30 s after the start), repeat=60s@90s, jump=10000000@20s, burst=10x5s@20s, corrupt=0.01"},
 	}
@@ -98,6 +99,10 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, isSe
 		return command.UsageError("--window %d: must be at least 1000 events", o.Window)
 	case o.Network.Accounts < 1:
 		return command.UsageError("--accounts %d: must be at least 1", o.Network.Accounts)
+	case o.Network.History < 0:
+		return command.UsageError("--past %d is negative", o.Network.History)
+	case o.Network.History > 0 && o.hosts > 0:
+		return command.UsageError("--hosts cannot be combined with --past")
 	case o.proofs != "sized" && o.proofs != "full":
 		return command.UsageError("--proofs %q: must be sized or full", o.proofs)
 	case o.proofs == "full" && o.Faults.Corrupt > 0:

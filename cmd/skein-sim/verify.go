@@ -19,7 +19,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "verify",
 		Usage: "compare a store that skein serve made from skein-sim relay with the network, up to the store's cursor",
-		Flags: append(networkFlags(&network)[:3], s.WriteFlags(e)...), // without the relay's faults
+		Flags: append(networkFlags(&network)[:4], s.WriteFlags(e)...), // without the relay's faults
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
 				return err

@@ -33,14 +33,7 @@ type history struct {
 // begin makes an archive, and serves it.
 func begin(t *testing.T) *history {
 	t.Helper()
-	dir := t.TempDir()
-	if err := relay.WriteArchive(dir, network.Options{Seed: 3, Accounts: 2000}, 20_000, 30, nil); err != nil {
-		t.Fatal(err)
-	}
-	archived, err := relay.OpenArchive(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	archived := relay.NewArchive(network.Options{Seed: 3, Accounts: 4096, History: 5})
 	h := &history{}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "planSnapshot") {

@@ -120,6 +120,7 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		}
 	}
 	r.startClock()
+	r.samples.begin("stream", r.x, func() time.Duration { cpu, _ := r.relayUsage(); return cpu })
 	const tick = 100 * time.Millisecond
 	ticker.Reset(tick)
 	logged, before := time.Now(), from
@@ -147,6 +148,10 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		// Even without new events, because awaited ones may arrive between two ticks.
 		if r.o.Rate > 0 && !p.Time.IsZero() {
 			r.behind.add(time.Since(p.Time), 1)
+		}
+		if err := r.samples.tick(ctx, r.event(p.Applied)-from, r.lags.quantiles()); err != nil {
+			r.fail(err, end)
+			return
 		}
 		passed := time.Since(r.started)
 		if r.o.Progress != nil {

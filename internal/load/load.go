@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,10 @@ type Options struct {
 	Faults   relay.Faults
 	// Simulator starts a relay in another process.
 	Simulator func(ctx context.Context, o SimulatorOptions) (Simulator, error)
+	// Archive starts the archive of the network's history in another process.
+	Archive func(ctx context.Context, o network.Options) (Simulator, error)
+	// Samples, if set, receives a Sample about every ten seconds, as a line of JSON.
+	Samples io.Writer
 	// Kill kills the relay in the middle, and restarts it.
 	Kill bool
 	// KeepUncompacted skips compacting the store before it is measured.
@@ -86,6 +91,9 @@ const sourcePrefix = "load:"
 
 func (o *Options) source() string {
 	s := fmt.Sprintf("%sseed=%d,accounts=%d", sourcePrefix, o.Network.Seed, network.New(o.Network).Accounts())
+	if o.Network.History > 0 {
+		s += fmt.Sprintf(",history=%d", o.Network.History)
+	}
 	if o.Faults.Corrupt > 0 {
 		s += fmt.Sprintf(",corrupt=%v", o.Faults.Corrupt)
 	}
@@ -105,6 +113,7 @@ type run struct {
 	behind  histogram
 	from    int64     // the last event before the run
 	started time.Time // when the clock started
+	samples sampler
 	cpu     time.Duration
 
 	mu      sync.Mutex // guards the fields below
@@ -118,7 +127,10 @@ type run struct {
 // Run runs a load, and compares the index with the model. It returns some of the differences
 // that it finds.
 func Run(ctx context.Context, o Options) (report Report, problems []string, err error) {
-	r := &run{o: o, source: o.source()}
+	r := &run{o: o, source: o.source(), samples: sampler{to: o.Samples}}
+	if err := r.history(ctx); err != nil {
+		return r.report, nil, err
+	}
 	if err := r.open(ctx); err != nil {
 		return r.report, nil, err
 	}
@@ -153,7 +165,12 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.x, err = app.OpenIndex(ctx, so); err != nil {
 		return err
 	}
+	records := int64(0) // of the archive that was read
 	for _, c := range r.x.Graph.Cursors() {
+		if r.o.Network.History > 0 && isArchive(c.Source) {
+			records = max(records, int64(c.Seq))
+			continue
+		}
 		if r.o.Faults.Jump > 0 {
 			return errors.Join(fmt.Errorf("%w: %s already has events, and a jump needs a new store", ErrOther, r.o.Store.Store), r.x.Close(ctx))
 		}
@@ -167,11 +184,21 @@ func (r *run) open(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, r.x.Close(ctx))
 	}
+	if r.o.Network.History > 0 {
+		if has := network.New(r.o.Network).Records(); records != has {
+			return errors.Join(fmt.Errorf("%w: %s has read %d of the %d records of the network's history; continue with skein backfill, or use a new --store",
+				ErrOther, r.o.Store.Store, records, has), r.x.Close(ctx))
+		}
+		return nil
+	}
 	if _, has := r.x.Graph.Cursor(r.source); !has && counts.Accounts > 0 {
 		return errors.Join(fmt.Errorf("%w: %s has %d accounts without a source", ErrOther, r.o.Store.Store, counts.Accounts), r.x.Close(ctx))
 	}
 	return nil
 }
+
+// isArchive reports whether a source is an archive.
+func isArchive(source string) bool { return strings.HasPrefix(source, "archive ") }
 
 func (r *run) counts(ctx context.Context) (c format.Counts, err error) {
 	err = r.x.Graph.View(ctx, func(s *ask.View) error { c, err = s.Counts(); return err })
@@ -303,6 +330,9 @@ func (r *run) verify(ctx context.Context) (problems []string, err error) {
 	to := r.reached(x.Graph, m)
 	r.say("comparing with the model: %d events, one account and one subject in %d", to, every)
 	m.past = r.o.Backfill > 0
+	if err := m.addHistory(ctx, r.o.Network); err != nil {
+		return nil, err
+	}
 	if err := m.run(ctx, to); err != nil {
 		return nil, err
 	}

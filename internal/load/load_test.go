@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
@@ -40,6 +41,12 @@ func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
 	return s, nil
 }
 
+func startArchive(_ context.Context, o network.Options) (Simulator, error) {
+	s := &inProcess{server: httptest.NewServer(relay.NewArchive(o)), stop: func() {}, done: make(chan struct{})}
+	close(s.done)
+	return s, nil
+}
+
 func (s *inProcess) Address() string               { return strings.TrimPrefix(s.server.URL, "http://") }
 func (s *inProcess) Usage() (time.Duration, int64) { return 0, 0 }
 func (s *inProcess) Kill()                         { _ = s.Stop() }
@@ -61,7 +68,7 @@ func load(t *testing.T, o Options) (Report, []string, map[string]float64) {
 	if o.Network.Accounts == 0 {
 		o.Network = network.Options{Seed: 7, Accounts: 8192}
 	}
-	o.Simulator, o.Stderr, o.KeepUncompacted = start, testWriter{t}, true
+	o.Simulator, o.Archive, o.Stderr, o.KeepUncompacted = start, startArchive, testWriter{t}, true
 	metrics := map[string]float64{}
 	o.Inspect = func(x *app.Index) {
 		families, err := x.Registry.Gather()
@@ -115,6 +122,27 @@ func faults(t *testing.T, list ...string) (f relay.Faults) {
 		t.Errorf("faults %q read back as %q", list, f.String())
 	}
 	return f
+}
+
+// A network with a history is indexed from its archive, and then from its stream, which deletes records of the
+// history; a second load continues it. A store without the whole history is refused.
+func TestHistory(t *testing.T) {
+	o := Options{Rate: 20_000, Duration: 2 * time.Second, Network: network.Options{Seed: 11, Accounts: 4096, History: 12}}
+	o.Store.Store = t.TempDir()
+	r, problems, _ := load(t, o)
+	if !r.Verified || len(problems) > 0 || r.Events != 40_000 || r.Edges < 4096*12 {
+		t.Errorf("%+v %q", r, problems)
+	}
+	o.Rate, o.Duration = 0, 500*time.Millisecond
+	next, problems, m := load(t, o)
+	if !next.Verified || len(problems) > 0 || next.Edges <= r.Edges || m["skein_consumer_gaps_total"] > 0 {
+		t.Errorf("%+v %q", next, problems)
+	}
+	o.Network.History++ // another network
+	o.Simulator, o.Archive, o.Stderr = start, startArchive, testWriter{t}
+	if _, _, err := Run(t.Context(), o); !errors.Is(err, ErrOther) {
+		t.Errorf("with the store of another network: %v", err)
+	}
 }
 
 // A load succeeds, and so does another one on the same store.

@@ -134,19 +134,23 @@ func (m *model) commit(e *network.Event, damage relay.Damage) {
 			delete(m.records, key)
 			continue
 		}
-		v := recordValue{o.SubjectTID, e.Seq, o.Subject}
 		if k == 0 && damage == relay.BadRecord {
-			v = recordValue{0, e.Seq, -1}
+			m.records[key] = recordValue{0, e.Seq, -1}
 		} else {
-			if m.actor(a) {
-				m.named[setKey{0, a, o.Kind, false}] = true
-			}
-			if m.subject(o.Subject, o.SubjectTID) {
-				m.named[setKey{o.SubjectTID, o.Subject, o.Kind, true}] = true
-			}
+			m.put(a, &o, e.Seq)
 		}
-		m.records[key] = v
 	}
+}
+
+// put adds a record that a commit brought, event 0 being the history.
+func (m *model) put(account int32, o *network.Op, event int64) {
+	if m.actor(account) {
+		m.named[setKey{0, account, o.Kind, false}] = true
+	}
+	if m.subject(o.Subject, o.SubjectTID) {
+		m.named[setKey{o.SubjectTID, o.Subject, o.Kind, true}] = true
+	}
+	m.records[recordKey{o.TID, account, o.Kind}] = recordValue{o.SubjectTID, event, o.Subject}
 }
 
 // A record is a live record with a subject.

@@ -20,6 +20,9 @@ func Verify(ctx context.Context, o Options) (problems []string, err error) {
 	}
 	sources := map[string]bool{}
 	for _, c := range r.x.Graph.Cursors() {
+		if o.Network.History > 0 && isArchive(c.Source) {
+			continue
+		}
 		sources[c.Source] = true
 		r.source = c.Source
 	}

@@ -30,6 +30,10 @@ type Options struct {
 	Lurkers int
 	// PerSecond is the number of events per second of the network's time. 0 means 300.
 	PerSecond int
+	// History is the mean number of records that an account made in the three years before the stream (see
+	// Repo). 0: none. With a history, the network's time passes as fast as its accounts made those records, and
+	// PerSecond is not used.
+	History int
 	// OnlyPLC makes no account a did:web. Else one in 256 is, below example.com, where nobody
 	// serves DID documents.
 	OnlyPLC bool
@@ -100,8 +104,13 @@ const (
 type Network struct {
 	o    Options
 	next int64
-	last []uint64 // the last rev, by account
+	last []uint64 // the last rev, by account: 0 before the first, deleted after a deletion
+	gap  float64  // with a history: microseconds between two events
+	past int64    // with a history: events before the first one of the stream
 }
+
+// deleted is lower than all revs.
+const deleted = 1
 
 // New returns a network at its start.
 func New(o Options) *Network {
@@ -112,7 +121,12 @@ func New(o Options) *Network {
 		o.PerSecond = 300
 	}
 	o.Accounts = max(o.Accounts/block, 1) * block
-	return &Network{o, 0, make([]uint64, o.Accounts+o.Lurkers)}
+	n := &Network{o: o, last: make([]uint64, o.Accounts+o.Lurkers)}
+	if o.History > 0 {
+		n.past = int64(float64(o.Accounts) * float64(o.History) / recordsAnEvent)
+		n.gap = historyMicros / float64(n.past)
+	}
+	return n
 }
 
 // Accounts returns the population, including lurkers.
@@ -157,25 +171,39 @@ const (
 	forDelete
 	forMore
 	forRest
-	forPast
+	forHistory
+	forRecord
+	forAwake
 )
 
-// active draws an account by its activity. In a block of 4,096 accounts the most active
-// one does a thirtieth of everything, and the top tenth two fifths.
-func (n *Network) active(r *rng) int {
+// active draws an account by its activity at event i. In a block of 4,096 accounts the most active
+// one does a thirtieth of everything, and the top tenth two fifths. With a history, see awake.
+func (n *Network) active(r *rng, i int64) int {
+	if n.o.History > 0 {
+		return n.awake(r, i)
+	}
 	u := r.float()
 	rank := int(u * u * math.Sqrt(u) * block)
-	return r.below(n.o.Accounts/block)*block + rank*2731%block // an odd factor: a permutation
+	return r.below(n.o.Accounts/block)*block + rank*stride%block // an odd factor: a permutation
 }
 
 // followed draws an account by its popularity: a third of the follows go to celebrities,
 // by Zipf's law, the rest to all accounts by a power law.
 func (n *Network) followed(r *rng) int {
-	if r.below(3) == 0 {
+	celebrities := 3
+	if n.o.History > 0 {
+		celebrities = 10 // whoever is active follows most of them already
+	}
+	if r.below(celebrities) == 0 {
 		known := min(maxCelebrities, n.o.Accounts)
 		rank := int(math.Exp(r.float()*math.Log(float64(known)))) - 1
 		return rank * (n.o.Accounts / known)
 	}
+	return n.popular(r)
+}
+
+// popular draws an account by a power law of popularity.
+func (n *Network) popular(r *rng) int {
 	u := r.float()
 	rank := int(u * u * u * block)
 	return r.below(n.o.Accounts/block)*block + rank*1597%block
@@ -183,21 +211,29 @@ func (n *Network) followed(r *rng) int {
 
 // post returns a post that is liked at event i.
 func (n *Network) post(r *rng, i int64) (author int, tid uint64) {
-	if r.below(25) == 0 && i > viralEvery { // a viral post
-		back := min(int64(r.age(20))*viralEvery, i-1)
-		return n.postAt((i-back)/viralEvery*viralEvery/bucketOps, bucketPosts)
+	if r.below(25) == 0 && i+n.past > viralEvery { // a viral post
+		back := min(int64(r.age(20))*viralEvery, i+n.past-1)
+		return n.postAt(down(down(i-back, viralEvery)*viralEvery, bucketOps), bucketPosts)
 	}
 	back := int64(r.age(400_000)) // twenty minutes, at 300/s
 	if r.below(5) == 0 {
 		back = int64(r.age(20_000_000))
 	}
 	u := r.float()
-	return n.postAt(max(i-back, 0)/bucketOps, int(u*u*u*bucketPosts))
+	return n.postAt(down(max(i-back, -n.past), bucketOps), int(u*u*u*bucketPosts))
+}
+
+// down divides, and rounds down.
+func down(x, y int64) int64 {
+	if x < 0 {
+		return (x - y + 1) / y
+	}
+	return x / y
 }
 
 func (n *Network) postAt(bucket int64, which int) (author int, tid uint64) {
 	r := n.rng(forPost, uint64(bucket)*(bucketPosts+1)+uint64(which))
-	author = n.active(&r)
+	author = n.active(&r, bucket*bucketOps)
 	at := bucket*bucketOps - int64(r.below(bucketOps))
 	micros := n.micros(at) + uint64(r.below(3000))
 	if r.below(10) > 0 { // clients create the keys of posts, from milliseconds
@@ -208,6 +244,9 @@ func (n *Network) postAt(bucket int64, which int) (author int, tid uint64) {
 
 // micros returns the time of event i.
 func (n *Network) micros(i int64) uint64 {
+	if n.gap > 0 {
+		return uint64(startMicros + int64(float64(i)*n.gap))
+	}
 	return uint64(startMicros + i*1_000_000/int64(n.o.PerSecond))
 }
 
@@ -228,7 +267,7 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	if share >= belowBlocks && share < belowUpdates && !isMinor {
 		return false
 	}
-	account := n.active(&r)
+	account := n.active(&r, i)
 	if share%200 == 7 { // bots
 		account = r.below(64) * (n.o.Accounts / 64)
 	}
@@ -272,9 +311,7 @@ func (n *Network) subject(r *rng, i int64, e *Event) {
 		e.Subject, e.SubjectTID = int32(author), tid
 		return
 	}
-	if e.Subject, e.SubjectTID = int32(n.followed(r)), 0; e.Subject == e.Account {
-		e.Subject = (e.Subject + 1) % int32(n.o.Accounts)
-	}
+	e.Subject, e.SubjectTID = int32(n.others(int(e.Account), n.followed(r))), 0
 }
 
 // earlier fills in the last record that was created before event i.
@@ -296,12 +333,31 @@ func (n *Network) at(i int64, e *Event, shallow bool) {
 	r := n.rng(forRest, uint64(i))
 	first := n.rng(forOp, uint64(i))
 	share := first.below(1000)
-	e.Account = int32(n.active(&r))
+	e.Account = int32(n.active(&r, i))
 	switch {
 	case share < belowDeletes, share >= belowSync && share < belowUpdates:
 		from := i - int64(r.below(recentOps))
-		if r.below(10) >= 6 {
+		old := r.below(10) >= 6
+		if old && n.o.History == 0 {
 			from = i - int64(r.next()%uint64(i))
+		}
+		if n.o.History > 0 {
+			from = i - int64(r.below(int(min(i, recentOps))))
+		}
+		follow := n.o.History > 0 && r.below(1000) < unfollows
+		switch {
+		case share >= belowDeletes: // an update
+		case n.o.History > 0 && old && n.fromHistory(&r, i, e, follow):
+			e.Action = Delete
+			return
+		case n.o.History > 0: // of the wanted kind
+			const tries = 16
+			for range tries {
+				if n.earlier(from, e, true) && (e.Kind == Follow) == follow {
+					break
+				}
+				from--
+			}
 		}
 		if !n.earlier(from, e, shallow) { // no record exists yet
 			e.Kind, e.TID = Like, n.tid(0, n.micros(i))
@@ -356,7 +412,7 @@ func (n *Network) status(r *rng, i int64, e *Event) {
 				continue
 			}
 			before := n.rng(forRest, uint64(j))
-			n.active(&before)
+			n.active(&before, j)
 			e.Account = int32(before.below(n.o.Accounts))
 			return
 		}
@@ -382,9 +438,9 @@ func (n *Network) step(e *Event, shallow bool) {
 	case e.Type == Commit:
 		n.stamp(e)
 	case e.Type == Account && e.Status == Deleted:
-		n.last[e.Account] = 0
+		n.last[e.Account] = deleted
 	case e.Type == Sync:
-		if e.Rev = n.last[e.Account]; e.Rev == 0 {
+		if e.Rev = n.last[e.Account]; e.Rev <= deleted {
 			e.Type = Identity
 		}
 	}
@@ -402,7 +458,12 @@ func (n *Network) Plant(e *Event, account, subject int) {
 }
 
 func (n *Network) stamp(e *Event) {
-	e.Since = n.last[e.Account]
+	switch e.Since = n.last[e.Account]; {
+	case e.Since == deleted:
+		e.Since = 0
+	case e.Since == 0 && n.hasHistory(int(e.Account)):
+		e.Since = n.RevOf(int(e.Account))
+	}
 	e.Rev = n.tid(int(e.Account), n.micros(e.Seq)+2000)
 	e.Rev = max(e.Rev, e.Since+1)
 	n.last[e.Account] = e.Rev

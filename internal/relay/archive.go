@@ -1,251 +1,241 @@
 package relay
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/zeebo/xxh3"
 
 	"skein.blue/internal/network"
 	"skein.blue/internal/syntax"
 )
 
-// An Archive is the archive of a network, as Jetstream v2 keeps and serves it
-// (consumer/archive describes the files): the repos of its accounts, one after the other.
-// It implements http.Handler.
+// An Archive is the archive of a network's history, as Jetstream v2 serves it (consumer/archive describes the
+// format): the repos of its accounts, one after the other. It makes each block when it is asked for, and keeps
+// none, so a billion records need no disk. It implements http.Handler: planSnapshot, with one page that lists
+// blocks, and getBlock.
 type Archive struct {
-	dir      string
-	segments []archived
+	net    *network.Network
+	made   time.Time
+	starts []int64 // by accounts/archiveStep: the records of all accounts before
+
+	writers sync.Pool // of *blockWriter
+	mu      sync.Mutex
+	large   []*largeRepo // the last ones used, the newest at the end
 }
 
-type archived struct {
-	Name     string `json:"name"`
-	Index    int    `json:"index"`
-	Checksum string `json:"checksum"`
-	MinSeq   uint64 `json:"minSeq"`
-	MaxSeq   uint64 `json:"maxSeq"`
-	Mode     string `json:"mode"`
+// largeRepo is a repo of several blocks, which are usually asked for one after the other.
+type largeRepo struct {
+	account int
+	once    sync.Once
+	ops     []network.Op
 }
 
-// The sizes of jetstream's own archives.
 const (
-	archiveBlock   = 4096
-	archiveSegment = 256 << 20
+	archiveBlock   = 4096 // records; the size of jetstream's own
+	archiveSegment = 1024 // blocks
+	archiveStep    = 64   // accounts between two entries of Archive.starts
+	largeRepos     = 8    // that are kept, each of some hundred thousand records at most
 )
 
-// WriteArchive writes an archive of that many records, or a few more, into a folder.
-func WriteArchive(dir string, o network.Options, records int64, mean int, progress func(records int64)) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	n := network.New(o)
-	w := &archiveWriter{dir: dir, enc: encoder{n: n}}
-	var err error
-	if w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	var ops []network.Op
-	for account := 0; int64(w.seq) < records && account < n.Accounts(); account++ {
-		ops = n.Repo(account, mean, ops[:0])
-		slices.SortFunc(ops, func(x, y network.Op) int {
-			return cmp.Or(cmp.Compare(collection(x.Kind), collection(y.Kind)), cmp.Compare(x.TID, y.TID))
-		})
-		ops = slices.CompactFunc(ops, func(x, y network.Op) bool { return x.Kind == y.Kind && x.TID == y.TID })
-		if err := w.repo(account, ops); err != nil {
-			return err
+// NewArchive returns the archive of a network that has a history. It goes through all accounts, which takes
+// a second for ten million.
+func NewArchive(o network.Options) *Archive {
+	a := &Archive{net: network.New(o), made: time.Now()}
+	records := int64(0)
+	for account := range a.net.Accounts() {
+		if account%archiveStep == 0 {
+			a.starts = append(a.starts, records)
 		}
-		if account%1000 == 0 && progress != nil {
-			progress(int64(w.seq))
-		}
+		h := a.net.Repo(account)
+		records += int64(h.Count)
 	}
-	if int64(w.seq) < records {
-		return fmt.Errorf("relay: a network of %d accounts has only %d of %d records; use more --accounts", n.Accounts(), w.seq, records)
+	a.starts = append(a.starts, records)
+	a.writers.New = func() any {
+		w := &blockWriter{enc: encoder{n: a.net}}
+		w.zstd, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)) // fails only for wrong options
+		return w
 	}
-	return w.close()
+	return a
 }
 
-type archiveWriter struct {
-	dir  string
-	enc  encoder
-	zstd *zstd.Encoder
+// Records returns how many records the archive has. Their sequence numbers begin with 1.
+func (a *Archive) Records() int64 { return a.starts[len(a.starts)-1] }
 
-	seq      uint64
-	segments int
-	file     *os.File
-	out      *bufio.Writer
-	size     int
-	first    uint64 // first seq of the segment
-	rows     uint32
-	index    []byte
-	blocks   uint32
-
-	n                                              int // in the block
-	fixed                                          [9][]byte
-	collections, dids, rkeys, revs, payloads, body []byte
-}
-
-// repo adds an account's records.
-func (w *archiveWriter) repo(account int, ops []network.Op) error {
-	top := uint64(0)
-	for i := range ops {
-		top = max(top, ops[i].TID)
+// block returns a block, counted from 0: its zstd frame.
+func (a *Archive) block(n int64) []byte {
+	w, _ := a.writers.Get().(*blockWriter)
+	defer a.writers.Put(w)
+	w.reset()
+	first := n * archiveBlock
+	end := min(first+archiveBlock, a.Records())
+	step, found := slices.BinarySearch(a.starts, first)
+	if !found {
+		step--
 	}
-	did := w.enc.n.AppendDID(nil, account)
-	rev := syntax.AppendTID(nil, top+1<<20)
-	le := binary.LittleEndian
-	for i := range ops {
-		o := &ops[i]
-		w.seq++
-		record := w.enc.record(w.body[:0], o)
-		w.body = record
-		name := collection(o.Kind)
-		f := &w.fixed
-		f[0] = le.AppendUint64(f[0], w.seq)
-		f[1] = le.AppendUint64(f[1], uint64(time.Now().UnixMicro()))
-		f[2] = le.AppendUint64(f[2], 0)
-		f[3], f[4], f[5] = append(f[3], 1), append(f[4], byte(len(name))), le.AppendUint16(f[5], uint16(len(did)))
-		f[6], f[7], f[8] = append(f[6], 13), append(f[7], byte(len(rev))), le.AppendUint32(f[8], uint32(len(record)))
-		w.collections, w.dids = append(w.collections, name...), append(w.dids, did...)
-		w.rkeys, w.revs = syntax.AppendTID(w.rkeys, o.TID), append(w.revs, rev...)
-		w.payloads = append(w.payloads, record...)
-		if w.n++; w.n == archiveBlock {
-			if err := w.block(); err != nil {
-				return err
+	at := a.starts[step]
+	for account := step * archiveStep; at < end; account++ {
+		h := a.net.Repo(account)
+		from := max(first-at, 0)
+		if int64(h.Count) > from {
+			ops := a.ops(&h, account, w)
+			for i := from; i < min(int64(h.Count), end-at); i++ {
+				w.row(account, &ops[i], at+i+1, a.made)
 			}
 		}
+		at += int64(h.Count)
 	}
-	return nil
+	return w.frame()
 }
 
-// block writes the added rows.
-func (w *archiveWriter) block() error {
-	if w.n == 0 {
-		return nil
+// ops returns the records of an account, in the order of its repo.
+func (a *Archive) ops(h *network.Repo, account int, w *blockWriter) []network.Op {
+	if h.Count <= archiveBlock/2 {
+		w.ops = a.net.AppendRepo(w.ops[:0], h, compareOps)
+		return w.ops
 	}
-	if w.file == nil {
-		f, err := os.Create(filepath.Join(w.dir, fmt.Sprintf("seg_%010d.jss", w.segments)))
-		if err != nil {
-			return fmt.Errorf("relay: %w", err)
-		}
-		w.file, w.out, w.size, w.index, w.blocks, w.rows = f, bufio.NewWriterSize(f, 1<<20), headerLen, nil, 0, 0
-		w.first = w.seq - uint64(w.n) + 1
-		if _, err := w.out.Write(make([]byte, headerLen)); err != nil {
-			return fmt.Errorf("relay: %w", err)
+	a.mu.Lock()
+	i := slices.IndexFunc(a.large, func(r *largeRepo) bool { return r.account == account })
+	var repo *largeRepo
+	if i >= 0 {
+		repo = a.large[i]
+		a.large = slices.Delete(a.large, i, i+1)
+	} else {
+		repo = &largeRepo{account: account}
+		if len(a.large) == largeRepos {
+			a.large = slices.Delete(a.large, 0, 1)
 		}
 	}
-	le := binary.LittleEndian
-	b := le.AppendUint32(nil, uint32(w.n))
+	a.large = append(a.large, repo)
+	a.mu.Unlock()
+	repo.once.Do(func() { repo.ops = a.net.AppendRepo(nil, h, compareOps) })
+	return repo.ops
+}
+
+func compareOps(x, y network.Op) int {
+	return cmp.Or(cmp.Compare(collection(x.Kind), collection(y.Kind)), cmp.Compare(x.TID, y.TID))
+}
+
+// blockWriter makes blocks. It is for one goroutine.
+type blockWriter struct {
+	enc  encoder
+	zstd *zstd.Encoder
+	ops  []network.Op
+
+	rows     int
+	account  int // of did and rev
+	did, rev []byte
+	fixed    [9][]byte
+	columns  [5][]byte // collections, DIDs, record keys, revs, payloads
+	body     []byte
+	whole    []byte
+}
+
+func (w *blockWriter) reset() {
+	w.rows, w.account = 0, -1
 	for i := range w.fixed {
-		b = append(b, w.fixed[i]...)
 		w.fixed[i] = w.fixed[i][:0]
 	}
-	for _, c := range []*[]byte{&w.collections, &w.dids, &w.rkeys, &w.revs, &w.payloads} {
-		b = append(b, *c...)
-		*c = (*c)[:0]
+	for i := range w.columns {
+		w.columns[i] = w.columns[i][:0]
 	}
-	frame := w.zstd.EncodeAll(b, nil)
-	w.index = le.AppendUint64(w.index, uint64(w.size))
-	w.index = le.AppendUint32(le.AppendUint32(le.AppendUint32(w.index, uint32(len(frame))), uint32(len(b))), uint32(w.n))
-	w.index = append(le.AppendUint64(le.AppendUint64(w.index, w.seq-uint64(w.n)+1), w.seq), make([]byte, 16)...)
-	w.blocks++
-	w.rows += uint32(w.n)
-	w.n = 0
-	if _, err := w.out.Write(append(le.AppendUint64(nil, uint64(len(frame))), frame...)); err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	if w.size += 8 + len(frame); w.size >= archiveSegment {
-		return w.seal()
-	}
-	return nil
 }
 
-const headerLen = 256
-
-// seal completes a segment.
-func (w *archiveWriter) seal() error {
-	if w.file == nil {
-		return nil
+// row adds a record.
+func (w *blockWriter) row(account int, o *network.Op, seq int64, witnessed time.Time) {
+	if account != w.account {
+		w.account = account
+		w.did = w.enc.n.AppendDID(w.did[:0], account)
+		w.rev = syntax.AppendTID(w.rev[:0], w.enc.n.RevOf(account))
 	}
-	le := binary.LittleEndian
-	h := make([]byte, headerLen)
-	copy(h, "jss0")
-	le.PutUint16(h[12:], 1)
-	le.PutUint32(h[14:], w.blocks)
-	le.PutUint32(h[18:], w.rows)
-	le.PutUint64(h[26:], w.first)
-	le.PutUint64(h[34:], w.seq)
-	for at := 58; at < 98; at += 8 {
-		le.PutUint64(h[at:], uint64(w.size))
-	}
-	sum := xxh3.New()
-	_, _ = sum.Write(h[12:])
-	_, _ = sum.Write(w.index)
-	le.PutUint64(h[4:], sum.Sum64())
-	_, err := w.out.Write(w.index)
-	err = errors.Join(err, w.out.Flush())
-	_, werr := w.file.WriteAt(h, 0)
-	err = errors.Join(err, werr, w.file.Close())
-	w.file = nil
-	w.segments++
-	return err
+	w.rows++
+	w.body = w.enc.record(w.body[:0], o)
+	name := collection(o.Kind)
+	le, f := binary.LittleEndian, &w.fixed
+	f[0] = le.AppendUint64(f[0], uint64(seq))
+	f[1] = le.AppendUint64(f[1], uint64(witnessed.UnixMicro()))
+	f[2] = le.AppendUint64(f[2], 0)
+	f[3], f[4], f[5] = append(f[3], 1), append(f[4], byte(len(name))), le.AppendUint16(f[5], uint16(len(w.did)))
+	f[6], f[7], f[8] = append(f[6], 13), append(f[7], byte(len(w.rev))), le.AppendUint32(f[8], uint32(len(w.body)))
+	c := &w.columns
+	c[0], c[1] = append(c[0], name...), append(c[1], w.did...)
+	c[2], c[3] = syntax.AppendTID(c[2], o.TID), append(c[3], w.rev...)
+	c[4] = append(c[4], w.body...)
 }
 
-func (w *archiveWriter) close() error { return errors.Join(w.block(), w.seal()) }
+// frame returns the added rows as a block.
+func (w *blockWriter) frame() []byte {
+	b := binary.LittleEndian.AppendUint32(w.whole[:0], uint32(w.rows))
+	for _, f := range w.fixed {
+		b = append(b, f...)
+	}
+	for _, c := range w.columns {
+		b = append(b, c...)
+	}
+	w.whole = b
+	return w.zstd.EncodeAll(b, nil)
+}
 
-// OpenArchive opens the archive in a folder.
-func OpenArchive(dir string) (*Archive, error) {
-	a := &Archive{dir: dir}
-	names, err := filepath.Glob(filepath.Join(dir, "seg_*.jss"))
-	if err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("relay: no archive in %s: %w", dir, fs.ErrNotExist)
-	}
-	slices.Sort(names)
-	for i, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("relay: %w", err)
+// plannedBlocks is a part of a plan.
+type plannedBlocks struct {
+	Name     string     `json:"name"`
+	Index    int64      `json:"index"`
+	Checksum string     `json:"checksum"`
+	MinSeq   int64      `json:"minSeq"`
+	MaxSeq   int64      `json:"maxSeq"`
+	Mode     string     `json:"mode"`
+	Blocks   []blockRun `json:"blocks"`
+}
+
+type blockRun struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
+// plan lists the blocks that have records after a sequence number.
+func (a *Archive) plan(after int64) (all []plannedBlocks) {
+	const records = archiveSegment * archiveBlock
+	for s := max(after, 0) / records; s*records < a.Records(); s++ {
+		first, last := s*records, min((s+1)*records, a.Records())
+		run := blockRun{max(after-first, 0) / archiveBlock, (last - first - 1) / archiveBlock}
+		if last > after {
+			all = append(all, plannedBlocks{
+				Name: fmt.Sprintf("seg_%010d.jss", s), Index: s, Checksum: fmt.Sprintf("%016x", s+1), MinSeq: first + 1, MaxSeq: last, Mode: "blocks", Blocks: []blockRun{run},
+			})
 		}
-		h := make([]byte, headerLen)
-		_, err = f.ReadAt(h, 0)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("relay: %s: %w", name, err)
-		}
-		le := binary.LittleEndian
-		a.segments = append(a.segments, archived{
-			Name: filepath.Base(name), Index: i, Checksum: fmt.Sprintf("%016x", le.Uint64(h[4:])), MinSeq: le.Uint64(h[26:]), MaxSeq: le.Uint64(h[34:]), Mode: "segment",
-		})
 	}
-	return a, nil
+	return all
 }
 
-// ServeHTTP implements http.Handler: planSnapshot, with one page, and getSegment.
+// ServeHTTP implements http.Handler.
 func (a *Archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/xrpc/network.bsky.jetstream.planSnapshot":
-		var in struct{ AfterSeq uint64 }
+		var in struct{ AfterSeq int64 }
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			refuse(w, "InvalidRequest")
 			return
 		}
-		tip := a.segments[len(a.segments)-1].MaxSeq
-		left := slices.DeleteFunc(slices.Clone(a.segments), func(s archived) bool { return s.MaxSeq <= in.AfterSeq })
-		reply(w, http.StatusOK, map[string]any{"plannedThroughSeq": tip, "sealedTipSeq": tip, "segments": left, "stats": map[string]int{}})
-	case "/xrpc/network.bsky.jetstream.getSegment":
-		http.ServeFile(w, r, filepath.Join(a.dir, filepath.Base(r.URL.Query().Get("name"))))
+		reply(w, http.StatusOK, map[string]any{"plannedThroughSeq": a.Records(), "sealedTipSeq": a.Records(), "segments": a.plan(in.AfterSeq), "stats": map[string]int{}})
+	case "/xrpc/network.bsky.jetstream.getBlock":
+		var segment int64
+		_, err := fmt.Sscanf(r.URL.Query().Get("segment"), "seg_%d.jss", &segment)
+		index, indexErr := strconv.ParseInt(r.URL.Query().Get("blockIndex"), 10, 64)
+		n := segment*archiveSegment + index
+		if err != nil || indexErr != nil || segment < 0 || index < 0 || index >= archiveSegment || n*archiveBlock >= a.Records() {
+			http.NotFound(w, r)
+			return
+		}
+		frame := a.block(n)
+		w.Header().Set("Content-Length", strconv.Itoa(len(frame)))
+		_, _ = w.Write(frame)
 	default:
 		http.NotFound(w, r)
 	}
