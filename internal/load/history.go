@@ -36,6 +36,10 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 	if err != nil {
 		return err
 	}
+	endProfile, err := r.profile(".history")
+	if err != nil {
+		return errors.Join(err, sim.Stop())
+	}
 	running, stop := context.WithCancel(ctx)
 	began, stopped := make(chan struct{}), make(chan error, 1)
 	go func() { stopped <- x.Backfill.Run(running, func() { close(began) }) }()
@@ -62,7 +66,7 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 		<-time.After(100 * time.Millisecond)
 	}
 	stop()
-	return errors.Join(err, ctx.Err(), <-stopped, sim.Stop())
+	return errors.Join(err, ctx.Err(), <-stopped, endProfile(), sim.Stop())
 }
 
 // addHistory gives the model the records of the network's history, on both cores.

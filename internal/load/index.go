@@ -55,18 +55,13 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if r.o.Kill {
 		watching.Go(func() { r.kill(stop, ctx, c, from, events, done) })
 	}
-	if r.o.Profile != "" {
-		f, err := os.Create(r.o.Profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return errors.Join(err, f.Close())
-		}
+	endProfile, err := r.profile("")
+	if err != nil {
+		return err
 	}
 	err = c.Run(stop)
 	end := time.Now()
-	pprof.StopCPUProfile()
+	err = errors.Join(err, endProfile())
 	p := c.Progress()
 	cpu, peak := usage()
 	done()
@@ -105,6 +100,21 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	rep.PeakRSS = peak
 	rep.Simulator = SimulatorUsage{simCPU.Seconds(), simPeak}
 	return nil
+}
+
+// profile starts a CPU profile, if one was asked for, in the file of that name and a suffix.
+func (r *run) profile(suffix string) (end func() error, err error) {
+	if r.o.Profile == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(r.o.Profile + suffix)
+	if err != nil {
+		return nil, fmt.Errorf("profiling: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
 }
 
 // watch starts the clock at the first message, logs the progress every few seconds, and

@@ -47,7 +47,8 @@ type Options struct {
 	Kill bool
 	// KeepUncompacted skips compacting the store before it is measured.
 	KeepUncompacted bool
-	// Profile is a file for a CPU profile while the clock runs; "": none.
+	// Profile is a file for a CPU profile while the clock runs; "": none. While the history is indexed, the
+	// profile goes to a file with ".history" after its name.
 	Profile string
 	// Inspect, if set, is called with the index once the clock has stopped.
 	Inspect func(*app.Index)
@@ -128,6 +129,10 @@ type run struct {
 // that it finds.
 func Run(ctx context.Context, o Options) (report Report, problems []string, err error) {
 	r := &run{o: o, source: o.source(), samples: sampler{to: o.Samples}}
+	if o.Samples != nil {
+		r.samples.table = new(pebblekv.TableBytes)
+		r.o.Store.TableBytes = r.samples.table
+	}
 	if err := r.history(ctx); err != nil {
 		return r.report, nil, err
 	}

@@ -15,25 +15,27 @@ import (
 
 // A Sample says what a run did in one part of it: about ten seconds.
 type Sample struct {
-	Phase     string  `json:"phase"` // history, prefill or stream
-	Edges     int64   `json:"edges"` // in the store, at the end of the part
-	Seconds   float64 `json:"seconds"`
-	Done      int64   `json:"done"`        // records of the history, or events
-	CPU       float64 `json:"cpu_seconds"` // of the indexer
-	OtherCPU  float64 `json:"simulator_cpu_seconds"`
-	DiskBytes uint64  `json:"disk_bytes"`      // at the end
-	Arrived   int64   `json:"arrived_bytes"`   // in writes
-	Written   []int64 `json:"written_bytes"`   // to tables, by level of the LSM tree
-	Peak      int64   `json:"peak_rss_bytes"`  // of the whole run so far
-	LagP99    float64 `json:"lag_p99_ms"`      // of the whole run so far
-	Strings   int64   `json:"strings"`         // that got an id
-	Elapsed   float64 `json:"elapsed_seconds"` // of the phase, at the end
+	Phase     string           `json:"phase"` // history, prefill or stream
+	Edges     int64            `json:"edges"` // in the store, at the end of the part
+	Seconds   float64          `json:"seconds"`
+	Done      int64            `json:"done"`        // records of the history, or events
+	CPU       float64          `json:"cpu_seconds"` // of the indexer
+	OtherCPU  float64          `json:"simulator_cpu_seconds"`
+	DiskBytes uint64           `json:"disk_bytes"`        // at the end
+	Arrived   int64            `json:"arrived_bytes"`     // in writes
+	Written   []int64          `json:"written_bytes"`     // to tables, by level of the LSM tree
+	Keyspaces map[string]int64 `json:"written_keyspaces"` // to tables, by keyspace, before compression
+	Peak      int64            `json:"peak_rss_bytes"`    // of the whole run so far
+	LagP99    float64          `json:"lag_p99_ms"`        // of the whole run so far
+	Strings   int64            `json:"strings"`           // that got an id
+	Elapsed   float64          `json:"elapsed_seconds"`   // of the phase, at the end
 }
 
 // sampler writes samples as JSON, one a line.
 type sampler struct {
 	to    io.Writer // nil: nowhere
 	phase string
+	table *pebblekv.TableBytes
 	x     *app.Index
 	other func() time.Duration // processor time of the simulator
 	begun time.Time
@@ -48,6 +50,7 @@ type mark struct {
 	otherCPU time.Duration
 	strings  int64
 	written  pebblekv.Written
+	tables   map[byte]int64
 }
 
 // sampleEvery is how long a part lasts.
@@ -65,6 +68,9 @@ func (s *sampler) begin(phase string, x *app.Index, other func() time.Duration) 
 func (s *sampler) now(done int64) mark {
 	m := mark{at: time.Now(), done: done, otherCPU: s.other()}
 	m.cpu, _ = usage()
+	if s.table != nil {
+		m.tables = s.table.Sum()
+	}
 	if p, ok := s.x.KV.(*pebblekv.Store); ok {
 		m.written = p.Written()
 	}
@@ -107,6 +113,14 @@ func (s *sampler) tick(ctx context.Context, done int64, lag Quantiles) error {
 			n -= l.written.Levels[i]
 		}
 		out.Written = append(out.Written, n)
+	}
+	for keyspace, n := range m.tables {
+		if n -= l.tables[keyspace]; n > 0 {
+			if out.Keyspaces == nil {
+				out.Keyspaces = map[string]int64{}
+			}
+			out.Keyspaces[string(rune(keyspace))] = n
+		}
 	}
 	s.last = m
 	if err := json.NewEncoder(s.to).Encode(out); err != nil {
