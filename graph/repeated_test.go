@@ -90,22 +90,23 @@ func TestDeleteReadsOneChunk(t *testing.T) {
 			for actor := range followers {
 				c.begin(actor)
 				c.b.AddPut(kindOf("follow"), rkeyAt(uint64(1000+subject)*bucket+uint64(actor)*1_000_000), fmt.Appendf(nil, "did:web:s%d.example.com", subject))
-				if actor >= followers/2 {
-					c.apply() // after the rows of large sets were spilled
+				if actor == 4 || actor >= followers/2 {
+					c.apply() // before, and after the rows of large sets are spilled
 				}
 			}
 			c.apply()
 		}
 		verify(t, store)
-		store.chunks, store.scans = 0, 0
-		last := followers - 1
-		for subject := range 10 {
-			c.begin(last)
-			c.b.AddDelete(kindOf("follow"), rkeyAt(uint64(1000+3*subject)*bucket+uint64(last)*1_000_000))
-		}
-		c.apply()
-		if store.chunks != 10 || store.scans != 0 {
-			t.Errorf("%s: ten deletes look up %d chunks and scan %d times", name, store.chunks, store.scans)
+		for _, actor := range []int{0, followers - 1} {
+			store.chunks, store.scans = 0, 0
+			for subject := range 10 {
+				c.begin(actor)
+				c.b.AddDelete(kindOf("follow"), rkeyAt(uint64(1000+3*subject)*bucket+uint64(actor)*1_000_000))
+			}
+			c.apply()
+			if store.chunks != 10 || store.scans != 0 {
+				t.Errorf("%s: ten deletes of actor %d look up %d chunks and scan %d times", name, actor, store.chunks, store.scans)
+			}
 		}
 		verify(t, store)
 		if err := s.Close(t.Context()); err != nil {

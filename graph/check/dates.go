@@ -193,6 +193,9 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 		var present []format.Dated
 		if err := format.EachDate(block<<format.DateShift, value, func(id uint64, date uint32) {
 			present = append(present, format.Dated{Member: uint16(id & (1<<format.DateShift - 1)), Date: date})
+			if date == format.OneRecord {
+				date = format.Undated
+			}
 			each(k, subject, id, date)
 		}); err != nil {
 			broken("dates %x: %v", key, err)

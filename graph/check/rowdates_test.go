@@ -1,9 +1,12 @@
 package check
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 )
 
 // A wrong date that only a row has is found, too.
@@ -47,4 +50,41 @@ func TestWrongDateInARow(t *testing.T) {
 		}
 	})
 	t.Log(tried)
+}
+
+// A member with several records whose date says that it has one is found.
+func TestWrongOneRecord(t *testing.T) {
+	tried := 0
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		for key, v := range b.rows {
+			k, subject, block, err := format.ParseDatesKey([]byte(key))
+			if err != nil || !format.HasRepeated(k) {
+				continue
+			}
+			var present []format.Dated
+			if err := format.EachDate(0, v, func(id uint64, date uint32) {
+				present = append(present, format.Dated{Member: uint16(id), Date: date})
+			}); err != nil || len(present) == 0 {
+				continue
+			}
+			present[0].Date = format.OneRecord
+			actor := dict.ID(block<<format.DateShift | uint64(present[0].Member))
+			if row, err := format.ParseRow(subject, b.rows[string(b.AppendMemberKey(nil, k, subject, actor))]); err != nil || row.Has(uint64(actor)) || row.HasRemoved(uint64(actor)) {
+				continue
+			}
+			b.rows[key] = format.AppendDates(nil, nil, present)
+			const free = 9
+			b.chunk(k, actor, free, 0, at(free, 7, subject))
+			want := "but its date says that it has one"
+			if found := b.problems(); !slices.ContainsFunc(found, func(p string) bool { return strings.Contains(p, want) }) {
+				t.Errorf("%q, want %q among them", found, want)
+			}
+			tried++
+			return
+		}
+	})
+	if tried == 0 {
+		t.Error("no store has dates")
+	}
 }

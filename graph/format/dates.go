@@ -14,11 +14,11 @@ import (
 // member's only record of the edge. It is Undated for a member
 //
 //   - with several records, unless all are of one second;
-//   - that was a member before the row was first spilled;
 //   - that left the set and returned between two spills;
 //   - whose record key is not a TID, or names a time outside of the range of dates.
 //
-// The records of an undated member have to be read. A date that is not Undated is exact: a record that
+// It is OneRecord for a member that had a single record when the row was first spilled: small rows keep no
+// dates. The records of such a member, and of an undated one, have to be read. A date that is not Undated is exact: a record that
 // is added to an edge adds the member to the row again, with its own date, and two different dates come
 // to Undated. So a writer never has to know whether an edge has another record.
 //
@@ -34,10 +34,13 @@ import (
 // Undated is the date of a member whose records have to be read.
 const Undated = 1<<32 - 1
 
+// OneRecord is the date of a member that has one record, whose own date is not stored.
+const OneRecord = 1<<32 - 2
+
 // DateOf returns the date of a record's path.
 func DateOf(p Path) uint32 {
 	const second = 1_000_000
-	if !p.HasTime() || p.TID>>ClockBits >= Undated*second {
+	if !p.HasTime() || p.TID>>ClockBits >= OneRecord*second {
 		return Undated
 	}
 	return uint32(p.TID >> ClockBits / second)
@@ -122,7 +125,7 @@ func SplitDates(v []byte) (removed, present []byte, err error) {
 	return v[w:cut], v[cut:], nil
 }
 
-// EachDate calls each with the members of a block and their dates. first is the first id of the block.
+// EachDate calls each with the members of a block and their dates, which may be Undated or OneRecord. first is the first id of the block.
 func EachDate(first uint64, v []byte, each func(id uint64, date uint32)) error {
 	_, present, err := SplitDates(v)
 	if err != nil {

@@ -16,7 +16,7 @@ func TestDateOf(t *testing.T) {
 	const second = 1_000_000 << ClockBits
 	for path, want := range map[*Path]uint32{
 		{TID: 0}: 0, {TID: second - 1}: 0, {TID: second}: 1, {TID: 1_767_225_600*second + 5}: 1_767_225_600,
-		{TID: (Undated-1)*second + second - 1}: Undated - 1, {TID: Undated * second}: Undated, {TID: EndOfTime - 1}: Undated, {TID: EndOfTime}: Undated, {Raw: []byte("self")}: Undated,
+		{TID: (OneRecord-1)*second + second - 1}: OneRecord - 1, {TID: OneRecord * second}: Undated, {TID: Undated * second}: Undated, {TID: EndOfTime - 1}: Undated, {TID: EndOfTime}: Undated, {Raw: []byte("self")}: Undated,
 	} {
 		if got := DateOf(*path); got != want {
 			t.Errorf("%+v has the date %d, want %d", path, got, want)

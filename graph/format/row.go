@@ -457,9 +457,22 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (gener
 	return generation, nil
 }
 
-// MergeRows folds rows like a fold of values above older ones: it keeps the dates and the removed.
-func MergeRows(subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
+// MergeRows folds a stored row, and operands, for a spill: it keeps the dates and the removed. If the row has no
+// containers yet, undated members that are not repeated have the date OneRecord.
+func MergeRows(kind kinds.Kind, subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
 	var f rowFolder
-	generation, err = f.merge(subject, values, false)
-	return generation, f.removed, f.members, f.dates, err
+	if generation, err = f.merge(subject, values, false); err != nil {
+		return 0, nil, nil, nil, err
+	}
+	if generation == 0 && HasRepeated(kind) {
+		repeated := f.repeated
+		for i, id := range f.members {
+			if len(repeated) > 0 && repeated[0] == id {
+				repeated = repeated[1:]
+			} else if f.dates[i] == Undated {
+				f.dates[i] = OneRecord
+			}
+		}
+	}
+	return generation, f.removed, f.members, f.dates, nil
 }

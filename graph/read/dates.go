@@ -35,6 +35,9 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each fun
 					if i, over := slices.BinarySearch(t.Members, id); over {
 						again[i] = again[i] || d != date(i)
 					} else if _, over := slices.BinarySearch(t.Removed, id); !over && failed == nil {
+						if d == format.OneRecord {
+							d = format.Undated
+						}
 						failed = each(id, d)
 					}
 				})

@@ -9,8 +9,9 @@ import (
 
 // loneEdges finds, among edges that one record stops naming, those that surely have no other record: the
 // sets say so. In a set without containers, the row notes repeated members (format.Row). In one with
-// containers, the date of a member is that of all its records (package format, dates.go), so that others
-// could only be of the same second, where previous has looked. It holds scratch memory.
+// containers, the date of a member says that it has one record, or is that of all its records (package format,
+// dates.go), so that others could only be of the same second, where previous has looked. It holds scratch
+// memory.
 type loneEdges struct {
 	lone, others []edge
 	asked        []edge
@@ -64,7 +65,7 @@ func (l *loneEdges) row(g edge, v []byte) error {
 	switch {
 	case row.Generation == 0 && row.Has(id) && !row.IsRepeated(id):
 		l.lone = append(l.lone, g)
-	case row.Generation == 0 || g.date == format.Undated:
+	case row.Generation == 0:
 		l.others = append(l.others, g)
 	default:
 		if l.ids, err = row.AppendMembers(l.ids[:0]); err != nil {
@@ -105,7 +106,7 @@ func (l *loneEdges) dates(tx kv.Txn) error {
 		if err != nil {
 			return err
 		}
-		if in && date == g.edge.date {
+		if in && (date == format.OneRecord || date == g.edge.date && date != format.Undated) {
 			l.lone = append(l.lone, g.edge)
 		} else {
 			l.others = append(l.others, g.edge)

@@ -51,7 +51,7 @@ func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
 
 func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 	subject, _ := dict.ReadID(key[2:])
-	generation, removed, members, dates, err := format.MergeRows(subject, v)
+	generation, removed, members, dates, err := format.MergeRows(kinds.Kind(key[1]), subject, v)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return err
 	}
@@ -66,7 +66,7 @@ func (m *Merger) spillMerged(tx kv.Txn, key, operand []byte) error {
 		return err
 	}
 	subject, _ := dict.ReadID(key[2:])
-	generation, removed, members, dates, err := format.MergeRows(subject, v, operand)
+	generation, removed, members, dates, err := format.MergeRows(kinds.Kind(key[1]), subject, v, operand)
 	if err != nil {
 		return err
 	}
