@@ -127,7 +127,7 @@ func TestRepeatedEdges(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &commits{t: t, s: s}
-		key := func() []byte { // around the boundaries of buckets, some of which lie within a second
+		key := func() []byte { // around the boundaries of buckets; some boundaries lie within a second
 			return rkeyAt(uint64(1000+rng.IntN(8)*rng.IntN(2))*bucket + uint64(rng.IntN(5))*250_000 - 500_000)
 		}
 		for range 40 {

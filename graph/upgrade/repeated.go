@@ -11,8 +11,8 @@ import (
 )
 
 // repeated is a slice of the step to format.FormatRepeated. It adds an actor again to the set of each subject
-// that several of its records name, unless the set has containers, and so dates. A record that lies in two
-// chunks, of which one overrides the other, counts twice: a member may be noted as repeated without need.
+// that several of its records name, unless the set has containers, and so dates. If one chunk overrides a record
+// of another, the record counts twice: a member may be noted as repeated without need.
 type repeated struct {
 	tx       kv.Txn
 	layout   format.Layout

@@ -192,7 +192,7 @@ func (n *Network) active(r *rng, i int64) int {
 func (n *Network) followed(r *rng) int {
 	celebrities := 3
 	if n.o.History > 0 {
-		celebrities = 10 // whoever is active follows most of them already
+		celebrities = 10 // active accounts follow most of them already
 	}
 	if r.below(celebrities) == 0 {
 		known := min(maxCelebrities, n.o.Accounts)

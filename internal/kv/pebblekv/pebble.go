@@ -195,6 +195,9 @@ func (s *Store) stopper(o Options) func(error) {
 	}
 }
 
+// blockSize is the size of a data block before compression.
+const blockSize = 8 << 10
+
 // pebbleOptions returns options that follow from measurements (docs/decisions/0008):
 // zstd on the last level and no compression above it, because the keys are compact
 // already; a wide base level and a lazy L0. A memtable takes two ninths of the memory, and
@@ -237,7 +240,7 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 	}
 	po.TargetFileSizes[0] = 8 << 20
 	for i := range po.Levels {
-		po.Levels[i].BlockSize = 8 << 10
+		po.Levels[i].BlockSize = blockSize
 		profile := block.NoCompression
 		if i == len(po.Levels)-1 {
 			profile = block.GoodCompression

@@ -8,17 +8,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// TableBytes counts the bytes of keys and values that flushes and compactions put into tables, before
-// compression, by the first byte of the key: the write amplification of each keyspace, compared with what is
-// stored of it.
+// TableBytes counts the data blocks that flushes and compactions write to tables, by the first byte of their
+// last key: the write amplification of each keyspace, compared with what is stored of it. It counts blocks,
+// because Pebble does not pass all values on; a block has blockSize bytes before compression, or
+// one larger value.
 type TableBytes [256]atomic.Int64
 
-// Sum returns the bytes so far of the keyspaces that have any.
+// Sum returns the bytes so far, before compression, of the keyspaces that have any.
 func (t *TableBytes) Sum() map[byte]int64 {
 	sum := map[byte]int64{}
 	for keyspace := range t {
 		if n := t[keyspace].Load(); n > 0 {
-			sum[byte(keyspace)] = n
+			sum[byte(keyspace)] = n * blockSize
 		}
 	}
 	return sum
@@ -28,17 +29,18 @@ func (t *TableBytes) Sum() map[byte]int64 {
 func (t *TableBytes) collector() pebble.BlockPropertyCollector { return &tableCounter{to: t} }
 
 type tableCounter struct {
-	to *TableBytes
-	n  [256]int64
+	to   *TableBytes
+	last byte // the keyspace of the last key
+	n    [256]int64
 }
 
 var errSuffix = errors.New("pebblekv: keys have no suffixes")
 
 func (*tableCounter) Name() string { return "skein.tablebytes" }
 
-func (c *tableCounter) AddPointKey(key pebble.InternalKey, value []byte) error {
+func (c *tableCounter) AddPointKey(key pebble.InternalKey, _ []byte) error {
 	if len(key.UserKey) > 0 {
-		c.n[key.UserKey[0]] += int64(len(key.UserKey) + len(value))
+		c.last = key.UserKey[0]
 	}
 	return nil
 }
@@ -49,7 +51,10 @@ func (*tableCounter) AddCollectedWithSuffixReplacement(_, _, _ []byte) error { r
 
 func (*tableCounter) SupportsSuffixReplacement() bool { return false }
 
-func (*tableCounter) FinishDataBlock(buf []byte) ([]byte, error) { return buf, nil }
+func (c *tableCounter) FinishDataBlock(buf []byte) ([]byte, error) {
+	c.n[c.last]++
+	return buf, nil
+}
 
 func (*tableCounter) AddPrevDataBlockToIndexBlock() {}
 
