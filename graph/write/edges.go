@@ -2,8 +2,11 @@ package write
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -21,7 +24,9 @@ type edges struct {
 	unread         []edge      // removed edges of actors whose records were not all read
 	sets           []SetChange // by set, then member
 	spare          []SetChange // scratch space for sorting sets
-	others         otherRecords
+	others         [searchers]otherRecords
+	groups         [][]edge // of search: by actor and kind
+	found          []edge   // likewise
 	lone           loneEdges
 	sorter         radix.Sorter
 	rows           rows
@@ -75,13 +80,11 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
 	}
 	lose(lone)
-	for removed := range runs.Of(others, sameActor) {
-		lost, err := e.lost(tx, changes, removed)
-		if err != nil {
-			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
-		}
-		lose(lost)
+	lost, err := e.search(tx, changes, others)
+	if err != nil {
+		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
+	lose(lost)
 	e.spare = sortByID(&e.sorter, e.sets, e.spare, func(c *SetChange) (kinds.Kind, dict.ID) { return c.Kind, c.Subject }, compareSetChanges)
 	e.sets, e.spare = e.spare, e.sets
 	return nil
@@ -155,15 +158,65 @@ func compareSetChanges(x, y SetChange) int {
 	return cmp.Compare(x.Member, y.Member)
 }
 
-// lost returns those of the removed edges, all of one actor and kind, that no stored record
-// names after this write. It reads the actor's records once, however many edges it checks.
-func (e *edges) lost(tx kv.Txn, changes []change, removed []edge) (lost []edge, err error) {
+// searchers is how many actors search reads at a time. Its work is unpacking, which keeps a core busy.
+const searchers = 2
+
+// search returns those of the removed edges that no stored record names after this write. The edges ascend.
+// It reads the records of one actor and kind once, and those of several actors side by side if the engine has
+// readers for that.
+func (e *edges) search(tx kv.Txn, changes []change, removed []edge) ([]edge, error) {
+	e.groups = e.groups[:0]
+	for one := range runs.Of(removed, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+		e.groups = append(e.groups, one)
+	}
+	e.found = e.found[:0]
+	forker, ok := tx.(kv.Forker)
+	if !ok || len(e.groups) < 2 {
+		for _, one := range e.groups {
+			lost, err := e.others[0].search(tx, changes, one)
+			if err != nil {
+				return nil, err
+			}
+			e.found = append(e.found, lost...)
+		}
+		return e.found, nil
+	}
+	var next atomic.Int32
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards e.found and failed
+	var failed error
+	for i := range e.others {
+		wg.Go(func() {
+			r, release := forker.Fork()
+			var err error
+			for n := int(next.Add(1)) - 1; n < len(e.groups) && err == nil; n = int(next.Add(1)) - 1 {
+				var lost []edge
+				if lost, err = e.others[i].search(r, changes, e.groups[n]); err == nil {
+					mu.Lock()
+					e.found = append(e.found, lost...)
+					mu.Unlock()
+				}
+			}
+			if err = errors.Join(err, release()); err != nil {
+				mu.Lock()
+				failed = errors.Join(failed, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return e.found, failed
+}
+
+// search returns those of the removed edges, all of one actor and kind, that no stored record names after this
+// write. It reads the actor's records once, however many edges it checks.
+func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	lost = e.others.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
-		err = read.RecordsOf(tx, kind, actor, wanted, each)
+	lost = o.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
+		err = read.RecordsOf(r, kind, actor, wanted, each)
 	})
 	return lost, err
 }
