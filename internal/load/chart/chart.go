@@ -72,11 +72,12 @@ func sum(list []int64) (n int64) {
 
 // The layout, in SVG's units.
 const (
-	width, height     = 900, 640
+	width, height     = 900, 620 // without the legend
+	columns, rowH     = 4, 18    // of the legend
 	panelW, panelH    = 370, 220
 	left, top         = 60, 50
 	columnGap, rowGap = 70, 70
-	pointsPerDecade   = 12
+	pointsPerDecade   = 6
 	textSize          = 11
 )
 
@@ -100,19 +101,20 @@ func Draw(w io.Writer, runs []Run) error {
 		last++
 	}
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="%d">`+"\n", width, height, textSize)
-	fmt.Fprintf(out, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
+	whole := height + (len(lines)+columns-1)/columns*rowH
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="%d">`+"\n", width, whole, textSize)
+	fmt.Fprintf(out, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, whole)
 	for i, p := range panels {
 		x0, y0 := left+i%2*(panelW+columnGap), top+i/2*(panelH+rowGap)
 		drawPanel(out, p, lines, x0, y0, first, last)
 	}
 	for i, l := range lines {
-		x, dash := left+i*200, ""
+		x, y, dash := left+i%columns*210, height+i/columns*rowH, ""
 		if l.dashed {
 			dash = ` stroke-dasharray="4 3"`
 		}
 		fmt.Fprintf(out, `<path d="M%d %dh24" stroke="%s" stroke-width="2"%s/><text x="%d" y="%d">%s</text>`+"\n",
-			x, height-20, l.colour, dash, x+30, height-16, html.EscapeString(l.name))
+			x, y-4, l.colour, dash, x+30, y, html.EscapeString(l.name))
 	}
 	fmt.Fprintln(out, "</svg>")
 	if err := out.Flush(); err != nil {
