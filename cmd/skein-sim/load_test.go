@@ -133,3 +133,34 @@ func TestVerifyCommand(t *testing.T) {
 		t.Errorf("no store: %d %s", code, stderr)
 	}
 }
+
+// A load of a network with a history verifies, its samples can be drawn, and verify finds its store equal to that
+// network, and different from one without a history.
+func TestPastCommand(t *testing.T) {
+	dir := t.TempDir()
+	store, samples := filepath.Join(dir, "store"), filepath.Join(dir, "samples.jsonl")
+	loadReport(t, "--store", store, "--rate", "4000", "--duration", "1s", "--accounts", "4096", "--past", "6", "--samples", samples)
+	if code, _, stderr := program.Run(t, binary, "verify", "--store", store, "--accounts", "4096", "--past", "6"); code != 0 || !strings.Contains(stderr, " 0 differences") {
+		t.Errorf("its own network: %d %s", code, stderr)
+	}
+	if code, _, _ := program.Run(t, binary, "verify", "--store", store, "--accounts", "4096"); code == 0 {
+		t.Error("the store is that of a network without a history")
+	}
+	if code, out, stderr := program.Run(t, binary, "chart", "small="+samples); code != 0 || !strings.Contains(out, "small: history") || !strings.Contains(out, "small: stream") {
+		t.Errorf("chart: %d %s%s", code, out, stderr)
+	}
+	if code, out, stderr := program.Run(t, binary, "chart", "--markdown", "small="+samples); code != 0 || !strings.Contains(out, "| small: stream |") {
+		t.Errorf("chart --markdown: %d %s%s", code, out, stderr)
+	}
+	for _, wrong := range [][]string{
+		{"chart"}, {"chart", samples}, {"archive", "--past", "0"}, {"archive", "--accounts", "0"}, {"relay", "--past", "-1"},
+		{"relay", "--past", "5", "--hosts", "4", "--proofs", "full"}, {"load", "--past", "-1"}, {"load", "--past", "5", "--backfill", "5", "--rate", "10"},
+	} {
+		if code, _, stderr := program.Run(t, binary, wrong...); code != 64 {
+			t.Errorf("%q: %d %s", wrong, code, stderr)
+		}
+	}
+	if code, _, stderr := program.Run(t, binary, "chart", "x="+samples+"-missing"); code != 1 || !strings.Contains(stderr, "no such file") {
+		t.Errorf("no samples: %d %s", code, stderr)
+	}
+}

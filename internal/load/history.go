@@ -51,6 +51,7 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 		st := x.Backfill.StatusNow()
 		done := max(st.ArchiveSeq, st.Records)
 		if err = r.samples.tick(ctx, done, Quantiles{}); err != nil || !st.Busy {
+			err = errors.Join(err, r.samples.end(ctx, done, Quantiles{}))
 			if how := st.Ended["archive"]; how != "ok" {
 				err = errors.Join(err, fmt.Errorf("reading the archive: %s", how))
 			}

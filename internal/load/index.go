@@ -66,6 +66,9 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	cpu, peak := usage()
 	done()
 	watching.Wait()
+	if !r.started.IsZero() {
+		err = errors.Join(err, r.samples.end(ctx, r.event(p.Applied)-from, r.lags.quantiles()))
+	}
 	if perr := ended(); err == nil && ctx.Err() == nil {
 		err = perr
 	}

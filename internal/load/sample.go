@@ -91,7 +91,15 @@ func interned(c format.Counts) (n int64) {
 
 // tick ends a part if it has lasted long enough. done counts from the beginning of the phase.
 func (s *sampler) tick(ctx context.Context, done int64, lag Quantiles) error {
-	if s.to == nil || time.Since(s.last.at) < sampleEvery {
+	if time.Since(s.last.at) < sampleEvery {
+		return nil
+	}
+	return s.end(ctx, done, lag)
+}
+
+// end ends a part, however long it is: the last of a phase, for instance.
+func (s *sampler) end(ctx context.Context, done int64, lag Quantiles) error {
+	if s.to == nil {
 		return nil
 	}
 	counts, err := s.counts(ctx)
