@@ -153,8 +153,14 @@ func TestPastCommand(t *testing.T) {
 		t.Errorf("chart --markdown: %d %s%s", code, out, stderr)
 	}
 	for _, wrong := range [][]string{
-		{"chart"}, {"chart", samples}, {"archive", "--past", "0"}, {"archive", "--accounts", "0"}, {"relay", "--past", "-1"},
-		{"relay", "--past", "5", "--hosts", "4", "--proofs", "full"}, {"load", "--past", "-1"}, {"load", "--past", "5", "--backfill", "5", "--rate", "10"},
+		{"chart"},
+		{"chart", samples},
+		{"archive", "--past", "0"},
+		{"archive", "--accounts", "0"},
+		{"relay", "--past", "-1"},
+		{"relay", "--past", "5", "--hosts", "4", "--proofs", "full"},
+		{"load", "--past", "-1"},
+		{"load", "--past", "5", "--backfill", "5", "--rate", "10"},
 	} {
 		if code, _, stderr := program.Run(t, binary, wrong...); code != 64 {
 			t.Errorf("%q: %d %s", wrong, code, stderr)
