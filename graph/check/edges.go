@@ -276,7 +276,8 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 		return nil
 	}
 	if v.summing {
-		if err := v.noteRepeated(b.kind, b.actor, b.all); err != nil {
+		slices.SortFunc(b.dated, func(x, y datedSubject) int { return cmp.Compare(x.subject, y.subject) })
+		if err := v.noteRepeated(b.kind, b.actor, b.all, b.dated); err != nil {
 			return err
 		}
 	}

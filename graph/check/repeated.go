@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -10,7 +12,8 @@ import (
 )
 
 // repeated looks up the members that have several records: in sets without containers, the row has to note
-// them as repeated (format.Row); in those with containers, their date must not be OneRecord.
+// them as repeated (format.Row); in those with containers, their date must be that of all their records, or
+// Undated. Writers rely on both when they delete records, so each such member is looked up.
 type repeated struct {
 	all, large []repeatedMember
 	keys, late kv.Keys
@@ -19,20 +22,32 @@ type repeated struct {
 type repeatedMember struct {
 	kind           kinds.Kind
 	actor, subject dict.ID
+	date           uint32 // of all its records, in a set with containers; Undated if they differ
+	inRow          bool   // the row of the set has the member,
+	rowDate        uint32 // with this date
 }
 
 // repeatedAtOnce is how many rows are looked up together.
 const repeatedAtOnce = 4096
 
-// noteRepeated adds the subjects that several records of an actor name; subjects ascend.
-func (v *checker) noteRepeated(k kinds.Kind, actor dict.ID, subjects []uint64) error {
+// noteRepeated adds the subjects that several records of an actor name; subjects ascend. dated has the records
+// whose subjects have large sets, ascending by subject.
+func (v *checker) noteRepeated(k kinds.Kind, actor dict.ID, subjects []uint64, dated []datedSubject) error {
 	if !format.HasRepeated(k) {
 		return nil
 	}
 	r := &v.repeated
 	for i := 1; i < len(subjects); i++ {
 		if s := subjects[i]; s == subjects[i-1] && (i == 1 || s != subjects[i-2]) {
-			r.all = append(r.all, repeatedMember{k, actor, dict.ID(s)})
+			m := repeatedMember{kind: k, actor: actor, subject: dict.ID(s), date: format.Undated}
+			at, _ := slices.BinarySearchFunc(dated, s, func(d datedSubject, s uint64) int { return cmp.Compare(d.subject, s) })
+			for first := at; at < len(dated) && dated[at].subject == s; at++ {
+				if m.date = dated[at].date; m.date != dated[first].date {
+					m.date = format.Undated
+					break
+				}
+			}
+			r.all = append(r.all, m)
 			r.keys.Add(v.AppendMemberKey(nil, k, dict.ID(s), actor))
 		}
 	}
@@ -53,7 +68,15 @@ func (v *checker) lookUpRepeated() error {
 		if err != nil {
 			return nil //nolint:nilerr // eachSet reports it
 		}
-		if row.Generation > 0 && !row.Has(uint64(m.actor)) {
+		if row.Generation > 0 {
+			members, err := row.AppendMembers(nil)
+			if err != nil {
+				return nil //nolint:nilerr // likewise
+			}
+			var at int
+			if at, m.inRow = slices.BinarySearch(members, uint64(m.actor)); m.inRow {
+				m.rowDate = row.Date(at)
+			}
 			r.large = append(r.large, m)
 			r.late.Add(format.AppendDateBlock(format.AppendDatesKey(nil, m.kind, m.subject), uint64(m.actor)>>format.DateShift))
 		}
@@ -67,11 +90,22 @@ func (v *checker) lookUpRepeated() error {
 	if err == nil {
 		err = v.r.MultiGet(r.late.List(), func(i int, value []byte, _ bool) error {
 			m := r.large[i]
-			_ = format.EachDate(uint64(m.actor)>>format.DateShift<<format.DateShift, value, func(id uint64, date uint32) { // eachDate reports a malformed block
-				if id == uint64(m.actor) && date == format.OneRecord {
-					v.broken("actor %d has several %s records of %d, but its date says that it has one", m.actor, v.kinds.Info(m.kind).Name, m.subject)
+			in, date := m.inRow, m.rowDate
+			_ = format.EachDate(uint64(m.actor)>>format.DateShift<<format.DateShift, value, func(id uint64, d uint32) { // eachDate reports a malformed block
+				if id != uint64(m.actor) {
+					return
 				}
+				if in && d != date {
+					d = format.Undated
+				}
+				in, date = true, d
 			})
+			switch {
+			case in && date == format.OneRecord:
+				v.broken("actor %d has several %s records of %d, but its date says that it has one", m.actor, v.kinds.Info(m.kind).Name, m.subject)
+			case in && date != format.Undated && date != m.date:
+				v.broken("actor %d has several %s records of %d, and its date %d is not that of all of them", m.actor, v.kinds.Info(m.kind).Name, m.subject, date)
+			}
 			return nil
 		})
 	}

@@ -49,7 +49,10 @@ const (
 	// FormatRepeated adds the form of rows that names the repeated members: those that may have several
 	// records. Rows without such members keep their form.
 	//
-	// Migration: reads all records, and adds the members with several records again.
+	// It also adds the date OneRecord. Before, that number was a date like others.
+	//
+	// Migration: reads all records, and adds the members with several records again. Members with the
+	// date whose number is OneRecord now become Undated.
 	FormatRepeated Version = 8
 )
 

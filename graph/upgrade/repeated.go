@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -31,9 +32,55 @@ func openRepeated(tx kv.Txn, h format.Header) (visit func(key, value []byte) (in
 	return s.visit, s.end
 }
 
-// visit adds the records of a chunk. If earlier chunks of the first actor were visited in another slice, it
-// reads all of that actor's records.
+// visit visits a key: of a record, a set or a date.
 func (s *repeated) visit(key, value []byte) (written int, err error) {
+	switch key[0] {
+	case format.KeyReverse:
+		err = s.row(key, value)
+	case format.KeyDates:
+		err = s.dates(key, value)
+	default:
+		return s.chunk(key, value)
+	}
+	return len(key) + len(value), err
+}
+
+// row makes the members of a row undated whose date has the number of format.OneRecord.
+func (s *repeated) row(key, value []byte) error {
+	_, subject, _, isRow, err := format.ParseReverseKey(key)
+	if err != nil || !isRow {
+		return err
+	}
+	row, err := format.ParseRow(subject, value)
+	if err != nil || row.Dates == nil {
+		return err
+	}
+	members, err := row.AppendMembers(nil)
+	for i, id := range members {
+		if row.Date(i) == format.OneRecord {
+			s.tx.Merge(bytes.Clone(key), format.AppendRow(nil, subject, 0, nil, []uint64{id}))
+		}
+	}
+	return err
+}
+
+// dates does so for the members of a block of dates.
+func (s *repeated) dates(key, value []byte) error {
+	var late []format.Dated
+	err := format.EachDate(0, value, func(id uint64, date uint32) {
+		if date == format.OneRecord {
+			late = append(late, format.Dated{Member: uint16(id), Date: format.Undated})
+		}
+	})
+	if len(late) > 0 {
+		s.tx.Merge(bytes.Clone(key), format.AppendDates(nil, nil, late))
+	}
+	return err
+}
+
+// chunk adds the records of a chunk. If earlier chunks of the first actor were visited in another slice, it
+// reads all of that actor's records.
+func (s *repeated) chunk(key, value []byte) (written int, err error) {
 	k, actor, bucket, _, err := format.ParseChunkKey(key)
 	if err != nil {
 		return 0, err

@@ -56,7 +56,7 @@ var Steps = []Step{
 	{From: format.FormatOneHeader, To: format.FormatResyncs, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addComplete},
 	{From: format.FormatResyncs, To: format.FormatHoles, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addHoles},
 	{From: format.FormatHoles, To: format.FormatDates, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Prepare: findLarge, Visit: addDates, Finish: finishDates},
-	{From: format.FormatDates, To: format.FormatRepeated, Prefixes: [][]byte{{format.KeyRecord}}, Open: openRepeated, Finish: finishRepeated},
+	{From: format.FormatDates, To: format.FormatRepeated, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Open: openRepeated, Finish: finishRepeated},
 }
 
 // headerOf reads the header of a store that has the value v under format.HeaderKey. The

@@ -687,3 +687,28 @@ func TestRepeatedAcrossSlices(t *testing.T) {
 		}
 	}
 }
+
+// TestDateOfOneRecord: in stores of format 7, the number of format.OneRecord is a date like others, also of members
+// with several records. The upgrade makes such members undated.
+func TestDateOfOneRecord(t *testing.T) {
+	kind, subject, member, other := kinds.Kind(1), dict.ID(9<<32), uint64(7<<32+5), uint64(7<<32+6)
+	h := format.Header{Version: format.FormatDates, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{kind}}
+	row := string(format.Layout{Settings: h.Settings}.AppendMemberKey(nil, kind, subject, dict.ID(member)))
+	block := string(format.AppendDateBlock(format.AppendDatesKey(nil, kind, subject), member>>format.DateShift))
+	const low = 1<<format.DateShift - 1
+	dates := []format.Dated{{Member: uint16(member & low), Date: format.OneRecord}, {Member: uint16(other & low), Date: 77}}
+	store := holding(t, map[string]string{
+		string(format.HeaderKey): string(h.Append(nil)),
+		row:                      string(format.AppendDatedRow(nil, subject, 1, nil, []uint64{member, other}, []uint32{format.OneRecord, 77})),
+		block:                    string(format.AppendDates(nil, nil, dates)),
+	}, memkv.Faults{})
+	if _, err := Run(t.Context(), store, nil); err != nil {
+		t.Fatal(err)
+	}
+	after := everything(t, store)
+	dates[0].Date = format.Undated
+	want := format.AppendDatedRow(nil, subject, 1, nil, []uint64{member, other}, []uint32{format.Undated, 77})
+	if after[row] != string(want) || after[block] != string(format.AppendDates(nil, nil, dates)) {
+		t.Errorf("row %x, want %x; block %x, want %x", after[row], want, after[block], format.AppendDates(nil, nil, dates))
+	}
+}

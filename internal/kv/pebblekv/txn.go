@@ -45,8 +45,8 @@ func (r *reader) close() error {
 	return nil
 }
 
-// Fork implements kv.Forker. Only readers of a View are forked: the holder of the writer's token reads the
-// store itself.
+// Fork implements kv.Forker. A fork of a transaction reads the store itself, like the transaction: nobody else can
+// change it meanwhile.
 func (r *reader) Fork() (other kv.Reader, release func() error) {
 	o := &reader{db: r.db, interrupt: r.interrupt}
 	return o, o.close
