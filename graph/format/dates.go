@@ -18,7 +18,7 @@ import (
 //   - whose record key is not a TID, or names a time outside of the range of dates.
 //
 // It is OneRecord for a member that had a single record when the row was first spilled: small rows keep no
-// dates. The records of such a member, and of an undated one, have to be read. A date that is not Undated is exact: a record that
+// dates. The records of such a member, and of an undated one, have to be read. Any other date is exact: a record that
 // is added to an edge adds the member to the row again, with its own date, and two different dates come
 // to Undated. So a writer never has to know whether an edge has another record.
 //

@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// repeated is a slice of the step to format.FormatRepeated. It adds an actor again to the set of each subject
+// repeated visits the keys of one slice of the step to format.FormatRepeated. It adds an actor again to the set of each subject
 // that several of its records name, unless the set has containers, and so dates. If one chunk overrides a record
 // of another, the record counts twice: a member may be noted as repeated without need.
 type repeated struct {

@@ -29,7 +29,7 @@ func Read(name string, r io.Reader) (Run, error) {
 	for n := 1; lines.Scan(); n++ {
 		var s load.Sample
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			return run, fmt.Errorf("%s: line %d is no sample: %w", name, n, err)
+			return run, fmt.Errorf("%s: line %d is not a sample of load --samples: %w", name, n, err)
 		}
 		run.Samples = append(run.Samples, s)
 	}

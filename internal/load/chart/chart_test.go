@@ -28,7 +28,7 @@ func TestDraw(t *testing.T) {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("the drawing is no XML: %v", err)
+			t.Fatalf("the drawing is not valid XML: %v", err)
 		}
 	}
 	// A part without records is added to the one before: 60 MB written for 20 MB.
