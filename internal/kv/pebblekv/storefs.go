@@ -72,7 +72,7 @@ func newStoreFS(fs vfs.FS, o Options) *storeFS {
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
-	s := &storeFS{FS: fs, dir: o.Dir, dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
+	s := &storeFS{FS: fs, dir: filepath.Clean(o.Dir), dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
 	// The memtables must still be written to disk, while their logs stay.
 	s.reserve = max(uint64(64<<20+3*memtableSize(memory)), o.MinFree)
 	s.await = o.AwaitSpace && !o.ReadOnly
@@ -196,6 +196,8 @@ func (fs *storeFS) syncAll() error {
 func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	base := filepath.Base(name)
 	switch {
+	case fs.elsewhere(name):
+		return f, err
 	case err != nil && strings.HasSuffix(base, logSuffix):
 		return f, fs.end(fmt.Errorf("making the write-ahead log %s: %w", base, err))
 	case noRoom(err):
@@ -214,6 +216,12 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	return patientFile{f}, nil
 }
 
+// elsewhere reports whether a file is not in the store's folder: it belongs to a checkpoint.
+func (fs *storeFS) elsewhere(name string) bool { return fs.outside(fs.PathDir(name)) }
+
+// outside reports whether a folder is not the store's.
+func (fs *storeFS) outside(folder string) bool { return filepath.Clean(folder) != fs.dir }
+
 // end calls fatal if the store is open, and returns err otherwise.
 func (fs *storeFS) end(err error) error {
 	if err != nil && fs.fatal != nil && !fs.closing.Load() {
@@ -225,8 +233,8 @@ func (fs *storeFS) end(err error) error {
 // OpenDir implements vfs.FS.
 func (fs *storeFS) OpenDir(name string) (vfs.File, error) {
 	d, err := fs.FS.OpenDir(name)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it is the engine's
+	if err != nil || fs.outside(name) {
+		return d, err //nolint:wrapcheck // it is the engine's
 	}
 	return storeFolder{d, fs}, nil
 }
@@ -291,13 +299,13 @@ func (fs *storeFS) syncFolder() error {
 // contains the manifest's. The manifest must be on disk first: else a power failure can
 // leave a marker without a manifest.
 func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasPrefix(fs.PathBase(name), manifestMarker) {
+	if strings.HasPrefix(fs.PathBase(name), manifestMarker) && !fs.elsewhere(name) {
 		if err := fs.syncFolder(); err != nil {
 			return nil, err
 		}
 	}
 	f, err := fs.FS.Create(name, category)
-	for isLog := strings.HasSuffix(name, logSuffix); isLog && noDescriptors(err) && !fs.closing.Load(); {
+	for isLog := strings.HasSuffix(name, logSuffix) && !fs.elsewhere(name); isLog && noDescriptors(err) && !fs.closing.Load(); {
 		<-time.After(tryAgain) // Pebble cannot go on without this log, and would panic
 		f, err = fs.FS.Create(name, category)
 	}
@@ -315,6 +323,9 @@ func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWrite
 // removes them, and only then makes its own. A crash in between would leave no log, like a store
 // whose logs somebody deleted (lostWrites). So these logs stay until the new one is on disk.
 func (fs *storeFS) Remove(name string) error {
+	if fs.elsewhere(name) {
+		return fs.FS.Remove(name) //nolint:wrapcheck // it is the engine's
+	}
 	if strings.HasSuffix(name, logSuffix) {
 		fs.mu.Lock()
 		begun := fs.begun

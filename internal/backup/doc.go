@@ -1,0 +1,26 @@
+// Package backup keeps copies of a store in a target (package target), and brings them back.
+//
+// A store is a folder of files that are never changed once they are written, beside a few small
+// ones. A checkpoint of it (pebblekv.Store.Checkpoint) is such a folder at one moment. Create sends
+// those of its files that the target lacks, as parts that are named by their content, and then a
+// manifest that names all of them; so the second backup sends what was written since the first, and
+// a backup that was cut off leaves parts and no manifest, and is none. Restore does the reverse.
+// Verify reads parts and compares them with their names. Retain removes manifests by age, and the
+// parts that no manifest needs any more.
+//
+// A target has these objects:
+//
+//	manifests/20261125T235416.123Z.json          a Manifest, in JSON; the name is its time
+//	manifests/20261125T235416.123Z.json.minisig  its signature, if it is signed
+//	parts/3f/3f2a…                               a part: 3f2a… is the SHA-256 of its bytes
+//	parts/3f/3f2a….age                           likewise, encrypted with age
+//	index.json                                   the names of the manifests, for servers without lists
+//	lease.json                                   who is writing to the target now, and until when
+//	incoming/…                                   objects being written (in a folder only)
+//
+// Writers take turns by the lease: whoever finds an unexpired one is refused. It expires by itself
+// five minutes after its writer is gone.
+//
+// Whoever can write to a target can replace a backup by another. A signature (minisign) prevents
+// that; encryption (age) does not, it keeps readers out.
+package backup

@@ -1,0 +1,284 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"skein.blue/internal/backup/target"
+	"skein.blue/internal/human"
+)
+
+// Errors of this package. They are wrapped; test with errors.Is.
+var (
+	// ErrNone is returned if a target has no backup, or none from before the time asked for.
+	ErrNone = errors.New("no backup")
+	// ErrManifest is returned for a manifest that is damaged, or that this version cannot read.
+	ErrManifest = errors.New("the manifest cannot be used")
+	// ErrPart is returned for a part that is missing or damaged.
+	ErrPart = errors.New("a part of the backup is missing or damaged")
+	// ErrSignature is returned if a manifest lacks the signature that it must have.
+	ErrSignature = errors.New("the manifest is not signed by the trusted key")
+	// ErrKey is returned if a key cannot be used, or one is missing.
+	ErrKey = errors.New("the key cannot be used")
+	// ErrBusy is returned if somebody else is writing to the target.
+	ErrBusy = errors.New("the target is in use")
+	// ErrFolder is returned by Restore for a folder that is not empty.
+	ErrFolder = errors.New("the folder is not empty")
+)
+
+// version is the version of the manifests that this program writes and reads.
+const version = 1
+
+// Bounds of what is read from a target, which may be a stranger's.
+const (
+	maxManifest = 64 << 20 // bytes
+	maxFiles    = 1 << 20
+	maxIndex    = 8 << 20 // bytes
+	maxPart     = 1 << 40 // bytes
+)
+
+// A Manifest is one backup.
+type Manifest struct {
+	Version int       `json:"skeinBackup"` // of this format
+	Time    time.Time `json:"time"`        // of the checkpoint
+	Program string    `json:"program"`     // that made it: skein and its version
+	Store   Summary   `json:"store"`
+	// Sealed names how the parts are encrypted: "age", or "" if they are not.
+	Sealed string `json:"sealed,omitempty"`
+	Files  []File `json:"files"` // sorted by name
+}
+
+// A Summary says what a backed-up store holds. It is for people, and for those who must decide
+// whether to use it.
+type Summary struct {
+	Format   int              `json:"format"`           // version of the store's own format
+	Source   string           `json:"source,omitempty"` // the relay of the newest cursor
+	Cursor   int64            `json:"cursor,omitempty"` // the sequence number at which the store goes on
+	Seen     time.Time        `json:"seen,omitzero"`    // the time of that event
+	Accounts int64            `json:"accounts"`
+	Records  map[string]int64 `json:"records"`  // by kind
+	Complete bool             `json:"complete"` // nothing is known to be missing
+}
+
+// A File is a file of a store.
+type File struct {
+	Name     string `json:"name"`
+	Size     int64  `json:"size"`               // in bytes
+	SHA256   string `json:"sha256"`             // of its bytes, in hexadecimal
+	Stored   int64  `json:"stored"`             // size of its part: more than Size if it is encrypted
+	Modified int64  `json:"modified,omitempty"` // of the file when it was read, in nanoseconds since 1970
+}
+
+// part returns the name of the object that has the file's bytes.
+func (f *File) part(sealed string) string {
+	name := "parts/" + f.SHA256[:2] + "/" + f.SHA256
+	if sealed != "" {
+		name += "." + sealed
+	}
+	return name
+}
+
+// Bytes returns the size of the restored store.
+func (m *Manifest) Bytes() (n int64) {
+	for i := range m.Files {
+		n += m.Files[i].Size
+	}
+	return n
+}
+
+// fileName matches the names of a store's files. None of them can name another folder.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,200}$`)
+
+// decodeManifest reads a manifest, which may be a stranger's.
+func decodeManifest(b []byte) (*Manifest, error) {
+	var m Manifest
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	if m.Version != version {
+		return nil, fmt.Errorf("%w: it has version %d, and this skein reads version %d; use the skein that made it (%s)", ErrManifest, m.Version, version, human.Line(m.Program))
+	}
+	if m.Sealed != "" && m.Sealed != sealedAge {
+		return nil, fmt.Errorf("%w: its parts are encrypted in a way that this skein does not know (%s)", ErrManifest, human.Line(m.Sealed))
+	}
+	if len(m.Files) == 0 || len(m.Files) > maxFiles {
+		return nil, fmt.Errorf("%w: it names %d files", ErrManifest, len(m.Files))
+	}
+	for i := range m.Files {
+		f := &m.Files[i]
+		sum, err := hex.DecodeString(f.SHA256)
+		switch {
+		case !fileName.MatchString(f.Name) || strings.Contains(f.Name, ".."):
+			return nil, fmt.Errorf("%w: %q is not the name of a store's file", ErrManifest, f.Name)
+		case i > 0 && m.Files[i-1].Name >= f.Name:
+			return nil, fmt.Errorf("%w: %q is out of order", ErrManifest, f.Name)
+		case err != nil || len(sum) != 32 || strings.ToLower(f.SHA256) != f.SHA256:
+			return nil, fmt.Errorf("%w: the hash of %s is not one", ErrManifest, f.Name)
+		case f.Size < 0 || f.Stored < f.Size || f.Stored > maxPart || m.Sealed == "" && f.Stored != f.Size:
+			return nil, fmt.Errorf("%w: the size of %s is impossible", ErrManifest, f.Name)
+		}
+	}
+	return &m, nil
+}
+
+const (
+	manifests = "manifests"
+	parts     = "parts"
+	indexName = "index.json"
+	signature = ".minisig"
+	// timeForm is a manifest's name: sorted by name, manifests are sorted by time.
+	timeForm = "20060102T150405.000Z"
+)
+
+func manifestName(at time.Time) string {
+	return manifests + "/" + at.UTC().Format(timeForm) + ".json"
+}
+
+// manifestTime returns the time that the name of a manifest says.
+func manifestTime(name string) (at time.Time, ok bool) {
+	base, ok := strings.CutPrefix(name, manifests+"/")
+	if !ok {
+		return at, false
+	}
+	if base, ok = strings.CutSuffix(base, ".json"); !ok {
+		return at, false
+	}
+	at, err := time.Parse(timeForm, base)
+	return at, err == nil
+}
+
+// An index names the manifests of a target that cannot be listed.
+type index struct {
+	Manifests []string `json:"manifests"` // oldest first
+}
+
+// names returns the names of a target's manifests, oldest first.
+func names(ctx context.Context, t target.Target) (all []string, err error) {
+	err = t.List(ctx, manifests, func(o target.Object) error {
+		if _, ok := manifestTime(o.Name); ok {
+			all = append(all, o.Name)
+		}
+		return nil
+	})
+	if errors.Is(err, target.ErrReadOnly) {
+		var b []byte
+		if b, err = get(ctx, t, indexName, maxIndex); errors.Is(err, target.ErrNotFound) {
+			return nil, fmt.Errorf("%s: %w: it has no %s: %w", t, ErrNone, indexName, err)
+		}
+		var x index
+		if err == nil {
+			err = json.Unmarshal(b, &x)
+		}
+		for _, name := range x.Manifests {
+			if _, ok := manifestTime(name); ok {
+				all = append(all, name)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the backups of %s: %w", t, err)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// get reads a small object.
+func get(ctx context.Context, t target.Target, name string, most int64) ([]byte, error) {
+	r, err := t.Get(ctx, name, 0)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the object
+	}
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err = errors.Join(err, r.Close()); err != nil {
+		return nil, fmt.Errorf("reading %s of %s: %w", name, t, err)
+	}
+	if int64(len(b)) > most {
+		return nil, fmt.Errorf("%w: %s of %s has more than %d bytes", ErrManifest, name, t, most)
+	}
+	return b, nil
+}
+
+// A Listed is a backup in the list of a target.
+type Listed struct {
+	Name string
+	Time time.Time
+}
+
+// List returns a target's backups, oldest first.
+func List(ctx context.Context, t target.Target) (all []Listed, err error) {
+	found, err := names(ctx, t)
+	for _, name := range found {
+		at, _ := manifestTime(name)
+		all = append(all, Listed{name, at})
+	}
+	return all, err
+}
+
+// Find returns the newest backup of a target that is not newer than at; the newest of all if at is
+// zero. If trust is set, the manifest must be signed by it.
+func Find(ctx context.Context, t target.Target, at time.Time, trust *Trust) (*Manifest, error) {
+	all, err := names(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Backward(all) {
+		if when, _ := manifestTime(name); at.IsZero() || !when.After(at) {
+			m, _, err := read(ctx, t, name, trust)
+			return m, err
+		}
+	}
+	if len(all) > 0 {
+		return nil, fmt.Errorf("%w in %s from %s or before; the oldest is of %s", ErrNone, t, at.UTC().Format(time.RFC3339), strings.TrimSuffix(strings.TrimPrefix(all[0], manifests+"/"), ".json"))
+	}
+	return nil, fmt.Errorf("%w in %s", ErrNone, t)
+}
+
+// read reads a manifest and checks its signature.
+func read(ctx context.Context, t target.Target, name string, trust *Trust) (*Manifest, []byte, error) {
+	b, err := get(ctx, t, name, maxManifest)
+	if err != nil {
+		return nil, nil, err
+	}
+	if trust != nil {
+		sig, err := get(ctx, t, name+signature, 4<<10)
+		if errors.Is(err, target.ErrNotFound) {
+			return nil, nil, fmt.Errorf("%s of %s: %w: it has no signature: %w", name, t, ErrSignature, err)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if !trust.verifies(b, sig) {
+			return nil, nil, fmt.Errorf("%s of %s: %w (%s)", name, t, ErrSignature, trust)
+		}
+	}
+	m, err := decodeManifest(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s of %s: %w", name, t, err)
+	}
+	if at, _ := manifestTime(name); !at.Equal(m.Time.Truncate(time.Millisecond)) {
+		return nil, nil, fmt.Errorf("%s of %s: %w: it is of %s, which is not what its name says", name, t, ErrManifest, m.Time.UTC().Format(timeForm))
+	}
+	return m, b, nil
+}
+
+// encode returns a manifest's bytes, with its files sorted.
+func (m *Manifest) encode() ([]byte, error) {
+	slices.SortFunc(m.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", " ")
+	if err := e.Encode(m); err != nil {
+		return nil, fmt.Errorf("the manifest: %w", err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,157 @@
+package target_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/internal/backup/target"
+	"skein.blue/internal/testing/bucket"
+)
+
+// Every target does what a map does.
+func testTarget(t *testing.T, to target.Target) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 5))
+	want := map[string]string{}
+	name := func() string { return fmt.Sprintf("parts/%02x/%d", rng.IntN(3), rng.IntN(4)) }
+	for range 150 {
+		n := name()
+		switch rng.IntN(6) {
+		case 0, 1:
+			v := strings.Repeat(fmt.Sprint(rng.Uint64()), rng.IntN(4000))
+			if err := to.Put(t.Context(), n, int64(len(v)), bytes.NewReader([]byte(v))); err != nil {
+				t.Fatal(err)
+			}
+			want[n] = v
+		case 2: // a reader that is too short, or fails
+			err := to.Put(t.Context(), n, 5000, io.MultiReader(strings.NewReader("short"), failingReader{rng.IntN(2) == 0}))
+			if err == nil {
+				t.Fatal("a short object was written")
+			}
+		case 3:
+			err := to.Claim(t.Context(), n, []byte("claimed"))
+			if _, ok := want[n]; ok != errors.Is(err, target.ErrExists) || !ok && err != nil {
+				t.Fatalf("claim of %s, which exists: %v: %v", n, ok, err)
+			} else if !ok {
+				want[n] = "claimed"
+			}
+		case 4:
+			if err := to.Delete(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			delete(want, n)
+		case 5:
+			v, ok := want[n]
+			from := rng.Int64N(int64(len(v)) + 1)
+			if from > 0 && from == int64(len(v)) { // no such range
+				from--
+			}
+			r, err := to.Get(t.Context(), n, from)
+			if !ok {
+				if !errors.Is(err, target.ErrNotFound) {
+					t.Fatal(err)
+				}
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(r)
+			if err = errors.Join(err, r.Close()); err != nil || string(b) != v[from:] {
+				t.Fatalf("%d bytes from %d of %d: %v", len(b), from, len(v), err)
+			}
+		}
+		got := map[string]int{}
+		if err := to.List(t.Context(), "parts", func(o target.Object) error {
+			if age := time.Since(o.Modified); age < -time.Minute || age > time.Hour {
+				t.Errorf("%s was modified at %v", o.Name, o.Modified)
+			}
+			got[o.Name] = int(o.Size)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		sizes := map[string]int{}
+		for n, v := range want {
+			sizes[n] = len(v)
+		}
+		if !maps.Equal(got, sizes) {
+			t.Fatalf("%v, want %v", got, sizes)
+		}
+	}
+	if err := to.List(t.Context(), "other", func(o target.Object) error { return errors.New(o.Name) }); err != nil { //nolint:err113 // a test's
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := to.Put(ctx, "parts/x", 3, strings.NewReader("abc")); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+type failingReader struct{ fails bool }
+
+func (f failingReader) Read([]byte) (int, error) {
+	if f.fails {
+		return 0, errors.New("cannot be read") //nolint:err113 // a test's
+	}
+	return 0, io.EOF
+}
+
+func TestFolder(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "a", "b")
+	to, err := target.Open(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testTarget(t, to)
+	left, err := filepath.Glob(filepath.Join(at, "incoming", "*"))
+	if err != nil || len(left) > 0 {
+		t.Fatal(left, err)
+	}
+}
+
+func TestS3(t *testing.T) {
+	bucket.Start(t)
+	for _, name := range []string{"s3://" + bucket.Name, "s3://" + bucket.Name + "/a/prefix/"} {
+		to, err := target.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testTarget(t, to)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                          "empty",
+		"s3://":                     "BUCKET",
+		"ftp://x/y":                 "unknown scheme",
+		"file://relative/path":      "three slashes",
+		"http://example.com/":       "loopback only",
+		"http://10.0.0.1/":          "loopback only",
+		"https://":                  "HOST",
+		"https://example.com/x?y=1": "HOST",
+	} {
+		if _, err := target.Open(name); !errors.Is(err, target.ErrURL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"file:///a/b": "/a/b", "/a/b/": "/a/b", "s3://bucket/a/b/": "s3://bucket/a/b", "http://127.0.0.1:80/x": "http://127.0.0.1:80/x", "https://user:pass@example.com/x": "https://user:xxxxx@example.com/x",
+	} {
+		to, err := target.Open(name)
+		if err != nil || to.String() != want {
+			t.Errorf("%q: %v %v", name, to, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package pebblekv
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein.blue/internal/kv"
+)
+
+// Checkpoint makes dir, which must not exist, a copy of the store as it is now, without holding
+// writes up. Tables are hard links to those of the store where the file system can (so dir should
+// be inside the store's folder); the rest is copied, and is small, because the memtables are
+// flushed first. The copy is what a crash at this moment would leave, everything committed
+// included, and Open opens it like any store. It keeps tables that the store no longer needs on the
+// disk until it is removed.
+func (s *Store) Checkpoint(ctx context.Context, dir string) error {
+	if !s.gate.enter() {
+		return kv.ErrClosed
+	}
+	defer s.gate.leave()
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if s.readOnly {
+		return fmt.Errorf("pebblekv: %s is open for reading only: it cannot be copied", s.fs.dir)
+	}
+	if full := s.fs.full(); full != nil { // the links keep tables that compactions would free
+		return full
+	}
+	if flushed, err := s.db.AsyncFlush(); err == nil {
+		select {
+		case <-flushed:
+		case <-s.failed: // the writes are in the logs, which are copied
+		case <-s.gate.closing:
+			return kv.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("pebblekv: copying %s to %s: %w", s.fs.dir, dir, err)
+	}
+	if err := s.fs.guardCopy(dir); err != nil {
+		return errors.Join(err, s.fs.FS.RemoveAll(dir))
+	}
+	return nil
+}
+
+// guardCopy writes the guard of a checkpoint: all of the manifest and of the logs that it has.
+func (fs *storeFS) guardCopy(dir string) error {
+	fail := func(err error) error { return fmt.Errorf("pebblekv: the guard of %s: %w", dir, err) }
+	fs.guarding.Lock()
+	g := guard{Begun: fs.guard.Begun}
+	fs.guarding.Unlock()
+	names, err := fs.FS.List(dir)
+	if err != nil {
+		return fail(err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		isLog := strings.HasSuffix(name, logSuffix)
+		if !isLog && !strings.HasPrefix(name, manifestPrefix) {
+			continue
+		}
+		mark, err := fs.markOf(dir, name)
+		if err != nil {
+			return fail(err)
+		}
+		if isLog {
+			g.Logs = append(g.Logs, mark)
+		} else {
+			g.Manifest, g.Bytes = name, mark.Bytes
+		}
+	}
+	b, err := json.Marshal(g)
+	if err != nil {
+		return fail(err)
+	}
+	f, err := fs.FS.Create(fs.PathJoin(dir, guardFile), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fail(err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// markOf returns the mark of a whole file.
+func (fs *storeFS) markOf(dir, name string) (m logMark, err error) {
+	f, err := fs.FS.Open(fs.PathJoin(dir, name))
+	if err != nil {
+		return m, err //nolint:wrapcheck // by guardCopy
+	}
+	sum := crc32.New(castagnoli)
+	n, err := io.Copy(sum, f)
+	return logMark{Log: name, Bytes: n, CRC: sum.Sum32()}, errors.Join(err, f.Close())
+}
