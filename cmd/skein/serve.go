@@ -28,7 +28,7 @@ import (
 )
 
 func serveCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
+	s, b := &command.Settings{}, &command.BackupSettings{}
 	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
 		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
@@ -42,7 +42,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 	)
 	flags = append(flags, s.LabelersFlag())
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), append(s.ComparisonFlags(), s.NameFlags()...)...)
-	flags = append(append(flags, s.ClientFlags()...), s.TraceFlags()...)
+	flags = append(append(append(flags, s.ClientFlags()...), s.TraceFlags()...), b.ScheduleFlags()...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -51,12 +51,12 @@ func serveCommand(e *command.Environment) *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			return serve(ctx, e, s, flags)
+			return serve(ctx, e, s, b, flags)
 		},
 	}
 }
 
-func serve(ctx context.Context, e *command.Environment, s *command.Settings, flags []cli.Flag) (err error) {
+func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *command.BackupSettings, flags []cli.Flag) (err error) {
 	so, err := s.StoreOptions(e)
 	if err != nil {
 		return err
@@ -113,6 +113,10 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMirror()) }()
+	schedule, err := b.Schedule(s.Store)
+	if err != nil {
+		return err
+	}
 	past, err := pastOptions(s, &so)
 	if err != nil {
 		return err
@@ -151,7 +155,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	signal.Ignore(syscall.SIGPIPE)                                          // the reader of the log may exit; the index goes on
 	e.Stop.OnHangup(func() { reload(so.Logger, nil, limits.Tokens, cert) }) // until there are feeds to reload
 	app.LimitMemory(so)
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, CheckEvery: s.CheckEvery, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Status: e.StatusLine()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, CheckEvery: s.CheckEvery, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Backup: schedule, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 		if o.Labels, err = s.Labels(); err != nil {
@@ -195,7 +199,7 @@ type daemonConfig struct {
 func (d daemonConfig) runWithoutSpace(ctx context.Context, full error) error {
 	reading := d
 	reading.store.ReadOnly, reading.store.Create, reading.store.Backfill = true, false, nil
-	reading.serve.Consume, reading.serve.Labels, reading.serve.Past = nil, nil, app.Past{}
+	reading.serve.Consume, reading.serve.Labels, reading.serve.Past, reading.serve.Backup = nil, nil, app.Past{}, nil
 	if !d.s.Consume {
 		return reading.run(ctx)
 	}

@@ -59,13 +59,29 @@ func (d adminOf) post(ctx context.Context, path, contentType string, body io.Rea
 }
 
 func (d adminOf) ask(ctx context.Context, method, path, contentType string, body io.Reader, into any) (err error) {
+	resp, err := d.send(ctx, method, path, contentType, body)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", resp.Request.URL.Host, err)
+	}
+	return nil
+}
+
+// send sends a request. A refusal is an error.
+func (d adminOf) send(ctx context.Context, method, path, contentType string, body io.Reader) (resp *http.Response, err error) {
 	base := d.address
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, body)
 	if err != nil {
-		return command.UsageError("--admin: %v", err)
+		return nil, command.UsageError("--admin: %v", err)
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -74,31 +90,25 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 		req.Header.Set("Authorization", "Bearer "+d.token)
 	}
 	client := adminClient
-	if path == "/car" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay slow
+	if path == "/car" || path == "/checkpoint" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay or a disk slow
 		client = new(http.Client)
 	}
-	resp, err := client.Do(req)
+	resp, err = client.Do(req)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted while waiting for %s", req.URL.Host)
+		return nil, fmt.Errorf("interrupted while waiting for %s", req.URL.Host)
 	}
 	if err != nil {
-		return fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
+		return nil, fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode >= 300 {
+		defer func() { err = errors.Join(err, resp.Body.Close()) }()
 		var failure struct{ Error string }
 		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure) != nil || failure.Error == "" {
-			return fmt.Errorf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
+			return nil, fmt.Errorf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
 		}
-		return errors.New(failure.Error)
+		return nil, errors.New(failure.Error)
 	}
-	if into == nil {
-		return nil
-	}
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", req.URL.Host, err)
-	}
-	return nil
+	return resp, nil
 }
 
 // here does the work in this process.

@@ -5,6 +5,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -80,11 +81,7 @@ func (s *View) Uncompared() (uncompared bool, err error) {
 	if s.holesRead {
 		return s.uncompared, nil
 	}
-	err = kv.ScanPrefix(s.r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.DecodeHoles(v)
-		uncompared = uncompared || h.Uncompared()
-		return err
-	})
+	uncompared, err = read.Uncompared(s.r)
 	s.holesRead, s.uncompared = err == nil, uncompared
 	return uncompared, err
 }

@@ -101,6 +101,7 @@ func (x *Index) admin(drains func() bool) http.Handler {
 		})
 	})
 	x.backfillEndpoints(mux)
+	x.checkpointEndpoint(mux)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -94,6 +94,9 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	if o.Share.N > 1 {
 		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
+	if err := finished(o.Store); err != nil {
+		return nil, err
+	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
 		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
@@ -171,6 +174,11 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	var store kv.Store
 	if err := o.await(ctx, func() (err error) { store, err = OpenStore(ctx, o); return err }); err != nil {
 		return nil, err
+	}
+	if o.engine().InProcess && !o.ReadOnly {
+		if err := removeCheckpoints(o.Store); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
 	}
 	var manager *backfill.Manager
 	var queued func([]batch.Queued)
@@ -304,6 +312,8 @@ type ServeOptions struct {
 	CheckEvery time.Duration
 	// Past says which history to fetch at the first start.
 	Past Past
+	// Backup says when to back up; nil: never.
+	Backup *BackupSchedule
 	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
 	// status is logged every minute.
 	Status func(line string)
@@ -375,6 +385,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.CheckEvery > 0 {
 		m := newCheckMetrics(x.Registry)
 		t.run("check", func(ctx context.Context) error { x.checkStore(ctx, o.CheckEvery, m); return nil })
+	}
+	if o.Backup != nil {
+		t.run("backup", func(ctx context.Context) error { x.backUp(ctx, o.Backup); return nil })
 	}
 	if err := x.readLabels(t, o.Labels); err != nil {
 		return err

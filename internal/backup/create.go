@@ -120,7 +120,7 @@ func (c *creator) look(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("backup: %w", err)
 		}
-		if !info.Mode().IsRegular() || !fileName.MatchString(e.Name()) {
+		if !info.Mode().IsRegular() || e.Name() == "LOCK" || !fileName.MatchString(e.Name()) {
 			continue // locks, and folders
 		}
 		stored, err := c.o.Seal.stored(info.Size())

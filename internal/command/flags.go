@@ -339,7 +339,7 @@ func EnvironmentWarnings(environ []string, flags []cli.Flag, warn func(name, mea
 	}
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
-		if name != EnvPrefix+"ARCHIVE_KEY" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
+		if name != EnvPrefix+"ARCHIVE_KEY" && name != EnvPrefix+"BACKUP_PASSWORD" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
 			meant := ""
 			for _, k := range known {
 				if distance(k, name) < 3 {

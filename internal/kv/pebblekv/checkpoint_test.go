@@ -111,6 +111,25 @@ func TestCheckpointIsGuarded(t *testing.T) {
 		if err != nil || len(names) == 0 {
 			t.Fatal(names, err)
 		}
+		if pattern == "*.sst" { // a flipped bit is found by its block's checksum
+			for _, name := range names {
+				if err := pebblekv.CheckFile(t.Context(), s.Merger(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, err := os.ReadFile(names[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[10] ^= 1
+			flipped := filepath.Join(t.TempDir(), "000001.sst")
+			if err := os.WriteFile(flipped, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := pebblekv.CheckFile(t.Context(), s.Merger(), flipped); !errors.Is(err, kv.ErrCorrupt) {
+				t.Fatal(err)
+			}
+		}
 		if err := os.Truncate(names[0], 1); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/app"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/backup/target"
+	"skein.blue/internal/command"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
+	"skein.blue/query/algebra"
+)
+
+const targetUsage = "TARGET is a folder, s3://BUCKET/PREFIX (with the usual variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+
+func backupCommand(e *command.Environment) *cli.Command {
+	s, b := &command.Settings{}, &command.BackupSettings{}
+	var admin string
+	flags := append([]cli.Flag{
+		s.StoreFlag(),
+		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the running daemon on this machine whose store to back up; off: no daemon runs, back up the store of --store", Destination: &admin, Sources: adminEnv()},
+	}, append(s.SentAdminTokenFlags(), b.MakeFlags()...)...)
+	return &cli.Command{
+		Name: "backup", Usage: "back up a store, which may be in use, to a folder or bucket", ArgsUsage: "TARGET",
+		Description: "Sends what the target lacks. The daemon goes on indexing and answering. " + targetUsage + ".",
+		Flags:       flags,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			to, err := oneTarget(c)
+			if err != nil {
+				return err
+			}
+			j, err := b.Job("", to)
+			if err != nil {
+				return err
+			}
+			hasAdmin := c.IsSet("admin") && admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
+			return backUp(ctx, e, s, &j, admin, hasAdmin, c.IsSet("store"))
+		},
+	}
+}
+
+// oneTarget returns the only argument of a command.
+func oneTarget(c *cli.Command) (string, error) {
+	if c.Args().Len() != 1 {
+		return "", command.UsageError("skein %s needs one argument, the target: %s", c.Name, targetUsage)
+	}
+	return c.Args().First(), nil
+}
+
+// backUp backs up the store of a running daemon, or one that no process has open.
+func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j *app.BackupJob, admin string, hasAdmin, hasStore bool) (err error) {
+	c, done, err := checkpoint(ctx, e, s, admin, hasAdmin, hasStore)
+	if err != nil {
+		return err
+	}
+	store := filepath.Dir(filepath.Dir(c.Folder))
+	defer func() { err = errors.Join(err, done()) }()
+	p := e.Progress("bytes", 0)
+	j.Progress = func(done, total int64) { p.Of(done, total, "backing up") }
+	start := time.Now()
+	r, err := j.Run(ctx, c)
+	p.End()
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted: the target has no new backup. What was sent is not sent again")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Stdout, "%s: %s backed up to %s as of %s; %s sent in %d parts, in %v\n", store, human.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), human.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
+	if r.Removed.Backups > 0 {
+		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed.Backups, human.Bytes(r.Removed.Bytes))
+	}
+	return nil
+}
+
+// checkpoint makes a checkpoint, and returns what removes it: of the store of a running daemon, or of
+// --store if that is given, or if no daemon answers at the default address.
+func checkpoint(ctx context.Context, e *command.Environment, s *command.Settings, admin string, hasAdmin, hasStore bool) (c app.Checkpoint, done func() error, err error) {
+	if err := command.CheckStoreFlag(s.Store); err != nil {
+		return c, nil, err
+	}
+	if !app.EngineOf(s.Store).InProcess {
+		return c, nil, command.UsageError("--store %s: %v", s.Store, app.ErrNoCheckpoint)
+	}
+	if admin != noAdmin && (hasAdmin || !hasStore) {
+		c, done, err = lend(ctx, s, admin)
+		if err == nil || hasAdmin || !errors.Is(err, syscall.ECONNREFUSED) {
+			return c, done, err
+		}
+		fmt.Fprintf(e.Stderr, "no daemon answers at %s; backing up the store %s\n", admin, s.Store)
+	}
+	c, err = app.CheckpointClosed(ctx, app.StoreOptions{Store: s.Store, Memory: 64 << 20})
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		return c, nil, command.UsageError("there is no store in %s; name one with --store, or a daemon with --admin", s.Store)
+	case errors.Is(err, kv.ErrLocked) && admin != noAdmin: // by the daemon at the default address?
+		var failed error
+		if c, done, failed = lend(ctx, s, admin); failed != nil {
+			return c, nil, errors.Join(err, failed)
+		}
+		here, _ := filepath.Abs(s.Store)
+		theirs := filepath.Dir(filepath.Dir(c.Folder))
+		a, err1 := os.Stat(here)
+		b, err2 := os.Stat(theirs)
+		if errors.Join(err1, err2) != nil || !os.SameFile(a, b) {
+			return c, nil, errors.Join(fmt.Errorf("the store %s is in use, and the daemon at %s has another (%s); name its daemon with --admin", s.Store, admin, theirs), done())
+		}
+		return c, done, nil
+	case err != nil:
+		return c, nil, err
+	}
+	return c, c.Remove, nil
+}
+
+// lend asks a daemon for a checkpoint. The daemon removes it when done is called, or this process is
+// gone.
+func lend(ctx context.Context, s *command.Settings, admin string) (c app.Checkpoint, done func() error, err error) {
+	token, err := s.AdminToken()
+	if err != nil {
+		return c, nil, err
+	}
+	resp, err := (adminOf{admin, token}).send(ctx, http.MethodPost, "/checkpoint", "application/json", asJSON(map[string]any{}))
+	if err != nil {
+		return c, nil, err
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil || c.Folder == "" {
+		return c, nil, errors.Join(fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", admin, err), resp.Body.Close())
+	}
+	if _, err := os.Stat(c.Folder); err != nil {
+		return c, nil, errors.Join(fmt.Errorf("the daemon's store, %s, cannot be read here; run skein backup on the daemon's machine, or in its container, as a user who may read the store: %w", filepath.Dir(filepath.Dir(c.Folder)), err), resp.Body.Close())
+	}
+	return c, resp.Body.Close, nil
+}
+
+func restoreCommand(e *command.Environment) *cli.Command {
+	s, b := &command.Settings{}, &command.BackupSettings{}
+	var at string
+	var list bool
+	return &cli.Command{
+		Name: "restore", Usage: "restore a store from a backup", ArgsUsage: "TARGET",
+		Description: "Writes the newest backup of TARGET to the folder of --store, which must be new. If it is interrupted, the same command continues. " + targetUsage + ", or https://HOST/PATH.",
+		Flags: []cli.Flag{
+			s.StoreFlag(),
+			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup from this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Destination: &at},
+			&cli.BoolFlag{Name: "list", Usage: "print the backups of TARGET, and restore nothing", Destination: &list},
+			b.SealFlag(), b.TrustFlag(),
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			from, err := oneTarget(c)
+			if err != nil {
+				return err
+			}
+			t, err := command.OpenTarget("", from)
+			if err != nil {
+				return err
+			}
+			if list {
+				return listBackups(ctx, e, t)
+			}
+			var when time.Time
+			if at != "" {
+				if when, _, err = algebra.ParseTime(at, time.Now()); err != nil {
+					return command.UsageError("--at: %v", err)
+				}
+			}
+			trust, err := b.Trust(from)
+			if err != nil {
+				return err
+			}
+			seal, err := b.Seal()
+			if err != nil {
+				return err
+			}
+			if !app.EngineOf(s.Store).InProcess {
+				return command.UsageError("--store %s: a backup is restored into a folder; to move it to FoundationDB, restore it, and use skein export and skein import", s.Store)
+			}
+			if err := command.CheckStoreFlag(s.Store); err != nil {
+				return err
+			}
+			m, err := backup.Find(ctx, t, when, trust)
+			if err != nil {
+				return err
+			}
+			return restore(ctx, e, t, m, seal, s.Store)
+		},
+	}
+}
+
+func listBackups(ctx context.Context, e *command.Environment, t target.Target) error {
+	all, err := backup.List(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		m, err := backup.Find(ctx, t, b.Time, nil)
+		if err != nil {
+			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", b.Time.Format(time.RFC3339), human.Line(err.Error()))
+			continue
+		}
+		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", b.Time.Format(time.RFC3339), human.Bytes(m.Bytes()), contents(m))
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("%w in %s", backup.ErrNone, t)
+	}
+	return nil
+}
+
+// contents says what a backup holds.
+func contents(m *backup.Manifest) string {
+	records := int64(0)
+	for _, n := range m.Store.Records {
+		records += n
+	}
+	what := fmt.Sprintf("%s records of %s accounts", human.Count(records), human.Count(m.Store.Accounts))
+	if m.Store.Source != "" {
+		what += fmt.Sprintf(", %s at seq %d", human.Line(m.Store.Source), m.Store.Cursor)
+	}
+	if !m.Store.Complete {
+		what += ", incomplete"
+	}
+	return what
+}
+
+func restore(ctx context.Context, e *command.Environment, t target.Target, m *backup.Manifest, seal *backup.Seal, dir string) error {
+	if err := app.CheckFormat(m); err != nil {
+		return err
+	}
+	p := e.Progress("bytes", m.Bytes())
+	start := time.Now()
+	err := backup.Restore(ctx, t, backup.RestoreOptions{Dir: dir, Manifest: m, Seal: seal, Progress: func(done, total int64) { p.Of(done, total, "restoring") }})
+	p.End()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %s is not a store yet; run the same command again, which continues", dir)
+	}
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if !app.NeedsUpgrade(m) { // what the backup says is what it is
+		got, err := app.Summarize(ctx, dir)
+		if err != nil {
+			return fmt.Errorf("%s is restored, and cannot be opened: %w", dir, err)
+		}
+		if a, b := fmt.Sprint(got), fmt.Sprint(m.Store); a != b {
+			return fmt.Errorf("%s is restored, and does not hold what its manifest says: %s, not %s", dir, a, b)
+		}
+	}
+	fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", dir, m.Time.Format(time.RFC3339), human.Bytes(m.Bytes()), took.Round(10*time.Millisecond), contents(m))
+	if app.NeedsUpgrade(m) {
+		fmt.Fprintf(e.Stdout, "an older skein made it; run skein upgrade --store %s before skein serve, or skein serve --upgrade\n", dir)
+	}
+	return nil
+}
+
+func verifyCommand(e *command.Environment) *cli.Command {
+	b := &command.BackupSettings{}
+	var sample string
+	return &cli.Command{
+		Name: "verify", Usage: "read the backups of a target and compare them with their hashes", ArgsUsage: "TARGET",
+		Description: "Reads each part of the backups of TARGET, and restores nothing. " + targetUsage + ", or https://HOST/PATH. The exit code is 1 if a part is missing or damaged.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "sample", Value: "100%", Usage: "share of the bytes to read, such as 5%, drawn at random; that all parts exist, with their sizes, is always compared", Destination: &sample},
+			b.SealFlag(), b.TrustFlag(),
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			from, err := oneTarget(c)
+			if err != nil {
+				return err
+			}
+			t, err := command.OpenTarget("", from)
+			if err != nil {
+				return err
+			}
+			share, err := strconv.ParseFloat(strings.TrimSuffix(sample, "%"), 64)
+			if err != nil || !(share >= 0 && share <= 100) {
+				return command.UsageError("--sample %q: expected a share from 0%% to 100%%", sample)
+			}
+			trust, err := b.Trust(from)
+			if err != nil {
+				return err
+			}
+			seal, err := b.Seal()
+			if err != nil {
+				return err
+			}
+			p := e.Progress("bytes", 0)
+			v, err := backup.Verify(ctx, t, backup.VerifyOptions{
+				Trust: trust, Seal: seal, Sample: share / 100,
+				Problem:  func(err error) { fmt.Fprintln(e.Stdout, human.Line(err.Error())) },
+				Progress: func(done, total int64) { p.Of(done, total, "verifying") },
+			})
+			p.End()
+			if ctx.Err() != nil {
+				return errors.New("verify: interrupted before everything was read, so there may be more problems")
+			}
+			if err != nil {
+				return err
+			}
+			if v.Problems > 0 {
+				fmt.Fprintf(e.Stderr, "%s: %d problems found\n", t, v.Problems)
+				return command.ErrQuiet
+			}
+			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, %d of their %d parts read (%s)\n", t, v.Backups, v.Read, v.Parts, human.Bytes(v.Bytes))
+			return nil
+		},
+	}
+}

@@ -1,0 +1,349 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/graph/write"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/backup/target"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/pebblekv"
+)
+
+// This file makes backups of a store in a folder: for skein backup, to which the daemon lends a
+// checkpoint, and by itself.
+
+// checkpoints is the folder inside a store's for its checkpoints. A start removes what is there.
+const checkpoints = "checkpoints"
+
+// Errors of backups. They are wrapped; test with errors.Is.
+var (
+	// ErrNoCheckpoint is returned by Checkpoint for an engine that cannot make one.
+	ErrNoCheckpoint = errors.New("only a store in a folder can be backed up this way; for a store on FoundationDB, use fdbbackup (docs/operating.md)")
+	// ErrUnfinished is returned by OpenStore for the folder of an unfinished restore.
+	ErrUnfinished = errors.New("the folder holds an unfinished restore")
+)
+
+// A Checkpoint is a copy of the store at one moment, in a folder.
+type Checkpoint struct {
+	Folder string    `json:"folder"` // absolute
+	Time   time.Time `json:"time"`
+}
+
+// Remove removes it.
+func (c *Checkpoint) Remove() error {
+	if err := os.RemoveAll(c.Folder); err != nil {
+		return fmt.Errorf("removing a copy of the store: %w", err)
+	}
+	return nil
+}
+
+// Checkpoint makes a checkpoint of the store. The caller must remove it.
+func (x *Index) Checkpoint(ctx context.Context) (c Checkpoint, err error) {
+	s, ok := x.KV.(*pebblekv.Store)
+	if !ok {
+		return c, ErrNoCheckpoint
+	}
+	return checkpointOf(ctx, s, x.Path)
+}
+
+func checkpointOf(ctx context.Context, s *pebblekv.Store, dir string) (c Checkpoint, err error) {
+	parent, err := filepath.Abs(filepath.Join(dir, checkpoints))
+	if err == nil {
+		err = os.MkdirAll(parent, 0o755)
+	}
+	if err != nil {
+		return c, fmt.Errorf("making a folder for a copy of the store: %w", err)
+	}
+	c.Time = time.Now()
+	c.Folder = filepath.Join(parent, c.Time.UTC().Format("20060102T150405.000000000Z"))
+	return c, s.Checkpoint(ctx, c.Folder)
+}
+
+// CheckpointClosed makes a checkpoint of a store that no process has open.
+func CheckpointClosed(ctx context.Context, o StoreOptions) (c Checkpoint, err error) {
+	s, err := OpenStore(ctx, o)
+	if err != nil {
+		return c, err
+	}
+	p, ok := s.(*pebblekv.Store)
+	if !ok {
+		return c, errors.Join(ErrNoCheckpoint, s.Close())
+	}
+	if err := removeCheckpoints(o.Store); err != nil {
+		return c, errors.Join(err, s.Close())
+	}
+	c, err = checkpointOf(ctx, p, o.Store)
+	return c, errors.Join(err, s.Close())
+}
+
+// removeCheckpoints removes the checkpoints that killed processes left in a store's folder, which
+// the caller has locked.
+func removeCheckpoints(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, checkpoints)); err != nil {
+		return fmt.Errorf("removing old copies of the store: %w", err)
+	}
+	return nil
+}
+
+// A BackupJob says where to back up to, and how.
+type BackupJob struct {
+	Target target.Target
+	Seal   *backup.Seal     // nil: no encryption
+	Signer *backup.Signer   // nil: no signature
+	Keep   backup.Retention // nil: all
+	// Program is the name and version of the program.
+	Program string
+	// Progress, if set, is called with the bytes done so far, and of how many.
+	Progress func(done, total int64)
+}
+
+// Run backs up a checkpoint. It opens the checkpoint first, which proves that it is a whole store,
+// and checks each table that is to be sent.
+func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error) {
+	summary, err := Summarize(ctx, c.Folder)
+	if err != nil {
+		return backup.Report{}, fmt.Errorf("the copy of the store cannot be opened: %w", err)
+	}
+	merger := write.NewMerger(write.Limits{})
+	return backup.Create(ctx, j.Target, backup.CreateOptions{
+		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Seal: j.Seal, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress,
+		Check: func(path string) error { return pebblekv.CheckFile(ctx, merger, path) },
+	})
+}
+
+// Summarize opens a store that nobody else uses, without changing it, and says what it holds.
+func Summarize(ctx context.Context, dir string) (s backup.Summary, err error) {
+	store, err := OpenStore(ctx, StoreOptions{Store: dir, ReadOnly: true, Memory: 64 << 20})
+	if err != nil {
+		return s, err
+	}
+	err = store.View(ctx, func(r kv.Reader) error { s, err = summaryOf(r); return err })
+	return s, errors.Join(err, store.Close())
+}
+
+func summaryOf(r kv.Reader) (s backup.Summary, err error) {
+	h, err := read.Header(r)
+	if err != nil {
+		return s, err
+	}
+	counts, err := read.Counts(r)
+	if err != nil {
+		return s, err
+	}
+	cursors, err := read.Cursors(r)
+	if err != nil {
+		return s, err
+	}
+	uncompared, err := read.Uncompared(r)
+	if err != nil {
+		return s, err
+	}
+	s = backup.Summary{Format: int(h.Version), Accounts: counts.Accounts, Records: counts.Records, Complete: !uncompared && counts.Partial == 0 && counts.Desynchronized == 0}
+	for _, c := range cursors {
+		if s.Source == "" || c.Time.After(s.Seen) {
+			s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()
+		}
+	}
+	return s, nil
+}
+
+// checkpointEndpoint serves skein backup. POST /checkpoint makes a checkpoint, answers with it, and
+// removes it when the client closes the connection, or is gone.
+func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
+	one := make(chan struct{}, 1) // checkpoints keep tables on the disk
+	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
+		refuse := func(code int, err error) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_ = writeJSONLine(w, map[string]string{"error": err.Error()})
+		}
+		if r.Header.Get("Content-Type") != "application/json" {
+			refuse(http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
+			return
+		}
+		select {
+		case one <- struct{}{}:
+			defer func() { <-one }()
+		default:
+			refuse(http.StatusConflict, errors.New("another backup of this daemon is under way; wait until it has ended"))
+			return
+		}
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Time{}) // the client waits for as long as its backup takes
+		_ = control.SetWriteDeadline(time.Time{})
+		c, err := x.Checkpoint(r.Context())
+		if err != nil {
+			code := http.StatusInternalServerError
+			if errors.Is(err, ErrNoCheckpoint) {
+				code = http.StatusBadRequest
+			}
+			refuse(code, err)
+			return
+		}
+		defer func() {
+			if err := c.Remove(); err != nil {
+				x.log.Error("a copy of the store cannot be removed, and keeps space on the disk until skein is restarted", "component", "backup", "folder", c.Folder, "error", err)
+			}
+		}()
+		w.Header().Set("Content-Type", "application/json")
+		if err := errors.Join(json.NewEncoder(w).Encode(&c), control.Flush()); err != nil {
+			return
+		}
+		<-r.Context().Done()
+	})
+}
+
+// BackupSchedule says when the daemon backs up by itself.
+type BackupSchedule struct {
+	Job   BackupJob
+	Every time.Duration
+	// Verify is how often to read the backups back and compare them; 0: never.
+	Verify time.Duration
+}
+
+// firstBackup is how long after the start the first backup may begin, if the last one is old.
+const firstBackup = time.Minute
+
+type backupMetrics struct {
+	last, verified, seconds prometheus.Gauge
+	failures, problems      prometheus.Counter
+	sent                    prometheus.Counter
+}
+
+func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &backupMetrics{
+		last:     gauge("skein_backup_last_timestamp_seconds", "Time of the newest backup in the target of --backup-to; 0: none is known."),
+		verified: gauge("skein_backup_verified_timestamp_seconds", "Time at which the backups were last read back without a problem (--backup-verify); 0: not since the start."),
+		seconds:  gauge("skein_backup_last_seconds", "How long the last backup took."),
+		failures: counter("skein_backup_failures_total", "Backups and verifications that failed."),
+		problems: counter("skein_backup_problems_total", "Missing or damaged parts that verifications found."),
+		sent:     counter("skein_backup_sent_bytes_total", "Bytes of parts sent to the target."),
+	}
+	reg.MustRegister(m.last, m.verified, m.seconds, m.failures, m.problems, m.sent)
+	return m
+}
+
+// backUp makes backups until ctx ends. The first one is due Every after the newest that the target
+// has.
+func (x *Index) backUp(ctx context.Context, o *BackupSchedule) {
+	m := newBackupMetrics(x.Registry)
+	log := x.log.With("component", "backup", "target", o.Job.Target.String())
+	wait := firstBackup
+	if all, err := backup.List(ctx, o.Job.Target); err == nil && len(all) > 0 {
+		newest := all[len(all)-1].Time
+		m.last.Set(float64(newest.Unix()))
+		wait = max(wait, time.Until(newest.Add(o.Every)))
+	}
+	wait = min(wait, o.Every)
+	var verified time.Time
+	if o.Verify > 0 {
+		verified = time.Now() // a daemon that is restarted often verifies later
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	failures := 0
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		start := time.Now()
+		r, err := x.backUpOnce(ctx, o)
+		next := o.Every
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			m.failures.Inc()
+			next = min(o.Every, time.Minute<<min(failures-1, 6))
+			log.Error("backup failed; the earlier backups are not affected", "error", err, "retry_in", next.String())
+		default:
+			failures = 0
+			m.last.Set(float64(r.Time.Unix()))
+			m.sent.Add(float64(r.Sent))
+			m.seconds.Set(time.Since(start).Seconds())
+			log.Info("backed up", "backup", r.Name, "store", human.Bytes(r.Bytes), "sent", human.Bytes(r.Sent), "removed_backups", r.Removed.Backups, "took", time.Since(start).Round(time.Millisecond).String())
+		}
+		if o.Verify > 0 && err == nil && time.Since(verified) >= o.Verify {
+			if x.verifyBackups(ctx, o, m) {
+				verified = time.Now()
+			}
+		}
+		timer.Reset(max(next-time.Since(start), time.Second))
+	}
+}
+
+func (x *Index) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Report, err error) {
+	c, err := x.Checkpoint(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, c.Remove()) }()
+	return o.Job.Run(ctx, c)
+}
+
+// verifyBackups reads all backups, and reports whether it could.
+func (x *Index) verifyBackups(ctx context.Context, o *BackupSchedule, m *backupMetrics) bool {
+	log := x.log.With("component", "backup", "target", o.Job.Target.String())
+	sample := 1.0
+	if o.Job.Seal != nil && !o.Job.Seal.CanRead() {
+		sample = 0 // with a public key only the parts' presence and size can be verified
+	}
+	start := time.Now()
+	v, err := backup.Verify(ctx, o.Job.Target, backup.VerifyOptions{Seal: o.Job.Seal, Sample: sample, Problem: func(err error) {
+		m.problems.Inc()
+		log.Error("a backup is damaged. The next backup sends a part again that is missing or has another size, if the store still has it; delete a part whose hash is wrong, so that it is missing", "problem", err)
+	}})
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case err != nil:
+		m.failures.Inc()
+		log.Error("verifying the backups failed", "error", err)
+		return false
+	case v.Problems == 0:
+		m.verified.SetToCurrentTime()
+		log.Info("backups verified: no problems", "backups", v.Backups, "parts", v.Parts, "read", human.Bytes(v.Bytes), "took", time.Since(start).Round(time.Second).String())
+	}
+	return true
+}
+
+// finished returns ErrUnfinished if a folder holds an unfinished restore.
+func finished(dir string) error {
+	if !backup.Unfinished(dir) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s; run the same skein restore again, which continues it, or remove the folder", ErrUnfinished, dir)
+}
+
+// CheckFormat returns an error if this program is too old for a backed-up store.
+func CheckFormat(m *backup.Manifest) error {
+	if m.Store.Format <= int(format.Newest) {
+		return nil
+	}
+	return fmt.Errorf("%w: a newer skein made it (%s, format %d; this one reads formats up to %d): use that version", kv.ErrFormat, human.Line(m.Program), m.Store.Format, format.Newest)
+}
+
+// NeedsUpgrade reports whether a backed-up store must be upgraded after it is restored.
+func NeedsUpgrade(m *backup.Manifest) bool { return m.Store.Format < int(format.Newest) }

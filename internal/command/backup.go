@@ -1,0 +1,133 @@
+package command
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/app"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/backup/target"
+)
+
+// BackupSettings are the flags for backups.
+type BackupSettings struct {
+	to, keep, key, sign string
+	every, verify       time.Duration
+	trust               string
+}
+
+// SealFlag returns the flag for the key that encrypts backups.
+func (b *BackupSettings) SealFlag() cli.Flag {
+	return &cli.StringFlag{Name: "backup-key", DefaultText: "no encryption", Usage: "file of age keys that encrypt the backup, one a line. Public keys (age1…) can make backups; reading them back needs the secret key (AGE-SECRET-KEY-1…). Make one with age-keygen", Destination: &b.key, Sources: Env("backup-key")}
+}
+
+// TrustFlag returns the flag for the key that must have signed a backup.
+func (b *BackupSettings) TrustFlag() cli.Flag {
+	return &cli.StringFlag{Name: "trust", Usage: "minisign public key (RW…), or a file that has it, that must have signed the backup; required for a backup from a web server", Destination: &b.trust, Sources: Env("trust")}
+}
+
+// MakeFlags returns the flags for making backups.
+func (b *BackupSettings) MakeFlags() []cli.Flag {
+	return []cli.Flag{
+		b.SealFlag(),
+		&cli.StringFlag{Name: "backup-sign", DefaultText: "no signature", Usage: "file of the minisign secret key that signs the backup, so that others can check where it comes from; SKEIN_BACKUP_PASSWORD holds its password, if it has one. Make one with minisign -G", Destination: &b.sign, Sources: Env("backup-sign")},
+		&cli.StringFlag{Name: "backup-keep", DefaultText: "all", Usage: "which earlier backups to keep, such as 24h,7d,4w: the newest of each of the last 24 hours, 7 days and 4 weeks. Others are removed after each backup", Destination: &b.keep, Sources: Env("backup-keep")},
+	}
+}
+
+// ScheduleFlags returns the flags for the backups that a daemon makes by itself.
+func (b *BackupSettings) ScheduleFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &b.to, Sources: Env("backup-to")},
+		&cli.DurationFlag{Name: "backup-every", Value: time.Hour, Usage: "how often to back up to --backup-to", Destination: &b.every, Sources: Env("backup-every")},
+		&cli.DurationFlag{Name: "backup-verify", Value: 7 * 24 * time.Hour, Usage: "how often to read all backups in --backup-to back and compare them with their hashes; 0: never", Destination: &b.verify, Sources: Env("backup-verify")},
+	}, b.MakeFlags()...)
+}
+
+// Seal reads the key of --backup-key, nil if there is none.
+func (b *BackupSettings) Seal() (*backup.Seal, error) {
+	if b.key == "" {
+		return nil, nil //nolint:nilnil // nothing is encrypted
+	}
+	s, err := backup.ReadSeal(b.key)
+	if err != nil {
+		return nil, UsageError("--backup-key: %v", err)
+	}
+	return s, nil
+}
+
+// Trust reads the key of --trust, nil if there is none. A web server needs one.
+func (b *BackupSettings) Trust(from string) (*backup.Trust, error) {
+	if b.trust == "" && target.IsWeb(from) {
+		return nil, UsageError("%s is a web server: name the key that signs its backups with --trust", from)
+	}
+	if b.trust == "" {
+		return nil, nil //nolint:nilnil // no signature is needed
+	}
+	t, err := backup.ParseTrust(b.trust)
+	if err != nil {
+		return nil, UsageError("--trust: %v", err)
+	}
+	return t, nil
+}
+
+// Job builds what makes backups in a target.
+func (b *BackupSettings) Job(flag, to string) (j app.BackupJob, err error) {
+	if target.IsWeb(to) {
+		return j, UsageError("%s%s is a web server, which cannot be written to; name a folder or s3://BUCKET/PREFIX", flag, to)
+	}
+	if j.Target, err = OpenTarget(flag, to); err != nil {
+		return j, err
+	}
+	if j.Seal, err = b.Seal(); err != nil {
+		return j, err
+	}
+	if b.sign != "" {
+		if j.Signer, err = backup.ReadSigner(b.sign, os.Getenv(EnvPrefix+"BACKUP_PASSWORD")); err != nil {
+			return j, UsageError("--backup-sign: %v", err)
+		}
+	}
+	if b.keep != "" {
+		if j.Keep, err = backup.ParseRetention(b.keep); err != nil {
+			return j, UsageError("--backup-keep %q: %v", b.keep, err)
+		}
+	}
+	j.Program = "skein " + Version()
+	return j, nil
+}
+
+// Schedule builds the backups that a daemon makes by itself, nil if it makes none.
+func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
+	if b.to == "" {
+		if b.keep != "" || b.key != "" || b.sign != "" {
+			return nil, UsageError("--backup-keep, --backup-key and --backup-sign need --backup-to, the target of the backups")
+		}
+		return nil, nil //nolint:nilnil // it makes none
+	}
+	if !app.EngineOf(store).InProcess {
+		return nil, UsageError("--backup-to: %v", app.ErrNoCheckpoint)
+	}
+	if b.every < time.Minute {
+		return nil, UsageError("--backup-every %v: must be 1m or more", b.every)
+	}
+	if b.verify < 0 {
+		return nil, UsageError("--backup-verify %v: must not be negative", b.verify)
+	}
+	j, err := b.Job("--backup-to ", b.to)
+	if err != nil {
+		return nil, err
+	}
+	return &app.BackupSchedule{Job: j, Every: b.every, Verify: b.verify}, nil
+}
+
+// OpenTarget opens the target that a flag, or an argument if flag is "", names.
+func OpenTarget(flag, name string) (target.Target, error) {
+	t, err := target.Open(name)
+	if err != nil {
+		return nil, UsageError("%s%v", flag, strings.TrimPrefix(err.Error(), target.ErrURL.Error()+": "))
+	}
+	return t, nil
+}
