@@ -2,6 +2,9 @@ package graph_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -10,6 +13,8 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/backup/target"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/fdbkv/fdbtest"
@@ -23,6 +28,57 @@ type engine struct {
 	settings dict.Settings
 	open     func(t *testing.T, seed uint64) kv.Store
 	reopen   func(t *testing.T, s kv.Store) kv.Store
+	// backups returns what backs stores up and restores them; nil: the engine cannot.
+	backups func(t *testing.T) *backups
+}
+
+// backups are the backups of a history's store, in one target.
+type backups struct {
+	to   target.Target
+	key  *backup.Seal
+	made []madeBackup // those that exist
+	open func(t *testing.T, dir string) kv.Store
+}
+
+type madeBackup struct {
+	at  time.Time
+	seq int64 // the last event in it
+}
+
+// make backs a store up.
+func (b *backups) make(t *testing.T, s kv.Store, seq int64) {
+	t.Helper()
+	p, ok := s.(*pebblekv.Store)
+	if !ok {
+		t.Fatal("not a pebblekv")
+	}
+	dir, at := filepath.Join(t.TempDir(), "checkpoint"), time.Now()
+	if err := p.Checkpoint(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	check := func(path string) error { return pebblekv.CheckFile(t.Context(), p.Merger(), path) }
+	r, err := backup.Create(t.Context(), b.to, backup.CreateOptions{Dir: dir, Time: at, Seal: b.key, Keep: backup.Retention{{N: 1, Unit: time.Hour}}, Check: check})
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if r.Removed.Backups != min(len(b.made), 1) {
+		t.Fatalf("%+v", r.Removed)
+	}
+	b.made = []madeBackup{{r.Time, seq}}
+}
+
+// restore opens the newest backup in a new folder.
+func (b *backups) restore(t *testing.T) kv.Store {
+	t.Helper()
+	m, err := backup.Find(t.Context(), b.to, time.Time{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := backup.Restore(t.Context(), b.to, backup.RestoreOptions{Dir: dir, Manifest: m, Seal: b.key}); err != nil {
+		t.Fatal(err)
+	}
+	return b.open(t, dir)
 }
 
 // smallLimits spill early and often.
@@ -64,6 +120,13 @@ func engines() []engine {
 				}
 				return openDir(t, dirs[s])
 			},
+			func(t *testing.T) *backups {
+				to, err := target.Open(filepath.Join(t.TempDir(), "target"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return &backups{to: to, open: openDir}
+			},
 		},
 		{
 			"memory", dict.DefaultSettings,
@@ -75,6 +138,7 @@ func engines() []engine {
 				}
 				return m.Reopen(memOptions(uint64(m.Counts().Commits)))
 			},
+			nil,
 		},
 	}
 	fdb := map[kv.Store]fdbkv.Options{}
@@ -92,6 +156,7 @@ func engines() []engine {
 			}
 			return openFDB(t, fdb[s])
 		},
+		nil,
 	}
 	for _, e := range all {
 		e.name += "-shared"

@@ -274,7 +274,11 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 			}
 		}
 	}
-	ops := 0
+	ops, restored := 0, 0
+	var kept *backups
+	if eng.backups != nil {
+		kept = eng.backups(t)
+	}
 	for step := 0; ops < most; step++ {
 		for range rng.IntN(60) {
 			e := h.Next()
@@ -299,6 +303,23 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 		if rng.IntN(60) == 0 { // the process is gone: no Close
 			store = eng.reopen(t, store)
 			s = openGraph(t, store)
+		}
+		if kept != nil && len(window) > 0 && rng.IntN(25) == 0 { // a backup, while the store goes on
+			kept.make(t, store, window[len(window)-1].Seq)
+		}
+		if kept != nil && len(kept.made) > 0 && kept.made[0].seq >= window[0].Seq && rng.IntN(60) == 0 { // the disk is lost: a restore, and what came since
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			store = kept.restore(t)
+			s = openGraph(t, store)
+			for _, e := range window {
+				if e.Seq > kept.made[0].seq {
+					fill(&b, e)
+				}
+			}
+			apply()
+			restored++
 		}
 		if step%100 == 99 {
 			if !compareViews(t, views(t, s), m.Views()) {
@@ -325,6 +346,9 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 	}
 	compareViews(t, views(t, s), m.Views())
 	compareCounts(t, s, m)
+	if kept != nil && restored == 0 && most >= 20_000 {
+		t.Error("no backup was restored")
+	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
