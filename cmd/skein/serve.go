@@ -42,7 +42,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 	)
 	flags = append(flags, s.LabelersFlag())
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), append(s.ComparisonFlags(), s.NameFlags()...)...)
-	flags = append(append(append(flags, s.ClientFlags()...), s.TraceFlags()...), b.ScheduleFlags()...)
+	flags = append(append(append(flags, s.ClientFlags()...), s.TraceFlags()...), append(b.ScheduleFlags(), b.StartFlags()...)...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -113,6 +113,9 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMirror()) }()
+	if err := b.CheckStart(s); err != nil {
+		return err
+	}
 	schedule, err := b.Schedule(s.Store)
 	if err != nil {
 		return err
@@ -163,6 +166,14 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 		}
 	}
 	d := daemonConfig{e: e, s: s, store: so, serve: o, mirror: mirror}
+	if b.Follow != "" {
+		return d.follow(ctx, b)
+	}
+	if b.From != "" {
+		if err := beginWith(ctx, s, b, so); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
 	if s.Upgrade {
 		err := upgradeFirst(ctx, e, so)
 		switch {

@@ -74,7 +74,7 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 }
 
 // send sends a request. A refusal is an error.
-func (d adminOf) send(ctx context.Context, method, path, contentType string, body io.Reader) (resp *http.Response, err error) {
+func (d adminOf) send(ctx context.Context, method, path, contentType string, body io.Reader) (*http.Response, error) {
 	base := d.address
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
@@ -93,7 +93,7 @@ func (d adminOf) send(ctx context.Context, method, path, contentType string, bod
 	if path == "/car" || path == "/checkpoint" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay or a disk slow
 		client = new(http.Client)
 	}
-	resp, err = client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("interrupted while waiting for %s", req.URL.Host)
 	}
@@ -101,9 +101,10 @@ func (d adminOf) send(ctx context.Context, method, path, contentType string, bod
 		return nil, fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
 	}
 	if resp.StatusCode >= 300 {
-		defer func() { err = errors.Join(err, resp.Body.Close()) }()
 		var failure struct{ Error string }
-		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure) != nil || failure.Error == "" {
+		err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure)
+		_ = resp.Body.Close() // it was only read
+		if err != nil || failure.Error == "" {
 			return nil, fmt.Errorf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
 		}
 		return nil, errors.New(failure.Error)

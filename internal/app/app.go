@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +34,6 @@ import (
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/kvmetrics"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/loglimit"
 	"skein.blue/internal/page"
 	"skein.blue/query"
 	"skein.blue/query/feed"
@@ -157,7 +155,7 @@ type Index struct {
 	memory    int64             // the budget, in bytes; 0: DefaultMemory()
 	log       *slog.Logger
 	listening listening
-	limiter   loglimit.Limiter
+	front     front
 	tracer    trace.Tracer
 	fenced    chan error // receives once, when another writer takes over
 
@@ -223,7 +221,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), tracer: o.Tracer, fenced: fenced}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), front: front{log: logger(o.Logger)}, tracer: o.Tracer, fenced: fenced}
 	if manager != nil {
 		manager.SetStore(g)
 	}
@@ -312,6 +310,8 @@ type ServeOptions struct {
 	CheckEvery time.Duration
 	// Past says which history to fetch at the first start.
 	Past Past
+	// AsOf, if set, is the time of the newest event that a node which does not consume answers from.
+	AsOf time.Time
 	// Backup says when to back up; nil: never.
 	Backup *BackupSchedule
 	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
@@ -319,6 +319,14 @@ type ServeOptions struct {
 	Status func(line string)
 	// Ready, if set, is called with both addresses once both are listening.
 	Ready func(api, admin net.Addr)
+
+	// mount, if set, receives the handlers instead of the listeners (Follow).
+	mount func(h handlers)
+}
+
+// handlers make the handlers of the two listeners, given the address of each.
+type handlers struct {
+	api, admin func(at net.Addr) http.Handler
 }
 
 // Serve answers queries, and consumes if o.Consume is set, until ctx ends.
@@ -334,6 +342,11 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		status = func() query.Status {
 			st := c.Status()
 			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
+		}
+	}
+	if !o.AsOf.IsZero() {
+		status = func() query.Status {
+			return query.Status{State: "off", Lag: time.Since(o.AsOf), HasLag: true}
 		}
 	}
 	if o.Space != nil {
@@ -370,12 +383,14 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
-	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return o.closing(x.gate(page.Handler(api, live, o.Page), o.Clients)) }, share.api, o.Clients.Proxies, o.Certificate)
-	if err != nil {
-		return err
+	h := handlers{
+		api:   func(net.Addr) http.Handler { return o.closing(x.gate(page.Handler(api, live, o.Page), o.Clients)) },
+		admin: func(at net.Addr) http.Handler { return x.guard(&o, at) },
 	}
-	adminAddr, err := x.serveHTTP(t, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin, nil, nil)
-	if err != nil {
+	var apiAddr, adminAddr net.Addr
+	if o.mount != nil {
+		o.mount(h)
+	} else if apiAddr, adminAddr, err = x.front.listen(t, &o, h); err != nil {
 		return err
 	}
 	t.run("fence", x.awaitFenced)
@@ -395,7 +410,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Ready != nil { // before the log: who reads it may send a signal at once
 		o.Ready(apiAddr, adminAddr)
 	}
-	x.logStart(o, apiAddr, adminAddr)
+	if o.mount == nil {
+		x.logStart(o, apiAddr, adminAddr)
+	}
 	if x.Backfill != nil {
 		x.runBackfill(t, o.Past, source)
 	}
@@ -481,7 +498,7 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 	}
 	o.Refused = func(client, why string) {
 		refused.WithLabelValues(why).Inc()
-		if held, ok := x.limiter.Allow("client " + why); ok {
+		if held, ok := x.front.limiter.Allow("client " + why); ok {
 			x.log.Warn("client refused", "component", "http", "client", client, "why", why, "occurrences", held+1)
 		}
 	}
@@ -491,7 +508,7 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 // guard returns the admin endpoints behind a guard that refuses unauthorized requests.
 func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 	g := guardAdmin(x.admin(o.drains), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
-		if held, ok := x.limiter.Allow("admin"); ok {
+		if held, ok := x.front.limiter.Allow("admin"); ok {
 			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
 		}
 	})
@@ -499,59 +516,4 @@ func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 		x.log.Info("admin listener without a token, reachable from other machines: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
 	}
 	return g
-}
-
-// serveHTTP starts a task that listens on address, and serves what h returns for the actual
-// address, on at most so many connections, with TLS if there is a certificate. It does nothing if
-// address is empty.
-func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies, cert *Certificate) (at net.Addr, err error) {
-	if address == "" {
-		return nil, nil //nolint:nilnil // it listens nowhere
-	}
-	tcp, err := new(net.ListenConfig).Listen(t.ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %s: address in use by another program, a second skein, or this skein's other listener; stop it, or change %s: %w", flag, address, flag, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
-	}
-	ln := limitListener(tcp, most, proxies, func() {
-		if held, ok := x.limiter.Allow(flag); ok {
-			x.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "occurrences", held+1)
-		}
-	})
-	srv := &http.Server{
-		Handler:           h(ln.Addr()),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ConnState:         ln.state,
-		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
-		ErrorLog:          slog.NewLogLogger(x.log.With("component", "http").Handler(), slog.LevelDebug),
-	}
-	serve := srv.Serve
-	if cert != nil {
-		srv.TLSConfig = cert.config()
-		serve = func(ln net.Listener) error { return srv.ServeTLS(ln, "", "") }
-	}
-	t.run("http "+flag, func(context.Context) error {
-		if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("%s %s: %w", flag, address, err)
-		}
-		return nil
-	})
-	t.run("http shutdown "+flag, func(ctx context.Context) error {
-		<-ctx.Done()
-		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if err := srv.Shutdown(shutdown); err != nil {
-			x.log.Debug("clients cut off", "error", err)
-			if err := srv.Close(); err != nil {
-				x.log.Debug("cannot close a listener", "error", err)
-			}
-		}
-		return nil
-	})
-	return ln.Addr(), nil
 }

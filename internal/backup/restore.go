@@ -45,6 +45,22 @@ type RestoreOptions struct {
 // unfinished is the file that says that a folder is a restore under way. It holds the manifest.
 const unfinished = "skein.restoring"
 
+// restored is the file that says what backup a folder was restored from: it was unfinished.
+const restored = "skein.restored"
+
+// Restored returns the manifest of the backup that a folder was restored from. It is an ErrNone if
+// the folder is not the result of a Restore.
+func Restored(dir string) (*Manifest, error) {
+	b, err := os.ReadFile(filepath.Join(dir, restored))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w was restored to %s", ErrNone, dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what %s was restored from: %w", dir, err)
+	}
+	return decodeManifest(b)
+}
+
 // partial ends the name of a file that is being restored.
 const partial = ".partial"
 
@@ -228,8 +244,8 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 
 // partFile is a file being restored.
 type partFile struct {
-	f   *File
-	w   *os.File
+	f    *File
+	w    *os.File
 	at   int64 // bytes written and summed
 	sum  hash.Hash
 	tell func(n int64)
@@ -335,7 +351,7 @@ func (r *restorer) finish() error {
 	if err := target.SyncFolder(r.o.Dir); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	if err := os.Remove(filepath.Join(r.o.Dir, unfinished)); err != nil {
+	if err := os.Rename(filepath.Join(r.o.Dir, unfinished), filepath.Join(r.o.Dir, restored)); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	if err := target.SyncFolder(r.o.Dir); err != nil {

@@ -17,6 +17,9 @@ type BackupSettings struct {
 	to, keep, key, sign string
 	every, verify       time.Duration
 	trust               string
+
+	From, Follow string
+	followEvery  time.Duration
 }
 
 // SealFlag returns the flag for the key that encrypts backups.
@@ -45,6 +48,54 @@ func (b *BackupSettings) ScheduleFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "backup-every", Value: time.Hour, Usage: "how often to back up to --backup-to", Destination: &b.every, Sources: Env("backup-every")},
 		&cli.DurationFlag{Name: "backup-verify", Value: 7 * 24 * time.Hour, Usage: "how often to read all backups in --backup-to back and compare them with their hashes; 0: never", Destination: &b.verify, Sources: Env("backup-verify")},
 	}, b.MakeFlags()...)
+}
+
+// StartFlags returns the flags of a daemon that begins with a backup, or answers from one.
+func (b *BackupSettings) StartFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and follow the stream from there", Destination: &b.From, Sources: Env("from")},
+		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and change to the next one when it comes. --store is a folder for the restored backups. The header " + app.AsOfHeader + " of each answer says how old it is", Destination: &b.Follow, Sources: Env("follow")},
+		&cli.DurationFlag{Name: "follow-every", Value: time.Minute, Usage: "how often to look for a newer backup", Destination: &b.followEvery, Sources: Env("follow-every")},
+		b.TrustFlag(),
+	}
+}
+
+// CheckStart checks --from and --follow.
+func (b *BackupSettings) CheckStart(s *Settings) error {
+	switch {
+	case b.Follow != "" && s.Consume:
+		return UsageError("--follow answers from backups and indexes nothing: it needs --consume=false. To begin with a backup and then index, use --from")
+	case b.Follow != "" && b.From != "":
+		return UsageError("--from and --follow exclude each other")
+	case b.Follow != "" && b.to != "":
+		return UsageError("--follow has no store of its own to back up; remove --backup-to")
+	case b.Follow != "" && b.followEvery < time.Second:
+		return UsageError("--follow-every %v: must be 1s or more", b.followEvery)
+	case b.From != "" && !s.Consume:
+		return UsageError("--from has no effect with --consume=false; to answer from backups, use --follow")
+	case (b.From != "" || b.Follow != "") && !app.EngineOf(s.Store).InProcess:
+		return UsageError("--from and --follow restore into a folder; --store %s is not one", s.Store)
+	}
+	return nil
+}
+
+// Source opens the target of --from or --follow, with the keys to read it.
+func (b *BackupSettings) Source(flag, from string) (t target.Target, trust *backup.Trust, seal *backup.Seal, err error) {
+	if t, err = OpenTarget(flag, from); err != nil {
+		return nil, nil, nil, err
+	}
+	if trust, err = b.Trust(from); err != nil {
+		return nil, nil, nil, err
+	}
+	seal, err = b.Seal()
+	return t, trust, seal, err
+}
+
+// FollowOptions builds the options for --follow.
+func (b *BackupSettings) FollowOptions() (o app.FollowOptions, err error) {
+	o.Every = b.followEvery
+	o.Target, o.Trust, o.Seal, err = b.Source("--follow ", b.Follow)
+	return o, err
 }
 
 // Seal reads the key of --backup-key, nil if there is none.
@@ -102,7 +153,7 @@ func (b *BackupSettings) Job(flag, to string) (j app.BackupJob, err error) {
 // Schedule builds the backups that a daemon makes by itself, nil if it makes none.
 func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 	if b.to == "" {
-		if b.keep != "" || b.key != "" || b.sign != "" {
+		if b.keep != "" || b.sign != "" || b.key != "" && b.From == "" && b.Follow == "" {
 			return nil, UsageError("--backup-keep, --backup-key and --backup-sign need --backup-to, the target of the backups")
 		}
 		return nil, nil //nolint:nilnil // it makes none

@@ -1,0 +1,351 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/internal/backup"
+	"skein.blue/internal/backup/target"
+	"skein.blue/internal/human"
+)
+
+// This file serves the newest backup of a target: a node that only answers, from files. It opens a
+// backup, answers from it, and changes to the next one when that comes. A request is answered from
+// the backup that was the newest when it came.
+
+// AsOfHeader is the header of each answer of a following node: the time of the newest event in the
+// backup that it comes from.
+const AsOfHeader = "Skein-As-Of"
+
+// FollowOptions say what to follow.
+type FollowOptions struct {
+	Target target.Target
+	Trust  *backup.Trust // nil: signatures are not needed
+	Seal   *backup.Seal  // decrypts
+	// Dir is the folder for the restored backups, each in a folder of its own.
+	Dir string
+	// Every is how often to look for a newer backup.
+	Every time.Duration
+	// Store says how to open a restored backup; its Store is ignored.
+	Store StoreOptions
+	// Serve says what to serve. Its Consume is nil.
+	Serve ServeOptions
+	// Prepare, if set, completes what to serve from an opened backup.
+	Prepare func(x *Index, o *ServeOptions) error
+	Logger  *slog.Logger
+}
+
+// Follow serves the newest backup of a target until ctx ends. It returns an error if there is no
+// backup to begin with; later it answers from what it has, and says so.
+func Follow(ctx context.Context, o FollowOptions) (err error) {
+	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}, registry: prometheus.NewRegistry()}
+	f.metrics()
+	t := newTasks(ctx)
+	defer func() {
+		t.end()
+		f.change(nil)
+		f.open.Wait()
+	}()
+	if err := f.begin(t.ctx); err != nil {
+		return err
+	}
+	api, admin, err := f.front.listen(t, &o.Serve, handlers{
+		api:   func(at net.Addr) http.Handler { return f.handler(func(s *snapshot) http.Handler { return s.api }) },
+		admin: func(at net.Addr) http.Handler { return f.handler(func(s *snapshot) http.Handler { return s.adminAt(at) }) },
+	})
+	if err != nil {
+		return err
+	}
+	if o.Serve.Ready != nil {
+		o.Serve.Ready(api, admin)
+	}
+	if s := f.acquire(); s != nil {
+		s.x.logStart(o.Serve, api, admin)
+		s.release()
+	}
+	f.run(t.ctx)
+	f.log.Info("stopping")
+	t.end()
+	if cause := context.Cause(t.ctx); !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return err
+}
+
+type follower struct {
+	o        FollowOptions
+	log      *slog.Logger
+	front    front
+	registry *prometheus.Registry
+
+	failures prometheus.Counter
+	asOf     prometheus.Gauge
+
+	open    sync.WaitGroup // snapshots that are not closed yet
+	mu      sync.RWMutex   // guards current
+	current *snapshot
+}
+
+func (f *follower) metrics() {
+	f.failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_follow_failures_total", Help: "Failed attempts to look for a newer backup, or to change to it (--follow)."})
+	f.asOf = prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
+	f.registry.MustRegister(f.failures, f.asOf)
+}
+
+// A snapshot is a restored backup that is served. It is closed when nobody uses it any more.
+type snapshot struct {
+	dir   string
+	m     *backup.Manifest
+	x     *Index
+	api   http.Handler
+	admin func(at net.Addr) http.Handler
+	stop  context.CancelFunc
+	ended chan error // of Serve
+	uses  sync.WaitGroup
+
+	mu     sync.Mutex // guards admins
+	admins map[string]http.Handler
+}
+
+// adminAt returns the admin endpoints, which are made once for an address.
+func (s *snapshot) adminAt(at net.Addr) http.Handler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.admins[at.String()] == nil {
+		s.admins[at.String()] = s.admin(at)
+	}
+	return s.admins[at.String()]
+}
+
+func (s *snapshot) release() { s.uses.Done() }
+
+// acquire returns the current snapshot, which stays open until it is released; nil if there is none.
+func (f *follower) acquire() *snapshot {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.current != nil {
+		f.current.uses.Add(1)
+	}
+	return f.current
+}
+
+// handler answers each request from the snapshot that is current when it comes.
+func (f *follower) handler(of func(*snapshot) http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := f.acquire()
+		if s == nil {
+			http.Error(w, "stopping", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.release()
+		if seen := s.m.Store.Seen; !seen.IsZero() {
+			w.Header().Set(AsOfHeader, seen.UTC().Format(time.RFC3339))
+		}
+		of(s).ServeHTTP(w, r)
+	})
+}
+
+// change makes s the current snapshot, and closes and removes the one before when its requests have
+// been answered. With nil, only the folder stays.
+func (f *follower) change(s *snapshot) {
+	f.mu.Lock()
+	old := f.current
+	f.current = s
+	f.mu.Unlock()
+	if old == nil {
+		return
+	}
+	go func() {
+		defer f.open.Done()
+		idle := make(chan struct{})
+		go func() { old.uses.Wait(); close(idle) }()
+		select {
+		case <-idle:
+		case <-time.After(f.patience(s)): // pages that show live numbers never end by themselves
+		}
+		old.stop()
+		<-idle
+		err := errors.Join(<-old.ended, old.x.Close(context.Background()))
+		if s != nil {
+			err = errors.Join(err, os.RemoveAll(old.dir))
+		}
+		if err != nil {
+			f.log.Error("closing an older backup failed", "folder", old.dir, "error", err)
+		}
+	}()
+}
+
+// patience returns how long the requests of a snapshot may take after s has replaced it.
+func (f *follower) patience(s *snapshot) time.Duration {
+	if s == nil { // the process ends, and the listeners have waited already
+		return 0
+	}
+	return time.Minute
+}
+
+// begin opens the newest backup that was restored before, or else that of the target.
+func (f *follower) begin(ctx context.Context) error {
+	entries, err := os.ReadDir(f.o.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--store: %w", err)
+	}
+	for _, e := range entries { // a folder that holds something else is not ours to fill
+		if !e.IsDir() || !isSnapshot(e.Name()) {
+			return fmt.Errorf("the folder %s has other files than restored backups (%s): give --follow a --store of its own", f.o.Dir, human.Line(e.Name()))
+		}
+	}
+	for _, e := range slices.Backward(entries) {
+		dir := filepath.Join(f.o.Dir, e.Name())
+		m, err := backup.Restored(dir)
+		if err != nil {
+			continue
+		}
+		if err := f.serve(ctx, dir, m); err != nil {
+			f.log.Warn("a backup that was restored before cannot be opened; restoring another", "folder", dir, "error", err)
+			continue
+		}
+		f.removeOthers(dir)
+		return nil
+	}
+	return f.look(ctx)
+}
+
+// removeOthers removes the folders of older backups, and of restores of backups that are not the
+// newest.
+func (f *follower) removeOthers(dir string) {
+	entries, _ := os.ReadDir(f.o.Dir)
+	for _, e := range entries {
+		if other := filepath.Join(f.o.Dir, e.Name()); other < dir {
+			if err := os.RemoveAll(other); err != nil {
+				f.log.Error("an older backup cannot be removed", "folder", other, "error", err)
+			}
+		}
+	}
+}
+
+const snapshotForm = "20060102T150405.000Z"
+
+func isSnapshot(name string) bool { _, err := time.Parse(snapshotForm, name); return err == nil }
+
+// run looks for newer backups until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	wait := time.Duration(0)
+	for {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		wait = f.o.Every
+		if err := f.look(ctx); err != nil && ctx.Err() == nil {
+			f.failures.Inc()
+			f.log.Error("cannot change to a newer backup; answering from the older one", "error", err, "retry_in", wait.String())
+		}
+	}
+}
+
+// look changes to the target's newest backup, if it is newer than the current one.
+func (f *follower) look(ctx context.Context) error {
+	m, err := backup.Find(ctx, f.o.Target, time.Time{}, f.o.Trust)
+	if err != nil {
+		return err
+	}
+	o := backup.RestoreOptions{Manifest: m, Seal: f.o.Seal, Dir: filepath.Join(f.o.Dir, m.Time.UTC().Format(snapshotForm))}
+	if s := f.acquire(); s != nil {
+		defer s.release()
+		switch {
+		case m.Time.Equal(s.m.Time):
+			return nil
+		case m.Time.Before(s.m.Time):
+			return fmt.Errorf("the target's newest backup, of %s, is older than the one that is answered from, of %s: somebody has removed backups, or set the target back", m.Time.Format(time.RFC3339), s.m.Time.Format(time.RFC3339))
+		}
+		o.Reuse, o.Was = s.dir, s.m
+	}
+	if err := CheckFormat(m); err != nil {
+		return err
+	}
+	if NeedsUpgrade(m) {
+		return fmt.Errorf("the backup was made by an older skein (%s), whose format this one does not answer from: upgrade the node that makes the backups", human.Line(m.Program))
+	}
+	start := time.Now()
+	if err := backup.Restore(ctx, f.o.Target, o); err != nil {
+		return err
+	}
+	if err := f.serve(ctx, o.Dir, m); err != nil {
+		return err
+	}
+	f.log.Info("answering from a backup", "of", m.Time.Format(time.RFC3339), "newest_event", m.Store.Seen.UTC().Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "took", time.Since(start).Round(time.Millisecond).String())
+	f.removeUnfinished(o.Dir)
+	return nil
+}
+
+// removeUnfinished removes restores that were interrupted, and that a newer backup has replaced.
+func (f *follower) removeUnfinished(dir string) {
+	entries, _ := os.ReadDir(f.o.Dir)
+	for _, e := range entries {
+		if other := filepath.Join(f.o.Dir, e.Name()); other < dir && backup.Unfinished(other) {
+			_ = os.RemoveAll(other) // the next start removes it
+		}
+	}
+}
+
+// serve opens a restored backup and makes it the current snapshot.
+func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) error {
+	so := f.o.Store
+	so.Store, so.ReadOnly, so.Create = dir, true, false
+	so.Logger = slog.New(slog.DiscardHandler) // what it says of a start and an end is not of this process
+	x, err := OpenIndex(ctx, so)
+	if err != nil {
+		return err
+	}
+	x.log = logger(f.o.Logger)
+	x.front.log = x.log
+	o := f.o.Serve
+	if f.o.Prepare != nil {
+		if err := f.o.Prepare(x, &o); err != nil {
+			return errors.Join(err, x.Close(ctx))
+		}
+	}
+	x.Registry.MustRegister(registered{f.registry})
+	f.asOf.Set(float64(m.Time.Unix()))
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &snapshot{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1), admins: map[string]http.Handler{}}
+	mounted := make(chan struct{})
+	o.AsOf = m.Store.Seen
+	o.Ready = nil
+	o.mount = func(h handlers) {
+		s.api, s.admin = h.api(nil), h.admin
+		close(mounted)
+	}
+	go func() { s.ended <- x.Serve(inner, o) }()
+	select {
+	case <-mounted:
+	case err := <-s.ended:
+		stop()
+		return errors.Join(err, x.Close(ctx))
+	}
+	f.open.Add(1)
+	f.change(s)
+	return nil
+}
+
+// registered collects what another registry has.
+type registered struct{ *prometheus.Registry }
+
+// Describe implements prometheus.Collector.
+func (r registered) Describe(ch chan<- *prometheus.Desc) { r.Registry.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (r registered) Collect(ch chan<- prometheus.Metric) { r.Registry.Collect(ch) }
+
