@@ -100,7 +100,7 @@ func checkpoint(ctx context.Context, e *command.Environment, s *command.Settings
 		if err == nil || hasAdmin || !errors.Is(err, syscall.ECONNREFUSED) {
 			return c, done, err
 		}
-		fmt.Fprintf(e.Stderr, "no daemon answers at %s; backing up the store %s\n", admin, s.Store)
+		fmt.Fprintf(e.Stderr, "no daemon answers at %s; using the store %s\n", admin, s.Store)
 	}
 	c, err = app.CheckpointClosed(ctx, app.StoreOptions{Store: s.Store, Memory: 64 << 20})
 	switch {

@@ -165,7 +165,10 @@ func TestServeFollow(t *testing.T) {
 		if n > 100 {
 			t.Fatal("the node does not follow")
 		}
-		eventually(t, time.Minute, "events are indexed", func() bool { now := count(t, writer, "skein_consumer_cursor"); return now > int(was)+250 || now == 2116 })
+		eventually(t, time.Minute, "events are indexed", func() bool {
+			now := count(t, writer, "skein_consumer_cursor")
+			return now > int(was)+250 || now == 2116
+		})
 		p.add(t, writer)
 		eventually(t, time.Minute, "the node changes to the next backup", func() bool { return cursor() > was })
 		was = cursor()

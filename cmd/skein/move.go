@@ -6,29 +6,111 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/graph"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
+	"skein.blue/graph/tables"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/query/algebra"
 )
 
+// exportFlags are the flags of skein export.
+type exportFlags struct {
+	format, since, admin string
+	kinds                []string
+	hasAdmin, hasStore   bool
+}
+
 func exportCommand(e *command.Environment) *cli.Command {
-	return storeCommand("export", "write the store to standard output as JSON lines, which skein import can load into a store on any engine", func(ctx context.Context, path string, store kv.Store) error {
-		p := e.Progress("records", recordsIn(ctx, store))
-		n, err := export.Write(ctx, store, e.Data, p.Tell)
-		p.End()
-		if err != nil {
-			return fmt.Errorf("export: %w", err)
+	s := &command.Settings{}
+	var f exportFlags
+	return &cli.Command{
+		Name: "export", Usage: "write the store as JSON lines, which skein import can load into a store on any engine, or as Parquet files for analysis", ArgsUsage: "[DIR]",
+		Description: "JSON lines go to standard output. Parquet files go to the new folder DIR; a running daemon goes on meanwhile. See docs/analysis.md.",
+		Flags: append([]cli.Flag{
+			s.StoreFlag(),
+			&cli.StringFlag{Name: "format", Value: "jsonl", Usage: "jsonl or parquet", Destination: &f.format},
+			&cli.StringSliceFlag{Name: "kinds", DefaultText: "all", Usage: "with --format parquet: kinds of records to write, such as follow,like"},
+			&cli.StringFlag{Name: "since", DefaultText: "all", Usage: "with --format parquet: leave out records that were made before this time: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 30d", Destination: &f.since},
+			&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "with --format parquet: admin URL of the running daemon on this machine whose store to export; off: no daemon runs, export the store of --store", Destination: &f.admin, Sources: adminEnv()},
+		}, s.SentAdminTokenFlags()...),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			f.kinds = c.StringSlice("kinds")
+			f.hasAdmin = c.IsSet("admin") && f.admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
+			f.hasStore = c.IsSet("store")
+			switch {
+			case f.format == "jsonl" && (f.since != "" || len(f.kinds) > 0):
+				return command.UsageError("--kinds and --since need --format parquet")
+			case f.format == "jsonl":
+				if err := command.NoArguments(c); err != nil {
+					return err
+				}
+				return withStore(ctx, s.Store, func(store kv.Store) error { return exportLines(ctx, e, s.Store, store) })
+			case f.format != "parquet":
+				return command.UsageError("--format %q: expected jsonl or parquet", f.format)
+			case c.Args().Len() != 1:
+				return command.UsageError("skein export --format parquet needs one argument, the folder to write to")
+			}
+			return exportTables(ctx, e, s, &f, c.Args().First())
+		},
+	}
+}
+
+// exportLines writes a store to standard output.
+func exportLines(ctx context.Context, e *command.Environment, path string, store kv.Store) error {
+	p := e.Progress("records", recordsIn(ctx, store))
+	n, err := export.Write(ctx, store, e.Data, p.Tell)
+	p.End()
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records exported\n", path, n.Accounts, n.Records)
+	return nil
+}
+
+// exportTables writes a checkpoint of a store, which may be in use, to a folder.
+func exportTables(ctx context.Context, e *command.Environment, s *command.Settings, f *exportFlags, dir string) (err error) {
+	o := tables.Options{Dir: dir, Program: "skein " + command.Version()}
+	if len(f.kinds) > 0 {
+		o.Kinds = f.kinds
+	}
+	if f.since != "" {
+		if o.Since, _, err = algebra.ParseTime(f.since, time.Now()); err != nil {
+			return command.UsageError("--since: %v", err)
 		}
-		fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records exported\n", path, n.Accounts, n.Records)
-		return nil
-	})
+	}
+	c, done, err := checkpoint(ctx, e, s, f.admin, f.hasAdmin, f.hasStore)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	store, err := app.OpenStore(ctx, app.StoreOptions{Store: c.Folder, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	p := e.Progress("edges", recordsIn(ctx, store))
+	o.Progress = p.Tell
+	start := time.Now()
+	m, err := tables.Write(ctx, store, o)
+	p.End()
+	switch {
+	case errors.Is(err, tables.ErrKind), errors.Is(err, tables.ErrFolder):
+		return command.UsageError("%v", err)
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("export: interrupted: %s is not complete, and has no manifest.json; remove it", dir)
+	case err != nil:
+		return fmt.Errorf("export: %w", err)
+	}
+	fmt.Fprintf(e.Stdout, "%s: %s edges and %s accounts as of %s, %s, in %v\n", dir, human.Count(m.Edges()), human.Count(m.Tables["accounts"].Rows), c.Time.UTC().Format(time.RFC3339), human.Bytes(m.Bytes()), time.Since(start).Round(10*time.Millisecond))
+	return nil
 }
 
 // recordsIn returns the number of records in a store, 0 if it cannot be read.

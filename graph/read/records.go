@@ -40,6 +40,13 @@ func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *form
 	})
 }
 
+// RecordsBetween is Records for the records of all actors in [from, to), by actor.
+func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor dict.ID, rec *format.Record) bool) error {
+	return buckets(r, format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), nil, func(rr *Bucket) (more bool) {
+		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
+	})
+}
+
 // live calls each for the live records, until each returns false.
 func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 	if rr.Chunks > 1 {

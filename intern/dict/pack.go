@@ -196,3 +196,7 @@ func AppendURI(dst, author []byte, collection byte, tid uint64) []byte {
 	dst = append(append(append(dst, uriPrefix...), author...), '/')
 	return syntax.AppendTID(append(append(dst, packedCollections[collection]...), '/'), tid)
 }
+
+// PackedCollection returns the name of a collection whose URIs are packed, by its number in them
+// (UnpackURI).
+func PackedCollection(n byte) string { return packedCollections[n] }

@@ -160,6 +160,9 @@ func summaryOf(r kv.Reader) (s backup.Summary, err error) {
 	return s, nil
 }
 
+// checkpointPatience is how long a request waits for the checkpoint of another to be removed.
+const checkpointPatience = 5 * time.Second
+
 // checkpointEndpoint serves skein backup. POST /checkpoint makes a checkpoint, answers with it, and
 // removes it when the client closes the connection, or is gone.
 func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
@@ -177,8 +180,10 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 		select {
 		case one <- struct{}{}:
 			defer func() { <-one }()
-		default:
-			refuse(http.StatusConflict, errors.New("another backup of this daemon is under way; wait until it has ended"))
+		case <-r.Context().Done():
+			return
+		case <-time.After(checkpointPatience): // one whose client was killed ends at once
+			refuse(http.StatusConflict, errors.New("another copy of this daemon's store is in use, by a backup or an export; wait until it has ended"))
 			return
 		}
 		control := http.NewResponseController(w)

@@ -61,8 +61,10 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 		return err
 	}
 	api, admin, err := f.front.listen(t, &o.Serve, handlers{
-		api:   func(at net.Addr) http.Handler { return f.handler(func(s *snapshot) http.Handler { return s.api }) },
-		admin: func(at net.Addr) http.Handler { return f.handler(func(s *snapshot) http.Handler { return s.adminAt(at) }) },
+		api: func(at net.Addr) http.Handler { return f.handler(func(s *snapshot) http.Handler { return s.api }) },
+		admin: func(at net.Addr) http.Handler {
+			return f.handler(func(s *snapshot) http.Handler { return s.adminAt(at) })
+		},
 	})
 	if err != nil {
 		return err
@@ -348,4 +350,3 @@ func (r registered) Describe(ch chan<- *prometheus.Desc) { r.Registry.Describe(c
 
 // Collect implements prometheus.Collector.
 func (r registered) Collect(ch chan<- prometheus.Metric) { r.Registry.Collect(ch) }
-
