@@ -1,0 +1,264 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/tables"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/history"
+)
+
+// column reads a column of a row group: nil for nulls.
+func column[T any](t *testing.T, rows int64, read func(values []T, levels []int16) (total int64, n int, err error), nullable bool) (all []any) {
+	t.Helper()
+	values, levels := make([]T, rows), make([]int16, rows)
+	for int64(len(all)) < rows {
+		total, n, err := read(values, levels)
+		if err != nil || total == 0 {
+			t.Fatal(total, err)
+		}
+		at := 0
+		for i := range total {
+			if nullable && levels[i] == 0 {
+				all = append(all, nil)
+				continue
+			}
+			all = append(all, values[at])
+			at++
+		}
+		if at != n {
+			t.Fatalf("%d values, %d levels", n, total)
+		}
+	}
+	return all
+}
+
+// readTable reads all rows of a folder of Parquet files.
+func readTable(t *testing.T, dir string) (rows []map[string]any) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(dir, err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r, err := file.OpenParquetFile(name, false)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for g := range r.NumRowGroups() {
+			rg := r.RowGroup(g)
+			first := len(rows)
+			for range rg.NumRows() {
+				rows = append(rows, map[string]any{})
+			}
+			for i := range rg.NumColumns() {
+				c, err := rg.Column(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				nullable := c.Descriptor().MaxDefinitionLevel() > 0
+				var all []any
+				switch c := c.(type) {
+				case *file.Int32ColumnChunkReader:
+					all = column(t, rg.NumRows(), func(v []int32, l []int16) (int64, int, error) { return c.ReadBatch(rg.NumRows(), v, l, nil) }, nullable)
+				case *file.Int64ColumnChunkReader:
+					all = column(t, rg.NumRows(), func(v []int64, l []int16) (int64, int, error) { return c.ReadBatch(rg.NumRows(), v, l, nil) }, nullable)
+				case *file.ByteArrayColumnChunkReader:
+					all = column(t, rg.NumRows(), func(v []parquet.ByteArray, l []int16) (int64, int, error) {
+						return c.ReadBatch(rg.NumRows(), v, l, nil)
+					}, nullable)
+				case *file.BooleanColumnChunkReader:
+					all = column(t, rg.NumRows(), func(v []bool, l []int16) (int64, int, error) { return c.ReadBatch(rg.NumRows(), v, l, nil) }, nullable)
+				default:
+					t.Fatalf("%T", c)
+				}
+				for j, v := range all {
+					if b, ok := v.(parquet.ByteArray); ok {
+						v = string(b)
+					}
+					rows[first+j][c.Descriptor().Name()] = v
+				}
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+// key returns the record key of a row with time, clock and rkey.
+func key(t *testing.T, row map[string]any) string {
+	t.Helper()
+	if at, ok := row["time"].(int64); ok {
+		c, ok := row["clock"].(int32)
+		if !ok || row["rkey"] != nil || row["uri"] != nil {
+			t.Fatal(row)
+		}
+		return string(syntax.AppendTID(nil, uint64(at)<<10|uint64(c)))
+	}
+	k, _ := row["rkey"].(string)
+	return k
+}
+
+// The tables of a store after any history are the model's records, but for those of inactive accounts
+// and those that name them.
+func TestTables(t *testing.T) {
+	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, SliceSize: 3, Beat: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, h := oracle.New(), history.New(3, 60)
+		var b batch.Batch
+		for i := range 6000 {
+			e := h.Next()
+			m.Apply(e)
+			fill(&b, e)
+			if i%50 == 0 {
+				if err := s.Apply(t.Context(), "relay", &b); err != nil {
+					t.Fatal(err)
+				}
+				b.Reset()
+			}
+		}
+		// A string too long for its group has a row of its own.
+		long := "did:web:" + strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + "." + strings.Repeat("c", 60) + "." + strings.Repeat("d", 60) + "." + strings.Repeat("e", 60) + ".example"
+		b.AddAccount(1e9, []byte(long), true, false)
+		b.Seen(1e9, []byte("2026-05-06T07:08:10Z"))
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+		for _, o := range []tables.Options{{Workers: 1}, {Workers: 5}, {Workers: 3, Kinds: []string{"like"}, Since: time.UnixMicro(int64(middle(m)))}} {
+			o.Dir = filepath.Join(t.TempDir(), "tables")
+			told := int64(0)
+			o.Progress = func(n int64) { told = max(told, n) }
+			got, err := tables.Write(t.Context(), store, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			edges := compareTables(t, o, m, long)
+			if got.Edges() != edges || told != edges || edges < 100 {
+				t.Fatalf("%d edges in the manifest, %d told, %d read", got.Edges(), told, edges)
+			}
+			var written tables.Manifest
+			text, err := os.ReadFile(filepath.Join(o.Dir, "manifest.json"))
+			if err = errors.Join(err, json.Unmarshal(text, &written)); err != nil || written.Edges() != edges || len(written.Cursors) != 1 {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if _, err := tables.Write(t.Context(), store, o); !errors.Is(err, tables.ErrFolder) {
+				t.Fatal(err)
+			}
+		}
+		if _, err := tables.Write(t.Context(), store, tables.Options{Dir: filepath.Join(t.TempDir(), "x"), Kinds: []string{"hug"}}); !errors.Is(err, tables.ErrKind) {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := tables.Write(ctx, store, tables.Options{Dir: filepath.Join(t.TempDir(), "x")}); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// middle returns a time, in microseconds, that divides the model's records.
+func middle(m *oracle.Model) uint64 {
+	var all []uint64
+	for p := range m.Records {
+		if tid, ok := syntax.ParseTID(p.Rkey); ok {
+			all = append(all, tid>>10)
+		}
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func compareTables(t *testing.T, o tables.Options, m *oracle.Model, long string) (edges int64) {
+	t.Helper()
+	accounts, uris := map[any]string{}, map[any]string{}
+	for i, row := range readTable(t, filepath.Join(o.Dir, "accounts")) {
+		did, _ := row["did"].(string)
+		r := m.Repos[did]
+		if row["id"] != int32(i) || did != long && (row["known"] != (r != nil) || row["active"] != !m.Hidden[did]) {
+			t.Fatalf("row %d: %v", i, row)
+		}
+		accounts[row["id"]] = did
+	}
+	if !slices.Contains(slices.Collect(maps.Values(accounts)), long) {
+		t.Fatal("the long DID is missing")
+	}
+	for i, row := range readTable(t, filepath.Join(o.Dir, "uris")) {
+		uri, _ := row["uri"].(string)
+		if row["id"] != int32(i) {
+			t.Fatalf("row %d: %v", i, row)
+		}
+		if row["uri"] == nil {
+			uri = fmt.Sprintf("at://%s/%s/%s", accounts[row["author"]], row["collection"], key(t, row))
+		}
+		uris[row["id"]] = uri
+	}
+	for _, k := range kinds.All {
+		dir := filepath.Join(o.Dir, "edges", k.Name)
+		if _, err := os.Stat(dir); (err == nil) != (o.Kinds == nil || slices.Contains(o.Kinds, k.Name)) {
+			t.Fatal(dir, err)
+		} else if err != nil {
+			continue
+		}
+		subjects := uris
+		if k.To.Is() == dict.DID {
+			subjects = accounts
+		}
+		want := map[oracle.Path]string{}
+		for p, subject := range m.Records {
+			tid, isTID := syntax.ParseTID(p.Rkey)
+			if p.Kind == k.Name && subject != "" && !m.Hidden[p.DID] && (k.To.Is() == dict.URI || !m.Hidden[subject]) && (!isTID || o.Since.IsZero() || tid>>10 >= uint64(o.Since.UnixMicro())) {
+				want[p] = subject
+			}
+		}
+		got := map[oracle.Path]string{}
+		last := map[string]any{}
+		for _, row := range readTable(t, dir) {
+			a, ok := row["actor"].(int32)
+			if was, later := last["actor"].(int32); !ok || later && a < was {
+				t.Fatalf("%s: %v after %v", k.Name, row, last)
+			}
+			last = row
+			p := oracle.Path{DID: accounts[row["actor"]], Kind: k.Name, Rkey: key(t, row)}
+			if _, twice := got[p]; twice {
+				t.Fatalf("%v twice", p)
+			}
+			got[p] = subjects[row["subject"]]
+			edges++
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%s: %d records, want %d", k.Name, len(got), len(want))
+		}
+	}
+	return edges
+}
