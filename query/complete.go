@@ -18,6 +18,9 @@ type completeness struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
+// incomplete implements tabular.
+func (c completeness) incomplete() string { return c.Reason }
+
 // sampling reports that an answer rests on a sample, and of what.
 type sampling struct {
 	Sampled bool   `json:"sampled,omitempty"`

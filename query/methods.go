@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -13,6 +14,37 @@ import (
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
+
+// setAnswer is an answer of query.
+type setAnswer struct {
+	Type    string    `json:"type"`
+	Total   uint64    `json:"total"`
+	Members *[]string `json:"members,omitempty"`
+	Records *[]string `json:"records,omitempty"`
+	Cursor  string    `json:"cursor,omitempty"`
+	completeness
+	sampling
+}
+
+// table implements tabular.
+func (a *setAnswer) table() (header []string, rows [][]string, cursor, total string) {
+	header = []string{"member"}
+	total = strconv.FormatUint(a.Total, 10)
+	if a.Records != nil {
+		header = append(header, "record")
+	}
+	if a.Members == nil { // only the number was asked for
+		return []string{"total"}, [][]string{{total}}, "", total
+	}
+	for i, m := range *a.Members {
+		row := []string{m}
+		if a.Records != nil {
+			row = append(row, (*a.Records)[i])
+		}
+		rows = append(rows, row)
+	}
+	return header, rows, a.Cursor, total
+}
 
 func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 	e, err := q.Set()
@@ -44,15 +76,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 			return nil, xrpc.Invalid("%v", err)
 		}
 	}
-	out := struct {
-		Type    string    `json:"type"`
-		Total   uint64    `json:"total"`
-		Members *[]string `json:"members,omitempty"`
-		Records *[]string `json:"records,omitempty"`
-		Cursor  string    `json:"cursor,omitempty"`
-		completeness
-		sampling
-	}{Type: e.Type().String()}
+	out := setAnswer{Type: e.Type().String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
@@ -91,7 +115,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		return nil
 	})
-	return out, err
+	return &out, err
 }
 
 // maxMembers is the largest number of members in one call of contains.

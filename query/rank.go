@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"math"
+	"strconv"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -18,6 +19,38 @@ type rankItem struct {
 	Share  *uint64 `json:"share,omitempty"` // millionths: lexicons know no fractions
 	Lift   *uint64 `json:"lift,omitempty"`  // likewise
 	Score  *uint64 `json:"score,omitempty"` // billionths, rounded
+}
+
+// rankAnswer is an answer of rank.
+type rankAnswer struct {
+	Type     string     `json:"type"`
+	Of       *uint64    `json:"of,omitempty"`
+	Accounts *uint64    `json:"accounts,omitempty"`
+	Items    []rankItem `json:"items"`
+	Cursor   string     `json:"cursor,omitempty"`
+	completeness
+	sampling
+}
+
+// table implements tabular. Its columns are those that the first item has.
+func (a *rankAnswer) table() (header []string, rows [][]string, cursor, total string) {
+	header = []string{"member", "count"}
+	more := func(i *rankItem) []*uint64 { return []*uint64{i.Total, i.Share, i.Lift, i.Score} }
+	for n, name := range []string{"total", "share", "lift", "score"} {
+		if len(a.Items) > 0 && more(&a.Items[0])[n] != nil {
+			header = append(header, name)
+		}
+	}
+	for i := range a.Items {
+		row := []string{a.Items[i].Member, strconv.FormatUint(uint64(a.Items[i].Count), 10)}
+		for _, v := range more(&a.Items[i]) {
+			if v != nil {
+				row = append(row, strconv.FormatUint(*v, 10))
+			}
+		}
+		rows = append(rows, row)
+	}
+	return header, rows, a.Cursor, ""
 }
 
 // rank expands every member of a set along an edge, and counts how often each
@@ -42,15 +75,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		r.After = &after
 	}
-	out := struct {
-		Type     string     `json:"type"`
-		Of       *uint64    `json:"of,omitempty"`
-		Accounts *uint64    `json:"accounts,omitempty"`
-		Items    []rankItem `json:"items"`
-		Cursor   string     `json:"cursor,omitempty"`
-		completeness
-		sampling
-	}{Type: r.Via.Is.String()}
+	out := rankAnswer{Type: r.Via.Is.String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items = []rankItem{}
 		if out.completeness, err = s.rankMissing(ctx, sn, q.Work, r); err != nil {
@@ -88,7 +113,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		return err
 	})
-	return out, err
+	return &out, err
 }
 
 // rankMissing returns the completeness of a ranking.

@@ -214,7 +214,9 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
 		s.answered(span, m.NSID, http.StatusOK)
-		s.write(w, r, http.StatusOK, answer)
+		if !s.writeCSV(w, r, answer) {
+			s.write(w, r, http.StatusOK, answer)
+		}
 		return
 	}
 	if r.Context().Err() != nil {

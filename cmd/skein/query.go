@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -25,7 +24,8 @@ import (
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
-	var server, token string
+	s := &command.Settings{}
+	var server, token, form, admin string
 	var count bool
 	var limit int64
 	return &cli.Command{
@@ -37,12 +37,14 @@ func queryCommand(e *command.Environment) *cli.Command {
 			"    skein query 'intersect(followers(@alice.example.com), likers(https://bsky.app/profile/…/post/…))'\n\n" +
 			"or a ranking, such as\n\n" +
 			"    skein query 'rank(of=follows(@alice.example.com), via=likes, since=24h)'",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
 			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &token, Sources: command.Env("token")},
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
-		},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv, jsonl or parquet. In the last three, a whole set on this machine comes in one stream from the daemon's admin listener, millions of members a second", Destination: &form},
+			&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", DefaultText: "http://127.0.0.1:3211, unless --server is given", Usage: "admin URL of the daemon, for --format; off: ask --server, page by page", Destination: &admin, Sources: adminEnv()},
+		}, s.SentAdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
 				return command.UsageError("skein query needs one set expression in quotes, such as 'followers(did:plc:…)'")
@@ -53,7 +55,10 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if !strings.Contains(server, "://") {
 				server = "http://" + server
 			}
-			out := bufio.NewWriter(e.Stdout)
+			out, err := newSink(form, e.Stdout)
+			if err != nil {
+				return err
+			}
 			expr := c.Args().First()
 			ranking, isRank, err := rank.Parse(expr)
 			if err != nil {
@@ -69,7 +74,17 @@ func queryCommand(e *command.Environment) *cli.Command {
 					return err
 				}
 			}
-			err = errors.Join(q.ask(ctx, out, e.Stderr, server), out.Flush())
+			if count && form != "text" {
+				return command.UsageError("--count prints a number; remove --format")
+			}
+			streamed := false
+			if form != "text" && !isRank && limit == 0 && admin != noAdmin && (c.IsSet("admin") || !c.IsSet("server")) {
+				streamed, err = stream(ctx, s, admin, c.IsSet("admin"), expr, out, e.Stderr)
+			}
+			if !streamed && err == nil {
+				err = q.ask(ctx, out, e.Stderr, server)
+			}
+			err = errors.Join(err, out.close())
 			if no, ok := errors.AsType[*refused](err); ok {
 				point(e.Stderr, q.params, no.message)
 			}
@@ -134,7 +149,7 @@ func rankLimit(own string, limit int64) (int64, error) {
 }
 
 // ask prints the answer, page by page.
-func (q *question) ask(ctx context.Context, out, notes io.Writer, server string) error {
+func (q *question) ask(ctx context.Context, out sink, notes io.Writer, server string) error {
 	client := &http.Client{Timeout: time.Minute}
 	limit, printed := q.limit, int64(0)
 	for {
@@ -166,14 +181,17 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 			fmt.Fprintln(notes, "the answer is an estimate from a sample:", human.Line(a.Sample))
 		}
 		if q.count {
-			fmt.Fprintln(out, a.Total)
-			return nil
+			return out.count(a.Total)
 		}
 		for _, m := range a.Members {
-			fmt.Fprintln(out, human.Line(m))
+			if err := out.member(m); err != nil {
+				return err
+			}
 		}
 		for _, i := range a.Items {
-			fmt.Fprintf(out, "%s\t%d\n", human.Line(i.Member), i.Count)
+			if err := out.ranked(i.Member, i.Count); err != nil {
+				return err
+			}
 		}
 		printed += int64(len(a.Members) + len(a.Items))
 		if a.Cursor != "" && (limit == 0 || printed < limit) {

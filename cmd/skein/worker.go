@@ -90,7 +90,7 @@ func (d adminOf) send(ctx context.Context, method, path, contentType string, bod
 		req.Header.Set("Authorization", "Bearer "+d.token)
 	}
 	client := adminClient
-	if path == "/car" || path == "/checkpoint" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay or a disk slow
+	if path == "/car" || path == "/checkpoint" || strings.HasPrefix(path, "/members") || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay or a disk slow
 		client = new(http.Client)
 	}
 	resp, err := client.Do(req)
@@ -105,12 +105,21 @@ func (d adminOf) send(ctx context.Context, method, path, contentType string, bod
 		err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure)
 		_ = resp.Body.Close() // it was only read
 		if err != nil || failure.Error == "" {
-			return nil, fmt.Errorf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
+			failure.Error = fmt.Sprintf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
 		}
-		return nil, errors.New(failure.Error)
+		return nil, &refusal{resp.StatusCode, failure.Error}
 	}
 	return resp, nil
 }
+
+// refusal is an error answer of a daemon's admin listener.
+type refusal struct {
+	status  int
+	message string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.message }
 
 // here does the work in this process.
 type here struct {

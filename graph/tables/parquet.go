@@ -132,18 +132,29 @@ func (c *column) write(w file.ColumnChunkWriter) (err error) {
 // A table is a Parquet file being written.
 type table struct {
 	columns []*column
-	f       *os.File
+	f       *os.File // nil if it goes elsewhere
+	name    string
 	out     *bufio.Writer
 	w       *file.Writer
 	rows    int // in the columns
 	Rows    int64
 }
 
+// newTable makes the file of a table. sorted says that the rows ascend by the first column.
 func newTable(path, program string, sorted bool, columns ...*column) (*table, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("tables: %w", err)
 	}
+	t, err := tableTo(f, program, sorted, columns...)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	t.f, t.name = f, path
+	return t, nil
+}
+
+func tableTo(w io.Writer, program string, sorted bool, columns ...*column) (*table, error) {
 	var nodes schema.FieldList
 	options := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithDictionaryDefault(false), parquet.WithStats(true),
@@ -163,10 +174,10 @@ func newTable(path, program string, sorted bool, columns ...*column) (*table, er
 	}
 	root, err := schema.NewGroupNode("schema", parquet.Repetitions.Required, nodes, -1)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("tables: %w", err), f.Close())
+		return nil, fmt.Errorf("tables: %w", err)
 	}
-	out := bufio.NewWriterSize(f, 1<<20)
-	return &table{columns: columns, f: f, out: out, w: file.NewParquetWriter(struct{ io.Writer }{out}, root, file.WithWriterProps(parquet.NewWriterProperties(options...)))}, nil
+	out := bufio.NewWriterSize(w, 1<<20)
+	return &table{columns: columns, out: out, w: file.NewParquetWriter(struct{ io.Writer }{out}, root, file.WithWriterProps(parquet.NewWriterProperties(options...)))}, nil
 }
 
 // row is called after a value has been added to each column.
@@ -190,12 +201,12 @@ func (t *table) flush() error {
 			err = c.write(w)
 		}
 		if err != nil {
-			return fmt.Errorf("tables: %s: %w", t.f.Name(), err)
+			return fmt.Errorf("tables: %s: %w", t.name, err)
 		}
 		c.reset()
 	}
 	if err := g.Close(); err != nil {
-		return fmt.Errorf("tables: %s: %w", t.f.Name(), err)
+		return fmt.Errorf("tables: %s: %w", t.name, err)
 	}
 	return nil
 }
@@ -212,7 +223,43 @@ func (t *table) close(failed error) error {
 		err = errors.Join(t.w.Close(), t.out.Flush(), t.f.Sync())
 	}
 	if err = errors.Join(err, t.f.Close()); err != nil {
-		return fmt.Errorf("tables: %s: %w", t.f.Name(), err)
+		return fmt.Errorf("tables: %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// Members writes a set, or a ranking, as one Parquet file.
+type Members struct {
+	t             *table
+	member, count *column
+}
+
+// NewMembers begins a file with the column member, and with count if counts is set.
+func NewMembers(w io.Writer, program string, counts bool) (*Members, error) {
+	m := &Members{member: text("member", false, false)}
+	columns := []*column{m.member}
+	if counts {
+		m.count = number("count", false, false)
+		columns = append(columns, m.count)
+	}
+	var err error
+	m.t, err = tableTo(w, program, false, columns...)
+	return m, err
+}
+
+// Add adds a row.
+func (m *Members) Add(member string, count uint32) error {
+	m.member.addText([]byte(member))
+	if m.count != nil {
+		m.count.addNumber(count)
+	}
+	return m.t.row()
+}
+
+// Close completes the file.
+func (m *Members) Close() error {
+	if err := errors.Join(m.t.flush(), m.t.w.Close(), m.t.out.Flush()); err != nil {
+		return fmt.Errorf("tables: %w", err)
 	}
 	return nil
 }

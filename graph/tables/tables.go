@@ -177,7 +177,7 @@ func (w *writer) table(folder string, part int, sorted bool, columns []*column, 
 	if err := t.close(fill(t)); err != nil {
 		return err
 	}
-	info, err := os.Stat(t.f.Name())
+	info, err := os.Stat(t.name)
 	if err != nil {
 		return fmt.Errorf("tables: %w", err)
 	}

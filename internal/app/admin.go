@@ -21,6 +21,7 @@ import (
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
+	"skein.blue/query"
 )
 
 // The endpoints for operators and their tools. A browser gets lists as tables.
@@ -45,8 +46,9 @@ const readyTime = 2 * time.Second
 // errDraining is why a node that is about to stop is not ready.
 var errDraining = errors.New("draining: the process is about to stop")
 
-// admin returns the handler of these endpoints. drains reports whether the process is about to stop.
-func (x *Index) admin(drains func() bool) http.Handler {
+// admin returns the handler of these endpoints. drains reports whether the process is about to stop,
+// and api answers queries.
+func (x *Index) admin(drains func() bool, api *query.Server) http.Handler {
 	mux := http.NewServeMux()
 	ready := func(ctx context.Context) error {
 		if drains() {
@@ -102,6 +104,7 @@ func (x *Index) admin(drains func() bool) http.Handler {
 	})
 	x.backfillEndpoints(mux)
 	x.checkpointEndpoint(mux)
+	mux.HandleFunc("GET /members", api.ServeMembers)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

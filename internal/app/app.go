@@ -385,7 +385,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
 	h := handlers{
 		api:   func(net.Addr) http.Handler { return o.closing(x.gate(page.Handler(api, live, o.Page), o.Clients)) },
-		admin: func(at net.Addr) http.Handler { return x.guard(&o, at) },
+		admin: func(at net.Addr) http.Handler { return x.guard(&o, api, at) },
 	}
 	var apiAddr, adminAddr net.Addr
 	if o.mount != nil {
@@ -506,8 +506,8 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 }
 
 // guard returns the admin endpoints behind a guard that refuses unauthorized requests.
-func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
-	g := guardAdmin(x.admin(o.drains), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
+func (x *Index) guard(o *ServeOptions, api *query.Server, at net.Addr) http.Handler {
+	g := guardAdmin(x.admin(o.drains, api), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
 		if held, ok := x.front.limiter.Allow("admin"); ok {
 			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
 		}

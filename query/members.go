@@ -1,0 +1,258 @@
+package query
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+// This file serves answers as text: pages as CSV, to clients that ask for text/csv, and whole sets,
+// to operators.
+
+// A tabular answer can be written as CSV.
+type tabular interface {
+	// table returns the header, the rows, the cursor of the next page ("" on the last), and the
+	// total ("" if it is unknown).
+	table() (header []string, rows [][]string, cursor, total string)
+	// incomplete returns why the answer may be incomplete, "" if nothing is known to be missing.
+	incomplete() string
+}
+
+const typeCSV = "text/csv"
+
+// wantsCSV reports whether a request asks for CSV.
+func wantsCSV(r *http.Request) bool {
+	for _, a := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(a, ",") {
+			if kind, _, _ := strings.Cut(part, ";"); strings.EqualFold(strings.TrimSpace(kind), typeCSV) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writeCSV writes an answer as CSV, if the client asks for that and the answer is a table. Headers
+// stand for what CSV has no place for: the next page, the total, and why the answer may be
+// incomplete.
+func (s *Server) writeCSV(w http.ResponseWriter, r *http.Request, answer any) bool {
+	p, isPersonal := answer.(personal)
+	if isPersonal {
+		answer = p.answer
+	}
+	t, ok := answer.(tabular)
+	if !ok {
+		return false
+	}
+	w.Header().Add("Vary", "Accept")
+	if !wantsCSV(r) {
+		return false
+	}
+	header, rows, cursor, total := t.table()
+	var b bytes.Buffer
+	out := csv.NewWriter(&b)
+	_ = out.Write(header) // a buffer never fails
+	_ = out.WriteAll(rows)
+	h := w.Header()
+	h.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
+	h.Set("Cache-Control", "no-cache")
+	if isPersonal {
+		h.Set("Cache-Control", "private, no-cache")
+		h.Add("Vary", "Authorization")
+	}
+	h.Set("Access-Control-Expose-Headers", "Link, Skein-Cursor, Skein-Total, Skein-Incomplete")
+	if cursor != "" {
+		h.Set("Skein-Cursor", cursor)
+	}
+	if cursor != "" && r.Method != http.MethodPost {
+		values := r.URL.Query()
+		values.Set("cursor", cursor)
+		h.Set("Link", "<"+r.URL.Path+"?"+values.Encode()+`>; rel="next"`)
+	}
+	if total != "" {
+		h.Set("Skein-Total", total)
+	}
+	if reason := t.incomplete(); reason != "" {
+		h.Set("Skein-Incomplete", reason)
+	}
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	w.WriteHeader(http.StatusOK)
+	if _, err := w.Write(b.Bytes()); err != nil {
+		s.o.Logger.Debug("a client left before its answer", "error", err)
+	}
+	return true
+}
+
+// unlimited is the budget of an operator's query.
+type unlimited struct{}
+
+// Heavy implements algebra.Budget.
+func (unlimited) Heavy() error { return nil }
+
+// membersAtOnce is how many strings are read at a time.
+const membersAtOnce = 8192
+
+// errSetMissing is returned for a request without a set.
+var errSetMissing = errors.New(`parameter "set" is missing`)
+
+// ServeMembers serves all members of the set in the parameter set, of one state of the index, a line
+// each; with Accept: text/csv under the header member, and with application/x-ndjson as objects. It
+// has no time limit and holds up a slot of no queue, so it is for operators only. The connection is
+// cut if it fails after it has begun.
+func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
+	_ = control.SetWriteDeadline(time.Time{})
+	out := &memberWriter{w: w, control: control}
+	switch accept := r.Header.Get("Accept"); {
+	case wantsCSV(r):
+		out.kind, out.line = typeCSV, appendCSV
+	case strings.Contains(accept, "ndjson"):
+		out.kind, out.line = "application/x-ndjson", appendJSON
+	default:
+		out.kind, out.line = "text/plain; charset=utf-8", func(dst []byte, m string) []byte { return append(append(dst, m...), '\n') }
+	}
+	err := s.members(r.Context(), r.URL.Query().Get("set"), out)
+	if err == nil {
+		err = out.end()
+	}
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case !out.begun:
+		code := http.StatusInternalServerError
+		if _, bad := errors.AsType[*xrpc.Error](err); bad || errors.Is(err, errSetMissing) {
+			code = http.StatusBadRequest
+		} else if _, bad := errors.AsType[*algebra.LimitError](err); bad {
+			code = http.StatusBadRequest
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+	default:
+		s.o.Logger.Error("sending the members of a set failed", "set", r.URL.Query().Get("set"), "error", err)
+		panic(http.ErrAbortHandler) // the client must see that the list is cut short
+	}
+}
+
+// members evaluates a set, and writes its members.
+func (s *Server) members(ctx context.Context, set string, out *memberWriter) error {
+	if set == "" {
+		return errSetMissing
+	}
+	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, MaxExpr: algebra.MaxExpr}
+	q.Resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
+	q.Viewer = func(context.Context) (string, error) {
+		return "", xrpc.Invalid("%s does not work here: an operator is no viewer", algebra.ViewerName)
+	}
+	q.Work = s.queues.Work("operator", false)
+	defer q.Work.Leave()
+	e, err := q.Set()
+	if err != nil {
+		return err
+	}
+	q.Work.Leave() // which resolving handles takes
+	_, err = s.store.ViewAcross(ctx, func(sn *ask.View) error {
+		v, err := algebra.NewEvaluation(ctx, sn, e, unlimited{})
+		if err != nil {
+			return err
+		}
+		missing, err := s.missing(v)
+		if err != nil {
+			return err
+		}
+		all, total, err := v.Result()
+		if err != nil {
+			return err
+		}
+		pinned := v.Unseen()
+		out.begin(e.Type().String(), total, missing.Reason)
+		for after := dict.None; ; {
+			ids, names, last, err := v.Page(all, after, membersAtOnce, pinned)
+			if err != nil {
+				return err
+			}
+			for i := range names {
+				if err := out.write(names[i]); err != nil {
+					return err
+				}
+			}
+			if last == dict.None || len(ids) == 0 {
+				return nil
+			}
+			after = last
+		}
+	})
+	return err
+}
+
+// memberWriter writes members in one of the forms.
+type memberWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	kind    string
+	line    func(dst []byte, member string) []byte
+	out     *bufio.Writer
+	buf     []byte
+	begun   bool
+}
+
+func (m *memberWriter) begin(is string, total uint64, missing string) {
+	h := m.w.Header()
+	h.Set("Content-Type", m.kind)
+	h.Set("Skein-Type", is)
+	h.Set("Skein-Total", strconv.FormatUint(total, 10))
+	if missing != "" {
+		h.Set("Skein-Incomplete", missing)
+	}
+	m.begun = true
+	m.out = bufio.NewWriterSize(m.w, 256<<10)
+	if m.kind == typeCSV {
+		_, _ = m.out.WriteString("member\n") // end reports the error
+	}
+}
+
+func (m *memberWriter) write(member string) error {
+	m.buf = m.line(m.buf[:0], member)
+	_, err := m.out.Write(m.buf)
+	return err //nolint:wrapcheck // the client's connection
+}
+
+func (m *memberWriter) end() error {
+	if err := m.out.Flush(); err != nil {
+		return fmt.Errorf("the client's connection: %w", err)
+	}
+	return nil
+}
+
+// appendCSV appends a member as a field of CSV, and the end of the line.
+func appendCSV(dst []byte, member string) []byte {
+	if !strings.ContainsAny(member, "\",\r\n") {
+		return append(append(dst, member...), '\n')
+	}
+	dst = append(dst, '"')
+	dst = append(dst, strings.ReplaceAll(member, `"`, `""`)...)
+	return append(dst, '"', '\n')
+}
+
+// appendJSON appends a member as an object, and the end of the line.
+func appendJSON(dst []byte, member string) []byte {
+	b, err := json.Marshal(member)
+	if err != nil {
+		b = []byte("null") // a string is always encoded
+	}
+	return append(append(append(dst, `{"member":`...), b...), '}', '\n')
+}
