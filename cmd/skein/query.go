@@ -55,7 +55,11 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if !strings.Contains(server, "://") {
 				server = "http://" + server
 			}
-			out, err := newSink(form, e.Stdout)
+			to := e.Data // as it is, for programs
+			if form == "text" {
+				to = e.Stdout
+			}
+			out, err := newSink(form, to)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,171 @@
+package query_test
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"skein.blue/query"
+)
+
+// fetch sends a GET request with an Accept header.
+func fetch(t *testing.T, address, accept string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp, string(b)
+}
+
+// Random expressions have the same members page by page in JSON, page by page in CSV, and in one
+// stream in each of its forms.
+func TestMembersInEveryForm(t *testing.T) {
+	w := newWorld(t, 12, 4000)
+	s, err := query.New(w.store, query.Options{Version: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operators := httptest.NewServer(http.HandlerFunc(s.ServeMembers))
+	defer operators.Close()
+	rng := rand.New(rand.NewPCG(5, 12))
+	long := 0
+	for i := range 120 {
+		set, want := w.expression(rng, i%2 == 0, 3)
+		members, _ := w.all(set, 1+rng.IntN(30), nil)
+		if len(members) != len(want) {
+			t.Fatalf("%s: %d members, want %d", set, len(members), len(want))
+		}
+		if len(members) > 8 {
+			long++
+		}
+		at := operators.URL + "?" + url.Values{"set": {set}}.Encode()
+		resp, body := fetch(t, at, "*/*")
+		if got := strings.FieldsFunc(body, func(r rune) bool { return r == '\n' }); resp.StatusCode != http.StatusOK || !slices.Equal(got, members) || resp.Header.Get("Skein-Total") != strconv.Itoa(len(members)) {
+			t.Fatalf("%s as text: %d %q, want %q", set, resp.StatusCode, got, members)
+		}
+		_, body = fetch(t, at, "application/x-ndjson")
+		var got []string
+		for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
+			var m struct{ Member string }
+			if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, m.Member)
+		}
+		if !slices.Equal(got, members) {
+			t.Fatalf("%s as JSON lines: %q, want %q", set, got, members)
+		}
+		_, body = fetch(t, at, "text/csv;q=1")
+		if got := column(t, body, "member"); !slices.Equal(got, members) {
+			t.Fatalf("%s as CSV: %q, want %q", set, got, members)
+		}
+		if got := pages(t, w.base, "/xrpc/blue.skein.graph.query?"+url.Values{"set": {set}, "limit": {strconv.Itoa(1 + rng.IntN(30))}}.Encode(), "member"); !slices.Equal(got, members) {
+			t.Fatalf("%s page by page: %q, want %q", set, got, members)
+		}
+	}
+	if long < 10 {
+		t.Fatalf("only %d sets have more than 8 members", long)
+	}
+	for _, bad := range []string{"", "?set=", "?set=followers(", "?set=" + url.QueryEscape("intersect(followers($viewer),followers($viewer))")} {
+		if resp, body := fetch(t, operators.URL+bad, "*/*"); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "error") {
+			t.Errorf("%q: %d %s", bad, resp.StatusCode, body)
+		}
+	}
+}
+
+// column returns a column of a CSV file.
+func column(t *testing.T, body, name string) (values []string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(body)).ReadAll()
+	if err != nil || len(rows) == 0 {
+		t.Fatal(body, err)
+	}
+	at := slices.Index(rows[0], name)
+	if at < 0 {
+		t.Fatalf("%q has no column %s", rows[0], name)
+	}
+	for _, r := range rows[1:] {
+		values = append(values, r[at])
+	}
+	return values
+}
+
+// pages follows the links from page to page of CSV.
+func pages(t *testing.T, base, path, name string) (values []string) {
+	t.Helper()
+	for path != "" {
+		resp, body := fetch(t, base+path, "application/json;q=0.5, text/csv")
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/csv") || !slices.Contains(resp.Header.Values("Vary"), "Accept") {
+			t.Fatal(resp.StatusCode, resp.Header, body)
+		}
+		values = append(values, column(t, body, name)...)
+		path, _, _ = strings.Cut(strings.TrimPrefix(resp.Header.Get("Link"), "<"), ">")
+	}
+	return values
+}
+
+// Rankings and records as CSV have what the JSON has; methods without tables, and errors, are JSON.
+func TestCSV(t *testing.T) {
+	w := newWorld(t, 13, 4000)
+	var busiest string
+	most := 0
+	for did, subjects := range w.model.Views().Forward["follow"] {
+		if len(subjects) > most || len(subjects) == most && did < busiest {
+			busiest, most = did, len(subjects)
+		}
+	}
+	for _, by := range []string{"count", "share", "lift"} {
+		p := url.Values{"of": {"follows(" + busiest + ")"}, "via": {"likes"}, "by": {by}, "limit": {"7"}}
+		var want struct {
+			Items []struct {
+				Member             string
+				Count, Share, Lift int
+			}
+		}
+		all := url.Values{"of": p["of"], "via": p["via"], "by": p["by"], "limit": {"1000"}}
+		w.ask("blue.skein.graph.rank", all, &want)
+		path := "/xrpc/blue.skein.graph.rank?" + p.Encode()
+		members, numbers := pages(t, w.base, path, "member"), pages(t, w.base, path, by)
+		if len(members) != len(want.Items) || len(members) < 8 {
+			t.Fatalf("%s: %d items, want %d", by, len(members), len(want.Items))
+		}
+		for i, item := range want.Items {
+			n := map[string]int{"count": item.Count, "share": item.Share, "lift": item.Lift}[by]
+			if members[i] != item.Member || numbers[i] != strconv.Itoa(n) {
+				t.Fatalf("%s: item %d is %s %s, want %s %d", by, i, members[i], numbers[i], item.Member, n)
+			}
+		}
+	}
+	records := pages(t, w.base, "/xrpc/blue.skein.graph.query?records=true&limit=3&set=follows("+busiest+")", "record")
+	if len(records) != most || !strings.HasPrefix(records[0], "at://"+busiest+"/app.bsky.graph.follow/") {
+		t.Fatalf("%d records of %d: %q", len(records), most, records)
+	}
+	if _, body := fetch(t, w.base+"/xrpc/blue.skein.graph.query?count=true&set=follows("+busiest+")", "text/csv"); body != "total\n"+strconv.Itoa(most)+"\n" {
+		t.Fatalf("%q", body)
+	}
+	for _, path := range []string{"getStats", "query?set=nonsense", "query"} {
+		if resp, body := fetch(t, w.base+"/xrpc/blue.skein.graph."+path, "text/csv"); !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %v %s", path, resp.Header, body)
+		}
+	}
+}
