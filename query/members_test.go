@@ -18,7 +18,7 @@ import (
 )
 
 // fetch sends a GET request with an Accept header.
-func fetch(t *testing.T, address, accept string) (*http.Response, string) {
+func fetch(t *testing.T, address, accept string) (status int, h http.Header, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func fetch(t *testing.T, address, accept string) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	return resp, string(b)
+	return resp.StatusCode, resp.Header, string(b)
 }
 
 // Random expressions have the same members page by page in JSON, page by page in CSV, and in one
@@ -59,11 +59,11 @@ func TestMembersInEveryForm(t *testing.T) {
 			long++
 		}
 		at := operators.URL + "?" + url.Values{"set": {set}}.Encode()
-		resp, body := fetch(t, at, "*/*")
-		if got := strings.FieldsFunc(body, func(r rune) bool { return r == '\n' }); resp.StatusCode != http.StatusOK || !slices.Equal(got, members) || resp.Header.Get("Skein-Total") != strconv.Itoa(len(members)) {
-			t.Fatalf("%s as text: %d %q, want %q", set, resp.StatusCode, got, members)
+		status, h, body := fetch(t, at, "*/*")
+		if got := strings.FieldsFunc(body, func(r rune) bool { return r == '\n' }); status != http.StatusOK || !slices.Equal(got, members) || h.Get("Skein-Total") != strconv.Itoa(len(members)) {
+			t.Fatalf("%s as text: %d %q, want %q", set, status, got, members)
 		}
-		_, body = fetch(t, at, "application/x-ndjson")
+		_, _, body = fetch(t, at, "application/x-ndjson")
 		var got []string
 		for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
 			var m struct{ Member string }
@@ -75,7 +75,7 @@ func TestMembersInEveryForm(t *testing.T) {
 		if !slices.Equal(got, members) {
 			t.Fatalf("%s as JSON lines: %q, want %q", set, got, members)
 		}
-		_, body = fetch(t, at, "text/csv;q=1")
+		_, _, body = fetch(t, at, "text/csv;q=1")
 		if got := column(t, body, "member"); !slices.Equal(got, members) {
 			t.Fatalf("%s as CSV: %q, want %q", set, got, members)
 		}
@@ -87,8 +87,8 @@ func TestMembersInEveryForm(t *testing.T) {
 		t.Fatalf("only %d sets have more than 8 members", long)
 	}
 	for _, bad := range []string{"", "?set=", "?set=followers(", "?set=" + url.QueryEscape("intersect(followers($viewer),followers($viewer))")} {
-		if resp, body := fetch(t, operators.URL+bad, "*/*"); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "error") {
-			t.Errorf("%q: %d %s", bad, resp.StatusCode, body)
+		if status, _, body := fetch(t, operators.URL+bad, "*/*"); status != http.StatusBadRequest || !strings.Contains(body, "error") {
+			t.Errorf("%q: %d %s", bad, status, body)
 		}
 	}
 }
@@ -114,12 +114,12 @@ func column(t *testing.T, body, name string) (values []string) {
 func pages(t *testing.T, base, path, name string) (values []string) {
 	t.Helper()
 	for path != "" {
-		resp, body := fetch(t, base+path, "application/json;q=0.5, text/csv")
-		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/csv") || !slices.Contains(resp.Header.Values("Vary"), "Accept") {
-			t.Fatal(resp.StatusCode, resp.Header, body)
+		status, h, body := fetch(t, base+path, "application/json;q=0.5, text/csv")
+		if status != http.StatusOK || !strings.HasPrefix(h.Get("Content-Type"), "text/csv") || !slices.Contains(h.Values("Vary"), "Accept") {
+			t.Fatal(status, h, body)
 		}
 		values = append(values, column(t, body, name)...)
-		path, _, _ = strings.Cut(strings.TrimPrefix(resp.Header.Get("Link"), "<"), ">")
+		path, _, _ = strings.Cut(strings.TrimPrefix(h.Get("Link"), "<"), ">")
 	}
 	return values
 }
@@ -160,12 +160,12 @@ func TestCSV(t *testing.T) {
 	if len(records) != most || !strings.HasPrefix(records[0], "at://"+busiest+"/app.bsky.graph.follow/") {
 		t.Fatalf("%d records of %d: %q", len(records), most, records)
 	}
-	if _, body := fetch(t, w.base+"/xrpc/blue.skein.graph.query?count=true&set=follows("+busiest+")", "text/csv"); body != "total\n"+strconv.Itoa(most)+"\n" {
+	if _, _, body := fetch(t, w.base+"/xrpc/blue.skein.graph.query?count=true&set=follows("+busiest+")", "text/csv"); body != "total\n"+strconv.Itoa(most)+"\n" {
 		t.Fatalf("%q", body)
 	}
 	for _, path := range []string{"getStats", "query?set=nonsense", "query"} {
-		if resp, body := fetch(t, w.base+"/xrpc/blue.skein.graph."+path, "text/csv"); !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") || !json.Valid([]byte(body)) {
-			t.Errorf("%s: %v %s", path, resp.Header, body)
+		if _, h, body := fetch(t, w.base+"/xrpc/blue.skein.graph."+path, "text/csv"); !strings.HasPrefix(h.Get("Content-Type"), "application/json") || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %v %s", path, h, body)
 		}
 	}
 }

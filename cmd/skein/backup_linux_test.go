@@ -196,12 +196,17 @@ func TestBackupOfRecordedStream(t *testing.T) {
 	}
 }
 
-// A daemon backs up by itself, and says how old the last backup is.
+// A daemon backs up automatically, and says how old the last backup is.
 func TestBackupSchedule(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "target")
 	for _, args := range [][]string{
-		{"--backup-keep", "7d"}, {"--backup-to", "https://example.com/x"}, {"--backup-to", "ftp://x"}, {"--backup-to", to, "--backup-every", "1s"},
-		{"--backup-to", to, "--backup-keep", "7y"}, {"--backup-to", to, "--backup-key", "/nonexistent"}, {"--backup-to", to, "--store", "fdb:///x?prefix=y"},
+		{"--backup-keep", "7d"},
+		{"--backup-to", "https://example.com/x"},
+		{"--backup-to", "ftp://x"},
+		{"--backup-to", to, "--backup-every", "1s"},
+		{"--backup-to", to, "--backup-keep", "7y"},
+		{"--backup-to", to, "--backup-key", "/nonexistent"},
+		{"--backup-to", to, "--store", "fdb:///x?prefix=y"},
 	} {
 		if code, _, errs := skein(t, append([]string{"serve", "--store", filepath.Join(t.TempDir(), "s")}, args...)...); code != 64 || !strings.Contains(errs, "--backup-") {
 			t.Errorf("%q: %d %s", args, code, errs)

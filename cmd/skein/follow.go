@@ -16,7 +16,7 @@ import (
 	"skein.blue/internal/human"
 )
 
-// progressEvery is how often a daemon that restores a backup says how far it is.
+// progressEvery is how often a daemon logs the progress of a restore.
 const progressEvery = 10 * time.Second
 
 // beginWith restores the newest backup of --from, unless there is a store.
@@ -58,9 +58,9 @@ func beginWith(ctx context.Context, s *command.Settings, b *command.BackupSettin
 			log.Info("restoring", "done", human.Bytes(done), "of", human.Bytes(total))
 		}
 	}})
-	if err != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		log.Info("stopped during the restore; the next start continues it")
-		return nil
+		return nil //nolint:nilerr // that is why
 	}
 	if err != nil {
 		return err
@@ -104,11 +104,11 @@ func (d daemonConfig) follow(ctx context.Context, b *command.BackupSettings) err
 		alive.Go(func() { command.KeepAlive(watched, func() {}) })
 	}
 	err = app.Follow(ctx, o)
-	if errors.Is(err, backup.ErrNone) {
-		return fmt.Errorf("%w: there is nothing to answer from; make one with skein backup, or serve --backup-to, on the node that indexes", err)
-	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil: // what failed, failed because of that
 		return nil
+	case errors.Is(err, backup.ErrNone):
+		return fmt.Errorf("%w: there is nothing to answer from; make one with skein backup, or serve --backup-to, on the node that indexes", err)
 	}
 	return err
 }

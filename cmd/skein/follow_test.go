@@ -146,7 +146,7 @@ func TestServeFollow(t *testing.T) {
 				return
 			default:
 			}
-			resp, err := http.Get(d.api + "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)") //nolint:noctx // bounded by the test
+			resp, err := http.Get(d.api + "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)")
 			if err != nil {
 				failed.Add(1)
 				continue

@@ -63,7 +63,7 @@ func moment(name string) *column {
 	return logical(c, schema.NewTimestampLogicalType(true, schema.TimeUnitMicros), parquet.Types.Int64)
 }
 
-// clock is a column of the clock numbers of TIDs, of which an account has few.
+// clock is a column of the clock numbers of TIDs. An account has few different ones.
 func clock(name string) *column {
 	return logical(&column{name: name, nullable: true, dict: true}, schema.NewIntLogicalType(16, false), parquet.Types.Int32)
 }
@@ -194,7 +194,10 @@ func (t *table) flush() error {
 		return nil
 	}
 	t.rows = 0
-	g := t.w.AppendRowGroup()
+	g, err := t.w.AppendRowGroupChecked()
+	if err != nil {
+		return fmt.Errorf("tables: %s: %w", t.name, err)
+	}
 	for _, c := range t.columns {
 		w, err := g.NextColumn()
 		if err == nil {

@@ -52,7 +52,7 @@ type Options struct {
 type Manifest struct {
 	Version int              `json:"skeinTables"` // of the layout: 1
 	Program string           `json:"program"`
-	Cursors []format.Cursor  `json:"cursors"` // of the stream, of which this is the state
+	Cursors []format.Cursor  `json:"cursors"` // of the stream: the state is that after these events
 	Since   *time.Time       `json:"since,omitempty"`
 	Tables  map[string]Table `json:"tables"` // by folder
 }

@@ -22,8 +22,8 @@ import (
 	"skein.blue/internal/kv/pebblekv"
 )
 
-// This file makes backups of a store in a folder: for skein backup, to which the daemon lends a
-// checkpoint, and by itself.
+// This file makes backups of a store in a folder, automatically or for skein backup, to which the
+// daemon lends a checkpoint.
 
 // checkpoints is the folder inside a store's for its checkpoints. A start removes what is there.
 const checkpoints = "checkpoints"
@@ -211,7 +211,7 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 	})
 }
 
-// BackupSchedule says when the daemon backs up by itself.
+// BackupSchedule says when the daemon backs up automatically.
 type BackupSchedule struct {
 	Job   BackupJob
 	Every time.Duration

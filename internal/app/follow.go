@@ -174,7 +174,7 @@ func (f *follower) change(s *snapshot) {
 		go func() { old.uses.Wait(); close(idle) }()
 		select {
 		case <-idle:
-		case <-time.After(f.patience(s)): // pages that show live numbers never end by themselves
+		case <-time.After(f.patience(s)): // pages that show live numbers keep their requests open
 		}
 		old.stop()
 		<-idle

@@ -666,7 +666,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// What a stranger publishes as a manifest cannot name files outside the folder, or lie about sizes.
+// A manifest that a stranger publishes cannot name files outside the folder, or lie about sizes.
 func TestHostileManifests(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	for _, file := range []string{

@@ -25,7 +25,7 @@ import (
 type CreateOptions struct {
 	// Dir is the folder to back up. Nobody may change it meanwhile.
 	Dir string
-	// Time is the moment of which Dir is a copy.
+	// Time is when Dir was made.
 	Time time.Time
 	// Store describes it, and Program the program that makes the backup.
 	Store   Summary
@@ -144,7 +144,7 @@ func (c *creator) look(ctx context.Context) error {
 			return fmt.Errorf("backup: the newest backup in %s is of %s, which is not before this one (%s); set this machine's clock, or use another target", c.t, at.UTC().Format(time.RFC3339), c.m.Time.Format(time.RFC3339))
 		}
 		// If it cannot be read, all is read and sent again.
-		if m, _, err := read(ctx, c.t, newest, nil); err == nil {
+		if m, err := read(ctx, c.t, newest, nil); err == nil {
 			for _, f := range m.Files {
 				c.known[f.Name] = f
 			}

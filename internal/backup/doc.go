@@ -18,9 +18,9 @@
 //	lease.json                                   who is writing to the target now, and until when
 //	incoming/…                                   objects being written (in a folder only)
 //
-// Writers take turns by the lease: whoever finds an unexpired one is refused. It expires by itself
-// five minutes after its writer is gone.
+// Writers take turns by the lease: a writer that finds the unexpired lease of another is refused. A
+// lease expires five minutes after its writer is gone.
 //
-// Whoever can write to a target can replace a backup by another. A signature (minisign) prevents
-// that; encryption (age) does not, it keeps readers out.
+// A person who can write to a target can replace a backup by another. A signature (minisign)
+// prevents that. Encryption (age) does not: it keeps readers out.
 package backup

@@ -233,8 +233,7 @@ func Find(ctx context.Context, t target.Target, at time.Time, trust *Trust) (*Ma
 	}
 	for _, name := range slices.Backward(all) {
 		if when, _ := manifestTime(name); at.IsZero() || !when.After(at) {
-			m, _, err := read(ctx, t, name, trust)
-			return m, err
+			return read(ctx, t, name, trust)
 		}
 	}
 	if len(all) > 0 {
@@ -244,31 +243,31 @@ func Find(ctx context.Context, t target.Target, at time.Time, trust *Trust) (*Ma
 }
 
 // read reads a manifest and checks its signature.
-func read(ctx context.Context, t target.Target, name string, trust *Trust) (*Manifest, []byte, error) {
+func read(ctx context.Context, t target.Target, name string, trust *Trust) (*Manifest, error) {
 	b, err := get(ctx, t, name, maxManifest)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if trust != nil {
 		sig, err := get(ctx, t, name+signature, 4<<10)
 		if errors.Is(err, target.ErrNotFound) {
-			return nil, nil, fmt.Errorf("%s of %s: %w: it has no signature: %w", name, t, ErrSignature, err)
+			return nil, fmt.Errorf("%s of %s: %w: it has no signature: %w", name, t, ErrSignature, err)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !trust.verifies(b, sig) {
-			return nil, nil, fmt.Errorf("%s of %s: %w (%s)", name, t, ErrSignature, trust)
+			return nil, fmt.Errorf("%s of %s: %w (%s)", name, t, ErrSignature, trust)
 		}
 	}
 	m, err := decodeManifest(b)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s of %s: %w", name, t, err)
+		return nil, fmt.Errorf("%s of %s: %w", name, t, err)
 	}
 	if at, _ := manifestTime(name); !at.Equal(m.Time.Truncate(time.Millisecond)) {
-		return nil, nil, fmt.Errorf("%s of %s: %w: it is of %s, which is not what its name says", name, t, ErrManifest, m.Time.UTC().Format(timeForm))
+		return nil, fmt.Errorf("%s of %s: %w: it is of %s, which is not what its name says", name, t, ErrManifest, m.Time.UTC().Format(timeForm))
 	}
-	return m, b, nil
+	return m, nil
 }
 
 // encode returns a manifest's bytes, with its files sorted.

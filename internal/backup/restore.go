@@ -256,7 +256,7 @@ type partFile struct {
 func (p *partFile) show() { p.tell(p.at - p.told); p.told = p.at }
 
 // resume prepares for the next attempt: it sums what an earlier one wrote. An encrypted part begins
-// anew.
+// again.
 func (p *partFile) resume(sealed string) error {
 	p.at = 0
 	p.sum.Reset()

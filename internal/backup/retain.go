@@ -80,7 +80,7 @@ func Retain(ctx context.Context, t target.Target, keep Retention) (r Removed, er
 	return retain(ctx, t, keep, time.Now())
 }
 
-// retain is Retain for whoever holds the lease. The index goes first, then the manifests, then the
+// retain is Retain for a caller that holds the lease. The index goes first, then the manifests, then the
 // parts, so that nothing names what is not there. Nothing is removed while any manifest that stays
 // cannot be read.
 func retain(ctx context.Context, t target.Target, keep Retention, now time.Time) (r Removed, err error) {
@@ -100,7 +100,7 @@ func retain(ctx context.Context, t target.Target, keep Retention, now time.Time)
 			continue
 		}
 		staying = append(staying, name)
-		m, _, err := read(ctx, t, name, nil)
+		m, err := read(ctx, t, name, nil)
 		if err != nil {
 			return r, fmt.Errorf("nothing is removed, because a backup cannot be read: %w", err)
 		}

@@ -85,7 +85,7 @@ func (c *verifier) manifests(ctx context.Context) error {
 		return fmt.Errorf("%w in %s", ErrNone, c.t)
 	}
 	for _, name := range all {
-		m, _, err := read(ctx, c.t, name, c.o.Trust)
+		m, err := read(ctx, c.t, name, c.o.Trust)
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrManifest) || errors.Is(err, ErrSignature) || errors.Is(err, target.ErrNotFound):

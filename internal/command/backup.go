@@ -41,7 +41,7 @@ func (b *BackupSettings) MakeFlags() []cli.Flag {
 	}
 }
 
-// ScheduleFlags returns the flags for the backups that a daemon makes by itself.
+// ScheduleFlags returns the flags for the backups that a daemon makes automatically.
 func (b *BackupSettings) ScheduleFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &b.to, Sources: Env("backup-to")},
@@ -150,7 +150,7 @@ func (b *BackupSettings) Job(flag, to string) (j app.BackupJob, err error) {
 	return j, nil
 }
 
-// Schedule builds the backups that a daemon makes by itself, nil if it makes none.
+// Schedule builds the backups that a daemon makes automatically, nil if it makes none.
 func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 	if b.to == "" {
 		if b.keep != "" || b.sign != "" || b.key != "" && b.From == "" && b.Follow == "" {

@@ -15,7 +15,7 @@ import (
 // folder is a target in a folder. An object is written under incoming and renamed.
 type folder struct{ root string }
 
-// incoming holds the objects that are being written. What a killed process left there is removed
+// incoming holds the objects that are being written. Tidy removes the files of killed processes
 // after a day.
 const (
 	incoming    = "incoming"

@@ -46,7 +46,7 @@ type Target interface {
 	Put(ctx context.Context, name string, size int64, r io.Reader) error
 	// Claim writes an object unless it exists: then it returns ErrExists.
 	Claim(ctx context.Context, name string, b []byte) error
-	// Delete removes an object. That it does not exist is no error.
+	// Delete removes an object. It returns nil if the object does not exist.
 	Delete(ctx context.Context, name string) error
 	// String returns the target as a user names it, without secrets.
 	String() string

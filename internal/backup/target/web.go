@@ -52,7 +52,7 @@ func (t *web) Get(ctx context.Context, name string, from int64) (io.ReadCloser, 
 	if from > 0 {
 		req.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
 	}
-	res, err := t.client.Do(req)
+	res, err := t.client.Do(req) //nolint:bodyclose // the answer closes it
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("reading %s: %w", at.Redacted(), err)

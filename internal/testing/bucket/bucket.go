@@ -109,7 +109,7 @@ func (s *Server) Restart() {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("the S3 server does not listen: %v\n%s", err, s.log.String())
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 }
 
