@@ -90,7 +90,7 @@ func testFaultBackup(t *testing.T, to string, server *bucket.Server) {
 		if strings.Contains(out.String(), "goroutine ") {
 			t.Fatal(out.String())
 		}
-		if err := place.Delete(t.Context(), "lease.json"); err != nil { // it expires
+		if err := place.Delete(t.Context(), "lock.json"); err != nil { // it expires
 			t.Fatal(err)
 		}
 		for _, b := range backups() {

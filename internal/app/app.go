@@ -402,7 +402,8 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		t.run("check", func(ctx context.Context) error { x.checkStore(ctx, o.CheckEvery, m); return nil })
 	}
 	if o.Backup != nil {
-		t.run("backup", func(ctx context.Context) error { x.backUp(ctx, o.Backup); return nil })
+		m := newBackupMetrics(x.Registry)
+		t.run("backup", func(ctx context.Context) error { x.backUp(ctx, o.Backup, m); return nil })
 	}
 	if err := x.readLabels(t, o.Labels); err != nil {
 		return err

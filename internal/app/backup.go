@@ -224,6 +224,7 @@ const firstBackup = time.Minute
 
 type backupMetrics struct {
 	last, verified, seconds prometheus.Gauge
+	interval                prometheus.Gauge
 	failures, problems      prometheus.Counter
 	sent                    prometheus.Counter
 }
@@ -238,19 +239,20 @@ func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
 	m := &backupMetrics{
 		last:     gauge("skein_backup_last_timestamp_seconds", "Time of the newest backup in the target of --backup-to; 0: none is known."),
 		verified: gauge("skein_backup_verified_timestamp_seconds", "Time at which the backups were last read back without a problem (--backup-verify); 0: not since the start."),
+		interval: gauge("skein_backup_interval_seconds", "How often a backup is made (--backup-every)."),
 		seconds:  gauge("skein_backup_last_seconds", "How long the last backup took."),
 		failures: counter("skein_backup_failures_total", "Backups and verifications that failed."),
 		problems: counter("skein_backup_problems_total", "Missing or damaged parts that verifications found."),
 		sent:     counter("skein_backup_sent_bytes_total", "Bytes of parts sent to the target."),
 	}
-	reg.MustRegister(m.last, m.verified, m.seconds, m.failures, m.problems, m.sent)
+	reg.MustRegister(m.last, m.verified, m.interval, m.seconds, m.failures, m.problems, m.sent)
 	return m
 }
 
 // backUp makes backups until ctx ends. The first one is due Every after the newest that the target
 // has.
-func (x *Index) backUp(ctx context.Context, o *BackupSchedule) {
-	m := newBackupMetrics(x.Registry)
+func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
+	m.interval.Set(o.Every.Seconds())
 	log := x.log.With("component", "backup", "target", o.Job.Target.String())
 	wait := firstBackup
 	if all, err := backup.List(ctx, o.Job.Target); err == nil && len(all) > 0 {

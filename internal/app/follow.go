@@ -50,7 +50,7 @@ type FollowOptions struct {
 // backup to begin with; later it answers from what it has, and says so.
 func Follow(ctx context.Context, o FollowOptions) (err error) {
 	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}, registry: prometheus.NewRegistry()}
-	f.metrics()
+	f.failures, f.asOf = newFollowMetrics(f.registry)
 	t := newTasks(ctx)
 	defer func() {
 		t.end()
@@ -61,9 +61,9 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 		return err
 	}
 	api, admin, err := f.front.listen(t, &o.Serve, handlers{
-		api: func(at net.Addr) http.Handler { return f.handler(func(s *snapshot) http.Handler { return s.api }) },
+		api: func(at net.Addr) http.Handler { return f.handler(func(s *servedBackup) http.Handler { return s.api }) },
 		admin: func(at net.Addr) http.Handler {
-			return f.handler(func(s *snapshot) http.Handler { return s.adminAt(at) })
+			return f.handler(func(s *servedBackup) http.Handler { return s.adminAt(at) })
 		},
 	})
 	if err != nil {
@@ -94,19 +94,20 @@ type follower struct {
 	failures prometheus.Counter
 	asOf     prometheus.Gauge
 
-	open    sync.WaitGroup // snapshots that are not closed yet
+	open    sync.WaitGroup // backups that are not closed yet
 	mu      sync.RWMutex   // guards current
-	current *snapshot
+	current *servedBackup
 }
 
-func (f *follower) metrics() {
-	f.failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_follow_failures_total", Help: "Failed attempts to look for a newer backup, or to change to it (--follow)."})
-	f.asOf = prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
-	f.registry.MustRegister(f.failures, f.asOf)
+func newFollowMetrics(reg prometheus.Registerer) (failures prometheus.Counter, asOf prometheus.Gauge) {
+	failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_follow_failures_total", Help: "Failed attempts to look for a newer backup, or to change to it (--follow)."})
+	asOf = prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
+	reg.MustRegister(failures, asOf)
+	return failures, asOf
 }
 
-// A snapshot is a restored backup that is served. It is closed when nobody uses it any more.
-type snapshot struct {
+// A servedBackup is a restored backup that queries are answered from. It is closed when nobody uses it any more.
+type servedBackup struct {
 	dir   string
 	m     *backup.Manifest
 	x     *Index
@@ -121,7 +122,7 @@ type snapshot struct {
 }
 
 // adminAt returns the admin endpoints, which are made once for an address.
-func (s *snapshot) adminAt(at net.Addr) http.Handler {
+func (s *servedBackup) adminAt(at net.Addr) http.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.admins[at.String()] == nil {
@@ -130,10 +131,10 @@ func (s *snapshot) adminAt(at net.Addr) http.Handler {
 	return s.admins[at.String()]
 }
 
-func (s *snapshot) release() { s.uses.Done() }
+func (s *servedBackup) release() { s.uses.Done() }
 
-// acquire returns the current snapshot, which stays open until it is released; nil if there is none.
-func (f *follower) acquire() *snapshot {
+// acquire returns the current backup, which stays open until it is released; nil if there is none.
+func (f *follower) acquire() *servedBackup {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.current != nil {
@@ -142,8 +143,8 @@ func (f *follower) acquire() *snapshot {
 	return f.current
 }
 
-// handler answers each request from the snapshot that is current when it comes.
-func (f *follower) handler(of func(*snapshot) http.Handler) http.Handler {
+// handler answers each request from the backup that is current when it comes.
+func (f *follower) handler(of func(*servedBackup) http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := f.acquire()
 		if s == nil {
@@ -158,9 +159,9 @@ func (f *follower) handler(of func(*snapshot) http.Handler) http.Handler {
 	})
 }
 
-// change makes s the current snapshot, and closes and removes the one before when its requests have
+// change makes s the current backup, and closes and removes the one before when its requests have
 // been answered. With nil, only the folder stays.
-func (f *follower) change(s *snapshot) {
+func (f *follower) change(s *servedBackup) {
 	f.mu.Lock()
 	old := f.current
 	f.current = s
@@ -188,8 +189,8 @@ func (f *follower) change(s *snapshot) {
 	}()
 }
 
-// patience returns how long the requests of a snapshot may take after s has replaced it.
-func (f *follower) patience(s *snapshot) time.Duration {
+// patience returns how long the requests of a backup may take after s has replaced it.
+func (f *follower) patience(s *servedBackup) time.Duration {
 	if s == nil { // the process ends, and the listeners have waited already
 		return 0
 	}
@@ -203,7 +204,7 @@ func (f *follower) begin(ctx context.Context) error {
 		return fmt.Errorf("--store: %w", err)
 	}
 	for _, e := range entries { // a folder that holds something else is not ours to fill
-		if !e.IsDir() || !isSnapshot(e.Name()) {
+		if !e.IsDir() || !isBackupFolder(e.Name()) {
 			return fmt.Errorf("the folder %s has other files than restored backups (%s): give --follow a --store of its own", f.o.Dir, human.Line(e.Name()))
 		}
 	}
@@ -236,9 +237,9 @@ func (f *follower) removeOthers(dir string) {
 	}
 }
 
-const snapshotForm = "20060102T150405.000Z"
+const folderForm = "20060102T150405.000Z"
 
-func isSnapshot(name string) bool { _, err := time.Parse(snapshotForm, name); return err == nil }
+func isBackupFolder(name string) bool { _, err := time.Parse(folderForm, name); return err == nil }
 
 // run looks for newer backups until ctx ends.
 func (f *follower) run(ctx context.Context) {
@@ -263,7 +264,7 @@ func (f *follower) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := backup.RestoreOptions{Manifest: m, Seal: f.o.Seal, Dir: filepath.Join(f.o.Dir, m.Time.UTC().Format(snapshotForm))}
+	o := backup.RestoreOptions{Manifest: m, Seal: f.o.Seal, Dir: filepath.Join(f.o.Dir, m.Time.UTC().Format(folderForm))}
 	if s := f.acquire(); s != nil {
 		defer s.release()
 		switch {
@@ -302,7 +303,7 @@ func (f *follower) removeUnfinished(dir string) {
 	}
 }
 
-// serve opens a restored backup and makes it the current snapshot.
+// serve opens a restored backup and makes it the current backup.
 func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) error {
 	so := f.o.Store
 	so.Store, so.ReadOnly, so.Create = dir, true, false
@@ -322,7 +323,7 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 	x.Registry.MustRegister(registered{f.registry})
 	f.asOf.Set(float64(m.Time.Unix()))
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &snapshot{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1), admins: map[string]http.Handler{}}
+	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1), admins: map[string]http.Handler{}}
 	mounted := make(chan struct{})
 	o.AsOf = m.Store.Seen
 	o.Ready = nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/consumer/labels"
 	"skein.blue/internal/app"
+	"skein.blue/internal/backup/target"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv/memkv"
 )
@@ -53,8 +55,13 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	}
 	mirror.Register(x.Registry)
 	labels.NewMetrics(x.Registry)
+	app.RegisterFollowMetrics(x.Registry)
+	to, err := target.Open(filepath.Join(t.TempDir(), "backups"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	zero := int64(0)
-	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, CheckEvery: time.Hour})
+	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, CheckEvery: time.Hour, Backup: &app.BackupSchedule{Job: app.BackupJob{Target: to}, Every: time.Hour}})
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		x.Registry.Describe(descs)

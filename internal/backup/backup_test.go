@@ -256,7 +256,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 					}
 					killed++
 				}
-				if err := to.Delete(t.Context(), "lease.json"); err != nil { // it expires
+				if err := to.Delete(t.Context(), "lock.json"); err != nil { // it expires
 					t.Fatal(err)
 				}
 				if round%4 != 3 {
@@ -634,7 +634,7 @@ func TestReuse(t *testing.T) {
 }
 
 // Two writers take turns; one that died holds nobody up for long.
-func TestLease(t *testing.T) {
+func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "target")
 	to := open(t, dir)
 	content := folder{"000001.sst": "x"}
@@ -657,7 +657,7 @@ func TestLease(t *testing.T) {
 	close(goOn)
 	busy.Wait()
 	for _, left := range []string{`{"owner":"dead","until":"2020-01-01T00:00:00Z"}`, `{"owner":"of a wrong clock","until":"2999-01-01T00:00:00Z"}`, "", "{"} {
-		if err := os.WriteFile(filepath.Join(dir, "lease.json"), []byte(left), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "lock.json"), []byte(left), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now().Add(time.Second)}); err != nil && !strings.Contains(err.Error(), "clock") {

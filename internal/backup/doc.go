@@ -15,11 +15,11 @@
 //	parts/3f/3f2a…                               a part: 3f2a… is the SHA-256 of its bytes
 //	parts/3f/3f2a….age                           likewise, encrypted with age
 //	index.json                                   the names of the manifests, for servers without lists
-//	lease.json                                   who is writing to the target now, and until when
+//	lock.json                                   who is writing to the target now, and until when
 //	incoming/…                                   objects being written (in a folder only)
 //
-// Writers take turns by the lease: a writer that finds the unexpired lease of another is refused. A
-// lease expires five minutes after its writer is gone.
+// Writers take turns by the lock: a writer that finds the unexpired lock of another is refused. A
+// lock expires five minutes after its writer is gone.
 //
 // A person who can write to a target can replace a backup by another. A signature (minisign)
 // prevents that. Encryption (age) does not: it keeps readers out.

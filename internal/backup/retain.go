@@ -80,7 +80,7 @@ func Retain(ctx context.Context, t target.Target, keep Retention) (r Removed, er
 	return retain(ctx, t, keep, time.Now())
 }
 
-// retain is Retain for a caller that holds the lease. The index goes first, then the manifests, then the
+// retain is Retain for a caller that holds the lock. The index goes first, then the manifests, then the
 // parts, so that nothing names what is not there. Nothing is removed while any manifest that stays
 // cannot be read.
 func retain(ctx context.Context, t target.Target, keep Retention, now time.Time) (r Removed, err error) {

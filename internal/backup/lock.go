@@ -1,0 +1,116 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skein.blue/internal/backup/target"
+	"skein.blue/internal/human"
+)
+
+const lockName = "lock.json"
+
+// lockFor is how long a lock lasts if nobody renews it. It is renewed every fifth of that time.
+const lockFor = 5 * time.Minute
+
+// A lock is the right to write to a target.
+type lock struct {
+	Owner string    `json:"owner"`
+	Until time.Time `json:"until"`
+
+	t     target.Target
+	until atomic.Int64 // Until as last written, in nanoseconds since 1970
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+}
+
+// acquire takes the lock of a target for owner, whose name must be unique to this run. The clocks
+// of two writers must agree within minutes.
+func acquire(ctx context.Context, t target.Target, owner string) (*lock, error) {
+	for range 3 {
+		l := &lock{Owner: owner, Until: time.Now().Add(lockFor), t: t}
+		b, err := json.Marshal(l)
+		if err != nil {
+			return nil, fmt.Errorf("the lock of %s: %w", t, err)
+		}
+		err = t.Claim(ctx, lockName, b)
+		if err == nil {
+			l.until.Store(l.Until.UnixNano())
+			l.keep(ctx)
+			return l, nil
+		}
+		if !errors.Is(err, target.ErrExists) {
+			return nil, err
+		}
+		if err := expired(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s: %w: others take its lock again and again", t, ErrBusy)
+}
+
+// expired removes a lock that nobody holds any more, and returns ErrBusy for another.
+func expired(ctx context.Context, t target.Target) error {
+	b, err := get(ctx, t, lockName, 64<<10)
+	if errors.Is(err, target.ErrNotFound) { // given back meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var old lock
+	if err := json.Unmarshal(b, &old); err == nil && time.Now().Before(old.Until) && time.Until(old.Until) < 2*lockFor {
+		return fmt.Errorf("%s: %w by %s, until %s unless it goes on; wait, or, if that process is gone, try again then", t, ErrBusy, human.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
+	}
+	return t.Delete(ctx, lockName) //nolint:wrapcheck // it names the object
+}
+
+// keep renews the lock until release.
+func (l *lock) keep(ctx context.Context) {
+	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.done.Go(func() {
+		ticker := time.NewTicker(lockFor / 5)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			next := lock{Owner: l.Owner, Until: time.Now().Add(lockFor)}
+			b, err := json.Marshal(&next)
+			if err == nil && l.held(ctx) == nil && put(ctx, l.t, lockName, b) == nil {
+				l.until.Store(next.Until.UnixNano())
+			}
+		}
+	})
+}
+
+// held returns ErrBusy if the lock has expired, or somebody else has it.
+func (l *lock) held(ctx context.Context) error {
+	b, err := get(ctx, l.t, lockName, 64<<10)
+	if err != nil {
+		return err
+	}
+	var now lock
+	if err := json.Unmarshal(b, &now); err != nil || now.Owner != l.Owner || time.Now().UnixNano() > l.until.Load() {
+		return fmt.Errorf("%s: %w: this process has lost its lock, because it could not renew it for %v", l.t, ErrBusy, lockFor)
+	}
+	return nil
+}
+
+// release gives the lock back.
+func (l *lock) release(ctx context.Context) {
+	l.stop()
+	l.done.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if l.held(ctx) == nil {
+		_ = l.t.Delete(ctx, lockName) // if it fails, the lock expires
+	}
+}
