@@ -80,6 +80,9 @@ func Create(ctx context.Context, t target.Target, o CreateOptions) (r Report, er
 		}
 		return r, writeIndex(ctx, t, all)
 	}
+	if err := l.held(ctx); err != nil {
+		return r, fmt.Errorf("the backup %s is complete, but old ones were not removed: %w", r.Name, err)
+	}
 	if r.Removed, err = retain(ctx, t, o.Keep, c.m.Time); err != nil {
 		return r, fmt.Errorf("the backup %s is complete, but removing old ones failed: %w", r.Name, err)
 	}

@@ -32,7 +32,7 @@ type lock struct {
 // acquire takes the lock of a target for owner, whose name must be unique to this run. The clocks
 // of two writers must agree within minutes.
 func acquire(ctx context.Context, t target.Target, owner string) (*lock, error) {
-	for range 3 {
+	for try := range tries {
 		l := &lock{Owner: owner, Until: time.Now().Add(lockFor), t: t}
 		b, err := json.Marshal(l)
 		if err != nil {
@@ -47,17 +47,31 @@ func acquire(ctx context.Context, t target.Target, owner string) (*lock, error) 
 		if !errors.Is(err, target.ErrExists) {
 			return nil, err
 		}
-		if err := expired(ctx, t); err != nil {
+		if err := expired(ctx, t, try == tries-2); err != nil {
 			return nil, err
+		}
+		select {
+		case <-time.After(time.Duration(try) * pause / 4):
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 	return nil, fmt.Errorf("%s: %w: others take its lock again and again", t, ErrBusy)
 }
 
-// expired removes a lock that nobody holds any more, and returns ErrBusy for another.
-func expired(ctx context.Context, t target.Target) error {
+// tries is how often acquire tries.
+const tries = 4
+
+// expired removes a lock that nobody holds any more, and returns ErrBusy for another. A lock that
+// exists and cannot be read is usually one that was given back in between. A server that was killed
+// while it wrote one may have left such a lock for good: broken says to remove it. If that removes
+// the lock of a writer that just took it, that writer notices (held).
+func expired(ctx context.Context, t target.Target, broken bool) error {
 	b, err := get(ctx, t, lockName, 64<<10)
-	if errors.Is(err, target.ErrNotFound) { // given back meanwhile
+	if errors.Is(err, target.ErrNotFound) {
+		if broken {
+			return t.Delete(ctx, lockName) //nolint:wrapcheck // it names the object
+		}
 		return nil
 	}
 	if err != nil {
