@@ -741,3 +741,37 @@ func TestRetention(t *testing.T) {
 		}
 	}
 }
+
+// Parts that a backup left which was cut off are used by the next one, unless they are not what their
+// names say.
+func TestLeftParts(t *testing.T) {
+	for _, key := range []*backup.Seal{nil, seal(t)} {
+		at := filepath.Join(t.TempDir(), "target")
+		to := open(t, at)
+		content := folder{"000001.sst": strings.Repeat("one", 9), "000002.sst": strings.Repeat("two", 9)}
+		if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now(), Seal: key}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := backup.Find(t.Context(), to, time.Time{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := filepath.Join(at, partOf(m, "000002.sst"))
+		b, err := os.ReadFile(left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)-1] ^= 1
+		if err := errors.Join(os.WriteFile(left, b, 0o600), os.RemoveAll(filepath.Join(at, "manifests"))); err != nil {
+			t.Fatal(err)
+		}
+		r, err := create(t, to, content, backup.CreateOptions{Time: time.Now(), Seal: key})
+		if err != nil || r.Parts != 1 {
+			t.Fatalf("%+v %v", r, err)
+		}
+		v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Seal: key, Sample: 1, Problem: func(err error) { t.Error(err) }})
+		if err != nil || v.Read != 2 {
+			t.Fatalf("%+v %v", v, err)
+		}
+	}
+}

@@ -105,6 +105,7 @@ type creator struct {
 	m     Manifest
 	known map[string]File  // files of the newest backup, by name
 	has   map[string]int64 // the parts of the target, with their sizes
+	named map[string]bool  // those that the newest backup names
 
 	total, done, sent, parts atomic.Int64
 	mu                       sync.Mutex // guards claimed
@@ -140,7 +141,7 @@ func (c *creator) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.known, c.has, c.claimed = map[string]File{}, map[string]int64{}, map[string]bool{}
+	c.known, c.has, c.named, c.claimed = map[string]File{}, map[string]int64{}, map[string]bool{}, map[string]bool{}
 	if len(all) > 0 {
 		newest := all[len(all)-1]
 		if at, _ := manifestTime(newest); !at.Before(c.m.Time) {
@@ -150,6 +151,7 @@ func (c *creator) look(ctx context.Context) error {
 		if m, err := read(ctx, c.t, newest, nil); err == nil {
 			for _, f := range m.Files {
 				c.known[f.Name] = f
+				c.named[f.part(m.Sealed)] = true
 			}
 		} else if ctx.Err() != nil {
 			return ctx.Err()
@@ -205,7 +207,7 @@ func (c *creator) file(ctx context.Context, f *File) error {
 	path := filepath.Join(c.o.Dir, f.Name)
 	if k, ok := c.known[f.Name]; ok && k.Size == f.Size && k.Modified == f.Modified {
 		f.SHA256 = k.SHA256
-		if c.has[f.part(c.m.Sealed)] == f.Stored && f.Stored > 0 {
+		if c.hasPart(ctx, f) {
 			return nil
 		}
 	}
@@ -220,7 +222,7 @@ func (c *creator) file(ctx context.Context, f *File) error {
 	}
 	f.SHA256 = hex.EncodeToString(sum)
 	name := f.part(c.m.Sealed)
-	if size, ok := c.has[name]; ok && size == f.Stored || !c.claim(name) {
+	if c.hasPart(ctx, f) || !c.claim(name) {
 		return nil
 	}
 	file, err := os.Open(path)
@@ -239,6 +241,21 @@ func (c *creator) file(ctx context.Context, f *File) error {
 	c.sent.Add(f.Stored)
 	c.parts.Add(1)
 	return nil
+}
+
+// hasPart reports whether the target has the part of a file. A part that the newest backup does not
+// name was left by an older backup, or by one that was cut off: it is read back, because a server
+// that was killed may list an object that it does not have whole.
+func (c *creator) hasPart(ctx context.Context, f *File) bool {
+	name := f.part(c.m.Sealed)
+	if size, ok := c.has[name]; !ok || size != f.Stored {
+		return false
+	}
+	if c.named[name] {
+		return true
+	}
+	v := &verifier{o: VerifyOptions{Seal: c.o.Seal}, t: c.t}
+	return v.one(ctx, &part{name: name, sealed: c.m.Sealed, file: f}) == nil
 }
 
 // claim reports whether the caller is the first to send a part: files may be equal.
