@@ -187,11 +187,11 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// middle returns a time, in microseconds, that divides the model's records.
+// middle returns the time of a like, in microseconds, that divides the likes.
 func middle(m *oracle.Model) uint64 {
 	var all []uint64
 	for p := range m.Records {
-		if tid, ok := syntax.ParseTID(p.Rkey); ok {
+		if tid, ok := syntax.ParseTID(p.Rkey); ok && p.Kind == "like" && !m.Hidden[p.DID] {
 			all = append(all, tid>>10)
 		}
 	}

@@ -104,7 +104,7 @@ type unlimited struct{}
 func (unlimited) Heavy() error { return nil }
 
 // membersAtOnce is how many strings are read at a time.
-const membersAtOnce = 8192
+var membersAtOnce = 8192
 
 // errSetMissing is returned for a request without a set.
 var errSetMissing = errors.New(`parameter "set" is missing`)

@@ -6,9 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/kvtest"
@@ -130,7 +133,11 @@ func TestCheckpointIsGuarded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Truncate(names[0], 1); err != nil {
+		info, err := os.Stat(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(names[0], info.Size()-1); err != nil { // Pebble reads a manifest up to its damage
 			t.Fatal(err)
 		}
 		c, err := pebblekv.Open(pebblekv.Options{Dir: at, Memory: 8 << 20, Merger: s.Merger()})
@@ -139,4 +146,43 @@ func TestCheckpointIsGuarded(t *testing.T) {
 			t.Errorf("%s was cut, and the copy opened", pattern)
 		}
 	}
+}
+
+// A checkpoint that cannot be made is an error, and not the end of the store.
+func TestCheckpointFails(t *testing.T) {
+	for _, suffix := range []string{".log", "MANIFEST-000001", "OPTIONS-000003", "skein.manifest"} {
+		dir := t.TempDir()
+		fs := &failsIn{FS: vfs.Default, folder: filepath.Join(dir, "checkpoints"), suffix: suffix}
+		s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: dir, Create: true, Memory: 8 << 20, FS: fs, Fatal: func(err error) { t.Errorf("%s: the store ended: %v", suffix, err) }})
+		h := kvtest.NewHistory(2)
+		h.Write(t, s, 60)
+		at := filepath.Join(dir, "checkpoints", "1")
+		if err := s.Checkpoint(t.Context(), at); !errors.Is(err, errFails) {
+			t.Errorf("%s: %v", suffix, err)
+		}
+		if _, err := os.Stat(at); err == nil {
+			t.Errorf("%s: the folder stays", suffix)
+		}
+		fs.suffix = "nothing"
+		h.Write(t, s, 60)
+		if err := errors.Join(s.Checkpoint(t.Context(), at), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var errFails = errors.New("cannot be made")
+
+// failsIn cannot make files with a suffix in folders of a folder.
+type failsIn struct {
+	vfs.FS
+
+	folder, suffix string
+}
+
+func (f *failsIn) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(name, f.folder) && strings.HasSuffix(name, f.suffix) {
+		return nil, errFails
+	}
+	return f.FS.Create(name, c)
 }
