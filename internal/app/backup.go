@@ -106,9 +106,15 @@ type BackupJob struct {
 	Keep   backup.Retention // nil: all
 	// Program is the name and version of the program.
 	Program string
+	// InDaemon says that the process also indexes and answers, which goes first.
+	InDaemon bool
 	// Progress, if set, is called with the bytes done so far, and of how many.
 	Progress func(done, total int64)
 }
+
+// backupRest is how many times as long as it works a daemon's backup rests: it takes a third of a
+// processor.
+const backupRest = 2
 
 // Run backs up a checkpoint. It opens the checkpoint first, which proves that it is a whole store,
 // and checks each table that is to be sent.
@@ -118,9 +124,13 @@ func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error
 		return backup.Report{}, fmt.Errorf("the copy of the store cannot be opened: %w", err)
 	}
 	merger := write.NewMerger(write.Limits{})
+	rest, parallel := 0.0, 0
+	if j.InDaemon {
+		rest, parallel = backupRest, 1
+	}
 	return backup.Create(ctx, j.Target, backup.CreateOptions{
-		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Seal: j.Seal, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress,
-		Check: func(path string) error { return pebblekv.CheckFile(ctx, merger, path) },
+		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Seal: j.Seal, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress, Rest: rest, Parallel: parallel,
+		Check: func(path string, pause func()) error { return pebblekv.CheckFile(ctx, merger, path, pause) },
 	})
 }
 
@@ -307,7 +317,9 @@ func (x *Index) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Rep
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.Remove()) }()
-	return o.Job.Run(ctx, c)
+	j := o.Job
+	j.InDaemon = true
+	return j.Run(ctx, c)
 }
 
 // verifyBackups reads all backups, and reports whether it could.
@@ -318,7 +330,7 @@ func (x *Index) verifyBackups(ctx context.Context, o *BackupSchedule, m *backupM
 		sample = 0 // with a public key only the parts' presence and size can be verified
 	}
 	start := time.Now()
-	v, err := backup.Verify(ctx, o.Job.Target, backup.VerifyOptions{Seal: o.Job.Seal, Sample: sample, Problem: func(err error) {
+	v, err := backup.Verify(ctx, o.Job.Target, backup.VerifyOptions{Seal: o.Job.Seal, Sample: sample, Rest: backupRest, Parallel: 1, Problem: func(err error) {
 		m.problems.Inc()
 		log.Error("a backup is damaged. The next backup sends a part again that is missing or has another size, if the store still has it; delete a part whose hash is wrong, so that it is missing", "problem", err)
 	}})

@@ -309,7 +309,7 @@ func TestSendsWhatIsNew(t *testing.T) {
 	to, dir := open(t, filepath.Join(t.TempDir(), "target")), t.TempDir()
 	folder{"000001.sst": strings.Repeat("a", 5000), "000002.sst": "b", "MANIFEST-000001": "1"}.write(t, dir)
 	var checked []string
-	o := backup.CreateOptions{Dir: dir, Time: time.Now(), Parallel: 1, Check: func(p string) error { checked = append(checked, filepath.Base(p)); return nil }}
+	o := backup.CreateOptions{Dir: dir, Time: time.Now(), Parallel: 1, Check: func(p string, _ func()) error { checked = append(checked, filepath.Base(p)); return nil }}
 	r, err := create(t, to, nil, o)
 	if err != nil || r.Sent != 5002 || r.Parts != 3 || r.Bytes != 5002 {
 		t.Fatalf("%+v %v", r, err)
@@ -333,7 +333,7 @@ func TestSendsWhatIsNew(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	// A file that fails its check is not backed up.
-	o.Time, o.Check = o.Time.Add(time.Second), func(string) error { return errGone }
+	o.Time, o.Check = o.Time.Add(time.Second), func(string, func()) error { return errGone }
 	folder{"000004.sst": "d"}.write(t, dir)
 	if _, err = create(t, to, nil, o); !errors.Is(err, errGone) || !strings.Contains(err.Error(), "000004.sst") {
 		t.Fatal(err)
@@ -642,7 +642,7 @@ func TestLock(t *testing.T) {
 	goOn := make(chan struct{})
 	var busy sync.WaitGroup
 	busy.Go(func() {
-		o := backup.CreateOptions{Time: time.Now(), Check: func(string) error { close(inside); <-goOn; return nil }}
+		o := backup.CreateOptions{Time: time.Now(), Check: func(string, func()) error { close(inside); <-goOn; return nil }}
 		if _, err := create(t, to, content, o); err != nil {
 			t.Error(err)
 		}

@@ -34,10 +34,13 @@ type CreateOptions struct {
 	Signer  *Signer // nil: no signature
 	// Keep says which older backups to keep; nil: all of them.
 	Keep Retention
-	// Check, if set, proves a file that is to be sent. An error fails the backup.
-	Check func(path string) error
+	// Check, if set, proves a file that is to be sent. An error fails the backup. It calls pause often.
+	Check func(path string, pause func()) error
 	// Parallel is how many parts are sent at a time. 0 means 2.
 	Parallel int
+	// Rest is how many times as long as it works each worker rests, so that others can work; 0 means
+	// that the workers' threads have a low priority instead, which is for a process of its own.
+	Rest float64
 	// Progress, if set, is called with the bytes done so far, and of how many.
 	Progress func(done, total int64)
 }
@@ -181,9 +184,9 @@ func (c *creator) send(ctx context.Context) error {
 	}
 	for range parallel {
 		g.Go(func() error {
-			beNice()
+			pace := pacing(c.o.Rest)
 			for f := range work {
-				if err := c.file(ctx, f); err != nil {
+				if err := c.file(ctx, f, pace); err != nil {
 					return fmt.Errorf("backup: %s: %w", f.Name, err)
 				}
 				c.tell(f.Size)
@@ -203,26 +206,26 @@ func (c *creator) tell(n int64) {
 // file finds the hash of a file, and sends its part if the target lacks it. A file that has the
 // name, size and time of one in the newest backup is the same: tables are not changed, and their
 // names are not used again.
-func (c *creator) file(ctx context.Context, f *File) error {
+func (c *creator) file(ctx context.Context, f *File, pace *pacer) error {
 	path := filepath.Join(c.o.Dir, f.Name)
 	if k, ok := c.known[f.Name]; ok && k.Size == f.Size && k.Modified == f.Modified {
 		f.SHA256 = k.SHA256
-		if c.hasPart(ctx, f) {
+		if c.hasPart(ctx, f, pace) {
 			return nil
 		}
 	}
 	if c.o.Check != nil {
-		if err := c.o.Check(path); err != nil {
+		if err := c.o.Check(path, func() { pace.pause(ctx) }); err != nil {
 			return err
 		}
 	}
-	sum, err := hashFile(ctx, path)
+	sum, err := hashFile(ctx, path, pace)
 	if err != nil {
 		return err
 	}
 	f.SHA256 = hex.EncodeToString(sum)
 	name := f.part(c.m.Sealed)
-	if c.hasPart(ctx, f) || !c.claim(name) {
+	if c.hasPart(ctx, f, pace) || !c.claim(name) {
 		return nil
 	}
 	file, err := os.Open(path)
@@ -230,7 +233,7 @@ func (c *creator) file(ctx context.Context, f *File) error {
 		return err //nolint:wrapcheck // by send
 	}
 	again := sha256.New()
-	body := c.o.Seal.encrypt(io.TeeReader(file, again))
+	body := c.o.Seal.encrypt(io.TeeReader(pace.reader(ctx, file), again))
 	err = c.t.Put(ctx, name, f.Stored, body)
 	if err = errors.Join(err, body.Close(), file.Close()); err != nil {
 		return err
@@ -246,7 +249,7 @@ func (c *creator) file(ctx context.Context, f *File) error {
 // hasPart reports whether the target has the part of a file. A part that the newest backup does not
 // name was left by an older backup, or by one that was cut off: it is read back, because a server
 // that was killed may list an object that it does not have whole.
-func (c *creator) hasPart(ctx context.Context, f *File) bool {
+func (c *creator) hasPart(ctx context.Context, f *File, pace *pacer) bool {
 	name := f.part(c.m.Sealed)
 	if size, ok := c.has[name]; !ok || size != f.Stored {
 		return false
@@ -255,7 +258,7 @@ func (c *creator) hasPart(ctx context.Context, f *File) bool {
 		return true
 	}
 	v := &verifier{o: VerifyOptions{Seal: c.o.Seal}, t: c.t}
-	return v.one(ctx, &part{name: name, sealed: c.m.Sealed, file: f}) == nil
+	return v.one(ctx, &part{name: name, sealed: c.m.Sealed, file: f}, pace) == nil
 }
 
 // claim reports whether the caller is the first to send a part: files may be equal.
@@ -270,7 +273,7 @@ func (c *creator) claim(name string) bool {
 }
 
 // hashFile returns the SHA-256 of a file.
-func hashFile(ctx context.Context, path string) ([]byte, error) {
+func hashFile(ctx context.Context, path string, pace *pacer) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
@@ -280,6 +283,7 @@ func hashFile(ctx context.Context, path string) ([]byte, error) {
 	for {
 		n, err := f.Read(buf)
 		_, _ = sum.Write(buf[:n]) // a hash never fails
+		pace.pause(ctx)
 		if err == nil {
 			err = ctx.Err()
 		}

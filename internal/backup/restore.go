@@ -342,7 +342,7 @@ func hashOf(ctx context.Context, path string, size int64) (string, error) {
 	if err != nil || info.Size() != size {
 		return "", errors.Join(err, fs.ErrNotExist)
 	}
-	sum, err := hashFile(ctx, path)
+	sum, err := hashFile(ctx, path, nil)
 	return hex.EncodeToString(sum), err
 }
 

@@ -27,6 +27,7 @@ type VerifyOptions struct {
 	Sample float64
 	// Parallel is how many parts are read at a time. 0 means 2.
 	Parallel int
+	Rest     float64 // as in CreateOptions
 	// Problem is called for each problem found, from one goroutine at a time.
 	Problem func(error)
 	// Progress, if set, is called with the bytes read so far, and of how many.
@@ -185,9 +186,9 @@ func (c *verifier) read(ctx context.Context) error {
 	}
 	for range parallel {
 		g.Go(func() error {
-			beNice()
+			pace := pacing(c.o.Rest)
 			for p := range work {
-				err := c.one(ctx, p)
+				err := c.one(ctx, p, pace)
 				if err != nil && !errors.Is(err, ErrPart) {
 					return err
 				}
@@ -211,7 +212,7 @@ func (c *verifier) read(ctx context.Context) error {
 }
 
 // one reads a part. Damage is an ErrPart.
-func (c *verifier) one(ctx context.Context, p *part) error {
+func (c *verifier) one(ctx context.Context, p *part, pace *pacer) error {
 	damaged := func(err error) error {
 		return fmt.Errorf("%w: %s, which is %s of %s: %w", ErrPart, p.name, p.file.Name, p.in, err)
 	}
@@ -223,7 +224,7 @@ func (c *verifier) one(ctx context.Context, p *part) error {
 		return err //nolint:wrapcheck // it names the object
 	}
 	sum := sha256.New()
-	raw := &failing{r: body}
+	raw := &failing{r: pace.reader(ctx, body)}
 	plain, err := c.o.Seal.decrypt(p.sealed, raw)
 	n := int64(0)
 	if err == nil {

@@ -110,8 +110,8 @@ func (fs *storeFS) markOf(dir, name string) (m logMark, err error) {
 
 // CheckFile reads a file of a checkpoint of a store with the Merger m to its end, and returns a kv.ErrCorrupt if it is damaged.
 // Of tables, it compares each block with its checksum; other files are not read, because Open does
-// that.
-func CheckFile(ctx context.Context, m kv.Merger, path string) (err error) {
+// that. It calls pause before each read.
+func CheckFile(ctx context.Context, m kv.Merger, path string, pause func()) (err error) {
 	if !strings.HasSuffix(path, ".sst") {
 		return nil
 	}
@@ -119,7 +119,7 @@ func CheckFile(ctx context.Context, m kv.Merger, path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("pebblekv: %w", err)
 	}
-	readable, err := sstable.NewSimpleReadable(f)
+	readable, err := sstable.NewSimpleReadable(pausingFile{f, pause})
 	if err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: %s: %w", path, err), f.Close())
 	}
@@ -131,4 +131,17 @@ func CheckFile(ctx context.Context, m kv.Merger, path string) (err error) {
 		return fmt.Errorf("pebblekv: %w: %s: %w", kv.ErrCorrupt, path, err)
 	}
 	return nil
+}
+
+// pausingFile calls pause before each read.
+type pausingFile struct {
+	vfs.File
+
+	pause func()
+}
+
+// ReadAt implements io.ReaderAt.
+func (f pausingFile) ReadAt(p []byte, at int64) (int, error) {
+	f.pause()
+	return f.File.ReadAt(p, at) //nolint:wrapcheck // it is the engine's
 }

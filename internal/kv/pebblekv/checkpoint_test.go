@@ -116,7 +116,7 @@ func TestCheckpointIsGuarded(t *testing.T) {
 		}
 		if pattern == "*.sst" { // a flipped bit is found by its block's checksum
 			for _, name := range names {
-				if err := pebblekv.CheckFile(t.Context(), s.Merger(), name); err != nil {
+				if err := pebblekv.CheckFile(t.Context(), s.Merger(), name, func() {}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -129,7 +129,7 @@ func TestCheckpointIsGuarded(t *testing.T) {
 			if err := os.WriteFile(flipped, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := pebblekv.CheckFile(t.Context(), s.Merger(), flipped); !errors.Is(err, kv.ErrCorrupt) {
+			if err := pebblekv.CheckFile(t.Context(), s.Merger(), flipped, func() {}); !errors.Is(err, kv.ErrCorrupt) {
 				t.Fatal(err)
 			}
 		}
