@@ -415,3 +415,29 @@ func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 		}
 	}
 }
+
+// BenchmarkMembers streams all followers of A over loopback, as skein query --format does.
+func BenchmarkMembers(b *testing.B) {
+	x := asked(b)
+	srv := httptest.NewServer(http.HandlerFunc(server(b, x).ServeMembers))
+	defer srv.Close()
+	n := int64(0)
+	b.ResetTimer()
+	for range b.N {
+		resp, err := http.Get(srv.URL + "?" + url.Values{"set": {followersOf(stars[0])}}.Encode()) //nolint:noctx // bounded by the set
+		if err != nil {
+			b.Fatal(err)
+		}
+		lines := bufio.NewScanner(resp.Body)
+		n = 0
+		for lines.Scan() {
+			n++
+		}
+		if err := errors.Join(lines.Err(), resp.Body.Close()); err != nil || strconv.FormatInt(n, 10) != resp.Header.Get("Skein-Total") {
+			b.Fatal(n, resp.Header, err)
+		}
+	}
+	b.ReportMetric(float64(n), "members")
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "members/s")
+	b.ReportMetric(float64(peakMemory()>>20), "peakMiB")
+}
