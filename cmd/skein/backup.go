@@ -24,14 +24,14 @@ import (
 	"skein.blue/query/algebra"
 )
 
-const targetUsage = "TARGET is a folder, s3://BUCKET/PREFIX (with the usual variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+const targetUsage = "TARGET is a folder or s3://BUCKET/PREFIX (with the usual variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
 
 func backupCommand(e *command.Environment) *cli.Command {
 	s, b := &command.Settings{}, &command.BackupSettings{}
 	var admin string
 	flags := append([]cli.Flag{
 		s.StoreFlag(),
-		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the running daemon on this machine whose store to back up; off: no daemon runs, back up the store of --store", Destination: &admin, Sources: adminEnv()},
+		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the running daemon on this machine whose store to back up; off: open the store of --store directly, which no daemon may have open", Destination: &admin, Sources: adminEnv()},
 	}, append(s.SentAdminTokenFlags(), b.MakeFlags()...)...)
 	return &cli.Command{
 		Name: "backup", Usage: "back up a store, which may be in use, to a folder or bucket", ArgsUsage: "TARGET",
@@ -74,7 +74,7 @@ func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j 
 	r, err := j.Run(ctx, c)
 	p.End()
 	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted: the target has no new backup. What was sent is not sent again")
+		return errors.New("interrupted: the target has no new backup; run the same command again")
 	}
 	if err != nil {
 		return err
@@ -151,10 +151,10 @@ func restoreCommand(e *command.Environment) *cli.Command {
 	var list bool
 	return &cli.Command{
 		Name: "restore", Usage: "restore a store from a backup", ArgsUsage: "TARGET",
-		Description: "Writes the newest backup of TARGET to the folder of --store, which must be new. If it is interrupted, the same command continues. " + targetUsage + ", or https://HOST/PATH.",
+		Description: "Writes the newest backup of TARGET to the folder of --store, which must not exist or be empty. If it is interrupted, the same command continues. " + targetUsage + ", or https://HOST/PATH.",
 		Flags: []cli.Flag{
 			s.StoreFlag(),
-			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup from this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Destination: &at},
+			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup made at this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Destination: &at},
 			&cli.BoolFlag{Name: "list", Usage: "print the backups of TARGET, and restore nothing", Destination: &list},
 			b.SealFlag(), b.TrustFlag(),
 		},
@@ -272,7 +272,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 		Name: "verify", Usage: "read the backups of a target and compare them with their hashes", ArgsUsage: "TARGET",
 		Description: "Reads each part of the backups of TARGET, and restores nothing. " + targetUsage + ", or https://HOST/PATH. The exit code is 1 if a part is missing or damaged.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "sample", Value: "100%", Usage: "share of the bytes to read, such as 5%, drawn at random; that all parts exist, with their sizes, is always compared", Destination: &sample},
+			&cli.StringFlag{Name: "sample", Value: "100%", Usage: "share of the bytes to read, such as 5%, at random. Presence and size of all parts are always compared, except on a web server", Destination: &sample},
 			b.SealFlag(), b.TrustFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

@@ -38,8 +38,8 @@ func exportCommand(e *command.Environment) *cli.Command {
 			s.StoreFlag(),
 			&cli.StringFlag{Name: "format", Value: "jsonl", Usage: "jsonl or parquet", Destination: &f.format},
 			&cli.StringSliceFlag{Name: "kinds", DefaultText: "all", Usage: "with --format parquet: kinds of records to write, such as follow,like"},
-			&cli.StringFlag{Name: "since", DefaultText: "all", Usage: "with --format parquet: leave out records that were made before this time: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 30d", Destination: &f.since},
-			&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "with --format parquet: admin URL of the running daemon on this machine whose store to export; off: no daemon runs, export the store of --store", Destination: &f.admin, Sources: adminEnv()},
+			&cli.StringFlag{Name: "since", DefaultText: "all", Usage: "with --format parquet: leave out records whose key has an earlier time than this: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 30d", Destination: &f.since},
+			&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "with --format parquet: admin URL of the running daemon on this machine whose store to export; off: open the store of --store directly, which no daemon may have open", Destination: &f.admin, Sources: adminEnv()},
 		}, s.SentAdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			f.kinds = c.StringSlice("kinds")

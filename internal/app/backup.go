@@ -193,7 +193,7 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 		case <-r.Context().Done():
 			return
 		case <-time.After(checkpointPatience): // one whose client was killed ends at once
-			refuse(http.StatusConflict, errors.New("another copy of this daemon's store is in use, by a backup or an export; wait until it has ended"))
+			refuse(http.StatusConflict, errors.New("another checkpoint of this daemon's store is in use, by a backup or an export; wait until it has ended"))
 			return
 		}
 		control := http.NewResponseController(w)
@@ -210,7 +210,7 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 		}
 		defer func() {
 			if err := c.Remove(); err != nil {
-				x.log.Error("a copy of the store cannot be removed, and keeps space on the disk until skein is restarted", "component", "backup", "folder", c.Folder, "error", err)
+				x.log.Error("a checkpoint of the store cannot be removed, and keeps space on the disk until skein is restarted", "component", "backup", "folder", c.Folder, "error", err)
 			}
 		}()
 		w.Header().Set("Content-Type", "application/json")

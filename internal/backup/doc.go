@@ -1,12 +1,12 @@
-// Package backup keeps copies of a store in a target (package target), and brings them back.
+// Package backup makes backups of a store in a target (package target), and restores them.
 //
 // A store is a folder of files that are never changed once they are written, beside a few small
 // ones. A checkpoint of it (pebblekv.Store.Checkpoint) is such a folder at one moment. Create sends
 // those of its files that the target lacks, as parts that are named by their content, and then a
-// manifest that names all of them; so the second backup sends what was written since the first, and
-// a backup that was cut off leaves parts and no manifest, and is none. Restore does the reverse.
-// Verify reads parts and compares them with their names. Retain removes manifests by age, and the
-// parts that no manifest needs any more.
+// manifest that names all of them; so the second backup sends what was written since the first. An
+// interrupted backup has no manifest, so it does not count as a backup. Restore does the reverse.
+// Verify reads parts and compares them with their names. Retain removes the manifests that a
+// Retention does not keep, and the parts that no manifest needs any more.
 //
 // A target has these objects:
 //
@@ -21,6 +21,6 @@
 // Writers take turns by the lock: a writer that finds the unexpired lock of another is refused. A
 // lock expires five minutes after its writer is gone.
 //
-// A person who can write to a target can replace a backup by another. A signature (minisign)
-// prevents that. Encryption (age) does not: it keeps readers out.
+// Anyone who can write to a target can replace a backup. A signature (minisign) shows who made it,
+// though not that it is the newest. Encryption (age) shows neither: it keeps readers out.
 package backup

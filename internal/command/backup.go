@@ -24,7 +24,7 @@ type BackupSettings struct {
 
 // SealFlag returns the flag for the key that encrypts backups.
 func (b *BackupSettings) SealFlag() cli.Flag {
-	return &cli.StringFlag{Name: "backup-key", DefaultText: "no encryption", Usage: "file of age keys that encrypt the backup, one a line. Public keys (age1…) can make backups; reading them back needs the secret key (AGE-SECRET-KEY-1…). Make one with age-keygen", Destination: &b.key, Sources: Env("backup-key")}
+	return &cli.StringFlag{Name: "backup-key", DefaultText: "no encryption", Usage: "file of age keys, one per line, that encrypt and decrypt backups. A public key (age1…) is enough to make backups; reading them needs the secret key (AGE-SECRET-KEY-1…). age-keygen makes a pair", Destination: &b.key, Sources: Env("backup-key")}
 }
 
 // TrustFlag returns the flag for the key that must have signed a backup.
@@ -37,7 +37,7 @@ func (b *BackupSettings) MakeFlags() []cli.Flag {
 	return []cli.Flag{
 		b.SealFlag(),
 		&cli.StringFlag{Name: "backup-sign", DefaultText: "no signature", Usage: "file of the minisign secret key that signs the backup, so that others can check where it comes from; SKEIN_BACKUP_PASSWORD holds its password, if it has one. Make one with minisign -G", Destination: &b.sign, Sources: Env("backup-sign")},
-		&cli.StringFlag{Name: "backup-keep", DefaultText: "all", Usage: "which earlier backups to keep, such as 24h,7d,4w: the newest of each of the last 24 hours, 7 days and 4 weeks. Others are removed after each backup", Destination: &b.keep, Sources: Env("backup-keep")},
+		&cli.StringFlag{Name: "backup-keep", DefaultText: "all", Usage: "which backups to keep, such as 24h,7d,4w: one backup, the newest, for each of the last 24 hours, 7 days and 4 weeks. skein removes the others after each backup, but never the newest", Destination: &b.keep, Sources: Env("backup-keep")},
 	}
 }
 
@@ -46,15 +46,15 @@ func (b *BackupSettings) ScheduleFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &b.to, Sources: Env("backup-to")},
 		&cli.DurationFlag{Name: "backup-every", Value: time.Hour, Usage: "how often to back up to --backup-to", Destination: &b.every, Sources: Env("backup-every")},
-		&cli.DurationFlag{Name: "backup-verify", Value: 7 * 24 * time.Hour, Usage: "how often to read all backups in --backup-to back and compare them with their hashes; 0: never", Destination: &b.verify, Sources: Env("backup-verify")},
+		&cli.DurationFlag{Name: "backup-verify", Value: 7 * 24 * time.Hour, Usage: "how often to read all backups in --backup-to and compare them with their hashes (with only a public key: presence and size of the parts); 0: never", Destination: &b.verify, Sources: Env("backup-verify")},
 	}, b.MakeFlags()...)
 }
 
 // StartFlags returns the flags of a daemon that begins with a backup, or answers from one.
 func (b *BackupSettings) StartFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and follow the stream from there", Destination: &b.From, Sources: Env("from")},
-		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and change to the next one when it comes. --store is a folder for the restored backups. The header " + app.AsOfHeader + " of each answer says how old it is", Destination: &b.Follow, Sources: Env("follow")},
+		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and consume the stream from there", Destination: &b.From, Sources: Env("from")},
+		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and switch to each newer one. --store is the folder for restored backups. The header " + app.AsOfHeader + " of each answer is the time of the newest event that it includes", Destination: &b.Follow, Sources: Env("follow")},
 		&cli.DurationFlag{Name: "follow-every", Value: time.Minute, Usage: "how often to look for a newer backup", Destination: &b.followEvery, Sources: Env("follow-every")},
 		b.TrustFlag(),
 	}
