@@ -313,6 +313,9 @@ func verifyCommand(e *command.Environment) *cli.Command {
 				fmt.Fprintf(e.Stderr, "%s: %d problems found\n", t, v.Problems)
 				return command.ErrQuiet
 			}
+			if v.OtherKey > 0 {
+				fmt.Fprintf(e.Stderr, "%d parts are encrypted for another key than that of --backup-key; only their presence and size were compared\n", v.OtherKey)
+			}
 			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, %d of their %d parts read (%s)\n", t, v.Backups, v.Read, v.Parts, human.Bytes(v.Bytes))
 			return nil
 		},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -22,9 +21,15 @@ const progressEvery = 10 * time.Second
 // beginWith restores the newest backup of --from, unless there is a store.
 func beginWith(ctx context.Context, s *command.Settings, b *command.BackupSettings, so app.StoreOptions) error {
 	log := so.Logger.With("from", b.From)
-	if entries, err := os.ReadDir(s.Store); err == nil && len(entries) > 0 && !backup.Unfinished(s.Store) {
-		log.Debug("there is a store: --from is not needed", "store", s.Store)
-		return nil
+	if !backup.Unfinished(s.Store) {
+		found, err := app.StoreExists(s.Store)
+		if err != nil {
+			return err
+		}
+		if found {
+			log.Info("there is a store: --from has no effect", "store", s.Store)
+			return nil
+		}
 	}
 	t, trust, seal, err := b.Source("--from ", b.From)
 	if err != nil {

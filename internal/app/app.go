@@ -173,8 +173,8 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err := o.await(ctx, func() (err error) { store, err = OpenStore(ctx, o); return err }); err != nil {
 		return nil, err
 	}
-	if o.engine().InProcess && !o.ReadOnly {
-		if err := removeCheckpoints(o.Store); err != nil {
+	if o.engine().InProcess { // also if it is read because the disk is full, which they may be the reason for
+		if err := removeCheckpoints(o.Store); err != nil && !o.ReadOnly {
 			return nil, errors.Join(err, store.Close())
 		}
 	}
@@ -404,6 +404,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Backup != nil {
 		m := newBackupMetrics(x.Registry)
 		t.run("backup", func(ctx context.Context) error { x.backUp(ctx, o.Backup, m); return nil })
+		if o.Backup.Verify > 0 {
+			t.run("backup verification", func(ctx context.Context) error { x.verifyBackups(ctx, o.Backup, m); return nil })
+		}
 	}
 	if err := x.readLabels(t, o.Labels); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -187,6 +188,11 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 			refuse(http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
 			return
 		}
+		// The end of the connection is noticed only once the request has been read.
+		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err != nil {
+			refuse(http.StatusBadRequest, err)
+			return
+		}
 		select {
 		case one <- struct{}{}:
 			defer func() { <-one }()
@@ -271,10 +277,6 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 		wait = max(wait, time.Until(newest.Add(o.Every)))
 	}
 	wait = min(wait, o.Every)
-	var verified time.Time
-	if o.Verify > 0 {
-		verified = time.Now() // a daemon that is restarted often verifies later
-	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	failures := 0
@@ -302,11 +304,6 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 			m.seconds.Set(time.Since(start).Seconds())
 			log.Info("backed up", "backup", r.Name, "store", human.Bytes(r.Bytes), "sent", human.Bytes(r.Sent), "removed_backups", r.Removed.Backups, "took", time.Since(start).Round(time.Millisecond).String())
 		}
-		if o.Verify > 0 && err == nil && time.Since(verified) >= o.Verify {
-			if x.verifyBackups(ctx, o, m) {
-				verified = time.Now()
-			}
-		}
 		timer.Reset(max(next-time.Since(start), time.Second))
 	}
 }
@@ -322,8 +319,22 @@ func (x *Index) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Rep
 	return j.Run(ctx, c)
 }
 
-// verifyBackups reads all backups, and reports whether it could.
-func (x *Index) verifyBackups(ctx context.Context, o *BackupSchedule, m *backupMetrics) bool {
+// verifyBackups reads all backups, again and again, until ctx ends. A daemon that is restarted often
+// does so later.
+func (x *Index) verifyBackups(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
+	ticker := time.NewTicker(o.Verify)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			x.verifyOnce(ctx, o, m)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (x *Index) verifyOnce(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
 	log := x.log.With("component", "backup", "target", o.Job.Target.String())
 	sample := 1.0
 	if o.Job.Seal != nil && !o.Job.Seal.CanRead() {
@@ -336,16 +347,13 @@ func (x *Index) verifyBackups(ctx context.Context, o *BackupSchedule, m *backupM
 	}})
 	switch {
 	case ctx.Err() != nil:
-		return false
 	case err != nil:
 		m.failures.Inc()
 		log.Error("verifying the backups failed", "error", err)
-		return false
 	case v.Problems == 0:
 		m.verified.SetToCurrentTime()
 		log.Info("backups verified: no problems", "backups", v.Backups, "parts", v.Parts, "read", human.Bytes(v.Bytes), "took", time.Since(start).Round(time.Second).String())
 	}
-	return true
 }
 
 // finished returns ErrUnfinished if a folder holds an unfinished restore.
@@ -366,3 +374,6 @@ func CheckFormat(m *backup.Manifest) error {
 
 // NeedsUpgrade reports whether a backed-up store must be upgraded after it is restored.
 func NeedsUpgrade(m *backup.Manifest) bool { return m.Store.Format < int(format.Newest) }
+
+// StoreExists reports whether a folder holds a store. Parts of a store are an error.
+func StoreExists(dir string) (bool, error) { return pebblekv.Exists(dir) }

@@ -18,6 +18,7 @@ import (
 	"skein.blue/internal/backup"
 	"skein.blue/internal/backup/target"
 	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
 )
 
 // This file serves the newest backup of a target: a node that only answers, from files. It opens a
@@ -203,6 +204,7 @@ func (f *follower) begin(ctx context.Context) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--store: %w", err)
 	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == target.LostFound })
 	for _, e := range entries { // a folder that holds something else is not ours to fill
 		if !e.IsDir() || !isBackupFolder(e.Name()) {
 			return fmt.Errorf("the folder %s has other files than restored backups (%s): give --follow a --store of its own", f.o.Dir, human.Line(e.Name()))
@@ -215,7 +217,12 @@ func (f *follower) begin(ctx context.Context) error {
 			continue
 		}
 		if err := f.serve(ctx, dir, m); err != nil {
-			f.log.Warn("a backup that was restored before cannot be opened; restoring another", "folder", dir, "error", err)
+			f.log.Warn("a backup that was restored before cannot be opened; restoring it again, or a newer one", "folder", dir, "error", err)
+			if errors.Is(err, kv.ErrDamaged) || errors.Is(err, kv.ErrCorrupt) {
+				if err := os.RemoveAll(dir); err != nil {
+					return fmt.Errorf("removing a damaged backup: %w", err)
+				}
+			}
 			continue
 		}
 		f.removeOthers(dir)
@@ -282,23 +289,27 @@ func (f *follower) look(ctx context.Context) error {
 		return fmt.Errorf("the backup was made by an older skein (%s), whose format this one does not answer from: upgrade the node that makes the backups", human.Line(m.Program))
 	}
 	start := time.Now()
-	if err := backup.Restore(ctx, f.o.Target, o); err != nil {
-		return err
+	f.removeUnfinished(o.Dir)
+	if was, err := backup.Restored(o.Dir); err != nil || !was.Time.Equal(m.Time) { // it may have been restored, and not opened
+		if err := backup.Restore(ctx, f.o.Target, o); err != nil {
+			return err
+		}
 	}
 	if err := f.serve(ctx, o.Dir, m); err != nil {
 		return err
 	}
 	f.log.Info("answering from a backup", "of", m.Time.Format(time.RFC3339), "newest_event", m.Store.Seen.UTC().Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "took", time.Since(start).Round(time.Millisecond).String())
-	f.removeUnfinished(o.Dir)
 	return nil
 }
 
-// removeUnfinished removes restores that were interrupted, and that a newer backup has replaced.
+// removeUnfinished removes the other restores that were interrupted: a newer backup has replaced them.
 func (f *follower) removeUnfinished(dir string) {
 	entries, _ := os.ReadDir(f.o.Dir)
 	for _, e := range entries {
-		if other := filepath.Join(f.o.Dir, e.Name()); other < dir && backup.Unfinished(other) {
-			_ = os.RemoveAll(other) // the next start removes it
+		if other := filepath.Join(f.o.Dir, e.Name()); other != dir && backup.Unfinished(other) {
+			if err := os.RemoveAll(other); err != nil {
+				f.log.Error("an unfinished restore cannot be removed", "folder", other, "error", err)
+			}
 		}
 	}
 }

@@ -75,6 +75,9 @@ func Create(ctx context.Context, t target.Target, o CreateOptions) (r Report, er
 	if r.Name, err = c.finish(ctx); err != nil {
 		return r, err
 	}
+	if err := l.held(ctx); err != nil { // this process stood still, and another may have removed parts
+		return r, errors.Join(err, t.Delete(ctx, r.Name))
+	}
 	r.Time, r.Bytes, r.Sent, r.Parts = c.m.Time, c.m.Bytes(), c.sent.Load(), int(c.parts.Load())
 	if o.Keep == nil {
 		all, err := names(ctx, t)
@@ -83,10 +86,7 @@ func Create(ctx context.Context, t target.Target, o CreateOptions) (r Report, er
 		}
 		return r, writeIndex(ctx, t, all)
 	}
-	if err := l.held(ctx); err != nil {
-		return r, fmt.Errorf("the backup %s is complete, but old ones were not removed: %w", r.Name, err)
-	}
-	if r.Removed, err = retain(ctx, t, o.Keep, c.m.Time); err != nil {
+	if r.Removed, err = retain(ctx, t, l, o.Keep, c.m.Time); err != nil {
 		return r, fmt.Errorf("the backup %s is complete, but removing old ones failed: %w", r.Name, err)
 	}
 	return r, nil
@@ -228,21 +228,47 @@ func (c *creator) file(ctx context.Context, f *File, pace *pacer) error {
 	if c.hasPart(ctx, f, pace) || !c.claim(name) {
 		return nil
 	}
+	wait := pause
+	for try := 1; ; try++ {
+		err = c.put(ctx, f, path, sum, pace)
+		if err == nil || ctx.Err() != nil || try == puts || errors.Is(err, errChanged) {
+			break
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait *= 2
+	}
+	if err != nil {
+		return err
+	}
+	c.sent.Add(f.Stored)
+	c.parts.Add(1)
+	return nil
+}
+
+// puts is how often a part is sent before the backup fails.
+const puts = 4
+
+// errChanged is returned for a file that was changed while it was read.
+var errChanged = errors.New("the file was changed while it was read")
+
+// put sends the part of a file.
+func (c *creator) put(ctx context.Context, f *File, path string, sum []byte, pace *pacer) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err //nolint:wrapcheck // by send
 	}
 	again := sha256.New()
 	body := c.o.Seal.encrypt(io.TeeReader(pace.reader(ctx, file), again))
-	err = c.t.Put(ctx, name, f.Stored, body)
+	err = c.t.Put(ctx, f.part(c.m.Sealed), f.Stored, body)
 	if err = errors.Join(err, body.Close(), file.Close()); err != nil {
 		return err
 	}
 	if !bytes.Equal(again.Sum(nil), sum) {
-		return errors.Join(errors.New("the file was changed while it was read"), c.t.Delete(ctx, name))
+		return errors.Join(errChanged, c.t.Delete(ctx, f.part(c.m.Sealed)))
 	}
-	c.sent.Add(f.Stored)
-	c.parts.Add(1)
 	return nil
 }
 

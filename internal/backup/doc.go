@@ -13,7 +13,7 @@
 //	manifests/20261125T235416.123Z.json          a Manifest, in JSON; the name is its time
 //	manifests/20261125T235416.123Z.json.minisig  its signature, if it is signed
 //	parts/3f/3f2a…                               a part: 3f2a… is the SHA-256 of its bytes
-//	parts/3f/3f2a….age                           likewise, encrypted with age
+//	parts/3f/3f2a….age-1b5c…                     likewise, encrypted with age for the keys 1b5c…
 //	index.json                                   the names of the manifests, for servers without lists
 //	lock.json                                   who is writing to the target now, and until when
 //	incoming/…                                   objects being written (in a folder only)

@@ -2,18 +2,26 @@ package backup
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"aead.dev/minisign"
 	"filippo.io/age"
 )
 
-// sealedAge is Manifest.Sealed of parts that are encrypted with age.
-const sealedAge = "age"
+// sealedForm matches Manifest.Sealed of parts that are encrypted with age. What follows age- tells
+// the keys apart: parts for one set of keys are of no use for another.
+var sealedForm = regexp.MustCompile(`^age-[0-9a-f]{16}$`)
+
+// errOtherKey is the ErrKey of a part that is encrypted for another key.
+var errOtherKey = fmt.Errorf("%w: the backup is encrypted for another key than that of --backup-key", ErrKey)
 
 // A Seal encrypts and decrypts parts. nil leaves them as they are.
 type Seal struct {
@@ -74,7 +82,13 @@ func (s *Seal) name() string {
 	if s == nil {
 		return ""
 	}
-	return sealedAge
+	var keys []string
+	for _, to := range s.to {
+		keys = append(keys, fmt.Sprint(to))
+	}
+	slices.Sort(keys)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(keys), "\n")))
+	return "age-" + hex.EncodeToString(sum[:8])
 }
 
 // stored returns the size of a part for a file of size bytes.
@@ -129,7 +143,7 @@ func (s *Seal) decrypt(sealed string, r io.Reader) (io.Reader, error) {
 	}
 	plain, err := age.Decrypt(r, s.with...)
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
-		return nil, fmt.Errorf("%w: the backup is encrypted for another key than that of --backup-key", ErrKey)
+		return nil, errOtherKey
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPart, err)

@@ -112,10 +112,22 @@ func (l *lock) held(ctx context.Context) error {
 		return err
 	}
 	var now lock
-	if err := json.Unmarshal(b, &now); err != nil || now.Owner != l.Owner || time.Now().UnixNano() > l.until.Load() {
-		return fmt.Errorf("%s: %w: this process has lost its lock, because it could not renew it for %v", l.t, ErrBusy, lockFor)
+	if err := json.Unmarshal(b, &now); err != nil || now.Owner != l.Owner {
+		return l.lost()
+	}
+	return l.current()
+}
+
+// current is held, without asking the target: nobody else takes a lock before it expires.
+func (l *lock) current() error {
+	if time.Now().UnixNano() > l.until.Load() {
+		return l.lost()
 	}
 	return nil
+}
+
+func (l *lock) lost() error {
+	return fmt.Errorf("%s: %w: this process has lost its lock, because it could not renew it for %v", l.t, ErrBusy, lockFor)
 }
 
 // release gives the lock back.

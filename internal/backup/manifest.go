@@ -53,7 +53,7 @@ type Manifest struct {
 	Time    time.Time `json:"time"`        // of the checkpoint
 	Program string    `json:"program"`     // that made it: skein and its version
 	Store   Summary   `json:"store"`
-	// Sealed names how the parts are encrypted: "age", or "" if they are not.
+	// Sealed names how the parts are encrypted, and for which keys (sealedForm); "" if they are not.
 	Sealed string `json:"sealed,omitempty"`
 	Files  []File `json:"files"` // sorted by name
 }
@@ -108,7 +108,7 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	if m.Version != version {
 		return nil, fmt.Errorf("%w: it has version %d, and this skein reads version %d; use the skein that made it (%s)", ErrManifest, m.Version, version, human.Line(m.Program))
 	}
-	if m.Sealed != "" && m.Sealed != sealedAge {
+	if m.Sealed != "" && !sealedForm.MatchString(m.Sealed) {
 		return nil, fmt.Errorf("%w: its parts are encrypted in a way that this skein does not know (%s)", ErrManifest, human.Line(m.Sealed))
 	}
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {

@@ -26,8 +26,8 @@ import (
 
 // RestoreOptions say what to restore, and how.
 type RestoreOptions struct {
-	// Dir is the folder to restore to. It must not exist, be empty, or hold a restore of the same
-	// backup that was interrupted.
+	// Dir is the folder to restore to. It must not exist, be empty, or hold a restore that was
+	// interrupted; if that was of another backup, its equal files are used.
 	Dir string
 	// Manifest is what to restore (Find).
 	Manifest *Manifest
@@ -110,8 +110,12 @@ func (r *restorer) begin() error {
 	}
 	mark := filepath.Join(r.o.Dir, unfinished)
 	switch old, err := os.ReadFile(mark); {
-	case err == nil && !bytes.Equal(old, b) && len(old) > 0:
-		return fmt.Errorf("restore: %w: %s holds the unfinished restore of another backup; remove the folder, or restore into another", ErrFolder, r.o.Dir)
+	case err == nil && bytes.Equal(old, b):
+		return r.room()
+	case err == nil: // of another backup, which a newer one has replaced; equal files are used
+		if err := r.removeOthers(); err != nil {
+			return fail(err)
+		}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fail(err)
 	case err != nil:
@@ -119,31 +123,60 @@ func (r *restorer) begin() error {
 		if err != nil {
 			return fail(err)
 		}
-		if len(entries) > 0 {
+		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != target.LostFound }) {
 			return fmt.Errorf("restore: %w: %s; restore into a folder that does not exist", ErrFolder, r.o.Dir)
 		}
 	}
 	if err := writeDurably(mark, b); err != nil {
 		return fail(err)
 	}
-	if du, err := vfs.Default.GetDiskUsage(r.o.Dir); err == nil && r.o.Reuse == "" {
-		free, need := int64(du.AvailBytes), r.m.Bytes() //nolint:gosec // disks are smaller
-		for i := range r.m.Files {
-			if info, err := os.Stat(filepath.Join(r.o.Dir, r.m.Files[i].Name)); err == nil {
-				need -= info.Size()
-			}
-		}
-		if need > free {
-			return fmt.Errorf("restore: %s has %s free, and the rest of the store needs %s", r.o.Dir, human.Bytes(free), human.Bytes(need))
+	return r.room()
+}
+
+// removeOthers removes the files that this backup does not have.
+func (r *restorer) removeOthers() error {
+	entries, err := os.ReadDir(r.o.Dir)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the folder
+	}
+	for _, e := range entries {
+		ours := e.Name() == unfinished || e.Name() == target.LostFound || slices.ContainsFunc(r.m.Files, func(f File) bool { return f.Name == e.Name() })
+		if !ours {
+			err = errors.Join(err, os.Remove(filepath.Join(r.o.Dir, e.Name())))
 		}
 	}
+	return err
+}
+
+// room finds the files to link, and checks that there is space for the others.
+func (r *restorer) room() error {
 	if r.o.Reuse != "" && r.o.Was != nil {
 		for i := range r.o.Was.Files {
 			f := &r.o.Was.Files[i]
 			r.same[f.Name+" "+f.SHA256] = true
 		}
 	}
+	if du, err := vfs.Default.GetDiskUsage(r.o.Dir); err == nil {
+		free, need := int64(du.AvailBytes), r.m.Bytes() //nolint:gosec // disks are smaller
+		for i := range r.m.Files {
+			f := &r.m.Files[i]
+			if info, err := os.Stat(filepath.Join(r.o.Dir, f.Name)); err == nil {
+				need -= info.Size()
+			} else if r.linked(f) {
+				need -= f.Size
+			}
+		}
+		if need > free {
+			return fmt.Errorf("restore: %s has %s free, and the rest of the store needs %s", r.o.Dir, human.Bytes(free), human.Bytes(need))
+		}
+	}
 	return nil
+}
+
+// linked reports whether a file can be linked: it is a table, which is never changed, and the same as
+// in Reuse.
+func (r *restorer) linked(f *File) bool {
+	return strings.HasSuffix(f.Name, ".sst") && r.same[f.Name+" "+f.SHA256]
 }
 
 // fetch restores the files. The marker of Pebble's manifest, without which there is no store, comes
@@ -198,7 +231,7 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if strings.HasSuffix(f.Name, ".sst") && r.same[f.Name+" "+f.SHA256] { // tables are never changed
+	if r.linked(f) {
 		if err := os.Link(filepath.Join(r.o.Reuse, f.Name), path); err == nil {
 			r.tell(f.Size)
 			return nil

@@ -77,13 +77,13 @@ func Retain(ctx context.Context, t target.Target, keep Retention) (r Removed, er
 		return r, err
 	}
 	defer l.release(ctx)
-	return retain(ctx, t, keep, time.Now())
+	return retain(ctx, t, l, keep, time.Now())
 }
 
 // retain is Retain for a caller that holds the lock. The index goes first, then the manifests, then the
 // parts, so that nothing names what is not there. Nothing is removed while any manifest that stays
 // cannot be read.
-func retain(ctx context.Context, t target.Target, keep Retention, now time.Time) (r Removed, err error) {
+func retain(ctx context.Context, t target.Target, l *lock, keep Retention, now time.Time) (r Removed, err error) {
 	all, err := names(ctx, t)
 	if err != nil {
 		return r, err
@@ -115,7 +115,7 @@ func retain(ctx context.Context, t target.Target, keep Retention, now time.Time)
 		if kept[i] {
 			continue
 		}
-		if err := errors.Join(t.Delete(ctx, name), t.Delete(ctx, name+signature)); err != nil {
+		if err := errors.Join(l.current(), t.Delete(ctx, name), t.Delete(ctx, name+signature)); err != nil {
 			return r, err
 		}
 		r.Backups++
@@ -130,7 +130,13 @@ func retain(ctx context.Context, t target.Target, keep Retention, now time.Time)
 	if err != nil {
 		return r, err //nolint:wrapcheck // it names the target
 	}
+	if err := l.held(ctx); err != nil {
+		return r, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(spare)) {
+		if err := l.current(); err != nil {
+			return r, err
+		}
 		if err := t.Delete(ctx, name); err != nil {
 			return r, err //nolint:wrapcheck // it names the object
 		}

@@ -39,6 +39,7 @@ type Verified struct {
 	Backups, Parts, Read int // parts of the backups, and those that were read
 	Bytes                int64
 	Problems             int
+	OtherKey             int // parts that are encrypted for another key, and so were not read
 }
 
 // Verify reads parts of a target and compares them with their hashes. It returns an error if it
@@ -57,8 +58,9 @@ func Verify(ctx context.Context, t target.Target, o VerifyOptions) (v Verified, 
 // part is a part that manifests need.
 type part struct {
 	name, sealed string
-	file         *File  // one of the files that it is
-	in           string // one of the manifests that need it
+	file         *File    // one of the files that it is
+	in           string   // the first of the manifests that need it
+	all          []string // all of them
 }
 
 type verifier struct {
@@ -89,6 +91,8 @@ func (c *verifier) manifests(ctx context.Context) error {
 		m, err := read(ctx, c.t, name, c.o.Trust)
 		switch {
 		case err == nil:
+		case errors.Is(err, target.ErrNotFound) && !errors.Is(err, ErrSignature) && c.o.Name == "":
+			continue // removed meanwhile (--backup-keep)
 		case errors.Is(err, ErrManifest) || errors.Is(err, ErrSignature) || errors.Is(err, target.ErrNotFound):
 			c.problem(err)
 			continue
@@ -104,8 +108,9 @@ func (c *verifier) manifests(ctx context.Context) error {
 			f := &m.Files[i]
 			p := f.part(m.Sealed)
 			if c.parts[p] == nil {
-				c.parts[p] = &part{p, m.Sealed, f, name}
+				c.parts[p] = &part{p, m.Sealed, f, name, nil}
 			}
+			c.parts[p].all = append(c.parts[p].all, name)
 		}
 	}
 	c.v.Parts = len(c.parts)
@@ -124,6 +129,8 @@ func (c *verifier) present(ctx context.Context) error {
 	}
 	for _, p := range c.sorted() {
 		switch size, ok := has[p.name]; {
+		case !ok && !c.needed(ctx, p):
+			delete(c.parts, p.name)
 		case !ok:
 			c.problem(fmt.Errorf("%w: %s, which is %s of %s, is missing", ErrPart, p.name, p.file.Name, p.in))
 			delete(c.parts, p.name)
@@ -133,6 +140,20 @@ func (c *verifier) present(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// needed reports whether a manifest that needs a part still exists: --backup-keep may have removed
+// them meanwhile.
+func (c *verifier) needed(ctx context.Context, p *part) bool {
+	for _, name := range p.all {
+		if r, err := c.t.Get(ctx, name, 0); err == nil {
+			_ = r.Close() // nothing was read
+			return true
+		} else if !errors.Is(err, target.ErrNotFound) {
+			return true // and the next read says why
+		}
+	}
+	return false
 }
 
 func (c *verifier) sorted() (all []*part) {
@@ -166,7 +187,7 @@ func (c *verifier) read(ctx context.Context) error {
 		all, share = all[:n], bytes
 	}
 	found := make(chan error)
-	var done atomic.Int64
+	var done, other atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	work := make(chan *part)
 	g.Go(func() error {
@@ -189,10 +210,12 @@ func (c *verifier) read(ctx context.Context) error {
 			pace := pacing(c.o.Rest)
 			for p := range work {
 				err := c.one(ctx, p, pace)
-				if err != nil && !errors.Is(err, ErrPart) {
+				switch {
+				case errors.Is(err, errOtherKey):
+					other.Add(1)
+				case err != nil && !errors.Is(err, ErrPart):
 					return err
-				}
-				if err != nil {
+				case err != nil && c.needed(ctx, p):
 					found <- err
 				}
 				if n := done.Add(p.file.Size); c.o.Progress != nil {
@@ -207,7 +230,8 @@ func (c *verifier) read(ctx context.Context) error {
 	for err := range found {
 		c.problem(err)
 	}
-	c.v.Read, c.v.Bytes = len(all), share
+	c.v.OtherKey = int(other.Load())
+	c.v.Read, c.v.Bytes = len(all)-c.v.OtherKey, share
 	return <-ended
 }
 

@@ -83,6 +83,10 @@ func Open(name string) (Target, error) {
 	}
 }
 
+// LostFound is a folder that some file systems have at their root. A folder that has nothing else is
+// empty.
+const LostFound = "lost+found"
+
 // IsWeb reports whether a user's target is a web server.
 func IsWeb(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")

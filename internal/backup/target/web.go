@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"skein.blue/internal/outward"
@@ -57,7 +58,8 @@ func (t *web) Get(ctx context.Context, name string, from int64) (io.ReadCloser, 
 		cancel()
 		return nil, fmt.Errorf("reading %s: %w", at.Redacted(), err)
 	}
-	body := &answer{outward.NewIdleBody(res.Body, quiet, cancel), cancel}
+	body := &answer{cancel: cancel}
+	body.IdleBody = outward.NewIdleBody(res.Body, quiet, func() { body.stalled.Store(true); cancel() })
 	switch {
 	case res.StatusCode == http.StatusPartialContent && from > 0:
 		return body, nil
@@ -80,7 +82,19 @@ func (t *web) Get(ctx context.Context, name string, from int64) (io.ReadCloser, 
 type answer struct {
 	*outward.IdleBody
 
-	cancel context.CancelFunc
+	cancel  context.CancelFunc
+	stalled atomic.Bool // the server sent nothing for too long
+}
+
+var errStalled = fmt.Errorf("the server sent nothing for %v", quiet)
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.IdleBody.Read(p)
+	if err != nil && a.stalled.Load() {
+		err = errStalled
+	}
+	return n, err //nolint:wrapcheck // the body's error
 }
 
 // Close implements io.Closer.

@@ -163,6 +163,10 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 	return false, nil
 }
 
+// Exists reports whether there is a store in a folder. Files of an incomplete store are a
+// kv.ErrDamaged.
+func Exists(dir string) (bool, error) { return look(vfs.Default, dir) }
+
 // forbidden returns the error for a store that this user may not read or write.
 func forbidden(dir string, err error) error {
 	return fmt.Errorf("pebblekv: no permission to open %s: run skein as the owner of the folder: %w", dir, err)
