@@ -120,7 +120,7 @@ func TestServeFollow(t *testing.T) {
 	if code, _, errs := skein(t, append([]string{"serve"}, args...)...); code != 1 || !strings.Contains(errs, "nothing to answer from") {
 		t.Fatalf("without a backup: %d %s", code, errs)
 	}
-	writer := serveDaemon(t, nil, "--store", filepath.Join(t.TempDir(), "s"), "--relay", startSimulator(t, plainPDS, 150), "--cursor", "0", "--repair=false")
+	writer := serveDaemon(t, nil, "--store", filepath.Join(t.TempDir(), "s"), "--relay", startSimulator(t, plainPDS, 200), "--cursor", "0", "--repair=false")
 	eventually(t, time.Minute, "some events are indexed", func() bool { return count(t, writer, "skein_consumer_cursor") > 100 })
 	p.add(t, writer)
 	d := serveDaemon(t, nil, args...)

@@ -116,9 +116,9 @@ func (r *restorer) begin() error {
 		if err := r.removeOthers(); err != nil {
 			return fail(err)
 		}
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case !errors.Is(err, fs.ErrNotExist):
 		return fail(err)
-	case err != nil:
+	default:
 		entries, err := os.ReadDir(r.o.Dir)
 		if err != nil {
 			return fail(err)

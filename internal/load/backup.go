@@ -137,6 +137,9 @@ func (r *run) part(ctx context.Context, c *consumer.Consumer, api string, dids [
 	return rate, h.quantiles(), err
 }
 
+// askClient keeps a connection for each of the askers.
+var askClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: askers}, Timeout: time.Minute}
+
 // askSmall asks whom two accounts both follow.
 func askSmall(ctx context.Context, api string, dids []string, rng *rand.Rand) error {
 	set := fmt.Sprintf("intersect(follows(%s),follows(%s))", dids[rng.IntN(len(dids))], dids[rng.IntN(len(dids))])
@@ -144,7 +147,7 @@ func askSmall(ctx context.Context, api string, dids []string, rng *rand.Rand) er
 	if err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := askClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
@@ -177,7 +180,12 @@ func (r *run) answers(ctx context.Context) (api string, stop func(), err error) 
 	}()
 	select {
 	case at := <-ready:
-		return "http://" + at.String(), func() { cancel(); <-ended }, nil
+		return "http://" + at.String(), func() {
+			cancel()
+			if err := <-ended; err != nil {
+				r.say("the query API ended with %v", err)
+			}
+		}, nil
 	case err := <-ended:
 		cancel()
 		return "", nil, err

@@ -424,7 +424,7 @@ func BenchmarkMembers(b *testing.B) {
 	n := int64(0)
 	b.ResetTimer()
 	for range b.N {
-		resp, err := http.Get(srv.URL + "?" + url.Values{"set": {followersOf(stars[0])}}.Encode()) //nolint:noctx // bounded by the set
+		resp, err := http.Get(srv.URL + "?" + url.Values{"set": {followersOf(stars[0])}}.Encode())
 		if err != nil {
 			b.Fatal(err)
 		}
