@@ -179,25 +179,36 @@ func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form 
 	var arena []byte
 	spans := make([]span, len(ids))
 	var own []int
+	var at [1 << dict.GroupBits]span // of the entries of one group
 	err := r.MultiGet(keys, func(k int, v []byte, _ bool) error {
-		for i := starts[k]; i < starts[k+1]; i++ {
-			var found bool
-			err := dict.EachEntry(v, func(e *dict.Entry) bool {
-				if found = e.At == uint8(ids[i]&dict.GroupMask); found {
-					start := len(arena)
-					arena = e.AppendForm(arena)
-					spans[i] = span{start, len(arena)}
-					if e.Kind == dict.KindOwn {
-						own = append(own, i)
-					}
-				}
-				return !found
-			})
-			if err == nil && !found {
-				err = noString(ns, ids[i])
+		var missing, long uint64 // which entries are still to be found, and which have rows of their own
+		for _, id := range ids[starts[k]:starts[k+1]] {
+			missing |= 1 << (id & dict.GroupMask)
+		}
+		err := dict.EachEntry(v, func(e *dict.Entry) bool {
+			bit := uint64(1) << e.At
+			if missing&bit == 0 {
+				return true
 			}
-			if err != nil {
-				return err
+			missing &^= bit
+			start := len(arena)
+			arena = e.AppendForm(arena)
+			at[e.At] = span{start, len(arena)}
+			if e.Kind == dict.KindOwn {
+				long |= bit
+			}
+			return missing != 0
+		})
+		if err != nil {
+			return err
+		}
+		for i := starts[k]; i < starts[k+1]; i++ {
+			bit := uint64(1) << (ids[i] & dict.GroupMask)
+			if missing&bit != 0 {
+				return noString(ns, ids[i])
+			}
+			if spans[i] = at[ids[i]&dict.GroupMask]; long&bit != 0 {
+				own = append(own, i)
 			}
 		}
 		return nil

@@ -109,8 +109,9 @@ func (w *GroupWriter) Append(dst []byte, e *Entry) []byte {
 // into v.
 func EachEntry(v []byte, each func(*Entry) bool) error {
 	var post, author uint64
+	e := new(Entry) // one for all entries: each may copy it
 	for len(v) > 0 {
-		e := Entry{At: v[0] & GroupMask, Kind: v[0] >> GroupBits}
+		*e = Entry{At: v[0] & GroupMask, Kind: v[0] >> GroupBits}
 		v = v[1:]
 		switch e.Kind {
 		case KindPLC:
@@ -134,7 +135,7 @@ func EachEntry(v []byte, each func(*Entry) bool) error {
 			e.Form, v = v[n:n+int(l):n+int(l)], v[n+int(l):]
 		default:
 		}
-		if !each(&e) {
+		if !each(e) {
 			return nil
 		}
 	}
