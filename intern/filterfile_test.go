@@ -64,7 +64,8 @@ func (h *fileHistory) round(t *testing.T) {
 		k.fillAfter = 0
 		h.rebuilt++
 	}
-	if k.restored {
+	restored := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.restored } // filling in the background may give up
+	if restored() {
 		h.restored++
 	}
 	for range 1 + h.rng.IntN(12) {
@@ -73,7 +74,7 @@ func (h *fileHistory) round(t *testing.T) {
 			h.olderStore = copyOf(t, h.store)
 		}
 	}
-	if k.restored && h.rng.IntN(2) == 0 {
+	if restored() && h.rng.IntN(2) == 0 {
 		d.leases.background.Wait()
 	}
 	if k.ready.Load() {
