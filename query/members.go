@@ -156,7 +156,7 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, MaxExpr: algebra.MaxExpr}
 	q.Resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
 	q.Viewer = func(context.Context) (string, error) {
-		return "", xrpc.Invalid("%s does not work here: an operator is no viewer", algebra.ViewerName)
+		return "", xrpc.Invalid("%s does not work here: the admin listener knows no viewer", algebra.ViewerName)
 	}
 	q.Work = s.queues.Work("operator", false)
 	defer q.Work.Leave()

@@ -170,7 +170,7 @@ func TestBackupOfRecordedStream(t *testing.T) {
 	if code, out, errs = skein(t, "restore", "--store", second, to); code != 1 || !strings.Contains(errs, "--backup-key") {
 		t.Fatal(code, out, errs)
 	}
-	// The folder is the beginning of a restore: it is no store, and the same command continues.
+	// The folder is the beginning of a restore: it is not a store yet, and the same command continues.
 	if code, out, errs = skein(t, "check", "--store", second); code != 1 || !strings.Contains(errs, "unfinished restore") {
 		t.Fatal(code, out, errs)
 	}

@@ -350,6 +350,8 @@ func (x *Index) verifyOnce(ctx context.Context, o *BackupSchedule, m *backupMetr
 	case err != nil:
 		m.failures.Inc()
 		log.Error("verifying the backups failed", "error", err)
+	case v.Problems == 0 && v.Read < v.Parts: // nothing is known of the content
+		log.Info("presence and size of the parts of the backups compared: no problems. Their content needs the secret key: run skein verify where it is", "backups", v.Backups, "parts", v.Parts, "read", v.Read)
 	case v.Problems == 0:
 		m.verified.SetToCurrentTime()
 		log.Info("backups verified: no problems", "backups", v.Backups, "parts", v.Parts, "read", human.Bytes(v.Bytes), "took", time.Since(start).Round(time.Second).String())

@@ -16,8 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"skein.blue/internal/backup/target"
 )
 
@@ -165,36 +163,17 @@ func (c *creator) look(ctx context.Context) error {
 
 // send sends the parts that the target lacks.
 func (c *creator) send(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	work := make(chan *File)
-	g.Go(func() error {
-		defer close(work)
-		for i := range c.m.Files {
-			select {
-			case work <- &c.m.Files[i]:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	files := make([]*File, len(c.m.Files))
+	for i := range files {
+		files[i] = &c.m.Files[i]
+	}
+	return inParallel(ctx, files, c.o.Parallel, c.o.Rest, func(ctx context.Context, f *File, pace *pacer) error {
+		if err := c.file(ctx, f, pace); err != nil {
+			return fmt.Errorf("backup: %s: %w", f.Name, err)
 		}
+		c.tell(f.Size)
 		return nil
 	})
-	parallel := c.o.Parallel
-	if parallel <= 0 {
-		parallel = 2
-	}
-	for range parallel {
-		g.Go(func() error {
-			pace := pacing(c.o.Rest)
-			for f := range work {
-				if err := c.file(ctx, f, pace); err != nil {
-					return fmt.Errorf("backup: %s: %w", f.Name, err)
-				}
-				c.tell(f.Size)
-			}
-			return nil
-		})
-	}
-	return g.Wait() //nolint:wrapcheck // wrapped above
 }
 
 func (c *creator) tell(n int64) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A pacer makes a worker rest: rest times as long as it has worked. nil never rests.
@@ -59,4 +61,36 @@ type pacedReader struct {
 func (r *pacedReader) Read(b []byte) (int, error) {
 	r.p.pause(r.ctx)
 	return r.r.Read(b) //nolint:wrapcheck // the reader's own
+}
+
+// inParallel calls do for all, from so many workers (0: 2) that rest (pacing), until one fails.
+func inParallel[T any](ctx context.Context, all []T, workers int, rest float64, do func(ctx context.Context, item T, pace *pacer) error) error {
+	if workers <= 0 {
+		workers = 2
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	work := make(chan T)
+	g.Go(func() error {
+		defer close(work)
+		for _, item := range all {
+			select {
+			case work <- item:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range workers {
+		g.Go(func() error {
+			pace := pacing(rest)
+			for item := range work {
+				if err := do(ctx, item, pace); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait() //nolint:wrapcheck // it is do's
 }

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"skein.blue/internal/backup/target"
 )
 
@@ -188,45 +186,25 @@ func (c *verifier) read(ctx context.Context) error {
 	}
 	found := make(chan error)
 	var done, other atomic.Int64
-	g, ctx := errgroup.WithContext(ctx)
-	work := make(chan *part)
-	g.Go(func() error {
-		defer close(work)
-		for _, p := range all {
-			select {
-			case work <- p:
-			case <-ctx.Done():
-				return ctx.Err()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- inParallel(ctx, all, c.o.Parallel, c.o.Rest, func(ctx context.Context, p *part, pace *pacer) error {
+			err := c.one(ctx, p, pace)
+			switch {
+			case errors.Is(err, errOtherKey):
+				other.Add(1)
+			case err != nil && !errors.Is(err, ErrPart):
+				return err
+			case err != nil && c.needed(ctx, p):
+				found <- err
 			}
-		}
-		return nil
-	})
-	parallel := c.o.Parallel
-	if parallel <= 0 {
-		parallel = 2
-	}
-	for range parallel {
-		g.Go(func() error {
-			pace := pacing(c.o.Rest)
-			for p := range work {
-				err := c.one(ctx, p, pace)
-				switch {
-				case errors.Is(err, errOtherKey):
-					other.Add(1)
-				case err != nil && !errors.Is(err, ErrPart):
-					return err
-				case err != nil && c.needed(ctx, p):
-					found <- err
-				}
-				if n := done.Add(p.file.Size); c.o.Progress != nil {
-					c.o.Progress(n, share)
-				}
+			if n := done.Add(p.file.Size); c.o.Progress != nil {
+				c.o.Progress(n, share)
 			}
 			return nil
 		})
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- g.Wait(); close(found) }()
+		close(found)
+	}()
 	for err := range found {
 		c.problem(err)
 	}
