@@ -62,11 +62,11 @@ func (m *Manager) beginArchive(ctx context.Context, address string) error {
 	m.mu.Unlock()
 	m.jobs.Go(func() {
 		m.o.Archiving(true)
-		defer m.o.Archiving(false)
 		err := r.Run(ctx)
 		if err == nil {
 			err = m.endArchive(ctx)
 		}
+		m.o.Archiving(false) // before the next archive can begin
 		p := r.Progress()
 		m.records.Add(p.Records)
 		m.bytes.Add(p.Bytes)
