@@ -21,6 +21,7 @@ import (
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/query/algebra"
 )
 
@@ -60,10 +61,56 @@ func oneTarget(c *cli.Command) (string, error) {
 	return c.Args().First(), nil
 }
 
+// noCheckpoint is the app.ErrNoCheckpoint of a store.
+type noCheckpoint struct{ store string }
+
+// Error implements error.
+func (n *noCheckpoint) Error() string { return fmt.Sprintf("%s: %v", n.store, app.ErrNoCheckpoint) }
+
+// backUpElsewhere prints the commands of FoundationDB's own tools that back up a store.
+func backUpElsewhere(e *command.Environment, store, target string) error {
+	l, err := locate(store, target)
+	if err != nil {
+		return err
+	}
+	return otherTools(e, l.BackupCommands(target), fmt.Sprintf("Nothing is backed up yet: %s is on FoundationDB, whose own tools do it. On a machine that can reach the cluster and write to %s, start the first command and let it run; then run the second. skein can go on:", store, target))
+}
+
+// restoreElsewhere prints the commands of FoundationDB's own tools that restore a store.
+func restoreElsewhere(e *command.Environment, store, target string) error {
+	l, err := locate(store, target)
+	if err != nil {
+		return err
+	}
+	return otherTools(e, l.RestoreCommands(target), fmt.Sprintf("Nothing is restored yet: %s is on FoundationDB, whose own tools do it, from a backup that they made. (A backup that skein made goes into a folder; from there, skein export and skein import copy it.) Stop all skein processes that use the store, and remove what is left of it: %s. On a machine that can reach the cluster and read %s, start the first command and let it run; then run the second:", store, l.ClearCommand(), target))
+}
+
+// locate returns where a store on FoundationDB is. The target must be a folder.
+func locate(store, target string) (l fdbkv.Location, err error) {
+	if l, err = fdbkv.Parse(store); err != nil {
+		return l, command.UsageError("--store: %v", err)
+	}
+	if !filepath.IsAbs(target) {
+		return l, command.UsageError("FoundationDB's own tools back up and restore %s. skein knows their commands for a folder, not for %s; for a bucket, see blobstore:// in FoundationDB's documentation", store, target)
+	}
+	return l, nil
+}
+
+// otherTools prints commands, and ends with an exit code that says that nothing was done.
+func otherTools(e *command.Environment, commands []string, why string) error {
+	fmt.Fprintln(e.Stderr, why)
+	for _, line := range commands {
+		fmt.Fprintln(e.Stdout, line)
+	}
+	return command.ErrQuiet
+}
+
 // backUp backs up the store of a running daemon, or one that no process has open.
 func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j *app.BackupJob, admin string, hasAdmin, hasStore bool) (err error) {
 	c, done, err := checkpoint(ctx, e, s, admin, hasAdmin, hasStore)
-	if err != nil {
+	if no, ok := errors.AsType[*noCheckpoint](err); ok {
+		return backUpElsewhere(e, no.store, j.Target.String())
+	} else if err != nil {
 		return err
 	}
 	store := filepath.Dir(filepath.Dir(c.Folder))
@@ -93,7 +140,7 @@ func checkpoint(ctx context.Context, e *command.Environment, s *command.Settings
 		return c, nil, err
 	}
 	if !app.EngineOf(s.Store).InProcess {
-		return c, nil, command.UsageError("--store %s: %v", s.Store, app.ErrNoCheckpoint)
+		return c, nil, &noCheckpoint{s.Store}
 	}
 	if admin != noAdmin && (hasAdmin || !hasStore) {
 		c, done, err = lend(ctx, s, admin)
@@ -133,7 +180,9 @@ func lend(ctx context.Context, s *command.Settings, admin string) (c app.Checkpo
 		return c, nil, err
 	}
 	resp, err := (adminOf{admin, token}).send(ctx, http.MethodPost, "/checkpoint", "application/json", asJSON(map[string]any{}))
-	if err != nil {
+	if no, ok := errors.AsType[*refusal](err); ok && no.store != "" {
+		return c, nil, &noCheckpoint{no.store}
+	} else if err != nil {
 		return c, nil, err
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil || c.Folder == "" {
@@ -185,7 +234,7 @@ func restoreCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			if !app.EngineOf(s.Store).InProcess {
-				return command.UsageError("--store %s: a backup is restored into a folder; to move it to FoundationDB, restore it, and use skein export and skein import", s.Store)
+				return restoreElsewhere(e, s.Store, t.String())
 			}
 			if err := command.CheckStoreFlag(s.Store); err != nil {
 				return err

@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -92,7 +94,6 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 		<-writers[w].read
 		start(w)
 	}
-	const last = 2116
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		var stats struct{ Cursor int64 }
 		if err := truth.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err == nil && stats.Cursor == last {
@@ -127,6 +128,119 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 		t.Errorf("stats: %d %s%s", code, out, errs)
 	}
 }
+
+// Two writers index the official PDS's stream on a cluster. In the middle, the commands that skein backup
+// prints back it up, while the writers go on; those that skein restore prints restore it into an empty cluster.
+// What is restored is whole, and two writers go on from it to the truth.
+func TestClusterBackup(t *testing.T) {
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB; use go test -tags fdb")
+	}
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = fdbtest.Shell(t, "true") // skips the test if the tools are not installed
+	var stores [2]string
+	for i := range stores {
+		c := fdbtest.Start(t)
+		t.Cleanup(func() {
+			if err := c.Remove(); err != nil {
+				t.Error(err)
+			}
+		})
+		stores[i] = fmt.Sprintf("fdb://%s?prefix=a.b_c-1", c.File)
+	}
+	relay := startSimulator(t, plainPDS, 100) // takes 21 s
+	writers := func(store string, args ...string) (all [2]*daemon) {
+		for i := range all {
+			all[i] = serveDaemon(t, nil, append([]string{"--store", store, "--relay", relay, "--repair=false", "--partition", fmt.Sprintf("%d/2", i)}, args...)...)
+		}
+		return all
+	}
+	target := filepath.Join(t.TempDir(), "it's here")
+	if err := os.Mkdir(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	agent := func(line string) {
+		cmd := fdbtest.Shell(t, line)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	run := func(line string) (string, error) {
+		out, err := fdbtest.Shell(t, line).CombinedOutput()
+		return string(out), err
+	}
+
+	w := writers(stores[0], "--cursor", "0")
+	eventually(t, time.Minute, "some events are indexed", func() bool { return count(t, w[0], "skein_consumer_cursor") > 500 })
+	code, out, errs := skein(t, "backup", "--admin", w[1].admin, target)
+	lines := strings.Split(out, "\n")
+	if code != 1 || len(lines) < 2 || !strings.Contains(errs, "Nothing is backed up yet") {
+		t.Fatal(code, out, errs)
+	}
+	if code, same, _ := skein(t, "backup", "--store", stores[0], target); code != 1 || same != out {
+		t.Errorf("the daemon's commands are %s, those for --store %s", out, same)
+	}
+	agent(lines[0])
+	if out, err := run(lines[1]); err != nil {
+		t.Fatalf("%s: %v: %s", lines[1], err, out)
+	}
+	for _, d := range w {
+		d.stop()
+	}
+
+	code, out, errs = skein(t, "restore", "--store", stores[1], target)
+	lines = strings.Split(out, "\n")
+	remove := regexp.MustCompile(`fdbcli -C .*\\x02'`).FindString(errs)
+	if code != 1 || len(lines) < 2 || remove == "" {
+		t.Fatal(code, out, errs)
+	}
+	agent(lines[0])
+	restored := func() {
+		if out, err := run(lines[1]); err != nil {
+			t.Fatalf("%s: %v: %s", lines[1], err, out)
+		}
+		if code, out, errs := skein(t, "check", "--store", stores[1]); code != 0 {
+			t.Fatalf("check: %s%s", out, errs)
+		}
+	}
+	restored()
+	if out, err := run(lines[1]); err == nil {
+		t.Errorf("restored over a store: %s", out)
+	}
+	if out, err := run(remove); err != nil {
+		t.Fatalf("%s: %v: %s", remove, err, out)
+	}
+	if code, _, errs := skein(t, "check", "--store", stores[1]); code == 0 || !strings.Contains(errs, "no store") {
+		t.Errorf("check of a removed store: %d %s", code, errs)
+	}
+	restored()
+	w = writers(stores[1])
+	if begun := count(t, w[0], "skein_consumer_cursor"); begun <= 500 || begun >= last {
+		t.Errorf("the restored cursor is %d", begun)
+	}
+	for _, d := range w {
+		eventually(t, time.Minute, "everything is indexed", func() bool { return count(t, d, "skein_consumer_cursor") == last })
+	}
+	for _, d := range w {
+		diffs, n, err := tr.Compare(t.Context(), d.api, 100)
+		if err != nil || len(diffs) > 0 || n < 200 {
+			t.Errorf("%d sets, %v, %q", n, err, diffs)
+		}
+		d.stop()
+	}
+	for _, args := range [][]string{{"check"}, {"ids", "audit"}} {
+		if code, out, errs := skein(t, append(args, "--store", stores[1])...); code != 0 {
+			t.Errorf("%q: %s%s", args, out, errs)
+		}
+	}
+}
+
+// last is the last seq of the recorded stream.
+const last = 2116
 
 // notePermitted records what a writer conflicted on. Only strings, which two writers may meet at
 // the same time, and the rows of leases are permitted.

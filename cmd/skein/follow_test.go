@@ -92,7 +92,11 @@ func TestServeFrom(t *testing.T) {
 			t.Errorf("%q: a store was made", c.args)
 		}
 	}
-	args := []string{"--store", filepath.Join(t.TempDir(), "new"), "--relay", relay, "--repair=false", "--from", p.url, "--trust", p.public}
+	into := filepath.Join(t.TempDir(), "new")
+	if err := os.MkdirAll(filepath.Join(into, "lost+found"), 0o755); err != nil { // it is the root of a file system
+		t.Fatal(err)
+	}
+	args := []string{"--store", into, "--relay", relay, "--repair=false", "--from", p.url, "--trust", p.public}
 	for _, restores := range []bool{true, false} { // the second time there is a store
 		d = serveDaemon(t, nil, args...)
 		eventually(t, time.Minute, "everything is indexed", func() bool { return count(t, d, "skein_consumer_cursor") == 2116 })
@@ -212,4 +216,55 @@ func TestServeFollow(t *testing.T) {
 	compare()
 	d.stop()
 	writer.stop()
+}
+
+// A following node that has a damaged backup restores it again, and one that is the root of a file
+// system, or has the folder of an interrupted restore, answers. It touches no folder that holds something else.
+func TestServeFollowDamaged(t *testing.T) {
+	p := publish(t)
+	writer := serveDaemon(t, nil, "--store", filepath.Join(t.TempDir(), "s"), "--relay", startSimulator(t, plainPDS, 3000), "--cursor", "0", "--repair=false")
+	eventually(t, time.Minute, "everything is indexed", func() bool { return count(t, writer, "skein_consumer_cursor") == last })
+	p.add(t, writer)
+	writer.stop()
+	dir := t.TempDir()
+	for _, other := range []string{"lost+found", "20200101T000000.000Z"} {
+		if err := os.Mkdir(filepath.Join(dir, other), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"--consume=false", "--follow", p.url, "--trust", p.public, "--store", dir}
+	answers := func() {
+		t.Helper()
+		var st struct{ Cursor int64 }
+		d := serveDaemon(t, nil, args...)
+		if err := truth.Get(t.Context(), d.api+"/xrpc/blue.skein.graph.getStats", &st); err != nil || st.Cursor != last {
+			t.Errorf("%+v: %v", st, err)
+		}
+		d.stop()
+	}
+	answers()
+	restored, err := filepath.Glob(filepath.Join(dir, "2*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(restored[len(restored)-1], "MANIFEST-*"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	for _, damage := range []func(path string) error{
+		func(path string) error { return os.WriteFile(path, []byte("not a manifest"), 0o600) },
+		os.Remove,
+		func(path string) error { return os.Truncate(path, 20) },
+	} {
+		if err := damage(tables[0]); err != nil {
+			t.Fatal(err)
+		}
+		answers()
+	}
+	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := skein(t, append([]string{"serve"}, args...)...); code != 1 || !strings.Contains(errs, "thesis.txt") {
+		t.Errorf("%d %s", code, errs)
+	}
 }

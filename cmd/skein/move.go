@@ -87,7 +87,9 @@ func exportTables(ctx context.Context, e *command.Environment, s *command.Settin
 		}
 	}
 	c, done, err := checkpoint(ctx, e, s, f.admin, f.hasAdmin, f.hasStore)
-	if err != nil {
+	if no, ok := errors.AsType[*noCheckpoint](err); ok {
+		return command.UsageError("export --format parquet needs a store in a folder; copy this one first: skein export --store '%s' | skein import --store FOLDER -", no.store)
+	} else if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()

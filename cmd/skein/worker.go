@@ -101,13 +101,13 @@ func (d adminOf) send(ctx context.Context, method, path, contentType string, bod
 		return nil, fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
 	}
 	if resp.StatusCode >= 300 {
-		var failure struct{ Error string }
+		var failure struct{ Error, Store string }
 		err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure)
 		_ = resp.Body.Close() // it was only read
 		if err != nil || failure.Error == "" {
 			failure.Error = fmt.Sprintf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
 		}
-		return nil, &refusal{resp.StatusCode, failure.Error}
+		return nil, &refusal{resp.StatusCode, failure.Error, failure.Store}
 	}
 	return resp, nil
 }
@@ -116,6 +116,7 @@ func (d adminOf) send(ctx context.Context, method, path, contentType string, bod
 type refusal struct {
 	status  int
 	message string
+	store   string // that cannot do what was asked
 }
 
 // Error implements error.

@@ -32,7 +32,7 @@ const checkpoints = "checkpoints"
 // Errors of backups. They are wrapped; test with errors.Is.
 var (
 	// ErrNoCheckpoint is returned by Checkpoint for an engine that cannot make one.
-	ErrNoCheckpoint = errors.New("only a store in a folder can be backed up this way; for a store on FoundationDB, use fdbbackup (docs/operating.md)")
+	ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy")
 	// ErrUnfinished is returned by OpenStore for the folder of an unfinished restore.
 	ErrUnfinished = errors.New("the folder holds an unfinished restore")
 )
@@ -179,10 +179,14 @@ const checkpointPatience = 5 * time.Second
 func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 	one := make(chan struct{}, 1) // checkpoints keep tables on the disk
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
-		refuse := func(code int, err error) {
+		refuse := func(code int, err error, more ...string) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
-			_ = writeJSONLine(w, map[string]string{"error": err.Error()})
+			body := map[string]string{"error": err.Error()}
+			if len(more) == 2 {
+				body[more[0]] = more[1]
+			}
+			_ = writeJSONLine(w, body)
 		}
 		if r.Header.Get("Content-Type") != "application/json" {
 			refuse(http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
@@ -207,11 +211,11 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 		_ = control.SetWriteDeadline(time.Time{})
 		c, err := x.Checkpoint(r.Context())
 		if err != nil {
-			code := http.StatusInternalServerError
 			if errors.Is(err, ErrNoCheckpoint) {
-				code = http.StatusBadRequest
+				refuse(http.StatusBadRequest, err, "store", x.Path)
+				return
 			}
-			refuse(code, err)
+			refuse(http.StatusInternalServerError, err)
 			return
 		}
 		defer func() {

@@ -871,14 +871,15 @@ func TestVerifyWhileRemoving(t *testing.T) {
 		}
 	}
 	var once sync.Once
-	removing := &hooked{Target: to, get: func(name string) {
-		if strings.HasPrefix(name, "parts/") {
+	removing := &hooked{Target: to, before: func(op, name string) error {
+		if op == "get" && strings.HasPrefix(name, "parts/") {
 			once.Do(func() {
 				if _, err := backup.Retain(t.Context(), to, backup.Retention{{1, time.Hour}}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
+		return nil
 	}}
 	v, err := backup.Verify(t.Context(), removing, backup.VerifyOptions{Sample: 1, Problem: func(err error) { t.Error(err) }})
 	if err != nil || v.Backups != 3 {
@@ -886,14 +887,179 @@ func TestVerifyWhileRemoving(t *testing.T) {
 	}
 }
 
-// hooked calls get before each Get.
+// hooked calls before ahead of each operation, which fails if that does.
 type hooked struct {
 	target.Target
 
-	get func(name string)
+	before func(op, name string) error
 }
 
 func (h *hooked) Get(ctx context.Context, name string, from int64) (io.ReadCloser, error) {
-	h.get(name)
+	if err := h.before("get", name); err != nil {
+		return nil, err
+	}
 	return h.Target.Get(ctx, name, from)
+}
+
+func (h *hooked) Put(ctx context.Context, name string, size int64, r io.Reader) error {
+	if err := h.before("put", name); err != nil {
+		_, _ = io.CopyN(io.Discard, r, size/2) // it was under way
+		return err
+	}
+	return h.Target.Put(ctx, name, size, r)
+}
+
+func (h *hooked) Delete(ctx context.Context, name string) error {
+	if err := h.before("delete", name); err != nil {
+		return err
+	}
+	return h.Target.Delete(ctx, name)
+}
+
+// A part is sent again from its beginning if the target fails, four times at most. A file that changes
+// meanwhile fails the backup at once, and its part does not stay.
+func TestPutRetries(t *testing.T) {
+	defer backup.SetPause(time.Millisecond)()
+	content := folder{"000001.sst": strings.Repeat("a", 300_000), "MANIFEST-000001": "m"}
+	for _, fails := range []int{0, 1, 3, 4} {
+		to := open(t, filepath.Join(t.TempDir(), "target"))
+		sent := map[string]int{}
+		var mu sync.Mutex
+		flaky := &hooked{Target: to, before: func(op, name string) error {
+			if op != "put" || !strings.HasPrefix(name, "parts/") {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if sent[name]++; sent[name] <= fails {
+				return errGone
+			}
+			return nil
+		}}
+		r, err := create(t, flaky, content, backup.CreateOptions{Time: time.Now()})
+		if fails == 4 {
+			if !errors.Is(err, errGone) || !strings.Contains(err.Error(), "000001.sst") && !strings.Contains(err.Error(), "MANIFEST-000001") {
+				t.Errorf("after %d failures: %v", fails, err)
+			}
+			continue
+		}
+		if err != nil || r.Parts != 2 {
+			t.Fatalf("after %d failures: %+v %v", fails, r, err)
+		}
+		for name, n := range sent {
+			if n != fails+1 {
+				t.Errorf("%s was sent %d times, after %d failures", name, n, fails)
+			}
+		}
+		v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Sample: 1, Problem: func(err error) { t.Error(err) }})
+		if err != nil || v.Read != 2 {
+			t.Errorf("%+v %v", v, err)
+		}
+	}
+
+	dir, to := t.TempDir(), open(t, filepath.Join(t.TempDir(), "target"))
+	content.write(t, dir)
+	puts := 0
+	changing := &hooked{Target: to, before: func(op, name string) error {
+		if op == "put" && strings.HasPrefix(name, "parts/") {
+			puts++
+			return os.WriteFile(filepath.Join(dir, "000001.sst"), []byte(strings.Repeat("b", 300_000)), 0o600)
+		}
+		return nil
+	}}
+	o := backup.CreateOptions{Dir: dir, Time: time.Now(), Parallel: 1}
+	if _, err := backup.Create(t.Context(), changing, o); err == nil || !strings.Contains(err.Error(), "changed while it was read") || puts != 1 {
+		t.Errorf("a file that changes: %v, sent %d times", err, puts)
+	}
+	if err := to.List(t.Context(), "parts", func(o target.Object) error { return fmt.Errorf("%s stays", o.Name) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// A writer that stood still for longer than its lock lasts writes and removes nothing that could
+// hurt the writer that has the lock now.
+func TestSuspendedWriter(t *testing.T) {
+	defer backup.SetLockFor(200 * time.Millisecond)()
+	// suspend stops a writer before an operation, for longer than its lock lasts; it renews nothing after.
+	suspend := func(to target.Target, at func(op, name string) bool, meanwhile func()) *hooked {
+		var still atomic.Bool
+		return &hooked{Target: to, before: func(op, name string) error {
+			if op == "put" && name == "lock.json" && still.Load() {
+				return errGone
+			}
+			if at(op, name) && !still.Load() {
+				still.Store(true)
+				time.Sleep(300 * time.Millisecond)
+				meanwhile()
+			}
+			return nil
+		}}
+	}
+	now := time.Now()
+	content := func(i int) folder {
+		return folder{"000001.sst": strings.Repeat(fmt.Sprint(i), 500), "MANIFEST-000001": fmt.Sprint(i)}
+	}
+	fill := func() target.Target {
+		to := open(t, filepath.Join(t.TempDir(), "target"))
+		for i := range 4 {
+			if _, err := create(t, to, content(i), backup.CreateOptions{Time: now.Add(time.Duration(i-9) * time.Hour)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return to
+	}
+	partsOf := func(to target.Target) (n int) {
+		if err := to.List(t.Context(), "parts", func(target.Object) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	whole := func(to target.Target, backups int) {
+		t.Helper()
+		v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Sample: 1, Problem: func(err error) { t.Error(err) }})
+		if err != nil || v.Backups != backups {
+			t.Errorf("%+v %v", v, err)
+		}
+	}
+
+	// While it removes manifests: the others stay. While it removes parts: they stay, too.
+	to := fill()
+	deleted := 0
+	_, err := backup.Retain(t.Context(), suspend(to, func(op, name string) bool {
+		if op == "delete" {
+			deleted++
+		}
+		return op == "delete" && strings.HasPrefix(name, "manifests/")
+	}, func() {}), backup.Retention{{1, time.Hour}})
+	if !errors.Is(err, backup.ErrBusy) || deleted != 2 { // a manifest, and its signature
+		t.Errorf("%v after %d removals", err, deleted)
+	}
+	whole(to, 3)
+	before := partsOf(to)
+	deleted = 0
+	_, err = backup.Retain(t.Context(), suspend(to, func(op, name string) bool {
+		isPart := op == "delete" && strings.HasPrefix(name, "parts/")
+		if isPart {
+			deleted++
+		}
+		return isPart
+	}, func() {}), backup.Retention{{1, time.Hour}})
+	if !errors.Is(err, backup.ErrBusy) || deleted != 1 || partsOf(to) != before-1 {
+		t.Errorf("%v after %d removals; %d parts of %d", err, deleted, partsOf(to), before)
+	}
+	whole(to, 1)
+
+	// While it writes its manifest, or before it: another writer removes the parts that no backup needs.
+	for _, where := range []string{"manifests/", "parts/"} {
+		to = fill()
+		suspended := suspend(to, func(op, name string) bool { return op == "put" && strings.HasPrefix(name, where) }, func() {
+			if _, err := backup.Retain(t.Context(), to, backup.Retention{{1, time.Hour}}); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := create(t, suspended, content(7), backup.CreateOptions{Time: now, Parallel: 1}); !errors.Is(err, backup.ErrBusy) {
+			t.Errorf("%s: %v", where, err)
+		}
+		whole(to, 1)
+	}
 }

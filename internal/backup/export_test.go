@@ -13,6 +13,13 @@ func SetPause(d time.Duration) (restore func()) {
 	return func() { pause = was }
 }
 
+// SetLockFor sets how long a lock lasts, until the returned function is called.
+func SetLockFor(d time.Duration) (restore func()) {
+	was := lockFor
+	lockFor = d
+	return func() { lockFor = was }
+}
+
 // Keeps is Retention.keeps.
 func Keeps(r Retention, times []time.Time, now time.Time) []bool { return r.keeps(times, now) }
 

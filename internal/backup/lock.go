@@ -16,7 +16,7 @@ import (
 const lockName = "lock.json"
 
 // lockFor is how long a lock lasts if nobody renews it. It is renewed every fifth of that time.
-const lockFor = 5 * time.Minute
+var lockFor = 5 * time.Minute
 
 // A lock is the right to write to a target.
 type lock struct {
@@ -108,6 +108,9 @@ func (l *lock) keep(ctx context.Context) {
 // held returns ErrBusy if the lock has expired, or somebody else has it.
 func (l *lock) held(ctx context.Context) error {
 	b, err := get(ctx, l.t, lockName, 64<<10)
+	if errors.Is(err, target.ErrNotFound) { // another writer took it, and has given it back
+		return l.lost()
+	}
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,10 @@ func retain(ctx context.Context, t target.Target, l *lock, keep Retention, now t
 		if kept[i] {
 			continue
 		}
-		if err := errors.Join(l.current(), t.Delete(ctx, name), t.Delete(ctx, name+signature)); err != nil {
+		if err := l.current(); err != nil {
+			return r, err
+		}
+		if err := errors.Join(t.Delete(ctx, name), t.Delete(ctx, name+signature)); err != nil {
 			return r, err
 		}
 		r.Backups++

@@ -159,7 +159,7 @@ func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 		return nil, nil //nolint:nilnil // it makes none
 	}
 	if !app.EngineOf(store).InProcess {
-		return nil, UsageError("--backup-to: %v", app.ErrNoCheckpoint)
+		return nil, UsageError("--backup-to: %v. FoundationDB's own tools back it up; skein backup --store '%s' TARGET prints their commands", app.ErrNoCheckpoint, store)
 	}
 	if b.every < time.Minute {
 		return nil, UsageError("--backup-every %v: must be 1m or more", b.every)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -128,6 +130,42 @@ func TestS3(t *testing.T) {
 			t.Fatal(err)
 		}
 		testTarget(t, to)
+	}
+}
+
+// Reading from a web server that goes silent in the middle fails, and says so.
+func TestSilentServer(t *testing.T) {
+	defer target.SetQuiet(100 * time.Millisecond)()
+	for _, ranges := range []bool{true, false} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			if r.Header.Get("Range") != "" && ranges {
+				w.WriteHeader(http.StatusPartialContent)
+			}
+			_, _ = w.Write(make([]byte, 500))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}))
+		to, err := target.Open(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range []int64{0, 100, 600} {
+			n := int64(0)
+			body, err := to.Get(t.Context(), "x", from)
+			if err == nil {
+				n, err = io.Copy(io.Discard, body)
+				err = errors.Join(err, body.Close())
+			}
+			want := int64(500)
+			if !ranges {
+				want = max(0, 500-from)
+			}
+			if err == nil || !strings.Contains(err.Error(), "sent nothing for 100ms") || n != want {
+				t.Errorf("from %d, ranges %v: %d bytes, %v", from, ranges, n, err)
+			}
+		}
+		srv.Close()
 	}
 }
 

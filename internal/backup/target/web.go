@@ -21,7 +21,7 @@ type web struct {
 }
 
 // quiet is how long a server may send nothing.
-const quiet = 30 * time.Second
+var quiet = 30 * time.Second
 
 func openWeb(u *url.URL) (Target, error) {
 	if u.Scheme == "http" {
@@ -86,13 +86,11 @@ type answer struct {
 	stalled atomic.Bool // the server sent nothing for too long
 }
 
-var errStalled = fmt.Errorf("the server sent nothing for %v", quiet)
-
 // Read implements io.Reader.
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.IdleBody.Read(p)
 	if err != nil && a.stalled.Load() {
-		err = errStalled
+		err = fmt.Errorf("the server sent nothing for %v", quiet)
 	}
 	return n, err //nolint:wrapcheck // the body's error
 }

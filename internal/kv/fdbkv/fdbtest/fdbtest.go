@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -75,12 +76,30 @@ func Start(t testing.TB) *Cluster {
 	return c
 }
 
+// folders are where FoundationDB's packages put programs that are not in the PATH.
+var folders = []string{"/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec", "/usr/lib/foundationdb/backup_agent"}
+
+// Shell returns a shell that runs a line of FoundationDB's tools, and ends with the tests. It skips the test
+// if the tools for backups are not installed.
+func Shell(t testing.TB, line string) *exec.Cmd {
+	t.Helper()
+	for _, tool := range []string{"fdbbackup", "fdbrestore", "backup_agent"} {
+		if _, err := find(tool); err != nil {
+			t.Skipf("FoundationDB's tools for backups are not installed: %v", err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec "+line)
+	cmd.Env = append(os.Environ(), "PATH="+strings.Join(append(folders, os.Getenv("PATH")), ":"))
+	dieWithParent(cmd)
+	return cmd
+}
+
 // find looks in the PATH, and where FoundationDB's packages put their programs.
 func find(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec"} {
+	for _, dir := range folders {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return path, nil
 		}

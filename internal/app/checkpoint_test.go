@@ -1,0 +1,84 @@
+package app_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/internal/app"
+)
+
+// A client of POST /checkpoint has the checkpoint for as long as its connection lasts, also if it asked for
+// the connection to be closed after the answer.
+func TestCheckpointLasts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	x, _ := open(t, dir, nil)
+	_, admin, _ := serve(t, x, nil)
+	for _, connection := range []string{"close", "keep-alive"} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(admin, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("POST /checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: " + connection + "\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c app.Checkpoint
+		if err := json.NewDecoder(resp.Body).Decode(&c); err != nil || resp.StatusCode != http.StatusOK || filepath.Dir(c.Folder) != filepath.Join(dir, "checkpoints") {
+			t.Fatalf("Connection: %s: %s %+v %v", connection, resp.Status, c, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if _, err := os.Stat(filepath.Join(c.Folder, "CURRENT")); err != nil {
+			if all, _ := filepath.Glob(filepath.Join(c.Folder, "MANIFEST-*")); len(all) == 0 {
+				t.Errorf("Connection: %s: the checkpoint is gone while its client is there: %v", connection, err)
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if _, err := os.Stat(c.Folder); os.IsNotExist(err) {
+				break
+			} else if time.Since(began) > 10*time.Second {
+				t.Fatalf("Connection: %s: the checkpoint of a client that is gone stays: %v", connection, err)
+			}
+		}
+	}
+}
+
+// A start removes the checkpoints that a killed process left, also one that only reads: its reason may
+// be the full disk that they fill.
+func TestLeftCheckpointsAreRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	_, closeIt := open(t, dir, nil)
+	closeIt()
+	for _, readOnly := range []bool{false, true} {
+		left := filepath.Join(dir, "checkpoints", "20260101T000000.000000000Z", "000001.sst")
+		if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(left, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: dir, ReadOnly: readOnly, Memory: 64 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(left); !os.IsNotExist(err) {
+			t.Errorf("read-only %v: %s stays: %v", readOnly, left, err)
+		}
+		if err := x.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
