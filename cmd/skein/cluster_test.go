@@ -131,7 +131,7 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 
 // Two writers index the official PDS's stream on a cluster. In the middle, the commands that skein backup
 // prints back it up, while the writers go on; those that skein restore prints restore it into an empty cluster.
-// What is restored is whole, and two writers go on from it to the truth.
+// The restored store passes the check, and two writers go on from it to the truth.
 func TestClusterBackup(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB; use go test -tags fdb")
