@@ -29,7 +29,7 @@ func TestCheckpointLasts(t *testing.T) {
 		if _, err := conn.Write([]byte("POST /checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: " + connection + "\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it ends with the connection
 		if err != nil {
 			t.Fatal(err)
 		}
