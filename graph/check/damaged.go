@@ -109,9 +109,22 @@ func (r *tolerant) Get(key []byte) (value []byte, ok bool, err error) {
 	return value, ok, err
 }
 
-// MultiGet implements kv.Reader.
+// MultiGet implements kv.Reader. After damage it looks up one key after the other.
 func (r *tolerant) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	for i, key := range keys {
+	given := 0
+	if !r.any() {
+		var inner error // the caller's own error, which is returned as it is
+		err := r.Reader.MultiGet(keys, func(i int, value []byte, ok bool) error {
+			given = i + 1
+			inner = each(i, value, ok)
+			return inner
+		})
+		if err == nil || inner != nil || !errors.Is(err, kv.ErrCorrupt) {
+			return err
+		}
+	}
+	for i, key := range keys[given:] {
+		i += given
 		value, ok, err := r.Get(key)
 		if err == nil {
 			err = each(i, value, ok)

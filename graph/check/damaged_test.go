@@ -257,12 +257,44 @@ func TestTolerantGet(t *testing.T) {
 	}); err != nil || calls != len(keys) || reports != 1 {
 		t.Errorf("%d calls, want %d, %d reports: %v", calls, len(keys), reports, err)
 	}
-	if len(b.gets) != mostFailed+1 {
-		t.Errorf("%d keys were looked up, want %d", len(b.gets), mostFailed+1)
+	if len(b.gets) != mostFailed+2 { // the first one together with the others, and then alone
+		t.Errorf("%d keys were looked up, want %d", len(b.gets), mostFailed+2)
 	}
 	for k, want := range map[string]string{"j": "before", "l": "behind", "k\xff": ""} {
 		if v, ok, err := r.Get([]byte(k)); err != nil || ok != (want != "") || string(v) != want {
 			t.Errorf("%q: %q, %v, %v", k, v, ok, err)
+		}
+	}
+}
+
+// TestTolerantMultiGet: keys are looked up together until there is damage; then each once more, but those that
+// were given already.
+func TestTolerantMultiGet(t *testing.T) {
+	for _, bad := range []string{"", "k10", "k37", "k59"} {
+		b := &table{rows: map[string][]byte{}}
+		var keys [][]byte
+		for n := 10; n < 60; n++ {
+			keys = append(keys, fmt.Appendf(nil, "k%d", n))
+			b.rows[string(keys[len(keys)-1])] = fmt.Append(nil, n)
+		}
+		if bad != "" {
+			b.bad = []badRange{damage("a", bad, bad, bad, bad)}
+		}
+		r := &tolerant{Reader: b, report: func(string) {}}
+		for again := range 2 {
+			calls, together := 0, b.multi
+			if err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+				if want := fmt.Sprint(i + 10); i != calls || ok != (string(keys[i]) != bad) || ok && string(v) != want {
+					t.Errorf("damage at %q: call %d is for key %d: %q %v", bad, calls, i, v, ok)
+				}
+				calls++
+				return nil
+			}); err != nil || calls != len(keys) {
+				t.Errorf("damage at %q: %d calls: %v", bad, calls, err)
+			}
+			if want := bad == "" || again == 0; b.multi > together != want {
+				t.Errorf("damage at %q, time %d: looked up together: %v", bad, again, b.multi > together)
+			}
 		}
 	}
 }

@@ -30,6 +30,8 @@ type table struct {
 	keys []string // sorted; nil until a scan
 	bad  []badRange
 	gets []string // the keys of all lookups
+
+	multi int // calls of MultiGet
 }
 
 // badRange is a range of unreadable keys, first and last included.
@@ -58,6 +60,7 @@ func (b *table) Get(key []byte) ([]byte, bool, error) {
 }
 
 func (b *table) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	b.multi++
 	for i, key := range keys {
 		v, ok, err := b.Get(key)
 		if err == nil {

@@ -27,8 +27,9 @@ type repeatedMember struct {
 	rowDate        uint32 // with this date
 }
 
-// repeatedAtOnce is how many rows are looked up together.
-const repeatedAtOnce = 4096
+// repeatedAtOnce is how many rows are looked up together. They are in memory, and have up to some ten
+// kilobytes each.
+const repeatedAtOnce = 1024
 
 // noteRepeated adds the subjects that several records of an actor name; subjects ascend. dated has the records
 // whose subjects have large sets, ascending by subject.

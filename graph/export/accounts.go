@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/hex"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 
@@ -52,7 +53,8 @@ func (x *exporter) all() error {
 
 // gather reads the states and records of the DIDs that are known accounts.
 func (x *exporter) gather(ids []dict.ID) error {
-	for _, id := range ids {
+	var accounts []pending
+	for id := range kv.AheadOf(x.r, slices.Values(ids), func(p kv.Prefetcher, id dict.ID) { p.PrefetchGet(x.layout.AccountKey(nil, id)) }) {
 		st, known, err := read.FindAccount(x.r, x.layout, id)
 		if err != nil {
 			return err
@@ -64,19 +66,52 @@ func (x *exporter) gather(ids []dict.ID) error {
 		if err := x.past(&p); err != nil {
 			return err
 		}
-		if !st.Has(format.FlagErasing) && st.LowBucket != format.LowNone {
-			if err := x.records(&p); err != nil {
+		accounts = append(accounts, p)
+	}
+	for s := range kv.AheadOf(x.r, x.steps(accounts), func(p kv.Prefetcher, s step) {
+		if lo, hi := read.RangeOf(s.kind, s.account.id, read.Window{}); s.reads && lo != nil {
+			p.PrefetchScan(lo, hi)
+		}
+	}) {
+		if s.reads {
+			if err := x.records(s.account, s.kind); err != nil {
 				return err
 			}
 		}
-		x.pending = append(x.pending, p)
-		if x.gathered += len(p.records); x.gathered >= recordsAtOnce {
+		if !s.last {
+			continue
+		}
+		x.pending = append(x.pending, *s.account)
+		if x.gathered += len(s.account.records); x.gathered >= recordsAtOnce {
 			if err := x.flush(); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// step is an account and a kind of its records; last is true for its last one. reads says that the records
+// are exported.
+type step struct {
+	account     *pending
+	kind        kinds.Kind
+	reads, last bool
+}
+
+// steps yields the steps of accounts.
+func (x *exporter) steps(accounts []pending) iter.Seq[step] {
+	return func(yield func(step) bool) {
+		for i := range accounts {
+			p := &accounts[i]
+			reads := !p.state.Has(format.FlagErasing) && p.state.LowBucket != format.LowNone
+			for n := range x.kinds.All {
+				if !yield(step{p, x.kinds.All[n].Kind, reads, n == len(x.kinds.All)-1}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // past reads an account's row in the resync queue, and the stream's changes to it since.
@@ -106,21 +141,14 @@ func (x *exporter) past(p *pending) error {
 	})
 }
 
-// records reads the records of an account.
-func (x *exporter) records(p *pending) error {
+// records reads the records of an account that have a kind.
+func (x *exporter) records(p *pending, k kinds.Kind) error {
 	var rkey []byte
-	for i := range x.kinds.All {
-		k := x.kinds.All[i].Kind
-		err := read.Records(x.r, k, p.id, func(r *format.Record) bool {
-			rkey = r.Path.AppendRkey(rkey[:0])
-			p.records = append(p.records, pendingRecord{k, string(rkey), r.Subject})
-			return true
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return read.Records(x.r, k, p.id, func(r *format.Record) bool { //nolint:wrapcheck // all says what was being done
+		rkey = r.Path.AppendRkey(rkey[:0])
+		p.records = append(p.records, pendingRecord{k, string(rkey), r.Subject})
+		return true
+	})
 }
 
 // names reads the strings of ids, each once, in the order of the ids and so of the store.

@@ -312,6 +312,30 @@ func TestErasing(t *testing.T) {
 	}
 }
 
+// TestFewRoundTrips: on a cluster, an export begins to read records before it needs them, so that it takes one
+// round trip for many accounts, and not one for each kind of each account.
+func TestFewRoundTrips(t *testing.T) {
+	const accounts = 640
+	trips, unused := 0, 0
+	p := &place{t: t, store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Trips: func(n, more int) { trips, unused = n, more }})}
+	var err error
+	if p.Store, err = graph.Open(t.Context(), p.store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range accounts {
+		p.commit(fmt.Sprintf("did:plc:%024d", i), "", byte(i), func() { p.b.AddPut(1, []byte(tid(uint64(i)<<30)), []byte("did:plc:b")) })
+	}
+	p.apply("relay")
+	p.close()
+	if text := exported(t, p.store); strings.Count(text, `"records":[`) != accounts {
+		t.Fatalf("%d lines of records", strings.Count(text, `"records":[`))
+	}
+	if trips > accounts/2 || unused > 0 {
+		t.Errorf("%d round trips for %d accounts, %d reads begun for nothing", trips, accounts, unused)
+	}
+	t.Logf("%d round trips for %d accounts", trips, accounts)
+}
+
 // TestProgress: many records of an account take several lines, and arrive as one account's.
 // Export and import report progress.
 func TestProgress(t *testing.T) {

@@ -107,7 +107,7 @@ func TestMultiGetIsGet(t *testing.T) {
 	}
 }
 
-// The values of one MultiGet do not share memory, even if one worker read them.
+// The values of one MultiGet do not share memory, even if one worker read them, or their keys are equal.
 func TestMultiGetLargeValues(t *testing.T) {
 	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	const n = 3 * keysPerWorker
@@ -126,7 +126,8 @@ func TestMultiGetLargeValues(t *testing.T) {
 	if err == nil {
 		err = s.View(t.Context(), func(r kv.Reader) error {
 			for range 2 { // the second MultiGet reuses memory
-				err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+				err := r.MultiGet(append(keys, keys...), func(i int, v []byte, ok bool) error {
+					i %= n
 					if !ok || len(v) != (i*i)%9000 {
 						return fmt.Errorf("key %d: %d bytes, %v", i, len(v), ok)
 					}
