@@ -151,7 +151,7 @@ func TestClusterBackup(t *testing.T) {
 		})
 		stores[i] = fmt.Sprintf("fdb://%s?prefix=a.b_c-1", c.File)
 	}
-	relay := startSimulator(t, plainPDS, 25) // takes 85 s, of which a backup takes 35
+	relay := startSimulator(t, plainPDS, 25) // takes 85 s; a backup takes 35
 	writers := func(store string, args ...string) (all [2]*daemon) {
 		for i := range all {
 			all[i] = serveDaemon(t, nil, append([]string{"--store", store, "--relay", relay, "--repair=false", "--partition", fmt.Sprintf("%d/2", i)}, args...)...)

@@ -244,6 +244,79 @@ func TestLongView(t *testing.T) {
 	}
 }
 
+// A caller of ViewAcross that takes longer than the timeout between two rows is not told that the cluster does
+// not answer.
+func TestSlowCaller(t *testing.T) {
+	t.Parallel() // it mostly sleeps
+	s := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) { o.Timeout = 100 * time.Millisecond })
+	const keys = 2000
+	err := s.Update(t.Context(), func(tx kv.Txn) error {
+		for i := range keys {
+			tx.Set(fmt.Appendf(nil, "%05d", i), make([]byte, 200))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	crossed, err := s.ViewAcross(t.Context(), func(r kv.Reader) error {
+		slow := func() error {
+			time.Sleep(12 * time.Second)
+			_, ok, err := r.Get([]byte("00001"))
+			if err == nil && !ok {
+				err = errors.New("a key is missing")
+			}
+			return err
+		}
+		if err := slow(); err != nil {
+			return err
+		}
+		return r.Scan(nil, nil, false, func(k, _ []byte) (bool, error) {
+			if string(k) != fmt.Sprintf("%05d", n) {
+				t.Errorf("got key %q, want %d", k, n)
+			}
+			if n++; n == 10 {
+				return true, slow()
+			}
+			return true, nil
+		})
+	})
+	if err != nil || n != keys || crossed < 2 {
+		t.Errorf("%d keys, %d crossings, %v", n, crossed, err)
+	}
+}
+
+// A View that goes on is not ended by its timeout: a server that is behind with its writes keeps a snapshot for
+// longer than it promises.
+func TestSnapshotThatLasts(t *testing.T) {
+	t.Parallel() // it mostly sleeps
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB: go test -tags fdb")
+	}
+	c := fdbtest.Start(t, "--knob_max_read_transaction_life_versions=60000000")
+	defer func() {
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := fdbtest.Open(t, fdbkv.Options{Location: fdbkv.Location{ClusterFile: c.File, Prefix: "x"}, Create: true, Merger: kvtest.LastByte{}, Timeout: 100 * time.Millisecond})
+	err := s.View(t.Context(), func(r kv.Reader) error {
+		for began := time.Now(); time.Since(began) < 13*time.Second; time.Sleep(500 * time.Millisecond) {
+			if _, _, err := r.Get([]byte("k")); err != nil {
+				return fmt.Errorf("after %v: %w", time.Since(began), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // If a store cannot be opened, Open returns the reason within seconds.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()

@@ -33,7 +33,9 @@ type reader struct {
 	view      bool
 	begun     time.Time
 	interrupt kv.Interrupt
-	mayCross  int // how often it may continue in a newer snapshot
+	allowed   time.Time // when the timeout was last extended
+	timedOut  bool      // since the cluster last answered
+	mayCross  int       // how often it may continue in a newer snapshot
 	crossed   int
 
 	trips kv.Trips
@@ -131,7 +133,9 @@ func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
 		r.trips.Await(p.begun)
 		v, err := p.value.Get()
 		if err == nil {
-			r.s.cluster.success()
+			if err := r.answered(); err != nil {
+				return nil, false, err
+			}
 			if v == nil {
 				return nil, false, nil
 			}
@@ -177,7 +181,9 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			}
 			v, err = futures[0].Get()
 		}
-		r.s.cluster.success()
+		if err := r.answered(); err != nil {
+			return err
+		}
 		futures = futures[1:]
 		ok := v != nil
 		if ok {
@@ -216,7 +222,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		r.trips.Await(early.begun)
 		it := rows.Iterator()
 		err := func() error {
-			for it.Advance() {
+			for n := 0; it.Advance(); n++ {
 				if err := r.interrupt.Err(); err != nil {
 					return callerDone{err}
 				}
@@ -224,7 +230,11 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 				if err != nil {
 					return err
 				}
-				r.s.cluster.success()
+				if n%256 == 0 {
+					if err := r.answered(); err != nil {
+						return err
+					}
+				}
 				if reverse { // a retry continues here
 					rng.End = row.Key
 				} else {
@@ -244,7 +254,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		var done callerDone
 		switch {
 		case err == nil:
-			return nil
+			return r.answered()
 		case errors.As(err, &done):
 			return done.error
 		}
@@ -279,6 +289,15 @@ func (r *reader) recover(err error) error {
 			return err
 		}
 		r.crossed++
+	case codeTimedOut: // because of the cluster, or because the caller took long: asking again tells
+		if r.crossed >= r.mayCross || r.timedOut {
+			return err
+		}
+		r.timedOut = true
+		r.crossed++
+		r.tr.Reset()
+		r.begun = time.Now()
+		return r.allow()
 	case codeFutureVersion, codeBehind:
 		if version, err = r.tr.GetReadVersion().Get(); err != nil {
 			return err
@@ -298,7 +317,19 @@ func (r *reader) recover(err error) error {
 // allow gives the View the time of one snapshot from now on. FoundationDB counts
 // the timeout from the beginning of the transaction.
 func (r *reader) allow() error {
-	return r.tr.Options().SetTimeout((time.Since(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
+	r.allowed = time.Now()
+	return r.tr.Options().SetTimeout((r.allowed.Sub(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
+}
+
+// answered is called after reads that the cluster answered. It keeps the timeout away from a View that goes
+// on: a server that is behind with its writes keeps a snapshot for longer than stateAge.
+func (r *reader) answered() error {
+	r.s.cluster.success()
+	r.timedOut = false
+	if !r.view || time.Since(r.allowed) < stateAge {
+		return nil
+	}
+	return r.allow()
 }
 
 type opKind uint8

@@ -55,14 +55,15 @@ type Cluster struct {
 	File string // the cluster file
 
 	dir, server, cli, address string
+	knobs                     []string // arguments of the server
 	process                   *exec.Cmd
 }
 
 // Start starts a cluster, or skips the test if FoundationDB is not installed. The
-// caller must call Remove.
-func Start(t testing.TB) *Cluster {
+// caller must call Remove. knobs are more arguments of the server, such as "--knob_name=1".
+func Start(t testing.TB, knobs ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{}
+	c := &Cluster{knobs: knobs}
 	var err error
 	if c.server, err = find("fdbserver"); err == nil {
 		c.cli, err = find("fdbcli")
@@ -139,9 +140,11 @@ func (c *Cluster) Up() error {
 	if err != nil {
 		return err
 	}
-	c.process = exec.CommandContext(context.Background(), c.server, "--cluster-file", c.File, "--public-address", c.address,
+	c.process = exec.CommandContext(context.Background(), c.server, append([]string{
+		"--cluster-file", c.File, "--public-address", c.address,
 		"--datadir", filepath.Join(c.dir, "data"), "--logdir", c.dir, "--memory", "3GiB", "--cache-memory", "512MiB",
-		"--knob_disable_posix_kernel_aio=1")
+		"--knob_disable_posix_kernel_aio=1",
+	}, c.knobs...)...)
 	c.process.Stdout, c.process.Stderr = log, log
 	dieWithParent(c.process)
 	if err := errors.Join(c.process.Start(), log.Close()); err != nil {
