@@ -290,7 +290,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	viewCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(answering.ctx, func() { end(kv.ErrUnavailable) })()
-	_, err := s.view(viewCtx, 0, fn)
+	_, err := s.view(viewCtx, kv.InterruptOf(ctx), 0, fn) // viewCtx ends a moment after ctx
 	if err != nil && ctx.Err() == nil && viewCtx.Err() != nil {
 		return s.cluster.errOf(answering)
 	}
@@ -299,11 +299,11 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 
 // ViewAcross implements kv.Store.
 func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
-	return s.view(ctx, maxCrossings, fn)
+	return s.view(ctx, kv.InterruptOf(ctx), maxCrossings, fn)
 }
 
 // view is View, and may continue in a newer snapshot up to crossings times.
-func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) error) (crossed int, err error) {
+func (s *Store) view(ctx context.Context, interrupt kv.Interrupt, crossings int, fn func(kv.Reader) error) (crossed int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -311,7 +311,7 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 	if err != nil {
 		return 0, err
 	}
-	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, interrupt: kv.InterruptOf(ctx), mayCross: crossings, begun: time.Now()}
+	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, interrupt: interrupt, mayCross: crossings, begun: time.Now()}
 	if err := r.allow(); err != nil {
 		return 0, s.explain(err)
 	}
