@@ -28,7 +28,7 @@ func TestFaultBackup(t *testing.T) {
 }
 
 func testFaultBackup(t *testing.T, to string, server *bucket.Server) {
-	times := faults.Times(4)
+	times := faults.Times(2)
 	killed := faults.NewRecord(t, "SIGKILL of a backup, its daemon or its target", times)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
