@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,7 +43,7 @@ type Options struct {
 	// Workers is how many files are written at a time. 0 means 2.
 	Workers int
 	Program string // that writes, and its version
-	// Progress, if set, is called with the number of edges written so far.
+	// Progress, if set, is called with the number of edges written so far. Calls do not overlap.
 	Progress func(edges int64)
 }
 
@@ -116,9 +115,10 @@ type writer struct {
 	uris     numbering
 	hidden   []uint64 // a bit for each account that is not active
 
-	told atomic.Int64
-	mu   sync.Mutex // guards m
-	m    *Manifest
+	telling sync.Mutex // guards told, and calls of Progress
+	told    int64
+	mu      sync.Mutex // guards m
+	m       *Manifest
 }
 
 // begin makes the folder, and reads what the store holds.
@@ -352,8 +352,10 @@ func (w *writer) part(ctx context.Context, k *kinds.Info, part int, from, to dic
 func (w *writer) isHidden(account uint32) bool { return w.hidden[account/64]>>(account%64)&1 != 0 }
 
 func (w *writer) tell(n int64) {
-	if total := w.told.Add(n); w.o.Progress != nil && n > 0 {
-		w.o.Progress(total)
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	if w.told += n; w.o.Progress != nil && n > 0 {
+		w.o.Progress(w.told)
 	}
 }
 
