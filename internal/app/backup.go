@@ -179,13 +179,13 @@ const checkpointPatience = 5 * time.Second
 func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 	one := make(chan struct{}, 1) // checkpoints keep tables on the disk
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
-		refuse := func(code int, err error, more ...string) {
+		refuse := func(code int, err error) {
+			body := map[string]string{"error": err.Error()}
+			if errors.Is(err, ErrNoCheckpoint) { // the client says what to do instead
+				code, body["store"] = http.StatusBadRequest, x.Path
+			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
-			body := map[string]string{"error": err.Error()}
-			if len(more) == 2 {
-				body[more[0]] = more[1]
-			}
 			_ = writeJSONLine(w, body)
 		}
 		if r.Header.Get("Content-Type") != "application/json" {
@@ -211,10 +211,6 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 		_ = control.SetWriteDeadline(time.Time{})
 		c, err := x.Checkpoint(r.Context())
 		if err != nil {
-			if errors.Is(err, ErrNoCheckpoint) {
-				refuse(http.StatusBadRequest, err, "store", x.Path)
-				return
-			}
 			refuse(http.StatusInternalServerError, err)
 			return
 		}
