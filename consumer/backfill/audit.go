@@ -331,19 +331,25 @@ func missingRecords(s *ask.View, table *kinds.Table, actor dict.ID, want map[str
 	return nil
 }
 
-// reportAudit counts an audited repo. If it differs, reportAudit queues it for a fetch, and keeps
-// the differences as dead letters.
-func (m *Manager) reportAudit(ctx context.Context, did, host, rev string, records int, differences []difference) error {
+// reportAudit counts an audited repo. One that differs is queued before it is counted, so that
+// its repo is in the queue, or fetched again, once the count says that it differed.
+func (m *Manager) reportAudit(ctx context.Context, did, host, rev string, records int, differences []difference) (err error) {
+	outcome := auditSame
+	if len(differences) > 0 {
+		outcome = auditDifferent
+		slices.SortFunc(differences, func(x, y difference) int { return strings.Compare(x.path, y.path) })
+		m.log.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0].path+": "+differences[0].what)
+		err = m.refetch(ctx, did, differences)
+	}
 	m.audits.repos.Add(1)
 	m.audits.records.Add(int64(records))
 	m.audits.differences.Add(int64(len(differences)))
-	if len(differences) == 0 {
-		m.o.Metrics.audited(auditSame, records, 0)
-		return nil
-	}
-	m.o.Metrics.audited(auditDifferent, records, len(differences))
-	slices.SortFunc(differences, func(x, y difference) int { return strings.Compare(x.path, y.path) })
-	m.log.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0].path+": "+differences[0].what)
+	m.o.Metrics.audited(outcome, records, len(differences))
+	return err
+}
+
+// refetch keeps the differences of a repo as dead letters, and queues the repo for a fetch.
+func (m *Manager) refetch(ctx context.Context, did string, differences []difference) error {
 	var b batch.Batch
 	for _, d := range differences[:min(len(differences), auditReports)] {
 		b.AddDeadLetter(format.DeadLetter{DID: did, Path: shorten(d.path + ": " + d.what), Reason: "audit", Time: time.Now().UTC()})
