@@ -217,7 +217,7 @@ func (f *feed) take(spare *queued) (batch *queued, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	batch, f.cur = f.cur, spare
-	f.full, f.busy = false, true
+	f.full, f.busy = false, !batch.batch.Empty() // drain leaves tokens that wake run for nothing
 	f.room.Broadcast()
 	return batch, f.closed
 }

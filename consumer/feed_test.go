@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,10 +220,11 @@ func TestFeedFails(t *testing.T) {
 func TestFeedWorksBetweenWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, a := newFeed(), &applier{}
-		slices, broken := 0, errors.New("erasing failed")
+		var slices atomic.Int64
+		broken := errors.New("erasing failed")
 		idle := func(context.Context) (bool, error) {
 			time.Sleep(10 * time.Millisecond)
-			if slices++; slices == 200 {
+			if slices.Add(1) == 200 {
 				return false, broken
 			}
 			return true, nil
@@ -239,8 +241,8 @@ func TestFeedWorksBetweenWrites(t *testing.T) {
 				t.Errorf("event %d took %v", i+1, took)
 			}
 		}
-		if slices < 5 {
-			t.Errorf("%d slices of work between five writes", slices)
+		if n := slices.Load(); n < 5 {
+			t.Errorf("%d slices of work between five writes", n)
 		}
 		if err := <-done; !errors.Is(err, broken) {
 			t.Errorf("%v, want %v", err, broken)
