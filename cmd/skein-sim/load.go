@@ -37,7 +37,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
 		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store without compacting it first", Destination: &o.KeepUncompacted},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
-		&cli.StringFlag{Name: "samples", Usage: "file that gets a line of JSON about every ten seconds", Destination: &samples},
+		&cli.StringFlag{Name: "samples", Usage: "file to which a line of JSON is appended about every ten seconds", Destination: &samples},
 		&cli.StringFlag{Name: "backup-to", Usage: "target to which to make two backups during the run; the report compares the time beside them with the time before, for indexing and for small queries", Destination: &o.BackupTo},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
@@ -91,7 +91,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 				e.Level = "warn"
 			}
 			if samples != "" {
-				f, err := os.Create(samples)
+				f, err := os.OpenFile(samples, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) // of a load that is continued, the earlier ones stay
 				if err != nil {
 					return fmt.Errorf("load: --samples: %w", err)
 				}
@@ -177,9 +177,12 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 }
 
 // launchArchive starts the archive of a network's history, and waits until it listens.
-func launchArchive(ctx context.Context, o network.Options) (load.Simulator, error) {
+func launchArchive(ctx context.Context, address string, o network.Options) (load.Simulator, error) {
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
 	return launch(ctx, "archive", "http://", []string{
-		"archive", "--listen", "127.0.0.1:0", "--seed", strconv.FormatUint(o.Seed, 10),
+		"archive", "--listen", address, "--seed", strconv.FormatUint(o.Seed, 10),
 		"--accounts", strconv.Itoa(o.Accounts), "--past", strconv.Itoa(o.History),
 	})
 }

@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	"skein.blue/consumer/archive"
 	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
 	"skein.blue/internal/network"
 )
 
-// history fills a new store from the archive of the network's history, as skein backfill --archive does. A
-// store that has the history, and perhaps events of the stream after it, stays as it is.
+// history fills a store from the archive of the network's history, as skein backfill --archive does. A store
+// that has only a part of it, because an earlier load was interrupted, gets the rest; one that has all of it,
+// and perhaps events of the stream after it, stays as it is.
 func (r *run) history(ctx context.Context) error {
 	if r.o.Network.History == 0 {
 		return nil
@@ -29,10 +32,11 @@ func (r *run) history(ctx context.Context) error {
 }
 
 func (r *run) readArchive(ctx context.Context, x *app.Index) error {
-	if len(x.Graph.Cursors()) > 0 { // r.open checks whose they are, and haveHistory whether the archive was read to its end
-		return nil
+	address, read, err := interrupted(x)
+	if err != nil || address == "" && len(x.Graph.Cursors()) > 0 { // r.open checks whose they are
+		return err
 	}
-	sim, err := r.o.Archive(ctx, r.o.Network)
+	sim, err := r.o.Archive(ctx, address, r.o.Network)
 	if err != nil {
 		return err
 	}
@@ -45,29 +49,48 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 	go func() { stopped <- x.Backfill.Run(running, func() { close(began) }) }()
 	<-began
 	begun := time.Now()
-	r.samples.begin("history", x, func() time.Duration { cpu, _ := sim.Usage(); return cpu })
-	err = x.Backfill.Archive(running, "http://"+sim.Address())
+	r.samples.begin("history", read, x, func() time.Duration { cpu, _ := sim.Usage(); return cpu })
+	if address == "" { // else Run continues it
+		err = x.Backfill.Archive(running, "http://"+sim.Address())
+	}
 	for said := begun; err == nil && ctx.Err() == nil; {
 		st := x.Backfill.StatusNow()
-		done := max(st.ArchiveSeq, st.Records)
+		done := max(st.ArchiveSeq, read+st.Records)
 		if err = r.samples.tick(ctx, done, Quantiles{}); err != nil || !st.Busy {
 			err = errors.Join(err, r.samples.end(ctx, done, Quantiles{}))
 			if how := st.Ended["archive"]; how != "ok" {
 				err = errors.Join(err, fmt.Errorf("reading the archive: %s", how))
 			}
-			r.say("history: %d records in %v, %.0f/s", done, time.Since(begun).Round(time.Second), float64(done)/time.Since(begun).Seconds())
+			r.say("history: %d records in %v, %.0f/s", done-read, time.Since(begun).Round(time.Second), float64(done-read)/time.Since(begun).Seconds())
 			break
 		}
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
 			_, peak := usage()
 			r.say("history: %d of %d records, %.0f/s, %d MiB on disk, peak memory %d MiB", done, st.ArchiveTip,
-				float64(done)/time.Since(begun).Seconds(), x.KV.DiskBytes()>>20, peak>>20)
+				float64(done-read)/time.Since(begun).Seconds(), x.KV.DiskBytes()>>20, peak>>20)
 		}
 		<-time.After(100 * time.Millisecond)
 	}
 	stop()
 	return errors.Join(err, ctx.Err(), <-stopped, endProfile(), sim.Stop())
+}
+
+// interrupted returns the address of the archive that an earlier load has begun to read, and how many records it
+// has read; the address is "" if there is none. The archive is continued under the same address, because its
+// cursor and the job that reads it name that.
+func interrupted(x *app.Index) (address string, read int64, err error) {
+	job := x.Graph.Backfill().Archive
+	if job == "" {
+		return "", 0, nil
+	}
+	source, err := archive.Source(job)
+	if err != nil {
+		return "", 0, fmt.Errorf("the archive that the store is reading: %w", err)
+	}
+	cursor, _ := x.Graph.Cursor(source)
+	_, address, _ = strings.Cut(job, "://")
+	return address, int64(cursor.Seq), nil
 }
 
 // addHistory gives the model the records of the network's history, on both cores.

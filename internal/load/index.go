@@ -142,7 +142,7 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		}
 	}
 	r.startClock()
-	r.samples.begin("stream", r.x, func() time.Duration { cpu, _ := r.relayUsage(); return cpu })
+	r.samples.begin("stream", 0, r.x, func() time.Duration { cpu, _ := r.relayUsage(); return cpu })
 	const tick = 100 * time.Millisecond
 	ticker.Reset(tick)
 	logged, before := time.Now(), from

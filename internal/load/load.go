@@ -39,8 +39,9 @@ type Options struct {
 	Faults   relay.Faults
 	// Simulator starts a relay in another process.
 	Simulator func(ctx context.Context, o SimulatorOptions) (Simulator, error)
-	// Archive starts the archive of the network's history in another process.
-	Archive func(ctx context.Context, o network.Options) (Simulator, error)
+	// Archive starts the archive of the network's history in another process, which listens on address, or on a
+	// free port if that is empty.
+	Archive func(ctx context.Context, address string, o network.Options) (Simulator, error)
 	// Samples, if set, receives a Sample about every ten seconds, as a line of JSON.
 	Samples io.Writer
 	// Kill kills the relay in the middle, and restarts it.
@@ -193,7 +194,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	}
 	if r.o.Network.History > 0 {
 		if has := network.New(r.o.Network).Records(); records != has {
-			return errors.Join(fmt.Errorf("%w: %s has read %d of the %d records of the network's history; continue with skein backfill, or use a new --store",
+			return errors.Join(fmt.Errorf("%w: %s has read %d of the %d records of the network's history, and has other events, too; use a new --store",
 				ErrOther, r.o.Store.Store, records, has), r.x.Close(ctx))
 		}
 		return nil

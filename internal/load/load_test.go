@@ -1,12 +1,16 @@
 package load
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,9 +45,19 @@ func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
 	return s, nil
 }
 
-func startArchive(_ context.Context, o network.Options) (Simulator, error) {
-	s := &inProcess{server: httptest.NewServer(relay.NewArchive(o)), stop: func() {}, done: make(chan struct{})}
+func startArchive(ctx context.Context, address string, o network.Options) (Simulator, error) {
+	return serveArchive(ctx, address, relay.NewArchive(o))
+}
+
+func serveArchive(ctx context.Context, address string, archive http.Handler) (Simulator, error) {
+	s := &inProcess{server: httptest.NewUnstartedServer(archive), stop: func() {}, done: make(chan struct{})}
 	close(s.done)
+	if address != "" {
+		if err := listenAt(ctx, s.server, address); err != nil {
+			return nil, err
+		}
+	}
+	s.server.Start()
 	return s, nil
 }
 
@@ -68,7 +82,10 @@ func load(t *testing.T, o Options) (Report, []string, map[string]float64) {
 	if o.Network.Accounts == 0 {
 		o.Network = network.Options{Seed: 7, Accounts: 8192}
 	}
-	o.Simulator, o.Archive, o.Stderr, o.KeepUncompacted = start, startArchive, testWriter{t}, true
+	o.Simulator, o.Stderr, o.KeepUncompacted = start, testWriter{t}, true
+	if o.Archive == nil {
+		o.Archive = startArchive
+	}
 	metrics := map[string]float64{}
 	o.Inspect = func(x *app.Index) {
 		families, err := x.Registry.Gather()
@@ -142,6 +159,45 @@ func TestHistory(t *testing.T) {
 	o.Simulator, o.Archive, o.Stderr = start, startArchive, testWriter{t}
 	if _, _, err := Run(t.Context(), o); !errors.Is(err, ErrOther) {
 		t.Errorf("with the store of another network: %v", err)
+	}
+}
+
+// A load that was interrupted in the history continues it where it ended, and its samples count on.
+func TestInterruptedHistory(t *testing.T) {
+	o := Options{Rate: 20_000, Duration: time.Second, Network: network.Options{Seed: 11, Accounts: 4096, History: 100}}
+	o.Store.Store, o.Store.Memory = t.TempDir(), 64<<20
+	var fetched atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	all := int64(0)
+	o.Archive = func(ctx context.Context, address string, n network.Options) (Simulator, error) {
+		archive := relay.NewArchive(n)
+		all = archive.Records()
+		return serveArchive(ctx, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "getBlock") && fetched.Add(1) == 60 {
+				cancel()
+			}
+			archive.ServeHTTP(w, r)
+		}))
+	}
+	o.Simulator, o.Stderr = start, testWriter{t}
+	if _, _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("an interrupted load: %v", err)
+	}
+	const block = 4096 // records
+	blocks := (all + block - 1) / block
+	fetched.Store(1000) // does not cancel
+	var samples bytes.Buffer
+	o.Samples = &samples
+	r, problems, _ := load(t, o)
+	if !r.Verified || len(problems) > 0 || r.Events != 20_000 {
+		t.Errorf("%+v %q", r, problems)
+	}
+	if n := fetched.Load() - 1000; n == 0 || n > blocks-6 {
+		t.Errorf("the second load fetched %d of %d blocks", n, blocks)
+	}
+	var s Sample
+	if err := json.NewDecoder(&samples).Decode(&s); err != nil || s.Phase != "history" || s.Done < 1 || s.Done > all-6*block {
+		t.Errorf("the first sample of the second load, of %d records: %+v, %v", all, s, err)
 	}
 }
 

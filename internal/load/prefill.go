@@ -24,7 +24,7 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		n.Skip(min(last, n.Seq()+1_000_000))
 	}
 	f := NewFeeder(n)
-	r.samples.begin("prefill", r.x, func() time.Duration { return 0 })
+	r.samples.begin("prefill", 0, r.x, func() time.Duration { return 0 })
 	full, empty := make(chan *batch.Batch), make(chan *batch.Batch, 2)
 	empty <- new(batch.Batch)
 	empty <- new(batch.Batch)

@@ -28,7 +28,7 @@ type Sample struct {
 	Peak      int64            `json:"peak_rss_bytes"`    // of the whole run so far
 	LagP99    float64          `json:"lag_p99_ms"`        // of the whole run so far
 	Strings   int64            `json:"strings"`           // that got an id
-	Elapsed   float64          `json:"elapsed_seconds"`   // of the phase, at the end
+	Elapsed   float64          `json:"elapsed_seconds"`   // of the phase in this process, at the end
 }
 
 // sampler writes samples as JSON, one a line.
@@ -56,10 +56,10 @@ type mark struct {
 // sampleEvery is how long a part lasts.
 const sampleEvery = 10 * time.Second
 
-// begin begins the first part.
-func (s *sampler) begin(phase string, x *app.Index, other func() time.Duration) {
+// begin begins the first part. done is how much of the phase an earlier run has done.
+func (s *sampler) begin(phase string, done int64, x *app.Index, other func() time.Duration) {
 	s.phase, s.x, s.other, s.begun = phase, x, other, time.Now()
-	s.last = s.now(0)
+	s.last = s.now(done)
 	if counts, err := s.counts(context.Background()); err == nil {
 		s.last.strings = interned(counts)
 	}
