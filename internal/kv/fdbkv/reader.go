@@ -1,0 +1,327 @@
+//go:build fdb
+
+package fdbkv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/apple/foundationdb/bindings/go/src/fdb"
+
+	"skein.blue/internal/kv"
+)
+
+// readsInFlight limits the concurrent reads of one MultiGet.
+const readsInFlight = 4096
+
+// reader reads the snapshot of one transaction.
+type reader struct {
+	s    *Store
+	tr   fdb.Transaction
+	from fdb.ReadTransaction // tr, or its snapshot
+	// Of a View:
+	view      bool
+	begun     time.Time
+	interrupt kv.Interrupt
+	allowed   time.Time // when the timeout was last extended
+	timedOut  bool      // since the cluster last answered
+	mayCross  int       // how often it may continue in a newer snapshot
+	crossed   int
+
+	trips kv.Trips
+	ahead map[string]prefetched // reads that were begun early, by aheadKey
+	scans int                   // how many of them are of ranges
+	spent int                   // how many of them are of keys, and were used
+}
+
+// prefetched is a read that was begun early: of a key or of a range.
+type prefetched struct {
+	begun int // kv.Trips
+	spent bool
+	value fdb.FutureByteSlice
+	rows  fdb.RangeResult
+}
+
+// maxAhead limits the reads that were begun early and not used yet. maxScansAhead limits those of
+// ranges, whose answers have up to 80 KB.
+const maxAhead, maxScansAhead = 4096, 256
+
+// aheadKey returns the key of a read in reader.ahead. A range has its length in front, so that it
+// differs from all other ranges and keys.
+func aheadKey(lo, hi []byte) string {
+	if hi == nil {
+		return string(lo)
+	}
+	return string(binary.BigEndian.AppendUint32([]byte{0xff, 0xff}, uint32(len(lo)))) + string(lo) + string(hi)
+}
+
+// mayBegin reports whether another read may be begun early. If there are too many, it forgets those of
+// keys that were used.
+func (r *reader) mayBegin(key string) bool {
+	if _, under := r.ahead[key]; under {
+		return false
+	}
+	if len(r.ahead) >= maxAhead && r.spent > 0 {
+		maps.DeleteFunc(r.ahead, func(_ string, p prefetched) bool { return p.spent })
+		r.spent = 0
+	}
+	return len(r.ahead) < maxAhead
+}
+
+// begin adds a read that was begun early.
+func (r *reader) begin(key string, p prefetched) {
+	if r.ahead == nil {
+		r.ahead = map[string]prefetched{}
+	}
+	p.begun = r.trips.Begin()
+	r.ahead[key] = p
+}
+
+// PrefetchGet implements kv.Prefetcher.
+func (r *reader) PrefetchGet(key []byte) {
+	if at := aheadKey(key, nil); r.mayBegin(at) {
+		r.begin(at, prefetched{value: r.from.Get(r.s.key(key))})
+	}
+}
+
+// PrefetchScan implements kv.Prefetcher.
+func (r *reader) PrefetchScan(lo, hi []byte) {
+	at := aheadKey(lo, hi)
+	if hi == nil || bytes.Compare(lo, hi) >= 0 || r.scans >= maxScansAhead || !r.mayBegin(at) {
+		return
+	}
+	r.scans++
+	r.begin(at, prefetched{rows: r.from.GetRange(r.s.keyRange(lo, hi), fdb.RangeOptions{Mode: fdb.StreamingModeWantAll})})
+}
+
+// take returns a read that was begun early: of a key any number of times, of a range once.
+func (r *reader) take(lo, hi []byte) (p prefetched, ok bool) {
+	if len(r.ahead) == 0 {
+		return p, false
+	}
+	at := aheadKey(lo, hi)
+	p, ok = r.ahead[at]
+	switch {
+	case !ok:
+	case hi != nil:
+		delete(r.ahead, at)
+		r.scans--
+	case !p.spent:
+		p.spent = true
+		r.ahead[at] = p
+		r.spent++
+	}
+	return p, ok
+}
+
+// Get implements kv.Reader.
+func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
+	if err := r.interrupt.Err(); err != nil {
+		return nil, false, err
+	}
+	if p, begun := r.take(key, nil); begun {
+		r.trips.Await(p.begun)
+		v, err := p.value.Get()
+		if err == nil {
+			if err := r.answered(); err != nil {
+				return nil, false, err
+			}
+			if v == nil {
+				return nil, false, nil
+			}
+			v, err = r.s.value(key, bytes.Clone(v)) // it may be asked for again
+			return v, err == nil, err
+		}
+		// The read below has the same error, or recovers from it.
+	}
+	err = r.MultiGet([][]byte{key}, func(_ int, v []byte, found bool) error {
+		value, ok = v, found
+		return nil
+	})
+	return value, ok, err
+}
+
+// MultiGet implements kv.Reader.
+func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
+	futures := make([]fdb.FutureByteSlice, 0, min(len(keys), readsInFlight))
+	asked := 0
+	begun := r.trips.Begin() // of the read to wait for next
+	for i := range keys {
+		if err := r.interrupt.Err(); err != nil {
+			return err
+		}
+		for ; asked < len(keys) && asked-i < readsInFlight; asked++ {
+			futures = append(futures, r.from.Get(r.s.key(keys[asked])))
+		}
+		if i%readsInFlight == 0 { // those begun since are waited for later
+			begun = r.trips.Begin()
+		}
+		r.trips.Await(begun)
+		v, err := futures[0].Get()
+		for err != nil {
+			if err = r.recover(err); err != nil {
+				return err
+			}
+			futures = futures[:0]
+			for n := i; n < asked; n++ {
+				futures = append(futures, r.from.Get(r.s.key(keys[n])))
+			}
+			v, err = futures[0].Get()
+		}
+		if err := r.answered(); err != nil {
+			return err
+		}
+		futures = futures[1:]
+		ok := v != nil
+		if ok {
+			if v, err = r.s.value(keys[i], v); err != nil {
+				return err
+			}
+		}
+		if err := each(i, v, ok); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scan implements kv.Reader.
+func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
+	rng := r.s.keyRange(lo, hi)
+	early, begun := prefetched{}, false
+	if !reverse && hi != nil {
+		early, begun = r.take(lo, hi)
+	}
+	for {
+		if bytes.Compare(rng.Begin.FDBKey(), rng.End.FDBKey()) >= 0 {
+			return nil
+		}
+		// WantAll: the default mode begins with answers of 4 KB, and takes a round trip for each.
+		rows := early.rows
+		if !begun {
+			early.begun = r.trips.Begin()
+			rows = r.from.GetRange(rng, fdb.RangeOptions{Mode: fdb.StreamingModeWantAll, Reverse: reverse})
+		}
+		begun = false // another attempt reads the rest
+		r.trips.Await(early.begun)
+		it := rows.Iterator()
+		err := func() error {
+			for n := 0; it.Advance(); n++ {
+				if err := r.interrupt.Err(); err != nil {
+					return callerDone{err}
+				}
+				row, err := it.Get()
+				if err != nil {
+					return err
+				}
+				if n%256 == 0 {
+					if err := r.answered(); err != nil {
+						return err
+					}
+				}
+				if reverse { // a retry continues here
+					rng.End = row.Key
+				} else {
+					rng.Begin = append(slices.Clip(row.Key), 0)
+				}
+				key := row.Key[len(r.s.prefix):]
+				value, err := r.s.value(key, row.Value)
+				if err != nil {
+					return callerDone{err}
+				}
+				if more, err := each(key, value); err != nil || !more {
+					return callerDone{err}
+				}
+			}
+			return nil
+		}()
+		var done callerDone
+		switch {
+		case err == nil:
+			return r.answered()
+		case errors.As(err, &done):
+			return done.error
+		}
+		if err := r.recover(err); err != nil {
+			return err
+		}
+	}
+}
+
+// callerDone marks an error or an end of a Scan that comes from its caller, not
+// from the engine.
+type callerDone struct{ error }
+
+func (callerDone) Error() string { return "done" }
+
+// maxCrossings limits how often one ViewAcross may continue in a newer snapshot.
+const maxCrossings = 1 << 20
+
+// recover prepares the retry of a failed read, in the same snapshot if possible,
+// or returns the error. Reads of an Update are not retried: transact retries the
+// whole Update.
+func (r *reader) recover(err error) error {
+	var fe fdb.Error
+	if !r.view || !errors.As(err, &fe) {
+		return err
+	}
+	r.ahead, r.scans, r.spent = nil, 0, 0 // OnError cancels these reads
+	version := int64(0)
+	switch fe.Code {
+	case codeTooOld:
+		if r.crossed >= r.mayCross {
+			return err
+		}
+		r.crossed++
+	case codeTimedOut: // because of the cluster, or because the caller took long: asking again tells
+		if r.crossed >= r.mayCross || r.timedOut {
+			return err
+		}
+		r.timedOut = true
+		r.crossed++
+		r.tr.Reset()
+		r.begun = time.Now()
+		return r.allow()
+	case codeFutureVersion, codeBehind:
+		if version, err = r.tr.GetReadVersion().Get(); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	if err := r.tr.OnError(fe).Get(); err != nil {
+		return err
+	}
+	if version != 0 {
+		r.tr.SetReadVersion(version)
+	}
+	return r.allow()
+}
+
+// allow gives the View the time of one snapshot from now on. FoundationDB counts
+// the timeout from the beginning of the transaction.
+func (r *reader) allow() error {
+	r.allowed = time.Now()
+	return r.tr.Options().SetTimeout((r.allowed.Sub(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
+}
+
+// answered is called after reads that the cluster answered. It keeps the timeout away from a View that goes
+// on: a server that is behind with its writes keeps a snapshot for longer than stateAge.
+func (r *reader) answered() error {
+	r.s.cluster.success()
+	r.timedOut = false
+	if !r.view || time.Since(r.allowed) < stateAge {
+		return nil
+	}
+	return r.allow()
+}
