@@ -19,9 +19,9 @@
 //
 // Nearly every record key is a TID: a time in microseconds, which the client claims, and the number of
 // a clock. These are the columns time and clock; rkey is null then.
-// Of any other key, rkey has the text, and time and clock are null. A URI is stored likewise:
-// author, collection and key, or, if that is not its form, as the text uri. The function tid in
-// views.sql makes the key of time and clock.
+// Any other key is text in rkey; time and clock are null then. The URI of a record in one of the collections that package
+// dict packs, with a TID as its key, has author, collection, time and clock; any other URI, and the text that a record of
+// another kind names, is in the column uri. The function tid in views.sql makes the key of time and clock.
 //
 // Edges are sorted by actor, then by time; records whose key is not a TID come last. Row groups have a million rows. Columns are compressed with zstd, and have
 // statistics.

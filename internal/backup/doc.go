@@ -12,14 +12,14 @@
 //
 //	manifests/20261125T235416.123Z.json          a Manifest, in JSON; the name is its time
 //	manifests/20261125T235416.123Z.json.minisig  its signature, if it is signed
-//	parts/3f/3f2a…                               a part: 3f2a… is the SHA-256 of its bytes
-//	parts/3f/3f2a….age-1b5c…                     likewise, encrypted with age for the keys 1b5c…
-//	index.json                                   the names of the manifests, for servers without lists
+//	parts/3f/3f2a…                               a part: 3f2a… is the SHA-256 of the file
+//	parts/3f/3f2a….age-1b5c…                     the same file, encrypted with age for the keys 1b5c…
+//	index.json                                   the names of the manifests: a web server lists no files
 //	lock.json                                   who is writing to the target now, and until when
 //	incoming/…                                   objects being written (in a folder only)
 //
-// Writers take turns by the lock: a writer that finds the unexpired lock of another is refused. A
-// lock expires five minutes after its writer is gone.
+// The lock admits one writer at a time: a writer that finds the unexpired lock of another is refused.
+// A lock expires five minutes after its writer is gone.
 //
 // Anyone who can write to a target can replace a backup. A signature (minisign) shows who made it,
 // though not that it is the newest. Encryption (age) shows neither: it keeps readers out.

@@ -1,5 +1,5 @@
-// Package chart draws how the index does as it grows: it turns the samples of load tests (load.Sample, a line of
-// JSON each) into one SVG with four panels over the number of edges.
+// Package chart draws samples of load tests (load.Sample, a line of JSON each) against the number of edges: an SVG
+// with four panels, or a Markdown table of their sums.
 package chart
 
 import (
