@@ -979,7 +979,7 @@ func TestPutRetries(t *testing.T) {
 // A writer that stood still for longer than its lock lasts writes and removes nothing that could
 // hurt the writer that has the lock now.
 func TestSuspendedWriter(t *testing.T) {
-	defer backup.SetLockFor(200 * time.Millisecond)()
+	const lockFor = time.Second // a loaded machine renews a lock of 0.2 s too late
 	// suspend stops a writer before an operation, for longer than its lock lasts; it renews nothing after.
 	suspend := func(to target.Target, at func(op, name string) bool, meanwhile func()) *hooked {
 		var still atomic.Bool
@@ -989,7 +989,7 @@ func TestSuspendedWriter(t *testing.T) {
 			}
 			if at(op, name) && !still.Load() {
 				still.Store(true)
-				time.Sleep(300 * time.Millisecond)
+				time.Sleep(lockFor * 3 / 2)
 				meanwhile()
 			}
 			return nil
@@ -1024,6 +1024,7 @@ func TestSuspendedWriter(t *testing.T) {
 
 	// While it removes manifests: the others stay. While it removes parts: they stay, too.
 	to := fill()
+	restore := backup.SetLockFor(lockFor)
 	deleted := 0
 	_, err := backup.Retain(t.Context(), suspend(to, func(op, name string) bool {
 		if op == "delete" {
@@ -1048,10 +1049,12 @@ func TestSuspendedWriter(t *testing.T) {
 		t.Errorf("%v after %d removals; %d parts of %d", err, deleted, partsOf(to), before)
 	}
 	whole(to, 1)
+	restore()
 
 	// While it writes its manifest, or before it: another writer removes the parts that no backup needs.
 	for _, where := range []string{"manifests/", "parts/"} {
 		to = fill()
+		restore := backup.SetLockFor(lockFor)
 		suspended := suspend(to, func(op, name string) bool { return op == "put" && strings.HasPrefix(name, where) }, func() {
 			if _, err := backup.Retain(t.Context(), to, backup.Retention{{1, time.Hour}}); err != nil {
 				t.Error(err)
@@ -1061,5 +1064,6 @@ func TestSuspendedWriter(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 		}
 		whole(to, 1)
+		restore()
 	}
 }
