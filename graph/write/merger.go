@@ -45,7 +45,13 @@ func NewMerger(l Limits) *Merger {
 func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
+//
+// A small value alone stays as it is until it meets another one or the end of the key: most rows that a compaction
+// rewrites do. An entry takes a byte at least, so such a value is not too large either.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
+	if len(values) == 1 && !base && len(values[0]) < min(m.limits.Row, m.limits.Chunk) {
+		return append(dst, values[0]...), nil
+	}
 	f, _ := m.folders.Get().(*format.Folder)
 	out, size, err := f.Fold(dst, key, values, base)
 	m.folders.Put(f)
