@@ -56,6 +56,66 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// Three servers keep two copies of the data. Each is killed in turn while two writers index: without a restart of
+// theirs, and with two servers for a while, the writers and the query node go on, and the answers end up true.
+func TestClusterLosesAServer(t *testing.T) {
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB; use go test -tags fdb")
+	}
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const servers = 3
+	c := fdbtest.StartServers(t, servers, "double")
+	defer func() {
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	lost := faults.NewRecord(t, "one of three FoundationDB servers lost", servers)
+	store := fmt.Sprintf("fdb://%s?prefix=lost", c.File)
+	relay := startSimulator(t, plainPDS, 20) // takes 108 s
+	var writers []*daemon
+	for i := range 2 {
+		writers = append(writers, serveDaemon(t, nil, "--store", store, "--relay", relay, "--partition", fmt.Sprintf("%d/2", i), "--cursor", "0"))
+	}
+	node := serveDaemon(t, nil, "--store", store, "--consume=false")
+	cursor := func() (seq int64) {
+		var stats struct{ Cursor int64 }
+		if err := truth.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err != nil {
+			return -1
+		}
+		return stats.Cursor
+	}
+	for i := range servers {
+		before := cursor()
+		if err := c.DownServer(i); err != nil {
+			t.Fatal(err)
+		}
+		lost.Happened()
+		began := time.Now()
+		eventually(t, time.Minute, "two of three servers index and answer", func() bool { n := cursor(); return n > before && before >= 0 || n == last })
+		t.Logf("without server %d: events are indexed and answered after %v", i, time.Since(began).Round(time.Millisecond))
+		if err := errors.Join(c.UpServer(i), c.Ready(), c.Whole()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, time.Minute, "all events are indexed", func() bool { return cursor() == last })
+	for _, d := range []*daemon{node, writers[0]} {
+		diffs, n, err := tr.Compare(t.Context(), d.api, 100)
+		if err != nil || len(diffs) > 0 || n < 200 {
+			t.Errorf("%d sets, %v, %q", n, err, diffs)
+		}
+	}
+	for _, d := range append(writers, node) {
+		d.stop()
+	}
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Errorf("check: %s%s", out, errs)
+	}
+}
+
 func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store string, rng *rand.Rand) {
 	relay := startSimulator(t, plainPDS, 120) // takes 18 s
 	writers := make([]*daemon, 2)

@@ -1,16 +1,18 @@
-// Package fdbtest runs a FoundationDB cluster of one process on loopback, for
-// tests. It needs fdbserver and fdbcli in the PATH or where FoundationDB's
+// Package fdbtest runs a FoundationDB cluster on loopback, for tests: of one server process, or of
+// several with copies of the data. It needs fdbserver and fdbcli in the PATH or where FoundationDB's
 // packages put them; without them, tests are skipped.
 package fdbtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,20 +52,39 @@ func Shared(t testing.TB) *Cluster {
 	return shared
 }
 
-// A Cluster is one fdbserver process.
+// A Cluster is one fdbserver process, or several.
 type Cluster struct {
 	File string // the cluster file
 
-	dir, server, cli, address string
-	knobs                     []string // arguments of the server
-	process                   *exec.Cmd
+	dir, server, cli string
+	knobs            []string // arguments of the servers
+	servers          []server
 }
 
-// Start starts a cluster, or skips the test if FoundationDB is not installed. The
+// server is an fdbserver process.
+type server struct {
+	address string
+	process *exec.Cmd // nil: it is down
+}
+
+// Start starts a cluster of one server, or skips the test if FoundationDB is not installed. The
 // caller must call Remove. knobs are more arguments of the server, such as "--knob_name=1".
 func Start(t testing.TB, knobs ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{knobs: knobs}
+	return start(t, 1, "single", knobs)
+}
+
+// StartServers starts a cluster of n servers, each of them a coordinator and as if on a machine of its own.
+// redundancy is FoundationDB's: "double" keeps two copies of the data, so that one of three servers can be
+// lost.
+func StartServers(t testing.TB, n int, redundancy string) *Cluster {
+	t.Helper()
+	return start(t, n, redundancy, nil)
+}
+
+func start(t testing.TB, n int, redundancy string, knobs []string) *Cluster {
+	t.Helper()
+	c := &Cluster{knobs: knobs, servers: make([]server, n)}
 	var err error
 	if c.server, err = find("fdbserver"); err == nil {
 		c.cli, err = find("fdbcli")
@@ -71,7 +92,7 @@ func Start(t testing.TB, knobs ...string) *Cluster {
 	if err != nil {
 		t.Skipf("FoundationDB is not installed: %v", err)
 	}
-	if err := c.create(); err != nil {
+	if err := c.create(redundancy); err != nil {
 		t.Fatal(errors.Join(err, c.Remove()))
 	}
 	return c
@@ -108,20 +129,8 @@ func find(name string) (string, error) {
 	return "", fmt.Errorf("%s is neither in the PATH nor in /usr/sbin", name)
 }
 
-func (c *Cluster) create() (err error) {
-	if c.dir, err = os.MkdirTemp("", "skein-fdb-"); err != nil {
-		return err
-	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	c.address = l.Addr().String()
-	if err := l.Close(); err != nil {
-		return err
-	}
-	c.File = filepath.Join(c.dir, "fdb.cluster")
-	if err := os.WriteFile(c.File, []byte("skein:test@"+c.address+"\n"), 0o600); err != nil {
+func (c *Cluster) create(redundancy string) error {
+	if err := c.prepare(); err != nil {
 		return err
 	}
 	if err := c.Up(); err != nil {
@@ -131,47 +140,124 @@ func (c *Cluster) create() (err error) {
 	if engine == "" {
 		engine = "ssd-2"
 	}
-	return c.run("configure new single " + engine)
+	return c.run("configure new " + redundancy + " " + engine)
 }
 
-// Up starts the server process.
-func (c *Cluster) Up() error {
-	log, err := os.OpenFile(filepath.Join(c.dir, "fdbserver.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+// prepare chooses the servers' addresses, and writes the cluster file.
+func (c *Cluster) prepare() (err error) {
+	if c.dir, err = os.MkdirTemp("", "skein-fdb-"); err != nil {
 		return err
 	}
-	c.process = exec.CommandContext(context.Background(), c.server, append([]string{
-		"--cluster-file", c.File, "--public-address", c.address,
-		"--datadir", filepath.Join(c.dir, "data"), "--logdir", c.dir, "--memory", "3GiB", "--cache-memory", "512MiB",
-		"--knob_disable_posix_kernel_aio=1",
-	}, c.knobs...)...)
-	c.process.Stdout, c.process.Stderr = log, log
-	dieWithParent(c.process)
-	if err := errors.Join(c.process.Start(), log.Close()); err != nil {
-		return fmt.Errorf("starting fdbserver: %w", err)
+	var addresses []string
+	for i := range c.servers {
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() //nolint:errcheck // only its port was needed; all are different because all are open
+		c.servers[i].address = l.Addr().String()
+		addresses = append(addresses, c.servers[i].address)
+	}
+	c.File = filepath.Join(c.dir, "fdb.cluster")
+	return os.WriteFile(c.File, []byte("skein:test@"+strings.Join(addresses, ",")+"\n"), 0o600)
+}
+
+// Up starts the servers.
+func (c *Cluster) Up() error {
+	for i := range c.servers {
+		if err := c.UpServer(i); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// Down kills the server process, as a power cut would.
-func (c *Cluster) Down() error {
-	if c.process == nil {
-		return nil
+// UpServer starts one server.
+func (c *Cluster) UpServer(i int) error {
+	dir := filepath.Join(c.dir, strconv.Itoa(i))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
 	}
-	err := c.process.Process.Kill()
-	_ = c.process.Wait() // returns "killed"
-	c.process = nil
+	log, err := os.OpenFile(filepath.Join(dir, "fdbserver.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	id := "server" + strconv.Itoa(i)
+	process := exec.CommandContext(context.Background(), c.server, append([]string{
+		"--cluster-file", c.File, "--public-address", c.servers[i].address,
+		"--datadir", filepath.Join(dir, "data"), "--logdir", dir, "--memory", "3GiB", "--cache-memory", "512MiB",
+		"--locality-zoneid", id, "--locality-machineid", id, "--knob_disable_posix_kernel_aio=1",
+	}, c.knobs...)...)
+	process.Stdout, process.Stderr = log, log
+	dieWithParent(process)
+	if err := errors.Join(process.Start(), log.Close()); err != nil {
+		return fmt.Errorf("starting fdbserver: %w", err)
+	}
+	c.servers[i].process = process
+	return nil
+}
+
+// Down kills the servers, as a power cut would.
+func (c *Cluster) Down() (err error) {
+	for i := range c.servers {
+		err = errors.Join(err, c.DownServer(i))
+	}
 	return err
 }
 
-// Pause stops the server process until Resume, as if its machine swapped or its disk hung.
-func (c *Cluster) Pause() error { return c.process.Process.Signal(syscall.SIGSTOP) }
+// DownServer kills one server.
+func (c *Cluster) DownServer(i int) error {
+	process := c.servers[i].process
+	if process == nil {
+		return nil
+	}
+	err := process.Process.Kill()
+	_ = process.Wait() // returns "killed"
+	c.servers[i].process = nil
+	return err
+}
 
-// Resume continues the server process after Pause.
-func (c *Cluster) Resume() error { return c.process.Process.Signal(syscall.SIGCONT) }
+// Pause stops the servers until Resume, as if their machines swapped or their disks hung.
+func (c *Cluster) Pause() error { return c.signal(syscall.SIGSTOP) }
+
+// Resume continues the servers after Pause.
+func (c *Cluster) Resume() error { return c.signal(syscall.SIGCONT) }
+
+func (c *Cluster) signal(s os.Signal) (err error) {
+	for i := range c.servers {
+		err = errors.Join(err, c.servers[i].process.Process.Signal(s))
+	}
+	return err
+}
 
 // Ready waits until the cluster answers.
 func (c *Cluster) Ready() error { return c.run("getversion") }
+
+// Whole waits until all servers have joined, and the cluster has all copies of the data again.
+func (c *Cluster) Whole() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for {
+		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", "status json").Output()
+		var status struct {
+			Cluster struct {
+				Data      struct{ State struct{ Healthy bool } }
+				Processes map[string]any
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal(out, &status)
+		}
+		if err == nil && status.Cluster.Data.State.Healthy && len(status.Cluster.Processes) == len(c.servers) {
+			return nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster is not whole: %w: %s", errors.Join(err, ctx.Err()), out)
+		}
+	}
+}
 
 func (c *Cluster) run(command string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
