@@ -233,6 +233,16 @@ func (c *Cluster) signal(s os.Signal) (err error) {
 // Ready waits until the cluster answers.
 func (c *Cluster) Ready() error { return c.run("getversion") }
 
+// Processes returns the numbers of the servers' processes that are up.
+func (c *Cluster) Processes() (pids []int) {
+	for _, s := range c.servers {
+		if s.process != nil {
+			pids = append(pids, s.process.Process.Pid)
+		}
+	}
+	return pids
+}
+
 // Whole waits until all servers have joined, and the cluster has all copies of the data again.
 func (c *Cluster) Whole() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
