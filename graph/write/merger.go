@@ -46,8 +46,8 @@ func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
 //
-// A small value alone stays as it is until it meets another one or the end of the key: most rows that a compaction
-// rewrites do. An entry takes a byte at least, so such a value is not too large either.
+// A small value that is folded alone, and is not the oldest of its key, stays as it is: so do most rows that a compaction
+// rewrites. An entry takes at least a byte, so such a value is not too large.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
 	if len(values) == 1 && !base && len(values[0]) < min(m.limits.Row, m.limits.Chunk) {
 		return append(dst, values[0]...), nil

@@ -165,7 +165,7 @@ func TestHistory(t *testing.T) {
 // A load that was interrupted in the history continues it where it ended, and its samples count on.
 func TestInterruptedHistory(t *testing.T) {
 	if raceDetector {
-		t.Skip("too slow with the race detector; TestHistory runs the same code")
+		t.Skip("too slow with the race detector; TestHistory reads an archive with it")
 	}
 	o := Options{Rate: 20_000, Duration: time.Second, Network: network.Options{Seed: 11, Accounts: 4096, History: 100}}
 	o.Store.Store, o.Store.Memory = t.TempDir(), 64<<20

@@ -1,13 +1,13 @@
 // Package network simulates a network of accounts: an endless, seeded stream of follows,
 // likes, reposts, blocks, posts, deletes and account changes with the shape of the real
 // network, and the records of the three years before it (history.go). The seed and the number of an
-// event or record determine it, so a network stores eight bytes per account and nothing per record. It knows no wire formats and no stores.
+// event or record determine it, so a network stores eight bytes per account and nothing per record.
+// It knows no wire formats and no stores.
 //
 // Sources of the shape: the shares of kinds and of deletes are those of the firehose of
-// 2025; the activity of accounts and the number of their followers follow power laws; likes go to fresh posts, most within
-// hours, and some posts get very many. Record keys have clock ids below
-// 32, as the reference PDS draws them: all 148 keys of a recorded minute of the real network have.
-// Keys of posts are whole milliseconds, as a client's clock makes them: 117 of the 129 posts that
+// 2025; the activity of accounts and the number of their followers follow power laws; likes go to
+// fresh posts, most within hours, and some posts get very many. Record keys have clock ids below 32,
+// as the reference PDS draws them: all 148 keys of a recorded minute of the real network have. Keys of posts are whole milliseconds, as a client's clock makes them: 117 of the 129 posts that
 // those records name are.
 package network
 
