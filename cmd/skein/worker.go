@@ -12,7 +12,6 @@ import (
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
@@ -217,13 +216,8 @@ func (h *here) car(ctx context.Context, in io.Reader) (backfill.Placed, error) {
 	return h.x.Backfill.PlaceCAR(ctx, in)
 }
 
-func (h *here) status(ctx context.Context) (st backfill.Status, err error) {
-	err = h.x.Graph.View(ctx, func(s *ask.View) error {
-		counts, err := s.Counts()
-		st = h.x.Backfill.Status(counts)
-		return err
-	})
-	return st, err
+func (h *here) status(ctx context.Context) (backfill.Status, error) {
+	return h.x.Backfill.Status(ctx)
 }
 
 func (h *here) close(ctx context.Context) error {

@@ -619,6 +619,49 @@ func TestKindAdded(t *testing.T) {
 	x.has(t, w)
 }
 
+// afterView is a store that calls a function once, after the next View.
+type afterView struct {
+	kv.Store
+	call atomic.Pointer[func()]
+}
+
+func (s *afterView) View(ctx context.Context, fn func(kv.Reader) error) error {
+	err := s.Store.View(ctx, fn)
+	if call := s.call.Swap(nil); call != nil {
+		(*call)()
+	}
+	return err
+}
+
+// A repo that is put in place while a status is made is either queued in it, or complete.
+func TestStatusDuringFetch(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(1, 5)
+	s := &afterView{Store: newStore()}
+	x := w.index(s, nil)
+	release := make(chan struct{})
+	a.host.wrong = func(http.ResponseWriter, *http.Request, *account) bool { <-release; return false }
+	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); a.host.requests.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("no fetch")
+		}
+	}
+	end := func() {
+		close(release)
+		x.settle(t)
+	}
+	s.call.Store(&end)
+	if st := x.m.StatusNow(); !st.Busy && st.Complete == 0 {
+		t.Errorf("nothing is queued, and nothing is complete: %+v", st)
+	}
+	if st := x.settle(t); st.Complete != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // A repo repairs itself after the stream missed a commit, even if no process was running
 // then.
 func TestRepair(t *testing.T) {

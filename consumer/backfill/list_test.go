@@ -137,11 +137,11 @@ func TestTrouble(t *testing.T) {
 	during := make(chan string, 10)
 	at := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n := requests.Add(1); n < 3 {
-			during <- m.Status(format.Counts{}).Trouble
+			during <- m.progress().Trouble
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		during <- m.Status(format.Counts{}).Trouble
+		during <- m.progress().Trouble
 		writeJSON(w, map[string]any{"hosts": []any{}})
 	})
 	m = idle(t, Options{Relay: at, Tries: 5})
@@ -153,7 +153,7 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("at request %d: %q, want %q", n+1, got, want)
 		}
 	}
-	if got := m.Status(format.Counts{}).Trouble; got != "" {
+	if got := m.progress().Trouble; got != "" {
 		t.Errorf("afterwards: %q", got)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 )
 
 // A Status is the progress of the backfill.
@@ -55,14 +54,13 @@ type Status struct {
 	Ended map[string]string `json:"ended,omitempty"`
 }
 
-// Status returns the progress. counts are those of the index.
-func (m *Manager) Status(counts format.Counts) Status {
+// progress returns the Status without the counts of the index.
+func (m *Manager) progress() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := Status{
 		Waiting: int64(len(m.sched.jobs)), Failed: map[string]int64{},
 		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: troubleOf(m.trouble),
-		Accounts: counts.Accounts, Complete: counts.Complete, Partial: counts.Partial, Desynchronized: counts.Desynchronized,
 	}
 	for failure, n := range m.parkedBy {
 		if failure == "" {
@@ -103,24 +101,32 @@ func troubleOf(hosts map[string]string) string {
 	return one
 }
 
-// StatusNow returns the Status with the counts of the index.
+// Status returns the progress. The counts of the index are read after the queue: once nothing is
+// queued, they have all that was put in place.
+func (m *Manager) Status(ctx context.Context) (Status, error) {
+	st := m.progress()
+	if m.o.Store == nil {
+		return st, nil
+	}
+	noted, compared := m.o.Store.Holes()
+	st.Hole = noted > compared
+	st.Compared = m.o.Store.Backfill().Round.Ended
+	return st, m.o.Store.View(ctx, func(s *ask.View) error {
+		counts, err := s.Counts()
+		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized
+		return err
+	})
+}
+
+// StatusNow is Status without its counts if the index cannot be read.
 func (m *Manager) StatusNow() Status {
-	var counts format.Counts
-	if m.o.Store != nil {
-		_ = m.o.Store.View(context.Background(), func(s *ask.View) (err error) { counts, err = s.Counts(); return err })
-	}
-	st := m.Status(counts)
-	if m.o.Store != nil {
-		noted, compared := m.o.Store.Holes()
-		st.Hole = noted > compared
-		st.Compared = m.o.Store.Backfill().Round.Ended
-	}
+	st, _ := m.Status(context.Background())
 	return st
 }
 
 // Queue returns the number of repos that wait for a fetch, and of those given up, by reason.
 func (m *Manager) Queue() (waiting int64, failed map[string]int64) {
-	st := m.Status(format.Counts{})
+	st := m.progress()
 	return st.Waiting, st.Failed
 }
 

@@ -137,14 +137,16 @@ func (r *Simulated) advance(to int64, at time.Time) {
 // how far a relay without a rate goes ahead of its fastest reader.
 const generatedAtOnce, aheadOfReaders = 512, 8192
 
-// Run generates events until ctx ends.
+// Run generates events until ctx ends. Then no reader receives more.
 func (r *Simulated) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() {
+	stop := func() {
 		r.mu.Lock()
 		r.stopped = true
 		r.changed.Broadcast()
 		r.mu.Unlock()
-	})()
+	}
+	defer stop() // Run may return before AfterFunc has begun, and then AfterFunc never calls stop
+	defer context.AfterFunc(ctx, stop)()
 	r.mu.Lock()
 	for r.o.Hold && !r.joined && !r.stopped {
 		r.changed.Wait()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -359,6 +360,34 @@ func TestTooSlow(t *testing.T) {
 	}
 	if string(m.Name) != "ConsumerTooSlow" {
 		t.Errorf("%s: %s", m.Name, m.Text)
+	}
+}
+
+// tooLate is a context whose functions to run at its end come too late, as they may for a
+// goroutine that sees the end first.
+type tooLate struct{ ctx context.Context }
+
+func (c tooLate) Deadline() (time.Time, bool)       { return c.ctx.Deadline() }
+func (c tooLate) Done() <-chan struct{}             { return c.ctx.Done() }
+func (c tooLate) Err() error                        { return c.ctx.Err() }
+func (tooLate) Value(any) any                       { return nil }
+func (tooLate) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+
+// A stopped relay sends nothing more, even to readers that are behind.
+func TestStopped(t *testing.T) {
+	r := NewSimulated(Options{Network: small(6), Rate: 1e6, Events: 100})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(tooLate{ctx}) }()
+	for r.Head() < 100 {
+		time.Sleep(time.Millisecond)
+	}
+	feed := r.Subscribe(1, true)
+	stop()
+	<-done
+	var s Sender
+	if err := feed.Next(&s); !errors.Is(err, errEnd) || len(s.buf) > 0 {
+		t.Errorf("%d bytes after the end, %v", len(s.buf), err)
 	}
 }
 
