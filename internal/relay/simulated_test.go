@@ -365,7 +365,7 @@ func TestTooSlow(t *testing.T) {
 
 // tooLate is a context whose functions to run at its end come too late, as they may for a
 // goroutine that sees the end first.
-type tooLate struct{ ctx context.Context }
+type tooLate struct{ ctx context.Context } //nolint:containedctx // it is a context
 
 func (c tooLate) Deadline() (time.Time, bool)       { return c.ctx.Deadline() }
 func (c tooLate) Done() <-chan struct{}             { return c.ctx.Done() }
