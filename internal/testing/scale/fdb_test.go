@@ -15,11 +15,15 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
+	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/fdbkv/fdbtest"
 	"skein.blue/internal/network"
 )
 
-var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the daemon")
+var (
+	lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the daemon")
+	delay = flag.Duration("scale.delay", 0, "of each round trip of BenchmarkAskFDB's questions to its cluster, besides what it takes anyway")
+)
 
 // BenchmarkIndexFDB indexes a network on FoundationDB, and alternately writes
 // the same keys and bytes blind, batch by batch.
@@ -72,13 +76,28 @@ func BenchmarkIndexFDB(b *testing.B) {
 }
 
 // BenchmarkAskFDB asks the same questions of a store on FoundationDB and of an embedded one, with the same
-// million edges. trips are the round trips of a question to the cluster.
+// million edges. trips are the round trips of a question to the cluster. -scale.delay puts a proxy before the
+// server, through which each of them takes that much longer.
 //
 //	go test -tags fdb ./internal/testing/scale -run xxx -bench AskFDB -benchtime 40x
+//	go test -tags fdb ./internal/testing/scale -run xxx -bench AskFDB -benchtime 40x -scale.delay 1ms
 func BenchmarkAskFDB(b *testing.B) {
 	const people, enough, followers = 40_000, 1_000_000, 10_000
 	var trips atomic.Int64
-	o := fdbtest.Options(b, write.NewMerger(write.Limits{}))
+	merger, slow := write.NewMerger(write.Limits{}), func() {}
+	var o fdbkv.Options
+	if *delay == 0 {
+		o = fdbtest.Options(b, merger)
+	} else {
+		c := fdbtest.StartDelayed(b)
+		b.Cleanup(func() {
+			if err := c.Remove(); err != nil {
+				b.Error(err)
+			}
+		})
+		o = c.Options(merger)
+		slow = func() { c.SetDelay(*delay) }
+	}
 	o.Trips = func(n int) { trips.Add(int64(n)) }
 	store := fdbtest.Open(b, o)
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}})
@@ -126,6 +145,7 @@ func BenchmarkAskFDB(b *testing.B) {
 	for begun := time.Now(); time.Since(begun) < 15*time.Second; {
 		get(b, server(b, cluster), askKnown, url.Values{"actor": {did(reader)}, "edge": {"followers"}, "subject": {did(1)}})
 	}
+	slow()
 	for _, q := range []struct {
 		what, method string
 		p            url.Values

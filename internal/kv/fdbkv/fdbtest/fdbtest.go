@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -59,19 +60,22 @@ type Cluster struct {
 	dir, server, cli string
 	knobs            []string // arguments of the servers
 	servers          []server
+	delay            *atomic.Int64 // of what clients send, ns; nil: there are no proxies
 }
 
 // server is an fdbserver process.
 type server struct {
-	address string
+	address string    // where clients reach it
+	listens string    // where it listens, if a proxy is in between
 	process *exec.Cmd // nil: it is down
+	proxy   *delayProxy
 }
 
 // Start starts a cluster of one server, or skips the test if FoundationDB is not installed. The
 // caller must call Remove. knobs are more arguments of the server, such as "--knob_name=1".
 func Start(t testing.TB, knobs ...string) *Cluster {
 	t.Helper()
-	return start(t, 1, "single", knobs)
+	return begin(t, &Cluster{knobs: knobs, servers: make([]server, 1)}, "single")
 }
 
 // StartServers starts a cluster of n servers, each of them a coordinator and as if on a machine of its own.
@@ -79,12 +83,11 @@ func Start(t testing.TB, knobs ...string) *Cluster {
 // lost.
 func StartServers(t testing.TB, n int, redundancy string) *Cluster {
 	t.Helper()
-	return start(t, n, redundancy, nil)
+	return begin(t, &Cluster{servers: make([]server, n)}, redundancy)
 }
 
-func start(t testing.TB, n int, redundancy string, knobs []string) *Cluster {
+func begin(t testing.TB, c *Cluster, redundancy string) *Cluster {
 	t.Helper()
-	c := &Cluster{knobs: knobs, servers: make([]server, n)}
 	var err error
 	if c.server, err = find("fdbserver"); err == nil {
 		c.cli, err = find("fdbcli")
@@ -156,6 +159,13 @@ func (c *Cluster) prepare() (err error) {
 		}
 		defer l.Close() //nolint:errcheck // only its port was needed; all are different because all are open
 		c.servers[i].address = l.Addr().String()
+		if c.delay != nil {
+			c.servers[i].listens = c.servers[i].address
+			if c.servers[i].proxy, err = newDelayProxy(c.servers[i].listens, c.delay); err != nil {
+				return err
+			}
+			c.servers[i].address = c.servers[i].proxy.l.Addr().String()
+		}
 		addresses = append(addresses, c.servers[i].address)
 	}
 	c.File = filepath.Join(c.dir, "fdb.cluster")
@@ -188,6 +198,9 @@ func (c *Cluster) UpServer(i int) error {
 		"--datadir", filepath.Join(dir, "data"), "--logdir", dir, "--memory", "3GiB", "--cache-memory", "512MiB",
 		"--locality-zoneid", id, "--locality-machineid", id, "--knob_disable_posix_kernel_aio=1",
 	}, c.knobs...)...)
+	if c.servers[i].listens != "" {
+		process.Args = append(process.Args, "--listen-address", c.servers[i].listens)
+	}
 	process.Stdout, process.Stderr = log, log
 	dieWithParent(process)
 	if err := errors.Join(process.Start(), log.Close()); err != nil {
@@ -286,4 +299,12 @@ func (c *Cluster) run(command string) error {
 }
 
 // Remove stops the cluster and deletes its data.
-func (c *Cluster) Remove() error { return errors.Join(c.Down(), os.RemoveAll(c.dir)) }
+func (c *Cluster) Remove() error {
+	err := c.Down()
+	for _, s := range c.servers {
+		if s.proxy != nil {
+			err = errors.Join(err, s.proxy.close())
+		}
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
