@@ -77,14 +77,14 @@ func BenchmarkIndexFDB(b *testing.B) {
 
 // BenchmarkAskFDB asks the same questions of a store on FoundationDB and of an embedded one, with the same
 // million edges. trips are the round trips of a question to the cluster. -scale.delay puts a proxy before the
-// server, through which each of them takes that much longer.
+// server, and asks a second time while each of them takes that much longer.
 //
 //	go test -tags fdb ./internal/testing/scale -run xxx -bench AskFDB -benchtime 40x
 //	go test -tags fdb ./internal/testing/scale -run xxx -bench AskFDB -benchtime 40x -scale.delay 1ms
 func BenchmarkAskFDB(b *testing.B) {
 	const people, enough, followers = 40_000, 1_000_000, 10_000
 	var trips atomic.Int64
-	merger, slow := write.NewMerger(write.Limits{}), func() {}
+	merger, setDelay := write.NewMerger(write.Limits{}), func(time.Duration) {}
 	var o fdbkv.Options
 	if *delay == 0 {
 		o = fdbtest.Options(b, merger)
@@ -96,7 +96,7 @@ func BenchmarkAskFDB(b *testing.B) {
 			}
 		})
 		o = c.Options(merger)
-		slow = func() { c.SetDelay(*delay) }
+		setDelay = c.SetDelay
 	}
 	o.Trips = func(n int) { trips.Add(int64(n)) }
 	store := fdbtest.Open(b, o)
@@ -145,7 +145,6 @@ func BenchmarkAskFDB(b *testing.B) {
 	for begun := time.Now(); time.Since(begun) < 15*time.Second; {
 		get(b, server(b, cluster), askKnown, url.Values{"actor": {did(reader)}, "edge": {"followers"}, "subject": {did(1)}})
 	}
-	slow()
 	for _, q := range []struct {
 		what, method string
 		p            url.Values
@@ -158,8 +157,7 @@ func BenchmarkAskFDB(b *testing.B) {
 		{"contains", "blue.skein.graph.contains", url.Values{"set": {"followers(" + did(1) + ")"}, "member": others(100)}},
 		{"union", askQuery, url.Values{"set": {union(30)}}},
 	} {
-		for _, x := range []*app.Index{cluster, embedded} {
-			on := map[bool]string{true: "fdb", false: "embedded"}[x == cluster]
+		ask := func(x *app.Index, on string) {
 			s := server(b, x)
 			b.Run(q.what+"/"+on, func(b *testing.B) {
 				get(b, s, q.method, q.p) // what it keeps in memory is not what is measured
@@ -168,6 +166,13 @@ func BenchmarkAskFDB(b *testing.B) {
 				b.ReportMetric(float64(trips.Load())/float64(b.N), "trips")
 			})
 		}
+		ask(cluster, "fdb")
+		if *delay > 0 {
+			setDelay(*delay)
+			ask(cluster, "fdb+"+delay.String())
+			setDelay(0)
+		}
+		ask(embedded, "embedded")
 	}
 	for _, x := range []*app.Index{cluster, embedded} { // as BenchmarkServe, without a network
 		s := server(b, x)
