@@ -109,6 +109,7 @@ func TestSequence(t *testing.T) {
 // A jump that enough events confirm is accepted; one that nothing confirms is dropped, and
 // stored as a dead letter. The same holds for a first event.
 func TestJump(t *testing.T) {
+	t.Parallel()
 	g, store := open(t)
 	const far = 1 << 40
 	run(t, g, consumer.Options{}, follow(10, "a"), follow(far, "b"), follow(far, "b2"), follow(far+1, "c"), follow(far+2, "d"), follow(far+3, "e"), follow(2*far, "f"))
@@ -146,6 +147,7 @@ func TestJump(t *testing.T) {
 
 // Until a source has applied an event, it has no cursor but a given one.
 func TestNoEventNoCursor(t *testing.T) {
+	t.Parallel()
 	outdated, err := frames.ReadFile("../testdata/pds/info-outdatedcursor.frames")
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +192,7 @@ func TestNoEventNoCursor(t *testing.T) {
 
 // A slow store does not count as silence of the relay.
 func TestSlowStoreIsNotSilence(t *testing.T) {
+	t.Parallel()
 	const n = 40_000
 	all := make([][]byte, 0, n)
 	for i := range int64(n) {
@@ -425,6 +428,7 @@ func (l *lockedBuffer) String() string {
 // The consumer keeps the connection to an idle relay that answers pings for longer than the watchdog
 // waits, and reconnects to one that does not.
 func TestWatchdog(t *testing.T) {
+	t.Parallel()
 	for name, answers := range map[string]bool{"idle": true, "dead": false} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -176,6 +176,7 @@ func TestSourceChanged(t *testing.T) {
 // The consumer soon reconnects to a relay that sends little and ends each connection: one
 // event shows that the relay works.
 func TestBackoffOnAQuietStream(t *testing.T) {
+	t.Parallel()
 	g, _ := open(t)
 	zero := int64(0)
 	url, n := websocketServer(t, func(n int64, conn *websocket.Conn) {
@@ -234,6 +235,7 @@ func TestHandshakeIsBounded(t *testing.T) {
 
 // The consumer respects Retry-After, and keeps foreign pages out of the log.
 func TestRefusedConnections(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		status       int
 		header, body string
@@ -271,6 +273,7 @@ func TestRefusedConnections(t *testing.T) {
 // A message that arrives in drips counts as silence, although the relay answers pings; and it
 // does not end a replay.
 func TestDrippedMessage(t *testing.T) {
+	t.Parallel()
 	url, n := websocketServer(t, func(_ int64, conn *websocket.Conn) {
 		go func() { _, _, _ = conn.NextReader() }() // answers pings
 		w, err := conn.NextWriter(websocket.BinaryMessage)
@@ -450,6 +453,7 @@ func TestAbsurdFirstNumber(t *testing.T) {
 // The consumer waits longer and longer for a relay that accepts connections but never
 // completes one.
 func TestBackoffGrows(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

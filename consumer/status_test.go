@@ -17,6 +17,7 @@ import (
 // Unknown values are absent. On an idle stream without backlog the lag does not
 // grow, however old the last event is, as long as the relay is alive.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	var quiet atomic.Bool
 	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
 		for !quiet.Load() {

@@ -26,9 +26,9 @@ import (
 // the store are added. That is exact whatever happened in between: every string has an id of
 // some lease, only the process that took a lease hands out its ids, and a lease is recognized
 // by its random token. So the file may be older than the store after a crash, or of another
-// store. The file also lists the leases whose strings it does not have: a file that knows a lease
-// which the store lacks is not used. It belongs to a copy of the store that went its own way, or a
-// power failure took the last writes.
+// store. The file also lists the leases whose strings it does not have. If it lists a lease that
+// the store lacks, the file is not used: it belongs to a copy of the store that has diverged, or a
+// power failure took the store's last writes. The ceiling and the floor are explained in bloom.go.
 //
 //	"skeinfl1"
 //	the filters' secrets (4 × 8), ceiling (8) and floor (8)
@@ -52,8 +52,7 @@ const (
 	// oldCeiling is a quarter of a year. Filters whose ceiling lies less than this ahead are
 	// not used: too many URIs would soon count as others.
 	oldCeiling = aheadSpans / 2
-	// fewLeases is the number of leases whose strings may be missing in a file, however few
-	// leases it has.
+	// fewLeases: a file is always used if it lacks the strings of at most this many leases.
 	fewLeases = 16
 )
 
@@ -422,7 +421,7 @@ func (k *stringFilter) warn(err error) {
 	k.log.Warn("the filters of known strings could not be written to their file; the next start reads more of the store", "file", k.path, "error", err)
 }
 
-// saveFailed logs that a save failed. The next one is due as if it had not.
+// saveFailed logs that a save failed. The next one is due after the usual time.
 func (k *stringFilter) saveFailed(err error) {
 	k.saved = time.Now()
 	k.warn(err)

@@ -27,6 +27,7 @@ type histogramAnswer struct {
 // Random sets, with windows of their own and of the histogram: every member is counted once, in the
 // bucket of the record that list shows, or as earlier, later or undated.
 func TestHistogram(t *testing.T) {
+	t.Parallel()
 	w := spread(t, 27)
 	rng := rand.New(rand.NewPCG(13, 13))
 	times := w.times()

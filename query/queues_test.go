@@ -67,6 +67,7 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 // Every query that reads much moves to the large queue, whatever its method. Small queries get a
 // slot meanwhile.
 func TestLargeQueriesShareASmallQueue(t *testing.T) {
+	t.Parallel()
 	store, star, others := many(t, 22, 60_000)
 	s, err := New(store, Options{Concurrent: 2, HeavyConcurrent: 1, Timeout: time.Minute})
 	if err != nil {

@@ -143,6 +143,7 @@ func watchedWorld(t *testing.T, seed uint64, events int, o query.Options) *world
 // each change told once: of random expressions, through a random history, with those who
 // leave and come back with their cursor.
 func TestSubscribe(t *testing.T) {
+	t.Parallel()
 	w := watchedWorld(t, 61, 1500, query.Options{})
 	rng := rand.New(rand.NewPCG(13, 13))
 	members := func(set string) map[string]bool {
@@ -199,6 +200,7 @@ func TestSubscribe(t *testing.T) {
 // A set of something that is not known yet is watched from its beginning; an account that is
 // hidden, and shown again, leaves and enters, and with it what its own sets bring.
 func TestSubscribeFromNothing(t *testing.T) {
+	t.Parallel()
 	w := watchedWorld(t, 62, 0, query.Options{})
 	a := w.history.Accounts()
 	post := "at://" + a[9] + "/app.bsky.feed.post/3kaaaaaaaaaaa"

@@ -107,6 +107,7 @@ func (w *world) leaf(rng *rand.Rand, s span, v oracle.Views) (k kinds.Info, name
 
 // A window has the edges of exactly the records in it.
 func TestWindows(t *testing.T) {
+	t.Parallel()
 	w := spread(t, 21)
 	rng := rand.New(rand.NewPCG(9, 9))
 	times := w.times()

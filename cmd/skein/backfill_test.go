@@ -194,6 +194,7 @@ func differences(t *testing.T, got, want map[string]string) {
 // meanwhile, and ends up with the contents of the repos. Every second start verifies signatures, and
 // keeps a copy of the directory. So does one that only fetches history, without the stream.
 func TestBackfillKilled(t *testing.T) {
+	t.Parallel()
 	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults", "--only-plc")
 	store := filepath.Join(t.TempDir(), "store")
 	seed := rand.Uint64()
@@ -307,6 +308,7 @@ func (b *lockedBuffer) String() string {
 
 // A backfill prints what it waits for, and drops a mistyped host once another host is named.
 func TestMistypedHostIsDropped(t *testing.T) {
+	t.Parallel()
 	pds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"repos":[]}`) }))
 	defer pds.Close()
 	store := t.TempDir() + "/store"

@@ -29,14 +29,13 @@ func publish(t *testing.T) *published {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := minisign.EncryptKey("of a test", secret)
+	text, err := minisign.EncryptKey(backupPassword, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(p.secret, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SKEIN_BACKUP_PASSWORD", "of a test")
 	p.public = public.String()
 	srv := httptest.NewServer(http.FileServer(http.Dir(p.dir)))
 	t.Cleanup(srv.Close)
@@ -54,6 +53,7 @@ func (p *published) add(t *testing.T, d *daemon) {
 
 // An empty node begins with a published backup, and goes on from there to the truth.
 func TestServeFrom(t *testing.T) {
+	t.Parallel()
 	p := publish(t)
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
@@ -114,6 +114,7 @@ func TestServeFrom(t *testing.T) {
 // old its answers are, and ends at the truth. It never goes back to an older backup, and needs no
 // target to start again.
 func TestServeFollow(t *testing.T) {
+	t.Parallel()
 	p := publish(t)
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
@@ -162,6 +163,7 @@ func TestServeFollow(t *testing.T) {
 			last = of
 			answers.Add(1)
 			_ = resp.Body.Close()
+			time.Sleep(time.Millisecond)
 		}
 	}()
 	was := cursor()
@@ -221,6 +223,7 @@ func TestServeFollow(t *testing.T) {
 // A following node that has a damaged backup restores it again, and one that is the root of a file
 // system, or has the folder of an interrupted restore, answers. It touches no folder that holds something else.
 func TestServeFollowDamaged(t *testing.T) {
+	t.Parallel()
 	p := publish(t)
 	writer := serveDaemon(t, nil, "--store", filepath.Join(t.TempDir(), "s"), "--relay", startSimulator(t, plainPDS, 3000), "--cursor", "0", "--repair=false")
 	eventually(t, time.Minute, "everything is indexed", func() bool { return count(t, writer, "skein_consumer_cursor") == last })

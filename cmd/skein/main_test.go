@@ -38,8 +38,13 @@ const (
 
 var binary, simulator string // skein, and skein-sim
 
+// backupPassword is the password of secret keys that sign the tests' backups. The commands read it from the
+// environment, which tests that run at the same time share.
+const backupPassword = "of a test"
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	_ = os.Setenv("SKEIN_BACKUP_PASSWORD", backupPassword)
 	if os.Getenv(stuckVariable) != "" {
 		stuck()
 	}

@@ -84,6 +84,7 @@ func TestAudit(t *testing.T) {
 // A repo that its host changes meanwhile is compared once the stream has brought the change; one
 // that the index has in a newer state cannot be compared, nor one that its host does not send.
 func TestAuditOfMovingRepos(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	a, b := w.add(1, 10), w.add(2, 10)
 	x, outcomes := auditors(w)

@@ -385,6 +385,7 @@ func newStore() kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerg
 // All repos of a network are fetched while the stream goes on, from hosts that each misbehave
 // differently; fetched repos are exact, and all others are reported.
 func TestWholeNetwork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 8)
 	var all []*account
 	for i := range 160 {

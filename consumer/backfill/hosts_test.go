@@ -309,6 +309,7 @@ func (w *schedulerTwin) check() {
 // a host too often or too early, prefers the domains with the fewest fetches, and always has a job
 // when one can run.
 func TestScheduler(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		const fetchers = 9

@@ -132,6 +132,7 @@ func TestHostsOfRelay(t *testing.T) {
 
 // A relay that does not answer is asked again, and the status names it until it answers.
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	var requests atomic.Int64
 	var m *Manager
 	during := make(chan string, 10)

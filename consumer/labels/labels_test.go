@@ -399,6 +399,7 @@ func TestLabeler(t *testing.T) {
 
 // A label leaves its set when it expires.
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, labelerDID)
 	w := newWorld(t, []string{labelerDID}, f)
 	soon, past := time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano), "2020-01-01T00:00:00Z"
@@ -482,6 +483,7 @@ func TestNewKey(t *testing.T) {
 
 // The first label that is signed with a new key counts, however recently the old key was looked up.
 func TestNewKeyOfALiveConnection(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, labelerDID)
 	w := newWorld(t, []string{labelerDID}, f)
 	f.say(t, label(did(0), "spam"))
@@ -522,6 +524,7 @@ func TestSequenceAnew(t *testing.T) {
 // A labeler that ends each stream with an error of a hundred kilobytes, or says again and again that the
 // cursor is in its future, is tried less and less often, and neither the store nor the log grows.
 func TestEndlessErrors(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, labelerDID)
 	f.mu.Lock()
 	f.send(frame(-1, "", map[string]any{"error": "Broken", "message": strings.Repeat("é", 50_000)}))
@@ -591,6 +594,7 @@ func TestEndlessHandshake(t *testing.T) {
 
 // A labeler that sends its past slowly, with pauses, is not current before its end.
 func TestPastWithPauses(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, labelerDID)
 	w := newWorld(t, []string{labelerDID}, f)
 	w.stop()
@@ -620,6 +624,7 @@ func TestPastWithPauses(t *testing.T) {
 
 // A store that does not answer for a while ends nothing.
 func TestStoreAway(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, labelerDID)
 	f.say(t, label(did(0), "spam"))
 	w := newWorld(t, []string{labelerDID}, f)

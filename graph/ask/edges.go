@@ -97,7 +97,7 @@ func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idse
 	if subject == dict.None {
 		return in, unsure, nil
 	}
-	err = read.Dates(s.r, s.source.Layout, k, subject, func(id uint64, date uint32) error {
+	_, err = read.Dates(s.r, s.source.Layout, k, subject, DatesBetween(from, to), func(id uint64, date uint32) error {
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
 		case date == format.Undated, begin < from && from < end, begin < to && to < end:
@@ -113,12 +113,17 @@ func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idse
 // second is a second in microseconds.
 const second = 1_000_000
 
-// Dates calls each with the members of a reverse set, in no order, and their dates (read.Dates).
-func (s *View) Dates(k kinds.Kind, subject dict.ID, each func(id uint64, date uint32) error) error {
+// DatesBetween returns the range of the seconds that a window of times, in microseconds, has a part in.
+func DatesBetween(from, to uint64) *read.DateRange {
+	return &read.DateRange{First: uint32(min(from/second, format.Undated)), Last: uint32(min(max(from, to)/second, format.Undated))}
+}
+
+// Dates calls each with those members of a reverse set whose dates are wanted, in no order, and with their dates (read.Dates).
+func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *read.DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
 	if subject == dict.None {
-		return nil
+		return 0, nil
 	}
-	return read.Dates(s.r, s.source.Layout, k, subject, each)
+	return read.Dates(s.r, s.source.Layout, k, subject, wanted, each)
 }
 
 // HasEdgeIn reports whether a record of actor in a window names subject, even if either account

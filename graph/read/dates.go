@@ -8,16 +8,28 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
 )
 
-// Dates calls each with the members of a reverse set, in no order, and with their dates. A date is
-// format.Undated if the records of the member have to be read, as in a set without containers.
-func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each func(id uint64, date uint32) error) error {
+// A DateRange says which dates are wanted, First and Last included. Members whose records have to be read are always
+// wanted. The caller of Dates may narrow the range meanwhile.
+type DateRange struct{ First, Last uint32 }
+
+// Has reports whether a date is wanted.
+func (w *DateRange) Has(date uint32) bool {
+	return date-w.First <= w.Last-w.First || date >= format.OneRecord
+}
+
+// Dates calls each with those members of a reverse set whose dates are wanted, in no order, and with their dates. A date is
+// format.Undated if the records of the member have to be read, as in a set without containers. Dates returns the number of all
+// members.
+func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
 	t, err := OpenSet(r, l, k, subject)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	members = uint64(len(t.Members))
 	date := func(i int) uint32 {
 		if t.Dates == nil {
 			return format.Undated
@@ -26,20 +38,30 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each fun
 	}
 	again := make([]bool, len(t.Members)) // members of rows that have another date in a block
 	if t.Generation > 0 {
+		// A large set has a date for each member, and hardly any of them in rows, and most questions want few of them. So what is
+		// done for every date is little, and without a call.
+		added, removed := idset.NewSparse(idset.FromList(t.Members)), idset.NewSparse(idset.FromList(t.Removed))
 		prefix := format.AppendDatesKey(nil, k, subject)
 		var failed error
 		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
 			_, _, block, err := format.ParseDatesKey(key)
 			if err == nil {
 				err = format.EachDate(block<<format.DateShift, v, func(id uint64, d uint32) {
-					if i, over := slices.BinarySearch(t.Members, id); over {
+					if added.Has(id) {
+						i, _ := slices.BinarySearch(t.Members, id)
 						again[i] = again[i] || d != date(i)
-					} else if _, over := slices.BinarySearch(t.Removed, id); !over && failed == nil {
-						if d == format.OneRecord {
-							d = format.Undated
-						}
-						failed = each(id, d)
+						return
 					}
+					if removed.Has(id) {
+						return
+					}
+					if members++; !wanted.Has(d) || failed != nil {
+						return
+					}
+					if d == format.OneRecord {
+						d = format.Undated
+					}
+					failed = each(id, d)
 				})
 			}
 			if err != nil {
@@ -48,7 +70,7 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each fun
 			return err == nil && failed == nil, err
 		})
 		if err != nil || failed != nil {
-			return cmp.Or(err, failed)
+			return members, cmp.Or(err, failed)
 		}
 	}
 	for i, id := range t.Members {
@@ -56,9 +78,12 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each fun
 		if again[i] || t.Generation == 0 {
 			d = format.Undated
 		}
+		if !wanted.Has(d) {
+			continue
+		}
 		if err := each(id, d); err != nil {
-			return err
+			return members, err
 		}
 	}
-	return nil
+	return members, nil
 }

@@ -7,22 +7,22 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// loneEdges finds, among edges that one record stops naming, those that surely have no other record: the
-// sets say so. In a set without containers, the row notes repeated members (format.Row). In one with
-// containers, the date of a member says that it has one record, or is that of all its records (package format,
-// dates.go), so that others could only be of the same second, where previous has looked. It holds scratch
-// memory.
+// loneEdges divides the edges that a deleted or changed record named: those that surely have no other record,
+// and those that may have one. The sets tell. In a set without containers, the row notes repeated members
+// (format.Row). In one with containers, the date of a member (package format, dates.go) is OneRecord, or the second of all
+// of the member's records. In the second case another record can only lie in the chunk that the phase previous has already
+// read. loneEdges holds scratch memory.
 type loneEdges struct {
 	lone, others []edge
 	asked        []edge
-	rows         []rowLookup
+	rows         []dateLookup
 	keys         kv.Keys
 	buf          []byte
 	ids          []uint64
 }
 
-// rowLookup is the look-up of a removed edge whose set has containers.
-type rowLookup struct {
+// dateLookup is a removed edge whose set has containers, so that the date of the member decides.
+type dateLookup struct {
 	edge
 	date uint32 // of the member in the row
 	has  bool   // the row has the member
@@ -71,7 +71,7 @@ func (l *loneEdges) row(g edge, v []byte) error {
 		if l.ids, err = row.AppendMembers(l.ids[:0]); err != nil {
 			return err
 		}
-		one := rowLookup{edge: g, date: format.Undated}
+		one := dateLookup{edge: g, date: format.Undated}
 		var at int
 		if at, one.has = slices.BinarySearch(l.ids, id); one.has {
 			one.date = row.Date(at)

@@ -19,13 +19,13 @@ type Limits struct {
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 
 // A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
-// It implements kv.Merger. It also marks the values that have grown too large, for SpillOne.
+// It implements kv.Merger. It also keeps the keys of values that have grown too large: they wait to be spilled.
 type Merger struct {
 	limits  Limits
 	folders sync.Pool
 
-	mu  sync.Mutex          // guards the fields below
-	big map[string]struct{} // keys, at most maxNoted
+	mu    sync.Mutex          // guards the fields below
+	large map[string]struct{} // keys that wait to be spilled, at most maxLarge
 }
 
 // NewMerger returns a Merger, for one store. Zero limits are the default ones.
@@ -36,7 +36,7 @@ func NewMerger(l Limits) *Merger {
 	return &Merger{
 		limits:  l,
 		folders: sync.Pool{New: func() any { return new(format.Folder) }},
-		big:     map[string]struct{}{},
+		large:   map[string]struct{}{},
 	}
 }
 
@@ -46,8 +46,8 @@ func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
 //
-// A small value that is folded alone, and is not the oldest of its key, stays as it is: so do most rows that a compaction
-// rewrites. An entry takes at least a byte, so such a value is not too large.
+// If base is not set, a single small value is returned as it is, without decoding. Most rows that a compaction rewrites are
+// such values. An entry takes at least a byte, so a small value is not too large.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
 	if len(values) == 1 && !base && len(values[0]) < min(m.limits.Row, m.limits.Chunk) {
 		return append(dst, values[0]...), nil
@@ -75,24 +75,24 @@ func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 	return size.Entries > m.limits.Row
 }
 
-// maxNoted bounds the keys that wait to be spilled. Further keys are dropped; they are marked the
+// maxLarge bounds the keys that wait to be spilled. Further keys are dropped; they are added the
 // next time their values are folded.
-const maxNoted = 4096
+const maxLarge = 4096
 
-// MarkLarge remembers a key whose value is too large.
+// MarkLarge adds a key, whose value is too large, to those that wait to be spilled.
 func (m *Merger) MarkLarge(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.big) < maxNoted {
-		m.big[string(key)] = struct{}{}
+	if len(m.large) < maxLarge {
+		m.large[string(key)] = struct{}{}
 	}
 }
 
-// TakeLarge removes and returns up to n marked keys that mine accepts.
+// TakeLarge removes and returns up to n of the keys that wait to be spilled, if mine accepts them.
 func (m *Merger) TakeLarge(n int, mine func(key string) bool) (keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key := range m.big {
+	for key := range m.large {
 		if len(keys) == n {
 			break
 		}
@@ -100,7 +100,7 @@ func (m *Merger) TakeLarge(n int, mine func(key string) bool) (keys []string) {
 			continue
 		}
 		keys = append(keys, key)
-		delete(m.big, key)
+		delete(m.large, key)
 	}
 	return keys
 }

@@ -215,15 +215,72 @@ func (p *prober) has(id uint64) bool {
 	if p.set.bits != nil {
 		return p.set.bits.Contains(id)
 	}
-	rest := p.set.list[p.at:]
+	p.at += ahead(p.set.list[p.at:], id)
+	return p.at < len(p.set.list) && p.set.list[p.at] == id
+}
+
+// ahead returns the number of ids at the beginning of list that are less than id. It expects few.
+func ahead(list []uint64, id uint64) int {
 	step := 1
-	for step < len(rest) && rest[step] < id {
+	for step < len(list) && list[step] < id {
 		step *= 2
 	}
-	rest = rest[:min(step+1, len(rest))]
-	i := sort.Search(len(rest), func(i int) bool { return rest[i] >= id })
-	p.at += i
-	return i < len(rest) && rest[i] == id
+	list = list[:min(step+1, len(list))]
+	return sort.Search(len(list), func(i int) bool { return list[i] >= id })
+}
+
+// A Sparse looks up ascending ids in a set that has few of them, such as the hidden accounts among the members of a large
+// set: for an id between two members, one comparison suffices. Other ids, and other orders, cost more, but are answered right. A
+// Sparse is for one goroutine.
+type Sparse struct {
+	// The set has no member in [begin, begin+gap).
+	begin, gap uint64
+
+	set  Set
+	list []uint64 // the members from begin on, if the set is a list
+	bits roaring64.IntPeekable64
+}
+
+// NewSparse returns a Sparse of a set.
+func NewSparse(set Set) *Sparse {
+	p := &Sparse{set: set, list: set.list}
+	if set.bits != nil {
+		p.bits = set.bits.Iterator()
+	}
+	p.move(0)
+	return p
+}
+
+// Has reports whether id is a member.
+func (p *Sparse) Has(id uint64) bool { return id-p.begin >= p.gap && p.look(id) }
+
+// look is Has for ids that are not in the gap.
+func (p *Sparse) look(id uint64) bool {
+	if id < p.begin {
+		return p.set.Has(id)
+	}
+	p.move(id)
+	return p.gap == 0
+}
+
+// move finds the first member from id on, and makes all before it the gap.
+func (p *Sparse) move(id uint64) {
+	var next uint64
+	var some bool
+	if p.bits == nil {
+		p.list = p.list[ahead(p.list, id):]
+		if some = len(p.list) > 0; some {
+			next = p.list[0]
+		}
+	} else {
+		p.bits.AdvanceIfNeeded(id)
+		if some = p.bits.HasNext(); some {
+			next = p.bits.PeekNext()
+		}
+	}
+	if p.begin, p.gap = id, math.MaxUint64-id; some {
+		p.gap = next - id
+	}
 }
 
 // Or returns the union.

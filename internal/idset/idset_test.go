@@ -121,3 +121,32 @@ func BenchmarkAnd(b *testing.B) {
 		})
 	}
 }
+
+// A Sparse answers like its set, whatever the order of the ids.
+func TestSparse(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for range 200 {
+		span := 1 + rng.Uint64N(1<<(4+rng.IntN(40)))
+		var ids, asked []uint64
+		for range rng.IntN(2 * idset.ListMax) {
+			ids = append(ids, rng.Uint64N(span))
+		}
+		set := idset.FromUnsorted(ids)
+		for range 2000 {
+			asked = append(asked, rng.Uint64N(span+2))
+			if len(ids) > 0 {
+				asked = append(asked, ids[rng.IntN(len(ids))])
+			}
+		}
+		if rng.IntN(3) > 0 {
+			slices.Sort(asked)
+		}
+		asked = append(asked, asked[:10]...)
+		p := idset.NewSparse(set)
+		for _, id := range asked {
+			if got, want := p.Has(id), set.Has(id); got != want {
+				t.Fatalf("%d of %d members below %d: %v", id, set.Len(), span, got)
+			}
+		}
+	}
+}

@@ -45,9 +45,9 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 		return errors.Join(err, sim.Stop())
 	}
 	running, stop := context.WithCancel(ctx)
-	began, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { stopped <- x.Backfill.Run(running, func() { close(began) }) }()
-	<-began
+	ready, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { stopped <- x.Backfill.Run(running, func() { close(ready) }) }()
+	<-ready
 	begun := time.Now()
 	r.samples.begin("history", read, x, func() time.Duration { cpu, _ := sim.Usage(); return cpu })
 	if address == "" { // else Run continues it
@@ -78,7 +78,7 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 
 // interrupted returns the address of the archive that an earlier load has begun to read, and how many records it
 // has read; the address is "" if there is none. The archive is continued under the same address, because its
-// cursor and the job that reads it name that.
+// cursor and the job that reads it contain the address.
 func interrupted(x *app.Index) (address string, read int64, err error) {
 	job := x.Graph.Backfill().Archive
 	if job == "" {
@@ -93,7 +93,7 @@ func interrupted(x *app.Index) (address string, read int64, err error) {
 	return address, int64(cursor.Seq), nil
 }
 
-// addHistory gives the model the records of the network's history, on both cores.
+// addHistory gives the model the records of the network's history, computing them in parallel.
 func (m *model) addHistory(ctx context.Context, o network.Options) error {
 	if o.History == 0 {
 		return nil

@@ -19,15 +19,15 @@ type Sample struct {
 	Edges     int64            `json:"edges"` // in the store, at the end of the part
 	Seconds   float64          `json:"seconds"`
 	Done      int64            `json:"done"`        // records of the history, or events
-	CPU       float64          `json:"cpu_seconds"` // of the indexer
+	CPU       float64          `json:"cpu_seconds"` // of the indexer; in a prefill, also of the simulator, which then runs in its process
 	OtherCPU  float64          `json:"simulator_cpu_seconds"`
 	DiskBytes uint64           `json:"disk_bytes"`        // at the end
-	Arrived   int64            `json:"arrived_bytes"`     // in writes
+	Arrived   int64            `json:"arrived_bytes"`     // bytes of the writes that the engine was given
 	Written   []int64          `json:"written_bytes"`     // to tables, by level of the LSM tree
 	Keyspaces map[string]int64 `json:"written_keyspaces"` // to tables, by keyspace, before compression
 	Peak      int64            `json:"peak_rss_bytes"`    // of the whole run so far
 	LagP99    float64          `json:"lag_p99_ms"`        // of the whole run so far
-	Strings   int64            `json:"strings"`           // that got an id
+	Strings   int64            `json:"strings"`           // new ones in this part
 	Elapsed   float64          `json:"elapsed_seconds"`   // of the phase in this process, at the end
 }
 

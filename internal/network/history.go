@@ -9,14 +9,14 @@ import (
 // the stream. It is computed from the seed when it is asked for, record by record, and stores nothing. Its
 // shape, and that of the stream that follows, is meant to be that of the real network in the middle of 2026:
 //
-//   - A twentieth of the accounts were there three years ago, a third came within the next year, two fifths
-//     within the four months after it, the rest since (41 million accounts in all).
+//   - A twentieth of the accounts were there three years ago, three tenths came within the next year, two
+//     fifths within the four months after it, the rest since (41 million accounts in all).
 //   - How much an account does follows a power law that is cut off: of 4,096 accounts the liveliest has a
 //     seventh of the records, the liveliest 400 have nine tenths, half have next to none. The liveliest
 //     hundred are active to this day. The others are for a few months, most of all at first.
 //   - One account in 200 is spam: it follows arbitrary accounts, some thousand, all within a day.
 //   - On a day, 2.4 % of the accounts are awake (a million of 41): some every day, others by turns.
-//   - Of celebrities, which are a third of an account's follows, nobody follows one twice.
+//   - A third of an account's follows are of celebrities. No account follows a celebrity twice.
 //   - For seven follows that the stream creates, it deletes one (13.5 thousand of 97 thousand an hour). Of
 //     all deletes, two fifths are of records of the history.
 //
@@ -24,7 +24,7 @@ import (
 const (
 	historyMicros  = 3 * 365 * dayMicros
 	dayMicros      = 24 * 60 * 60 * 1_000_000
-	recordsAnEvent = 0.77   // of the shares above, those that create an indexed record
+	recordsAnEvent = 0.77   // of the shares in network.go, those that create an indexed record
 	historyFollows = 0.19   // of an account's records
 	historyReposts = 0.10   // likewise
 	historyBlocks  = 0.03   // likewise; the rest are likes
@@ -83,7 +83,7 @@ type Repo struct {
 
 	account                  int
 	spam, stays              bool
-	from, span               float64 // in microseconds: when the first was made, and how long before the end of its activity
+	from, span               float64 // in microseconds: when the account made its first record, and how long it was active
 	follows, reposts, blocks int
 	celebrities              int // of the follows
 	turn                     uint64
@@ -121,7 +121,7 @@ func (n *Network) Repo(account int) Repo {
 	return h
 }
 
-// came returns when the account came that is the u-th of all, in three years.
+// came returns when an account came, as a share of the three years. u is the share of all accounts that came before it.
 func came(u float64) float64 {
 	steps := [][2]float64{{0, 0}, {0.05, 0}, {0.35, 0.33}, {0.75, 0.45}, {1, 0.999}}
 	for i := 1; ; i++ {
@@ -134,8 +134,7 @@ func came(u float64) float64 {
 // Record returns the k-th record of a history.
 func (n *Network) Record(h *Repo, k int) (o Op) {
 	r := n.rng(forRecord, uint64(h.account)<<24|uint64(k))
-	// What the record is, among the account's, has nothing to do with its time: a prime above all counts
-	// times k is a permutation of them.
+	// A record's role is independent of its time: multiplying by a prime above all counts permutes the records.
 	const prime = 2_654_435_761
 	role := int((uint64(k)*prime + h.turn) % uint64(h.Count))
 	at := (float64(k) + 0.99*r.float()) / float64(h.Count)
@@ -164,7 +163,7 @@ func (n *Network) Record(h *Repo, k int) (o Op) {
 // followee returns whom an account follows with its i-th follow.
 func (n *Network) followee(h *Repo, r *rng, i int) int {
 	known := min(maxCelebrities, n.o.Accounts)
-	// As many of the first celebrity as of the next two, the next four and so on, but nobody twice.
+	// The first celebrity, the next two, the next four and so on get equal shares of the follows, but nobody is followed twice.
 	left, each := i, h.celebrities/13+1
 	for first := 1; first <= known && left < h.celebrities; first *= 2 {
 		if m := min(first, each); left >= m {
@@ -222,8 +221,8 @@ func (n *Network) hasHistory(account int) bool {
 	return h.Count > 0
 }
 
-// fromHistory makes e the delete of a record of the history that follow says whether it is a follow, if it
-// finds one.
+// fromHistory makes e the delete of a random record of the history: of a follow if follow is set, else of
+// another kind. It reports whether it found one in eight tries.
 func (n *Network) fromHistory(r *rng, i int64, e *Event, follow bool) bool {
 	for range 8 {
 		account := n.active(r, i)

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
+	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 )
@@ -161,14 +163,25 @@ func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int,
 	if after.Begun {
 		first = rank(uint32(min(after.Micros/second, format.Undated)))
 	}
-	b := nextDates{need: limit + 1, first: first, last: math.MaxUint32}
-	err = v.eachDated(n, set, func(id uint64, date uint32) {
-		if date == format.Undated || after.Begun && rank(date) == first { // some may come before the place
-			b.always = append(b.always, id)
-		} else {
-			b.add(id, rank(date))
+	b := nextDates{need: limit + 1, last: math.MaxUint32}
+	var wanted read.DateRange
+	narrow := func(first, last uint32) {
+		if wanted = (read.DateRange{First: rank(first), Last: rank(last)}); order == NewestFirst {
+			wanted.First, wanted.Last = wanted.Last, wanted.First
 		}
-	}, func() { b.dated, b.always, b.last = b.dated[:0], b.always[:0], math.MaxUint32 })
+	}
+	narrow(first, b.last)
+	err = v.eachDated(n, set, &wanted, func(id uint64, date uint32) {
+		switch {
+		case date == format.Undated, after.Begun && rank(date) == first: // some may come before the place
+			b.always = append(b.always, id)
+		case b.add(id, rank(date)):
+			narrow(first, b.last)
+		}
+	}, func() {
+		b.dated, b.always, b.last, b.trimAt = b.dated[:0], b.always[:0], math.MaxUint32, 0
+		narrow(first, b.last)
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -185,11 +198,11 @@ func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int,
 
 // nextDates keeps the members with the first dates, and some in any case.
 type nextDates struct {
-	need        int
-	first, last uint32 // the range of dates that may be needed
-	dated       []datedID
-	always      []uint64
-	trimAt      int
+	need   int
+	last   uint32 // later dates are not needed
+	dated  []datedID
+	always []uint64
+	trimAt int
 }
 
 type datedID struct {
@@ -197,15 +210,15 @@ type datedID struct {
 	id   uint64
 }
 
-func (b *nextDates) add(id uint64, rank uint32) {
-	if rank < b.first || rank > b.last {
-		return
-	}
+// add adds a member that may be needed. It reports whether last may have changed.
+func (b *nextDates) add(id uint64, rank uint32) bool {
 	b.dated = append(b.dated, datedID{rank, id})
-	if len(b.dated) >= max(b.trimAt, 4*b.need+1024) {
-		b.trim()
-		b.trimAt = 2 * len(b.dated) // many may have the last date
+	if len(b.dated) < max(b.trimAt, 4*b.need+1024) {
+		return false
 	}
+	b.trim()
+	b.trimAt = 2 * len(b.dated) // many may have the last date
+	return true
 }
 
 // trim drops the members after the last date that is needed.
@@ -213,27 +226,59 @@ func (b *nextDates) trim() {
 	if len(b.dated) <= b.need {
 		return
 	}
-	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Compare(x.rank, y.rank) })
-	b.last = b.dated[b.need-1].rank
-	end, _ := slices.BinarySearchFunc(b.dated, uint64(b.last)+1, func(d datedID, rank uint64) int { return cmp.Compare(uint64(d.rank), rank) })
-	b.dated = b.dated[:end]
+	smallestFirst(b.dated, b.need)
+	b.last = 0
+	for _, d := range b.dated[:b.need] {
+		b.last = max(b.last, d.rank)
+	}
+	kept := b.dated[:b.need]
+	for _, d := range b.dated[b.need:] {
+		if d.rank == b.last { // none of these has a smaller one
+			kept = append(kept, d)
+		}
+	}
+	b.dated = kept
 }
 
-// eachDated calls each for the visible members of set, which are all in the reverse set that the leaf n
-// reads. It calls again, and then each from the beginning, if set is a part of the leaf.
-func (v *Evaluation) eachDated(n *Node, set idset.Set, each func(id uint64, date uint32), again func()) error {
-	var hidden idset.Set
+// smallestFirst moves the k members with the smallest ranks to the front (Hoare's quickselect).
+func smallestFirst(list []datedID, k int) {
+	for k > 0 && k < len(list) {
+		pivot := list[rand.IntN(len(list))].rank
+		less, same := 0, 0 // list begins with the smaller ones, then those like the pivot
+		for i := range list {
+			switch d := list[i]; {
+			case d.rank < pivot:
+				list[i] = list[less+same]
+				list[less+same] = list[less]
+				list[less] = d
+				less++
+			case d.rank == pivot:
+				list[i] = list[less+same]
+				list[less+same] = d
+				same++
+			}
+		}
+		switch {
+		case k < less:
+			list = list[:less]
+		case k <= less+same:
+			return
+		default:
+			list, k = list[less+same:], k-less-same
+		}
+	}
+}
+
+// eachDated calls each for those visible members of set whose dates are wanted. All members of set are in the reverse set
+// that the leaf n reads. eachDated calls again, and then each from the beginning, if set is a part of that.
+func (v *Evaluation) eachDated(n *Node, set idset.Set, wanted *read.DateRange, each func(id uint64, date uint32), again func()) error {
+	var accounts idset.Set
 	if n.Is == dict.DID {
-		hidden = v.View.Hidden()
+		accounts = v.View.Hidden()
 	}
 	for _, whole := range []bool{true, false} {
-		members := uint64(0)
-		err := v.View.Dates(n.Kind, v.IDs[n.Of], func(id uint64, date uint32) error {
-			if members++; members%(1<<16) == 0 {
-				if err := v.Ended.Err(); err != nil {
-					return err
-				}
-			}
+		hidden := idset.NewSparse(accounts)
+		members, err := v.View.Dates(n.Kind, v.IDs[n.Of], wanted, func(id uint64, date uint32) error {
 			if (whole || set.Has(id)) && !hidden.Has(id) {
 				each(id, date)
 			}
@@ -294,7 +339,7 @@ func (v *Evaluation) datedTimes(n *Node, set idset.Set, now uint32) (times, unsu
 	if n.Window.All() {
 		from, to = 0, math.MaxUint64
 	}
-	err = v.eachDated(n, set, func(id uint64, date uint32) {
+	err = v.eachDated(n, set, ask.DatesBetween(from, to), func(id uint64, date uint32) {
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
 		case date == format.Undated, date == 0, date == now, begin < from && from < end, begin < to && to < end:

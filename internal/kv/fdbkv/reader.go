@@ -28,7 +28,7 @@ type reader struct {
 	begun     time.Time
 	interrupt kv.Interrupt
 	allowed   time.Time // when the timeout was last extended
-	timedOut  bool      // since the cluster last answered
+	timedOut  bool      // a read timed out after the cluster's last answer
 	mayCross  int       // how often it may continue in a newer snapshot
 	crossed   int
 
@@ -50,8 +50,8 @@ type prefetched struct {
 // ranges, whose answers have up to 80 KB.
 const maxAhead, maxScansAhead = 4096, 256
 
-// aheadKey returns the key of a read in reader.ahead. A range has its length in front, so that it
-// differs from all other ranges and keys.
+// aheadKey returns the key of a read in reader.ahead. That of a range begins with 0xff 0xff, as no key of a
+// store does, and the length of lo, so that it differs from those of all other ranges and keys.
 func aheadKey(lo, hi []byte) string {
 	if hi == nil {
 		return string(lo)
@@ -308,15 +308,15 @@ func (r *reader) recover(err error) error {
 	return r.allow()
 }
 
-// allow gives the View the time of one snapshot from now on. FoundationDB counts
+// allow extends the View's timeout to twice stateAge, and Options.Timeout, from now on. FoundationDB counts
 // the timeout from the beginning of the transaction.
 func (r *reader) allow() error {
 	r.allowed = time.Now()
 	return r.tr.Options().SetTimeout((r.allowed.Sub(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
 }
 
-// answered is called after reads that the cluster answered. It keeps the timeout away from a View that goes
-// on: a server that is behind with its writes keeps a snapshot for longer than stateAge.
+// answered is called after reads that the cluster answered. It extends the timeout of a View that makes
+// progress: a server that is behind with its writes keeps a snapshot for longer than stateAge.
 func (r *reader) answered() error {
 	r.s.cluster.success()
 	r.timedOut = false

@@ -45,7 +45,7 @@ type point struct{ x, y float64 }
 // line is what one run did in one phase.
 type line struct {
 	name   string
-	parts  []load.Sample // added up, ascending by edges
+	parts  []load.Sample // those of one place added up, ascending by edges
 	colour string
 	dashed bool
 }
@@ -123,7 +123,7 @@ func Draw(w io.Writer, runs []Run) error {
 	return nil
 }
 
-// linesOf returns a line for each run and phase. Samples whose edges are close to each other are added up.
+// linesOf returns a line for each run and phase. Samples of one place on the axis of edges are added up.
 func linesOf(runs []Run) (lines []line) {
 	for i, r := range runs {
 		byPhase := map[string][]load.Sample{}
@@ -154,6 +154,7 @@ func linesOf(runs []Run) (lines []line) {
 	return lines
 }
 
+// place divides the axis of edges into pointsPerDecade places for each decade.
 func place(edges int64) int { return int(math.Log10(float64(edges)) * pointsPerDecade) }
 
 // add adds a later sample to an earlier one.

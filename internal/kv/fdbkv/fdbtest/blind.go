@@ -33,8 +33,8 @@ func (r *Recorder) Reset() { r.bytes, r.rows = r.bytes[:0], r.rows[:0] }
 // Size returns the number of recorded writes, and the bytes of their keys and values.
 func (r *Recorder) Size() (keys, bytes int) { return len(r.rows), len(r.bytes) }
 
-// Blind repeats the writes in another store, in transactions of size keys, inFlight
-// of them at a time, and returns the duration.
+// Blind repeats the writes in another store, with size keys in each transaction and inFlight transactions
+// at a time, and returns the duration.
 func (r *Recorder) Blind(b *testing.B, store kv.Store, size, inFlight int) time.Duration {
 	b.Helper()
 	type row struct{ key, value []byte }

@@ -19,8 +19,8 @@ func StartDelayed(t testing.TB) *Cluster {
 	return begin(t, &Cluster{servers: make([]server, 1), delay: new(atomic.Int64)}, "single")
 }
 
-// SetDelay makes everything that clients send arrive that much later, from now on. Requests do not wait for one another, so a
-// round trip takes that much longer, and so do many that are on their way together.
+// SetDelay makes everything that clients send arrive that much later, from now on. Delays overlap: one round
+// trip takes d longer, and so do many concurrent ones together.
 func (c *Cluster) SetDelay(d time.Duration) { c.delay.Store(int64(d)) }
 
 // delayProxy passes connections on to a server.
@@ -114,7 +114,7 @@ func (p *delayProxy) late(server io.Writer, client io.Reader) {
 	var err error
 	for part := range parts { // to the end, so that the reader ends
 		if err == nil {
-			time.Sleep(time.Until(part.due))
+			<-time.After(time.Until(part.due))
 			_, err = server.Write(part.bytes)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package fdbtest runs a FoundationDB cluster on loopback, for tests: of one server process, or of
-// several with copies of the data. It needs fdbserver and fdbcli in the PATH or where FoundationDB's
+// Package fdbtest runs a FoundationDB cluster on loopback, for tests: of one server process, of
+// several with copies of the data, or of one behind a slow network. Its Recorder measures what a cluster takes for writes
+// alone. The package needs fdbserver and fdbcli in the PATH or where FoundationDB's
 // packages put them; without them, tests are skipped.
 package fdbtest
 
@@ -129,7 +130,7 @@ func find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is neither in the PATH nor in /usr/sbin", name)
+	return "", fmt.Errorf("%s is neither in the PATH nor in %s", name, strings.Join(folders, ", "))
 }
 
 func (c *Cluster) create(redundancy string) error {
@@ -246,7 +247,7 @@ func (c *Cluster) signal(s os.Signal) (err error) {
 // Ready waits until the cluster answers.
 func (c *Cluster) Ready() error { return c.run("getversion") }
 
-// Processes returns the numbers of the servers' processes that are up.
+// Processes returns the process ids of the running servers.
 func (c *Cluster) Processes() (pids []int) {
 	for _, s := range c.servers {
 		if s.process != nil {
