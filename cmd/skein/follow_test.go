@@ -21,7 +21,9 @@ type published struct {
 	url                 string
 }
 
-func publish(t *testing.T) *published {
+// publish makes a target that a web server publishes, and a key that signs its backups. Opening a key with a password takes
+// seconds of processor time, each time.
+func publish(t *testing.T, password string) *published {
 	t.Helper()
 	dir := t.TempDir()
 	p := &published{dir: filepath.Join(dir, "target"), secret: filepath.Join(dir, "secret")}
@@ -29,7 +31,10 @@ func publish(t *testing.T) *published {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := minisign.EncryptKey(backupPassword, secret)
+	text, err := secret.MarshalText()
+	if password != "" {
+		text, err = minisign.EncryptKey(password, secret)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +59,7 @@ func (p *published) add(t *testing.T, d *daemon) {
 // An empty node begins with a published backup, and goes on from there to the truth.
 func TestServeFrom(t *testing.T) {
 	t.Parallel()
-	p := publish(t)
+	p := publish(t, backupPassword)
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +120,7 @@ func TestServeFrom(t *testing.T) {
 // target to start again.
 func TestServeFollow(t *testing.T) {
 	t.Parallel()
-	p := publish(t)
+	p := publish(t, "")
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +229,7 @@ func TestServeFollow(t *testing.T) {
 // system, or has the folder of an interrupted restore, answers. It touches no folder that holds something else.
 func TestServeFollowDamaged(t *testing.T) {
 	t.Parallel()
-	p := publish(t)
+	p := publish(t, "")
 	writer := serveDaemon(t, nil, "--store", filepath.Join(t.TempDir(), "s"), "--relay", startSimulator(t, plainPDS, 3000), "--cursor", "0", "--repair=false")
 	eventually(t, time.Minute, "everything is indexed", func() bool { return count(t, writer, "skein_consumer_cursor") == last })
 	p.add(t, writer)
