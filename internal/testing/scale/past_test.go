@@ -1,0 +1,55 @@
+package scale
+
+import (
+	"net/url"
+	"testing"
+
+	"skein.blue/internal/network"
+)
+
+// BenchmarkSizes asks about sets of the same sizes in whatever store -scale.dir has, such as the store of skein-sim load --past, to compare stores
+// of different sizes.
+//
+//	go test ./internal/testing/scale -run xxx -bench Sizes -benchtime 200x -scale.dir DIR
+func BenchmarkSizes(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	crowd, crowdSize := accountWith(b, x, true, "follow", 10_000)
+	other, otherSize := accountWith(b, x, true, "follow", 8_000)
+	follower, follows := accountWith(b, x, false, "follow", 300)
+	b.Logf("%d edges; followers of A %d, of B %d; %d follows", records(b, x), crowdSize, otherSize, follows)
+	var others []string
+	for i := range 30 {
+		others = append(others, did(i*network.Liveliest))
+	}
+	for _, q := range []struct {
+		what, method string
+		p            url.Values
+	}{
+		{"intersection", askQuery, url.Values{"set": {"intersect(followers(" + did(crowd) + "),followers(" + did(other) + "))"}, "limit": {"100"}}},
+		{"known", askKnown, url.Values{"actor": {did(follower)}, "edge": {"followers"}, "subject": {did(crowd)}}},
+		{"rankFollows", askRank, url.Values{"of": {"follows(" + did(follower) + ")"}, "via": {"follows"}, "limit": {"100"}}},
+		{"rankLikes", askRank, url.Values{"of": {"follows(" + did(follower) + ")"}, "via": {"likes"}, "limit": {"100"}}},
+		{"backlinks", "blue.microcosm.links.getBacklinks", url.Values{"subject": {did(crowd)}, "source": {"app.bsky.graph.follow:subject"}}},
+		{"relationships", "app.bsky.graph.getRelationships", url.Values{"actor": {did(follower)}, "others": others}},
+	} {
+		b.Run(q.what, func(b *testing.B) {
+			get(b, s, q.method, q.p)
+			median(b, func() { get(b, s, q.method, q.p) })
+		})
+	}
+	// A different pair of accounts each time, so that most of what is read is in no cache of skein's.
+	const far = 104_729
+	b.Run("small", func(b *testing.B) {
+		n := 0
+		median(b, func() {
+			n++
+			a, c := did(n*far%2_000_000), did((n*far+network.Liveliest)%2_000_000)
+			if n%2 == 0 {
+				get(b, s, "blue.skein.graph.contains", url.Values{"set": {"followers(" + a + ")"}, "member": {c}})
+			} else {
+				get(b, s, askQuery, url.Values{"set": {"intersect(followers(" + a + "),followers(" + c + "))"}, "limit": {"10"}})
+			}
+		})
+	})
+}
