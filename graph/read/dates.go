@@ -75,7 +75,7 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *
 	}
 	for i, id := range t.Members {
 		d := date(i)
-		if again[i] || t.Generation == 0 {
+		if again[i] || t.Generation == 0 || d == format.OneRecord { // a valid row has no OneRecord
 			d = format.Undated
 		}
 		if !wanted.Has(d) {

@@ -259,12 +259,11 @@ func (p *Sparse) look(id uint64) bool {
 	if id < p.begin {
 		return p.set.Has(id)
 	}
-	p.move(id)
-	return p.gap == 0
+	return p.move(id)
 }
 
-// move finds the first member from id on, and makes all before it the gap.
-func (p *Sparse) move(id uint64) {
+// move finds the first member from id on, and makes all before it the gap. It reports whether it is id itself.
+func (p *Sparse) move(id uint64) bool {
 	var next uint64
 	var some bool
 	if p.bits == nil {
@@ -281,6 +280,7 @@ func (p *Sparse) move(id uint64) {
 	if p.begin, p.gap = id, math.MaxUint64-id; some {
 		p.gap = next - id
 	}
+	return some && next == id
 }
 
 // Or returns the union.

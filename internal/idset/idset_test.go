@@ -3,6 +3,7 @@ package idset_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -131,9 +132,13 @@ func TestSparse(t *testing.T) {
 		for range rng.IntN(2 * idset.ListMax) {
 			ids = append(ids, rng.Uint64N(span))
 		}
+		top := uint64(rng.IntN(2)) * -span // the last ids, or the first
+		for i := range ids {
+			ids[i] += top
+		}
 		set := idset.FromUnsorted(ids)
 		for range 2000 {
-			asked = append(asked, rng.Uint64N(span+2))
+			asked = append(asked, top+rng.Uint64N(span+2), math.MaxUint64)
 			if len(ids) > 0 {
 				asked = append(asked, ids[rng.IntN(len(ids))])
 			}
