@@ -125,7 +125,6 @@ func restartEach(t *testing.T, start []func() *daemon) {
 // With --drain, nodes behind a load balancer that follows /readyz are restarted without a failed
 // query. A second SIGTERM ends the wait.
 func TestDrain(t *testing.T) {
-	t.Parallel()
 	var start []func() *daemon
 	for range 2 {
 		store := filepath.Join(t.TempDir(), "store")

@@ -82,7 +82,6 @@ func stateOf(t *testing.T, api string) string {
 // answers. When there is space, it resumes, and nothing is missing. A daemon that starts on a full
 // disk answers at once.
 func TestFullDisk(t *testing.T) {
-	t.Parallel()
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
 		t.Fatal(err)
