@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -87,9 +88,10 @@ func TestEarlySignalStopsCleanly(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The runtime and the initialization of our packages take some milliseconds. A signal
-		// before that kills any program.
-		time.Sleep(60*time.Millisecond + time.Duration(i)*7*time.Millisecond)
+		// The runtime and the initialization of our packages take some milliseconds, and more on a busy
+		// machine. A signal before that kills any program.
+		wait := time.Duration(60*math.Pow(1.35, float64(i))) * time.Millisecond
+		time.Sleep(wait)
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,7 @@ func TestEarlySignalStopsCleanly(t *testing.T) {
 		}
 		// On a busy machine the program may not have reached its first line by then.
 		if _, none := os.Stat(store); none == nil || errs.Len() > 0 || !strings.Contains(err.Error(), "signal: terminated") {
-			t.Errorf("after %d ms: %v\n%s", 60+7*i, err, errs.String())
+			t.Errorf("after %v: %v\n%s", wait, err, errs.String())
 		}
 	}
 	if handled == 0 {
