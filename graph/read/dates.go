@@ -38,8 +38,8 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *
 	}
 	again := make([]bool, len(t.Members)) // members of rows that have another date in a block
 	if t.Generation > 0 {
-		// A large set has a date for each member, and hardly any of them in rows, and most questions want few of them. So what is
-		// done for every date is little, and without a call.
+		// There is a date for each member of a large set. Most questions want few of them, and hardly any member is in a row. So a
+		// date that is not wanted costs a few comparisons.
 		added, removed := idset.NewSparse(idset.FromList(t.Members)), idset.NewSparse(idset.FromList(t.Removed))
 		prefix := format.AppendDatesKey(nil, k, subject)
 		var failed error

@@ -363,8 +363,8 @@ func TestTooSlow(t *testing.T) {
 	}
 }
 
-// tooLate is a context whose functions to run at its end come too late, as they may for a
-// goroutine that sees the end first.
+// tooLate is a context that never calls the functions that context.AfterFunc registers, as if a goroutine that saw
+// the end first had unregistered them.
 type tooLate struct{ ctx context.Context } //nolint:containedctx // it is a context
 
 func (c tooLate) Deadline() (time.Time, bool)       { return c.ctx.Deadline() }

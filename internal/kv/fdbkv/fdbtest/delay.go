@@ -12,7 +12,7 @@ import (
 )
 
 // StartDelayed starts a cluster of one server behind a proxy, as if the network between it and its clients were
-// slower: see SetDelay. It skips the test if there is no FoundationDB. The caller must call Remove.
+// slower: see SetDelay. It skips the test if FoundationDB is not installed, or not built in. The caller must call Remove.
 func StartDelayed(t testing.TB) *Cluster {
 	t.Helper()
 	needBuilt(t)
@@ -51,7 +51,7 @@ func newDelayProxy(to string, delay *atomic.Int64) (*delayProxy, error) {
 	return p, nil
 }
 
-// keep notes a connection to close; it reports whether the proxy is still open.
+// keep makes close close a connection too. If the proxy is closed already, it closes the connection and returns false.
 func (p *delayProxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

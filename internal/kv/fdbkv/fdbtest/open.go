@@ -12,7 +12,7 @@ import (
 var prefixes atomic.Int64
 
 // Options returns the options of a new store on the shared cluster. It skips the
-// test if there is no FoundationDB.
+// test if FoundationDB is not installed, or not built in.
 func Options(t testing.TB, m kv.Merger) fdbkv.Options {
 	t.Helper()
 	needBuilt(t)

@@ -7,10 +7,10 @@ import (
 	"skein.blue/internal/network"
 )
 
-// BenchmarkSizes asks about sets of the same sizes in whatever store -scale.dir has, such as the store of skein-sim load --past, to compare stores
-// of different sizes.
+// BenchmarkSizes compares stores of different sizes: it asks about sets that have about the same sizes in each. -scale.dir may also
+// have a store that skein-sim load made with its default seed.
 //
-//	go test ./internal/testing/scale -run xxx -bench Sizes -benchtime 200x -scale.dir DIR
+//	go test ./internal/testing/scale -run xxx -bench Sizes -benchtime 100x -v -scale.dir DIR
 func BenchmarkSizes(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
