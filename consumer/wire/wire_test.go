@@ -54,7 +54,8 @@ func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
 	return b.Describe(), &m, nil
 }
 
-// indigoSays describes in the same text how indigo reads a frame.
+// indigoSays describes in the same text how indigo reads a frame. Like this package, it takes the
+// rev from the commit block, which the account signed, and not from the message.
 func indigoSays(frame []byte) ([]string, error) {
 	r := bytes.NewReader(frame)
 	var h events.EventHeader
@@ -81,7 +82,7 @@ func indigoSays(frame []byte) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		return []string{fmt.Sprintf("%d sync %s %s %x", e.Seq, e.Did, e.Rev, hashOf(commit.Data))}, nil
+		return []string{fmt.Sprintf("%d sync %s %s %x", e.Seq, e.Did, commit.Rev, hashOf(commit.Data))}, nil
 	case "#commit":
 		var e comatproto.SyncSubscribeRepos_Commit
 		if err := e.UnmarshalCBOR(r); err != nil {
@@ -100,7 +101,7 @@ func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	line := fmt.Sprintf("%d commit %s rev=%s", e.Seq, e.Repo, e.Rev)
+	line := fmt.Sprintf("%d commit %s rev=%s", e.Seq, e.Repo, commit.Rev)
 	if e.Since != nil {
 		line += " since=" + *e.Since
 	}
@@ -266,6 +267,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(all[i])
 	}
 	f.Add(all[2091]) // 150 likes in one commit
+	f.Add(otherRev(f, all[2091]))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var d wire.Decoder
 		got, m, err := decode(&d, frame)
@@ -277,6 +279,36 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("\n got %q\nwant %q", got, want)
 		}
 	})
+}
+
+// otherRev returns a copy of a commit's frame whose rev differs from the one in its commit block.
+func otherRev(t testing.TB, frame []byte) []byte {
+	t.Helper()
+	frame = bytes.Clone(frame)
+	var m wire.Message
+	if err := wire.Parse(frame, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Rev[4] == 'p' { // Rev is a slice of frame
+		m.Rev[4] = 'r'
+	} else {
+		m.Rev[4] = 'p'
+	}
+	return frame
+}
+
+// A message may have another rev than its commit block. The account signed the block.
+func TestOtherRev(t *testing.T) {
+	frame := read(t, plainPDS)[2091]
+	var d wire.Decoder
+	want, _, err := decode(&d, frame)
+	if err != nil || d.OtherRevs != 0 {
+		t.Fatalf("%v, %d other revs in a frame as recorded", err, d.OtherRevs)
+	}
+	got, _, err := decode(&d, otherRev(t, frame))
+	if err != nil || d.OtherRevs != 1 || len(d.Drops) > 0 || !slices.Equal(got, want) {
+		t.Errorf("%v, %d other revs, dropped %q\n got %q\nwant %q", err, d.OtherRevs, d.Drops, got, want)
+	}
 }
 
 // Every frame, cut at every length and with every byte changed in two ways, may
