@@ -3,6 +3,7 @@ package ask
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -72,20 +73,64 @@ func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint
 	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
 }
 
-// ActorsIn returns the members of from that have an edge to subject by a record in a window. It
-// reads the records of every member.
+// ActorsIn returns the members of from that have an edge to subject by a record in a window. For each
+// member, it looks up a few buckets, or reads all records in a longer window.
 func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
-	var ids []uint64
+	var in idset.Collector
+	if isShort(w) && subject != dict.None && !k.IsLabel() {
+		var err error
+		if from, err = s.lookUpActors(k, subject, w, from, &in); err != nil {
+			return idset.Set{}, err
+		}
+	}
 	for actor := range Ahead(s, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
-		in, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
+		has, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
 		if err != nil {
 			return idset.Set{}, err
 		}
-		if in {
-			ids = append(ids, actor)
+		if has {
+			in.Add(actor)
 		}
 	}
-	return idset.FromList(ids), nil
+	return in.Set(), nil
+}
+
+// isShort reports whether a window has so few buckets that looking up each is cheaper than reading all records
+// of an actor in it.
+func isShort(w Window) bool {
+	const few = 4
+	return w.Buckets() > 0 && w.Buckets() <= few
+}
+
+// lookUpActors is ActorsIn for a window of few buckets, the last one first. It adds those members of from to in, and
+// returns those whose records in a bucket do not lie in one chunk, so that they have to be read.
+func (s *View) lookUpActors(k kinds.Kind, subject dict.ID, w Window, from idset.Set, in *idset.Collector) (spilled idset.Set, err error) {
+	var actors []dict.ID
+	var left []int
+	for id := range from.All() {
+		left = append(left, len(actors))
+		actors = append(actors, dict.ID(id))
+	}
+	var scan []uint64
+	for n := range w.Buckets() {
+		var more []int
+		left, more, err = s.lookUpRecords(k, w.To-1-n<<format.BucketShift, actors, left, func(i int, records []format.Record) (bool, error) {
+			has := slices.ContainsFunc(records, func(r format.Record) bool {
+				return r.Flags == 0 && r.Subject == subject && w.Has(r.Path)
+			})
+			if has {
+				in.Add(uint64(actors[i]))
+			}
+			return has, nil
+		})
+		if err != nil {
+			return spilled, err
+		}
+		for _, i := range more {
+			scan = append(scan, uint64(actors[i]))
+		}
+	}
+	return idset.FromUnsorted(scan), nil
 }
 
 // DatedIn divides the members of a reverse set, by their dates: those that have an edge to subject by a
@@ -124,6 +169,19 @@ func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *read.DateRange, each
 		return 0, nil
 	}
 	return read.Dates(s.r, s.source.Layout, k, subject, wanted, each)
+}
+
+// Repeated returns the members of a reverse set that may have several records of the edge. known is false if any
+// member may: if the set has containers, and for kinds whose sets do not note it (format.HasRepeated).
+func (s *View) Repeated(k kinds.Kind, subject dict.ID) (members idset.Set, known bool, err error) {
+	if subject == dict.None || !format.HasRepeated(k) {
+		return members, false, nil
+	}
+	t, err := read.OpenSet(s.r, s.source.Layout, k, subject)
+	if err != nil || t.Generation > 0 {
+		return members, false, err
+	}
+	return idset.FromUnsorted(t.Repeated), true, nil
 }
 
 // HasEdgeIn reports whether a record of actor in a window names subject, even if either account

@@ -60,7 +60,8 @@ func (e *edgeRecord) offer(p format.Path, since uint64) {
 
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
 // an edge to subject. It skips actors without one. since is the TID of the subject, 0 if it has no
-// time: records are most likely soon after it, and RecordsTo looks there first.
+// time: records are most likely soon after it, and RecordsTo looks there first. In a window of few buckets, it looks up each,
+// rather than read all records.
 func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
@@ -70,20 +71,44 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 		const soon = 2 // buckets of 12.7 days
 		var scan []int
 		for n := range uint64(soon) {
-			found := func(i int, p format.Path) error {
-				if w.Has(p) {
-					return each(i, p)
+			rest, spilled, err := s.lookUpRecords(k, since+n<<format.BucketShift, actors, left, func(i int, records []format.Record) (bool, error) {
+				for j := range records { // they ascend
+					r := &records[j]
+					switch {
+					case r.Flags != 0 || r.Subject != subject || r.Path.TID < since:
+					case w.Has(r.Path):
+						return true, each(i, r.Path)
+					default:
+						scan = append(scan, i)
+						return true, nil
+					}
 				}
-				scan = append(scan, i)
-				return nil
-			}
-			rest, spilled, err := s.probeRecords(k, subject, since, since+n<<format.BucketShift, actors, left, found)
+				return false, nil
+			})
 			if err != nil {
 				return err
 			}
 			left, scan = rest, append(scan, spilled...)
 		}
 		left = append(left, scan...)
+	}
+	if since == 0 && isShort(w) && !k.IsLabel() { // the record with the lowest key: the first in the first bucket that has one
+		var scan []int
+		for n := range w.Buckets() {
+			rest, spilled, err := s.lookUpRecords(k, w.From+n<<format.BucketShift, actors, left, func(i int, records []format.Record) (bool, error) {
+				for j := range records {
+					if r := &records[j]; r.Flags == 0 && r.Subject == subject && w.Has(r.Path) {
+						return true, each(i, r.Path)
+					}
+				}
+				return false, nil
+			})
+			if err != nil {
+				return err
+			}
+			left, scan = rest, append(scan, spilled...)
+		}
+		left = scan
 	}
 	for i := range Ahead(s, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
 		var best edgeRecord
@@ -103,9 +128,10 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 	return nil
 }
 
-// probeRecords looks for records in the bucket of a TID, for the actors in left. It returns the
-// actors without one there, and those whose bucket was spilled.
-func (s *View) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, actors []dict.ID, left []int, each func(i int, p format.Path) error) (rest, spilled []int, err error) {
+// lookUpRecords looks for records in the bucket of a TID, for the actors in left: it calls wanted with the records of
+// each of them there, in order, removed ones included. lookUpRecords returns the actors without records there that are wanted, and those
+// whose bucket was spilled.
+func (s *View) lookUpRecords(k kinds.Kind, at uint64, actors []dict.ID, left []int, wanted func(i int, records []format.Record) (bool, error)) (rest, spilled []int, err error) {
 	var keys kv.Keys
 	var key []byte
 	bucket := format.Path{TID: at}.Bucket()
@@ -129,13 +155,11 @@ func (s *View) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, act
 			spilled = append(spilled, i)
 			return nil
 		}
-		for j := range records { // they ascend
-			if r := &records[j]; r.Flags == 0 && r.Subject == subject && r.Path.TID >= since {
-				return each(i, r.Path)
-			}
+		found, err := wanted(i, records)
+		if err == nil && !found {
+			rest = append(rest, i)
 		}
-		rest = append(rest, i)
-		return nil
+		return err
 	})
 	return rest, spilled, err
 }

@@ -27,6 +27,7 @@ type Set struct {
 	Generation       uint64 // the sum of the rows' generations
 	Members, Removed []uint64
 	Dates            []uint32 // of Members; nil: all are format.Undated
+	Repeated         []uint64 // those of Members that the rows note as such, in no order
 
 	below []byte // the prefix of the containers' keys
 }
@@ -54,7 +55,9 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 		}
 		// Generations only grow, so two states with the same sum have the same ones.
 		t.Generation += row.Generation
-		t.Removed, err = row.AppendRemoved(t.Removed)
+		if t.Removed, err = row.AppendRemoved(t.Removed); err == nil && len(row.Repeated) > 0 {
+			t.Repeated, err = row.AppendRepeated(t.Repeated)
+		}
 		return err
 	}
 	if l.Shared() {

@@ -21,21 +21,23 @@ import (
 // whole, come first. A large set that is not in memory comes last, and is only asked which of the
 // remaining members it contains (ask.ActorSet.And). Other operators read their operands as written.
 type Evaluation struct {
-	Ended     kv.Interrupt // interrupts the evaluation when the request is cancelled
-	Expr      *Expr
-	View      *ask.View
-	IDs       []dict.ID // of Expr.Strings; dict.None where a string has no id
-	Exact     bool      // fail instead of reading a sample
-	HopUnits  int       // the budget of each hop of a ranking; see hop
-	dateAbove uint64    // of reverse sets with more members, dates are read, not records
-	budget    Budget
-	samples   []string                  // what was sampled, for the client
-	listsRead map[Leaf]idset.Set        // results of OpListed and OpLists leaves
-	again     map[Leaf]*Operand         // leaves that occur more than once; nil until opened
-	computed  map[*Node]idset.Set       // results of OpRank and OpSample
-	weights   map[*Node][]Weight        // of the members of OpRank, where another ranking needs them
-	labelers  map[string]format.Labeler // by DID, of the expression's labeled(…)
-	firsts    map[Literal]int           // index of the first of equal Expr.Strings; see first
+	Ended       kv.Interrupt // interrupts the evaluation when the request is cancelled
+	Expr        *Expr
+	View        *ask.View
+	IDs         []dict.ID // of Expr.Strings; dict.None where a string has no id
+	Exact       bool      // fail instead of reading a sample
+	HopUnits    int       // the budget of each hop of a ranking; see hop
+	dateAbove   uint64    // of reverse sets with more members, dates are read, not records
+	lookUpAbove int       // of more members without dates, the newest records are read first
+	readFirst   int       // members whose records show since when; see newest
+	budget      Budget
+	samples     []string                  // what was sampled, for the client
+	listsRead   map[Leaf]idset.Set        // results of OpListed and OpLists leaves
+	again       map[Leaf]*Operand         // leaves that occur more than once; nil until opened
+	computed    map[*Node]idset.Set       // results of OpRank and OpSample
+	weights     map[*Node][]Weight        // of the members of OpRank, where another ranking needs them
+	labelers    map[string]format.Labeler // by DID, of the expression's labeled(…)
+	firsts      map[Literal]int           // index of the first of equal Expr.Strings; see first
 }
 
 // A Budget limits the work of one query.
@@ -47,7 +49,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, listsRead: map[Leaf]idset.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, lookUpAbove: manyUndated, readFirst: 64, listsRead: map[Leaf]idset.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -75,7 +77,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, lookUpAbove: manyUndated, readFirst: 64, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, v.findLabelers()
 }

@@ -58,6 +58,11 @@ type Place struct {
 	ID     dict.ID
 }
 
+// record returns a record of the member at the place.
+func (p *Place) record() MemberRecord {
+	return MemberRecord{ID: p.ID, Path: format.Path{TID: p.Micros << format.ClockBits}}
+}
+
 // Order names the order of pages that are sorted by NewestFirst: newest, or id if they are not sorted.
 func (p *Place) Order() string {
 	if p.Sorted {
@@ -91,15 +96,15 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 		most = v.dateAbove
 	default:
 	}
-	var ids []uint64 // the members that may be on the page
+	var may mayBeNext
 	sortable := true
 	switch {
 	case after.Begun && !after.Sorted:
 		sortable = false
 	case set.Len() <= most:
-		ids, _ = set.Page(0, math.MaxInt, v.Hidden())
+		may.undated, _ = set.Page(0, math.MaxInt, v.Hidden())
 	case n.Op == OpReverse:
-		if ids, sortable, err = v.nextByDate(n, set, after, limit, order); err != nil {
+		if may, sortable, err = v.nextByDate(n, set, after, limit, order); err != nil {
 			return nil, nil, err
 		}
 	default:
@@ -122,13 +127,13 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 		}
 		return page, last, nil
 	}
-	if page, err = v.EdgeRecords(n, toIDs(ids)); err != nil {
+	if page, err = v.nextRecords(n, &may, after, limit, order); err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(page, order.Compare)
 	if after.Begun {
 		at, found := slices.BinarySearchFunc(page, *after, func(r MemberRecord, p Place) int {
-			return order.Compare(r, MemberRecord{ID: p.ID, Path: format.Path{TID: p.Micros << format.ClockBits}})
+			return order.Compare(r, p.record())
 		})
 		if found {
 			at++
@@ -145,12 +150,25 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 // second is a second in microseconds.
 const second = 1_000_000
 
+// secondOf returns the window of a date.
+func secondOf(date uint32) ask.Window {
+	return ask.Window{From: uint64(date) * second << format.ClockBits, To: (uint64(date) + 1) * second << format.ClockBits}
+}
+
+// mayBeNext has the members that may be on a page of Records.
+type mayBeNext struct {
+	dated   []uint64   // by their dates: at least all that come before the end of the page
+	undated []uint64   // the others, whose records say when: they have no date, or that of the place where the page starts
+	dates   ask.Window // of the dated: has all of their records
+	full    bool       // whether the dated are limit+1 or more
+}
+
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
 // with the first limit+1 dates there, with all members of the last second, and all that have no date.
 // ok is false if these are more than MaxWindowed.
-func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int, order Order) (ids []uint64, ok bool, err error) {
+func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
 	if err := v.budget.Heavy(); err != nil {
-		return nil, false, err
+		return may, false, err
 	}
 	// Dates are compared as numbers that ascend in the order.
 	rank := func(date uint32) uint32 {
@@ -183,17 +201,20 @@ func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int,
 		narrow(first, b.last)
 	})
 	if err != nil {
-		return nil, false, err
+		return may, false, err
 	}
 	b.trim()
 	for _, d := range b.dated {
-		b.always = append(b.always, d.id)
+		may.dated = append(may.dated, d.id)
+		may.dates = may.dates.With(secondOf(rank(d.rank)))
 	}
-	if len(b.always) > MaxWindowed {
-		return nil, false, nil
+	if len(may.dated)+len(b.always) > MaxWindowed {
+		return may, false, nil
 	}
+	slices.Sort(may.dated)
 	slices.Sort(b.always)
-	return b.always, true, nil
+	may.undated, may.full = b.always, len(b.dated) >= b.need
+	return may, true, nil
 }
 
 // nextDates keeps the members with the first dates, and some in any case.

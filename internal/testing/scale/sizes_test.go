@@ -16,8 +16,9 @@ func BenchmarkSizes(b *testing.B) {
 	s := server(b, x)
 	crowd, crowdSize := accountWith(b, x, true, "follow", 10_000)
 	other, otherSize := accountWith(b, x, true, "follow", 8_000)
+	small, smallSize := accountWith(b, x, true, "follow", 2_000) // without dates
 	follower, follows := accountWith(b, x, false, "follow", 300)
-	b.Logf("%d edges; followers of A %d, of B %d; %d follows", records(b, x), crowdSize, otherSize, follows)
+	b.Logf("%d edges; followers of A %d, of B %d, of C %d; %d follows", records(b, x), crowdSize, otherSize, smallSize, follows)
 	var others []string
 	for i := range 30 {
 		others = append(others, did(i*network.Liveliest))
@@ -31,6 +32,7 @@ func BenchmarkSizes(b *testing.B) {
 		{"rankFollows", askRank, url.Values{"of": {"follows(" + did(follower) + ")"}, "via": {"follows"}, "limit": {"100"}}},
 		{"rankLikes", askRank, url.Values{"of": {"follows(" + did(follower) + ")"}, "via": {"likes"}, "limit": {"100"}}},
 		{"backlinks", "blue.microcosm.links.getBacklinks", url.Values{"subject": {did(crowd)}, "source": {"app.bsky.graph.follow:subject"}}},
+		{"fewBacklinks", "blue.microcosm.links.getBacklinks", url.Values{"subject": {did(small)}, "source": {"app.bsky.graph.follow:subject"}}},
 		{"relationships", "app.bsky.graph.getRelationships", url.Values{"actor": {did(follower)}, "others": others}},
 	} {
 		b.Run(q.what, func(b *testing.B) {
