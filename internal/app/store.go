@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/kv/kvmetrics"
+	"skein.blue/internal/kv/pebblekv"
+)
+
+// filterFile is the file in a store's folder that keeps the filters of known strings while the store
+// is closed (package intern, filterfile.go). A store can do without it.
+const filterFile = "skein.filters"
+
+// StoreOptions say which store to open, and how.
+type StoreOptions struct {
+	Store        string // a folder, or fdb://…
+	Create       bool
+	ReadOnly     bool
+	Memory       int64 // budget in bytes; 0: DefaultMemory()
+	SyncInterval time.Duration
+	// AcceptLoss names a damaged write-ahead log. The store opens without its lost writes
+	// (pebblekv.Options).
+	AcceptLoss string
+	// MinFree is how many bytes of the disk must stay free (pebblekv.Options). AwaitSpace
+	// makes writes wait for them, instead of failing.
+	MinFree    uint64
+	AwaitSpace bool
+	// Settings configure a new store. Settings that are not zero must match those of an
+	// existing one.
+	Settings dict.Settings
+	// Share is what this process writes of a store on FoundationDB. It draws ids from Shards.
+	Share  graph.Share
+	Shards *dict.ShardRange
+	// Kinds are indexed in addition to the built-in ones (graph.Options).
+	Kinds []kinds.Info
+	// Backfill says how to fetch whole repos. nil: no repo is fetched, and repos with missed
+	// events are not queued.
+	Backfill *backfill.Options
+	// Import opens the store for graph.Store.Import.
+	Import bool
+	// TableBytes, if set, counts what is written to the tables of a store in a folder.
+	TableBytes *pebblekv.TableBytes
+	// Wait makes OpenIndex wait for a cluster that does not answer and, without Create, for a
+	// writer to create the store. It logs the wait.
+	Wait bool
+	// Fatal is called when the engine cannot go on, and must not return. nil means a panic.
+	Fatal  func(error)
+	Logger *slog.Logger
+	// Tracer receives a share of the daemon's work (package tracing). nil means none.
+	Tracer trace.Tracer
+
+	writes *kvmetrics.Metrics
+}
+
+// OpenStore opens the engine that o.Store names.
+func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
+	if !o.engine().InProcess {
+		return openFDB(ctx, o)
+	}
+	if o.Share.N > 1 {
+		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
+	}
+	if err := finished(o.Store); err != nil {
+		return nil, err
+	}
+	s, err := pebblekv.Open(pebblekv.Options{
+		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
+		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
+		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal, TableBytes: o.TableBytes,
+		Logger: logger(o.Logger).With("component", "store"),
+	})
+	lost, lostWrites := errors.AsType[*pebblekv.LostWrites](err)
+	switch {
+	case errors.Is(err, kv.ErrLocked):
+		return nil, fmt.Errorf("the store %s is in use by another skein; stop it, or query it (skein query) instead of opening its store: %w", o.Store, err)
+	case lostWrites:
+		return nil, fmt.Errorf("the store %s is damaged; skein has not touched it. Restore the folder from a backup, or go on without the lost writes: start skein serve once with --accept-loss %s. skein then resumes at a cursor from before the loss, and so gets the lost events again if the relay still has them: %w", o.Store, lost.Log, err)
+	case errors.Is(err, kv.ErrDamaged):
+		return nil, fmt.Errorf("the store %s is damaged; skein has not touched it. Restore the folder from a backup, or index into a new folder: %w", o.Store, err)
+	case errors.Is(err, kv.ErrNotFound):
+		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
+	case errors.Is(err, kv.ErrFormat):
+		return nil, fmt.Errorf("another version of skein made the store %s, in a format that this version cannot read (it reads %s); use the version that made it, or index into a new folder: %w",
+			o.Store, write.NewMerger(write.Limits{}).Name(), err)
+	case err != nil:
+		return nil, err
+	}
+	return s, nil
+}
+
+func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
+	at, err := fdbkv.Parse(o.Store)
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	fo := fdbkv.Options{
+		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
+		Logger: logger(o.Logger).With("component", "store"),
+	}
+	fo.Retried, fo.Conflicted, fo.Versioned, fo.Trips = o.writes.Retried, o.writes.Conflicted, o.writes.Versioned, o.writes.Tripped
+	s, err := fdbkv.Open(ctx, fo)
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
+	}
+	return s, err
+}

@@ -1,0 +1,361 @@
+package algebra
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+)
+
+type function struct {
+	op   Op
+	kind kinds.Kind
+}
+
+// A Vocabulary has the names that an expression may use: the operators, and the sets of a
+// table of kinds.
+type Vocabulary struct {
+	Table     *kinds.Table
+	functions map[string]function
+}
+
+// NewVocabulary returns the vocabulary of a table of kinds.
+func NewVocabulary(t *kinds.Table) *Vocabulary {
+	f := map[string]function{
+		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, kinds.Labeled: {op: opLabeled},
+		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
+	}
+	for i := range t.All {
+		if k := &t.All[i]; k.HasSets() {
+			f[k.Forward] = function{OpForward, k.Kind}
+			f[k.Reverse] = function{OpReverse, k.Kind}
+		}
+	}
+	for name := range shortNames {
+		f[name] = function{op: opShort}
+	}
+	return &Vocabulary{t, f}
+}
+
+// builtIn is the vocabulary of the built-in kinds.
+var builtIn = NewVocabulary(kinds.BuiltIn)
+
+// Parse parses a set expression over the built-in kinds. Its errors are *SyntaxError.
+func Parse(source string) (*Expr, error) { return builtIn.Parse(source, MaxExpr, time.Now()) }
+
+// Parse parses a set expression of at most most bytes. Ages in windows are counted back from
+// now. Its errors are *SyntaxError.
+func (v *Vocabulary) Parse(source string, most int, now time.Time) (*Expr, error) {
+	p := &parser{e: &Expr{words: v, Source: source, Now: now}}
+	if len(source) > most {
+		return nil, &SyntaxError{most, fmt.Sprintf("the expression has %d bytes; at most %d are allowed here, and %d in a form (POST)", len(source), most, MaxForm)}
+	}
+	root, err := p.expr(1)
+	if err != nil {
+		return nil, err
+	}
+	if p.space(); p.i < len(source) {
+		return nil, p.errorf(p.i, "unexpected %q after the end of the expression", Brief(source[p.i:]))
+	}
+	p.e.Root = root
+	return p.e, nil
+}
+
+type parser struct {
+	e      *Expr
+	i      int
+	leaves int
+	given  int // arguments of members
+	ranks  int
+}
+
+func (p *parser) errorf(at int, format string, args ...any) error {
+	return &SyntaxError{at, fmt.Sprintf(format, args...)}
+}
+
+func (p *parser) space() {
+	for p.i < len(p.e.Source) {
+		switch p.e.Source[p.i] {
+		case ' ', '\t', '\n', '\r':
+			p.i++
+		default:
+			return
+		}
+	}
+}
+
+// word reads up to a space or one of "(),", which no DID or AT URI contains.
+func (p *parser) word() string {
+	p.space()
+	start := p.i
+	for p.i < len(p.e.Source) {
+		switch p.e.Source[p.i] {
+		case ' ', '\t', '\n', '\r', '(', ')', ',':
+			return p.e.Source[start:p.i]
+		}
+		p.i++
+	}
+	return p.e.Source[start:]
+}
+
+func (p *parser) expr(depth int) (Node, error) {
+	p.space()
+	start := p.i
+	name := p.word()
+	if name == "" {
+		return Node{}, p.errorf(start, "expected a set")
+	}
+	if depth > MaxDepth {
+		return Node{}, p.errorf(start, "the expression is nested more than %d deep", MaxDepth)
+	}
+	f, ok := p.e.words.functions[name]
+	if !ok {
+		if near := Nearest(name, maps.Keys(p.e.words.functions)); near != "" {
+			return Node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
+		}
+		return Node{}, p.errorf(start, "%q is not a set or an operator", Brief(name))
+	}
+	if err := p.open(name); err != nil {
+		return Node{}, err
+	}
+	n := Node{Op: f.op, Kind: f.kind, Offset: start}
+	var err error
+	switch f.op {
+	case OpForward, OpReverse, OpListed, OpLists, OpMembers, opLabeled:
+		if p.leaves++; p.leaves > MaxLeaves {
+			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
+		}
+		if f.op == opLabeled {
+			err = p.labeled(&n)
+		} else {
+			err = p.literals(&n, name)
+		}
+	case OpRank:
+		err = p.rank(&n, depth)
+	case opShort:
+		err = p.short(&n, name)
+	case OpAtLeast:
+		if n.Least, err = number[int](p, "the number of sets", MaxLeaves); err != nil {
+			return n, err
+		}
+		if more, err := p.next(name); err != nil || !more {
+			return n, cmp.Or(err, p.errorf(start, "atleast takes a number and sets: atleast(2, E, E, E)"))
+		}
+		if err = p.operands(&n, name, depth); err == nil && n.Least > len(n.Args) {
+			err = p.errorf(start, "atleast(%d, …) needs at least %[1]d sets, and has %d", n.Least, len(n.Args))
+		}
+	case OpSample:
+		err = p.sample(&n, depth)
+	default:
+		err = p.operands(&n, name, depth)
+	}
+	return n, err
+}
+
+func (p *parser) open(name string) error {
+	if p.space(); p.i == len(p.e.Source) || p.e.Source[p.i] != '(' {
+		return p.errorf(p.i, `expected "(" after %q`, name)
+	}
+	p.i++
+	return nil
+}
+
+// next reads the comma or the closing parenthesis after an argument.
+func (p *parser) next(name string) (more bool, err error) {
+	p.space()
+	if p.i < len(p.e.Source) {
+		switch p.e.Source[p.i] {
+		case ',':
+			p.i++
+			return true, nil
+		case ')':
+			p.i++
+			return false, nil
+		}
+	}
+	return false, p.errorf(p.i, `expected "," or ")" in %s(…`, name)
+}
+
+func (p *parser) operands(n *Node, name string, depth int) error {
+	for more := true; more; {
+		arg, err := p.expr(depth + 1)
+		if err != nil {
+			return err
+		}
+		if len(n.Args) > 0 && arg.Is != n.Is {
+			if before := (Node{Op: opIntersect, Is: n.Is, Args: n.Args}); !arg.canBecome(n.Is) && before.canBecome(arg.Is) {
+				for i := range n.Args {
+					n.Args[i].become(arg.Is)
+				}
+				n.Is = arg.Is
+			}
+		}
+		if len(n.Args) > 0 && !arg.canBecome(n.Is) {
+			return p.errorf(arg.Offset, "%s cannot combine a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
+		}
+		if len(n.Args) == 0 {
+			n.Is = arg.Is
+		}
+		arg.become(n.Is)
+		n.Args = append(n.Args, arg)
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text reads a subject that is any URI or any string: a word, or a string in double quotes with the
+// escapes of Go.
+func (p *parser) text(info *kinds.Info, name string) (l Literal, err error) {
+	start := p.i
+	l.Is = dict.URI
+	if quoted, err := strconv.QuotedPrefix(p.e.Source[p.i:]); err == nil && quoted[0] == '"' {
+		p.i += len(quoted)
+		l.S, _ = strconv.Unquote(quoted)
+	} else if l.S = p.word(); l.S == "" {
+		return l, p.errorf(start, "%s(…) needs an argument: %s, in double quotes if it has spaces, commas or parentheses", name, info.To.Form.Described())
+	}
+	if !info.To.Form.Valid([]byte(l.S)) {
+		return l, p.errorf(start, "the argument %q of %s is not %s", Brief(l.S), name, info.To.Form.Described())
+	}
+	return l, nil
+}
+
+func (p *parser) literals(n *Node, name string) error {
+	n.First = len(p.e.Strings)
+	info := p.e.words.Table.Info(n.Kind) // nil for members
+	for more := true; more; {
+		p.space()
+		start := p.i
+		if n.Op == OpReverse && info.To.Form.IsString() {
+			l, err := p.text(info, name)
+			if err != nil {
+				return err
+			}
+			n.Is = dict.DID
+			p.e.Strings, p.e.Offsets = append(p.e.Strings, l), append(p.e.Offsets, start)
+			if more, err = p.next(name); err != nil {
+				return err
+			}
+			if more {
+				if err := p.times(n, name); err != nil {
+					return err
+				}
+			}
+			break
+		}
+		word := p.word()
+		if word == "" {
+			return p.errorf(start, "%s(…) needs an argument, such as a handle (@alice.example.com), a DID or an AT URI", name)
+		}
+		l, ok := LiteralOf(word)
+		if !ok && NamesSpace(word) {
+			return p.errorf(start, "the argument %q of %s is in a permissioned space (at://…/space/…); skein does not index those", Brief(word), name)
+		}
+		if !ok {
+			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", Brief(word), name, Hint(word))
+		}
+		want := l.Is
+		switch n.Op {
+		case OpForward:
+			want, n.Is = dict.DID, info.To.Is()
+		case OpReverse:
+			want, n.Is = info.To.Is(), dict.DID
+		case OpListed:
+			want, n.Is = dict.URI, dict.DID
+		case OpLists:
+			want, n.Is = dict.DID, dict.URI
+		default:
+			if len(p.e.Strings) > n.First {
+				want = n.Is
+			}
+			n.Is = want
+		}
+		if n.Op == OpMembers {
+			if p.given++; p.given > MaxGiven {
+				return p.errorf(start, "more than %d arguments of members in one expression", MaxGiven)
+			}
+		}
+		if l.Is != want {
+			return p.errorf(start, "the argument %q of %s is %s; %s takes %s", Brief(l.S), name, Singular(l.Is), name, Singular(want))
+		}
+		if why := l.Unusable(); why != "" {
+			return p.errorf(start, "the argument %q of %s: %s", Brief(l.S), name, why)
+		}
+		p.e.Strings, p.e.Offsets = append(p.e.Strings, l), append(p.e.Offsets, start)
+		if n.Op == OpListed {
+			n.By = len(p.e.Strings)
+			p.e.Strings, p.e.Offsets = append(p.e.Strings, l.author()), append(p.e.Offsets, start)
+		}
+		var err error
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+		if more && n.Op != OpMembers {
+			if err := p.times(n, name); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	n.Of, n.End = n.First, len(p.e.Strings)
+	return nil
+}
+
+// times reads the window of a leaf: since=T, until=T or both.
+func (p *parser) times(n *Node, name string) error {
+	return p.options(n, name, func(string, string) (bool, error) { return false, nil })
+}
+
+// options is times for a leaf that has other options as well. other reports whether an option is one of
+// them.
+func (p *parser) options(n *Node, name string, other func(option, value string) (bool, error)) error {
+	var since, until string
+	start := p.i
+	for more := true; more; {
+		p.space()
+		at := p.i
+		which, t, ok := strings.Cut(p.word(), "=")
+		if is, err := other(which, t); err != nil {
+			return err
+		} else if is {
+			if more, err = p.next(name); err != nil {
+				return err
+			}
+			continue
+		}
+		var to *string
+		switch which {
+		case "since":
+			to = &since
+		case "until":
+			to = &until
+		}
+		switch {
+		case to == nil || !ok:
+			return p.errorf(at, "%s takes one argument, optionally followed by since=TIME and until=TIME", name)
+		case t == "":
+			return p.errorf(at, "expected a time after %s=", which)
+		case *to != "":
+			return p.errorf(at, "%s is given twice", which)
+		}
+		*to = t
+		var err error
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+	}
+	w, isAge, err := ParseWindow(since, until, p.e.Now)
+	if err != nil {
+		return p.errorf(start, "%v", err)
+	}
+	n.Window = w
+	p.e.HasAge = p.e.HasAge || isAge
+	return nil
+}
