@@ -45,7 +45,7 @@ func dial(t *testing.T, to string) net.Conn {
 	return conn
 }
 
-// What a client sends arrives whole and in order, each part the delay later; parts that are under way together
+// A message arrives whole and in order, each part of it delayed; parts that are under way together
 // arrive together.
 func TestDelayProxy(t *testing.T) {
 	const delay = 100 * time.Millisecond
