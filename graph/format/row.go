@@ -10,6 +10,10 @@ import (
 	"skein.blue/intern/dict"
 )
 
+// RowMax is the most members that a row holds by default. The members of larger sets are in containers, and
+// have dates. Measured: above about 2,000 members, containers are smaller than a row.
+const RowMax = 2048
+
 // A Row holds the members of a reverse set; or, once its members were spilled into
 // containers, the newest changes to them. On disk it is empty, or
 //

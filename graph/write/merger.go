@@ -14,9 +14,8 @@ type Limits struct {
 	Chunk int // records of a chunk
 }
 
-// DefaultLimits come from measurements. Row: above about 2,000 members, containers are smaller than
-// a row. Chunk: a delete reads the whole chunk, some 20 KB at 2,000 records.
-var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
+// DefaultLimits come from measurements. Chunk: a delete reads the whole chunk, some 20 KB at 2,000 records.
+var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048}
 
 // A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
 // It implements kv.Merger. It also keeps the keys of values that have grown too large: they wait to be spilled.

@@ -49,7 +49,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, lookUpAbove: manyUndated, readFirst: 64, listsRead: map[Leaf]idset.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, listsRead: map[Leaf]idset.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -77,7 +77,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: idset.ListMax, lookUpAbove: manyUndated, readFirst: 64, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, v.findLabelers()
 }
@@ -261,8 +261,10 @@ func (v *Evaluation) actorsIn(l Leaf) (idset.Set, error) {
 	if t.large == nil && t.Set.Len() <= v.dateAbove {
 		return v.View.ActorsIn(l.Kind, l.Of, l.Window, t.Set)
 	}
-	if err := v.budget.Heavy(); err != nil {
-		return idset.Set{}, err
+	if t.large != nil || t.Set.Len() > idset.ListMax {
+		if err := v.budget.Heavy(); err != nil {
+			return idset.Set{}, err
+		}
 	}
 	in, unsure, err := v.View.DatedIn(l.Kind, l.Of, l.Window)
 	if err != nil {

@@ -167,7 +167,7 @@ type mayBeNext struct {
 // with the first limit+1 dates there, with all members of the last second, and all that have no date.
 // ok is false if these are more than MaxWindowed.
 func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
-	if err := v.budget.Heavy(); err != nil {
+	if err := v.askForDates(set); err != nil {
 		return may, false, err
 	}
 	// Dates are compared as numbers that ascend in the order.
@@ -290,6 +290,15 @@ func smallestFirst(list []datedID, k int) {
 	}
 }
 
+// askForDates asks the budget, unless the dates are those of a small set. set may be a small part of a large one, whose
+// dates are read all the same.
+func (v *Evaluation) askForDates(set idset.Set) error {
+	if v.Expr.IsLeaf() && set.Len() <= idset.ListMax {
+		return nil
+	}
+	return v.budget.Heavy()
+}
+
 // eachDated calls each for those visible members of set whose dates are wanted. All members of set are in the reverse set
 // that the leaf n reads. eachDated calls again, and then each from the beginning, if set is a part of that.
 func (v *Evaluation) eachDated(n *Node, set idset.Set, wanted *read.DateRange, each func(id uint64, date uint32), again func()) error {
@@ -353,7 +362,7 @@ func (v *Evaluation) Times(set idset.Set, w ask.Window, now time.Time) (times []
 // datedTimes returns the times of the members of a large reverse set, by their dates, and the members
 // whose records have to be read.
 func (v *Evaluation) datedTimes(n *Node, set idset.Set, now uint32) (times, unsure []uint64, err error) {
-	if err := v.budget.Heavy(); err != nil {
+	if err := v.askForDates(set); err != nil {
 		return nil, nil, err
 	}
 	from, to := n.Window.From>>format.ClockBits, n.Window.To>>format.ClockBits
