@@ -5,6 +5,7 @@ package sizing
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -39,8 +40,10 @@ const (
 	Copies = 2
 	// Fill is how full the pages of its B-tree are: between half and all of a page is used.
 	Fill = 0.7
-	// WriterRate is the events per second of one writer (docs/performance.md, measured).
-	WriterRate = 48_700
+	// WriterAlone and WriterShare are the processor time of n writers for an event, in seconds (docs/performance.md, measured):
+	// each needs WriterAlone, because it reads the whole stream, and all together WriterShare.
+	WriterAlone = 8e-6
+	WriterShare = 26e-6
 )
 
 // A Plan is what a machine needs.
@@ -54,7 +57,7 @@ type Plan struct {
 	Cores         float64 // busy on average
 	CoresPeak     float64
 	ClusterDisk   float64 // bytes on all machines of a FoundationDB cluster
-	ClusterWriter int     // writers that the peak needs
+	ClusterWriter int     // writers, with a core each, that the peak needs; 0: it is too high for any number
 }
 
 // spare is the share of the store that must be free while it is compacted.
@@ -74,7 +77,9 @@ func (m Measured) For(n Network, edges float64, followed time.Duration) Plan {
 		ClusterDisk: edges * m.LogicalPer * Copies / Fill,
 	}
 	p.Spare = p.Disk*spare + minFree
-	p.ClusterWriter = int(n.Peak/WriterRate) + 1
+	if left := 1/n.Peak - WriterAlone; left > 0 {
+		p.ClusterWriter = max(1, int(math.Ceil(WriterShare/left)))
+	}
 	return p
 }
 
@@ -116,6 +121,11 @@ func Markdown(m Measured, n Network) string {
 	line("cores busy, mean", func(p Plan) string { return fmt.Sprintf("%.2f", p.Cores) })
 	line(fmt.Sprintf("cores busy at %.0f events/s", n.Peak), func(p Plan) string { return fmt.Sprintf("%.2f", p.CoresPeak) })
 	line("FoundationDB: disk of the cluster", size(func(p Plan) float64 { return p.ClusterDisk }))
-	line("FoundationDB: writers", func(p Plan) string { return fmt.Sprint(p.ClusterWriter) })
+	line("FoundationDB: writers", func(p Plan) string {
+		if p.ClusterWriter == 0 {
+			return "no number suffices"
+		}
+		return fmt.Sprint(p.ClusterWriter)
+	})
 	return b.String()
 }

@@ -33,8 +33,10 @@ func TestPlans(t *testing.T) {
 	near("disk of a cluster", day.ClusterDisk, 43_200_000*35*2/0.7)
 	all := measured.For(known, known.Edges, 0)
 	near("disk of all", all.Disk, 300e9)
-	if all.ClusterWriter != 1 || measured.For(sizing.Network{Peak: 100_000}, 0, 0).ClusterWriter != 3 {
-		t.Errorf("writers: %+v", all)
+	for peak, want := range map[float64]int{known.Peak: 1, 20_000: 1, 40_000: 2, 100_000: 13, 130_000: 0} {
+		if got := measured.For(sizing.Network{Peak: peak}, 0, 0).ClusterWriter; got != want {
+			t.Errorf("%d writers for %v events/s, want %d", got, peak, want)
+		}
 	}
 }
 

@@ -291,7 +291,7 @@ func smallestFirst(list []datedID, k int) {
 }
 
 // askForDates asks the budget, unless the dates are those of a small set. set may be a small part of a large one, whose
-// dates are read all the same.
+// dates are read anyway.
 func (v *Evaluation) askForDates(set idset.Set) error {
 	if v.Expr.IsLeaf() && set.Len() <= idset.ListMax {
 		return nil
