@@ -73,15 +73,31 @@ func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint
 	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
 }
 
-// ActorsIn returns the members of from that have an edge to subject by a record in a window. For each
-// member, it looks up a few buckets, or reads all records in a longer window.
+// ActorsIn returns the members of from that have an edge to subject by a record in a window. In a window within one
+// bucket, it looks up that bucket of all members together; otherwise it scans the records of each.
 func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
 	var in idset.Collector
-	if isShort(w) && subject != dict.None && !k.IsLabel() {
-		var err error
-		if from, err = s.lookUpActors(k, subject, w, from, &in); err != nil {
+	if w.InOneBucket() && subject != dict.None && !k.IsLabel() {
+		var actors []dict.ID
+		var all []int
+		for id := range from.All() {
+			all = append(all, len(actors))
+			actors = append(actors, dict.ID(id))
+		}
+		_, spilled, err := s.lookUpRecords(k, func(int) uint64 { return w.From }, actors, all, func(i int, records []format.Record) (bool, error) {
+			if slices.ContainsFunc(records, func(r format.Record) bool { return r.Flags == 0 && r.Subject == subject && w.Has(r.Path) }) {
+				in.Add(uint64(actors[i]))
+			}
+			return true, nil
+		})
+		if err != nil {
 			return idset.Set{}, err
 		}
+		scan := make([]uint64, len(spilled))
+		for n, i := range spilled {
+			scan[n] = uint64(actors[i])
+		}
+		from = idset.FromUnsorted(scan)
 	}
 	for actor := range Ahead(s, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
 		has, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
@@ -93,44 +109,6 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 		}
 	}
 	return in.Set(), nil
-}
-
-// isShort reports whether a window has so few buckets that looking up each is cheaper than reading all records
-// of an actor in it.
-func isShort(w Window) bool {
-	const few = 4
-	return w.Buckets() > 0 && w.Buckets() <= few
-}
-
-// lookUpActors is ActorsIn for a window of few buckets, the last one first. It adds those members of from to in, and
-// returns those whose records in a bucket do not lie in one chunk, so that they have to be read.
-func (s *View) lookUpActors(k kinds.Kind, subject dict.ID, w Window, from idset.Set, in *idset.Collector) (spilled idset.Set, err error) {
-	var actors []dict.ID
-	var left []int
-	for id := range from.All() {
-		left = append(left, len(actors))
-		actors = append(actors, dict.ID(id))
-	}
-	var scan []uint64
-	for n := range w.Buckets() {
-		var more []int
-		left, more, err = s.lookUpRecords(k, w.To-1-n<<format.BucketShift, actors, left, func(i int, records []format.Record) (bool, error) {
-			has := slices.ContainsFunc(records, func(r format.Record) bool {
-				return r.Flags == 0 && r.Subject == subject && w.Has(r.Path)
-			})
-			if has {
-				in.Add(uint64(actors[i]))
-			}
-			return has, nil
-		})
-		if err != nil {
-			return spilled, err
-		}
-		for _, i := range more {
-			scan = append(scan, uint64(actors[i]))
-		}
-	}
-	return idset.FromUnsorted(scan), nil
 }
 
 // DatedIn divides the members of a reverse set, by their dates: those that have an edge to subject by a

@@ -60,8 +60,7 @@ func (e *edgeRecord) offer(p format.Path, since uint64) {
 
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
 // an edge to subject. It skips actors without one. since is the TID of the subject, 0 if it has no
-// time: records are most likely soon after it, and RecordsTo looks there first. In a window of few buckets, it looks up each,
-// rather than read all records.
+// time: records are most likely soon after it, and RecordsTo looks there first.
 func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
@@ -71,7 +70,7 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 		const soon = 2 // buckets of 12.7 days
 		var scan []int
 		for n := range uint64(soon) {
-			rest, spilled, err := s.lookUpRecords(k, since+n<<format.BucketShift, actors, left, func(i int, records []format.Record) (bool, error) {
+			rest, spilled, err := s.lookUpRecords(k, func(int) uint64 { return since + n<<format.BucketShift }, actors, left, func(i int, records []format.Record) (bool, error) {
 				for j := range records { // they ascend
 					r := &records[j]
 					switch {
@@ -92,24 +91,6 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 		}
 		left = append(left, scan...)
 	}
-	if since == 0 && isShort(w) && !k.IsLabel() { // the record with the lowest key: the first in the first bucket that has one
-		var scan []int
-		for n := range w.Buckets() {
-			rest, spilled, err := s.lookUpRecords(k, w.From+n<<format.BucketShift, actors, left, func(i int, records []format.Record) (bool, error) {
-				for j := range records {
-					if r := &records[j]; r.Flags == 0 && r.Subject == subject && w.Has(r.Path) {
-						return true, each(i, r.Path)
-					}
-				}
-				return false, nil
-			})
-			if err != nil {
-				return err
-			}
-			left, scan = rest, append(scan, spilled...)
-		}
-		left = scan
-	}
 	for i := range Ahead(s, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
 		var best edgeRecord
 		err := read.RecordsIn(s.r, k, actors[i], w, func(r *format.Record) bool {
@@ -128,40 +109,87 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 	return nil
 }
 
-// lookUpRecords looks for records in the bucket of a TID, for the actors in left: it calls wanted with the records of
-// each of them there, in order, removed ones included. lookUpRecords returns the actors without records there that are wanted, and those
-// whose bucket was spilled.
-func (s *View) lookUpRecords(k kinds.Kind, at uint64, actors []dict.ID, left []int, wanted func(i int, records []format.Record) (bool, error)) (rest, spilled []int, err error) {
-	var keys kv.Keys
-	var key []byte
-	bucket := format.Path{TID: at}.Bucket()
-	for _, i := range left {
-		key = format.AppendChunkKey(key[:0], k, actors[i], format.Path{TID: at}, 0)
-		keys.Add(key)
+// A Dated is a member of a reverse set and its date: all of its records of the edge are of that second (format.DateOf).
+type Dated struct {
+	Actor dict.ID
+	Date  uint32
+}
+
+// RecordsAt is RecordsTo for members whose dates are known: it looks up one bucket of each.
+func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p format.Path) error) error {
+	actors := make([]dict.ID, len(members))
+	left := make([]int, 0, len(members))
+	var scan []int
+	for i, m := range members {
+		if actors[i] = m.Actor; !k.IsLabel() && format.InOneBucket(m.Date) {
+			left = append(left, i)
+		} else {
+			scan = append(scan, i)
+		}
 	}
-	var records []format.Record
-	err = s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) error {
-		i := left[n]
-		if !ok {
-			rest = append(rest, i)
-			return nil
+	at := func(i int) uint64 { return uint64(members[i].Date) * second << format.ClockBits }
+	rest, spilled, err := s.lookUpRecords(k, at, actors, left, func(i int, records []format.Record) (bool, error) {
+		var best edgeRecord
+		for j := range records {
+			if r := &records[j]; r.Flags == 0 && r.Subject == subject && w.Has(r.Path) {
+				best.offer(r.Path, since)
+			}
 		}
-		var generation uint64
-		var err error
-		if records, generation, err = format.CoderOf(k, actors[i], bucket).Read(records[:0], v, 0); err != nil {
-			return fmt.Errorf("graph: reading records %x: %w", keys.List()[n], err)
+		if !best.found {
+			return false, nil
 		}
-		if generation > 0 {
-			spilled = append(spilled, i)
-			return nil
-		}
-		found, err := wanted(i, records)
-		if err == nil && !found {
-			rest = append(rest, i)
-		}
-		return err
+		return true, each(i, best.path)
 	})
-	return rest, spilled, err
+	if err != nil {
+		return err
+	}
+	scan = slices.Concat(scan, rest, spilled)
+	others := make([]dict.ID, len(scan))
+	for n, i := range scan {
+		others[n] = actors[i]
+	}
+	return s.RecordsTo(k, subject, since, w, others, func(n int, p format.Path) error { return each(scan[n], p) })
+}
+
+// lookUpRecords looks up one bucket of each of the actors in left: that of the TID that at returns. It calls wanted with the records there, in
+// order, removed ones included. lookUpRecords returns the actors that have none there or for which wanted returned false (rest), and those
+// whose bucket was spilled, for which it does not call wanted.
+func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.ID, left []int, wanted func(i int, records []format.Record) (bool, error)) (rest, spilled []int, err error) {
+	const most = 2048 // keys at once: their values are in memory together, and the engine reads them before it charges for the first
+	var key []byte
+	var records []format.Record
+	for some := range slices.Chunk(left, most) {
+		var keys kv.Keys
+		for _, i := range some {
+			key = format.AppendChunkKey(key[:0], k, actors[i], format.Path{TID: at(i)}, 0)
+			keys.Add(key)
+		}
+		err = s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) error {
+			i := some[n]
+			if !ok {
+				rest = append(rest, i)
+				return nil
+			}
+			var generation uint64
+			var err error
+			if records, generation, err = format.CoderOf(k, actors[i], format.Path{TID: at(i)}.Bucket()).Read(records[:0], v, 0); err != nil {
+				return fmt.Errorf("graph: reading records %x: %w", keys.List()[n], err)
+			}
+			if generation > 0 {
+				spilled = append(spilled, i)
+				return nil
+			}
+			found, err := wanted(i, records)
+			if err == nil && !found {
+				rest = append(rest, i)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return rest, spilled, nil
 }
 
 // RecordsFrom calls each, in no order, with the record in a window by which actor has an edge to

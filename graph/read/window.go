@@ -50,12 +50,9 @@ func (w Window) Has(p format.Path) bool {
 	return w.All() || p.Raw == nil && p.TID >= w.From && p.TID < w.To
 }
 
-// Buckets returns the number of buckets that the window overlaps, 0 if it includes all records or none.
-func (w Window) Buckets() uint64 {
-	if w.From >= w.To {
-		return 0
-	}
-	return (w.To-1)>>format.BucketShift - w.From>>format.BucketShift + 1
+// InOneBucket reports whether the window is not empty, and all of its times are in one bucket. It is false for the window that includes all records.
+func (w Window) InOneBucket() bool {
+	return w.From < w.To && w.From>>format.BucketShift == (w.To-1)>>format.BucketShift
 }
 
 // And returns the window of the records that both windows include.
@@ -70,14 +67,6 @@ func (w Window) And(x Window) Window {
 		return Window{EndOfTime, EndOfTime}
 	}
 	return w
-}
-
-// With returns the shortest window that includes what w and x include. A zero w includes nothing here.
-func (w Window) With(x Window) Window {
-	if w.All() {
-		return x
-	}
-	return Window{min(w.From, x.From), max(w.To, x.To)}
 }
 
 // keys returns the range of the keys of an actor's chunks in a window, and the first key of

@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"cmp"
 	"slices"
 
 	"skein.blue/graph/ask"
@@ -17,11 +18,13 @@ const manyUndated = 256
 // the next one.
 func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit int, order Order) (records []MemberRecord, err error) {
 	ids := toIDs(may.undated)
-	switch {
+	switch oldest := may.oldest(); {
 	case order == OldestFirst, len(ids) <= v.lookUpAbove, !v.isUntimed(n), after.Begun && after.Micros == 0:
+		// Members whose records have no time come last on pages newest first, with those of microsecond 0.
 		records, err = v.EdgeRecords(n, ids)
-	case may.full:
-		w := n.Window.And(ask.Window{From: may.dates.From, To: endAt(after)})
+	case may.full && oldest > 0:
+		// limit+1 dated members come after the place, and none of them before this date.
+		w := n.Window.And(ask.Window{From: uint64(oldest) * second << format.ClockBits, To: endAt(after)})
 		var in idset.Set
 		if in, err = v.View.ActorsIn(n.Kind, v.IDs[n.Of], w, idset.FromList(may.undated)); err == nil {
 			records, err = v.EdgeRecords(n, toIDs(in.List(nil)))
@@ -29,21 +32,33 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 	default:
 		records, err = v.newest(n, may.undated, after, limit)
 	}
-	if err == nil && len(may.dated) > 0 {
-		dated := *n
-		dated.Window = n.Window.And(may.dates)
-		var more []MemberRecord
-		more, err = v.EdgeRecords(&dated, toIDs(may.dated))
-		records = append(records, more...)
+	if err != nil || len(may.dated) == 0 {
+		return records, err
 	}
+	err = v.View.RecordsAt(n.Kind, v.IDs[n.Of], v.timeOf(n), n.Window, may.dated, func(i int, p format.Path) error {
+		records = append(records, MemberRecord{may.dated[i].Actor, p})
+		return v.Ended.Err()
+	})
 	return records, err
+}
+
+// oldest returns the lowest date of the dated members, 0 if there is none.
+func (m *mayBeNext) oldest() uint32 {
+	if len(m.dated) == 0 {
+		return 0
+	}
+	return slices.MinFunc(m.dated, func(x, y ask.Dated) int { return cmp.Compare(x.Date, y.Date) }).Date
+}
+
+// timeOf returns the time of the subject of a reverse set as a TID, 0 if it has none.
+func (v *Evaluation) timeOf(n *Node) uint64 {
+	return TIDOf(v.Expr.Info(n).To.Is(), v.Expr.Strings[n.Of].S)
 }
 
 // isUntimed reports whether n is a reverse set of a subject without a time. RecordsTo finds the records that name a subject
 // with a time soon after that.
 func (v *Evaluation) isUntimed(n *Node) bool {
-	info := v.Expr.Info(n)
-	return n.Op == OpReverse && !n.Kind.IsLabel() && n.Kind != kinds.Hidden && TIDOf(info.To.Is(), v.Expr.Strings[n.Of].S) == 0
+	return n.Op == OpReverse && !n.Kind.IsLabel() && n.Kind != kinds.Hidden && v.timeOf(n) == 0
 }
 
 // endAt returns the end of the window of the records that a page newest first may have after a place.
@@ -57,50 +72,34 @@ func endAt(after *Place) uint64 {
 // newest returns the records of those members ids of the reverse set n that may be on a page newest first, after a place. An account that
 // is years old has records in some hundred buckets, and those of one page of a set of thousands of members lie in few of them. So newest reads
 // all records of some members; their times say since when limit+1 of all members are likely to have a record, and newest reads the records
-// since then. If these are too few, it reads twice as many, and in the end all.
+// since then. If these turn out to be too few, it tries once more with a longer time, and then reads all.
 func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int) (records []MemberRecord, err error) {
 	some, left := spread(ids, v.readFirst)
 	if records, err = v.EdgeRecords(n, toIDs(some)); err != nil {
 		return nil, err
 	}
 	comes := func(r MemberRecord) bool { return !after.Begun || NewestFirst.Compare(r, after.record()) > 0 }
-	var times []uint64 // of the sample, the newest first
+	var times []uint64 // of the sample, the newest first; 0 is like no time, and comes last
 	for _, r := range records {
-		if r.Path.HasTime() && comes(r) {
-			times = append(times, TimeOf(r.Path))
+		if at := TimeOf(r.Path); at > 0 && comes(r) {
+			times = append(times, at)
 		}
 	}
 	slices.Sort(times)
 	slices.Reverse(times)
-	repeated, known, err := v.View.Repeated(n.Kind, v.IDs[n.Of])
-	if err != nil {
-		return nil, err
-	}
 	w := ask.Window{To: endAt(after)}
-	for most := 2 + 3*(limit+1)*len(some)/(2*len(ids)); most < len(times)/2; most *= 2 {
+	// Of the sample, the same share as of all is on the page: take one and a half times that, and two more, because a sample is not exact. A
+	// window with half of the sample would save too little.
+	most := 2 + 3*(limit+1)*len(some)/(2*len(ids))
+	for try := 0; try < 2 && most < len(times)/2; try, most = try+1, 3*most {
 		if w.From = times[most] << format.ClockBits; w.From >= w.To {
 			continue
 		}
-		since := *n
-		since.Window = n.Window.And(w)
-		found, err := v.EdgeRecords(&since, toIDs(left))
+		found, members, err := v.since(n, w, left)
 		if err != nil {
 			return nil, err
 		}
-		var again []uint64 // members that may have an older record, which is shown instead
-		for _, r := range found {
-			if id := uint64(r.ID); !known || repeated.Has(id) {
-				again = append(again, id)
-			} else {
-				records = append(records, r)
-			}
-		}
-		slices.Sort(again)
-		shown, err := v.EdgeRecords(n, toIDs(again))
-		if err != nil {
-			return nil, err
-		}
-		records = append(records, shown...)
+		records = append(records, found...)
 		sure := 0
 		for _, r := range records {
 			if r.Path.HasTime() && r.Path.TID >= w.From && comes(r) {
@@ -110,11 +109,38 @@ func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int) (rec
 		if sure > limit {
 			return records, nil
 		}
-		left = without(left, found)
+		left = slices.DeleteFunc(left, func(id uint64) bool { return members[dict.ID(id)] })
 		w.To = w.From
 	}
 	rest, err := v.EdgeRecords(n, toIDs(left))
 	return append(records, rest...), err
+}
+
+// since returns the records of those of ids that have a record in a window, perhaps older ones, and these members.
+func (v *Evaluation) since(n *Node, w ask.Window, ids []uint64) (records []MemberRecord, members map[dict.ID]bool, err error) {
+	in := *n
+	in.Window = n.Window.And(w)
+	found, err := v.EdgeRecords(&in, toIDs(ids))
+	if err != nil || len(found) == 0 {
+		return nil, nil, err
+	}
+	repeated, known, err := v.View.Repeated(n.Kind, v.IDs[n.Of])
+	if err != nil {
+		return nil, nil, err
+	}
+	members = make(map[dict.ID]bool, len(found))
+	var again []uint64 // may have a record outside of the window with a lower key, which is shown instead
+	for _, r := range found {
+		members[r.ID] = true
+		if id := uint64(r.ID); !known || repeated.Has(id) {
+			again = append(again, id)
+		} else {
+			records = append(records, r)
+		}
+	}
+	slices.Sort(again)
+	shown, err := v.EdgeRecords(n, toIDs(again))
+	return append(records, shown...), members, err
 }
 
 // spread returns n of ids, at equal distances, and the rest.
@@ -127,13 +153,4 @@ func spread(ids []uint64, n int) (some, rest []uint64) {
 		}
 	}
 	return some, rest
-}
-
-// without returns those of ids, which ascend, without a record in found.
-func without(ids []uint64, found []MemberRecord) []uint64 {
-	in := make(map[dict.ID]bool, len(found))
-	for _, r := range found {
-		in[r.ID] = true
-	}
-	return slices.DeleteFunc(ids, func(id uint64) bool { return in[dict.ID(id)] })
 }

@@ -150,17 +150,11 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 // second is a second in microseconds.
 const second = 1_000_000
 
-// secondOf returns the window of a date.
-func secondOf(date uint32) ask.Window {
-	return ask.Window{From: uint64(date) * second << format.ClockBits, To: (uint64(date) + 1) * second << format.ClockBits}
-}
-
 // mayBeNext has the members that may be on a page of Records.
 type mayBeNext struct {
-	dated   []uint64   // by their dates: at least all that come before the end of the page
-	undated []uint64   // the others, whose records say when: they have no date, or that of the place where the page starts
-	dates   ask.Window // of the dated: has all of their records
-	full    bool       // whether the dated are limit+1 or more
+	dated   []ask.Dated // by their dates: at least all that come before the end of the page
+	undated []uint64    // the others, whose records say when: they have no date, or that of the place where the page starts
+	full    bool        // whether the dated are limit+1 or more
 }
 
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
@@ -205,13 +199,12 @@ func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int,
 	}
 	b.trim()
 	for _, d := range b.dated {
-		may.dated = append(may.dated, d.id)
-		may.dates = may.dates.With(secondOf(rank(d.rank)))
+		may.dated = append(may.dated, ask.Dated{Actor: dict.ID(d.id), Date: rank(d.rank)})
 	}
 	if len(may.dated)+len(b.always) > MaxWindowed {
 		return may, false, nil
 	}
-	slices.Sort(may.dated)
+	slices.SortFunc(may.dated, func(x, y ask.Dated) int { return cmp.Compare(x.Actor, y.Actor) })
 	slices.Sort(b.always)
 	may.undated, may.full = b.always, len(b.dated) >= b.need
 	return may, true, nil

@@ -1,0 +1,486 @@
+package algebra
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/small"
+)
+
+var pageSeeds = flag.Int("pages.seeds", 2, "the number of random stores of TestPagesOfRecords")
+
+// pageKinds are kinds besides the built-in ones: two whose records name several subjects, and a plain one.
+const pageKinds = `a.b.c  some[].did    did     mentions  mentioners
+a.b.c  tags[]        text    tags      taggers
+a.b.c  one           did     ones      onesBy`
+
+const day = 24 * 60 * 60 * 1_000_000 // in microseconds
+
+// A world is a store with random records of three years, and the same in maps.
+type world struct {
+	t        *testing.T
+	rng      *rand.Rand
+	s        *graph.Store
+	names    *Vocabulary
+	kinds    []*kinds.Info
+	accounts []string
+	records  map[recordName][]string // their subjects
+	live     []recordName
+	hidden   map[string]bool
+	revs     map[string][]byte
+	seq      format.Seq
+	b        batch.Batch
+	now      int64 // in microseconds
+}
+
+type recordName struct {
+	did  string
+	kind kinds.Kind
+	rkey string
+}
+
+// newWorld returns an empty world. Its store has one writer or several, and small rows and chunks or large ones.
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 4711)), records: map[recordName][]string{}, hidden: map[string]bool{}, revs: map[string][]byte{}, now: small.Begin.UnixMicro()}
+	limits := []write.Limits{{Row: 6, Chunk: 3}, {Row: 25, Chunk: 6}, {}, {Row: 12}, {Chunk: 2}}[(seed+uint64(w.rng.IntN(2)))%5]
+	settings := []dict.Settings{dict.DefaultSettings, {ShardBits: 14, LeaseSize: 64, Partitions: 4}}[seed%2]
+	more, err := kinds.Parse(pageKinds)
+	must(t, err)
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(limits), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
+	w.s, err = graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test"}, Embedded: true, Kinds: more, Beat: time.Second})
+	must(t, err)
+	w.names = NewVocabulary(w.s.Kinds())
+	for i := range w.s.Kinds().All {
+		if k := &w.s.Kinds().All[i]; slices.Contains([]string{"follow", "like", "listblock", "mentions", "tags", "ones"}, k.Name) {
+			w.kinds = append(w.kinds, k)
+		}
+	}
+	for i := range 40 + w.rng.IntN(80) {
+		w.accounts = append(w.accounts, small.Account(i))
+	}
+	return w
+}
+
+// micros draws a time, in microseconds: mostly within three years, and often one of few, an end of a bucket or of the times that a TID or
+// a date can have.
+func (w *world) micros() int64 {
+	r := w.rng
+	const bucket = 1 << (format.BucketShift - format.ClockBits)
+	switch r.IntN(16) {
+	case 0: // one of few seconds
+		return w.now/1e6*1e6 - int64(r.IntN(5))*day*30 + int64(r.IntN(3))*499_999
+	case 1: // one of few microseconds
+		return w.now - int64(r.IntN(6))*day*20
+	case 2:
+		return (w.now/bucket-int64(r.IntN(4)))*bucket + int64(r.IntN(3)) - 1
+	case 3: // the future
+		return w.now + r.Int64N(4000*day)
+	case 4:
+		return int64(format.OneRecord-2)*1e6 + r.Int64N(5e6)
+	case 5:
+		return format.EndOfTime>>format.ClockBits - 1 - r.Int64N(3)
+	case 6:
+		return r.Int64N(2) * r.Int64N(1_500_000)
+	case 7, 8:
+		return w.now - r.Int64N(60*day)
+	case 9:
+		return w.now - r.Int64N(3*1e6)
+	default:
+		return w.now - r.Int64N(3*365*day)
+	}
+}
+
+func (w *world) rkey() string {
+	r := w.rng
+	switch clock := r.Uint64N(3); r.IntN(14) {
+	case 0:
+		return fmt.Sprintf("odd-%d", r.IntN(50))
+	case 1:
+		return string(syntax.AppendTID(nil, format.EndOfTime|uint64(w.micros())<<format.ClockBits|clock))
+	case 2:
+		return string("~-20a"[r.IntN(5)]) + fmt.Sprint(r.IntN(20))
+	default:
+		return string(syntax.AppendTID(nil, uint64(w.micros())<<format.ClockBits|clock))
+	}
+}
+
+// subject draws one of three subjects, with a time and without.
+func (w *world) subject(k *kinds.Info) string {
+	i := w.rng.IntN(3)
+	rkey := []string{"odd", string(syntax.AppendTID(nil, uint64(w.now-200*day)<<format.ClockBits)), string(syntax.AppendTID(nil, uint64(w.now-day)<<format.ClockBits|5))}[i]
+	switch {
+	case k.Name == "listblock":
+		return "at://" + w.accounts[i] + "/app.bsky.graph.list/" + rkey
+	case k.Name == "like":
+		return "at://" + w.accounts[i] + "/app.bsky.feed.post/" + rkey
+	case k.To.Form == kinds.Text:
+		return fmt.Sprintf("tag%d", i)
+	}
+	return w.accounts[i]
+}
+
+func (w *world) flush() {
+	w.t.Helper()
+	must(w.t, w.s.Apply(w.t.Context(), "test", &w.b))
+	w.b.Reset()
+}
+
+// grow makes commits of up to four records and deletes, and hides accounts.
+func (w *world) grow(commits int) {
+	w.t.Helper()
+	r := w.rng
+	for range commits {
+		did := w.accounts[r.IntN(len(w.accounts))]
+		w.seq++
+		if r.IntN(200) == 0 {
+			w.hidden[did] = !w.hidden[did]
+			w.b.AddAccount(w.seq, []byte(did), !w.hidden[did], false)
+			w.b.Seen(w.seq, nil)
+			continue
+		}
+		data := sha256.Sum256(fmt.Append(nil, did, w.seq))
+		c := batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, 1<<60+uint64(w.seq)<<20), Data: data[:], Since: w.revs[did]}
+		w.b.AddCommit(w.seq, &c)
+		w.revs[did] = c.Rev
+		changed := map[recordName]bool{}
+		for range 1 + r.IntN(4) {
+			k := w.kinds[r.IntN(len(w.kinds))]
+			name := recordName{did, k.Kind, w.rkey()}
+			var old []recordName // some of the account's records
+			for _, l := range w.live[max(0, len(w.live)-400):] {
+				if l.did == did {
+					old = append(old, l)
+				}
+			}
+			deletes := len(old) > 0 && r.IntN(4) == 0
+			if deletes {
+				name = old[r.IntN(len(old))]
+			}
+			if changed[name] {
+				continue
+			}
+			changed[name] = true
+			if deletes {
+				w.b.AddDelete(name.kind, []byte(name.rkey))
+				delete(w.records, name)
+				continue
+			}
+			subjects := []string{w.subject(k)}
+			if !k.Kind.IsMany() {
+				w.b.AddPut(k.Kind, []byte(name.rkey), []byte(subjects[0]))
+			} else {
+				if other := w.subject(k); other != subjects[0] {
+					subjects = append(subjects, other)
+				}
+				var refs []batch.Ref
+				for _, s := range subjects {
+					refs = append(refs, w.b.Keep([]byte(s)))
+				}
+				w.b.AddSubjects(k.Kind, []byte(name.rkey), refs)
+			}
+			w.records[name] = subjects
+			w.live = append(w.live, name)
+		}
+		w.b.Seen(w.seq, nil)
+		if r.IntN(6) == 0 {
+			w.flush()
+		}
+	}
+	w.flush()
+}
+
+// window draws a window, often none.
+func (w *world) window() ask.Window {
+	r := w.rng
+	from, to := w.micros(), w.micros()
+	switch r.IntN(7) {
+	case 0, 1, 2:
+		return ask.Window{}
+	case 3:
+		from = 0
+	case 4:
+		to = math.MaxInt64 - 1
+	case 5:
+		to = from + r.Int64N(70*day)
+	default:
+		from, to = min(from, to), max(from, to)
+	}
+	return between(from, to+1)
+}
+
+// between returns a window as expressions have it.
+func between(from, to int64) ask.Window {
+	w := ask.Window{From: uint64(max(from, 0)) << format.ClockBits, To: format.EndOfTime}
+	if to < format.EndOfTime>>format.ClockBits {
+		w.To = uint64(to) << format.ClockBits
+	}
+	if w.From >= w.To {
+		return ask.Window{From: format.EndOfTime, To: format.EndOfTime}
+	}
+	return w
+}
+
+// shown returns the record that is shown for each account with a record to subject in the window of the leaf n.
+func (w *world) shown(n *Node, subject string) map[string]format.Path {
+	since := TIDOf(w.s.Kinds().Info(n.Kind).To.Is(), subject)
+	best := map[string]*ask.ShownRecord{}
+	for name, subjects := range w.records {
+		p := format.ParsePath([]byte(name.rkey))
+		if name.kind != n.Kind || !slices.Contains(subjects, subject) || !n.Window.Has(p) {
+			continue
+		}
+		if best[name.did] == nil {
+			best[name.did] = new(ask.ShownRecord)
+		}
+		best[name.did].Offer(p, since)
+	}
+	all := map[string]format.Path{}
+	for did, s := range best {
+		all[did], _ = s.Path()
+	}
+	return all
+}
+
+// A page of the records of a set, or of a part of it, from any place and in both orders, is the one that the records of all members
+// make.
+func TestPagesOfRecords(t *testing.T) {
+	pages := 0
+	for seed := range *pageSeeds {
+		w := newWorld(t, uint64(seed))
+		for range 2 {
+			w.grow(600 + w.rng.IntN(1000))
+			for range 100 {
+				pages += w.comparePages()
+			}
+		}
+	}
+	if pages < 1000 {
+		t.Errorf("only %d pages", pages)
+	}
+}
+
+// comparePages compares pages of a random set, and returns how many.
+func (w *world) comparePages() (pages int) {
+	t, r := w.t, w.rng
+	t.Helper()
+	k := w.kinds[r.IntN(len(w.kinds))]
+	subject := w.subject(k)
+	e, err := w.names.Parse(k.Reverse+"("+subject+")", MaxForm, noon)
+	must(t, err)
+	n := &e.Root
+	n.Window = w.window()
+	shown := w.shown(n, subject)
+	must(t, w.s.View(t.Context(), func(sn *ask.View) error {
+		v, err := NewEvaluation(t.Context(), sn, e, free())
+		must(t, err)
+		v.dateAbove = []uint64{0, 0, 5, idset.ListMax}[r.IntN(4)]
+		v.lookUpAbove = []int{0, 0, 0, 3, 20, manyUndated}[r.IntN(6)]
+		v.readFirst = []int{1, 2, 5, 9, 15, 30, 64}[r.IntN(7)]
+		set, _, err := v.Result()
+		must(t, err)
+		var literals []Literal
+		for _, did := range slices.Sorted(maps.Keys(shown)) {
+			literals = append(literals, Literal{S: did, Is: dict.DID})
+		}
+		ids, err := Lookup(sn, literals)
+		must(t, err)
+		part := r.IntN(3) == 0
+		var all []MemberRecord // of active accounts
+		var members []uint64
+		for i, id := range ids {
+			if !set.Has(uint64(id)) {
+				t.Fatalf("%s in %v lacks %s", e.Source, n.Window, literals[i].S)
+			}
+			if part && r.IntN(2) == 0 {
+				continue
+			}
+			members = append(members, uint64(id))
+			if !w.hidden[literals[i].S] {
+				all = append(all, MemberRecord{id, shown[literals[i].S]})
+			}
+		}
+		if set.Len() != uint64(len(ids)) {
+			t.Fatalf("%s in %v has %d members, want %d", e.Source, n.Window, set.Len(), len(ids))
+		}
+		if part {
+			set = idset.FromUnsorted(members)
+		}
+		for _, order := range []Order{NewestFirst, OldestFirst} {
+			slices.SortFunc(all, order.Compare)
+			limit := []int{1, 2, 3, 5, 9, 20, 50, 200}[r.IntN(8)]
+			places := []*Place{{}}
+			for range 3 { // any places
+				if len(all) > 0 {
+					p := &Place{true, true, TimeOf(all[r.IntN(len(all))].Path), all[r.IntN(len(all))].ID}
+					if r.IntN(3) == 0 {
+						p.Micros = uint64(w.micros())
+					}
+					places = append(places, p)
+				}
+			}
+			for _, place := range places {
+				for range 12 {
+					next, want := place.page(all, limit, order)
+					got, last, err := v.Records(n, set, place, limit, order)
+					must(t, err)
+					pages++
+					if same := slices.EqualFunc(got, want, func(x, y MemberRecord) bool {
+						return x.ID == y.ID && string(x.Path.AppendRkey(nil)) == string(y.Path.AppendRkey(nil))
+					}); !same || (last == nil) != (next == nil) || last != nil && *last != *next || !place.Sorted {
+						t.Fatalf("%s in %v, oldest first: %v, %d from %+v, dateAbove %d, lookUpAbove %d, readFirst %d:\n got %v, then %+v\nwant %v, then %+v", e.Source, n.Window, order, limit, place, v.dateAbove, v.lookUpAbove, v.readFirst, got, last, want, next)
+					}
+					if place = last; place == nil {
+						break
+					}
+				}
+			}
+		}
+		return nil
+	}))
+	return pages
+}
+
+// page returns the page of sorted records after the place, and the place of the next page.
+func (p *Place) page(all []MemberRecord, limit int, order Order) (last *Place, page []MemberRecord) {
+	page = all
+	for p.Begun && len(page) > 0 && order.Compare(page[0], p.record()) <= 0 {
+		page = page[1:]
+	}
+	if len(page) > limit {
+		end := page[limit-1]
+		return &Place{true, true, TimeOf(end.Path), end.ID}, page[:limit]
+	}
+	return nil, page
+}
+
+// A record of microsecond 0 has a time, but comes last, with the records whose keys name no time.
+func TestMicrosecondZero(t *testing.T) {
+	tid := func(micros int) string { return string(syntax.AppendTID(nil, uint64(micros)<<format.ClockBits)) }
+	for name, c := range map[string]struct {
+		limits           write.Limits
+		rkey             func(i int) string
+		dates, undatedUp int // dateAbove and lookUpAbove
+	}{
+		"records":   {write.Limits{}, func(int) string { return tid(0) }, format.RowMax, manyUndated},
+		"and dates": {write.Limits{Row: 20}, func(int) string { return tid(0) }, 0, 10},
+	} {
+		g := small.New(t, 3, 2, c.limits)
+		star := g.Accounts[1]
+		const members, limit = 300, 10
+		want := map[string]bool{}
+		for i := range members {
+			rkey := "self"
+			if i%5 > 1 {
+				rkey = c.rkey(i)
+			}
+			want[small.Account(10+i)] = true
+			g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
+		}
+		e := parsed(t, "followers("+star+")")
+		place := new(Place)
+		for pages := 0; place != nil && pages <= members/limit; pages++ {
+			must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+				v, err := NewEvaluation(t.Context(), sn, e, free())
+				must(t, err)
+				v.dateAbove, v.lookUpAbove = uint64(c.dates), c.undatedUp
+				set, _, err := v.Result()
+				must(t, err)
+				page, last, err := v.Records(&e.Root, set, place, limit, NewestFirst)
+				must(t, err)
+				for _, r := range page {
+					did, err := v.Names([]uint64{uint64(r.ID)})
+					must(t, err)
+					delete(want, did[0])
+				}
+				place = last
+				return nil
+			}))
+		}
+		if len(want) > 0 {
+			t.Errorf("%s: %d members are on no page", name, len(want))
+		}
+	}
+}
+
+// RecordsAt shows the records that RecordsTo shows, for members whose records are of one second: several of them, in chunks
+// that were spilled, and in windows that begin or end in that second.
+func TestRecordsAt(t *testing.T) {
+	g := small.New(t, 4, 80, write.Limits{Row: 50, Chunk: 3})
+	key := func() uint64 {
+		at := uint64(small.Begin.UnixMicro()) + g.Rand.Uint64N(2)*5_000_000 + g.Rand.Uint64N(1_000_000)
+		return at<<format.ClockBits | g.Rand.Uint64N(4)
+	}
+	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(small.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
+	odd := "at://" + g.Accounts[0] + "/app.bsky.feed.post/odd"
+	dates := map[string][]uint32{}
+	for range 260 {
+		did, subject, tid := g.Any(g.Accounts), g.Any([]string{post, odd}), key()
+		g.Commit(did, oracle.Op{Kind: "like", Rkey: string(syntax.AppendTID(nil, tid)), Subject: subject})
+		dates[did+subject] = append(dates[did+subject], format.DateOf(format.Path{TID: tid}))
+	}
+	compared, several := 0, 0
+	for _, subject := range []string{post, odd} {
+		e := parsed(t, "likers("+subject+")")
+		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+			v, err := NewEvaluation(t.Context(), sn, e, free())
+			must(t, err)
+			since := v.timeOf(&e.Root)
+			var members []ask.Dated
+			var ids []dict.ID
+			for _, did := range g.Accounts {
+				all := dates[did+subject]
+				id, err := Lookup(sn, []Literal{{S: did, Is: dict.DID}})
+				must(t, err)
+				if len(all) > 0 && slices.Min(all) == slices.Max(all) {
+					members, ids = append(members, ask.Dated{Actor: id[0], Date: all[0]}), append(ids, id[0])
+					if len(all) > 1 {
+						several++
+					}
+				}
+			}
+			for range 200 {
+				w := between(int64(key()>>format.ClockBits), int64(key()>>format.ClockBits))
+				if g.Rand.IntN(5) == 0 {
+					w = ask.Window{}
+				}
+				got, want := map[int]string{}, map[int]string{}
+				must(t, sn.RecordsAt(e.Root.Kind, v.IDs[e.Root.Of], since, w, members, func(i int, p format.Path) error {
+					got[i] = string(p.AppendRkey(nil))
+					return nil
+				}))
+				must(t, sn.RecordsTo(e.Root.Kind, v.IDs[e.Root.Of], since, w, ids, func(i int, p format.Path) error {
+					want[i] = string(p.AppendRkey(nil))
+					return nil
+				}))
+				if !maps.Equal(got, want) {
+					t.Fatalf("%s in %v: %v, want %v", subject, w, got, want)
+				}
+				compared += len(want)
+			}
+			return nil
+		}))
+	}
+	if compared < 500 || several < 5 {
+		t.Errorf("%d records, %d members with several", compared, several)
+	}
+}
