@@ -108,6 +108,7 @@ func engines() []engine {
 			t.Fatal(err)
 		}
 		dirs[s] = dir
+		t.Cleanup(func() { _ = s.Close() }) // otherwise it may make files while the folder is removed
 		return s
 	}
 	all := []engine{

@@ -32,6 +32,7 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = s.Close() }) // otherwise it may make files while the folder is removed
 		return s
 	}
 	kvtest.Run(t, kvtest.Engine{
