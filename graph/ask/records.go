@@ -115,7 +115,8 @@ type Dated struct {
 	Date  uint32
 }
 
-// RecordsAt is RecordsTo for members whose dates are known: it looks up one bucket of each.
+// RecordsAt is RecordsTo for members whose dates are known: it looks up one bucket of each, and reads the records of those
+// whose bucket was spilled.
 func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p format.Path) error) error {
 	actors := make([]dict.ID, len(members))
 	left := make([]int, 0, len(members))

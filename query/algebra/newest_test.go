@@ -21,7 +21,6 @@ import (
 // Pages newest first of sets whose records span three years are those that the rule of the specification shows, in
 // their order: with several records of an edge, deletes, keys that name no time, and keys that are newer than any event.
 func TestNewestOfYears(t *testing.T) {
-	const day = 24 * 60 * 60 * 1_000_000
 	for seed, l := range map[uint64]write.Limits{1: {Row: 8, Chunk: 3}, 2: {Row: 20, Chunk: 50}, 3: {}} {
 		g := small.New(t, seed, 60, l)
 		key := func() string {

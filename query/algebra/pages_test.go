@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -225,19 +226,7 @@ func (w *world) window() ask.Window {
 	default:
 		from, to = min(from, to), max(from, to)
 	}
-	return between(from, to+1)
-}
-
-// between returns a window as expressions have it.
-func between(from, to int64) ask.Window {
-	w := ask.Window{From: uint64(max(from, 0)) << format.ClockBits, To: format.EndOfTime}
-	if to < format.EndOfTime>>format.ClockBits {
-		w.To = uint64(to) << format.ClockBits
-	}
-	if w.From >= w.To {
-		return ask.Window{From: format.EndOfTime, To: format.EndOfTime}
-	}
-	return w
+	return read.WindowOf(from, to+1)
 }
 
 // shown returns the record that is shown for each account with a record to subject in the window of the leaf n.
@@ -459,7 +448,7 @@ func TestRecordsAt(t *testing.T) {
 				}
 			}
 			for range 200 {
-				w := between(int64(key()>>format.ClockBits), int64(key()>>format.ClockBits))
+				w := read.WindowOf(int64(key()>>format.ClockBits), int64(key()>>format.ClockBits))
 				if g.Rand.IntN(5) == 0 {
 					w = ask.Window{}
 				}

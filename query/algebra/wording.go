@@ -79,7 +79,7 @@ func Singular(ns dict.Namespace) string {
 }
 
 // Hint returns the end of an error message about s, which is neither a DID nor an AT URI:
-// what to write instead, "" if there is no advice.
+// what to write instead, or nothing.
 func Hint(s string) string {
 	switch {
 	case syntax.ValidHandle(s):

@@ -44,8 +44,8 @@ func newest(b testing.TB, x *app.Index) time.Time {
 	return at
 }
 
-// accountWith finds an account with a set of about that size.
-func accountWith(b testing.TB, x *app.Index, reverse bool, kind string, about int) (account, size int) {
+// accountWith finds an account with a set of about that size, other than those in not.
+func accountWith(b testing.TB, x *app.Index, reverse bool, kind string, about int, not ...int) (account, size int) {
 	b.Helper()
 	k := kinds.ByName(kind).Kind
 	err := x.Graph.View(b.Context(), func(s *ask.View) error {
@@ -55,7 +55,7 @@ func accountWith(b testing.TB, x *app.Index, reverse bool, kind string, about in
 			if err := s.Lookup(&batch); err != nil {
 				return err
 			}
-			if batch.ID(n) == dict.None {
+			if batch.ID(n) == dict.None || slices.Contains(not, i) {
 				continue
 			}
 			take := func(_ int, total uint64) error {

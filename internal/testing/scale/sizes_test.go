@@ -15,7 +15,7 @@ func BenchmarkSizes(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
 	crowd, crowdSize := accountWith(b, x, true, "follow", 10_000)
-	other, otherSize := accountWith(b, x, true, "follow", 8_000)
+	other, otherSize := accountWith(b, x, true, "follow", 8_000, crowd)
 	small, smallSize := accountWith(b, x, true, "follow", 2_000) // without dates
 	follower, follows := accountWith(b, x, false, "follow", 300)
 	b.Logf("%d edges; followers of A %d, of B %d, of C %d; %d follows", records(b, x), crowdSize, otherSize, smallSize, follows)
