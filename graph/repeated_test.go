@@ -117,6 +117,56 @@ func TestDeleteReadsOneChunk(t *testing.T) {
 	}
 }
 
+// A delete of one of two records of an edge looks for the other one where it is most likely: in the chunk of the first, then in
+// the buckets beside it, and only then everywhere.
+func TestOtherRecordNearby(t *testing.T) {
+	const bucket = 1 << (format.BucketShift - format.ClockBits)
+	for _, test := range []struct {
+		name          string
+		other         uint64 // the time of the other record
+		alsoRemoved   bool   // by the same write
+		chunks, scans int
+	}{
+		{"in the same chunk", 1020*bucket + 7_000_000, false, 1, 0},
+		{"in the bucket before", 1019 * bucket, false, 1, 1},
+		{"in the bucket after", 1022*bucket - 1, false, 1, 1},
+		{"two buckets after", 1022 * bucket, false, 1, 2},
+		{"at the beginning", 1000*bucket + 7_000_000, false, 1, 2},
+		{"in the same chunk, removed as well", 1020*bucket + 7_000_000, true, 1, 2},
+	} {
+		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
+		s, err := graph.Open(t.Context(), store, graph.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &commits{t: t, s: s}
+		put := func(micros uint64, subject string) {
+			c.begin(1)
+			c.b.AddPut(kindOf("follow"), rkeyAt(micros), []byte("did:web:"+subject+".example.com"))
+			c.apply()
+		}
+		for n := range uint64(40) {
+			put((1000+n)*bucket+1, "others")
+		}
+		put(test.other, "friend")
+		put(1020*bucket, "friend")
+		store.chunks, store.scans = 0, 0
+		c.begin(1)
+		c.b.AddDelete(kindOf("follow"), rkeyAt(1020*bucket))
+		if test.alsoRemoved {
+			c.b.AddDelete(kindOf("follow"), rkeyAt(test.other))
+		}
+		c.apply()
+		if store.chunks != test.chunks || store.scans != test.scans {
+			t.Errorf("%s: the delete looks up %d chunks and scans %d times, want %d and %d", test.name, store.chunks, store.scans, test.chunks, test.scans)
+		}
+		verify(t, store)
+		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Actors name a few subjects with several records each, many of them of one second, and delete them again, in
 // sets with and without containers. check compares sets and records after each write.
 func TestRepeatedEdges(t *testing.T) {

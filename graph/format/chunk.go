@@ -278,51 +278,60 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 	return dst, generation, nil
 }
 
-// walk returns the end of a chunk of TIDs, the number of its records, and its generation,
-// without building the records. ok is false for a chunk that has removed paths, or is
-// malformed.
-func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok bool) {
-	end = c.start()
+// walked is what walk learns of a chunk.
+type walked struct {
+	end        chunkEnd
+	records    int // removed ones included
+	generation uint64
+	removed    bool // some are removed
+}
+
+// walk walks through a chunk of TIDs without building the records. ok is false if it is malformed.
+func (c ChunkCoder) walk(v []byte) (w walked, ok bool) {
+	w.end = c.start()
 	for first := true; len(v) > 0; first = false {
-		d, w := Uvarint(v)
-		if w <= 0 {
-			return end, 0, 0, false
+		d, size := Uvarint(v)
+		if size <= 0 {
+			return w, false
 		}
-		v = v[w:]
+		v = v[size:]
 		subject := true
 		if d&1 != 0 {
 			if len(v) < 2 {
-				return end, 0, 0, false
+				return w, false
 			}
 			ext := binary.BigEndian.Uint16(v)
 			v = v[2:]
-			switch end.clock = uint64(ext & clockMask); ext >> ClockBits {
+			w.end.clock = uint64(ext & clockMask)
+			switch ext >> ClockBits {
 			case 0:
+			case Removed:
+				w.removed, subject = true, c.many
 			case NoSubject:
 				if subject = false; c.many {
-					return end, 0, 0, false
+					return w, false
 				}
 			case flagSpilled:
-				if generation, w = binary.Uvarint(v); w <= 0 || generation == 0 || !first {
-					return end, 0, 0, false
+				if w.generation, size = binary.Uvarint(v); size <= 0 || w.generation == 0 || !first {
+					return w, false
 				}
-				v, end.clock = v[w:], 0
+				v, w.end.clock = v[size:], 0
 				continue
 			default:
-				return end, 0, 0, false
+				return w, false
 			}
 		}
-		end.micros += d >> 1
-		if n++; subject {
-			d, w := Uvarint(v)
-			if w <= 0 {
-				return end, 0, 0, false
+		w.end.micros += d >> 1
+		if w.records++; subject {
+			d, size := Uvarint(v)
+			if size <= 0 {
+				return w, false
 			}
-			v = v[w:]
-			end.subject += dict.Unzigzag(d)
+			v = v[size:]
+			w.end.subject += dict.Unzigzag(d)
 		}
 	}
-	return end, n, generation, true
+	return w, true
 }
 
 // Uvarint is binary.Uvarint without a loop, if v has eight bytes to read at once.

@@ -108,17 +108,16 @@ func TestChunksRoundTrip(t *testing.T) {
 		if c.IsRaw() {
 			continue
 		}
-		_, n, g, ok := c.walk(v)
+		w, ok := c.walk(v)
 		removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
-		if ok == removed || ok && (n != len(records) || g != generation) {
-			t.Fatalf("seed %d: a walk through %x finds %d records of generation %d, %v", seed, v, n, g, ok)
+		if !ok || w.removed != removed || w.records != len(records) || w.generation != generation {
+			t.Fatalf("seed %d: a walk through %x finds %+v, %v", seed, v, w, ok)
 		}
 		// Appending after the end that walk returns gives the bytes of the whole chunk.
-		if cut := rng.IntN(len(records) + 1); ok {
-			head := c.Append(nil, generation, records[:cut])
-			if end, _, _, _ := c.walk(head); !bytes.Equal(c.appendAfter(head, end, records[cut:]), v) {
-				t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, v)
-			}
+		cut := rng.IntN(len(records) + 1)
+		head := c.Append(nil, generation, records[:cut])
+		if w, _ := c.walk(head); !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), v) {
+			t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, v)
 		}
 	}
 }
@@ -196,7 +195,7 @@ func TestChunksRefused(t *testing.T) {
 		good := coder.Append(nil, 0, []Record{{Path: Path{TID: tids<<BucketShift | 1}, Subject: 1}})
 		if coder.IsRaw() {
 			good = coder.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Subject: 1}})
-		} else if _, _, _, ok := coder.walk(c.v); ok {
+		} else if _, ok := coder.walk(c.v); ok {
 			t.Errorf("%s: walk accepts %x", c.name, c.v)
 		}
 		for _, values := range [][][]byte{{c.v}, {good, c.v}, {c.v, good}} {

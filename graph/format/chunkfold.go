@@ -1,7 +1,5 @@
 package format
 
-import "slices"
-
 // fold appends the chunk that values, oldest first, fold to, and returns the number of its
 // paths.
 func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []byte, n int, err error) {
@@ -9,24 +7,26 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 	if err != nil {
 		return nil, 0, err
 	}
+	if len(values) == 1 && !c.IsRaw() {
+		if w, ok := c.walk(values[0]); ok && !(w.removed && drops(base, w.generation)) {
+			return append(dst, values[0]...), w.records, nil
+		}
+	}
 	if out, n, ok := f.extend(dst, c, values, base); ok {
 		return out, n, nil
 	}
-	f.records = f.records[:0]
+	f.records, f.starts = f.records[:0], f.starts[:0]
 	var generation uint64
-	oldest := 0 // the number of records of the oldest value
 	for age, v := range values {
 		var g uint64
+		f.starts = append(f.starts, len(f.records))
 		if f.records, g, err = c.Read(f.records, v, uint32(age)); err != nil {
 			return nil, 0, err
 		}
 		generation = max(generation, g)
-		if age == 0 {
-			oldest = len(f.records)
-		}
 	}
-	f.sort(oldest)
-	kept := f.newest(base && generation == 0)
+	f.sort()
+	kept := f.newest(drops(base, generation))
 	return c.Append(dst, generation, kept), len(kept), nil
 }
 
@@ -37,22 +37,27 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 	if c.IsRaw() || len(values) < 2 {
 		return nil, 0, false
 	}
-	f.records = f.records[:0]
+	f.records, f.starts = f.records[:0], f.starts[:0]
 	for age, v := range values[1:] {
 		var generation uint64
 		var err error
+		f.starts = append(f.starts, len(f.records))
 		if f.records, generation, err = c.Read(f.records, v, uint32(age)); err != nil || generation > 0 {
 			return nil, 0, false
 		}
 	}
-	f.sort(len(f.records))
-	end, n, generation, ok := c.walk(values[0])
-	if !ok || len(f.records) > 0 && n > 0 && f.records[0].Path.TID <= end.micros<<ClockBits|end.clock {
+	f.sort()
+	w, ok := c.walk(values[0])
+	drop := drops(base, w.generation)
+	if !ok || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.TID <= w.end.micros<<ClockBits|w.end.clock {
 		return nil, 0, false
 	}
-	kept := f.newest(base && generation == 0)
-	return c.appendAfter(append(dst, values[0]...), end, kept), n + len(kept), true
+	kept := f.newest(drop)
+	return c.appendAfter(append(dst, values[0]...), w.end, kept), w.records + len(kept), true
 }
+
+// drops reports whether a fold drops removed entries: there is no older value, and nothing lies below the chunk.
+func drops(base bool, generation uint64) bool { return base && generation == 0 }
 
 // newest reduces the sorted records to the newest change of each entry. It drops removed ones if
 // there can be no older value (base).
@@ -72,29 +77,12 @@ func (f *chunkFolder) newest(base bool) []Record {
 }
 
 // chunkFolder is the scratch of a fold.
-type chunkFolder struct{ records, newer []Record }
+type chunkFolder struct {
+	records, spare []Record
+	starts         []int // of the values' records
+}
 
-// sort sorts the records. The first oldest of them come from the oldest value: usually these
-// are many and already sorted, and the rest are few.
-func (f *chunkFolder) sort(oldest int) {
-	all := f.records
-	for _, part := range [][]Record{all[:oldest], all[oldest:]} {
-		if !slices.IsSortedFunc(part, CompareRecords) {
-			slices.SortFunc(part, CompareRecords)
-		}
-	}
-	if oldest == 0 || oldest == len(all) || CompareRecords(all[oldest-1], all[oldest]) < 0 {
-		return
-	}
-	// Merge from the end, beginning in the space of the newer records.
-	f.newer = append(f.newer[:0], all[oldest:]...)
-	for i, j, at := oldest-1, len(f.newer)-1, len(all)-1; j >= 0; at-- {
-		if i >= 0 && CompareRecords(all[i], f.newer[j]) > 0 {
-			all[at] = all[i]
-			i--
-		} else {
-			all[at] = f.newer[j]
-			j--
-		}
-	}
+// sort sorts the records by entry, then by the age of their values.
+func (f *chunkFolder) sort() {
+	f.records, f.spare = mergeRuns(f.records, f.spare, f.starts, CompareEntries)
 }

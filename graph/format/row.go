@@ -142,6 +142,26 @@ func isDated(v []byte) bool {
 
 func hasRepeated(v []byte) bool { return len(v) > 1 && v[1] == 0 && v[0] == repeatedMembers }
 
+// plain returns the number of members of a value that has the first form: only members, without dates. Alone, such a
+// value folds to itself. ok is false for other forms, and if v is malformed.
+func plain(subject dict.ID, v []byte) (n int, ok bool) {
+	if hasRepeated(v) || isDated(v) || len(v) > 0 && v[0]&1 != 0 {
+		return 0, false
+	}
+	id := uint64(subject)
+	for ; len(v) > 0; n++ {
+		d, w := Uvarint(v)
+		if w <= 0 || n > 0 && (d == 0 || id+d < id) {
+			return 0, false
+		}
+		if v = v[w:]; n == 0 {
+			d = dict.Unzigzag(d >> 1)
+		}
+		id += d
+	}
+	return n, true
+}
+
 // HasRepeated reports whether the rows of a kind's sets note which members are repeated. Of records that can
 // name several subjects, writers read all anyway; labels and hidden accounts have no records.
 func HasRepeated(k kinds.Kind) bool { return k != kinds.Hidden && k < kinds.FirstMany && !k.IsLabel() }
@@ -313,6 +333,8 @@ func (e entry) after(older entry) entry {
 type rowFolder struct {
 	ids            []uint64
 	entries, other []entry
+	spare          []entry
+	starts         []int // of the values in other
 	removed        []uint64
 	members        []uint64
 	repeated       []uint64
@@ -400,6 +422,11 @@ func compareEntries(x, y entry) int {
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.
 // The oldest value is usually the largest, so the others are sorted first and merged into it.
 func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
+	if len(values) == 1 {
+		if n, ok := plain(subject, values[0]); ok {
+			return append(dst, values[0]...), n, nil
+		}
+	}
 	generation, err := f.merge(subject, values, !base && HasRepeated(kind))
 	if err != nil {
 		return nil, 0, err
@@ -416,12 +443,13 @@ func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values []
 // merge sets f's removed, members, repeated and dates to what values, oldest first, come to. partial keeps
 // those that returned among the removed, unless there are containers.
 func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (generation uint64, err error) {
-	f.entries, f.other = f.entries[:0], f.other[:0]
+	f.entries, f.other, f.starts = f.entries[:0], f.other[:0], f.starts[:0]
 	for age, v := range values {
 		var g uint64
 		if age == 0 {
 			f.entries, g, err = f.read(f.entries, subject, v, 0)
 		} else {
+			f.starts = append(f.starts, len(f.other))
 			f.other, g, err = f.read(f.other, subject, v, uint32(age))
 		}
 		if err != nil {
@@ -429,9 +457,7 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (gener
 		}
 		generation = max(generation, g)
 	}
-	if len(values) > 2 {
-		slices.SortFunc(f.other, compareEntries)
-	}
+	f.other, f.spare = mergeRuns(f.other, f.spare, f.starts, func(x, y *entry) int { return cmp.Compare(x.id, y.id) })
 	f.removed, f.members, f.repeated, f.dates = f.removed[:0], f.members[:0], f.repeated[:0], f.dates[:0]
 	old, other := f.entries, f.other
 	for len(old) > 0 || len(other) > 0 {

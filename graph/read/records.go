@@ -65,13 +65,17 @@ func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 	return true
 }
 
-// RecordsOf calls each for the live records of an actor with a wanted subject, in no order,
+// RecordsOf calls each for an actor's live records in a window with a wanted subject, in no order,
 // until each returns false. It reads every record of a bucket, but does not sort them.
-func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
-	return Buckets(r, format.AppendRecordsKey(nil, k, actor), func(rr *Bucket) (more bool) {
+func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
+	lo, hi, below := w.keys(k, actor)
+	if lo == nil {
+		return nil
+	}
+	return buckets(r, lo, hi, below, func(rr *Bucket) (more bool) {
 		for i := range rr.Records {
 			rec := &rr.Records[i]
-			if rec.Flags == 0 && wanted(rec.Subject) && !rr.superseded(rec) && !each(rec) {
+			if rec.Flags == 0 && wanted(rec.Subject) && w.Has(rec.Path) && !rr.superseded(rec) && !each(rec) {
 				return false
 			}
 		}

@@ -2,6 +2,7 @@ package read_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -125,12 +126,16 @@ func TestRecordsOf(t *testing.T) {
 			for _, did := range v.dids[:12] {
 				for n := range 4 { // wanted: the subjects whose id modulo 4 is n
 					wanted := func(id dict.ID) bool { return uint64(id)%4 <= uint64(n) }
-					want := map[path]string{}
+					want, w := map[path]string{}, read.Window{}
 					for p, subject := range v.records {
 						if p.kind == k.Kind && p.did == did && subject != "" && wanted(v.id[subject]) {
 							want[p] = subject
+							if at := format.ParsePath([]byte(p.rkey)); n%2 == 1 && at.HasTime() { // an arbitrary one
+								w = read.WindowAround(at.TID)
+							}
 						}
 					}
+					maps.DeleteFunc(want, func(p path, _ string) bool { return !w.Has(format.ParsePath([]byte(p.rkey))) })
 					all, calls := len(want), 0
 					each := func(r *format.Record) bool {
 						e := v.entry(k, v.id[did], r)
@@ -142,7 +147,7 @@ func TestRecordsOf(t *testing.T) {
 						calls++
 						return n != 2 || calls < 2
 					}
-					if err := read.RecordsOf(v, k.Kind, v.id[did], wanted, each); err != nil {
+					if err := read.RecordsOf(v, k.Kind, v.id[did], w, wanted, each); err != nil {
 						t.Fatal(err)
 					}
 					if n == 2 && calls != min(all, 2) || n != 2 && len(want) > 0 {
@@ -237,7 +242,7 @@ func TestMalformedRecords(t *testing.T) {
 			for i, err := range []error{
 				read.Records(r, 1, actor, all),
 				read.RecordsUnder(r, []byte{format.KeyRecord, 1}, func(dict.ID, *format.Record) bool { return true }),
-				read.RecordsOf(r, 1, actor, func(dict.ID) bool { return true }, all),
+				read.RecordsOf(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
 				read.Buckets(r, []byte{format.KeyRecord}, func(*read.Bucket) bool { return true }),
 			} {
 				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

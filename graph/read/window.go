@@ -42,6 +42,13 @@ func WindowOf(from, to int64) Window {
 	return w
 }
 
+// WindowAround returns the window of the bucket of a TID and the two buckets beside it.
+func WindowAround(tid uint64) Window {
+	const width = 1 << format.BucketShift
+	at := tid >> format.BucketShift << format.BucketShift
+	return Window{at - min(at, width), min(at+2*width, EndOfTime)}
+}
+
 // All reports whether the window includes all records.
 func (w Window) All() bool { return w == Window{} }
 

@@ -16,7 +16,10 @@ type edge struct {
 	repeated bool
 	// date is that of the record that starts or stops naming it: format.Undated if several do and differ, or,
 	// for a removed edge, if another record of the same second may name it. It does not identify the edge.
-	date    uint32
+	date uint32
+	// tid is that of a removed edge's record, or of one of them; 0 if its key is not a TID. It does not identify
+	// the edge.
+	tid     uint64
 	actor   dict.ID
 	subject dict.ID
 }

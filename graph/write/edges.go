@@ -109,8 +109,8 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 		case !c.delete && !c.existed:
 			records[c.kind]++
 		}
-		if c.old != dict.None && (c.delete || c.new != c.old) {
-			g := edge{kind: c.kind, date: format.Undated, actor: c.actor, subject: c.old}
+		if c.old != dict.None && (c.delete || c.new != c.old) && !c.kept {
+			g := edge{kind: c.kind, date: format.Undated, tid: c.path.TID, actor: c.actor, subject: c.old}
 			if c.alone {
 				g.date = format.DateOf(c.path)
 			}
@@ -208,15 +208,44 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge) ([]edge, err
 	return e.found, failed
 }
 
+// mostNear is the number of windows in which otherRecords looks before it reads all records.
+const mostNear = 4
+
+// near returns the windows in which other records of the removed edges, all of one actor and kind, are most likely: an
+// account likes a post a second time soon after the first time. There are none if the edges' records are scattered.
+func near(removed []edge) (windows []read.Window) {
+	for i := range removed {
+		if tid := removed[i].tid; tid > 0 && tid < format.EndOfTime {
+			if w := read.WindowAround(tid); !slices.Contains(windows, w) {
+				windows = append(windows, w)
+			}
+		}
+		if len(windows) > mostNear {
+			return nil
+		}
+	}
+	return windows
+}
+
 // search returns those of the removed edges, all of one actor and kind, that no stored record names after this
-// write. It reads the actor's records once, however many edges it checks.
+// write. It first looks near their own records. If that does not find one for each edge, it reads all records of
+// the actor, once, however many edges it checks.
 func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
 	lost = o.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
-		err = read.RecordsOf(r, kind, actor, wanted, each)
+		more := true
+		for _, w := range append(near(removed), read.Window{}) {
+			err = read.RecordsOf(r, kind, actor, w, wanted, func(rec *format.Record) bool {
+				more = each(rec)
+				return more
+			})
+			if err != nil || !more {
+				return
+			}
+		}
 	})
 	return lost, err
 }

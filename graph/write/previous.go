@@ -244,6 +244,7 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 				r := &p.records[at]
 				c.existed, c.old = r.Flags != format.Removed, r.Subject
 				c.alone = q.depth == 0 && generation == 0 && alone(p.records, at)
+				c.kept = q.depth == 0 && p.stays(c, p.records, at) // what lies deeper may have been removed since
 			} else if generation > 0 {
 				below = append(below, j)
 			}
@@ -274,6 +275,26 @@ func alone(records []format.Record, at int) bool {
 		}
 	}
 	return true
+}
+
+// stays reports whether another of the records has the subject of the record at, which c changes, and will
+// still have it after the write. The records are those of c's kind and actor.
+func (p *previous) stays(c *change, records []format.Record, at int) bool {
+	subject := records[at].Subject
+	if subject == dict.None {
+		return false
+	}
+	for i := range records {
+		r := &records[i]
+		if i == at || r.Subject != subject || r.Flags != 0 {
+			continue
+		}
+		n, changed := slices.BinarySearchFunc(p.all, change{kind: c.kind, actor: c.actor, path: r.Path}, func(x, y change) int { return compareChanges(&x, &y) })
+		if !changed || !p.all[n].delete && p.all[n].new == subject {
+			return true
+		}
+	}
+	return false
 }
 
 // askBelow appends the chunks to look up below a chunk, each once.
