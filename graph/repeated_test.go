@@ -118,21 +118,24 @@ func TestDeleteReadsOneChunk(t *testing.T) {
 }
 
 // A delete of one of two records of an edge looks for the other one where it is most likely: in the chunk of the first, then in
-// the buckets beside it, and only then everywhere.
+// the buckets beside it if it is a like, and only then everywhere.
 func TestOtherRecordNearby(t *testing.T) {
 	const bucket = 1 << (format.BucketShift - format.ClockBits)
 	for _, test := range []struct {
 		name          string
+		kind          string
 		other         uint64 // the time of the other record
 		alsoRemoved   bool   // by the same write
 		chunks, scans int
 	}{
-		{"in the same chunk", 1020*bucket + 7_000_000, false, 1, 0},
-		{"in the bucket before", 1019 * bucket, false, 1, 1},
-		{"in the bucket after", 1022*bucket - 1, false, 1, 1},
-		{"two buckets after", 1022 * bucket, false, 1, 2},
-		{"at the beginning", 1000*bucket + 7_000_000, false, 1, 2},
-		{"in the same chunk, removed as well", 1020*bucket + 7_000_000, true, 1, 2},
+		{"in the same chunk", "like", 1020*bucket + 7_000_000, false, 1, 0},
+		{"in the bucket before", "like", 1019 * bucket, false, 1, 1},
+		{"in the bucket after", "like", 1022*bucket - 1, false, 1, 1},
+		{"two buckets after", "like", 1022 * bucket, false, 1, 2},
+		{"at the beginning", "like", 1000*bucket + 7_000_000, false, 1, 2},
+		{"a follow in the same chunk", "follow", 1020*bucket + 7_000_000, false, 1, 0},
+		{"a follow in the bucket before", "follow", 1019 * bucket, false, 1, 1},
+		{"in the same chunk, removed as well", "like", 1020*bucket + 7_000_000, true, 1, 2},
 	} {
 		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
 		s, err := graph.Open(t.Context(), store, graph.Options{})
@@ -142,7 +145,10 @@ func TestOtherRecordNearby(t *testing.T) {
 		c := &commits{t: t, s: s}
 		put := func(micros uint64, subject string) {
 			c.begin(1)
-			c.b.AddPut(kindOf("follow"), rkeyAt(micros), []byte("did:web:"+subject+".example.com"))
+			if subject = "did:web:" + subject + ".example.com"; test.kind == "like" {
+				subject = "at://" + subject + "/app.bsky.feed.post/3kabcdefghi2s"
+			}
+			c.b.AddPut(kindOf(test.kind), rkeyAt(micros), []byte(subject))
 			c.apply()
 		}
 		for n := range uint64(40) {
@@ -152,9 +158,9 @@ func TestOtherRecordNearby(t *testing.T) {
 		put(1020*bucket, "friend")
 		store.chunks, store.scans = 0, 0
 		c.begin(1)
-		c.b.AddDelete(kindOf("follow"), rkeyAt(1020*bucket))
+		c.b.AddDelete(kindOf(test.kind), rkeyAt(1020*bucket))
 		if test.alsoRemoved {
-			c.b.AddDelete(kindOf("follow"), rkeyAt(test.other))
+			c.b.AddDelete(kindOf(test.kind), rkeyAt(test.other))
 		}
 		c.apply()
 		if store.chunks != test.chunks || store.scans != test.scans {

@@ -80,7 +80,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
 	}
 	lose(lone)
-	lost, err := e.search(tx, changes, others)
+	lost, err := e.search(tx, changes, others, t)
 	if err != nil {
 		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
@@ -164,7 +164,7 @@ const searchers = 2
 // search returns those of the removed edges that no stored record names after this write. The edges ascend.
 // It reads the records of one actor and kind once, and those of several actors side by side if the engine has
 // readers for that.
-func (e *edges) search(tx kv.Txn, changes []change, removed []edge) ([]edge, error) {
+func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table) ([]edge, error) {
 	e.groups = e.groups[:0]
 	for one := range runs.Of(removed, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
 		e.groups = append(e.groups, one)
@@ -173,7 +173,7 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge) ([]edge, err
 	forker, ok := tx.(kv.Forker)
 	if !ok || len(e.groups) < 2 {
 		for _, one := range e.groups {
-			lost, err := e.others[0].search(tx, changes, one)
+			lost, err := e.others[0].search(tx, changes, one, t)
 			if err != nil {
 				return nil, err
 			}
@@ -191,7 +191,7 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge) ([]edge, err
 			var err error
 			for n := int(next.Add(1)) - 1; n < len(e.groups) && err == nil; n = int(next.Add(1)) - 1 {
 				var lost []edge
-				if lost, err = e.others[i].search(r, changes, e.groups[n]); err == nil {
+				if lost, err = e.others[i].search(r, changes, e.groups[n], t); err == nil {
 					mu.Lock()
 					e.found = append(e.found, lost...)
 					mu.Unlock()
@@ -212,8 +212,12 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge) ([]edge, err
 const mostNear = 4
 
 // near returns the windows in which other records of the removed edges, all of one actor and kind, are most likely: an
-// account likes a post a second time soon after the first time. There are none if the edges' records are scattered.
-func near(removed []edge) (windows []read.Window) {
+// account likes a post a second time soon after the first time. There are none for kinds whose subjects are accounts, and
+// if the edges' records are scattered.
+func near(removed []edge, t *kinds.Table) (windows []read.Window) {
+	if t.Info(removed[0].kind).To.Is() != dict.URI {
+		return nil
+	}
 	for i := range removed {
 		if tid := removed[i].tid; tid > 0 && tid < format.EndOfTime {
 			if w := read.WindowAround(tid); !slices.Contains(windows, w) {
@@ -230,14 +234,14 @@ func near(removed []edge) (windows []read.Window) {
 // search returns those of the removed edges, all of one actor and kind, that no stored record names after this
 // write. It first looks near their own records. If that does not find one for each edge, it reads all records of
 // the actor, once, however many edges it checks.
-func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge) (lost []edge, err error) {
+func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *kinds.Table) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
 	lost = o.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		more := true
-		for _, w := range append(near(removed), read.Window{}) {
+		for _, w := range append(near(removed, t), read.Window{}) {
 			err = read.RecordsOf(r, kind, actor, w, wanted, func(rec *format.Record) bool {
 				more = each(rec)
 				return more
