@@ -177,12 +177,17 @@ func TestOtherRecordNearby(t *testing.T) {
 // sets with and without containers. check compares sets and records after each write.
 func TestRepeatedEdges(t *testing.T) {
 	const bucket = 1 << (format.BucketShift - format.ClockBits)
-	for seed := range uint64(60) {
+	for seed := range uint64(120) {
 		rng := rand.New(rand.NewPCG(seed, 25))
-		var store kv.Store = memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 3, Chunk: 5})})
+		deep := seed%2 == 1 // two actors with one bucket each, whose chunks are spilled
+		limits := write.Limits{Row: 3, Chunk: 5}
+		if deep {
+			limits = write.Limits{Row: 1, Chunk: 2 + int(seed%3)}
+		}
+		var store kv.Store = memkv.Open(memkv.Options{Merger: write.NewMerger(limits)})
 		if seed%8 == 0 { // its readers search the records of several actors side by side
 			var err error
-			store, err = pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: write.NewMerger(write.Limits{Row: 3, Chunk: 5}), Memory: 16 << 20})
+			store, err = pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: write.NewMerger(limits), Memory: 16 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,16 +198,27 @@ func TestRepeatedEdges(t *testing.T) {
 		}
 		c := &commits{t: t, s: s}
 		key := func() []byte { // around the boundaries of buckets; some boundaries lie within a second
+			if deep {
+				return rkeyAt(1000*bucket + uint64(rng.IntN(8))*20_000)
+			}
 			return rkeyAt(uint64(1000+rng.IntN(8)*rng.IntN(2))*bucket + uint64(rng.IntN(5))*250_000 - 500_000)
 		}
 		for range 40 {
 			for range 1 + rng.IntN(4) {
-				c.begin(rng.IntN(3) + rng.IntN(2)*rng.IntN(5))
+				actor := rng.IntN(3) + rng.IntN(2)*rng.IntN(5)
+				if deep {
+					actor %= 2
+				}
+				c.begin(actor)
 				for range 1 + rng.IntN(2) {
+					kind, subject := "follow", fmt.Appendf(nil, "did:web:s%d.example.com", rng.IntN(2))
+					if rng.IntN(2) == 0 {
+						kind, subject = "like", fmt.Appendf(nil, "at://did:web:s1.example.com/app.bsky.feed.post/3kabcdefghi2%d", 3+rng.IntN(2))
+					}
 					if rng.IntN(5) < 2 {
-						c.b.AddDelete(kindOf("follow"), key())
+						c.b.AddDelete(kindOf(kind), key())
 					} else {
-						c.b.AddPut(kindOf("follow"), key(), fmt.Appendf(nil, "did:web:s%d.example.com", rng.IntN(2)))
+						c.b.AddPut(kindOf(kind), key(), subject)
 					}
 				}
 			}

@@ -7,6 +7,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -22,7 +23,7 @@ type repeated struct {
 type repeatedMember struct {
 	kind           kinds.Kind
 	actor, subject dict.ID
-	date           uint32 // of all its records, in a set with containers; Undated if they differ
+	date           uint32 // of all its records, in a set with blocks of dates; Undated if they differ
 	inRow          bool   // the row of the set has the member,
 	rowDate        uint32 // with this date
 }
@@ -101,10 +102,12 @@ func (v *checker) lookUpRepeated() error {
 				}
 				in, date = true, d
 			})
-			switch {
+			switch right, err := v.isDateOf(&m, date); {
+			case err != nil:
+				return err
 			case in && date == format.OneRecord:
 				v.broken("actor %d has several %s records of %d, but its date says that it has one", m.actor, v.kinds.Info(m.kind).Name, m.subject)
-			case in && date != format.Undated && date != m.date:
+			case in && !right:
 				v.broken("actor %d has several %s records of %d, and its date %d is not that of all of them", m.actor, v.kinds.Info(m.kind).Name, m.subject, date)
 			}
 			return nil
@@ -114,4 +117,18 @@ func (v *checker) lookUpRepeated() error {
 		return fmt.Errorf("checking the repeated members: %w", err)
 	}
 	return nil
+}
+
+// isDateOf reports whether a date is that of all records of a repeated member, or says nothing. If the set has no blocks of
+// dates, because all of its members had been removed when its row was spilled, the records were not gathered, and are read.
+func (v *checker) isDateOf(m *repeatedMember, date uint32) (right bool, err error) {
+	if date == format.Undated || date == m.date || v.dates.isLarge(m.kind, uint64(m.subject)) {
+		return date == format.Undated || date == m.date, nil
+	}
+	right = true
+	err = read.RecordsOf(v.r, m.kind, m.actor, read.Window{}, func(id dict.ID) bool { return id == m.subject }, func(r *format.Record) bool {
+		right = format.DateOf(r.Path) == date
+		return right
+	})
+	return right, err
 }

@@ -91,3 +91,25 @@ func TestWrongOneRecord(t *testing.T) {
 		t.Error("fewer than two stores have dates")
 	}
 }
+
+// Of a set whose row was spilled when it had no members left, no dates are in blocks. The date in the row is compared
+// with the member's records.
+func TestDatesWithoutBlocks(t *testing.T) {
+	const free, second, problem = 9, 1_000_000 << format.ClockBits, "is not that of all of them"
+	eachStore(t, func(t *testing.T, h healthy) {
+		for _, test := range []struct {
+			apart uint64 // the second record is that much later than the first
+			wrong bool
+		}{{1 << format.ClockBits, false}, {3 * second, true}} {
+			b := h.bench(t)
+			member, subject := b.id(alice), b.id(zoe)
+			first, other := at(free, second, subject), at(free, second+test.apart, subject)
+			b.rows[string(b.row(4, subject, member))] = format.AppendDatedRow(nil, subject, 1, nil, []uint64{uint64(member)}, []uint32{format.DateOf(first.Path)})
+			b.chunk(4, member, free, 0, first, other)
+			found := b.problems()
+			if got := slices.ContainsFunc(found, func(p string) bool { return strings.Contains(p, problem) }); got != test.wrong {
+				t.Errorf("records %d apart: %q, want %q among them: %t", test.apart, found, problem, test.wrong)
+			}
+		}
+	})
+}

@@ -19,7 +19,7 @@ type change struct {
 	delete  bool
 	existed bool // the path had a record; set by the phase previous, like old
 	fresh   bool // no look-up needed: nothing can be stored under the path, or what is stored is known already
-	alone   bool // no other record of the actor names old with a key of the same second; set by the phase previous. False if that is unknown
+	alone   bool // no other record that the write leaves as it is names old with a key of the same second; set by the phase previous. False if that is unknown
 	kept    bool // another record, which the write leaves as it is, names old; set by the phase previous. False if that is unknown
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch

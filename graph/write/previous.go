@@ -243,8 +243,8 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 			if found {
 				r := &p.records[at]
 				c.existed, c.old = r.Flags != format.Removed, r.Subject
-				c.alone = q.depth == 0 && generation == 0 && alone(p.records, at)
 				c.kept = q.depth == 0 && p.stays(c, p.records, at) // what lies deeper may have been removed since
+				c.alone = q.depth == 0 && generation == 0 && !c.kept && format.InOneBucket(format.DateOf(r.Path))
 			} else if generation > 0 {
 				below = append(below, j)
 			}
@@ -253,28 +253,6 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 		return nil
 	})
 	return next, err
-}
-
-// alone reports whether no other of the records has the subject of the record at, and a key of the same
-// second. The records ascend, and all of that second are among them.
-func alone(records []format.Record, at int) bool {
-	r := &records[at]
-	date := format.DateOf(r.Path)
-	if !format.InOneBucket(date) {
-		return false
-	}
-	other := func(i int) bool { return records[i].Flags == 0 && records[i].Subject == r.Subject }
-	for i := at - 1; i >= 0 && format.DateOf(records[i].Path) == date; i-- {
-		if other(i) {
-			return false
-		}
-	}
-	for i := at + 1; i < len(records) && format.DateOf(records[i].Path) == date; i++ {
-		if other(i) {
-			return false
-		}
-	}
-	return true
 }
 
 // stays reports whether another of the records has the subject of the record at, which c changes, and will
