@@ -8,7 +8,7 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 		return nil, 0, err
 	}
 	if len(values) == 1 && !c.IsRaw() {
-		if w, ok := c.walk(values[0]); ok && !(w.removed && drops(base, w.generation)) {
+		if w, ok := c.walk(values[0]); ok && (!w.removed || !drops(base, w.generation)) {
 			return append(dst, values[0]...), w.records, nil
 		}
 	}

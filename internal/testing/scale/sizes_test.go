@@ -4,6 +4,13 @@ import (
 	"net/url"
 	"testing"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/network"
 )
 
@@ -14,11 +21,12 @@ import (
 func BenchmarkSizes(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
-	crowd, crowdSize := accountWith(b, x, true, "follow", 10_000)
-	other, otherSize := accountWith(b, x, true, "follow", 8_000, crowd)
+	crowd, crowdSize := accountWith(b, x, true, "follow", 6_000)
+	other, otherSize := accountWith(b, x, true, "follow", 6_000, crowd)
 	small, smallSize := accountWith(b, x, true, "follow", 2_000) // without dates
 	follower, follows := accountWith(b, x, false, "follow", 300)
-	b.Logf("%d edges; followers of A %d, of B %d, of C %d; %d follows", records(b, x), crowdSize, otherSize, smallSize, follows)
+	b.Logf("%d edges; followers of A %d, in %d containers, of B %d, in %d, of C %d; %d follows",
+		records(b, x), crowdSize, containers(b, x, crowd), otherSize, containers(b, x, other), smallSize, follows)
 	var others []string
 	for i := range 30 {
 		others = append(others, did(i*network.Liveliest))
@@ -42,11 +50,12 @@ func BenchmarkSizes(b *testing.B) {
 	}
 	// A different pair of accounts each time, so that most of what is read is in no cache of skein's.
 	const far = 104_729
+	accounts := dids(b, x)
 	b.Run("small", func(b *testing.B) {
 		n := 0
 		median(b, func() {
 			n++
-			a, c := did(n*far%2_000_000), did((n*far+network.Liveliest)%2_000_000)
+			a, c := did(n*far%accounts), did((n*far+network.Liveliest)%accounts)
 			if n%2 == 0 {
 				get(b, s, "blue.skein.graph.contains", url.Values{"set": {"followers(" + a + ")"}, "member": {c}})
 			} else {
@@ -54,4 +63,39 @@ func BenchmarkSizes(b *testing.B) {
 			}
 		})
 	})
+}
+
+// dids returns the number of DIDs in a store, about as many as its network has accounts.
+func dids(b *testing.B, x *app.Index) (n int) {
+	b.Helper()
+	if err := x.Graph.View(b.Context(), func(s *ask.View) error {
+		c, err := s.Counts()
+		n = int(c.Strings[dict.DID.String()])
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// containers returns in how many containers the followers of an account are.
+func containers(b *testing.B, x *app.Index, account int) (n int) {
+	b.Helper()
+	if err := x.KV.View(b.Context(), func(r kv.Reader) error {
+		var batch intern.Batch
+		at := batch.Add(dict.DID, []byte(did(account)))
+		if err := intern.Lookup(r, &batch); err != nil {
+			return err
+		}
+		row := format.AppendRowKey(nil, kinds.ByName("follow").Kind, batch.ID(at))
+		return kv.ScanPrefix(r, row, func(key, _ []byte) error {
+			if len(key) > len(row) {
+				n++
+			}
+			return nil
+		})
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return n
 }
