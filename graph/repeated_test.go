@@ -199,7 +199,7 @@ func TestRepeatedEdges(t *testing.T) {
 		c := &commits{t: t, s: s}
 		key := func() []byte { // around the boundaries of buckets; some boundaries lie within a second
 			if deep {
-				return rkeyAt(1000*bucket + uint64(rng.IntN(8))*20_000)
+				return rkeyAt(1000*bucket + 1_000_000 + uint64(rng.IntN(8))*20_000)
 			}
 			return rkeyAt(uint64(1000+rng.IntN(8)*rng.IntN(2))*bucket + uint64(rng.IntN(5))*250_000 - 500_000)
 		}

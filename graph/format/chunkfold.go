@@ -31,7 +31,7 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 }
 
 // extend folds like fold, but keeps the bytes of the oldest value and appends to them. ok is
-// false if a newer value has a path that is not above all of the oldest. Most accounts only
+// false if a newer value has a path that is not above all of the oldest, or the oldest has removed ones that the fold drops. Most accounts only
 // add records, in the order of time.
 func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
 	if c.IsRaw() || len(values) < 2 {

@@ -19,7 +19,7 @@ type change struct {
 	delete  bool
 	existed bool // the path had a record; set by the phase previous, like old
 	fresh   bool // no look-up needed: nothing can be stored under the path, or what is stored is known already
-	alone   bool // no other record that the write leaves as it is names old with a key of the same second; set by the phase previous. False if that is unknown
+	alone   bool // no other record that the write leaves as it is names old with a key of the same second, unless kept is set; set by the phase previous. False if that is unknown
 	kept    bool // another record, which the write leaves as it is, names old; set by the phase previous. False if that is unknown
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
@@ -28,6 +28,9 @@ type change struct {
 	new     dict.ID     // the subject after the change, or None
 	old     dict.ID     // the subject before, or None
 }
+
+// loses reports whether a record stops naming old.
+func (c *change) loses() bool { return c.old != dict.None && (c.delete || c.new != c.old) }
 
 // changes are the changes of a write, the last of each path, ascending (compareChanges).
 type changes []change

@@ -109,7 +109,7 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 		case !c.delete && !c.existed:
 			records[c.kind]++
 		}
-		if c.old != dict.None && (c.delete || c.new != c.old) && !c.kept {
+		if c.loses() && !c.kept {
 			g := edge{kind: c.kind, date: format.Undated, tid: c.path.TID, actor: c.actor, subject: c.old}
 			if c.alone {
 				g.date = format.DateOf(c.path)
@@ -162,8 +162,7 @@ func compareSetChanges(x, y SetChange) int {
 const searchers = 2
 
 // search returns those of the removed edges that no stored record names after this write. The edges ascend.
-// It reads the records of one actor and kind once, and those of several actors side by side if the engine has
-// readers for that.
+// It searches several actors side by side if the engine has readers for that.
 func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table) ([]edge, error) {
 	e.groups = e.groups[:0]
 	for one := range runs.Of(removed, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
@@ -208,7 +207,7 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 	return e.found, failed
 }
 
-// mostNear is the number of windows in which otherRecords looks before it reads all records.
+// mostNear is the most windows in which otherRecords looks before it reads all records. With more, it reads all at once.
 const mostNear = 4
 
 // near returns the windows in which other records of the removed edges, all of one actor and kind, are most likely: an

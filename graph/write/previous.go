@@ -20,7 +20,10 @@ type previous struct {
 	records []format.Record
 	newest  []*format.Record
 	byPath  []int32
-	removed []edge // scratch space of settle
+	removed []edge    // scratch space of settle
+	here    []int32   // scratch space of keep: the changes whose records are in a chunk,
+	olds    []dict.ID // what these named, ascending,
+	stays   []bool    // and whether another record of the chunk still names it
 	others  otherRecords
 	scanned []edge // kinds and actors whose records were all read, ascending; subject is None
 	lost    []edge // removed edges of those pairs that no record names any more, ascending
@@ -173,7 +176,7 @@ func (p *previous) settle(changes []change) {
 		if r := p.newest[i]; r != nil {
 			c.existed, c.old = r.Flags != format.Removed, r.Subject
 		}
-		if c.old != dict.None && (c.delete || c.new != c.old) {
+		if c.loses() {
 			p.removed = append(p.removed, edge{kind: kind, actor: actor, subject: c.old})
 		}
 	}
@@ -237,17 +240,21 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 			return fmt.Errorf("%x: %w", p.keys.List()[i], err)
 		}
 		var below []int32
+		p.here = p.here[:0]
 		for _, j := range q.changes {
 			c := &p.all[j]
 			at, found := slices.BinarySearchFunc(p.records, c.path, func(r format.Record, q format.Path) int { return format.ComparePaths(r.Path, q) })
 			if found {
 				r := &p.records[at]
 				c.existed, c.old = r.Flags != format.Removed, r.Subject
-				c.kept = q.depth == 0 && p.stays(c, p.records, at) // what lies deeper may have been removed since
-				c.alone = q.depth == 0 && generation == 0 && !c.kept && format.InOneBucket(format.DateOf(r.Path))
+				c.alone = q.depth == 0 && generation == 0 && format.InOneBucket(format.DateOf(r.Path))
+				p.here = append(p.here, j)
 			} else if generation > 0 {
 				below = append(below, j)
 			}
+		}
+		if q.depth == 0 { // what lies deeper may have been removed since
+			p.keep()
 		}
 		next = p.askBelow(next, below, q.depth)
 		return nil
@@ -255,24 +262,44 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 	return next, err
 }
 
-// stays reports whether another of the records has the subject of the record at, which c changes, and will
-// still have it after the write. The records are those of c's kind and actor.
-func (p *previous) stays(c *change, records []format.Record, at int) bool {
-	subject := records[at].Subject
-	if subject == dict.None {
-		return false
+// keep sets kept in the changes p.here, whose records are in the topmost chunk of a bucket, in p.records: if another record there names
+// what the change's record named, and the write leaves that one as it is. It goes through the records once, because a stranger decides how
+// many there are and what they name.
+func (p *previous) keep() {
+	p.olds = p.olds[:0]
+	for _, j := range p.here {
+		if c := &p.all[j]; c.loses() {
+			p.olds = append(p.olds, c.old)
+		}
 	}
-	for i := range records {
-		r := &records[i]
-		if i == at || r.Subject != subject || r.Flags != 0 {
+	if len(p.olds) == 0 {
+		return
+	}
+	slices.Sort(p.olds)
+	p.olds = slices.Compact(p.olds)
+	p.stays = append(p.stays[:0], make([]bool, len(p.olds))...)
+	from, to := int(p.here[0]), int(p.here[0])+1 // all changes of the bucket, fresh ones included
+	for from > 0 && sameChunk(p.all[from-1], p.all[from]) {
+		from--
+	}
+	for to < len(p.all) && sameChunk(p.all[to-1], p.all[to]) {
+		to++
+	}
+	for i := range p.records {
+		r := &p.records[i]
+		at, found := slices.BinarySearch(p.olds, r.Subject)
+		if !found || p.stays[at] || r.Flags != 0 {
 			continue
 		}
-		n, changed := slices.BinarySearchFunc(p.all, change{kind: c.kind, actor: c.actor, path: r.Path}, func(x, y change) int { return compareChanges(&x, &y) })
-		if !changed || !p.all[n].delete && p.all[n].new == subject {
-			return true
+		n, changed := slices.BinarySearchFunc(p.all[from:to], r.Path, func(c change, q format.Path) int { return format.ComparePaths(c.path, q) })
+		p.stays[at] = !changed || !p.all[from+n].delete && p.all[from+n].new == r.Subject
+	}
+	for _, j := range p.here {
+		if c := &p.all[j]; c.loses() {
+			at, _ := slices.BinarySearch(p.olds, c.old)
+			c.kept = p.stays[at]
 		}
 	}
-	return false
 }
 
 // askBelow appends the chunks to look up below a chunk, each once.
