@@ -31,6 +31,7 @@ type Budget struct {
 	Repos      int64 // repos that are read at the same time
 	ArchiveOps int   // operations of an archive in one write; 0: as many as the engine takes
 	Collector  int64 // the garbage collector's soft limit
+	Archive    int64 // what an archive adds to it
 }
 
 // FoundationDB is the scheme of a store on FoundationDB.
@@ -67,16 +68,20 @@ func (e *Engine) CheckStore(store string) error {
 //
 // On top of the budget, repos get half of it, and an archive's batches all of it again while the
 // archive is read. The collector's limit allows for that. With cgo the engine's memory lies
-// outside the collector's heap, in the C library's, where it takes up to twice its share.
+// outside the collector's heap, in the C library's, where it takes up to twice its share: eighteen
+// parts. The collector then gets twelve, for the seven that the rest takes when all caches are full, and as
+// much garbage as a batch leaves. (With six, it ran without pause once they were full, and took a fourth of the
+// processor time; see docs/performance.md.)
 func embeddedBudget(memory int64) Budget {
 	const each = 1 << 10 // bytes of a batch and its write for one operation
 	part := memory / 16
 	b := Budget{
 		Engine: 9 * part, Strings: 2 * part, Filters: part, States: 3 * part, Sets: part / 2,
 		Repos: memory / 2, ArchiveOps: int(min(max(memory/each, 30_000), 2_000_000)), Collector: memory + memory/2,
+		Archive: memory + memory/4,
 	}
 	if cgo {
-		b.Collector -= 2 * b.Engine
+		b.Collector, b.Archive = 12*part, 14*part
 	}
 	return b
 }
@@ -86,5 +91,5 @@ func embeddedBudget(memory int64) Budget {
 // rest for batches and writes in flight to the cluster. A write has a few thousand operations at
 // most, so an archive needs no more.
 func fdbBudget(memory int64) Budget {
-	return Budget{Strings: memory / 4, States: memory / 8, Sets: memory / 4, Repos: memory / 4, Collector: memory}
+	return Budget{Strings: memory / 4, States: memory / 8, Sets: memory / 4, Repos: memory / 4, Collector: memory, Archive: memory + memory/4}
 }

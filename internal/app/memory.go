@@ -41,7 +41,7 @@ func (o *StoreOptions) memory() int64 {
 // it again at the end.
 func archiveMemory(o StoreOptions, begins bool) {
 	if begins {
-		limitMemory(o, o.memory()+o.memory()/4)
+		limitMemory(o, o.budget().Archive)
 	} else {
 		limitMemory(o, 0)
 		debug.FreeOSMemory()
