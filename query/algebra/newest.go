@@ -22,9 +22,8 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 	case order == OldestFirst, len(ids) <= v.lookUpAbove, !v.isUntimed(n), after.Begun && after.Micros == 0:
 		// Members whose records have no time come last on pages newest first, with those of microsecond 0.
 		records, err = v.EdgeRecords(n, ids)
-	case may.full && may.most && oldest > 0:
-		// limit+1 dated members come after the place, and none of them before this date. (If most have no dates, many more
-		// than limit+1 of these do, too: newest finds a shorter time.)
+	case may.full && oldest > 0:
+		// limit+1 dated members come after the place, and none of them before this date.
 		w := n.Window.And(ask.Window{From: uint64(oldest) * second << format.ClockBits, To: endAt(after)})
 		var in idset.Set
 		if in, err = v.View.ActorsIn(n.Kind, v.IDs[n.Of], w, idset.FromList(may.undated)); err == nil {

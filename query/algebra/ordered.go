@@ -155,7 +155,6 @@ type mayBeNext struct {
 	dated   []ask.Dated // by their dates: at least all that come before the end of the page
 	undated []uint64    // the others, whose records say when: they have no date, or that of the place where the page starts
 	full    bool        // whether the dated are limit+1 or more
-	most    bool        // whether at least half of the set's members have dates
 }
 
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
@@ -207,7 +206,7 @@ func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int,
 	}
 	slices.SortFunc(may.dated, func(x, y ask.Dated) int { return cmp.Compare(x.Actor, y.Actor) })
 	slices.Sort(b.always)
-	may.undated, may.full, may.most = b.always, len(b.dated) >= b.need, uint64(len(b.always)) <= set.Len()/2
+	may.undated, may.full = b.always, len(b.dated) >= b.need
 	return may, true, nil
 }
 
