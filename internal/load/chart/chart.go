@@ -81,7 +81,7 @@ const (
 	textSize          = 11
 )
 
-var colours = []string{"#1f6feb", "#d1480f", "#2a8f3c", "#8250df"}
+var colours = []string{"#1f6feb", "#d1480f", "#2a8f3c", "#8250df", "#0a7f8c", "#8a6d00", "#bf3989", "#57606a"}
 
 // ErrEmpty means that there is nothing to draw.
 var ErrEmpty = errors.New("no samples with finished records or events")
