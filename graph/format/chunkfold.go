@@ -56,7 +56,7 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 	return c.appendAfter(append(dst, values[0]...), w.end, kept), w.records + len(kept), true
 }
 
-// drops reports whether a fold drops removed entries: there is no older value, and nothing lies below the chunk.
+// drops reports whether a fold drops removed entries: the oldest value is among those that it folds (base), and nothing lies below the chunk.
 func drops(base bool, generation uint64) bool { return base && generation == 0 }
 
 // newest reduces the sorted records to the newest change of each entry. It drops removed ones if

@@ -210,8 +210,8 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 // mostNear is the most windows in which otherRecords looks before it reads all records. With more, it reads all at once.
 const mostNear = 4
 
-// near returns the windows in which other records of the removed edges, all of one actor and kind, are most likely: an
-// account likes a post a second time soon after the first time. There are none for kinds whose subjects are accounts, and
+// near returns the windows in which other records of the removed edges, all of one actor and kind, are most likely: most
+// accounts that like a post a second time are expected to do so within weeks. There are none for kinds whose subjects are accounts, and
 // if the edges' records are scattered.
 func near(removed []edge, t *kinds.Table) (windows []read.Window) {
 	if t.Info(removed[0].kind).To.Is() != dict.URI {

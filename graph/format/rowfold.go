@@ -1,0 +1,220 @@
+package format
+
+import (
+	"cmp"
+	"slices"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+)
+
+// entry is the state of one member in one value.
+type entry struct {
+	id   uint64
+	date uint32
+	at   uint32 // 8 × the index of the value + flags
+}
+
+// The flags of an entry.
+const (
+	present  = 1 << iota
+	repeated // a present member was added more than once
+	returned // a present member was removed before it was added
+
+	entryFlags = iota
+)
+
+func (e entry) is(flag uint32) bool { return e.at&flag != 0 }
+
+// after returns the entry that follows an older one of the same member.
+func (e entry) after(older entry) entry {
+	if !older.is(present) || older.date != e.date {
+		e.date = Undated
+	}
+	switch {
+	case !e.is(present), e.is(returned):
+	case older.is(present):
+		e.at |= repeated | older.at&returned
+	default:
+		e.at |= returned
+	}
+	return e
+}
+
+// rowFolder is the scratch of a fold.
+type rowFolder struct {
+	ids            []uint64
+	entries, other []entry
+	spare          []entry
+	starts         []int // of the values in other
+	removed        []uint64
+	members        []uint64
+	repeated       []uint64
+	dates          []uint32
+}
+
+// read appends the entries of v to dst, ascending by id.
+func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (out []entry, generation uint64, err error) {
+	r, err := ParseRow(subject, v)
+	if err != nil {
+		return dst, 0, err
+	}
+	start := len(dst)
+	if f.ids, err = r.AppendMembers(f.ids[:0]); err != nil {
+		return dst, 0, err
+	}
+	for i, id := range f.ids {
+		dst = append(dst, entry{id, r.Date(i), age<<entryFlags | present})
+	}
+	members := dst[start:]
+	if !slices.IsSortedFunc(members, compareEntries) {
+		slices.SortFunc(members, compareEntries)
+	}
+	for i := 1; i < len(members); i++ {
+		if members[i].id == members[i-1].id {
+			return dst, 0, errRow
+		}
+	}
+	find := func(id uint64) (int, bool) {
+		return slices.BinarySearchFunc(members, id, func(e entry, id uint64) int { return cmp.Compare(e.id, id) })
+	}
+	if len(r.Repeated) > 0 {
+		if f.ids, err = r.AppendRepeated(f.ids[:0]); err != nil {
+			return dst, 0, err
+		}
+		for _, id := range f.ids {
+			at, found := find(id)
+			if !found {
+				return dst, 0, errRow
+			}
+			members[at].at |= repeated
+		}
+	}
+	if len(r.Removed) == 0 {
+		return dst, r.Generation, nil
+	}
+	if f.ids, err = r.AppendRemoved(f.ids[:0]); err != nil {
+		return dst, 0, err
+	}
+	dst = slices.Grow(dst, len(f.ids))
+	members = dst[start:] // find uses it
+	last := uint64(0)
+	for i, id := range f.ids {
+		if i > 0 && id <= last {
+			return dst, 0, errRow
+		}
+		last = id
+		if at, found := find(id); found && r.Generation == 0 {
+			members[at].at |= returned
+		} else if found { // only operands may have it in both lists
+			return dst, 0, errRow
+		} else {
+			dst = append(dst, entry{id, Undated, age << entryFlags})
+		}
+	}
+	slices.SortFunc(dst[start:], compareEntries)
+	return dst, r.Generation, nil
+}
+
+func compareEntries(x, y entry) int {
+	switch {
+	case x.id != y.id:
+		if x.id < y.id {
+			return -1
+		}
+		return 1
+	case x.at < y.at:
+		return -1
+	case x.at > y.at:
+		return 1
+	}
+	return 0
+}
+
+// fold appends the row that values, oldest first, fold to, and returns the number of its ids.
+// The oldest value is usually the largest, so the others are sorted first and merged into it.
+func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
+	if len(values) == 1 {
+		if n, ok := plain(subject, values[0]); ok {
+			return append(dst, values[0]...), n, nil
+		}
+	}
+	generation, err := f.merge(subject, values, !base && HasRepeated(kind))
+	if err != nil {
+		return nil, 0, err
+	}
+	if generation == 0 && HasRepeated(kind) {
+		dst = AppendRepeated(dst, subject, f.repeated)
+	}
+	if base && generation == 0 { // the members have no dates, and nothing lies below them
+		return AppendRow(dst, subject, 0, nil, f.members), len(f.members), nil
+	}
+	return AppendDatedRow(dst, subject, generation, f.removed, f.members, f.dates), len(f.members) + len(f.removed), nil
+}
+
+// merge sets f's removed, members, repeated and dates to what values, oldest first, come to. partial keeps
+// those that returned among the removed, unless there are containers.
+func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (generation uint64, err error) {
+	f.entries, f.other, f.starts = f.entries[:0], f.other[:0], f.starts[:0]
+	for age, v := range values {
+		var g uint64
+		if age == 0 {
+			f.entries, g, err = f.read(f.entries, subject, v, 0)
+		} else {
+			f.starts = append(f.starts, len(f.other))
+			f.other, g, err = f.read(f.other, subject, v, uint32(age))
+		}
+		if err != nil {
+			return 0, err
+		}
+		generation = max(generation, g)
+	}
+	f.other, f.spare = mergeRuns(f.other, f.spare, f.starts, func(x, y *entry) int { return cmp.Compare(x.id, y.id) })
+	f.removed, f.members, f.repeated, f.dates = f.removed[:0], f.members[:0], f.repeated[:0], f.dates[:0]
+	old, other := f.entries, f.other
+	for len(old) > 0 || len(other) > 0 {
+		var w entry
+		if len(other) == 0 || len(old) > 0 && old[0].id < other[0].id {
+			w, old = old[0], old[1:]
+		} else {
+			w, other = other[0], other[1:]
+			if len(old) > 0 && old[0].id == w.id {
+				w, old = w.after(old[0]), old[1:]
+			}
+			for ; len(other) > 0 && other[0].id == w.id; other = other[1:] {
+				w = other[0].after(w)
+			}
+		}
+		if !w.is(present) || partial && generation == 0 && w.is(returned) {
+			f.removed = append(f.removed, w.id)
+		}
+		if !w.is(present) {
+			continue
+		}
+		f.members, f.dates = append(f.members, w.id), append(f.dates, w.date)
+		if w.is(repeated) {
+			f.repeated = append(f.repeated, w.id)
+		}
+	}
+	return generation, nil
+}
+
+// MergeRows folds a stored row, and operands, for a spill: it keeps the dates and the removed. If the row has no
+// containers yet, undated members that are not repeated have the date OneRecord.
+func MergeRows(kind kinds.Kind, subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
+	var f rowFolder
+	if generation, err = f.merge(subject, values, false); err != nil {
+		return 0, nil, nil, nil, err
+	}
+	if generation == 0 && HasRepeated(kind) {
+		repeated := f.repeated
+		for i, id := range f.members {
+			if len(repeated) > 0 && repeated[0] == id {
+				repeated = repeated[1:]
+			} else if f.dates[i] == Undated {
+				f.dates[i] = OneRecord
+			}
+		}
+	}
+	return generation, f.removed, f.members, f.dates, nil
+}
