@@ -3,7 +3,8 @@ package upgrade
 import (
 	"bytes"
 	"fmt"
-	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -14,12 +15,16 @@ import (
 // repeated visits the keys of one slice of the step to format.FormatRepeated. It adds an actor again to the set of each subject
 // that several of its records name, unless the set has containers, and so dates. If one chunk overrides a record
 // of another, the record counts twice: a member may be noted as repeated without need.
+//
+// Each chunk adds the actor to the sets of those of its subjects that it or an earlier chunk has named before. So
+// a slice writes no more than the chunks that it visits, however many records the actor has: a transaction of
+// FoundationDB is bounded.
 type repeated struct {
 	tx       kv.Txn
 	layout   format.Layout
 	kind     kinds.Kind // of the last visited chunk, like actor; 0 before the first
 	actor    dict.ID
-	subjects []dict.ID // of the actor's records so far
+	subjects *roaring64.Bitmap // of the actor's records so far
 	records  []format.Record
 	keys     kv.Keys // of the rows of members to add
 	members  []member
@@ -28,7 +33,7 @@ type repeated struct {
 type member struct{ actor, subject dict.ID }
 
 func openRepeated(tx kv.Txn, h format.Header) (visit func(key, value []byte) (int, error), end func() error) {
-	s := &repeated{tx: tx, layout: format.Layout{Settings: h.Settings}}
+	s := &repeated{tx: tx, layout: format.Layout{Settings: h.Settings}, subjects: roaring64.New()}
 	return s.visit, s.end
 }
 
@@ -78,69 +83,61 @@ func (s *repeated) dates(key, value []byte) error {
 	return err
 }
 
-// chunk adds the records of a chunk. If earlier chunks of the first actor were visited in another slice, it
-// reads all of that actor's records.
+// chunk notes the subjects of a chunk that the actor has named before. If earlier chunks of the first actor were
+// visited in another slice, it reads them first.
 func (s *repeated) chunk(key, value []byte) (written int, err error) {
-	k, actor, bucket, _, err := format.ParseChunkKey(key)
+	k, actor, _, _, err := format.ParseChunkKey(key)
 	if err != nil {
 		return 0, err
 	}
 	if k != s.kind || actor != s.actor {
 		first := s.kind == 0
-		written += s.endActor()
-		if s.kind, s.actor = k, actor; first {
+		s.kind, s.actor = k, actor
+		s.subjects.Clear()
+		if first {
 			if err := s.earlier(key); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if s.records, _, err = format.CoderOf(k, actor, bucket).Read(s.records[:0], value, 0); err != nil {
-		return 0, fmt.Errorf("chunk %x: %w", key, err)
+	written = len(key) + len(value)
+	err = s.eachSubject(key, value, func(subject dict.ID) {
+		if s.subjects.CheckedAdd(uint64(subject)) || !format.HasRepeated(k) {
+			return
+		}
+		s.keys.Add(s.layout.AppendMemberKey(nil, k, subject, actor))
+		s.members = append(s.members, member{actor, subject})
+		written += costOfRead
+	})
+	return written, err
+}
+
+// eachSubject calls each with the subjects of a chunk's records.
+func (s *repeated) eachSubject(key, value []byte, each func(subject dict.ID)) error {
+	c, err := format.CoderOfKey(key)
+	if err == nil {
+		s.records, _, err = c.Read(s.records[:0], value, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("chunk %x: %w", key, err)
 	}
 	for i := range s.records {
-		s.add(&s.records[i])
+		if r := &s.records[i]; r.Flags == 0 && r.Subject != dict.None {
+			each(r.Subject)
+		}
 	}
-	return written + len(key) + len(value), nil
+	return nil
 }
 
-func (s *repeated) add(r *format.Record) {
-	if r.Flags == 0 && r.Subject != dict.None {
-		s.subjects = append(s.subjects, r.Subject)
-	}
-}
-
-// earlier adds the records of the chunks of the slice's first actor that lie before key.
+// earlier adds the subjects of the chunks of the slice's first actor that lie before key.
 func (s *repeated) earlier(key []byte) error {
 	return s.tx.Snapshot().Scan(format.AppendRecordsKey(nil, s.kind, s.actor), key, false, func(k, v []byte) (bool, error) {
-		c, err := format.CoderOfKey(k)
-		if err == nil {
-			s.records, _, err = c.Read(s.records[:0], v, 0)
-		}
-		for i := range s.records {
-			s.add(&s.records[i])
-		}
-		return err == nil, err
+		return true, s.eachSubject(k, v, func(subject dict.ID) { s.subjects.Add(uint64(subject)) })
 	})
-}
-
-// endActor notes the subjects that several records of the last actor name. It returns what adding them
-// counts towards the size of the slice.
-func (s *repeated) endActor() (written int) {
-	slices.Sort(s.subjects)
-	for i := 1; i < len(s.subjects) && format.HasRepeated(s.kind); i++ {
-		if of := s.subjects[i]; of == s.subjects[i-1] && (i == 1 || of != s.subjects[i-2]) {
-			s.keys.Add(s.layout.AppendMemberKey(nil, s.kind, of, s.actor))
-			s.members = append(s.members, member{s.actor, of})
-			written += costOfRead
-		}
-	}
-	s.subjects = s.subjects[:0]
-	return written
 }
 
 // end adds the noted members again.
 func (s *repeated) end() error {
-	s.endActor()
 	keys := s.keys.List()
 	noted := make([]bool, 0, len(keys))
 	if err := s.tx.MultiGet(keys, func(i int, v []byte, _ bool) error {

@@ -688,6 +688,69 @@ func TestRepeatedAcrossSlices(t *testing.T) {
 	}
 }
 
+// TestRepeatedInBoundedWrites: the step writes no more at once for an actor that names many subjects twice. FoundationDB
+// bounds a transaction.
+func TestRepeatedInBoundedWrites(t *testing.T) {
+	const subjects, chunks = 20_000, 100
+	actor, kind := dict.ID(7<<32), kinds.Kind(1)
+	h := format.Header{Version: format.FormatDates, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{kind}}
+	rows := map[string]string{string(format.HeaderKey): string(h.Append(nil))}
+	layout := format.Layout{Settings: h.Settings}
+	of := func(i int) dict.ID { return dict.ID(9<<32 + i%subjects) }
+	for c := range chunks {
+		first := format.Path{TID: uint64(1+c) << format.BucketShift}
+		var records []format.Record
+		for i := range 2 * subjects / chunks {
+			records = append(records, format.Record{Path: format.Path{TID: first.TID + uint64(i)<<format.ClockBits}, Subject: of(c*2*subjects/chunks + i)})
+		}
+		rows[string(format.AppendChunkKey(nil, kind, actor, first, 0))] = string(format.CoderOf(kind, actor, first.Bucket()).Append(nil, 0, records))
+	}
+	for i := range subjects {
+		rows[string(layout.AppendMemberKey(nil, kind, of(i), actor))] = string(format.AppendRow(nil, of(i), 0, nil, []uint64{uint64(actor)}))
+	}
+	store := &countingMerges{Store: holding(t, rows, memkv.Faults{})}
+	if _, err := Run(t.Context(), store, nil); err != nil {
+		t.Fatal(err)
+	}
+	if most := sliceBytes/costOfRead + 2*subjects/chunks; store.all != subjects || store.most > most {
+		t.Errorf("%d members were added, %d of them in one write; want %d, and at most %d", store.all, store.most, subjects, most)
+	}
+	after := everything(t, store)
+	for i := range subjects {
+		if row, err := format.ParseRow(of(i), []byte(after[string(layout.AppendMemberKey(nil, kind, of(i), actor))])); err != nil || !row.IsRepeated(uint64(actor)) {
+			t.Fatalf("subject %d is not repeated: %v", i, err)
+		}
+	}
+}
+
+// countingMerges counts merges: all, and those of the write that has most.
+type countingMerges struct {
+	kv.Store
+
+	all, most int
+}
+
+func (c *countingMerges) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	tx := &mergeCounter{}
+	err := c.Store.Update(ctx, func(inner kv.Txn) error {
+		tx.Txn, tx.n = inner, 0
+		return fn(tx)
+	})
+	c.all, c.most = c.all+tx.n, max(c.most, tx.n)
+	return err
+}
+
+type mergeCounter struct {
+	kv.Txn
+
+	n int
+}
+
+func (c *mergeCounter) Merge(key, operand []byte) {
+	c.n++
+	c.Txn.Merge(key, operand)
+}
+
 // TestDateOfOneRecord: in stores of format 7, the number of format.OneRecord is a date like others, also of members
 // with several records. The upgrade makes such members undated.
 func TestDateOfOneRecord(t *testing.T) {
