@@ -97,7 +97,7 @@ func ComparePaths(x, y Path) int {
 //	  to the actor's id for the first; zigzag uvarint
 //
 // Nearly all records of an actor have the clock of its PDS. A stored chunk and a merge operand
-// have the same form, and the last write to a path wins. Removed paths are kept like the
+// have the same form, unless the stored one is packed (packed.go), and the last write to a path wins. Removed paths are kept like the
 // removed members of a Row.
 //
 // If records of the kind can name several subjects (kinds.Kind.IsMany), an entry is a pair of a record
@@ -164,7 +164,7 @@ const (
 	clockMask = 1<<ClockBits - 1
 )
 
-// Append appends a chunk whose records ascend (CompareEntries).
+// Append appends a chunk whose records ascend (CompareEntries), as an operand or a stored value.
 func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []byte {
 	if generation > 0 {
 		dst = append(dst, 1)
@@ -174,12 +174,53 @@ func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []by
 	return c.appendAfter(dst, c.start(), records)
 }
 
-// chunkEnd is the state after a chunk's last record, from which the next is a difference.
+// chunkEnd is the state after a record of a chunk, from which the next is a difference.
 type chunkEnd struct{ micros, clock, subject uint64 }
+
+// tid returns the TID of the last record.
+func (e *chunkEnd) tid() uint64 { return e.micros<<ClockBits | e.clock }
 
 // start is the end of an empty chunk.
 func (c ChunkCoder) start() chunkEnd {
 	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
+}
+
+// AppendStored appends the chunk that a fold stores if nothing lies below it: packed, if it can be and that is shorter. The records ascend.
+func (c ChunkCoder) AppendStored(dst []byte, generation uint64, records []Record) []byte {
+	return c.appendStored(dst, generation, records, new([]chunkEnd))
+}
+
+func (c ChunkCoder) appendStored(dst []byte, generation uint64, records []Record, ends *[]chunkEnd) []byte {
+	if c.packs(generation, len(records)) && !hasFlags(records) {
+		*ends = appendEnds((*ends)[:0], records)
+		if out, ok := c.appendPacked(dst, *ends); ok {
+			return out
+		}
+	}
+	return c.Append(dst, generation, records)
+}
+
+// packs reports whether a chunk may be packed, unless records have flags.
+func (c ChunkCoder) packs(generation uint64, records int) bool {
+	return generation == 0 && records >= minPacked && !c.IsRaw() && !c.many
+}
+
+func hasFlags(records []Record) bool {
+	for i := range records {
+		if records[i].Flags != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// appendEnds appends the state after each of the records.
+func appendEnds(dst []chunkEnd, records []Record) []chunkEnd {
+	for i := range records {
+		r := &records[i]
+		dst = append(dst, chunkEnd{r.Path.TID >> ClockBits, r.Path.TID & clockMask, uint64(r.Subject)})
+	}
+	return dst
 }
 
 // appendAfter appends records that ascend to a chunk that ends at end.
@@ -219,6 +260,16 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 
 // Read appends the records of v to dst, with an age. Raw keys point into v.
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
+	if isPacked(v) {
+		p := c.unpack(v)
+		for p.next() {
+			dst = append(dst, Record{Path: Path{TID: p.tid()}, Subject: dict.ID(p.subject), Age: age})
+		}
+		if p.malformed {
+			return dst, 0, ErrChunk
+		}
+		return dst, 0, nil
+	}
 	micros, clock, subject := uint64(c.Bucket)<<(BucketShift-ClockBits), uint64(0), c.first
 	var key []byte // the last raw key
 	for first := true; len(v) > 0; first = false {
@@ -284,10 +335,22 @@ type walked struct {
 	records    int // removed ones included
 	generation uint64
 	removed    bool // some are removed
+	flags      bool // some have flags
 }
 
-// walk walks through a chunk of TIDs without building the records. ok is false if it is malformed.
-func (c ChunkCoder) walk(v []byte) (w walked, ok bool) {
+// walk walks through a chunk of TIDs without building the records. It appends the state after each to ends, if that is not nil. ok is
+// false if the chunk is malformed.
+func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
+	if isPacked(v) {
+		p := c.unpack(v)
+		for p.next() {
+			if w.records++; ends != nil {
+				*ends = append(*ends, p.chunkEnd)
+			}
+		}
+		w.end = p.chunkEnd
+		return w, !p.malformed
+	}
 	w.end = c.start()
 	for first := true; len(v) > 0; first = false {
 		d, size := Uvarint(v)
@@ -306,9 +369,9 @@ func (c ChunkCoder) walk(v []byte) (w walked, ok bool) {
 			switch ext >> ClockBits {
 			case 0:
 			case Removed:
-				w.removed, subject = true, c.many
+				w.removed, w.flags, subject = true, true, c.many
 			case NoSubject:
-				if subject = false; c.many {
+				if w.flags, subject = true, false; c.many {
 					return w, false
 				}
 			case flagSpilled:
@@ -329,6 +392,9 @@ func (c ChunkCoder) walk(v []byte) (w walked, ok bool) {
 			}
 			v = v[size:]
 			w.end.subject += dict.Unzigzag(d)
+		}
+		if ends != nil {
+			*ends = append(*ends, w.end)
 		}
 	}
 	return w, true
@@ -362,7 +428,20 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (o
 	if c.IsRaw() {
 		return dst, false
 	}
-	end, out := c.start(), dst
+	out = dst
+	if isPacked(v) {
+		p := c.unpack(v)
+		for p.next() {
+			if tid := p.tid(); tid >= from && tid <= last {
+				out = append(out, p.subject)
+			}
+		}
+		if p.malformed {
+			return dst, false
+		}
+		return out, true
+	}
+	end := c.start()
 	for len(v) > 0 {
 		d, w := Uvarint(v)
 		if w <= 0 {
@@ -386,7 +465,7 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (o
 		}
 		v = v[w:]
 		end.subject += dict.Unzigzag(d)
-		if tid := end.micros<<ClockBits | end.clock; tid >= from && tid <= last {
+		if tid := end.tid(); tid >= from && tid <= last {
 			out = append(out, end.subject)
 		}
 	}

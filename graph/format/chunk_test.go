@@ -108,7 +108,7 @@ func TestChunksRoundTrip(t *testing.T) {
 		if c.IsRaw() {
 			continue
 		}
-		w, ok := c.walk(v)
+		w, ok := c.walk(v, nil)
 		removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
 		if !ok || w.removed != removed || w.records != len(records) || w.generation != generation {
 			t.Fatalf("seed %d: a walk through %x finds %+v, %v", seed, v, w, ok)
@@ -116,7 +116,7 @@ func TestChunksRoundTrip(t *testing.T) {
 		// Appending after the end that walk returns gives the bytes of the whole chunk.
 		cut := rng.IntN(len(records) + 1)
 		head := c.Append(nil, generation, records[:cut])
-		if w, _ := c.walk(head); !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), v) {
+		if w, _ := c.walk(head, nil); !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), v) {
 			t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, v)
 		}
 	}
@@ -195,7 +195,7 @@ func TestChunksRefused(t *testing.T) {
 		good := coder.Append(nil, 0, []Record{{Path: Path{TID: tids<<BucketShift | 1}, Subject: 1}})
 		if coder.IsRaw() {
 			good = coder.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Subject: 1}})
-		} else if _, ok := coder.walk(c.v); ok {
+		} else if _, ok := coder.walk(c.v, nil); ok {
 			t.Errorf("%s: walk accepts %x", c.name, c.v)
 		}
 		for _, values := range [][][]byte{{c.v}, {good, c.v}, {c.v, good}} {

@@ -7,11 +7,6 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(values) == 1 && !c.IsRaw() {
-		if w, ok := c.walk(values[0]); ok && (!w.removed || !drops(base, w.generation)) {
-			return append(dst, values[0]...), w.records, nil
-		}
-	}
 	if out, n, ok := f.extend(dst, c, values, base); ok {
 		return out, n, nil
 	}
@@ -27,17 +22,20 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 	}
 	f.sort()
 	kept := f.newest(drops(base, generation))
+	if base {
+		return c.appendStored(dst, generation, kept, &f.ends), len(kept), nil
+	}
 	return c.Append(dst, generation, kept), len(kept), nil
 }
 
-// extend folds like fold, but keeps the bytes of the oldest value and appends to them. ok is
+// extend folds like fold, but does not build the records of the oldest value: it keeps its bytes and appends to them, or packs all. ok is
 // false if a newer value has a path that is not above all of the oldest, or the oldest has removed ones that the fold drops. Most accounts only
 // add records, in the order of time.
 func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
-	if c.IsRaw() || len(values) < 2 {
+	if c.IsRaw() || len(values) == 0 {
 		return nil, 0, false
 	}
-	f.records, f.starts = f.records[:0], f.starts[:0]
+	f.records, f.starts, f.ends = f.records[:0], f.starts[:0], f.ends[:0]
 	for age, v := range values[1:] {
 		var generation uint64
 		var err error
@@ -47,13 +45,29 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 		}
 	}
 	f.sort()
-	w, ok := c.walk(values[0])
+	ends := &f.ends
+	if !base {
+		ends = nil
+	}
+	w, ok := c.walk(values[0], ends)
 	drop := drops(base, w.generation)
-	if !ok || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.TID <= w.end.micros<<ClockBits|w.end.clock {
+	if !ok || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.TID <= w.end.tid() {
 		return nil, 0, false
 	}
 	kept := f.newest(drop)
-	return c.appendAfter(append(dst, values[0]...), w.end, kept), w.records + len(kept), true
+	n = w.records + len(kept)
+	if packed := isPacked(values[0]); len(kept) > 0 || !packed {
+		if base && !w.flags && c.packs(w.generation, n) && !hasFlags(kept) {
+			f.ends = appendEnds(f.ends, kept)
+			if out, ok := c.appendPacked(dst, f.ends); ok {
+				return out, n, true
+			}
+		}
+		if packed {
+			return nil, 0, false
+		}
+	}
+	return c.appendAfter(append(dst, values[0]...), w.end, kept), n, true
 }
 
 // drops reports whether a fold drops removed entries: the oldest value is among those that it folds (base), and nothing lies below the chunk.
@@ -79,7 +93,8 @@ func (f *chunkFolder) newest(base bool) []Record {
 // chunkFolder is the scratch of a fold.
 type chunkFolder struct {
 	records, spare []Record
-	starts         []int // of the values' records
+	starts         []int      // of the values' records
+	ends           []chunkEnd // of the records of a chunk that may be packed
 }
 
 // sort sorts the records by entry, then by the age of their values.

@@ -270,7 +270,7 @@ func TestKeys(t *testing.T) {
 // TestExtend folds operands that mostly ascend in time, with and without reading the oldest
 // value: the bytes are the same.
 func TestExtend(t *testing.T) {
-	extended := 0
+	extended, packed := 0, 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := CoderOf(1, 900, 1650)
@@ -286,6 +286,9 @@ func TestExtend(t *testing.T) {
 					break
 				}
 				r := Record{Path: Path{TID: tid}, Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: max(uint8(rng.IntN(12)), 9) - 9}
+				if seed%2 == 0 {
+					r.Flags = 0
+				}
 				if r.Flags != 0 {
 					r.Subject = 0
 				}
@@ -295,7 +298,11 @@ func TestExtend(t *testing.T) {
 			if len(operands) == 0 {
 				generation = rng.Uint64N(2)
 			}
-			operands = append(operands, c.Append(nil, generation, records))
+			if operand := c.Append(nil, generation, records); len(operands) > 0 || rng.IntN(2) == 0 {
+				operands = append(operands, operand)
+			} else {
+				operands = append(operands, c.AppendStored(nil, generation, records))
+			}
 		}
 		base := rng.IntN(2) == 0
 		var f chunkFolder
@@ -317,12 +324,19 @@ func TestExtend(t *testing.T) {
 		slices.SortFunc(all, CompareRecords)
 		f.records = all
 		kept := f.newest(base && generation == 0)
-		if want := c.Append([]byte("x"), generation, kept); !bytes.Equal(got, want) || n != len(kept) {
+		want := c.Append([]byte("x"), generation, kept)
+		if base {
+			want = c.AppendStored([]byte("x"), generation, kept)
+		}
+		if isPacked(want[1:]) {
+			packed++
+		}
+		if !bytes.Equal(got, want) || n != len(kept) {
 			t.Fatalf("seed %d: %d records, %x, want %d, %x", seed, n, got, len(kept), want)
 		}
 	}
-	if extended < 500 {
-		t.Errorf("only %d were extended", extended)
+	if extended < 500 || packed < 60 {
+		t.Errorf("only %d were extended, %d of them packed", extended, packed)
 	}
 }
 

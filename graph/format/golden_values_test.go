@@ -211,6 +211,16 @@ func goldenChunks() (forms []golden.Form) {
 		coder := CoderOf(1, c.actor, bucket)
 		forms = append(forms, golden.New(c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)))
 	}
+	coder := CoderOf(1, a, Path{TID: goldenTID}.Bucket())
+	for _, c := range []struct {
+		name    string
+		records []Record
+	}{
+		{"packed chunk of TIDs of one clock", []Record{{Path: tid(0, 17), Subject: a + 1}, {Path: tid(1, 17), Subject: a - 1}, {Path: tid(5000, 17), Subject: a}, {Path: tid(1<<30, 17), Subject: longID}}},
+		{"packed chunk of TIDs of four clocks", []Record{{Path: tid(0, 31), Subject: a + 1}, {Path: tid(0, 32), Subject: 4}, {Path: tid(1, 1023), Subject: 1 << 63}, {Path: tid(70, 0), Subject: 6}}},
+	} {
+		forms = append(forms, golden.New(c.name, coder.AppendStored(nil, 0, c.records), readChunk(coder)))
+	}
 	return forms
 }
 

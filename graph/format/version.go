@@ -54,6 +54,12 @@ const (
 	// Migration: reads all records, and adds the members with several records again. Members with the
 	// date whose number is OneRecord now become Undated.
 	FormatRepeated Version = 8
+
+	// FormatPacked stores chunks packed (packed.go). Chunks that are not packed, and operands, keep their form,
+	// and may stay as they are.
+	//
+	// Migration: packs the chunks.
+	FormatPacked Version = 9
 )
 
 const (
@@ -61,5 +67,5 @@ const (
 	Oldest = FormatAccountGroups
 	// Newest is the version of the stores that this program makes, and the only one that it
 	// opens.
-	Newest = FormatRepeated
+	Newest = FormatPacked
 )

@@ -57,6 +57,7 @@ var Steps = []Step{
 	{From: format.FormatResyncs, To: format.FormatHoles, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addHoles},
 	{From: format.FormatHoles, To: format.FormatDates, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Prepare: findLarge, Visit: addDates, Finish: finishDates},
 	{From: format.FormatDates, To: format.FormatRepeated, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Open: openRepeated, Finish: finishRepeated},
+	{From: format.FormatRepeated, To: format.FormatPacked, Prefixes: [][]byte{{format.KeyRecord}}, Open: openPacked, Finish: finishPacked},
 }
 
 // headerOf reads the header of a store that has the value v under format.HeaderKey. The

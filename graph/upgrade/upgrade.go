@@ -8,11 +8,11 @@
 // the store's writers: a writer that only seemed dead can no longer write.
 //
 // A step that changes the form of values must also move them to another keyspace (another
-// first byte): the store's Merger folds every value in the store, and sees only its key. Move
+// first byte), unless the new form can be told from the old: the store's Merger folds every value in the store, and sees only its key. Move
 // receives folded values, and its results are set whole: it must divide what an engine cannot
 // set at once (FoundationDB: more than 50,000 bytes).
 //
-// testdata has small stores of versions 3, 4 and 6, made by the programs of their time. Every
+// testdata has small stores of versions 3, 4, 6 and 8, made by the programs of their time. Every
 // later program must migrate them (TestStoresOfEveryVersion).
 package upgrade
 

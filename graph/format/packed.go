@@ -1,0 +1,252 @@
+package format
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"skein.blue/intern/dict"
+)
+
+// A fold with the oldest value packs a chunk if it has at least minPacked records; all are of TIDs, name a subject, and are of a kind that names
+// one subject; no chunks lie below it; and the packed form is shorter. Operands and all other chunks have the form
+// of ChunkCoder. The packed form has the same numbers, as bits instead of bytes:
+//
+//	0x80 | k of times, 0x80 | k of subjects, 0x00
+//	n × record:
+//	  2 × (microseconds since the previous record, or since the start of the bucket), +1 if the clock
+//	  differs from the previous record's, or from 0 for the first: a code with the k of times
+//	  the clock, if it differs: a bit 0 and 5 bits, or a bit 1 and 10 bits
+//	  the subject, as its difference to the previous subject, or to the actor's id, zigzag: a code with
+//	  the k of subjects
+//	bits 1 to the end of the byte
+//
+// A code is an exponential Golomb code of order k (Teuhola, "A compression method for clustered bit-vectors", 1978): for a
+// number n, with q the logarithm of (n>>k)+1 to base 2, rounded down, it is q bits 1, a bit 0, the lowest q bits of
+// (n>>k)+1, and the lowest k bits of n. The k of numbers is the mean of their lengths in bits, rounded down, from 1 to 63. The first three bytes are a number
+// in a longer form than needed, which AppendUvarint never writes.
+//
+// Times between records and differences of subjects have some 35 and 24 bits. Bytes of seven bits take 10 to 15 bits more for both,
+// and clocks a byte more (go test ./internal/testing/scale -run TestBytes -v).
+const (
+	minPacked    = 4 // fewer would gain nothing
+	packedHeader = 3
+	shortClock   = 5 // bits; the reference PDS draws clocks below 32
+)
+
+// isPacked reports whether a chunk has the packed form.
+func isPacked(v []byte) bool {
+	return len(v) > packedHeader && v[0] >= 0x80 && v[1] >= 0x80 && v[2] == 0
+}
+
+// appendPacked appends the packed form of records, given the state after each. ok is false, and nothing is appended, if it is
+// not shorter than the other form.
+func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, ok bool) {
+	var times, subjects int // lengths in bits
+	bytes := 0              // of the other form
+	last := c.start()
+	for i := range after {
+		at := &after[i]
+		time, subject := bits.Len64(at.timeSince(&last)), bits.Len64(at.subjectSince(&last))
+		times, subjects = times+time, subjects+subject
+		bytes += bytesOf(time) + bytesOf(subject)
+		if at.clock != last.clock {
+			bytes += 2
+		}
+		last = *at
+	}
+	kTimes, kSubjects := order(times, len(after)), order(subjects, len(after))
+	w := bitWriter{dst: append(dst, 0x80|byte(kTimes), 0x80|byte(kSubjects), 0)}
+	last = c.start()
+	for i := range after {
+		at := &after[i]
+		n := at.timeSince(&last)
+		w.code(n, kTimes)
+		if n&1 != 0 {
+			if at.clock < 1<<shortClock {
+				w.write(at.clock, 1+shortClock)
+			} else {
+				w.write(1<<ClockBits|at.clock, 1+ClockBits)
+			}
+		}
+		w.code(at.subjectSince(&last), kSubjects)
+		last = *at
+	}
+	if out = w.end(); len(out)-len(dst) >= bytes {
+		return dst, false
+	}
+	return out, true
+}
+
+// order returns the k of n numbers that have so many bits together.
+func order(length, n int) int { return min(max(length/n, 1), 63) }
+
+// bytesOf returns how many bytes AppendUvarint needs for a number of so many bits.
+func bytesOf(length int) int { return (max(length, 1) + 6) / 7 }
+
+// timeSince returns the number that stands for the time and for whether the clock differs.
+func (e *chunkEnd) timeSince(last *chunkEnd) uint64 {
+	n := (e.micros - last.micros) << 1
+	if e.clock != last.clock {
+		n |= 1
+	}
+	return n
+}
+
+// subjectSince returns the number that stands for the subject.
+func (e *chunkEnd) subjectSince(last *chunkEnd) uint64 { return dict.Zigzag(e.subject - last.subject) }
+
+// packedReader reads the records of a packed chunk.
+type packedReader struct {
+	v                 []byte
+	at                int // a bit of v
+	kTimes, kSubjects int
+	chunkEnd          // the state after the last record read
+	malformed         bool
+}
+
+// unpack begins to read a packed chunk.
+func (c ChunkCoder) unpack(v []byte) packedReader {
+	p := packedReader{v: v, at: 8 * packedHeader, kTimes: int(v[0] & 0x7f), kSubjects: int(v[1] & 0x7f), chunkEnd: c.start()}
+	valid := func(k int) bool { return k >= 1 && k <= 63 }
+	p.malformed = c.IsRaw() || c.many || !valid(p.kTimes) || !valid(p.kSubjects)
+	return p
+}
+
+// next reads a record. It returns false at the end of the chunk, or if the chunk is malformed.
+func (p *packedReader) next() bool {
+	if left := 8*len(p.v) - p.at; left < 8 && p.ends(left) || p.malformed {
+		return false
+	}
+	n := p.code(p.kTimes)
+	p.micros += n >> 1
+	if n&1 != 0 {
+		p.readClock()
+	}
+	p.subject += dict.Unzigzag(p.code(p.kSubjects))
+	if p.at > 8*len(p.v) {
+		p.malformed = true
+	}
+	return !p.malformed
+}
+
+// ends reports whether the chunk ends with this many bits 1, which fill the last byte.
+func (p *packedReader) ends(left int) bool {
+	return bits.LeadingZeros8(^(p.v[len(p.v)-1] << (8 - left))) >= left
+}
+
+// readClock reads a clock that differs from the last.
+func (p *packedReader) readClock() {
+	w, before := bitsAt(p.v, p.at), p.clock
+	size := shortClock
+	if w>>63 != 0 {
+		size = ClockBits
+	}
+	p.clock = w << 1 >> (64 - size)
+	p.at += 1 + size
+	p.malformed = p.malformed || p.clock == before
+}
+
+// code reads a code of order k.
+func (p *packedReader) code(k int) uint64 {
+	at := p.at
+	i := at >> 3
+	if i+8 > len(p.v) {
+		return p.longCode(k)
+	}
+	w := binary.BigEndian.Uint64(p.v[i:]) << (at & 7)
+	q := bits.LeadingZeros64(^w)
+	size := 2*q + 1 + k
+	if size > windowBits {
+		return p.longCode(k)
+	}
+	p.at = at + size
+	return (1<<(q&63)-1)<<(k&63) + w<<((q+1)&63)>>((64-q-k)&63)
+}
+
+// longCode reads a code of order k that is at the end of the chunk, or may be longer than windowBits.
+func (p *packedReader) longCode(k int) uint64 {
+	q := 0
+	for {
+		ones := min(bits.LeadingZeros64(^bitsAt(p.v, p.at)), windowBits)
+		q, p.at = q+ones, p.at+ones
+		if ones < windowBits {
+			p.at++
+			break
+		}
+		if q > 64 {
+			break
+		}
+	}
+	if q+k > 64 || p.at > 8*len(p.v) {
+		p.malformed = true
+		return 0
+	}
+	var n uint64
+	for left := q + k; left > 0; {
+		size := min(left, windowBits)
+		n = n<<size | bitsAt(p.v, p.at)>>(64-size)
+		p.at, left = p.at+size, left-size
+	}
+	return (1<<q-1)<<k + n
+}
+
+// windowBits is how many bits bitsAt returns at least.
+const windowBits = 57
+
+// bitsAt returns the bits of v from a bit on, the first one on top; those after the end are 1.
+func bitsAt(v []byte, at int) uint64 {
+	if i := at >> 3; i+8 <= len(v) {
+		return binary.BigEndian.Uint64(v[i:]) << (at & 7)
+	}
+	w := ^uint64(0)
+	for i := at >> 3; i < len(v); i++ {
+		shift := 56 - (i-at>>3)*8
+		w = w&^(0xff<<shift) | uint64(v[i])<<shift
+	}
+	return w<<(at&7) | (1<<(at&7) - 1)
+}
+
+// bitWriter writes bits, the first one on top.
+type bitWriter struct {
+	dst     []byte
+	pending uint64 // the lowest n bits are still to be written
+	n       int    // below 32
+}
+
+// write writes the lowest n bits of x; the others are 0.
+func (w *bitWriter) write(x uint64, n int) {
+	if n > 32 {
+		w.write(x>>32, n-32)
+		x, n = x&(1<<32-1), 32
+	}
+	w.pending, w.n = w.pending<<n|x, w.n+n
+	if w.n >= 32 {
+		w.n -= 32
+		w.dst = binary.BigEndian.AppendUint32(w.dst, uint32(w.pending>>w.n))
+	}
+}
+
+// code writes a code of order k.
+func (w *bitWriter) code(n uint64, k int) {
+	high := n>>k + 1
+	q := bits.Len64(high) - 1
+	low := (high-1<<q)<<k | n&(1<<k-1)
+	if 2*q+1+k <= 64 {
+		w.write((1<<(q+1)-2)<<(q+k)|low, 2*q+1+k)
+		return
+	}
+	w.write(1<<(q+1)-2, q+1)
+	w.write(low, q+k)
+}
+
+// end fills the last byte, and returns what was written.
+func (w *bitWriter) end() []byte {
+	if fill := -w.n & 7; fill > 0 {
+		w.write(1<<fill-1, fill)
+	}
+	for w.n > 0 {
+		w.n -= 8
+		w.dst = append(w.dst, byte(w.pending>>w.n))
+	}
+	return w.dst
+}

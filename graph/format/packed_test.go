@@ -1,0 +1,264 @@
+package format
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"skein.blue/intern/dict"
+)
+
+// naiveUnpack decodes a packed chunk from a string of digits, as its format is documented.
+func naiveUnpack(actor dict.ID, bucket uint16, v []byte) (records []Record) {
+	var digits strings.Builder
+	for _, b := range v[3:] {
+		fmt.Fprintf(&digits, "%08b", b)
+	}
+	rest := digits.String()
+	take := func(n int) (number uint64) {
+		if n > 0 {
+			number, _ = strconv.ParseUint(rest[:n], 2, 64)
+		}
+		rest = rest[n:]
+		return number
+	}
+	code := func(k int) uint64 {
+		q := strings.IndexByte(rest, '0')
+		take(q + 1)
+		high := uint64(1)<<q | take(q)
+		return (high-1)<<k | take(k)
+	}
+	micros, clock, subject := uint64(bucket)<<40, uint64(0), uint64(actor)
+	for len(rest) >= 8 || strings.Contains(rest, "0") {
+		n := code(int(v[0] & 0x7f))
+		if micros += n / 2; n%2 == 1 {
+			clock = take([]int{5, 10}[take(1)])
+		}
+		if d := code(int(v[1] & 0x7f)); d%2 == 0 {
+			subject += d / 2
+		} else {
+			subject -= d/2 + 1
+		}
+		records = append(records, Record{Path: Path{TID: micros<<ClockBits | clock}, Subject: dict.ID(subject)})
+	}
+	return records
+}
+
+// TestPackedChunks: a packed chunk is shorter than the other form, and is read as the records that it was made from, by Read, walk,
+// AppendSubjects and the naive decoder. Other chunks stay as they are.
+func TestPackedChunks(t *testing.T) {
+	var packed, longer, long int
+	for seed := range uint64(4000) {
+		rng := rand.New(rand.NewPCG(seed, 33))
+		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1}[rng.IntN(3)]
+		c := CoderOf(1, actor, bucket)
+		records := randomRecords(rng, bucket, []int{2, 6, 300}[rng.IntN(3)])
+		wide := rng.IntN(64)
+		for i := range records {
+			if records[i].Flags = 0; rng.IntN(20) > 0 {
+				records[i].Subject = actor + dict.ID(rng.Uint64()>>wide)
+			}
+		}
+		plain := c.Append(nil, 0, records)
+		v := c.AppendStored([]byte("x"), 0, records)[1:]
+		if !isPacked(v) {
+			if longer++; !bytes.Equal(v, plain) {
+				t.Fatalf("seed %d: %x is neither packed nor %x", seed, v, plain)
+			}
+			continue
+		}
+		if packed++; len(v) >= len(plain) || len(records) < minPacked {
+			t.Fatalf("seed %d: %d records take %d bytes packed, %d otherwise", seed, len(records), len(v), len(plain))
+		}
+		got, generation, err := c.Read([]Record{{Age: 9}}, v, 4)
+		if err != nil || generation != 0 || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) || got[1].Age != 4 {
+			t.Fatalf("seed %d: %x is read as %v, %v; want %v", seed, v, got[1:], err, records)
+		}
+		if naive := naiveUnpack(actor, bucket, v); !slices.EqualFunc(naive, records, sameRecord) {
+			t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
+		}
+		var ends []chunkEnd
+		if w, ok := c.walk(v, &ends); !ok || w.records != len(records) || w.removed || w.flags || w.generation != 0 || w.end != ends[len(ends)-1] || !slices.Equal(ends, appendEnds(nil, records)) {
+			t.Fatalf("seed %d: a walk through %x finds %+v, %v, %v", seed, v, w, ends, ok)
+		}
+		for i := 1; i < len(ends); i++ {
+			if 2*bits.Len64(ends[i].subjectSince(&ends[i-1])) > windowBits+int(v[1]&0x7f) {
+				long++ // see longCode
+			}
+		}
+		from, last := records[rng.IntN(len(records))].Path.TID, records[rng.IntN(len(records))].Path.TID
+		subjects, ok := c.AppendSubjects([]uint64{7}, v, from, last)
+		want := []uint64{7}
+		for i := range records {
+			if tid := records[i].Path.TID; tid >= from && tid <= last {
+				want = append(want, uint64(records[i].Subject))
+			}
+		}
+		if !ok || !slices.Equal(subjects, want) {
+			t.Fatalf("seed %d: subjects %v, want %v", seed, subjects, want)
+		}
+	}
+	if packed < 500 || longer < 500 || long < 500 {
+		t.Errorf("%d chunks were packed, %d not; %d long codes: too few to prove anything", packed, longer, long)
+	}
+}
+
+// TestWhatIsPacked: chunks that the packed form cannot express, and those that are operands, keep the other form.
+func TestWhatIsPacked(t *testing.T) {
+	bucket := Path{TID: goldenTID}.Bucket()
+	of := func(c ChunkCoder, flags uint8) (records []Record) {
+		for i := range uint64(50) {
+			r := Record{Path: Path{TID: goldenTID + i<<30}, Subject: dict.ID(1<<40 + i*1000), IsMany: c.many, Flags: flags}
+			if c.IsRaw() {
+				r.Path = Path{Raw: fmt.Appendf(nil, "%03d", i)}
+			}
+			if flags != 0 && i != 20 {
+				r.Flags = 0
+			} else if flags != 0 {
+				r.Subject = dict.None
+			}
+			records = append(records, r)
+		}
+		return records
+	}
+	tids, raws, many := CoderOf(1, 5, bucket), CoderOf(1, 5, RawBucket), ChunkCoder{Bucket: bucket, many: true, first: 5}
+	for name, c := range map[string]struct {
+		coder      ChunkCoder
+		generation uint64
+		flags      uint8
+		packed     bool
+	}{
+		"TIDs":                       {tids, 0, 0, true},
+		"spilled":                    {tids, 1, 0, false},
+		"names nothing":              {tids, 0, NoSubject, false},
+		"raw keys":                   {raws, 0, 0, false},
+		"several subjects":           {many, 0, 0, false},
+		"removed with nothing below": {tids, 0, Removed, false},
+	} {
+		records := of(c.coder, c.flags)
+		v := c.coder.AppendStored(nil, c.generation, records)
+		if isPacked(v) != c.packed {
+			t.Errorf("%s: packed is %v, want %v", name, !c.packed, c.packed)
+		}
+		if got, g, err := c.coder.Read(nil, v, 0); err != nil || g != c.generation || !slices.EqualFunc(got, records, sameRecord) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	key := AppendChunkKey(nil, 1, 5, Path{TID: goldenTID}, 0)
+	operand := tids.Append(nil, 0, of(tids, 0))
+	for _, base := range []bool{false, true} {
+		if v, _, err := new(Folder).Fold(nil, key, [][]byte{operand}, base); err != nil || isPacked(v) != base {
+			t.Errorf("an operand folds to a packed chunk: %v, want %v; %v", isPacked(v), base, err)
+		}
+	}
+	stored := tids.AppendStored(nil, 0, of(tids, 0))
+	later := tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})
+	for _, values := range [][][]byte{{stored, later}, {stored, later, later}, {stored, operand}} {
+		for _, base := range []bool{false, true} {
+			if v, _, err := new(Folder).Fold(nil, key, values, base); err != nil || isPacked(v) != base {
+				t.Errorf("a packed chunk and %d operands fold to a packed chunk: %v, want %v; %v", len(values)-1, isPacked(v), base, err)
+			}
+		}
+	}
+}
+
+// TestPackedRefused: malformed packed chunks are refused.
+func TestPackedRefused(t *testing.T) {
+	bucket := Path{TID: goldenTID}.Bucket()
+	for name, c := range map[string]struct {
+		coder ChunkCoder
+		v     []byte
+	}{
+		"a k of 0":                      {CoderOf(1, 5, bucket), []byte{0x80, 0x81, 0, 0x00, 0x00}},
+		"a k above 63":                  {CoderOf(1, 5, bucket), []byte{0xc0, 0x81, 0, 0x00, 0x00}},
+		"a k of subjects above 63":      {CoderOf(1, 5, bucket), []byte{0x81, 0xc0, 0, 0x00, 0x00}},
+		"raw keys":                      {CoderOf(1, 5, RawBucket), []byte{0x81, 0x81, 0, 0x00, 0x0f}},
+		"several subjects":              {ChunkCoder{Bucket: bucket, many: true}, []byte{0x81, 0x81, 0, 0x00, 0x0f}},
+		"a clock like the last":         {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b01_0_00000, 0b00_111111}},
+		"a byte of bits 1":              {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b00_00_1111, 0xff}},
+		"a code without its end":        {CoderOf(1, 5, bucket), append([]byte{0x81, 0x81, 0}, bytes.Repeat([]byte{0xff}, 20)...)},
+		"a number of more than 64 bits": {CoderOf(1, 5, bucket), append(append([]byte{0xbf, 0x81, 0}, 0xf0), make([]byte, 20)...)},
+	} {
+		if got, _, err := c.coder.Read(nil, c.v, 0); err == nil {
+			t.Errorf("%s: %x is read as %v", name, c.v, got)
+		}
+		if _, ok := c.coder.walk(c.v, nil); ok && !c.coder.IsRaw() {
+			t.Errorf("%s: walk accepts %x", name, c.v)
+		}
+		if got, ok := c.coder.AppendSubjects(nil, c.v, 0, 1<<63); ok {
+			t.Errorf("%s: %x has the subjects %v", name, c.v, got)
+		}
+	}
+	// The same, well-formed: two records of the numbers 0 and 0, and bits 1.
+	if got, _, err := CoderOf(1, 5, bucket).Read(nil, []byte{0x81, 0x81, 0, 0b00_00_00_00}, 0); err != nil || len(got) != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+	c := CoderOf(1, shortID, bucket)
+	for _, form := range goldenChunks() {
+		if !isPacked(form.Bytes) {
+			continue
+		}
+		whole, _, _ := c.Read(nil, form.Bytes, 0)
+		for n := packedHeader + 1; n < len(form.Bytes); n++ {
+			if got, _, err := c.Read(nil, form.Bytes[:n], 0); err == nil && (len(got) >= len(whole) || !slices.EqualFunc(got, whole[:len(got)], sameRecord)) {
+				t.Errorf("%s, cut to %d bytes, is read as %v", form.Name, n, got)
+			}
+		}
+	}
+}
+
+// BenchmarkPacked decodes and encodes chunks of some sizes in both forms.
+//
+//	go test ./graph/format -run xxx -bench Packed
+func BenchmarkPacked(b *testing.B) {
+	for _, n := range []int{10, 30, 300} {
+		rng := rand.New(rand.NewPCG(1, 1))
+		c := CoderOf(2, 1<<36, 1650)
+		var records []Record
+		at := uint64(1650) << BucketShift
+		for range n {
+			at += rng.Uint64N(2*(1<<40)/uint64(n+1)) << ClockBits
+			records = append(records, Record{Path: Path{TID: at | 17}, Subject: dict.ID(1<<36 + rng.Uint64N(1<<25))})
+		}
+		for _, form := range []struct {
+			name string
+			v    []byte
+		}{{"bytes", c.Append(nil, 0, records)}, {"packed", c.AppendStored(nil, 0, records)}} {
+			b.Run(fmt.Sprintf("read/%s/%d", form.name, n), func(b *testing.B) {
+				var dst []Record
+				for b.Loop() {
+					dst, _, _ = c.Read(dst[:0], form.v, 0)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+				b.ReportMetric(float64(len(form.v))/float64(n), "B/record")
+			})
+			b.Run(fmt.Sprintf("subjects/%s/%d", form.name, n), func(b *testing.B) {
+				var dst []uint64
+				for b.Loop() {
+					dst, _ = c.AppendSubjects(dst[:0], form.v, 0, EndOfTime)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+			})
+		}
+		ends := appendEnds(nil, records)
+		b.Run(fmt.Sprintf("write/packed/%d", n), func(b *testing.B) {
+			var dst []byte
+			for b.Loop() {
+				dst, _ = c.appendPacked(dst[:0], ends)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+		})
+		b.Run(fmt.Sprintf("write/bytes/%d", n), func(b *testing.B) {
+			var dst []byte
+			for b.Loop() {
+				dst = c.Append(dst[:0], 0, records)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+		})
+	}
+}

@@ -1,0 +1,28 @@
+package upgrade
+
+import (
+	"bytes"
+
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
+)
+
+// openPacked begins a slice of the step to format.FormatPacked, which packs chunks. The key of a chunk stays, because folds and reads know both
+// forms.
+func openPacked(tx kv.Txn, _ format.Header) (visit func(key, value []byte) (int, error), end func() error) {
+	var folder format.Folder
+	var packed []byte
+	return func(key, value []byte) (written int, err error) {
+		if packed, _, err = folder.Fold(packed[:0], key, [][]byte{value}, true); err != nil || bytes.Equal(packed, value) {
+			return len(key), err
+		}
+		tx.Set(bytes.Clone(key), bytes.Clone(packed))
+		return len(key) + len(packed), nil
+	}, func() error { return nil }
+}
+
+// finishPacked writes the new version.
+func finishPacked(_ kv.Txn, h format.Header, _ Tally) ([]byte, error) {
+	h.Version = format.FormatPacked
+	return h.Append(nil), nil
+}
