@@ -63,6 +63,9 @@ func TestPackedChunks(t *testing.T) {
 			if records[i].Flags = 0; rng.IntN(20) > 0 {
 				records[i].Subject = actor + dict.ID(rng.Uint64()>>wide)
 			}
+			if rng.IntN(4) == 0 {
+				records[i].Path.TID = records[i].Path.TID&^clockMask | rng.Uint64N(1<<ClockBits)>>rng.IntN(ClockBits)
+			}
 		}
 		plain := c.Append(nil, 0, records)
 		v := c.AppendStored([]byte("x"), 0, records)[1:]
@@ -156,6 +159,12 @@ func TestWhatIsPacked(t *testing.T) {
 			t.Errorf("an operand folds to a packed chunk: %v, want %v; %v", isPacked(v), base, err)
 		}
 	}
+	nothing := tids.Append(nil, 0, of(tids, NoSubject)) // one of its records names nothing
+	for _, values := range [][][]byte{{nothing}, {nothing, tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})}} {
+		if v, _, err := new(Folder).Fold(nil, key, values, true); err != nil || isPacked(v) {
+			t.Errorf("a record that names nothing is packed: %x, %v", v, err)
+		}
+	}
 	stored := tids.AppendStored(nil, 0, of(tids, 0))
 	later := tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})
 	for _, values := range [][][]byte{{stored, later}, {stored, later, later}, {stored, operand}} {
@@ -174,7 +183,7 @@ func TestPackedRefused(t *testing.T) {
 		coder ChunkCoder
 		v     []byte
 	}{
-		"a k of 0":                      {CoderOf(1, 5, bucket), []byte{0x80, 0x81, 0, 0x00, 0x00}},
+		"a k of 0":                      {CoderOf(1, 5, bucket), []byte{0x80, 0x81, 0, 0x00, 0x01}},
 		"a k above 63":                  {CoderOf(1, 5, bucket), []byte{0xc0, 0x81, 0, 0x00, 0x00}},
 		"a k of subjects above 63":      {CoderOf(1, 5, bucket), []byte{0x81, 0xc0, 0, 0x00, 0x00}},
 		"raw keys":                      {CoderOf(1, 5, RawBucket), []byte{0x81, 0x81, 0, 0x00, 0x0f}},
@@ -182,7 +191,7 @@ func TestPackedRefused(t *testing.T) {
 		"a clock like the last":         {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b01_0_00000, 0b00_111111}},
 		"a byte of bits 1":              {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b00_00_1111, 0xff}},
 		"a code without its end":        {CoderOf(1, 5, bucket), append([]byte{0x81, 0x81, 0}, bytes.Repeat([]byte{0xff}, 20)...)},
-		"a number of more than 64 bits": {CoderOf(1, 5, bucket), append(append([]byte{0xbf, 0x81, 0}, 0xf0), make([]byte, 20)...)},
+		"a number of more than 64 bits": {CoderOf(1, 5, bucket), []byte{0xbf, 0x81, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x03}},
 	} {
 		if got, _, err := c.coder.Read(nil, c.v, 0); err == nil {
 			t.Errorf("%s: %x is read as %v", name, c.v, got)
