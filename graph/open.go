@@ -46,6 +46,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !o.ReadOnly { // what only reads folds for the moment
+		merger.Pack()
+	}
 	s.layout = format.Layout{Settings: header.Settings}
 	s.source = s.newSource()
 	if err := s.configure(header.Table); err != nil {

@@ -28,12 +28,8 @@ func upgradeCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-// compacter is an engine that keeps old values until they are compacted.
-type compacter interface{ Compact(ctx context.Context) error }
-
-// upgradeIn upgrades the store of so, which must exist, and returns the format that it found. With compact, it also frees
-// the space of the values that the upgrade has replaced, which the engine otherwise does later, while it writes.
-func upgradeIn(ctx context.Context, e *command.Environment, so app.StoreOptions, compact bool) (from format.Version, err error) {
+// upgradeIn upgrades the store of so, which must exist, and returns the format that it found.
+func upgradeIn(ctx context.Context, e *command.Environment, so app.StoreOptions) (from format.Version, err error) {
 	app.LimitMemory(so)
 	store, err := app.OpenStore(ctx, so)
 	if err != nil {
@@ -42,9 +38,6 @@ func upgradeIn(ctx context.Context, e *command.Environment, so app.StoreOptions,
 	p := e.Progress("keys", keysIn(store))
 	from, err = upgrade.Run(ctx, store, p.Tell)
 	p.End()
-	if c, ok := store.(compacter); ok && compact && err == nil && from != format.Newest {
-		err = c.Compact(ctx)
-	}
 	if err = errors.Join(err, store.Close()); err != nil {
 		return from, fmt.Errorf("upgrade: %s: %w", so.Store, err)
 	}
@@ -55,7 +48,7 @@ func upgradeIn(ctx context.Context, e *command.Environment, so app.StoreOptions,
 // An interrupted upgrade is continued at the next start.
 func upgradeFirst(ctx context.Context, e *command.Environment, so app.StoreOptions) error {
 	so.Create, so.Backfill, so.AwaitSpace = false, nil, false
-	from, err := upgradeIn(ctx, e, so, false)
+	from, err := upgradeIn(ctx, e, so)
 	switch {
 	case errors.Is(err, kv.ErrNotFound):
 		return nil
@@ -72,7 +65,7 @@ func upgradeStore(ctx context.Context, e *command.Environment, s *command.Settin
 	if err != nil {
 		return err
 	}
-	from, err := upgradeIn(ctx, e, so, true)
+	from, err := upgradeIn(ctx, e, so)
 	if err != nil {
 		return err
 	}

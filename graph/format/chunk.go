@@ -185,15 +185,10 @@ func (c ChunkCoder) start() chunkEnd {
 	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
 }
 
-// AppendStored appends the chunk that a fold stores if nothing lies below it: packed, if it can be and that is shorter. The records ascend.
+// AppendStored appends a chunk whose records ascend, as a fold with the oldest value stores it: packed, if it can be and that is shorter.
 func (c ChunkCoder) AppendStored(dst []byte, generation uint64, records []Record) []byte {
-	return c.appendStored(dst, generation, records, new([]chunkEnd))
-}
-
-func (c ChunkCoder) appendStored(dst []byte, generation uint64, records []Record, ends *[]chunkEnd) []byte {
 	if c.packs(generation, len(records)) && !hasFlags(records) {
-		*ends = appendEnds((*ends)[:0], records)
-		if out, ok := c.appendPacked(dst, *ends); ok {
+		if out, _, ok := c.appendPacked(dst, appendEnds(nil, records)); ok {
 			return out
 		}
 	}

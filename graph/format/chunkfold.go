@@ -1,14 +1,13 @@
 package format
 
-// fold appends the chunk that values, oldest first, fold to, and returns the number of its
-// paths.
-func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []byte, n int, err error) {
+// fold appends the chunk that values, oldest first, fold to. pack says to pack it if it can be, for which base must be set.
+func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base, pack bool) (out []byte, size Folded, err error) {
 	c, err := CoderOfKey(key)
 	if err != nil {
-		return nil, 0, err
+		return nil, size, err
 	}
-	if out, n, ok := f.extend(dst, c, values, base); ok {
-		return out, n, nil
+	if out, size, ok := f.extend(dst, c, values, base, pack); ok {
+		return out, size, nil
 	}
 	f.records, f.starts = f.records[:0], f.starts[:0]
 	var generation uint64
@@ -16,24 +15,29 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 		var g uint64
 		f.starts = append(f.starts, len(f.records))
 		if f.records, g, err = c.Read(f.records, v, uint32(age)); err != nil {
-			return nil, 0, err
+			return nil, size, err
 		}
 		generation = max(generation, g)
 	}
 	f.sort()
 	kept := f.newest(drops(base, generation))
-	if base {
-		return c.appendStored(dst, generation, kept, &f.ends), len(kept), nil
+	if pack && c.packs(generation, len(kept)) && !hasFlags(kept) {
+		f.ends = appendEnds(f.ends[:0], kept)
+		if out, bytes, ok := c.appendPacked(dst, f.ends); ok {
+			return out, Folded{len(kept), bytes}, nil
+		}
 	}
-	return c.Append(dst, generation, kept), len(kept), nil
+	out = c.Append(dst, generation, kept)
+	return out, Folded{len(kept), len(out) - len(dst)}, nil
 }
 
 // extend folds like fold, but does not build the records of the oldest value: it keeps its bytes and appends to them, or packs all. ok is
-// false if a newer value has a path that is not above all of the oldest, or the oldest has removed ones that the fold drops. Most accounts only
+// false if a newer value has a path that is not above all of the oldest, or a generation; if the oldest has removed paths that the fold drops, or is packed
+// and the result is not; for raw keys; and for malformed values. Most accounts only
 // add records, in the order of time.
-func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
+func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base, pack bool) (out []byte, size Folded, ok bool) {
 	if c.IsRaw() || len(values) == 0 {
-		return nil, 0, false
+		return nil, size, false
 	}
 	f.records, f.starts, f.ends = f.records[:0], f.starts[:0], f.ends[:0]
 	for age, v := range values[1:] {
@@ -41,33 +45,32 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 		var err error
 		f.starts = append(f.starts, len(f.records))
 		if f.records, generation, err = c.Read(f.records, v, uint32(age)); err != nil || generation > 0 {
-			return nil, 0, false
+			return nil, size, false
 		}
 	}
 	f.sort()
 	ends := &f.ends
-	if !base {
+	if !pack {
 		ends = nil
 	}
 	w, ok := c.walk(values[0], ends)
 	drop := drops(base, w.generation)
 	if !ok || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.TID <= w.end.tid() {
-		return nil, 0, false
+		return nil, size, false
 	}
 	kept := f.newest(drop)
-	n = w.records + len(kept)
-	if packed := isPacked(values[0]); len(kept) > 0 || !packed {
-		if base && !w.flags && c.packs(w.generation, n) && !hasFlags(kept) {
-			f.ends = appendEnds(f.ends, kept)
-			if out, ok := c.appendPacked(dst, f.ends); ok {
-				return out, n, true
-			}
-		}
-		if packed {
-			return nil, 0, false
+	n := w.records + len(kept)
+	if pack && !w.flags && c.packs(w.generation, n) && !hasFlags(kept) {
+		f.ends = appendEnds(f.ends, kept)
+		if out, bytes, ok := c.appendPacked(dst, f.ends); ok {
+			return out, Folded{n, bytes}, true
 		}
 	}
-	return c.appendAfter(append(dst, values[0]...), w.end, kept), n, true
+	if isPacked(values[0]) && (pack || len(kept) > 0) {
+		return nil, size, false
+	}
+	out = c.appendAfter(append(dst, values[0]...), w.end, kept)
+	return out, Folded{n, len(out) - len(dst)}, true
 }
 
 // drops reports whether a fold drops removed entries: the oldest value is among those that it folds (base), and nothing lies below the chunk.

@@ -8,7 +8,7 @@
 // The first byte of a key names the keyspace; ids are written by dict.AppendID, other
 // numbers big-endian.
 //
-//	'r' kind actor bucket(2)     → chunk          the records (chunk.go)
+//	'r' kind actor bucket(2)     → chunk          the records (chunk.go, packed.go)
 //	'r' kind actor bucket(2) n×1 → chunk          what a chunk spilled
 //	'v' kind subject             → row            the actors with an edge to subject (row.go)
 //	'v' kind subject block       → container      what a row spilled (container.go)

@@ -15,6 +15,9 @@ var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 // dates of sets, groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
+	// Plain keeps chunks in the form of bytes: the store may have a format before FormatPacked.
+	Plain bool
+
 	rows   rowFolder
 	chunks chunkFolder
 	dates  dateFolder
@@ -25,7 +28,7 @@ type Folded struct {
 	// Entries counts the records of a chunk, or the members of a row, including those kept
 	// as removed. 0 for values that are never spilled.
 	Entries int
-	// Bytes is the length of a chunk; 0 for other values.
+	// Bytes is the length of a chunk, in the form of bytes; 0 for other values.
 	Bytes int
 }
 
@@ -39,8 +42,7 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 	}
 	switch key[0] {
 	case KeyRecord:
-		out, size.Entries, err = f.chunks.fold(dst, key, values, base)
-		size.Bytes = len(out) - len(dst)
+		out, size, err = f.chunks.fold(dst, key, values, base, base && !f.Plain)
 		if _, _, _, depth, kerr := ParseChunkKey(key); kerr != nil || depth >= MaxChunkDepth {
 			size = Folded{} // it cannot go deeper
 		}

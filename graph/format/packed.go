@@ -25,10 +25,9 @@ import (
 // (n>>k)+1, and the lowest k bits of n. The k of numbers is the mean of their lengths in bits, rounded down, from 1 to 63. The first three bytes are a number
 // in a longer form than needed, which AppendUvarint never writes.
 //
-// Times between records and differences of subjects have some 35 and 24 bits. Bytes of seven bits take 10 to 15 bits more for both,
-// and clocks a byte more (go test ./internal/testing/scale -run TestBytes -v).
+// Decision 30 says what that saves.
 const (
-	minPacked    = 4 // fewer would gain nothing
+	minPacked    = 2 // one is never shorter
 	packedHeader = 3
 	shortClock   = 5 // bits; the reference PDS draws clocks below 32
 )
@@ -38,11 +37,10 @@ func isPacked(v []byte) bool {
 	return len(v) > packedHeader && v[0] >= 0x80 && v[1] >= 0x80 && v[2] == 0
 }
 
-// appendPacked appends the packed form of records, given the state after each. ok is false, and nothing is appended, if it is
-// not shorter than the other form.
-func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, ok bool) {
+// appendPacked appends the packed form of records, given the state after each. It returns the length of the form of bytes. ok is false, and nothing
+// is appended, if that is not longer.
+func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, bytes int, ok bool) {
 	var times, subjects int // lengths in bits
-	bytes := 0              // of the other form
 	last := c.start()
 	for i := range after {
 		at := &after[i]
@@ -72,9 +70,9 @@ func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, ok b
 		last = *at
 	}
 	if out = w.end(); len(out)-len(dst) >= bytes {
-		return dst, false
+		return dst, bytes, false
 	}
-	return out, true
+	return out, bytes, true
 }
 
 // order returns the k of n numbers that have so many bits together.
@@ -187,7 +185,9 @@ func (p *packedReader) longCode(k int) uint64 {
 		n = n<<size | bitsAt(p.v, p.at)>>(64-size)
 		p.at, left = p.at+size, left-size
 	}
-	return (1<<q-1)<<k + n
+	n, carry := bits.Add64(n, (1<<q-1)<<k, 0)
+	p.malformed = p.malformed || carry != 0
+	return n
 }
 
 // windowBits is how many bits bitsAt returns at least.

@@ -167,6 +167,12 @@ func TestWhatIsPacked(t *testing.T) {
 	}
 	stored := tids.AppendStored(nil, 0, of(tids, 0))
 	later := tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})
+	plain := Folder{Plain: true}
+	for _, values := range [][][]byte{{operand}, {stored, later}, {stored, operand}} {
+		if v, _, err := plain.Fold(nil, key, values, true); err != nil || isPacked(v) {
+			t.Errorf("with Plain, %d values fold to %x, %v", len(values), v, err)
+		}
+	}
 	for _, values := range [][][]byte{{stored, later}, {stored, later, later}, {stored, operand}} {
 		for _, base := range []bool{false, true} {
 			if v, _, err := new(Folder).Fold(nil, key, values, base); err != nil || isPacked(v) != base {
@@ -191,6 +197,7 @@ func TestPackedRefused(t *testing.T) {
 		"a clock like the last":         {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b01_0_00000, 0b00_111111}},
 		"a byte of bits 1":              {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b00_00_1111, 0xff}},
 		"a code without its end":        {CoderOf(1, 5, bucket), append([]byte{0x81, 0x81, 0}, bytes.Repeat([]byte{0xff}, 20)...)},
+		"a number that wraps":           {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x0a, 0x3f}},
 		"a number of more than 64 bits": {CoderOf(1, 5, bucket), []byte{0xbf, 0x81, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x03}},
 	} {
 		if got, _, err := c.coder.Read(nil, c.v, 0); err == nil {
@@ -258,7 +265,7 @@ func BenchmarkPacked(b *testing.B) {
 		b.Run(fmt.Sprintf("write/packed/%d", n), func(b *testing.B) {
 			var dst []byte
 			for b.Loop() {
-				dst, _ = c.appendPacked(dst[:0], ends)
+				dst, _, _ = c.appendPacked(dst[:0], ends)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
 		})

@@ -55,10 +55,10 @@ const (
 	// date whose number is OneRecord now become Undated.
 	FormatRepeated Version = 8
 
-	// FormatPacked stores chunks packed (packed.go). Chunks that are not packed, and operands, keep their form,
-	// and may stay as they are.
+	// FormatPacked adds the packed form of chunks (packed.go). All other chunks, and operands, keep their form; a chunk that could be packed
+	// need not be.
 	//
-	// Migration: packs the chunks.
+	// Migration: packs the chunks that can be.
 	FormatPacked Version = 9
 )
 

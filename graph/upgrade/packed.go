@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"bytes"
+	"fmt"
 
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
@@ -13,11 +14,13 @@ func openPacked(tx kv.Txn, _ format.Header) (visit func(key, value []byte) (int,
 	var folder format.Folder
 	var packed []byte
 	return func(key, value []byte) (written int, err error) {
-		if packed, _, err = folder.Fold(packed[:0], key, [][]byte{value}, true); err != nil || bytes.Equal(packed, value) {
-			return len(key), err
+		if packed, _, err = folder.Fold(packed[:0], key, [][]byte{value}, true); err != nil {
+			return 0, fmt.Errorf("chunk %x: %w", key, err)
 		}
-		tx.Set(bytes.Clone(key), bytes.Clone(packed))
-		return len(key) + len(packed), nil
+		if !bytes.Equal(packed, value) {
+			tx.Set(bytes.Clone(key), bytes.Clone(packed))
+		}
+		return len(key) + len(value), nil
 	}, func() error { return nil }
 }
 

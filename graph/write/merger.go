@@ -3,6 +3,7 @@ package write
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
@@ -22,6 +23,7 @@ var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048}
 type Merger struct {
 	limits  Limits
 	folders sync.Pool
+	packs   atomic.Bool // see Pack
 
 	mu    sync.Mutex          // guards the fields below
 	large map[string]struct{} // keys that wait to be spilled, at most maxLarge
@@ -39,6 +41,10 @@ func NewMerger(l Limits) *Merger {
 	}
 }
 
+// Pack lets folds pack chunks from now on. It is called once the store is known to have the newest format: engines
+// fold as soon as they are open, and an older program has to read a store that this one refuses.
+func (m *Merger) Pack() { m.packs.Store(true) }
+
 // Name implements kv.Merger. Each store records this name, and engines refuse to open it under
 // another one, so the name must never change. The version of the format is in the store's header.
 func (*Merger) Name() string { return "skein.graph.v3" }
@@ -46,12 +52,13 @@ func (*Merger) Name() string { return "skein.graph.v3" }
 // Fold implements kv.Merger.
 //
 // If base is not set, a single small value is returned as it is, without decoding. Most rows that a compaction rewrites are
-// such values. An entry takes at least a byte, so a small value is not too large.
+// such values. A value that is not packed has at least a byte for each entry, so a small one is not too large; packed ones are stored, and not folded without base.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
 	if len(values) == 1 && !base && len(values[0]) < min(m.limits.Row, m.limits.Chunk) {
 		return append(dst, values[0]...), nil
 	}
 	f, _ := m.folders.Get().(*format.Folder)
+	f.Plain = !m.packs.Load()
 	out, size, err := f.Fold(dst, key, values, base)
 	m.folders.Put(f)
 	if err != nil {

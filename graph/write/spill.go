@@ -138,7 +138,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	coder := format.CoderOf(k, actor, bucket)
 	// Copy the value: the records' keys point into it, and mergeRecords' reads may invalidate it.
 	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
-	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
+	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(nil, generation, records)) <= maxChunkBytes { // v may be packed
 		return err
 	}
 	return spillRecords(tx, coder, key, depth, generation, records)
