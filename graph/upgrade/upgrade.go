@@ -8,7 +8,7 @@
 // the store's writers: a writer that only seemed dead can no longer write.
 //
 // A step that changes the form of values must also move them to another keyspace (another
-// first byte), unless the new form can be told from the old: the store's Merger folds every value in the store, and sees only its key. Move
+// first byte), unless the new form differs from every old one: the store's Merger folds every value in the store, and sees only its key. Move
 // receives folded values, and its results are set whole: it must divide what an engine cannot
 // set at once (FoundationDB: more than 50,000 bytes).
 //
