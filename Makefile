@@ -31,6 +31,7 @@ bench: ## run benchmarks: decoding compared with indigo, indexing from memory, i
 soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of queries, every fault for a minute each, the relay gone for an hour
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
 	go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h -v
+	go test ./graph -run TestManySubjects -many.seeds 100 -timeout 2h -v
 	go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 -v
 	go test ./query -run Soak -v -soak.for 10m -timeout 20m
 	.ci/faults 10 1m

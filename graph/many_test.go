@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -92,6 +93,8 @@ func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, 
 	return forward, reverse
 }
 
+var manySeeds = flag.Uint64("many.seeds", 2, "histories of TestManySubjects for each engine")
+
 // TestManySubjects writes random histories of records with several subjects: created, updated and deleted
 // by the stream, delivered twice, replaced by snapshots, erased with their account, exported and imported,
 // through crashes. Their sets equal a twin's, and check finds nothing.
@@ -100,7 +103,7 @@ func TestManySubjects(t *testing.T) {
 		if eng.name == "fdb" {
 			continue // the engine has no part in it, and is slow at single questions
 		}
-		for seed := range uint64(4) {
+		for seed := range *manySeeds {
 			t.Run(fmt.Sprintf("%s/%d", eng.name, seed), func(t *testing.T) { testManySubjects(t, eng, seed) })
 		}
 	}

@@ -46,7 +46,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.ReadOnly { // what only reads folds for the moment
+	if !o.ReadOnly { // a reader's folds are not stored
 		merger.Pack()
 	}
 	s.layout = format.Layout{Settings: header.Settings}

@@ -308,6 +308,7 @@ func (b *lockedBuffer) String() string {
 
 // A backfill prints what it waits for, and drops a mistyped host once another host is named.
 func TestMistypedHostIsDropped(t *testing.T) {
+	t.Parallel()
 	pds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"repos":[]}`) }))
 	defer pds.Close()
 	store := t.TempDir() + "/store"

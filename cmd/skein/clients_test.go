@@ -148,6 +148,7 @@ func TestClientsOfDaemon(t *testing.T) {
 
 // skein query waits when the server limits its rate, and sends a token, for limits of its own.
 func TestQueryWithinTheRate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
 	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {

@@ -231,6 +231,7 @@ func startRelayAt(t *testing.T, listen string, flags ...string) (address string,
 
 // A daemon that does not run for a while, as on a suspended machine, goes on where it was.
 func TestFaultStopped(t *testing.T) {
+	t.Parallel()
 	endure(t, fmt.Sprintf("SIGSTOP for %v", faults.Pause()), 2, nil, []string{"--repair=false", "--idle-timeout", "1s"}, func(s *sufferer) {
 		s.signal(syscall.SIGSTOP)
 		time.Sleep(faults.Pause())
@@ -240,6 +241,7 @@ func TestFaultStopped(t *testing.T) {
 
 // While the relay is gone, queries are answered. When it is back, nothing is missed.
 func TestFaultRelayGone(t *testing.T) {
+	t.Parallel()
 	endure(t, fmt.Sprintf("relay gone for %v", faults.Pause()), 2, nil, noRepair, func(s *sufferer) {
 		s.wire.cut()
 		time.Sleep(faults.Pause())
@@ -299,6 +301,7 @@ func TestFaultDescriptors(t *testing.T) {
 // A host, an archive, a directory and a resolver that accept connections and never answer hold up
 // neither the stream, nor queries, nor the end of the process.
 func TestFaultHangingServers(t *testing.T) {
+	t.Parallel()
 	var accepted sync.Map
 	hang := func(name string) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -142,6 +142,7 @@ func (d *daemon) stop() (time.Duration, string) {
 
 // A replay that is killed at random moments and restarted each time still indexes the truth.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
 		t.Fatal(err)

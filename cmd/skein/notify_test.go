@@ -51,6 +51,7 @@ func TestServiceManagerIsNotified(t *testing.T) {
 // A daemon that the service manager watches says again and again that it is alive. One that stands
 // still does not.
 func TestWatchdogOfServiceManager(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {

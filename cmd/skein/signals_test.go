@@ -79,6 +79,7 @@ func TestHangup(t *testing.T) {
 
 // A signal right after the start stops the program cleanly.
 func TestEarlySignalStopsCleanly(t *testing.T) {
+	t.Parallel()
 	handled := 0
 	for i := range 10 {
 		store := filepath.Join(t.TempDir(), "store")

@@ -96,8 +96,8 @@ func ComparePaths(x, y Path) int {
 //	  without flags: the subject, as its difference to the previous subject, or
 //	  to the actor's id for the first; zigzag uvarint
 //
-// Nearly all records of an actor have the clock of its PDS. A stored chunk and a merge operand
-// have the same form, unless the stored one is packed (packed.go), and the last write to a path wins. Removed paths are kept like the
+// Nearly all records of an actor have the clock of its PDS. This is the byte form, of all merge operands and of stored chunks that are not
+// packed (packed.go). In a fold, the last write to a path wins. Removed paths are kept like the
 // removed members of a Row.
 //
 // If records of the kind can name several subjects (kinds.Kind.IsMany), an entry is a pair of a record
@@ -164,7 +164,7 @@ const (
 	clockMask = 1<<ClockBits - 1
 )
 
-// Append appends a chunk whose records ascend (CompareEntries), as an operand or a stored value.
+// Append appends the byte form of a chunk whose records ascend (CompareEntries).
 func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []byte {
 	if generation > 0 {
 		dst = append(dst, 1)
@@ -185,7 +185,8 @@ func (c ChunkCoder) start() chunkEnd {
 	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
 }
 
-// AppendStored appends a chunk whose records ascend, as a fold with the oldest value stores it: packed, if it can be and that is shorter.
+// AppendStored appends what a base fold stores for records, which ascend: the packed form, if there is one and it is shorter. check
+// compares stored chunks with it.
 func (c ChunkCoder) AppendStored(dst []byte, generation uint64, records []Record) []byte {
 	if c.packs(generation, len(records)) && !hasFlags(records) {
 		if out, _, ok := c.appendPacked(dst, appendEnds(nil, records)); ok {

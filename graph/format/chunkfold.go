@@ -31,10 +31,13 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base, pack bool) (o
 	return out, Folded{len(kept), len(out) - len(dst)}, nil
 }
 
-// extend folds like fold, but does not build the records of the oldest value: it keeps its bytes and appends to them, or packs all. ok is
-// false if a newer value has a path that is not above all of the oldest, or a generation; if the oldest has removed paths that the fold drops, or is packed
-// and the result is not; for raw keys; and for malformed values. Most accounts only
-// add records, in the order of time.
+// extend folds without building the records of the oldest value, for the usual case that newer records come later. It appends to the oldest value's
+// bytes, or packs all. It returns false, and fold does the work, if
+//
+//   - the keys are raw, or a value is malformed;
+//   - a newer value has a generation, or a path that is not above all paths of the oldest;
+//   - the oldest has removed paths that the fold drops; or
+//   - the oldest is packed and the result cannot be.
 func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base, pack bool) (out []byte, size Folded, ok bool) {
 	if c.IsRaw() || len(values) == 0 {
 		return nil, size, false

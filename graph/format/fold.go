@@ -15,7 +15,7 @@ var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 // dates of sets, groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
-	// Plain keeps chunks in the form of bytes: the store may have a format before FormatPacked.
+	// Plain packs nothing: the store may have a format before FormatPacked. A packed chunk with operands folds to the byte form; one alone stays as it is.
 	Plain bool
 
 	rows   rowFolder
@@ -28,7 +28,7 @@ type Folded struct {
 	// Entries counts the records of a chunk, or the members of a row, including those kept
 	// as removed. 0 for values that are never spilled.
 	Entries int
-	// Bytes is the length of a chunk, in the form of bytes; 0 for other values.
+	// Bytes is the length of a chunk's byte form; 0 for other values.
 	Bytes int
 }
 

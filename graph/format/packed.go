@@ -7,9 +7,16 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A fold with the oldest value packs a chunk if it has at least minPacked records; all are of TIDs, name a subject, and are of a kind that names
-// one subject; no chunks lie below it; and the packed form is shorter. Operands and all other chunks have the form
-// of ChunkCoder. The packed form has the same numbers, as bits instead of bytes:
+// A base fold, which is one with the oldest value, packs a chunk, unless Folder.Plain is set, if
+//
+//   - it has at least minPacked records;
+//   - all of them have TIDs, name a subject, and are of a kind whose records name one subject;
+//   - no chunks lie below it; and
+//   - the packed form is shorter than the byte form, which ChunkCoder describes.
+//
+// Operands and all other chunks have the byte form. The packed form has the same differences, without flags. Its first three bytes are a number in a
+// longer form than needed, which AppendUvarint never writes, so they tell the forms apart. The number of records is not stored: the last byte is filled with bits
+// that are 1, which are the beginning of a code and not a whole one.
 //
 //	0x80 | k of times, 0x80 | k of subjects, 0x00
 //	n × record:
@@ -18,12 +25,11 @@ import (
 //	  the clock, if it differs: a bit 0 and 5 bits, or a bit 1 and 10 bits
 //	  the subject, as its difference to the previous subject, or to the actor's id, zigzag: a code with
 //	  the k of subjects
-//	bits 1 to the end of the byte
+//	a bit 1 for each bit that the last byte has left
 //
 // A code is an exponential Golomb code of order k (Teuhola, "A compression method for clustered bit-vectors", 1978): for a
 // number n, with q the logarithm of (n>>k)+1 to base 2, rounded down, it is q bits 1, a bit 0, the lowest q bits of
-// (n>>k)+1, and the lowest k bits of n. The k of numbers is the mean of their lengths in bits, rounded down, from 1 to 63. The first three bytes are a number
-// in a longer form than needed, which AppendUvarint never writes.
+// (n>>k)+1, and the lowest k bits of n. The k of numbers is the mean of their lengths in bits, rounded down, from 1 to 63.
 //
 // Decision 30 says what that saves.
 const (
@@ -37,8 +43,8 @@ func isPacked(v []byte) bool {
 	return len(v) > packedHeader && v[0] >= 0x80 && v[1] >= 0x80 && v[2] == 0
 }
 
-// appendPacked appends the packed form of records, given the state after each. It returns the length of the form of bytes. ok is false, and nothing
-// is appended, if that is not longer.
+// appendPacked appends the packed form of records, given the state after each. bytes is the length of their byte form. ok is false, and dst is
+// unchanged, if the packed form is not shorter.
 func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, bytes int, ok bool) {
 	var times, subjects int // lengths in bits
 	last := c.start()
@@ -75,7 +81,7 @@ func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, byte
 	return out, bytes, true
 }
 
-// order returns the k of n numbers that have so many bits together.
+// order returns the order k for n numbers that have so many bits together.
 func order(length, n int) int { return min(max(length/n, 1), 63) }
 
 // bytesOf returns how many bytes AppendUvarint needs for a number of so many bits.

@@ -49,7 +49,7 @@ func naiveUnpack(actor dict.ID, bucket uint16, v []byte) (records []Record) {
 	return records
 }
 
-// TestPackedChunks: a packed chunk is shorter than the other form, and is read as the records that it was made from, by Read, walk,
+// TestPackedChunks: a packed chunk is shorter than its byte form, and is read as the records that it was made from, by Read, walk,
 // AppendSubjects and the naive decoder. Other chunks stay as they are.
 func TestPackedChunks(t *testing.T) {
 	var packed, longer, long int
@@ -111,7 +111,7 @@ func TestPackedChunks(t *testing.T) {
 	}
 }
 
-// TestWhatIsPacked: chunks that the packed form cannot express, and those that are operands, keep the other form.
+// TestWhatIsPacked: chunks that the packed form cannot express, and those that are operands, keep the byte form.
 func TestWhatIsPacked(t *testing.T) {
 	bucket := Path{TID: goldenTID}.Bucket()
 	of := func(c ChunkCoder, flags uint8) (records []Record) {

@@ -8,8 +8,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// openPacked begins a slice of the step to format.FormatPacked, which packs chunks. The key of a chunk stays, because folds and reads know both
-// forms.
+// openPacked begins a slice of the step to format.FormatPacked, which packs chunks. Their keys stay: the packed form differs from every older one.
 func openPacked(tx kv.Txn, _ format.Header) (visit func(key, value []byte) (int, error), end func() error) {
 	var folder format.Folder
 	var packed []byte

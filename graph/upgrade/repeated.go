@@ -12,9 +12,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// repeated visits the keys of one slice of the step to format.FormatRepeated. It adds an actor again to the set of each subject
-// that several of its records name, unless the set has containers, and so dates. If one chunk overrides a record
-// of another, the record counts twice: a member may be noted as repeated without need.
+// repeated visits the keys of one slice of the step to format.FormatRepeated. For each subject that several records of an actor
+// name, it merges the actor into the subject's row once more, so that the row notes the actor as repeated. It skips rows with containers: their dates tell. If one
+// chunk overrides a record of another, the actor may be noted as repeated without need.
 //
 // Each chunk adds the actor to the sets of those of its subjects that it or an earlier chunk has named before. So
 // a slice writes no more than the chunks that it visits, however many records the actor has: a transaction of

@@ -15,7 +15,7 @@ type Limits struct {
 	Chunk int // records of a chunk
 }
 
-// DefaultLimits come from measurements. Chunk: a delete reads the whole chunk, some 20 KB at 2,000 records.
+// DefaultLimits come from measurements. Chunk: a delete reads the whole chunk, some 15 KB at 2,000 records.
 var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048}
 
 // A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
@@ -52,7 +52,7 @@ func (*Merger) Name() string { return "skein.graph.v3" }
 // Fold implements kv.Merger.
 //
 // If base is not set, a single small value is returned as it is, without decoding. Most rows that a compaction rewrites are
-// such values. A value that is not packed has at least a byte for each entry, so a small one is not too large; packed ones are stored, and not folded without base.
+// such values. An entry of an operand takes at least a byte, so a small operand is not too large. A packed chunk is always a stored value: folds that include it have base set.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
 	if len(values) == 1 && !base && len(values[0]) < min(m.limits.Row, m.limits.Chunk) {
 		return append(dst, values[0]...), nil
@@ -113,6 +113,6 @@ func (m *Merger) TakeLarge(n int, mine func(key string) bool) (keys []string) {
 
 var _ kv.Merger = (*Merger)(nil)
 
-// maxChunkBytes is the size above which a chunk is too large, however few records it has: record
+// maxChunkBytes is the length of the byte form above which a chunk is too large, however few records it has: record
 // keys may have 512 bytes, and FoundationDB's values 100,000.
 const maxChunkBytes = 32 << 10

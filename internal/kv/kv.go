@@ -195,8 +195,8 @@ type Store interface {
 	Close() error
 }
 
-// A Merger defines how merges fold. Values and operands share one encoding, so
-// any run of them folds into one more.
+// A Merger defines how merges fold. A run of values and operands folds into one value, which
+// folds again.
 // Fold must be associative: engines fold any run of neighbours at any time.
 type Merger interface {
 	// Name is stored in the store, which only opens with a Merger of that name.

@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// TestBytes prints what the values of records and sets consist of, and what their numbers would take in Golomb–Rice codes
+// TestBytes prints what the values of records and sets take, what the numbers of the records take in the byte form, and what numbers would take in Golomb–Rice codes
 // (Rice, "Some practical universal noiseless coding techniques", 1979), with the best parameter for each value. skein stats has the bytes
 // on disk, which include keys.
 //
@@ -27,7 +27,7 @@ func TestBytes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		t.Log("| records | chunks | bytes a record: all | times | clocks | subjects | times, Rice | subjects, Rice |")
+		t.Log("| records | chunks | bytes a record, as stored | in the byte form: times | clocks | subjects | in Rice codes: times | subjects |")
 		for i := range h.Table.All {
 			if k := h.Table.All[i]; !k.Kind.IsLabel() && !k.Kind.IsMany() {
 				if err := chunkBytes(t, r, &k); err != nil {
@@ -35,7 +35,7 @@ func TestBytes(t *testing.T) {
 				}
 			}
 		}
-		t.Log("| sets | rows | groups of 64 subjects | members | bytes of values | members, Rice |")
+		t.Log("| sets | rows | groups of 64 subjects | members | bytes of values | members in Rice codes |")
 		for i := range h.Table.All {
 			if k := h.Table.All[i]; !k.Kind.IsLabel() {
 				if err := rowBytes(t, r, &k); err != nil {
