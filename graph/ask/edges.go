@@ -58,8 +58,8 @@ func (s *View) NewestTo(k kinds.Kind, actor, subject dict.ID, w Window) (tid uin
 	if actor == dict.None || subject == dict.None {
 		return 0, false, nil
 	}
-	err = read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
-		if r.Subject == subject && r.Path.HasTime() {
+	err = read.RecordsNaming(s.r, k, actor, w, func(id dict.ID) bool { return id == subject }, func(r *format.Record) bool {
+		if r.Path.HasTime() {
 			tid, found = max(tid, r.Path.TID), true
 		}
 		return true
@@ -171,9 +171,9 @@ func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found 
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
-	err = read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
-		found = found || r.Subject == subject
-		return !found
+	err = read.RecordsNaming(s.r, k, actor, w, func(id dict.ID) bool { return id == subject }, func(*format.Record) bool {
+		found = true
+		return false
 	})
 	return found, err
 }

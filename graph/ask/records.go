@@ -91,12 +91,11 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 		}
 		left = append(left, scan...)
 	}
+	isSubject := func(id dict.ID) bool { return id == subject }
 	for i := range Ahead(s, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
 		var best edgeRecord
-		err := read.RecordsIn(s.r, k, actors[i], w, func(r *format.Record) bool {
-			if r.Subject == subject {
-				best.offer(r.Path, since)
-			}
+		err := read.RecordsNaming(s.r, k, actors[i], w, isSubject, func(r *format.Record) bool {
+			best.offer(r.Path, since)
 			return true
 		})
 		if err == nil && best.found {
@@ -207,10 +206,9 @@ func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sinc
 		}
 	}
 	best := make([]edgeRecord, len(subjects))
-	err := read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
-		if i, ok := first[r.Subject]; ok && r.Subject != dict.None {
-			best[i].offer(r.Path, since(i))
-		}
+	err := read.RecordsNaming(s.r, k, actor, w, func(id dict.ID) bool { _, ok := first[id]; return ok && id != dict.None }, func(r *format.Record) bool {
+		i := first[r.Subject]
+		best[i].offer(r.Path, since(i))
 		return true
 	})
 	for i, id := range subjects {

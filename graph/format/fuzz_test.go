@@ -76,7 +76,7 @@ func FuzzHas(f *testing.F) {
 	})
 }
 
-// FuzzSubjects: AppendSubjects agrees with the records that Read returns.
+// FuzzSubjects: AppendSubjects and AppendNaming agree with the records that Read returns.
 func FuzzSubjects(f *testing.F) {
 	c := CoderOf(1, shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
@@ -99,6 +99,15 @@ func FuzzSubjects(f *testing.F) {
 		}
 		if ok != simple || !slices.Equal(got, want) {
 			t.Errorf("chunk %x: %v, %v, want %v, %v", v, got, ok, want, simple)
+		}
+		wanted := func(subject dict.ID) bool { return uint64(subject)%2 == from%2 }
+		naming, ok := c.AppendNaming([]Record{{Age: 9}}, v, wanted)
+		if !simple {
+			records = nil
+		}
+		records = append([]Record{{Age: 9}}, slices.DeleteFunc(records, func(r Record) bool { return !wanted(r.Subject) })...)
+		if ok != simple || !slices.EqualFunc(naming, records, sameRecord) || naming[0].Age != 9 {
+			t.Errorf("chunk %x: %v, %v, want %v, %v", v, naming, ok, records, simple)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *form
 
 // RecordsBetween is Records for the records of all actors in [from, to), by actor.
 func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor dict.ID, rec *format.Record) bool) error {
-	return buckets(r, format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), nil, func(rr *Bucket) (more bool) {
+	return buckets(r, format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), nil, nil, func(rr *Bucket) (more bool) {
 		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
 	})
 }
@@ -66,13 +66,13 @@ func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 }
 
 // RecordsOf calls each for an actor's live records in a window with a wanted subject, in no order,
-// until each returns false. It reads every record of a bucket, but does not sort them.
+// until each returns false. It does not sort the records of a bucket.
 func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
 	lo, hi, below := w.keys(k, actor)
 	if lo == nil {
 		return nil
 	}
-	return buckets(r, lo, hi, below, func(rr *Bucket) (more bool) {
+	return buckets(r, lo, hi, below, wanted, func(rr *Bucket) (more bool) {
 		for i := range rr.Records {
 			rec := &rr.Records[i]
 			if rec.Flags == 0 && wanted(rec.Subject) && w.Has(rec.Path) && !rr.superseded(rec) && !each(rec) {
@@ -92,12 +92,12 @@ func (rr *Bucket) superseded(rec *format.Record) bool {
 
 // Buckets calls each for one bucket after another, until each returns false.
 func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
-	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, each)
+	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, nil, each)
 }
 
 // buckets is Buckets for the chunks in [lo, hi). If the chunk at lo was spilled, it skips the
-// keys between lo and below.
-func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
+// keys between lo and below. If wanted is not nil, buckets of one chunk may lack the records whose subjects are not wanted.
+func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) bool, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
 	defer recordReaders.Put(rr)
 	rr.reset()
@@ -114,6 +114,10 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 			rr.reset()
 		}
 		rr.actor = actor
+		if wanted != nil && depth == 0 && rr.addNaming(kind, bucket, v, wanted) {
+			jump = false
+			return true, nil
+		}
 		generation, err := rr.add(kind, bucket, depth, v)
 		if err != nil {
 			return false, fmt.Errorf("chunk %x: %w", key, err)
@@ -145,6 +149,15 @@ func (rr *Bucket) add(k kinds.Kind, number uint16, depth int, v []byte) (generat
 	rr.Chunks++
 	rr.Records, generation, err = format.CoderOf(k, rr.actor, number).Read(rr.Records, v, uint32(depth))
 	return generation, err
+}
+
+// addNaming adds the records of a bucket's only chunk that name wanted subjects. It reports whether it could: add adds other chunks.
+func (rr *Bucket) addNaming(k kinds.Kind, number uint16, v []byte, wanted func(subject dict.ID) bool) (ok bool) {
+	if rr.Records, ok = format.CoderOf(k, rr.actor, number).AppendNaming(rr.Records, v, wanted); ok {
+		rr.Number = number
+		rr.Chunks++
+	}
+	return ok
 }
 
 // HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size

@@ -120,7 +120,16 @@ func TestRecordsUnder(t *testing.T) {
 	})
 }
 
+// TestRecordsOf: RecordsOf and RecordsNaming find the records with wanted subjects.
 func TestRecordsOf(t *testing.T) {
+	for name, find := range map[string]func(kv.Reader, kinds.Kind, dict.ID, read.Window, func(dict.ID) bool, func(*format.Record) bool) error{
+		"RecordsOf": read.RecordsOf, "RecordsNaming": read.RecordsNaming,
+	} {
+		t.Run(name, func(t *testing.T) { testRecordsOf(t, find) })
+	}
+}
+
+func testRecordsOf(t *testing.T, find func(kv.Reader, kinds.Kind, dict.ID, read.Window, func(dict.ID) bool, func(*format.Record) bool) error) {
 	eachState(t, func(t *testing.T, v *view) {
 		for _, k := range kinds.All {
 			for _, did := range v.dids[:12] {
@@ -147,7 +156,7 @@ func TestRecordsOf(t *testing.T) {
 						calls++
 						return n != 2 || calls < 2
 					}
-					if err := read.RecordsOf(v, k.Kind, v.id[did], w, wanted, each); err != nil {
+					if err := find(v, k.Kind, v.id[did], w, wanted, each); err != nil {
 						t.Fatal(err)
 					}
 					if n == 2 && calls != min(all, 2) || n != 2 && len(want) > 0 {

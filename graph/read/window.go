@@ -172,7 +172,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 		if bytes.Compare(end, hi) > 0 {
 			end = hi
 		}
-		if err := buckets(r, lo, end, below, settle); err != nil {
+		if err := buckets(r, lo, end, below, nil, settle); err != nil {
 			return err
 		}
 		lo, below = end, nil
@@ -182,6 +182,17 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 
 // RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
 func RecordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, each func(*format.Record) bool) error {
+	return recordsIn(r, k, actor, w, nil, each)
+}
+
+// RecordsNaming is RecordsIn for the records that name wanted subjects. It does not build most of the others.
+func RecordsNaming(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(subject dict.ID) bool, each func(*format.Record) bool) error {
+	return recordsIn(r, k, actor, w, wanted, func(rec *format.Record) bool {
+		return rec.Flags != 0 || !wanted(rec.Subject) || each(rec)
+	})
+}
+
+func recordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(subject dict.ID) bool, each func(*format.Record) bool) error {
 	if k.IsLabel() {
 		return labels(r, k, actor, w, each)
 	}
@@ -189,7 +200,7 @@ func RecordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, each func(*fo
 	if lo == nil {
 		return nil
 	}
-	return buckets(r, lo, hi, below, func(rr *Bucket) bool {
+	return buckets(r, lo, hi, below, wanted, func(rr *Bucket) bool {
 		return rr.live(func(rec *format.Record) bool { return !w.Has(rec.Path) || each(rec) })
 	})
 }
