@@ -50,7 +50,7 @@ func NewSource(o Source, setBytes int64, results func(result string)) *Source {
 }
 
 // View returns the state that r reads. hidden are its inactive accounts. charge may be nil. It is
-// called with the cost of each read: its bytes, and readCost for each key. If it returns an
+// called with the cost of each read: the bytes of its values (of chunks format.ChunkCost), and readCost for each key. If it returns an
 // error, the read ends with that error.
 func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
 	v := &View{r: r, source: s, hidden: hidden, ahead: r}
@@ -75,7 +75,7 @@ type charged struct {
 func (r *charged) Get(key []byte) (value []byte, ok bool, err error) {
 	value, ok, err = r.Reader.Get(key)
 	if err == nil {
-		err = r.charge(readCost + len(value))
+		err = r.charge(readCost + costOf(key, value))
 	}
 	return value, ok, err
 }
@@ -83,7 +83,7 @@ func (r *charged) Get(key []byte) (value []byte, ok bool, err error) {
 // MultiGet implements kv.Reader.
 func (r *charged) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
 	return r.Reader.MultiGet(keys, func(i int, value []byte, ok bool) error {
-		if err := r.charge(readCost + len(value)); err != nil {
+		if err := r.charge(readCost + costOf(keys[i], value)); err != nil {
 			return err
 		}
 		return each(i, value, ok)
@@ -96,11 +96,19 @@ func (r *charged) Scan(lo, hi []byte, reverse bool, each func(key, value []byte)
 		return err
 	}
 	return r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		if err := r.charge(readCost/16 + len(value)); err != nil {
+		if err := r.charge(readCost/16 + costOf(key, value)); err != nil {
 			return false, err
 		}
 		return each(key, value)
 	})
+}
+
+// costOf returns what a value costs, besides being found.
+func costOf(key, value []byte) int {
+	if len(key) > 0 && key[0] == format.KeyRecord {
+		return format.ChunkCost(value)
+	}
+	return len(value)
 }
 
 // Hidden returns the ids of the accounts that are not active.

@@ -43,6 +43,18 @@ func isPacked(v []byte) bool {
 	return len(v) > packedHeader && v[0] >= 0x80 && v[1] >= 0x80 && v[2] == 0
 }
 
+// ChunkCost returns what a chunk costs its reader, in bytes: its length, or, if it is packed and its records are very small, recordCost for each
+// record that it may have. A code has at least 1+k bits.
+func ChunkCost(v []byte) int {
+	if !isPacked(v) {
+		return len(v)
+	}
+	return max(len(v), recordCost*8*len(v)/(2+int(v[0]&0x7f)+int(v[1]&0x7f)))
+}
+
+// recordCost is less than most records take, packed or not. Strangers can choose keys and subjects of which a record takes half a byte.
+const recordCost = 6
+
 // appendPacked appends the packed form of records, given the state after each. bytes is the length of their byte form. ok is false, and dst is
 // unchanged, if the packed form is not shorter.
 func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, bytes int, ok bool) {

@@ -228,6 +228,26 @@ func TestPackedRefused(t *testing.T) {
 	}
 }
 
+// TestChunkCost: a chunk costs at least its length, and recordCost for each of its records.
+func TestChunkCost(t *testing.T) {
+	for seed := range uint64(1000) {
+		rng := rand.New(rand.NewPCG(seed, 35))
+		c := CoderOf(1, 1<<36, 1607)
+		var records []Record
+		tid, subject := uint64(1607)<<BucketShift, dict.ID(1<<36)
+		wide := rng.IntN(30)
+		for range rng.IntN(300) {
+			tid += (1 + rng.Uint64N(1<<wide)) << ClockBits
+			subject += dict.ID(rng.Uint64N(1 << wide))
+			records = append(records, Record{Path: Path{TID: tid}, Subject: subject})
+		}
+		v := c.AppendStored(nil, 0, records)
+		if cost := ChunkCost(v); cost < len(v) || isPacked(v) && cost < recordCost*len(records) || cost > len(v)+recordCost*2*len(records)+20 {
+			t.Fatalf("seed %d: %d records in %d bytes cost %d", seed, len(records), len(v), cost)
+		}
+	}
+}
+
 // BenchmarkPacked decodes and encodes chunks of some sizes in both forms.
 //
 //	go test ./graph/format -run xxx -bench Packed
