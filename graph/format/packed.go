@@ -52,7 +52,7 @@ func ChunkCost(v []byte) int {
 	return max(len(v), recordCost*8*len(v)/(2+int(v[0]&0x7f)+int(v[1]&0x7f)))
 }
 
-// recordCost is less than most records take, packed or not. Strangers can choose keys and subjects of which a record takes half a byte.
+// recordCost is less than most records take, packed or not. Strangers can choose keys and subjects that take half a byte.
 const recordCost = 6
 
 // appendPacked appends the packed form of records, given the state after each. bytes is the length of their byte form. ok is false, and dst is
