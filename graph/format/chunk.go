@@ -3,7 +3,6 @@ package format
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,73 +12,7 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
-
-// A Path is a record key: the number of a TID, or any other key itself.
-type Path struct {
-	TID uint64
-	Raw []byte // set if the key is not a TID
-}
-
-// ParsePath returns the path of a record key. Raw points into rkey.
-func ParsePath(rkey []byte) Path {
-	if tid, ok := syntax.ParseTID(rkey); ok {
-		return Path{TID: tid}
-	}
-	return Path{Raw: rkey}
-}
-
-// AppendRkey appends the record key.
-func (p Path) AppendRkey(dst []byte) []byte {
-	if p.Raw != nil {
-		return append(dst, p.Raw...)
-	}
-	return syntax.AppendTID(dst, p.TID)
-}
-
-// Bucket returns the bucket that the path belongs to.
-func (p Path) Bucket() uint16 {
-	if p.Raw != nil {
-		return RawBucket | uint16(p.hash()>>56)
-	}
-	return uint16(p.TID >> BucketShift)
-}
-
-// EndOfTime is above the numbers of all TIDs, whose top bit is 0. A record key may look like
-// a TID and still be above it.
-const EndOfTime = 1 << 63
-
-// HasTime reports whether the key is a TID, which names a time.
-func (p Path) HasTime() bool { return p.Raw == nil && p.TID < EndOfTime }
-
-// hash returns the hash of a raw key. It is SHA-256, so that nobody can choose many keys
-// that fall into one chunk.
-func (p Path) hash() uint64 {
-	sum := sha256.Sum256(p.Raw)
-	return binary.BigEndian.Uint64(sum[:])
-}
-
-// Spread returns the bits that divide a bucket into chunks, from the top bit down.
-func (p Path) Spread() uint64 {
-	if p.Raw == nil {
-		return p.TID << (64 - BucketShift)
-	}
-	return p.hash() << 8
-}
-
-// ComparePaths orders the paths of one bucket.
-func ComparePaths(x, y Path) int {
-	switch {
-	case x.Raw != nil || y.Raw != nil:
-		return bytes.Compare(x.Raw, y.Raw)
-	case x.TID < y.TID:
-		return -1
-	case x.TID > y.TID:
-		return 1
-	}
-	return 0
-}
 
 // A ChunkCoder reads and writes the chunks of one actor and one bucket, which their key names.
 // A chunk holds an actor's records of one kind whose paths share a bucket, by path; or, once
@@ -415,91 +348,6 @@ func Uvarint(v []byte) (uint64, int) {
 	x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
 	x = x&0x000000000fffffff | x&0x0fffffff00000000>>4
 	return x, bits.TrailingZeros64(last)>>3 + 1
-}
-
-// AppendSubjects appends the subjects of a chunk's records with TIDs in [from, last], without
-// building the records. It returns dst unchanged, and false, for a chunk that has raw keys,
-// flags or a generation, or is malformed; Read reads those.
-func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (out []uint64, ok bool) {
-	out = dst
-	r := c.simple(v)
-	for r.next() {
-		if tid := r.tid(); tid >= from && tid <= last {
-			out = append(out, r.subject)
-		}
-	}
-	if r.malformed {
-		return dst, false
-	}
-	return out, true
-}
-
-// AppendNaming appends the records of a chunk that name wanted subjects, without building the others. It returns dst unchanged, and
-// false, for the chunks for which AppendSubjects does.
-func (c ChunkCoder) AppendNaming(dst []Record, v []byte, wanted func(subject dict.ID) bool) (out []Record, ok bool) {
-	out = dst
-	r := c.simple(v)
-	for r.next() {
-		if subject := dict.ID(r.subject); wanted(subject) {
-			out = append(out, Record{Path: Path{TID: r.tid()}, Subject: subject, IsMany: c.many})
-		}
-	}
-	if r.malformed {
-		return dst, false
-	}
-	return out, true
-}
-
-// A simpleReader reads a chunk of TIDs without flags and without a generation, in either form. Others count as malformed.
-type simpleReader struct {
-	packedReader
-
-	rest  []byte // of a chunk in the byte form
-	bytes bool
-}
-
-// simple begins to read a chunk.
-func (c ChunkCoder) simple(v []byte) simpleReader {
-	if isPacked(v) {
-		return simpleReader{packedReader: c.unpack(v)}
-	}
-	return simpleReader{packedReader: packedReader{chunkEnd: c.start(), malformed: c.IsRaw()}, rest: v, bytes: true}
-}
-
-// next reads a record. It returns false at the end of the chunk, or if the chunk is malformed.
-func (r *simpleReader) next() bool {
-	if !r.bytes {
-		return r.packedReader.next()
-	}
-	if len(r.rest) == 0 || r.malformed {
-		return false
-	}
-	v := r.rest
-	r.malformed = true // unless the record is read to its end
-	n, w := Uvarint(v)
-	if w <= 0 {
-		return false
-	}
-	v = v[w:]
-	if n&1 != 0 {
-		if len(v) < 2 {
-			return false
-		}
-		ext := binary.BigEndian.Uint16(v)
-		v = v[2:]
-		if r.clock = uint64(ext & clockMask); ext>>ClockBits != 0 {
-			return false
-		}
-	}
-	r.micros += n >> 1
-	d, w := Uvarint(v)
-	if w <= 0 {
-		return false
-	}
-	r.rest = v[w:]
-	r.subject += dict.Unzigzag(d)
-	r.malformed = false
-	return true
 }
 
 // CompareRecords orders records like CompareEntries, then by age.

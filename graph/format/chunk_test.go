@@ -244,11 +244,10 @@ func TestFoldedSizes(t *testing.T) {
 		}
 		var f Folder
 		v, size, err := f.Fold([]byte("before"), key, values, true)
-		got, _, err1 := c.Read(nil, v[6:], 0)
+		got, generation, err1 := c.Read(nil, v[6:], 0)
 		if isPacked(v[6:]) {
 			packed++
 		}
-		_, generation, _ := c.Read(nil, v[6:], 0)
 		want := Folded{Entries: len(got), Bytes: len(c.Append(nil, generation, got))} // also if it is packed
 		if depth == MaxChunkDepth {
 			want = Folded{}

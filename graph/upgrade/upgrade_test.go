@@ -333,11 +333,30 @@ func TestInterruptedRunsMoveEveryKeyOnce(t *testing.T) {
 	}
 }
 
+// crashAnywhere upgrades one fresh store after another, crashes at one more write each time, upgrades the store again, and calls
+// check with what it then has, until a run meets no crash. It returns the number of crashes.
+func crashAnywhere(t *testing.T, fresh func(f memkv.Faults) kv.Store, check func(n int, got map[string]string)) (crashes int) {
+	t.Helper()
+	for n := 1; ; n++ {
+		store := fresh(memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2})
+		_, err := run(t.Context(), &crashing{store, n, n%2 == 0}, Steps, format.Newest, nil)
+		if err != nil && !errors.Is(err, errCrash) {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), store, nil); err != nil {
+			t.Fatal(err)
+		}
+		if check(n, everything(t, store)); err == nil {
+			return n - 1
+		}
+	}
+}
+
 // TestDatesAfterCrashes interrupts the steps that add dates and repeated members at each of their writes. The next run continues
 // it, and the store is the one of a run without a crash.
 func TestDatesAfterCrashes(t *testing.T) {
 	for _, name := range []string{"v6-alone", "v6-several"} {
-		dump, crashes := gunzip(t, name+".kv.gz"), 0
+		dump := gunzip(t, name+".kv.gz")
 		whole := load(t, dump, memkv.Faults{})
 		if _, err := Run(t.Context(), whole, nil); err != nil {
 			t.Fatal(err)
@@ -354,23 +373,11 @@ func TestDatesAfterCrashes(t *testing.T) {
 				}
 			}
 		}
-		for n := 1; ; n++ {
-			store := load(t, dump, memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2})
-			_, err := run(t.Context(), &crashing{store, n, n%2 == 0}, Steps, format.Newest, nil)
-			if err != nil && !errors.Is(err, errCrash) {
-				t.Fatal(err)
-			}
-			crashed := err != nil
-			if _, err := Run(t.Context(), store, nil); err != nil {
-				t.Fatal(err)
-			}
-			if got := everything(t, store); !maps.Equal(got, want) {
+		crashes := crashAnywhere(t, func(f memkv.Faults) kv.Store { return load(t, dump, f) }, func(n int, got map[string]string) {
+			if !maps.Equal(got, want) {
 				t.Fatalf("%s: after a crash at write %d the store has %d keys, want %d", name, n, len(got), len(want))
 			}
-			if crashes++; !crashed {
-				break
-			}
-		}
+		})
 		if crashes < 5 || dated < 50 || repeated < 3 {
 			t.Errorf("%s: %d crashes, %d blocks of dates, %d rows with repeated members", name, crashes, dated, repeated)
 		}
@@ -785,28 +792,15 @@ func TestPackedAfterCrashes(t *testing.T) {
 			packed++
 		}
 	}
-	for n := 1; ; n++ {
-		store := holding(t, rows, memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2})
-		_, err := run(t.Context(), &crashing{store, n, n%2 == 0}, Steps, format.Newest, nil)
-		if err != nil && !errors.Is(err, errCrash) {
-			t.Fatal(err)
-		}
-		crashed := err != nil
-		if _, err := Run(t.Context(), store, nil); err != nil {
-			t.Fatal(err)
-		}
-		got := everything(t, store)
+	crashes := crashAnywhere(t, func(f memkv.Faults) kv.Store { return holding(t, rows, f) }, func(n int, got map[string]string) {
 		for key, v := range want {
 			if got[key] != v {
 				t.Fatalf("after a crash at write %d, chunk %x is %x, want %x", n, key, got[key], v)
 			}
 		}
-		if !crashed {
-			if n < 5 || packed < chunks/2 {
-				t.Errorf("%d crashes, %d packed chunks: too few to prove anything", n-1, packed)
-			}
-			return
-		}
+	})
+	if crashes < 5 || packed < chunks/2 {
+		t.Errorf("%d crashes, %d packed chunks: too few to prove anything", crashes, packed)
 	}
 }
 
