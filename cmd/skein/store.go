@@ -12,10 +12,10 @@ import (
 )
 
 // storeCommand returns a command that reads the store that --store names.
-func storeCommand(name, usage string, action func(ctx context.Context, path string, store kv.Store) error) *cli.Command {
+func storeCommand(name, usage string, action func(ctx context.Context, path string, store kv.Store) error, flags ...cli.Flag) *cli.Command {
 	s := &command.Settings{}
 	return &cli.Command{
-		Name: name, Usage: usage, Flags: []cli.Flag{s.StoreFlag()},
+		Name: name, Usage: usage, Flags: append([]cli.Flag{s.StoreFlag()}, flags...),
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
 				return err

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -28,12 +28,20 @@ import (
 // right. It reports damage on the disk, and checks the rest. Then it does not compare the
 // edges and the counts, which need the damaged part.
 //
-// It compares the edges by the sums of their hashes (128 bits, with new seeds), and so reads
+// It compares the edges by the sums of their hashes (128 bits, with a new seed), and so reads
 // each side once, in its own order. If the sums differ, it compares edge by edge to find the
 // wrong ones.
 func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
+	return verify(r, nil, nil, report, progress)
+}
+
+// verify is Verify that keeps its progress with s, if it is not nil, and goes on from file, if it is not nil.
+func verify(r kv.Reader, s *saver, file []byte, report func(problem string), progress func(keys int64)) error {
 	var mu sync.Mutex // held while a problem is reported
-	plain := report
+	plain := func(problem string) {
+		s.problem()
+		report(problem)
+	}
 	damage := &tolerant{Reader: r, report: func(problem string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -41,7 +49,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	}}
 	const most = 20 // possible consequences of damage to report
 	later := 0
-	report = func(problem string) {
+	each := func(problem string) {
 		damaged := damage.any()
 		mu.Lock()
 		defer mu.Unlock()
@@ -57,11 +65,13 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 			plain(fmt.Sprintf("%d more problems were found; all may be consequences of the damage", later-most))
 		}
 	}()
+	seed := rand.Uint64()
 	v := &checker{
-		r: damage, damage: damage, report: report, progress: &progressed{tell: progress},
+		r: damage, damage: damage, report: each, progress: &progressed{tell: progress}, saver: s, seed: seed,
+		records: map[kinds.Kind]edgeSum{}, sets: map[kinds.Kind]edgeSum{}, dates: newDates(seed),
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
-	return v.run()
+	return v.run(file)
 }
 
 // Mixed is the error of a check that took longer than the engine keeps a snapshot, if the store
@@ -77,17 +87,7 @@ func (m *Mixed) Error() string {
 
 // Store verifies a whole store, however long it takes.
 func Store(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
-	var before, after string
-	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) error {
-		before, _ = read.WriteState(r) // Verify reports an unreadable row
-		err := Verify(r, report, progress)
-		after, _ = read.WriteState(r)
-		return err
-	})
-	if err == nil && crossed > 0 && before != after {
-		return &Mixed{crossed + 1}
-	}
-	return err
+	return Resume(ctx, store, nil, report, progress)
 }
 
 type checker struct {
@@ -103,14 +103,16 @@ type checker struct {
 	damage   *tolerant
 	report   func(string)
 	progress *progressed
+	saver    *saver // nil: the check cannot go on if it is interrupted
 	counts   format.Counts
-	seeds    [2]maphash.Seed
+	seed     uint64
 	kinds    *kinds.Table
 	records  map[kinds.Kind]edgeSum
 	sets     map[kinds.Kind]edgeSum
 	reader   bucketReader
 	repeated repeated
 	hidden   *roaring64.Bitmap // by the states of the accounts
+	unmet    *roaring64.Bitmap // those of them that the hidden set has not had yet
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
 	setKey   []byte   // the prefix of the keys of the last set
@@ -144,7 +146,7 @@ func (v *checker) parallel(passes ...func(w *checker) error) error {
 
 func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
-func (v *checker) run() error {
+func (v *checker) run(file []byte) error {
 	h, err := read.Header(v.r)
 	if v.Settings, v.kinds = h.Settings, h.Table; v.kinds == nil {
 		v.kinds = kinds.BuiltIn
@@ -158,6 +160,15 @@ func (v *checker) run() error {
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
 	v.dictionary = newDictionary(v.r, v.Settings, v.kinds, v.report, v.tick)
+	v.dictionary.seed = v.seed
+	if v.saver != nil {
+		v.saver.v, v.dictionary.saver = v, v.saver
+	}
+	if file != nil {
+		if err := v.saver.restore(v, file); err != nil {
+			return err
+		}
+	}
 	if err := v.dictionary.readStrings(); err != nil {
 		return err
 	}

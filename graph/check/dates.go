@@ -4,17 +4,16 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/zeebo/xxh3"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 )
 
 // dates compares the dates of large sets with the containers and with the records, by sums of hashes.
@@ -24,7 +23,7 @@ import (
 // one date in a row and another in a block are not compared: their hashes, of 32 bits, are in skipped, and
 // an edge whose hash is there is left out of both sums, dated or not.
 type dates struct {
-	seed    maphash.Seed
+	seed    uint64
 	large   map[kinds.Kind]*roaring64.Bitmap // subjects of sets that have containers
 	skipped *roaring.Bitmap
 	skips   uint64 // the hashes in skipped
@@ -37,9 +36,9 @@ type dates struct {
 // mostSkipped bounds skipped: above it, half of the edges are no longer compared.
 const mostSkipped = 64 << 20
 
-func newDates() dates {
+func newDates(seed uint64) dates {
 	return dates{
-		seed: maphash.MakeSeed(), large: map[kinds.Kind]*roaring64.Bitmap{}, skipped: roaring.New(), below: 1 << 32,
+		seed: seed, large: map[kinds.Kind]*roaring64.Bitmap{}, skipped: roaring.New(), below: 1 << 32,
 		members: map[kinds.Kind]edgeSum{}, dated: map[kinds.Kind]edgeSum{}, fromRecs: map[kinds.Kind]edgeSum{}, stored: map[kinds.Kind]edgeSum{},
 	}
 }
@@ -49,7 +48,7 @@ func (d *dates) hash(k kinds.Kind, actor, subject uint64) uint32 {
 	binary.LittleEndian.PutUint64(b[:], actor)
 	binary.LittleEndian.PutUint64(b[8:], subject)
 	b[16] = byte(k)
-	return uint32(maphash.Bytes(d.seed, b[:]))
+	return uint32(xxh3.HashSeed(b[:], d.seed))
 }
 
 func (d *dates) skip(k kinds.Kind, actor, subject uint64) {
@@ -80,8 +79,8 @@ func (d *dates) isLarge(k kinds.Kind, subject uint64) bool {
 func (v *checker) readDates() error {
 	d := &v.dates
 	var rows rowDates
-	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
-		if !d.isLarge(k, uint64(subject)) {
+	return v.eachDate(passDates, nil, func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+		if rows.kind != k || rows.subject != subject {
 			rows = v.readLarge(k, subject)
 		}
 		if i, over := slices.BinarySearch(rows.members, id); date == format.Undated || over && rows.dates[i] != date {
@@ -109,7 +108,7 @@ func (v *checker) readLarge(k kinds.Kind, subject dict.ID) (rows rowDates) {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil { // eachSet reports it
 		v.unreadable = true
-		return rows
+		return rowDates{kind: k, subject: subject}
 	}
 	if t.Generation == 0 {
 		v.broken("the %s set of %d has dates, and no containers", k, subject)
@@ -149,8 +148,9 @@ func (v *checker) sumDates() error {
 				compare(rows.kind, rows.subject, id, rows.dates[i])
 			}
 		}
+		rows = rowDates{}
 	}
-	err := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+	err := v.eachDate(passSums, onlyInRows, func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if rows.kind != k || rows.subject != subject {
 			onlyInRows()
 			rows = rowDates{kind: k, subject: subject}
@@ -164,7 +164,6 @@ func (v *checker) sumDates() error {
 		v.add(d.dated, k, id, uint64(subject))
 		compare(k, subject, id, date)
 	})
-	onlyInRows()
 	return err
 }
 
@@ -172,8 +171,9 @@ func (v *checker) addDated(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, sub
 	v.add(sums, k, actor, subject^uint64(date)<<32^uint64(date)*0x9e3779b97f4a7c15)
 }
 
-// eachDate reads all blocks of dates, and checks their form the first time.
-func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, date uint32)) error {
+// eachDate reads all blocks of dates, and checks their form the first time. If it is a pass, it calls ended, if not nil,
+// before what the pass has added up is kept: all dates of the sets so far have been read.
+func (v *checker) eachDate(p pass, ended func(), each func(k kinds.Kind, subject dict.ID, id uint64, date uint32)) error {
 	first := !v.datesChecked
 	v.datesChecked = true
 	broken := func(f string, args ...any) {
@@ -181,7 +181,15 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 			v.broken(f, args...)
 		}
 	}
-	err := kv.ScanPrefix(v.r, []byte{format.KeyDates}, func(key, value []byte) error {
+	var kind kinds.Kind // of the last set
+	var set dict.ID
+	keep := func(from []byte) {
+		if ended != nil {
+			ended()
+		}
+		v.saver.keep(p, from, v)
+	}
+	err := v.scan(p, format.KeyDates, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -190,6 +198,10 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 			broken("dates key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
+		if (k != kind || subject != set) && v.saver.due(p) {
+			keep(key)
+		}
+		kind, set = k, subject
 		var present []format.Dated
 		if err := format.EachDate(block<<format.DateShift, value, func(id uint64, date uint32) {
 			present = append(present, format.Dated{Member: uint16(id & (1<<format.DateShift - 1)), Date: date})
@@ -210,6 +222,7 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 	if err != nil {
 		return fmt.Errorf("checking the dates: %w", err)
 	}
+	keep([]byte{format.KeyDates + 1})
 	return nil
 }
 
@@ -243,12 +256,12 @@ func (v *checker) compareDates() error {
 			return nil
 		}
 		if d.members[k.Kind] != d.dated[k.Kind] {
-			v.broken("the containers of the %s sets have %d members, their dates %d, and they differ", k.Name, d.members[k.Kind].n, d.dated[k.Kind].n)
+			v.broken("the containers of the %s sets have %d members, their dates %d, and they differ", k.Name, d.members[k.Kind].N, d.dated[k.Kind].N)
 		}
 		if d.fromRecs[k.Kind] == d.stored[k.Kind] {
 			continue
 		}
-		v.broken("the dates of %d members of %s sets differ from those of %d records", d.stored[k.Kind].n, k.Name, d.fromRecs[k.Kind].n)
+		v.broken("the dates of %d members of %s sets differ from those of %d records", d.stored[k.Kind].N, k.Name, d.fromRecs[k.Kind].N)
 		if v.unreadable {
 			continue
 		}
@@ -262,7 +275,7 @@ func (v *checker) compareDates() error {
 // findWrongDates reports the dates that are not those of the records. It reads the records of every
 // member with a date.
 func (v *checker) findWrongDates(kind kinds.Kind) (err error) {
-	scanned := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+	scanned := v.eachDate(noPass, nil, func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if err != nil || k != kind || v.erasing[dict.ID(id)] && !k.IsLabel() || !v.dates.isCompared(k, id, uint64(subject)) {
 			return
 		}

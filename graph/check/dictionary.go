@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
-	"math/bits"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -45,7 +44,8 @@ type dictionary struct {
 	// known are the ids that have a string, one bit each: ids are handed out in blocks.
 	known             [len(dict.Namespaces) + 1]*roaring64.Bitmap
 	malformed         map[string]error // groups of strings, by key
-	seeds             [2]maphash.Seed
+	seed              uint64
+	saver             *saver                            // nil: the check cannot go on if it is interrupted
 	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
 
 	key, buf []byte
@@ -54,7 +54,7 @@ type dictionary struct {
 }
 
 func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) *dictionary {
-	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, tick: tick, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, tick: tick, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seed: rand.Uint64()}
 	for i := range t.All {
 		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
 			v.forms = append(v.forms, f)
@@ -67,11 +67,11 @@ func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report f
 }
 
 // readStrings reads the strings of ids.
-func (v *dictionary) readStrings() error { return v.scan(dict.KeyString, v.string) }
+func (v *dictionary) readStrings() error { return v.pass(passStrings, dict.KeyString, v.string) }
 
 // readIDs reads the ids of strings, compares them with what readStrings has read, and reads the leases.
 func (v *dictionary) readIDs() error {
-	if err := v.scan(dict.KeyID, v.id); err != nil {
+	if err := v.pass(passIDs, dict.KeyID, v.id); err != nil {
 		return err
 	}
 	for _, ns := range dict.Namespaces {
@@ -97,9 +97,26 @@ func (v *dictionary) readIDs() error {
 	return nil
 }
 
+// pass is a scan that goes on from where an interrupted check was.
+func (v *dictionary) pass(p pass, keyspace byte, check func(k, value []byte) error) error {
+	err := v.scanFrom(v.saver.from(p, keyspace), keyspace, func(k, value []byte) error {
+		if v.saver.due(p) {
+			v.saver.keep(p, k, v.saver.v)
+		}
+		return check(k, value)
+	})
+	if err == nil && v.saver != nil {
+		v.saver.end(p, keyspace, v.saver.v)
+	}
+	return err
+}
+
 func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) error {
-	prefix := []byte{keyspace}
-	err := v.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, value []byte) (bool, error) {
+	return v.scanFrom([]byte{keyspace}, keyspace, check)
+}
+
+func (v *dictionary) scanFrom(from []byte, keyspace byte, check func(k, value []byte) error) error {
+	err := v.r.Scan(from, kv.PrefixEnd([]byte{keyspace}), false, func(k, value []byte) (bool, error) {
 		if err := v.tick(); err != nil {
 			return false, err
 		}
@@ -114,10 +131,7 @@ func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) erro
 // add adds a string and its id to a sum.
 func (v *dictionary) add(s *edgeSum, form []byte, id dict.ID) {
 	v.buf = binary.BigEndian.AppendUint64(append(v.buf[:0], form...), uint64(id))
-	s.n++
-	lo, carry := bits.Add64(s.hash[0], maphash.Bytes(v.seeds[0], v.buf), 0)
-	s.hash[0] = lo
-	s.hash[1], _ = bits.Add64(s.hash[1], maphash.Bytes(v.seeds[1], v.buf), carry)
+	s.add(v.buf, v.seed)
 }
 
 func (v *dictionary) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }

@@ -5,22 +5,32 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
+	"maps"
 	"math/bits"
 	"slices"
+
+	"github.com/zeebo/xxh3"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 	"skein.blue/internal/syntax"
 )
 
 // edgeSum is the number of edges, and the sum of their hashes. Their order does not matter.
 type edgeSum struct {
-	n    uint64
-	hash [2]uint64
+	N    uint64
+	Hash [2]uint64
+}
+
+// add adds the hash of an edge.
+func (s *edgeSum) add(edge []byte, seed uint64) {
+	h := xxh3.Hash128Seed(edge, seed)
+	var carry uint64
+	s.N++
+	s.Hash[0], carry = bits.Add64(s.Hash[0], h.Lo, 0)
+	s.Hash[1], _ = bits.Add64(s.Hash[1], h.Hi, carry)
 }
 
 func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64) {
@@ -28,17 +38,12 @@ func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject 
 	binary.LittleEndian.PutUint64(b[:], actor)
 	binary.LittleEndian.PutUint64(b[8:], subject)
 	s := sums[k]
-	s.n++
-	lo, carry := bits.Add64(s.hash[0], maphash.Bytes(v.seeds[0], b[:]), 0)
-	s.hash[0] = lo
-	s.hash[1], _ = bits.Add64(s.hash[1], maphash.Bytes(v.seeds[1], b[:]), carry)
+	s.add(b[:], v.seed)
 	sums[k] = s
 }
 
 // edges reads the records and the sets, each in their own order, and compares them.
 func (v *checker) edges() error {
-	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-	v.records, v.sets, v.dates = map[kinds.Kind]edgeSum{}, map[kinds.Kind]edgeSum{}, newDates()
 	if err := v.readDates(); err != nil {
 		return err
 	}
@@ -55,6 +60,9 @@ func (v *checker) edges() error {
 			counted = w.counts.Records
 			if err == nil {
 				err = w.lookUpRepeated()
+			}
+			if err == nil {
+				w.saver.end(passRecords, format.KeyRecord, w)
 			}
 			return err
 		},
@@ -91,7 +99,7 @@ func (v *checker) edges() error {
 		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
-		v.broken("the records have %d %s edges, the sets %d, and they differ", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
+		v.broken("the records have %d %s edges, the sets %d, and they differ", v.records[k.Kind].N, k.Name, v.sets[k.Kind].N)
 		if v.unreadable {
 			continue // lookups of single edges would fail
 		}
@@ -175,7 +183,11 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 	b := &v.reader
 	*b = bucketReader{}
 	v.counts.Records = format.Counts{}.Clone().Records
-	err := kv.ScanPrefix(v.r, []byte{format.KeyRecord}, func(key, value []byte) error {
+	p := v.summed(passRecords)
+	if v.saver.resumes(p) {
+		maps.Copy(v.counts.Records, v.saver.state.Counted)
+	}
+	err := v.scan(p, format.KeyRecord, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -190,6 +202,12 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 			if b.kind != k || b.actor != actor {
 				if err := v.endActor(each); err != nil {
 					return err
+				}
+				if v.saver.due(p) {
+					if err := v.lookUpRepeated(); err != nil {
+						return err
+					}
+					v.saver.keep(p, key, v)
 				}
 				b.kind, b.actor = k, actor
 				v.named(dict.DID, actor, "actor")
@@ -289,8 +307,14 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 // eachSet reads all reverse sets, checks their form, and calls each with the members of every
 // row and container. It compares the hidden set with the accounts.
 func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
-	hidden := v.hidden.Clone()
-	err := kv.ScanPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
+	v.unmet = v.hidden.Clone()
+	p := v.summed(passSets)
+	if v.saver.resumes(p) {
+		if err := v.unmet.UnmarshalBinary(v.saver.state.Hidden); err != nil {
+			return fmt.Errorf("reading the progress of the check: %w", err)
+		}
+	}
+	err := v.scan(p, format.KeyReverse, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -304,7 +328,9 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return nil
 		}
 		var members []uint64
-		v.beginSet(format.AppendRowKey(nil, k, subject))
+		if v.beginSet(format.AppendRowKey(nil, k, subject)) && v.saver.due(p) {
+			v.saver.keep(p, key, v)
+		}
 		if isRow {
 			members, err = v.row(subject, key, value)
 		} else {
@@ -322,7 +348,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		}
 		if k == kinds.Hidden {
 			for _, m := range members {
-				if !hidden.CheckedRemove(m) {
+				if !v.unmet.CheckedRemove(m) {
 					v.broken("account %d is in the hidden set, but its state is active", m)
 				}
 			}
@@ -336,9 +362,10 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 	if err != nil {
 		return fmt.Errorf("checking the sets: %w", err)
 	}
-	if !hidden.IsEmpty() {
-		v.broken("%d accounts are hidden, but not in the hidden set", hidden.GetCardinality())
+	if !v.unmet.IsEmpty() {
+		v.broken("%d accounts are hidden, but not in the hidden set", v.unmet.GetCardinality())
 	}
+	v.saver.end(p, format.KeyReverse, v)
 	return nil
 }
 
@@ -398,11 +425,12 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 	return members, nil
 }
 
-// beginSet forgets the rows of the previous set.
-func (v *checker) beginSet(key []byte) {
-	if !bytes.Equal(key, v.setKey) {
+// beginSet reports whether the key is in another set than the last, and forgets the rows of that one.
+func (v *checker) beginSet(key []byte) (another bool) {
+	if another = !bytes.Equal(key, v.setKey); another {
 		v.setKey, v.over, v.spilled = append(v.setKey[:0], key...), v.over[:0], 0
 	}
+	return another
 }
 
 // container checks a container, and returns the members that its row does not override.
