@@ -108,6 +108,7 @@ func (v *checker) readLarge(k kinds.Kind, subject dict.ID) (rows rowDates) {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil { // eachSet reports it
 		v.unreadable = true
+		v.saver.unread()
 		return rowDates{kind: k, subject: subject}
 	}
 	if t.Generation == 0 {
@@ -154,8 +155,10 @@ func (v *checker) sumDates() error {
 		if rows.kind != k || rows.subject != subject {
 			onlyInRows()
 			rows = rowDates{kind: k, subject: subject}
-			if t, err := read.OpenSet(v.r, v.Layout, k, subject); err == nil { // otherwise eachSet reports it
+			if t, err := read.OpenSet(v.r, v.Layout, k, subject); err == nil {
 				rows = rowsOf(k, subject, &t)
+			} else { // eachSet reports it
+				v.saver.unread()
 			}
 		}
 		if i, over := slices.BinarySearch(rows.members, id); over {

@@ -5,6 +5,7 @@
 //	edges.go       the records and the sets have the same edges, in their one form
 //	dictionary.go  the dictionary is one to one, in leased blocks
 //	damaged.go     a reader that continues after damaged parts of the disk
+//	resume.go      the file from which an interrupted check goes on
 //	usage.go       the bytes of each part of a store
 //
 // It reads a kv.Reader, needs no Store, and never writes. A check is for one goroutine.

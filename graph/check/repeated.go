@@ -130,5 +130,9 @@ func (v *checker) isDateOf(m *repeatedMember, date uint32) bool {
 		right = format.DateOf(r.Path) == date
 		return right
 	})
-	return right || err != nil // eachActor reports malformed records, and meets what else makes reads fail
+	if err != nil { // eachActor reports malformed records, and meets what else makes reads fail
+		v.saver.unread()
+		return true
+	}
+	return right
 }

@@ -97,6 +97,7 @@ type saver struct {
 	state   saved
 	written time.Time
 	saved   bool // the file is this check's
+	frozen  bool // nothing more is to be kept
 	over    bool // nothing is to be saved: there was a problem
 }
 
@@ -174,6 +175,9 @@ func (s *saver) keep(p pass, from []byte, v *checker) {
 	s.kept[p] = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.frozen {
+		return
+	}
 	s.state.From[p] = bytes.Clone(from)
 	s.state.Keys = v.progress.keys.Load()
 	switch x := &s.state; p {
@@ -364,6 +368,17 @@ func (s *saver) writeFile() (err error) {
 		_ = os.Remove(temporary) // the next write truncates it
 	}
 	return err //nolint:wrapcheck // by write
+}
+
+// unread notes that a pass has left something out that it could not read: because the check is being interrupted, or because
+// of what another pass will report. What is added up from here on is not kept.
+func (s *saver) unread() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = true
 }
 
 // problem notes that the check has found a problem, so that nothing is saved.

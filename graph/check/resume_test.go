@@ -25,7 +25,8 @@ type interrupted struct {
 	kv.Store
 
 	rows map[string][]byte
-	left atomic.Int64 // keys of the passes until then
+	only byte         // count the keys of this keyspace; 0: of those that passes read
+	left atomic.Int64 // keys until then
 	end  context.CancelFunc
 
 	mu   sync.Mutex // guards read
@@ -54,6 +55,9 @@ func (r *interruptedReader) Scan(lo, hi []byte, reverse bool, each func(key, val
 	return r.table.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
 		switch key[0] {
 		case dict.KeyString, dict.KeyID, format.KeyDates, format.KeyRecord, format.KeyReverse:
+			if r.i.only != 0 && key[0] != r.i.only {
+				break
+			}
 			if r.i.left.Add(-1) < 0 {
 				r.i.end()
 				return false, context.Canceled
@@ -66,11 +70,11 @@ func (r *interruptedReader) Scan(lo, hi []byte, reverse bool, each func(key, val
 	})
 }
 
-// resumed checks a store, and interrupts the check every so many keys, which next returns. It returns the problems of the check
-// that ended, the number of interruptions, and the number of keys that were read in each keyspace.
-func resumed(t *testing.T, rows map[string][]byte, file string, next func() int64) (problems []string, interruptions int, read map[byte]int) {
+// resumed checks a store, and interrupts the check every so many keys of a keyspace, which next returns. It returns the problems of the
+// check that ended, the number of interruptions, and the number of keys that were read in each keyspace.
+func resumed(t *testing.T, rows map[string][]byte, file string, only byte, next func() int64) (problems []string, interruptions int, read map[byte]int) {
 	t.Helper()
-	store := &interrupted{rows: rows, read: map[byte]int{}}
+	store := &interrupted{rows: rows, only: only, read: map[byte]int{}}
 	went := 0
 	for {
 		var ctx context.Context
@@ -109,7 +113,7 @@ func resumed(t *testing.T, rows map[string][]byte, file string, next func() int6
 func TestResumed(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		file := filepath.Join(t.TempDir(), "progress")
-		whole, none, once := resumed(t, h.rows, file, func() int64 { return 1 << 40 })
+		whole, none, once := resumed(t, h.rows, file, 0, func() int64 { return 1 << 40 })
 		if len(whole) > 0 || none > 0 {
 			t.Fatalf("%d interruptions, %q", none, whole)
 		}
@@ -122,13 +126,39 @@ func TestResumed(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			// With fewer keys than the largest set and actor have, a check would not get beyond them, so the number grows.
 			most := total / 4
-			problems, n, read := resumed(t, h.rows, file, func() int64 { most += most / 8; return int64(total/8 + rng.IntN(most)) })
+			problems, n, read := resumed(t, h.rows, file, 0, func() int64 { most += most / 8; return int64(total/8 + rng.IntN(most)) })
 			if len(problems) > 0 || n < 3 {
 				t.Errorf("seed %d: %d interruptions, %q", seed, n, problems)
 			}
 			for keyspace, want := range once {
 				if got := read[keyspace]; got < want || got > want+2*n*largest[keyspace] { // two passes read the dates
 					t.Errorf("seed %d: %d keys of keyspace %q were read with %d interruptions; a check that is not interrupted reads %d", seed, got, keyspace, n, want)
+				}
+			}
+		}
+	})
+}
+
+// TestResumedAnywhere: a check can be interrupted at any key of a set or its dates, whose keys belong together.
+func TestResumedAnywhere(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		file := filepath.Join(t.TempDir(), "progress")
+		rng := rand.New(rand.NewPCG(1, 0))
+		for _, keyspace := range []byte{format.KeyReverse, format.KeyDates} {
+			n := 0
+			for k := range h.rows {
+				if k[0] == keyspace {
+					n++
+				}
+			}
+			if keyspace == format.KeyDates {
+				n *= 2 // two passes read them
+			}
+			for _, at := range rng.Perm(n)[:min(n, 100)] {
+				keys := []int64{int64(at), 1 << 40}
+				problems, interruptions, _ := resumed(t, h.rows, file, keyspace, func() int64 { next := keys[0]; keys = keys[1:]; return next })
+				if len(problems) > 0 || interruptions != 1 {
+					t.Errorf("interrupted at key %d of keyspace %q: %d times, %q", at, keyspace, interruptions, problems)
 				}
 			}
 		}
@@ -177,7 +207,8 @@ func TestResumedFinds(t *testing.T) {
 			"a set without its record": func(b *bench) {
 				delete(b.rows, b.first(format.KeyRecord, func(k string, _ []byte) bool { return k[1] == 1 }))
 			},
-			"a record without its set": func(b *bench) { delete(b.rows, string(b.AppendMemberKey(nil, 1, b.id(alice), b.id(zoe)))) },
+			"a record without its set":      func(b *bench) { delete(b.rows, string(b.AppendMemberKey(nil, 1, b.id(alice), b.id(zoe)))) },
+			"a member that is not repeated": func(b *bench) { b.chunk(1, b.id(zoe), 900, 0, at(900, 7, b.id(alice))) },
 			"no hidden set": func(b *bench) {
 				for {
 					k := b.first(format.KeyReverse, func(k string, _ []byte) bool { return k[1] == byte(kinds.Hidden) })
@@ -201,7 +232,7 @@ func TestResumedFinds(t *testing.T) {
 				// Each time it gets further, as it may have to start over.
 				most := int64(100)
 				rng := rand.New(rand.NewPCG(seed, 0))
-				got, n, _ := resumed(t, b.rows, file, func() int64 { most += 1 + most/2; return rng.Int64N(most) })
+				got, n, _ := resumed(t, b.rows, file, 0, func() int64 { most += 1 + most/2; return rng.Int64N(most) })
 				if slices.Sort(got); n == 0 || !slices.Equal(got, want) {
 					t.Errorf("%s, after %d interruptions: %q, want %q", name, n, got, want)
 				}
