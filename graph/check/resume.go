@@ -97,8 +97,8 @@ type saver struct {
 	state   saved
 	written time.Time
 	saved   bool // the file is this check's
-	frozen  bool // nothing more is to be kept
-	over    bool // nothing is to be saved: there was a problem
+	frozen  bool // what is added up from now on is not kept
+	over    bool // there was a problem: the file is not written
 }
 
 // stateOf returns a state of the store that everything changes that a pass depends on.
@@ -371,7 +371,7 @@ func (s *saver) writeFile() (err error) {
 }
 
 // unread notes that a pass has left something out that it could not read: because the check is being interrupted, or because
-// of what another pass will report. What is added up from here on is not kept.
+// of what another pass will report. From then on, keep does nothing.
 func (s *saver) unread() {
 	if s == nil {
 		return
