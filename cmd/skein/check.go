@@ -42,7 +42,7 @@ func checkCommand(e *command.Environment) *cli.Command {
 		var resume *check.Progress
 		if file != "" {
 			resume = &check.Progress{
-				File: file, Program: command.Version(),
+				File: file, Program: command.Version() + " " + command.Commit(),
 				Resumed: func(at time.Time, keys int64) {
 					fmt.Fprintf(e.Stderr, "going on with the check that was interrupted at %s, after %d keys; for one from the start, remove %s\n", at.UTC().Format(time.DateTime), keys, file)
 				},

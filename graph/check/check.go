@@ -144,6 +144,15 @@ func (v *checker) parallel(passes ...func(w *checker) error) error {
 	return errors.Join(errs...)
 }
 
+// malformed reports that something could not be decoded, or returns that it could not be read.
+func (v *checker) malformed(err error) error {
+	if failure := v.damage.failure(); failure != nil {
+		return failure
+	}
+	v.broken("%v", err)
+	return nil
+}
+
 func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
 func (v *checker) run(file []byte) error {
@@ -166,6 +175,7 @@ func (v *checker) run(file []byte) error {
 	}
 	if file != nil {
 		if err := v.saver.restore(v, file); err != nil {
+			v.saver.problem() // so that the file is removed
 			return err
 		}
 	}
@@ -231,7 +241,7 @@ func (v *checker) rest() error {
 		}
 	}
 	if _, err := read.HiddenVersion(v.r, v.Layout); err != nil {
-		v.broken("%v", err)
+		return v.malformed(err)
 	}
 	return nil
 }
@@ -360,8 +370,7 @@ func (v *checker) named(ns dict.Namespace, id dict.ID, what string) {
 func (v *checker) totals() error {
 	stored, err := read.Counts(v.r)
 	if err != nil {
-		v.broken("%v", err)
-		return nil
+		return v.malformed(err)
 	}
 	for i := range v.kinds.All { // a kind without records may have no count
 		stored.Records[v.kinds.All[i].Name] += 0

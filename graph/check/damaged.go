@@ -23,6 +23,7 @@ type damagedParts struct {
 	mu       sync.Mutex      // guards the fields below
 	reported map[string]bool // files
 	failed   int             // lookups that met damage
+	failure  error           // the first error of the engine that is not damage
 	ranges   []kv.Damage     // damaged ranges so far
 }
 
@@ -63,6 +64,13 @@ func (r *tolerant) skips(key []byte) bool {
 // for any other error.
 func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 	if !errors.Is(err, kv.ErrCorrupt) {
+		if p := r.damage(); err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.failure == nil {
+				p.failure = err
+			}
+		}
 		return nil, false
 	}
 	var d *kv.Damage
@@ -83,6 +91,15 @@ func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 		return nil, true
 	}
 	return append(bytes.Clone(d.Last), 0), true
+}
+
+// failure returns the first error of the engine that is not damage, such as the end of the context. What reads and decodes in one step
+// returns it as it returns a malformed value.
+func (r *tolerant) failure() error {
+	p := r.damage()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure
 }
 
 // any reports whether there was damage.

@@ -37,7 +37,7 @@ type Progress struct {
 	// Resumed, if not nil, is called before a check goes on, with the time at which the file was written, and the
 	// number of keys that had been read.
 	Resumed func(at time.Time, keys int64)
-	// Warn, if not nil, is called at most once, when the file cannot be read or written. The check goes on without it.
+	// Warn, if not nil, is called when a file cannot be used, and the first time when it cannot be written. The check goes on.
 	Warn func(error)
 
 	keeping func(p pass) bool // for tests: whether to keep what a pass has added up; nil: after keepEvery
@@ -97,7 +97,9 @@ type saver struct {
 	state   saved
 	written time.Time
 	saved   bool // the file is this check's
+	failing bool // the file could not be written the last time
 	frozen  bool // what is added up from now on is not kept
+	foreign bool // the file is something else's
 	over    bool // there was a problem: the file is not written
 }
 
@@ -111,7 +113,7 @@ func stateOf(r kv.Reader) (string, error) {
 	_, _ = sum.Write(header)
 	state, err := read.WriteState(r)
 	_, _ = sum.WriteString(state)
-	for _, keyspace := range []byte{dict.KeyLease, dict.KeyNext} {
+	for _, keyspace := range []byte{dict.KeyLease, dict.KeyNext, dict.KeyClaims} {
 		err = errors.Join(err, kv.ScanPrefix(r, []byte{keyspace}, func(k, v []byte) error {
 			_, _ = sum.Write(k)
 			_, _ = sum.Write(v)
@@ -134,23 +136,22 @@ func (p *Progress) newSaver(state string) (s *saver, file []byte) {
 		s.warn(fmt.Errorf("%s: %w; the check starts over", p.File, err))
 		s.remove()
 	case err != nil:
-		s.over = true
+		s.foreign = true
 		s.warn(fmt.Errorf("%s cannot keep the progress of the check: %w", p.File, err))
 	case s.state.Program == p.Program && s.state.Store == state:
 		s.saved = true
 		return s, file
 	default:
+		s.warn(fmt.Errorf("%s: the store or skein has changed since the check was interrupted at %s; the check starts over", p.File, s.state.Time.UTC().Format(time.DateTime)))
 		s.remove()
 	}
 	s.state = saved{Program: p.Program, Store: state}
 	return s, nil
 }
 
-// warn calls Warn the first time.
 func (s *saver) warn(err error) {
 	if s.Warn != nil {
 		s.Warn(err)
-		s.Warn = nil
 	}
 }
 
@@ -325,22 +326,27 @@ func (x *saved) decode(file []byte) error {
 // write writes the file. The caller holds mu.
 func (s *saver) write() {
 	s.written = time.Now()
-	if s.over || s.v == nil {
+	if s.over || s.foreign || s.v == nil {
 		return
 	}
 	v := s.v
 	s.state.Time, s.state.Seed, s.state.Below = s.written, v.seed, v.dates.below
 	s.state.Large = slices.Sorted(maps.Keys(v.dates.large))
-	if err := s.writeFile(); err != nil {
-		s.over = true
-		s.warn(fmt.Errorf("the progress of the check cannot be saved: %w", err))
+	if err := s.writeFile(); err != nil { // an older file stays, and the next write may succeed
+		if !s.failing {
+			s.warn(fmt.Errorf("the progress of the check cannot be saved: %w", err))
+		}
+		s.failing = true
 		return
 	}
-	s.saved = true
+	s.saved, s.failing = true, false
 }
 
 func (s *saver) writeFile() (err error) {
 	temporary := s.File + ".new"
+	if there, err := os.ReadFile(temporary); err == nil && len(there) > 0 && !bytes.HasPrefix(there, []byte(fileMagic)) {
+		return fmt.Errorf("%s: %w", temporary, errForeign)
+	}
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err //nolint:wrapcheck // by write

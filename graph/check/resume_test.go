@@ -53,11 +53,8 @@ func (r *interruptedReader) Fork() (kv.Reader, func() error) {
 
 func (r *interruptedReader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	return r.table.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		switch key[0] {
-		case dict.KeyString, dict.KeyID, format.KeyDates, format.KeyRecord, format.KeyReverse:
-			if r.i.only != 0 && key[0] != r.i.only {
-				break
-			}
+		passes := []byte{dict.KeyString, dict.KeyID, format.KeyDates, format.KeyRecord, format.KeyReverse}
+		if key[0] == r.i.only || r.i.only == 0 && slices.Contains(passes, key[0]) {
 			if r.i.left.Add(-1) < 0 {
 				r.i.end()
 				return false, context.Canceled
@@ -265,16 +262,20 @@ func TestNotResumed(t *testing.T) {
 			foreign bool
 		}{
 			"the same":        {change: func(*bench) string { return "one" }, goes: true},
-			"another program": {change: func(*bench) string { return "two" }},
+			"another program": {change: func(*bench) string { return "two" }, warns: "has changed since"},
 			"a write": {change: func(b *bench) string {
 				b.rows[b.first('m', func(k string, _ []byte) bool { return strings.HasPrefix(k, string(format.KeyWriter)) })] = []byte("another token")
 				return "one"
-			}},
+			}, warns: "has changed since"},
 			"a lease": {change: func(b *bench) string {
 				k := b.first(dict.KeyNext, func(string, []byte) bool { return true })
 				b.rows[k] = append([]byte{1}, b.rows[k][1:]...)
 				return "one"
-			}},
+			}, warns: "has changed since"},
+			"a claim of strings": {change: func(b *bench) string {
+				b.rows[string([]byte{dict.KeyClaims, byte(dict.DID), 1, 2})] = []byte{0, 0, 0, 0, 0, 0, 0, 0}
+				return "one"
+			}, warns: "has changed since"},
 			"a flipped bit": {change: func(*bench) string { flip(t, file, -20); return "one" }, warns: "damaged; the check starts over"},
 			"a short file":  {change: func(*bench) string { put(t, file, fileMagic); return "one" }, warns: "damaged; the check starts over"},
 			"another file":  {change: func(*bench) string { put(t, file, "memory: 1GiB\n"); return "one" }, warns: "is not the progress of a check", foreign: true},
@@ -330,6 +331,68 @@ func TestProgressIsWritten(t *testing.T) {
 		w := &checker{progress: &progressed{}, dictionary: newDictionary(nil, h.layout.Settings, kinds.BuiltIn, nil, nil), dates: newDates(2)}
 		if err := again.restore(w, read); err != nil || w.seed != v.seed || !w.dictionary.known[dict.DID].Contains(7) {
 			t.Error(err)
+		}
+	})
+}
+
+// TestProgressStays: a file stays if a later one cannot be written, and a file of something else in its way stays, too.
+func TestProgressStays(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		file := filepath.Join(t.TempDir(), "progress")
+		var warned []error
+		p := &Progress{File: file, Warn: func(err error) { warned = append(warned, err) }}
+		s, _ := p.newSaver("state")
+		v := &checker{progress: &progressed{}, dictionary: newDictionary(nil, h.layout.Settings, kinds.BuiltIn, nil, nil), dates: newDates(1)}
+		s.v = v
+		s.keep(passStrings, []byte("s1"), v)
+		if s.write(); !s.saved || len(warned) > 0 {
+			t.Fatal(warned)
+		}
+		put(t, file+".new", "somebody's")
+		s.keep(passStrings, []byte("s2"), v)
+		s.write()
+		if !s.close(context.Canceled) || len(warned) != 1 || !strings.Contains(fmt.Sprint(warned), "progress.new: the file exists") {
+			t.Errorf("%v", warned)
+		}
+		if b, err := os.ReadFile(file + ".new"); string(b) != "somebody's" {
+			t.Errorf("%q, %v", b, err)
+		}
+		again, read := p.newSaver("state")
+		if read == nil || string(again.from(passStrings, 's')) != "s1" {
+			t.Errorf("%d bytes, %q", len(read), again.from(passStrings, 's'))
+		}
+		if err := os.Remove(file + ".new"); err != nil {
+			t.Fatal(err)
+		}
+		if again.v = v; !again.close(context.Canceled) || len(warned) != 1 {
+			t.Errorf("%v", warned)
+		}
+	})
+}
+
+// TestInterruptedAtTheEnd: the end of the context is no problem of the store, wherever it comes.
+func TestInterruptedAtTheEnd(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		file := filepath.Join(t.TempDir(), "progress")
+		ended := 0
+		for keyspace := range byte(0x80) {
+			for at := range int64(11) {
+				ctx, end := context.WithCancel(t.Context())
+				store := &interrupted{rows: h.rows, only: keyspace, read: map[byte]int{}, end: end}
+				store.left.Store(at)
+				p := &Progress{File: file, Program: "test", keeping: func(pass) bool { return true }}
+				err := Resume(ctx, store, p, func(problem string) { t.Errorf("interrupted at key %d of keyspace %q: %s", at, keyspace, problem) }, nil)
+				end()
+				if store.left.Load() >= 0 { // it does not have so many keys
+					break
+				}
+				if ended++; !errors.Is(err, context.Canceled) && (err != nil || keyspace != format.KeyWriter[0]) { // whose state is read once more after the check
+					t.Errorf("interrupted at key %d of keyspace %q: %v", at, keyspace, err)
+				}
+			}
+		}
+		if ended < 60 {
+			t.Errorf("%d checks were interrupted", ended)
 		}
 	})
 }
