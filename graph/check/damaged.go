@@ -93,8 +93,8 @@ func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 	return append(bytes.Clone(d.Last), 0), true
 }
 
-// failure returns the first error of the engine that is not damage, such as the end of the context. What reads and decodes in one step
-// returns it as it returns a malformed value.
+// failure returns the first error of the engine that is not damage, such as the end of the context. Functions that read and decode
+// return it as they return a malformed value.
 func (r *tolerant) failure() error {
 	p := r.damage()
 	p.mu.Lock()
