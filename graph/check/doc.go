@@ -8,5 +8,6 @@
 //	resume.go      the file from which an interrupted check goes on
 //	usage.go       the bytes of each part of a store
 //
-// It reads a kv.Reader, needs no Store, and never writes. A check is for one goroutine.
+// It reads a kv.Reader, needs no Store, and never writes to the store. It has several goroutines if the engine can read one
+// state from several (kv.Forker).
 package check

@@ -32,7 +32,7 @@ type Progress struct {
 	// File is the name of the file. It is written once a minute and when the check is interrupted, and removed when
 	// the check ends.
 	File string
-	// Program is the version of the program. Another version starts over.
+	// Program is the version of the program. Another version starts over, since what it adds up may differ.
 	Program string
 	// Resumed, if not nil, is called before a check goes on, with the time at which the file was written, and the
 	// number of keys that had been read.
@@ -318,7 +318,7 @@ func (x *saved) decode(file []byte) error {
 		return errDamaged
 	}
 	if err := gob.NewDecoder(bytes.NewReader(file[headLen : headLen+size])).Decode(x); err != nil {
-		return errors.Join(errDamaged, err)
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return nil
 }
@@ -398,13 +398,13 @@ func (s *saver) problem() {
 }
 
 // close writes the file if the check was interrupted, which err tells, and removes it if it has ended, or found a problem.
-// It reports whether there is a file from which a check can go on.
+// It reports whether a check can go on from what was kept.
 func (s *saver) close(err error) (resumable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && !s.over {
 		s.write()
-		return s.saved
+		return s.saved && !s.failing
 	}
 	if s.saved {
 		s.remove()

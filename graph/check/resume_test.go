@@ -351,7 +351,7 @@ func TestProgressStays(t *testing.T) {
 		put(t, file+".new", "somebody's")
 		s.keep(passStrings, []byte("s2"), v)
 		s.write()
-		if !s.close(context.Canceled) || len(warned) != 1 || !strings.Contains(fmt.Sprint(warned), "progress.new: the file exists") {
+		if s.close(context.Canceled) || len(warned) != 1 || !strings.Contains(fmt.Sprint(warned), "progress.new: the file exists") {
 			t.Errorf("%v", warned)
 		}
 		if b, err := os.ReadFile(file + ".new"); string(b) != "somebody's" {
@@ -370,7 +370,7 @@ func TestProgressStays(t *testing.T) {
 	})
 }
 
-// TestInterruptedAtTheEnd: the end of the context is no problem of the store, wherever it comes.
+// TestInterruptedAtTheEnd: a check whose context ends does not report that as a problem of the store, wherever it is.
 func TestInterruptedAtTheEnd(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		file := filepath.Join(t.TempDir(), "progress")
