@@ -52,11 +52,11 @@ func (s *View) BeginActors(k kinds.Kind, subject dict.ID) {
 	if !ok || subject == dict.None {
 		return
 	}
-	row := format.AppendRowKey(nil, k, subject)
 	if s.source.Layout.Shared() {
+		row := format.AppendRowKey(nil, k, subject)
 		p.PrefetchScan(row, s.source.Layout.Containers(row))
 	} else {
-		p.PrefetchGet(row)
+		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, dict.None))
 	}
 }
 
@@ -67,9 +67,8 @@ func (s *View) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
 	switch {
 	case !ok || actor == dict.None || subject == dict.None:
 	case w.All():
-		row := s.source.Layout.AppendMemberKey(nil, k, subject, actor)
-		p.PrefetchGet(row)
-		p.PrefetchGet(format.AppendContainerKey(nil, row, format.BlockOf(uint64(actor))))
+		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, actor))
+		p.PrefetchGet(s.source.Layout.AppendMemberContainerKey(nil, k, subject, actor))
 	default:
 		s.beginRecords(k, actor, w)
 	}

@@ -59,7 +59,7 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 		var keys kv.Keys
 		var key []byte
 		for _, id := range subjects {
-			key = format.AppendRowKey(key[:0], k, id)
+			key = s.source.Layout.AppendMemberKey(key[:0], k, id, dict.None)
 			keys.Add(key)
 		}
 		hidden := s.Hidden()
@@ -72,12 +72,16 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 		}
 		var members []uint64
 		err := s.r.MultiGet(keys.List(), func(i int, v []byte, _ bool) error {
-			row, err := format.ParseRow(subjects[i], v)
+			var row format.Row
+			v, err := s.source.Layout.RowIn(k, subjects[i], v)
+			if err == nil {
+				row, err = format.ParseRow(subjects[i], v)
+			}
 			if err != nil {
 				return fmt.Errorf("graph: reading set %x: %w", keys.List()[i], err)
 			}
 			if row.Generation > 0 {
-				if total, ok := s.source.sets.visible(keys.List()[i], row.Generation, v, s.hidden); ok {
+				if total, ok := s.source.sets.visible(format.AppendRowKey(nil, k, subjects[i]), row.Generation, v, s.hidden); ok {
 					return each(i, total)
 				}
 				whole = append(whole, i)

@@ -105,8 +105,12 @@ func (r *charged) Scan(lo, hi []byte, reverse bool, each func(key, value []byte)
 
 // costOf returns what a value costs, besides being found.
 func costOf(key, value []byte) int {
-	if len(key) > 0 && key[0] == format.KeyRecord {
+	switch {
+	case len(key) == 0:
+	case key[0] == format.KeyRecord:
 		return format.ChunkCost(value)
+	case key[0] == format.KeyRows:
+		return len(value) / 4 // one of its rows is decoded
 	}
 	return len(value)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -305,7 +306,7 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 }
 
 // eachSet reads all reverse sets, checks their form, and calls each with the members of every
-// row and container. It compares the hidden set with the accounts.
+// row and container: first those of the rows in groups. It compares the hidden set with the accounts.
 func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	v.unmet = v.hidden.Clone()
 	p := v.summed(passSets)
@@ -314,6 +315,18 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return fmt.Errorf("reading the progress of the check: %w", err)
 		}
 	}
+	if err := v.scan(p, format.KeyRows, func(key, value []byte) error {
+		if err := v.tick(); err != nil {
+			return err
+		}
+		if v.saver.due(p) {
+			v.saver.keep(p, key, v)
+		}
+		return v.rowGroup(key, value, each)
+	}); err != nil {
+		return fmt.Errorf("checking the groups of rows: %w", err)
+	}
+	v.setKey = v.setKey[:0]
 	err := v.scan(p, format.KeyReverse, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
@@ -328,8 +341,13 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return nil
 		}
 		var members []uint64
-		if v.beginSet(format.AppendRowKey(nil, k, subject)) && v.saver.due(p) {
-			v.saver.keep(p, key, v)
+		if v.beginSet(format.AppendRowKey(nil, k, subject)) {
+			if v.saver.due(p) {
+				v.saver.keep(p, key, v)
+			}
+			if v.Grouped(k) {
+				v.readOver(k, subject)
+			}
 		}
 		if isRow {
 			members, err = v.row(subject, key, value)
@@ -367,6 +385,59 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 	}
 	v.saver.end(p, format.KeyReverse, v)
 	return nil
+}
+
+// rowGroup checks a group of rows, and calls each with the members of every row.
+func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
+	k, first, err := format.ParseRowGroupKey(key)
+	if err == nil && !v.Grouped(k) {
+		err = errors.New("it does not fit this store's layout")
+	}
+	if err != nil {
+		v.broken("key %x of a group of rows: %v", key, err)
+		return nil
+	}
+	var again format.RowGroup
+	var ended error // by each
+	err = format.EachRow(first, value, func(subject dict.ID, row []byte) error {
+		again.Add(subject, row)
+		set := format.AppendRowKey(nil, k, subject)
+		v.beginSet(set)
+		members, err := v.row(subject, set, row)
+		if err != nil {
+			return err
+		}
+		if len(members) > 0 {
+			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
+		}
+		ended = each(k, subject, members)
+		return ended
+	})
+	switch {
+	case ended != nil:
+		return ended
+	case err != nil:
+		v.broken("group of rows %x: %v", key, err)
+		v.unreadable = true
+	case !bytes.Equal(again.Value, value):
+		v.broken("group of rows %x is %x; expected %x", key, value, again.Value)
+	}
+	return nil
+}
+
+// readOver reads the row of a set that lies in a group, for container. rowGroup has checked it.
+func (v *checker) readOver(k kinds.Kind, subject dict.ID) {
+	t, err := read.OpenSet(v.r, v.Layout, k, subject)
+	if err != nil { // rowGroup has reported it, unless the check is ending
+		v.unreadable, v.spilled = true, 1
+		v.saver.unread()
+		return
+	}
+	if t.Generation > 0 {
+		v.spilled = 1
+	}
+	v.over = append(append(v.over, t.Removed...), t.Members...)
+	slices.Sort(v.over)
 }
 
 // row checks a row, and returns its members. It adds its ids to over, so that container does

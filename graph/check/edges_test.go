@@ -122,6 +122,16 @@ func (b *bench) row(k kinds.Kind, subject, member dict.ID) []byte {
 	return b.AppendMemberKey(nil, k, subject, member)
 }
 
+// value returns the value of a set's row, or of the group that has only this row.
+func (b *bench) value(k kinds.Kind, subject dict.ID, row []byte) []byte {
+	if !b.Grouped(k) {
+		return row
+	}
+	var g format.RowGroup
+	g.Add(subject, row)
+	return g.Value
+}
+
 // newSet adds a spilled set of page, which has none yet, with a member in alice's container,
 // and returns the container's key.
 func (b *bench) newSet(v []byte) (container string) {
@@ -257,7 +267,7 @@ func TestBrokenEdges(t *testing.T) {
 			return noMember(b, "follow", zoe, alice)
 		},
 		"an extra member": func(b *bench) string {
-			b.merge(b.row(2, b.id(page), b.id(zoe)), format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(zoe))}))
+			b.merge(b.row(2, b.id(page), b.id(zoe)), b.value(2, b.id(page), format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(zoe))})))
 			return noRecord(b, "like", zoe, page)
 		},
 		"a member under another kind": func(b *bench) string {

@@ -66,7 +66,11 @@ func (v *checker) lookUpRepeated() error {
 	r.late.Reset()
 	err := v.r.MultiGet(r.keys.List(), func(i int, value []byte, _ bool) error {
 		m := r.all[i]
-		row, err := format.ParseRow(m.subject, value)
+		var row format.Row
+		value, err := v.RowIn(m.kind, m.subject, value)
+		if err == nil {
+			row, err = format.ParseRow(m.subject, value)
+		}
 		if err != nil {
 			return nil //nolint:nilerr // eachSet reports it
 		}

@@ -200,9 +200,14 @@ func (s *saver) keep(p pass, from []byte, v *checker) {
 	}
 }
 
-// scan reads a keyspace, from where the pass of an interrupted check was.
+// scan reads a keyspace, from where the pass of an interrupted check was. If a pass reads several, it reads them in the order of
+// their keys.
 func (v *checker) scan(p pass, keyspace byte, each func(key, value []byte) error) error {
-	return v.r.Scan(v.saver.from(p, keyspace), kv.PrefixEnd([]byte{keyspace}), false, func(key, value []byte) (bool, error) {
+	from, end := v.saver.from(p, keyspace), kv.PrefixEnd([]byte{keyspace})
+	if bytes.Compare(from, end) >= 0 {
+		return nil
+	}
+	return v.r.Scan(from, end, false, func(key, value []byte) (bool, error) {
 		return true, each(key, value)
 	})
 }
@@ -213,9 +218,9 @@ func (s *saver) end(p pass, keyspace byte, v *checker) { s.keep(p, []byte{keyspa
 // resumes reports whether a pass goes on from where an interrupted check was.
 func (s *saver) resumes(p pass) bool { return s != nil && p != noPass && len(s.state.From[p]) > 0 }
 
-// from returns the key from which a pass reads a keyspace.
+// from returns the key from which a pass reads a keyspace; it lies behind the keyspace if the pass has read all of it.
 func (s *saver) from(p pass, keyspace byte) []byte {
-	if s.resumes(p) {
+	if s.resumes(p) && s.state.From[p][0] >= keyspace {
 		return s.state.From[p]
 	}
 	return []byte{keyspace}

@@ -74,7 +74,11 @@ func TestWrongOneRecord(t *testing.T) {
 			}
 			present[0].Date = date
 			actor := dict.ID(block<<format.DateShift | uint64(present[0].Member))
-			if row, err := format.ParseRow(subject, b.rows[string(b.AppendMemberKey(nil, k, subject, actor))]); err != nil || row.Has(uint64(actor)) || row.HasRemoved(uint64(actor)) {
+			value, err := b.RowIn(k, subject, b.rows[string(b.AppendMemberKey(nil, k, subject, actor))])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row, err := format.ParseRow(subject, value); err != nil || row.Has(uint64(actor)) || row.HasRemoved(uint64(actor)) {
 				continue
 			}
 			b.rows[key] = format.AppendDates(nil, nil, present)

@@ -11,6 +11,7 @@
 //	'r' kind actor bucket(2)     → chunk          the records (chunk.go, packed.go)
 //	'r' kind actor bucket(2) n×1 → chunk          what a chunk spilled
 //	'v' kind subject             → row            the actors with an edge to subject (row.go)
+//	'o' kind subject, first of a group → rows     of neighbouring posts (rowgroup.go)
 //	'v' kind subject block       → container      what a row spilled (container.go)
 //	'v' 0 0 …                    → row, containers  the hidden accounts
 //	'k' kind subject block       → dates          of the members in containers (dates.go)
@@ -36,8 +37,8 @@
 //	't' actor …                  → rev, commit    changes by the stream to repos that are queued (resync.go)
 //
 // In a store with several writers (dict.Settings.Partitions), a value that a write reads
-// and changes belongs to one partition, so that two writers never conflict on it. Some keys
-// are longer there; their lengths distinguish the two layouts (layout.go):
+// and changes belongs to one partition, so that two writers never conflict on it. There are no groups of rows, and some keys
+// are longer; their lengths distinguish the two layouts (layout.go):
 //
 //	'v' kind subject part        → row            the members of one partition
 //	'v' kind subject 0xff block  → container      a block's ids are of one partition

@@ -11,7 +11,7 @@ import (
 // ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 
-// A Folder folds the values that are merged into a store: chunks of records, rows, containers and
+// A Folder folds the values that are merged into a store: chunks of records, rows, groups of rows, containers and
 // dates of sets, groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
@@ -19,6 +19,7 @@ type Folder struct {
 	Plain bool
 
 	rows   rowFolder
+	groups rowGroupFolder
 	chunks chunkFolder
 	dates  dateFolder
 }
@@ -26,7 +27,7 @@ type Folder struct {
 // Folded is the size of a folded value. The writer decides by it whether to spill the value.
 type Folded struct {
 	// Entries counts the records of a chunk, or the members of a row, including those kept
-	// as removed. 0 for values that are never spilled.
+	// as removed; of a group of rows, those of the largest. 0 for values that are never spilled.
 	Entries int
 	// Bytes is the length of a chunk's byte form; 0 for other values.
 	Bytes int
@@ -53,6 +54,8 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		}
 		subject, _ := dict.ReadID(key[2:])
 		out, size.Entries, err = f.rows.fold(dst, kinds.Kind(key[1]), subject, values, base)
+	case KeyRows:
+		out, size.Entries, err = f.foldGroup(dst, key, values, base)
 	case KeyDates:
 		out, err = f.dates.fold(dst, values, base)
 	case KeyAccount:

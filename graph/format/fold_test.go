@@ -235,7 +235,7 @@ func TestKeys(t *testing.T) {
 			if k, s, b, isRow, err := ParseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
 				t.Errorf("block %x of %d: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
 			}
-			shared := Layout{dict.SharedSettings}
+			shared := Layout{Settings: dict.SharedSettings}
 			row := shared.AppendMemberKey(nil, 3, id, dict.ID(block<<16))
 			if k, s, _, isRow, err := ParseReverseKey(row); k != 3 || s != id || !isRow || err != nil || !isRowKey(row) {
 				t.Errorf("row of %d in one partition: %x", id, row)
@@ -372,12 +372,15 @@ func TestContradictoryRowDoesNotFold(t *testing.T) {
 // TestOnlyListedKeyspacesFold: folding in a keyspace that Fold does not list is an error. Fold
 // must not take its values for containers.
 func TestOnlyListedKeyspacesFold(t *testing.T) {
-	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyDates: true, KeyAccount: true, dict.KeyString: true}
+	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyRows: true, KeyDates: true, KeyAccount: true, dict.KeyString: true}
 	for _, keyspace := range append(slices.Collect(maps.Keys(keyspaces)), 0, 'x', 0xff) {
 		// A key that is valid in every keyspace that folds, and a value that is a container.
 		key := append([]byte{keyspace, 1}, bytes.Repeat([]byte{5}, 7)...)
-		if keyspace == KeyAccount {
+		switch keyspace {
+		case KeyAccount:
 			key = alone.AccountKey(nil, shortID)
+		case KeyRows:
+			key = AppendRowGroupKey(nil, 2, shortID)
 		}
 		for _, values := range [][][]byte{{AppendContainer(nil, []uint16{7}, nil)}, {nil}, {}} {
 			for _, base := range []bool{false, true} {

@@ -39,6 +39,7 @@ func fuzzCodec(f *testing.F, names ...string) {
 }
 
 func FuzzRow(f *testing.F)       { fuzzCodec(f, "row") }
+func FuzzRowGroup(f *testing.F)  { fuzzCodec(f, "group of rows") }
 func FuzzChunk(f *testing.F)     { fuzzCodec(f, "chunk of TIDs", "chunk of raw keys") }
 func FuzzContainer(f *testing.F) { fuzzCodec(f, "container") }
 func FuzzState(f *testing.F)     { fuzzCodec(f, "state", "accounts") }
@@ -47,7 +48,7 @@ func FuzzCursor(f *testing.F)    { fuzzCodec(f, "cursor", "version of the hidden
 func FuzzCounts(f *testing.F)    { fuzzCodec(f, "counts") }
 
 // FuzzKey: a key that parses survives a round trip.
-func FuzzKey(f *testing.F) { fuzzCodec(f, "chunk key", "set key", "actor key") }
+func FuzzKey(f *testing.F) { fuzzCodec(f, "chunk key", "set key", "row group key", "actor key") }
 
 // FuzzHas: Has agrees with the list of members.
 func FuzzHas(f *testing.F) {

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	alone  = Layout{dict.DefaultSettings}
-	shared = Layout{dict.SharedSettings}
+	alone  = Layout{Settings: dict.DefaultSettings}
+	shared = Layout{Settings: dict.SharedSettings}
 )
 
 // goldenTID is the TID of a record in 2026, with clock 17.
@@ -40,6 +40,11 @@ func readSetKey(key []byte) (string, error) {
 		return fmt.Sprintf("row of the set of kind %v, subject %#x, %s", k, uint64(subject), part), err
 	}
 	return fmt.Sprintf("container of the set of kind %v, subject %#x, block %#x", k, uint64(subject), block), err
+}
+
+func readRowGroupKey(key []byte) (string, error) {
+	k, first, err := ParseRowGroupKey(key)
+	return fmt.Sprintf("group of rows of kind %v, from subject %#x", k, uint64(first)), err
 }
 
 func readActorKey(key []byte) (string, error) {
@@ -83,12 +88,14 @@ func goldenKeys() []golden.Form {
 			name string
 			Layout
 		}{{"alone", alone}, {"shared", shared}} {
+			l.Ungrouped = true
 			row := l.AppendMemberKey(nil, 3, id.id, longID)
 			add(fmt.Sprintf("%s: row, %s subject", l.name, id.name), row, readSetKey)
 			add(fmt.Sprintf("%s: container, %s subject, short block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(shortID))), readSetKey)
 			add(fmt.Sprintf("%s: container, %s subject, long block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(longID))), readSetKey)
 			add(fmt.Sprintf("%s: account, %s", l.name, id.name), l.AccountKey(nil, id.id), readActorKey)
 		}
+		add(fmt.Sprintf("group of rows, %s subject", id.name), alone.AppendMemberKey(nil, 3, id.id, longID), readRowGroupKey)
 		add(fmt.Sprintf("erase, %s", id.name), EraseKey(id.id), readActorKey)
 	}
 	for i, l := range []Layout{alone, shared} {
@@ -139,6 +146,8 @@ func TestKeysAreAppended(t *testing.T) {
 		func(dst []byte) []byte { return AppendRowKey(dst, 2, longID) },
 		func(dst []byte) []byte { return alone.AppendMemberKey(dst, 2, longID, shortID) },
 		func(dst []byte) []byte { return shared.AppendMemberKey(dst, 2, longID, shortID) },
+		func(dst []byte) []byte { return alone.AppendMemberContainerKey(dst, 2, longID, shortID) },
+		func(dst []byte) []byte { return shared.AppendMemberContainerKey(dst, 2, longID, shortID) },
 		func(dst []byte) []byte { return AppendContainerKey(dst, row, 5) },
 		func(dst []byte) []byte { return AppendContainerKey(dst, append(bytes.Clone(row), 9), 5) },
 		func(dst []byte) []byte { return AppendBlock(dst, 1<<47) },

@@ -179,6 +179,42 @@ func goldenRows() (forms []golden.Form) {
 	return forms
 }
 
+// goldenGroups has groups of rows; their first subject is 1008.
+func goldenGroups() []golden.Form {
+	read := func(v []byte) (words string, err error) {
+		words = "rows"
+		err = EachRow(1008, v, func(subject dict.ID, row []byte) error {
+			r, err := ParseRow(subject, row)
+			members, err1 := r.AppendMembers(nil)
+			removed, err2 := r.AppendRemoved(nil)
+			words += fmt.Sprintf(", %d: generation %d, removed %s, members %s", subject, r.Generation, ranges(removed), ranges(members))
+			return errors.Join(err, err1, err2)
+		})
+		return words, err
+	}
+	row := func(subject dict.ID, members ...uint64) []byte { return AppendRow(nil, subject, 0, nil, members) }
+	group := func(rows map[dict.ID][]byte) []byte {
+		var g RowGroup
+		for subject := range dict.ID(rowsInGroup) {
+			if row, ok := rows[1008+subject]; ok {
+				g.Add(1008+subject, row)
+			}
+		}
+		return g.Value
+	}
+	var long []uint64
+	for i := range uint64(200) {
+		long = append(long, 1000+300*i)
+	}
+	return []golden.Form{
+		golden.New("group of no rows", group(nil), read),
+		golden.New("group of neighbours", group(map[dict.ID][]byte{1008: row(1008, 7), 1009: row(1009, 1010, 5000), 1010: row(1010, uint64(longID))}), read),
+		golden.New("group of the last subject", group(map[dict.ID][]byte{1023: row(1023, 7)}), read),
+		golden.New("group with holes, and a row of 400 bytes", group(map[dict.ID][]byte{1010: row(1010, 7), 1011: row(1011, long...), 1020: row(1020, 8)}), read),
+		golden.New("operand that takes the place of a row", group(map[dict.ID][]byte{1012: AppendRow(nil, 1012, 2, nil, nil), 1014: AppendRow(nil, 1014, 0, []uint64{5}, nil)}), read),
+	}
+}
+
 func goldenChunks() (forms []golden.Form) {
 	tid := func(micros, clock uint64) Path { return Path{TID: (goldenTID>>ClockBits+micros)<<ClockBits | clock} }
 	raw := func(s string) Path { return Path{Raw: []byte(s)} }
@@ -352,6 +388,7 @@ func goldenDates() []golden.Form {
 // TestGoldenValues: every form of value is written and read as in existing stores.
 func TestGoldenValues(t *testing.T) {
 	golden.Check(t, "rows.golden", goldenRows())
+	golden.Check(t, "rowgroups.golden", goldenGroups())
 	golden.Check(t, "chunks.golden", goldenChunks())
 	golden.Check(t, "containers.golden", goldenContainers())
 	golden.Check(t, "dates.golden", goldenDates())

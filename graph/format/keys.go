@@ -13,6 +13,7 @@ import (
 const (
 	KeyRecord     = 'r'
 	KeyReverse    = 'v'
+	KeyRows       = 'o'
 	KeyDates      = 'k'
 	KeyAccount    = 'a'
 	KeyErase      = 'e'

@@ -8,7 +8,11 @@ import (
 )
 
 // A Layout makes the keys that depend on the store's settings.
-type Layout struct{ Settings dict.Settings }
+type Layout struct {
+	Settings dict.Settings
+	// Ungrouped says that each row has a key of its own, as in formats before FormatRowGroups.
+	Ungrouped bool
+}
 
 // Shared reports whether several processes can write the store.
 func (l Layout) Shared() bool { return l.Settings.Partitions > 1 }
@@ -16,13 +20,33 @@ func (l Layout) Shared() bool { return l.Settings.Partitions > 1 }
 // containersMark precedes the block in a container's key, if the store has several partitions.
 const containersMark = 0xff
 
-// AppendMemberKey appends the key of the row that has a member of a set.
+// AppendMemberKey appends the key of the value that has the row with a member of a set: the row itself, or its group.
 func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
+	if l.Grouped(k) {
+		return AppendRowGroupKey(dst, k, subject)
+	}
 	dst = AppendRowKey(dst, k, subject)
 	if l.Shared() {
 		dst = append(dst, l.Settings.PartitionOfID(member))
 	}
 	return dst
+}
+
+// RowIn returns the row of a subject in the value under its AppendMemberKey.
+func (l Layout) RowIn(k kinds.Kind, subject dict.ID, v []byte) ([]byte, error) {
+	if l.Grouped(k) {
+		return RowIn(v, subject)
+	}
+	return v, nil
+}
+
+// AppendMemberContainerKey appends the key of the container that a member of a large set lies in.
+func (l Layout) AppendMemberContainerKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
+	dst = AppendRowKey(dst, k, subject)
+	if l.Shared() {
+		dst = append(dst, containersMark)
+	}
+	return AppendBlock(dst, BlockOf(uint64(member)))
 }
 
 // Containers returns the prefix of the keys of a set's containers. set is the prefix of all
@@ -81,6 +105,8 @@ func (l Layout) FitsReverseKey(key []byte, isRow bool) bool {
 	_, n := dict.ReadID(key[2:])
 	rest := key[2+n:]
 	switch {
+	case isRow && l.Grouped(kinds.Kind(key[1])):
+		return false
 	case isRow && l.Shared():
 		return len(rest) == 1 && rest[0] < l.Settings.Partitions
 	case isRow:

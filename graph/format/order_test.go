@@ -32,7 +32,7 @@ func TestOrderOfSets(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	for range 2000 {
 		subject, other := randomID(rng), randomID(rng)
-		row := alone.AppendMemberKey(nil, 2, subject, 5)
+		row := AppendRowKey(nil, 2, subject)
 		var members []uint64
 		for range 20 {
 			members = append(members, uint64(randomID(rng)))
@@ -185,7 +185,7 @@ func TestParseRefuses(t *testing.T) {
 			near = append(near, append(bytes.Clone(f.Bytes), make([]byte, more)...), append(bytes.Clone(f.Bytes), bytes.Repeat([]byte{0xfe}, more)...))
 		}
 		for _, key := range near {
-			for name, again := range map[string]func([]byte) ([]byte, error){"chunk": chunkKeyAgain, "set": setKeyAgain, "actor": actorKeyAgain} {
+			for name, again := range map[string]func([]byte) ([]byte, error){"chunk": chunkKeyAgain, "set": setKeyAgain, "row group": rowGroupKeyAgain, "actor": actorKeyAgain} {
 				if back, err := again(key); err == nil && !bytes.Equal(back, key) {
 					t.Errorf("%s: the %s key %x is read as %x", f.Name, name, key, back)
 				}
@@ -199,6 +199,9 @@ func TestParseRefuses(t *testing.T) {
 			}
 			if _, _, _, _, err := ParseReverseKey(key); err == nil && first != KeyReverse {
 				t.Errorf("%x is read as a set's key", key)
+			}
+			if _, _, err := ParseRowGroupKey(key); err == nil && first != KeyRows {
+				t.Errorf("%x is read as the key of a group of rows", key)
 			}
 			if isRowKey(key) && first != KeyReverse {
 				t.Errorf("%x is taken for a row's key", key)
@@ -258,6 +261,11 @@ func setKeyAgain(key []byte) ([]byte, error) {
 	return again, nil
 }
 
+func rowGroupKeyAgain(key []byte) ([]byte, error) {
+	k, first, err := ParseRowGroupKey(key)
+	return AppendRowGroupKey(nil, k, first+rowsInGroup-1), err
+}
+
 func actorKeyAgain(key []byte) ([]byte, error) {
 	id, err := ParseActorKey(key)
 	return dict.AppendID([]byte{key[0]}, id), err
@@ -268,11 +276,19 @@ func actorKeyAgain(key []byte) ([]byte, error) {
 func TestKeysOfRandomIDs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	for range 20_000 {
-		l := Layout{dict.Settings{ShardBits: uint8(6 + rng.IntN(19)), LeaseSize: 1 << 16, Partitions: 1 << rng.IntN(7)}}
+		l := Layout{Settings: dict.Settings{ShardBits: uint8(6 + rng.IntN(19)), LeaseSize: 1 << 16, Partitions: 1 << rng.IntN(7)}}
 		kind := kinds.All[rng.IntN(len(kinds.All))].Kind
 		actor, subject, member := randomID(rng), randomID(rng), randomID(rng)
-		row := l.AppendMemberKey(nil, kind, subject, member)
-		container := AppendContainerKey(nil, row, BlockOf(uint64(member)))
+		row := AppendRowKey(nil, kind, subject)
+		if key := l.AppendMemberKey(nil, kind, subject, member); !l.Grouped(kind) {
+			row = key
+		} else if k, first, err := ParseRowGroupKey(key); k != kind || first != subject&^15 || err != nil || l.PartitionOfKey(key) != 0 {
+			t.Fatalf("%v: group %x of %#x: kind %v, from %#x, %v", l.Settings, key, uint64(subject), k, uint64(first), err)
+		}
+		container := l.AppendMemberContainerKey(nil, kind, subject, member)
+		if same := AppendContainerKey(nil, row, BlockOf(uint64(member))); !bytes.Equal(container, same) {
+			t.Fatalf("%v: container %x of %#x, and %x", l.Settings, container, uint64(subject), same)
+		}
 		p := Path{TID: rng.Uint64()}
 		chunk := AppendChunkKey(nil, kind, actor, p, rng.IntN(MaxChunkDepth+1))
 		want := uint8(0)

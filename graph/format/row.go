@@ -43,6 +43,7 @@ const RowMax = 2048
 // whose rows note repeated members, one that is both removed and present was first removed, and then added:
 // it is not repeated, whatever lies below. A member
 // has a date after a fold if all its entries there add it, with that date.
+// An operand with a generation comes from a spill, and replaces the row: older values of the key no longer count.
 // Removed members are kept until a fold includes the oldest value. If the generation is not 0,
 // they are kept forever: the set has containers, which the row overrides. The generation
 // grows with every spill, so a container is unchanged while the row has the same generation.
@@ -141,10 +142,13 @@ func isDated(v []byte) bool {
 
 func hasRepeated(v []byte) bool { return len(v) > 1 && v[1] == 0 && v[0] == repeatedMembers }
 
+// isPlain reports whether a value has the first form, if it is not malformed.
+func isPlain(v []byte) bool { return !hasRepeated(v) && !isDated(v) && (len(v) == 0 || v[0]&1 == 0) }
+
 // plain returns the number of members of a value that has the first form: only members, without dates. Alone, such a
 // value folds to itself. ok is false for other forms, and if v is malformed.
 func plain(subject dict.ID, v []byte) (n int, ok bool) {
-	if hasRepeated(v) || isDated(v) || len(v) > 0 && v[0]&1 != 0 {
+	if !isPlain(v) {
 		return 0, false
 	}
 	id := uint64(subject)
@@ -164,6 +168,19 @@ func plain(subject dict.ID, v []byte) (n int, ok bool) {
 // HasRepeated reports whether the rows of a kind's sets note which members are repeated. Of records that can
 // name several subjects, writers read all anyway; labels and hidden accounts have no records.
 func HasRepeated(k kinds.Kind) bool { return k != kinds.Hidden && k < kinds.FirstMany && !k.IsLabel() }
+
+// generationOf returns the generation of a row or an operand, 0 if it is malformed. Values with repeated members have none.
+func generationOf(v []byte) uint64 {
+	switch {
+	case len(v) == 0 || v[0]&1 == 0:
+		return 0
+	case isDated(v):
+		g, _ := binary.Uvarint(v[2:])
+		return g
+	}
+	g, _ := binary.Uvarint(v)
+	return g >> 1
+}
 
 // Date returns the date of the i-th member.
 func (r *Row) Date(i int) uint32 {

@@ -153,8 +153,14 @@ func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values []
 }
 
 // merge sets f's removed, members, repeated and dates to what values, oldest first, come to. partial keeps
-// those that returned among the removed, unless there are containers.
+// those that returned among the removed, unless there are containers. An operand with a generation replaces older values.
 func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (generation uint64, err error) {
+	for i := len(values) - 1; i > 0; i-- {
+		if generationOf(values[i]) > 0 {
+			values = values[i:]
+			break
+		}
+	}
 	f.entries, f.other, f.starts = f.entries[:0], f.other[:0], f.starts[:0]
 	for age, v := range values {
 		var g uint64

@@ -60,6 +60,12 @@ const (
 	//
 	// Migration: packs the chunks that can be.
 	FormatPacked Version = 9
+
+	// FormatRowGroups puts the rows of likers and reposters into groups (KeyRows), in stores with one writer. An operand that has a
+	// generation now replaces the row; before, no operand had one.
+	//
+	// Migration: moves the rows.
+	FormatRowGroups Version = 10
 )
 
 const (
@@ -67,5 +73,5 @@ const (
 	Oldest = FormatAccountGroups
 	// Newest is the version of the stores that this program makes, and the only one that it
 	// opens.
-	Newest = FormatPacked
+	Newest = FormatRowGroups
 )

@@ -85,13 +85,19 @@ func (k *Info) HasSets() bool { return k.Reverse != "" }
 // by the record's key (graph.Snapshot.Listed).
 var All = []Info{
 	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", true, false},
-	{2, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", true, false},
-	{3, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", true, false},
+	{Like, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", true, false},
+	{Repost, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", true, false},
 	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false, false},
 	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false, false},
 	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false, false},
 	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false, false},
 }
+
+// The kinds whose subjects are posts.
+const (
+	Like   Kind = 2
+	Repost Kind = 3
+)
 
 // The two edges of a record of app.bsky.graph.listitem: to the account that is on a list, and to
 // the list.

@@ -168,7 +168,10 @@ func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID)
 	if err != nil || !ok {
 		return false, err
 	}
-	row, err := format.ParseRow(subject, v)
+	var row format.Row
+	if v, err = l.RowIn(k, subject, v); err == nil {
+		row, err = format.ParseRow(subject, v)
+	}
 	if err != nil {
 		return false, fmt.Errorf("reading set %x: %w", key, err)
 	}
@@ -178,8 +181,7 @@ func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID)
 	if row.Generation == 0 || row.HasRemoved(uint64(actor)) {
 		return false, nil
 	}
-	key = format.AppendContainerKey(nil, key, format.BlockOf(uint64(actor)))
-	v, ok, err = r.Get(key)
+	v, ok, err = r.Get(l.AppendMemberContainerKey(nil, k, subject, actor))
 	if err != nil || !ok {
 		return false, err
 	}

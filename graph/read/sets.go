@@ -22,7 +22,7 @@ import (
 // Generation is not 0, more members lie in containers, which Containers and ContainerKey find;
 // the rows override them.
 type Set struct {
-	Key              []byte // the key of the row, or the common prefix of several
+	Key              []byte // the first bytes of the keys of its containers; unless the set is grouped, also of its rows
 	Rows             []byte // the values, one after another
 	Generation       uint64 // the sum of the rows' generations
 	Members, Removed []uint64
@@ -69,7 +69,10 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 		t.sort()
 	} else {
 		var v []byte
-		if v, _, err = r.Get(t.Key); err == nil {
+		if v, _, err = r.Get(l.AppendMemberKey(nil, k, subject, dict.None)); err == nil {
+			v, err = l.RowIn(k, subject, v)
+		}
+		if err == nil {
 			err = add(v)
 		}
 		if t.Generation > 0 { // otherwise nothing uses Rows

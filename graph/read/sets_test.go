@@ -2,6 +2,7 @@ package read_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -144,13 +145,18 @@ func TestSetInParts(t *testing.T) {
 // bigSet is a spilled set: its rows, and its containers.
 func bigSet(l format.Layout, k kinds.Kind, subject dict.ID, row format.Row, removed, added []uint64, members []uint64) map[string][]byte {
 	first := dict.ID(1)
-	key := l.AppendMemberKey(nil, k, subject, first)
-	rows := map[string][]byte{string(key): format.AppendRow(nil, subject, row.Generation, removed, added)}
+	key, v := l.AppendMemberKey(nil, k, subject, first), format.AppendRow(nil, subject, row.Generation, removed, added)
+	if l.Grouped(k) {
+		var g format.RowGroup
+		g.Add(subject, v)
+		v = g.Value
+	}
+	rows := map[string][]byte{string(key): v}
 	for len(members) > 0 {
 		var low []uint16
 		block := format.BlockOf(members[0])
 		low, members = format.TakeBlock(nil, members, block)
-		rows[string(format.AppendContainerKey(nil, key, block))] = format.AppendContainer(nil, low, nil)
+		rows[string(l.AppendMemberContainerKey(nil, k, subject, dict.ID(block<<16)))] = format.AppendContainer(nil, low, nil)
 	}
 	return rows
 }
@@ -228,6 +234,7 @@ func TestMalformedSets(t *testing.T) {
 	key := string(format.AppendRowKey(nil, 1, 9))
 	container := string(format.AppendContainerKey(nil, []byte(key), 1))
 	spilled := format.AppendRow(nil, 9, 1, nil, nil)
+	group := string(format.AppendRowGroupKey(nil, 2, 9))
 	l := format.Layout{Settings: dict.DefaultSettings}
 	for name, test := range map[string]struct {
 		key    string
@@ -236,6 +243,7 @@ func TestMalformedSets(t *testing.T) {
 		says   string // it too
 		edge   bool   // HasEdge of a member of block 1 finds it
 		shared bool
+		kind   kinds.Kind // 0: a follow
 	}{
 		"a row without its numbers":    {key: key, value: []byte{0x81}, says: "reading set ", edge: true},
 		"a row that does not ascend":   {key: key, value: []byte{4, 0}, says: "reading set "},
@@ -246,10 +254,13 @@ func TestMalformedSets(t *testing.T) {
 		"a row among the containers":   {key: key + "\x05", value: []byte{4}, want: format.ErrContainer},
 		"a key of no container":        {key: key + "\x05\x05", value: []byte{0}, says: "is malformed"},
 		"of several, a row":            {key: key + "\x00", value: []byte{0x81}, says: "reading set ", edge: true, shared: true},
+		"a group that is cut":          {key: group, value: []byte{3, 9}, says: "reading set ", edge: true, kind: 2},
+		"a group with a malformed row": {key: group, value: []byte{3, 9, 0x81}, says: "reading set ", edge: true, kind: 2},
 	} {
 		if l.Settings = dict.DefaultSettings; test.shared {
 			l.Settings = dict.SharedSettings
 		}
+		kind := cmp.Or(test.kind, 1)
 		raw(t, map[string][]byte{key: spilled}, func(r kv.Reader) {
 			if set, err := read.Bitmap(r, l, 1, 9); err != nil || !set.IsEmpty() {
 				t.Fatalf("the undamaged set is %v, %v", set, err)
@@ -258,11 +269,11 @@ func TestMalformedSets(t *testing.T) {
 		rows := map[string][]byte{key: spilled}
 		rows[test.key] = test.value
 		raw(t, rows, func(r kv.Reader) {
-			_, err := read.Bitmap(r, l, 1, 9)
+			_, err := read.Bitmap(r, l, kind, 9)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if _, err := read.HasEdge(r, l, 1, 1<<16, 9); (err != nil) != test.edge {
+			if _, err := read.HasEdge(r, l, kind, 1<<16, 9); (err != nil) != test.edge {
 				t.Errorf("%s: an edge: %v", name, err)
 			}
 		})

@@ -52,7 +52,7 @@ func addDates(tx kv.Txn, h format.Header, prepared any, key, value []byte) (int,
 	case format.KeyReverse:
 		return dateContainer(tx, key, value)
 	}
-	return dropDates(tx, format.Layout{Settings: h.Settings}, key, value)
+	return dropDates(tx, format.Layout{Settings: h.Settings, Ungrouped: true}, key, value)
 }
 
 // dateRecords adds the dates of the records of a chunk.

@@ -33,7 +33,7 @@ type repeated struct {
 type member struct{ actor, subject dict.ID }
 
 func openRepeated(tx kv.Txn, h format.Header) (visit func(key, value []byte) (int, error), end func() error) {
-	s := &repeated{tx: tx, layout: format.Layout{Settings: h.Settings}, subjects: roaring64.New()}
+	s := &repeated{tx: tx, layout: format.Layout{Settings: h.Settings, Ungrouped: true}, subjects: roaring64.New()}
 	return s.visit, s.end
 }
 

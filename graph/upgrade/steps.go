@@ -23,6 +23,8 @@ type Step struct {
 	// Prefixes are the prefixes of the keys to visit, in this order. A step without any is
 	// one write.
 	Prefixes [][]byte
+	// OneWriter says that the step visits no keys in a store with several writers.
+	OneWriter bool
 	// Move returns the row that replaces a visited one.
 	Move func(h format.Header, key, value []byte) (newKey, newValue []byte, err error)
 	// Count, if set, is called instead of Move. It changes the tally and nothing else. The
@@ -58,6 +60,7 @@ var Steps = []Step{
 	{From: format.FormatHoles, To: format.FormatDates, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Prepare: findLarge, Visit: addDates, Finish: finishDates},
 	{From: format.FormatDates, To: format.FormatRepeated, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Open: openRepeated, Finish: finishRepeated},
 	{From: format.FormatRepeated, To: format.FormatPacked, Prefixes: [][]byte{{format.KeyRecord}}, Open: openPacked, Finish: finishPacked},
+	{From: format.FormatPacked, To: format.FormatRowGroups, Prefixes: [][]byte{{format.KeyReverse, byte(kinds.Like)}, {format.KeyReverse, byte(kinds.Repost)}}, OneWriter: true, Open: openGroups, Finish: finishGroups},
 }
 
 // headerOf reads the header of a store that has the value v under format.HeaderKey. The

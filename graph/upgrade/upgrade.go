@@ -120,7 +120,8 @@ func underWay(tx kv.Txn, s *Step) (h format.Header, err error) {
 
 // step makes a step, or continues it.
 func (u *upgrade) step(ctx context.Context, s *Step) error {
-	if err := u.store.Update(ctx, func(tx kv.Txn) error { return u.begin(tx, s) }); err != nil || len(s.Prefixes) == 0 {
+	var done bool
+	if err := u.store.Update(ctx, func(tx kv.Txn) (err error) { done, err = u.begin(tx, s); return err }); err != nil || done {
 		return err
 	}
 	var prepared any
@@ -174,37 +175,37 @@ func (u *upgrade) step(ctx context.Context, s *Step) error {
 	})
 }
 
-// begin makes the first write of a step, and all of a step without prefixes.
-func (u *upgrade) begin(tx kv.Txn, s *Step) error {
+// begin makes the first write of a step, and all of a step that visits no keys: it is then done.
+func (u *upgrade) begin(tx kv.Txn, s *Step) (done bool, err error) {
 	v, _, err := tx.Get(format.HeaderKey)
 	if err != nil {
-		return err
+		return false, err
 	}
 	v = bytes.Clone(v)
 	if format.UpgradingHeader(v) != nil {
 		_, err := underWay(tx, s)
-		return err
+		return false, err
 	}
 	if len(v) == 0 || format.Version(v[0]) != s.From {
-		return errElsewhere
+		return false, errElsewhere
 	}
 	h, err := headerOf(tx, v)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := checkNoWriters(tx); err != nil {
-		return err
+		return false, err
 	}
 	for _, keyspace := range []byte{format.KeyClaim, format.KeyHeartbeat} {
 		tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
 	}
-	if len(s.Prefixes) == 0 {
-		return u.finish(tx, s, h, nil)
+	if len(s.Prefixes) == 0 || s.OneWriter && (format.Layout{Settings: h.Settings}).Shared() {
+		return true, u.finish(tx, s, h, nil)
 	}
 	tx.Delete(format.UpgradeKey)
 	tx.Delete(format.UpgradeTallyKey)
 	tx.Set(format.HeaderKey, format.AppendUpgrading(nil, v))
-	return nil
+	return false, nil
 }
 
 // finish makes the last write of a step.

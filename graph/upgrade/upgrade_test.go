@@ -158,6 +158,9 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			return s
 		}},
 		"v4-several": {4, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v4-several.kv.gz"), memkv.Faults{}) }},
+		// Rows were spilled above 5 members, and chunks above 8 records.
+		"v9-alone":   {9, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v9-alone.kv.gz"), memkv.Faults{}) }},
+		"v9-several": {9, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v9-several.kv.gz"), memkv.Faults{}) }},
 		// Rows were spilled above 4 members, and chunks above 5 records.
 		"v6-alone":   {6, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v6-alone.kv.gz"), memkv.Faults{}) }},
 		"v6-several": {6, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v6-several.kv.gz"), memkv.Faults{}) }},
@@ -227,15 +230,17 @@ func TestStoresOfEveryVersion(t *testing.T) {
 }
 
 // upgradedSums are the SHA-256 of all rows of the stores in testdata after an upgrade to
-// format 9. A new version of the format changes them; nothing else may.
+// format 10. A new version of the format changes them; nothing else may.
 var upgradedSums = map[string]string{
-	"v8-alone":   "5f32151bd1d73c849e0384000801e899ac72aed8d7b733e0ac3fe168f58b3c22",
-	"v3-alone":   "034fafe82c113c6c829e11d82c7be8d7e4206ae1b9b9214cbc3f7fba0468b748",
-	"v3-several": "ccb43996f086a27b2a6a7ce0c7ae6c7cdeee02bbbb4e14c7ff7339b3f5217cf7",
-	"v4-alone":   "38d8fdac0e539743e683a6aa9a70164a267339a299f35a2cdc0491efa9afda84",
-	"v6-alone":   "0a8030773347d80b90155d23ce16edcd1b63050ebcf0fcacac83b70814d1ffdc",
-	"v6-several": "b4703b8596f83b4e6cc1918d3dd3c4711512b7baae9ecc6f9763d4ce2293ae0c",
-	"v4-several": "e0bc8f425d7dd6d4c5b760cb1d4fbc5b317dd56b6560b4d42cfd81d7063e40ee",
+	"v9-alone":   "b9baaa328fa3eb6765c7a8e0e7995895cc370d09540237cc2a76cea6f93d53fe",
+	"v9-several": "b59d986ce16e51ce67ca46b7a66f746a0441f5e95f345793119aced54eda5037",
+	"v8-alone":   "97c8da58cf1f2131b0239634af82de793438a127293a2a8ede6d13b76d4ae803",
+	"v3-alone":   "49b1884656811ea1de31d7ae7ecd895b26afc19715fa274be9f7c605be90f6f2",
+	"v3-several": "d88bf77f1844972520ed6f0fa065eafe8bdc74f49286ae0f406d6e2312678591",
+	"v4-alone":   "5e6ade98fb023257333f8b837423e6ab65bf0228c83e1bd451f21f78fbc558d3",
+	"v6-alone":   "b6bc3144599544adc2a5469c472bc9eaf43532fb7dc556191539037016c9611d",
+	"v6-several": "f29ec9911d41898135584828f0055ac3a3779c4e14a5e64df5968922ec8c8e3f",
+	"v4-several": "41571a50b7505ce3fe06ec4f82695b229e2ced91e0ba7c98583f868f0fc3bd99",
 }
 
 // sumOf returns the SHA-256 of rows, in the order of their keys.

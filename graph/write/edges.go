@@ -1,6 +1,7 @@
 package write
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -264,9 +265,11 @@ type rows struct {
 	dates      []uint32 // of add
 	again      []uint64 // of add: those that several records add
 	kbuf, vbuf []byte
+	group      format.RowGroup // the operand of the group under groupKey
+	groupKey   []byte
 }
 
-// write merges the changes in sets, which ascend by set and member, one operand per row. It spills a
+// write merges the changes in sets, which ascend by set and member, one operand per row or group of rows. It spills a
 // row that gains more members than a row may have: if it left that to a later write, the members would
 // lose their dates in a set that has no containers yet.
 //
@@ -280,6 +283,8 @@ func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *
 			slices.SortStableFunc(set, func(x, y SetChange) int { return cmp.Compare(partition(x), partition(y)) })
 		}
 	}
+	e.groupKey = e.groupKey[:0]
+	e.group.Reset()
 	sameRow := func(x, y SetChange) bool {
 		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
 	}
@@ -300,15 +305,38 @@ func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *
 		e.vbuf = format.AppendRepeated(e.vbuf[:0], c.Subject, e.again)
 		e.vbuf = format.AppendDatedRow(e.vbuf, c.Subject, 0, e.less, e.add, e.dates)
 		if len(e.add) > merger.limits.Row {
-			if err := merger.spillMerged(tx, e.kbuf, e.vbuf); err != nil {
+			if err := merger.spillMerged(tx, layout, c.Kind, c.Subject, e.kbuf, e.vbuf); err != nil {
 				return fmt.Errorf("graph: spilling set %x: %w", e.kbuf, err)
 			}
 			continue
 		}
-		tx.Merge(e.kbuf, e.vbuf)
+		if layout.Grouped(c.Kind) {
+			e.addToGroup(tx, c.Subject)
+		} else {
+			tx.Merge(e.kbuf, e.vbuf)
+		}
 		if len(changes) > merger.limits.Row {
 			merger.MarkLarge(e.kbuf)
 		}
 	}
+	e.endGroup(tx)
 	return nil
+}
+
+// addToGroup adds the operand of a row, vbuf, to that of its group, whose key is kbuf.
+func (e *rows) addToGroup(tx kv.Txn, subject dict.ID) {
+	if !bytes.Equal(e.groupKey, e.kbuf) {
+		e.endGroup(tx)
+		e.groupKey = append(e.groupKey[:0], e.kbuf...)
+	}
+	e.group.Add(subject, e.vbuf)
+}
+
+// endGroup merges the operand of a group.
+func (e *rows) endGroup(tx kv.Txn) {
+	if len(e.groupKey) > 0 {
+		tx.Merge(e.groupKey, e.group.Value)
+		e.groupKey = e.groupKey[:0]
+		e.group.Reset()
+	}
 }

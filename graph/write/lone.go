@@ -45,7 +45,13 @@ func (l *loneEdges) read(tx kv.Txn, layout format.Layout, removed []edge) (lone,
 	if len(l.asked) == 0 {
 		return nil, l.others, nil
 	}
-	if err := tx.MultiGet(l.keys.List(), func(i int, v []byte, _ bool) error { return l.row(l.asked[i], v) }); err != nil {
+	if err := tx.MultiGet(l.keys.List(), func(i int, v []byte, _ bool) error {
+		v, err := layout.RowIn(l.asked[i].kind, l.asked[i].subject, v)
+		if err != nil {
+			return err
+		}
+		return l.row(l.asked[i], v)
+	}); err != nil {
 		return nil, nil, err
 	}
 	if err := l.dates(tx); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // A value that has grown too large is spilled: one atomic write merges its content into finer
 // values whose keys extend its key, and leaves the value itself with a higher generation and nothing
-// else. A row spills into containers; a chunk into up to 256 chunks, by the next byte of the TID or
+// else. A row spills into containers, and a row of a group does, too; a chunk into up to 256 chunks, by the next byte of the TID or
 // of the key's hash, which may spill in turn. From then on the value holds later changes, removals included. They override
 // the values below, until it spills again.
 //
@@ -43,42 +43,82 @@ func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
 	if err != nil || !ok {
 		return err
 	}
-	if key[0] == format.KeyRecord {
+	switch key[0] {
+	case format.KeyRecord:
 		return m.spillChunk(tx, key, v)
+	case format.KeyRows:
+		return m.spillGroup(tx, key, v)
 	}
 	return m.spillRow(tx, key, v)
 }
 
 func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
+	kind := kinds.Kind(key[1])
 	subject, _ := dict.ReadID(key[2:])
-	generation, removed, members, dates, err := format.MergeRows(kinds.Kind(key[1]), subject, v)
+	generation, removed, members, dates, err := format.MergeRows(kind, subject, v)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return err
 	}
-	spillMembers(tx, key, generation, removed, members, dates)
+	spillMembers(tx, kind, subject, key, removed, members, dates)
+	tx.Set(key, format.AppendRow(nil, subject, generation+1, nil, nil))
 	return nil
 }
 
-// spillMerged merges an operand into a row, and spills the row in the same write.
-func (m *Merger) spillMerged(tx kv.Txn, key, operand []byte) error {
+// spillGroup spills the rows of a group that are too large.
+func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) error {
+	kind, first, err := format.ParseRowGroupKey(key)
+	if err != nil {
+		return err
+	}
+	v = bytes.Clone(v) // spillMembers may invalidate it
+	var spilled format.RowGroup
+	if err := format.EachRow(first, v, func(subject dict.ID, row []byte) error {
+		generation, removed, members, dates, err := format.MergeRows(kind, subject, row)
+		if err != nil || len(members)+len(removed) <= m.limits.Row {
+			return err
+		}
+		spillMembers(tx, kind, subject, format.AppendRowKey(nil, kind, subject), removed, members, dates)
+		spilled.Add(subject, format.AppendRow(nil, subject, generation+1, nil, nil))
+		return nil
+	}); err != nil {
+		return err
+	}
+	if len(spilled.Value) > 0 {
+		tx.Merge(key, spilled.Value)
+	}
+	return nil
+}
+
+// spillMerged merges an operand into the row of a set, and spills the row in the same write. key is that of the row or its
+// group.
+func (m *Merger) spillMerged(tx kv.Txn, layout format.Layout, kind kinds.Kind, subject dict.ID, key, operand []byte) error {
 	v, _, err := tx.Get(key)
+	if err == nil {
+		v, err = layout.RowIn(kind, subject, v)
+	}
 	if err != nil {
 		return err
 	}
-	subject, _ := dict.ReadID(key[2:])
-	generation, removed, members, dates, err := format.MergeRows(kinds.Kind(key[1]), subject, v, operand)
+	generation, removed, members, dates, err := format.MergeRows(kind, subject, v, operand)
 	if err != nil {
 		return err
 	}
-	spillMembers(tx, key, generation, removed, members, dates)
+	empty := format.AppendRow(nil, subject, generation+1, nil, nil)
+	if !layout.Grouped(kind) {
+		spillMembers(tx, kind, subject, key, removed, members, dates)
+		tx.Set(key, empty)
+		return nil
+	}
+	spillMembers(tx, kind, subject, format.AppendRowKey(nil, kind, subject), removed, members, dates)
+	var g format.RowGroup
+	g.Add(subject, empty)
+	tx.Merge(key, g.Value)
 	return nil
 }
 
-// spillMembers moves the content of a row into containers, and the dates of its members into their
-// blocks of dates.
-func spillMembers(tx kv.Txn, key []byte, generation uint64, removed, members []uint64, dates []uint32) {
-	subject, _ := dict.ReadID(key[2:])
-	kind := kinds.Kind(key[1])
+// spillMembers merges the content of a row into containers, whose keys begin with above, and the dates of its members into their
+// blocks of dates. The caller empties the row.
+func spillMembers(tx kv.Txn, kind kinds.Kind, subject dict.ID, above []byte, removed, members []uint64, dates []uint32) {
 	var add, remove []uint16
 	var kbuf, vbuf []byte
 	if kind != kinds.Hidden {
@@ -93,11 +133,10 @@ func spillMembers(tx kv.Txn, key []byte, generation uint64, removed, members []u
 		}
 		add, members = format.TakeBlock(add[:0], members, block)
 		remove, removed = format.TakeBlock(remove[:0], removed, block)
-		kbuf = format.AppendContainerKey(kbuf[:0], key, block)
+		kbuf = format.AppendContainerKey(kbuf[:0], above, block)
 		vbuf = format.AppendContainer(vbuf[:0], add, remove)
 		tx.Merge(kbuf, vbuf)
 	}
-	tx.Set(key, format.AppendRow(nil, subject, generation+1, nil, nil))
 }
 
 // spillDates merges the dates of members, and the removals, into their blocks.

@@ -102,11 +102,7 @@ func rowBytes(t *testing.T, r kv.Reader, k *kinds.Info) error {
 	var rows, groups, members, all, riceMembers int
 	last := ^dict.ID(0)
 	var diffs []uint64
-	err := kv.ScanPrefix(r, []byte{format.KeyReverse, byte(k.Kind)}, func(key, value []byte) error {
-		_, subject, _, isRow, err := format.ParseReverseKey(key)
-		if err != nil || !isRow {
-			return err
-		}
+	add := func(subject dict.ID, value []byte) error {
 		row, err := format.ParseRow(subject, value)
 		if err != nil || row.Generation > 0 {
 			return err
@@ -129,7 +125,23 @@ func rowBytes(t *testing.T, r kv.Reader, k *kinds.Info) error {
 		all += len(value)
 		riceMembers += rice(diffs)
 		return err
+	}
+	err := kv.ScanPrefix(r, []byte{format.KeyReverse, byte(k.Kind)}, func(key, value []byte) error {
+		_, subject, _, isRow, err := format.ParseReverseKey(key)
+		if err != nil || !isRow {
+			return err
+		}
+		return add(subject, value)
 	})
+	if err == nil {
+		err = kv.ScanPrefix(r, []byte{format.KeyRows, byte(k.Kind)}, func(key, value []byte) error {
+			_, first, err := format.ParseRowGroupKey(key)
+			if err != nil {
+				return err
+			}
+			return format.EachRow(first, value, add)
+		})
+	}
 	if rows > 0 {
 		t.Logf("| %s | %d | %d | %d | %d | %d |", k.Name, rows, groups, members, all, riceMembers/8)
 	}
