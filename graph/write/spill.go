@@ -70,7 +70,6 @@ func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) error {
 	if err != nil {
 		return err
 	}
-	v = bytes.Clone(v) // spillMembers may invalidate it
 	var spilled format.RowGroup
 	if err := format.EachRow(first, v, func(subject dict.ID, row []byte) error {
 		generation, removed, members, dates, err := format.MergeRows(kind, subject, row)

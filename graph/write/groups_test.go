@@ -1,0 +1,192 @@
+package write
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+)
+
+var errBroken = errors.New("the engine is broken")
+
+// brokenTxn cannot read.
+type brokenTxn struct{ kv.Txn }
+
+func (brokenTxn) Get([]byte) ([]byte, bool, error) { return nil, false, errBroken }
+
+// TestGroupedRows writes random changes of the sets of neighbouring posts, and of accounts, and compares each set with a map after each
+// write. Some sets gain more members in one write than a row may have; some of these writes fail.
+func TestGroupedRows(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		merger := NewMerger(Limits{Row: 8, Chunk: 8})
+		store := memkv.Open(memkv.Options{Merger: merger})
+		layout := format.Layout{Settings: dict.DefaultSettings}
+		type set struct {
+			kind    kinds.Kind
+			subject dict.ID
+		}
+		twin := map[set]map[dict.ID]bool{}
+		var sets []set // ascending
+		for _, k := range []kinds.Kind{1, kinds.Like, kinds.Repost} {
+			for range 20 {
+				sets = append(sets, set{k, dict.ID(1<<32 + rng.IntN(48))})
+			}
+		}
+		slices.SortFunc(sets, func(x, y set) int {
+			return compareSetChanges(SetChange{Kind: x.kind, Subject: x.subject}, SetChange{Kind: y.kind, Subject: y.subject})
+		})
+		sets = slices.Compact(sets)
+		var writer rows
+		spilled, failed := 0, 0
+		for range 60 {
+			var changes []SetChange
+			after := map[set]map[dict.ID]bool{}
+			merged := false
+			for _, s := range sets {
+				if rng.IntN(4) > 0 {
+					continue
+				}
+				n := rng.IntN(4)
+				if rng.IntN(20) == 0 {
+					n = 30
+				}
+				members := map[dict.ID]bool{}
+				for range n {
+					members[dict.ID(1<<33+rng.IntN(200))] = rng.IntN(4) > 0
+				}
+				added := 0
+				after[s] = maps.Clone(twin[s])
+				if after[s] == nil {
+					after[s] = map[dict.ID]bool{}
+				}
+				for _, m := range slices.Sorted(maps.Keys(members)) {
+					changes = append(changes, SetChange{Kind: s.kind, Remove: !members[m], Date: uint32(rng.IntN(9)), Subject: s.subject, Member: m})
+					if delete(after[s], m); members[m] {
+						after[s][m] = true
+						added++
+					}
+				}
+				merged = merged || added > 8
+			}
+			breaks := merged && rng.IntN(2) == 0
+			err := store.Update(t.Context(), func(tx kv.Txn) error {
+				if breaks {
+					return writer.write(brokenTxn{tx}, changes, layout, merger)
+				}
+				return writer.write(tx, changes, layout, merger)
+			})
+			if breaks != errors.Is(err, errBroken) || err != nil && !breaks {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if breaks {
+				failed++
+			} else {
+				maps.Copy(twin, after)
+			}
+			if err := store.Update(t.Context(), func(tx kv.Txn) error {
+				for _, key := range merger.Topmost(merger.TakeLarge(rng.IntN(4), func(string) bool { return true })) {
+					spilled++
+					if err := merger.SpillOne(tx, []byte(key)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.View(t.Context(), func(r kv.Reader) error {
+				for _, s := range sets {
+					got, err := read.Bitmap(r, layout, s.kind, s.subject)
+					if err != nil {
+						return err
+					}
+					var want []uint64
+					for m := range twin[s] {
+						want = append(want, uint64(m))
+					}
+					slices.Sort(want)
+					if !slices.Equal(got.ToArray(), want) {
+						t.Fatalf("seed %d: set %d of %d has %v, want %v", seed, s.kind, s.subject, got, want)
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if spilled < 10 || failed < 3 {
+			t.Errorf("seed %d: %d spills, %d failed writes: too few to prove anything", seed, spilled, failed)
+		}
+	}
+}
+
+// TestSpilledGroups: a spill moves the members of the rows that are too large, and leaves the other rows of the group as they are,
+// changes of the same write included.
+func TestSpilledGroups(t *testing.T) {
+	merger := NewMerger(Limits{Row: 8, Chunk: 8})
+	store := memkv.Open(memkv.Options{Merger: merger})
+	const first = dict.ID(1 << 32)
+	key := format.AppendRowGroupKey(nil, kinds.Like, first)
+	members := func(n int) (all []uint64) {
+		for i := range n {
+			all = append(all, uint64(first)+uint64(3*i))
+		}
+		return all
+	}
+	var group, later format.RowGroup
+	for i, n := range []int{2, 9, 8, 20} {
+		group.Add(first+dict.ID(i), format.AppendRow(nil, first+dict.ID(i), 0, nil, members(n)))
+	}
+	later.Add(first+9, format.AppendRow(nil, first+9, 0, nil, members(1)))
+	update := func(fn func(tx kv.Txn) error) {
+		if err := store.Update(t.Context(), fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(tx kv.Txn) error { tx.Merge(key, group.Value); return nil })
+	update(func(tx kv.Txn) error {
+		tx.Merge(key, later.Value)
+		return merger.SpillOne(tx, key)
+	})
+	var want format.RowGroup
+	for i, row := range [][]byte{
+		format.AppendRow(nil, first, 0, nil, members(2)), format.AppendRow(nil, first+1, 1, nil, nil),
+		format.AppendRow(nil, first+2, 0, nil, members(8)), format.AppendRow(nil, first+3, 1, nil, nil),
+	} {
+		want.Add(first+dict.ID(i), row)
+	}
+	want.Add(first+9, format.AppendRow(nil, first+9, 0, nil, members(1)))
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		v, _, err := r.Get(key)
+		if err != nil || !bytes.Equal(v, want.Value) {
+			t.Errorf("the group is %x, want %x, %v", v, want.Value, err)
+		}
+		containers := map[dict.ID]int{}
+		err = kv.ScanPrefix(r, []byte{format.KeyReverse}, func(k, v []byte) error {
+			_, subject, block, isRow, err := format.ParseReverseKey(k)
+			if err != nil || isRow {
+				t.Errorf("there is the key %x, %v", k, err)
+				return err
+			}
+			ids, err := format.ContainerMembers(block<<16, v)
+			containers[subject] += len(ids)
+			return err
+		})
+		if !maps.Equal(containers, map[dict.ID]int{first + 1: 9, first + 3: 20}) {
+			t.Errorf("the containers have %v members", containers)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
