@@ -110,7 +110,8 @@ type Reader interface {
 
 	// MultiGet looks up all keys, possibly in parallel, and calls each once
 	// for every key, in order, from the caller's goroutine. value is valid
-	// only during the call. An error from each ends the read and is returned.
+	// only during the call, and must not be changed: equal keys may share it. An
+	// error from each ends the read and is returned.
 	MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error
 
 	// Scan calls each for the keys in [lo, hi), in ascending order, or in

@@ -127,6 +127,7 @@ func TestMultiGetLargeValues(t *testing.T) {
 		err = s.View(t.Context(), func(r kv.Reader) error {
 			for range 2 { // the second MultiGet reuses memory
 				err := r.MultiGet(append(keys, keys...), func(i int, v []byte, ok bool) error {
+					last := i >= n // equal keys may share a value
 					i %= n
 					if !ok || len(v) != (i*i)%9000 {
 						return fmt.Errorf("key %d: %d bytes, %v", i, len(v), ok)
@@ -137,7 +138,9 @@ func TestMultiGetLargeValues(t *testing.T) {
 						}
 					}
 					_ = append(v, make([]byte, 100)...)
-					clear(v) // must not change another value
+					if last {
+						clear(v) // must not change the value of another key
+					}
 					return nil
 				})
 				if err != nil {

@@ -180,12 +180,8 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 			break
 		}
 		for i, n := range m.order[from:min(end, len(m.order))] {
-			if i > 0 && bytes.Equal(keys[n], keys[m.order[from+i-1]]) { // folding it again would cost more
-				if m.found[n] = m.found[m.order[from+i-1]]; m.found[n].start >= 0 {
-					start := len(l.values)
-					l.values = append(l.values, l.values[m.found[n].start:m.found[n].end]...)
-					m.found[n] = found{start, len(l.values), worker}
-				}
+			if i > 0 && bytes.Equal(keys[n], keys[m.order[from+i-1]]) { // such as that of a row group
+				m.found[n] = m.found[m.order[from+i-1]]
 				continue
 			}
 			// The whole key is the prefix (Split), so this uses the Bloom filters.
