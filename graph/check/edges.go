@@ -346,7 +346,9 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 				v.saver.keep(p, key, v)
 			}
 			if v.Grouped(k) {
-				v.readOver(k, subject)
+				if err := v.readOver(k, subject); err != nil {
+					return err
+				}
 			}
 		}
 		if isRow {
@@ -425,19 +427,20 @@ func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject di
 	return nil
 }
 
-// readOver reads the row of a set that lies in a group, for container. rowGroup has checked it.
-func (v *checker) readOver(k kinds.Kind, subject dict.ID) {
+// readOver reads the row of a set that lies in a group, for container. rowGroup has reported what is malformed.
+func (v *checker) readOver(k kinds.Kind, subject dict.ID) error {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
-	if err != nil { // rowGroup has reported it, unless the check is ending
+	if err != nil {
 		v.unreadable, v.spilled = true, 1
 		v.saver.unread()
-		return
+		return v.damage.failure()
 	}
 	if t.Generation > 0 {
 		v.spilled = 1
 	}
 	v.over = append(append(v.over, t.Removed...), t.Members...)
 	slices.Sort(v.over)
+	return nil
 }
 
 // row checks a row, and returns its members. It adds its ids to over, so that container does

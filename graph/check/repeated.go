@@ -28,9 +28,8 @@ type repeatedMember struct {
 	rowDate        uint32 // with this date
 }
 
-// repeatedAtOnce is how many rows are looked up together. They are in memory, and have up to some ten
-// kilobytes each.
-const repeatedAtOnce = 1024
+// repeatedAtOnce is how many rows are looked up together. Their values are in memory: row groups have up to 200 KB, nearly all far less.
+const repeatedAtOnce = 256
 
 // noteRepeated adds the subjects that several records of an actor name; subjects ascend. dated has the records
 // whose subjects have large sets, ascending by subject.

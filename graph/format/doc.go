@@ -10,7 +10,7 @@
 //
 //	'r' kind actor bucket(2)     → chunk          the records (chunk.go, packed.go)
 //	'r' kind actor bucket(2) n×1 → chunk          what a chunk spilled
-//	'v' kind subject             → row            the actors with an edge to subject (row.go)
+//	'v' kind subject             → row            the actors with an edge to subject (row.go); not of the kinds with groups
 //	'o' kind subject, first of a group → rows     of neighbouring posts (rowgroup.go)
 //	'v' kind subject block       → container      what a row spilled (container.go)
 //	'v' 0 0 …                    → row, containers  the hidden accounts

@@ -10,7 +10,7 @@ const keyTotals = 'm'
 
 // keyspaces has the names of the store's keyspaces, by the first byte of their keys.
 var keyspaces = map[byte]string{
-	KeyRecord: "records", KeyReverse: "sets", KeyRows: "groups of rows", KeyDates: "dates", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
+	KeyRecord: "records", KeyReverse: "sets", KeyRows: "row groups", KeyDates: "dates", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
 	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", KeyResync: "queue of resyncs", KeyTouched: "touched paths", KeyLabels: "labels", keyTotals: "totals",
 	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
 	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
@@ -49,8 +49,8 @@ func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 			name = k.Name + " sets"
 		}
 		if HasGroups(k.Kind) {
-			parts = append(parts, Part{name, []byte{KeyRows, byte(k.Kind)}})
-			name += " of large sets"
+			parts = append(parts, Part{name + " in row groups", []byte{KeyRows, byte(k.Kind)}})
+			name = "other " + name
 		}
 		parts = append(parts, Part{name, []byte{KeyReverse, byte(k.Kind)}})
 	}

@@ -43,7 +43,7 @@ const RowMax = 2048
 // whose rows note repeated members, one that is both removed and present was first removed, and then added:
 // it is not repeated, whatever lies below. A member
 // has a date after a fold if all its entries there add it, with that date.
-// An operand with a generation comes from a spill, and replaces the row: older values of the key no longer count.
+// An operand with a generation comes from a spill, and replaces the row: older values of it no longer count.
 // Removed members are kept until a fold includes the oldest value. If the generation is not 0,
 // they are kept forever: the set has containers, which the row overrides. The generation
 // grows with every spill, so a container is unchanged while the row has the same generation.

@@ -13,18 +13,20 @@ import (
 // the same time. Most of them have few likers, and a key, its place in a table and its bits in a filter would
 // take more bytes than the row (docs/decisions/0031).
 //
-// Only the sets of likers and reposters lie in groups (HasGroups), and only in a store with one writer. Accounts
-// have longer rows, and the numbers of configured kinds do not tell what their subjects are.
+// Only the rows of likers and reposters lie in groups (HasGroups), and only in a store with one writer. Accounts
+// have longer rows, and the number of a configured kind does not say whether its subjects are posts.
 //
-// A group is, ascending by subject,
+// A group has the rows that are not empty, ascending by subject. Each is
 //
-//	uvarint 2 × bytes of the row      | row    of the subject after the last one, or of the first in the group
-//	uvarint 2 × bytes of the row + 1, the id's lowest four bits (1) | row    of any other
+//	uvarint 2 × bytes of the row, row
+//	uvarint 2 × bytes of the row + 1, place (1), row
 //
-// An operand and a stored group have the same form. The rows of each subject fold as rows do. No row is empty: in
-// the fold with the oldest value, the subjects of empty rows disappear. A row spills into containers under
-// the set's own key. Then an operand that has a generation takes the row's place: its fold ignores all
-// older rows of the subject.
+// A subject's place in the group is the lowest four bits of its id. The first form is for the place after that of the row
+// before, and for a first row in place 0; the second form is for any other place.
+//
+// An operand and a stored group have the same form, and the rows of each subject fold as rows do. A row that is too large spills
+// into containers, which have keys of the set's own. The spill merges an empty row with a generation, which
+// replaces all older rows of the subject (Row).
 const rowGroupBits = 4
 
 // rowsInGroup is the number of subjects of a group.
@@ -56,56 +58,56 @@ func ParseRowGroupKey(key []byte) (k kinds.Kind, first dict.ID, err error) {
 // A RowGroup is a group of rows while it is built.
 type RowGroup struct {
 	Value []byte
-	next  int // the lowest bits of the id after the last subject
+	next  int // the place after the last row
 }
 
 // Reset makes the group empty. It keeps the memory of Value.
 func (g *RowGroup) Reset() { g.Value, g.next = g.Value[:0], 0 }
 
-// Add appends a row. Its subject comes after all others; the caller has found that it belongs to the group.
+// Add appends a row, which is not empty. Its subject must belong to the group, and come after those of the other rows.
 func (g *RowGroup) Add(subject dict.ID, row []byte) {
-	low := int(subject % rowsInGroup)
+	place := int(subject % rowsInGroup)
 	head := uint64(len(row)) << 1
-	if low == g.next {
+	if place == g.next {
 		g.Value = binary.AppendUvarint(g.Value, head)
 	} else {
-		g.Value = append(binary.AppendUvarint(g.Value, head|1), byte(low))
+		g.Value = append(binary.AppendUvarint(g.Value, head|1), byte(place))
 	}
 	g.Value = append(g.Value, row...)
-	g.next = low + 1
+	g.next = place + 1
 }
 
-// cutRow cuts the first row of a group. next is the lowest bits of the id after the last subject.
-func cutRow(v []byte, next int) (low int, row, rest []byte, err error) {
+// cutRow cuts the first row of a group, and returns its place. next is the place after the row before.
+func cutRow(v []byte, next int) (place int, row, rest []byte, err error) {
 	head, w := Uvarint(v)
 	if w <= 0 {
 		return 0, nil, nil, errRowGroup
 	}
-	v, low = v[w:], next
+	v, place = v[w:], next
 	if head&1 != 0 {
 		if len(v) == 0 || int(v[0]) <= next {
 			return 0, nil, nil, errRowGroup
 		}
-		low, v = int(v[0]), v[1:]
+		place, v = int(v[0]), v[1:]
 	}
 	n := head >> 1
-	if low >= rowsInGroup || n == 0 || n > uint64(len(v)) {
+	if place >= rowsInGroup || n == 0 || n > uint64(len(v)) {
 		return 0, nil, nil, errRowGroup
 	}
-	return low, v[:n:n], v[n:], nil
+	return place, v[:n:n], v[n:], nil
 }
 
 // EachRow calls each with the subjects and the rows of a group. first is the first subject that it can have.
 func EachRow(first dict.ID, group []byte, each func(subject dict.ID, row []byte) error) error {
 	for next := 0; len(group) > 0; {
-		low, row, rest, err := cutRow(group, next)
+		place, row, rest, err := cutRow(group, next)
 		if err == nil {
-			err = each(first+dict.ID(low), row)
+			err = each(first+dict.ID(place), row)
 		}
 		if err != nil {
 			return err
 		}
-		next, group = low+1, rest
+		next, group = place+1, rest
 	}
 	return nil
 }
@@ -114,17 +116,17 @@ func EachRow(first dict.ID, group []byte, each func(subject dict.ID, row []byte)
 func RowIn(group []byte, subject dict.ID) ([]byte, error) {
 	want := int(subject % rowsInGroup)
 	for next := 0; len(group) > 0; {
-		low, row, rest, err := cutRow(group, next)
+		place, row, rest, err := cutRow(group, next)
 		if err != nil {
 			return nil, err
 		}
-		if low == want {
+		if place == want {
 			return row, nil
 		}
-		if low > want {
+		if place > want {
 			break
 		}
-		next, group = low+1, rest
+		next, group = place+1, rest
 	}
 	return nil, nil
 }
@@ -136,25 +138,29 @@ type rowGroupFolder struct {
 	row  []byte
 }
 
-// foldGroup appends the group that values, oldest first, fold to, and returns the number of ids of its largest row. It does not
-// decode a row that folds to itself.
+// foldGroup appends the group that values, oldest first, fold to, and returns the number of ids of its largest row: members, and
+// those kept as removed.
 func (f *Folder) foldGroup(dst, key []byte, values [][]byte, base bool) (out []byte, largest int, err error) {
 	k, first, err := ParseRowGroupKey(key)
 	if err != nil {
 		return nil, 0, err
 	}
 	g := &f.groups
-	for i := range g.rows {
-		g.rows[i] = g.rows[i][:0]
-	}
+	defer func() { // keep no values
+		g.out = RowGroup{}
+		for i := range g.rows {
+			clear(g.rows[i])
+			g.rows[i] = g.rows[i][:0]
+		}
+	}()
 	for _, v := range values {
 		for next := 0; len(v) > 0; {
-			low, row, rest, err := cutRow(v, next)
+			place, row, rest, err := cutRow(v, next)
 			if err != nil {
 				return nil, 0, err
 			}
-			g.rows[low] = append(g.rows[low], row)
-			next, v = low+1, rest
+			g.rows[place] = append(g.rows[place], row)
+			next, v = place+1, rest
 		}
 	}
 	g.out = RowGroup{Value: dst}
@@ -163,19 +169,34 @@ func (f *Folder) foldGroup(dst, key []byte, values [][]byte, base bool) (out []b
 			continue
 		}
 		subject := first + dict.ID(i)
-		if len(rows) == 1 && isPlain(rows[0]) { // as most rows of a group are
-			g.out.Add(subject, rows[0])
-			largest = max(largest, numbers(rows[0]))
-			continue
+		row, n, same := foldsToItself(subject, rows, base)
+		if !same {
+			if g.row, n, err = f.rows.fold(g.row[:0], k, subject, rows, base); err != nil {
+				return nil, 0, err
+			}
+			row = g.row
 		}
-		var n int
-		if g.row, n, err = f.rows.fold(g.row[:0], k, subject, rows, base); err != nil {
-			return nil, 0, err
-		}
-		if len(g.row) > 0 {
-			g.out.Add(subject, g.row)
+		if len(row) > 0 {
+			g.out.Add(subject, row)
 		}
 		largest = max(largest, n)
 	}
 	return g.out.Value, largest, nil
+}
+
+// foldsToItself returns the only row of a subject, and the number of its ids, if its fold is the row itself. In the fold with the oldest value, other rows without a
+// generation lose their dates and the removed.
+func foldsToItself(subject dict.ID, rows [][]byte, base bool) (row []byte, n int, ok bool) {
+	if len(rows) > 1 {
+		return nil, 0, false
+	}
+	row = rows[0]
+	if isPlain(row) { // as most are
+		return row, numbers(row), true
+	}
+	if base && generationOf(row) == 0 {
+		return nil, 0, false
+	}
+	r, err := ParseRow(subject, row)
+	return row, numbers(r.Removed) + numbers(r.Members), err == nil
 }

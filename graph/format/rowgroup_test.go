@@ -144,7 +144,7 @@ func TestMalformedGroups(t *testing.T) {
 			t.Errorf("%s: %x is read: %v, %v, %v", name, v, err, err1, err2)
 		}
 	}
-	// So is a group with a malformed row, unless no operand changes that row.
+	// So is a group with a malformed row, unless it looks like the simplest form and no operand changes it.
 	group := groupOf(16, []byte{0x80})
 	if v, _, err := new(Folder).Fold(nil, AppendRowGroupKey(nil, 2, 16), [][]byte{group, groupOf(16, []byte{2})}, true); err == nil {
 		t.Errorf("a malformed row folds to %x", v)

@@ -12,7 +12,7 @@
 // receives folded values, and its results are set whole: it must divide what an engine cannot
 // set at once (FoundationDB: more than 50,000 bytes).
 //
-// testdata has small stores of versions 3, 4, 6 and 8, made by the programs of their time. Every
+// testdata has small stores of versions 3, 4, 6, 8 and 9, made by the programs of their time. Every
 // later program must migrate them (TestStoresOfEveryVersion).
 package upgrade
 

@@ -254,7 +254,7 @@ func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *
 	return lost, err
 }
 
-// write merges what the sets gain and lose, one operand per row.
+// write merges what the sets gain and lose.
 func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) error {
 	return e.rows.write(tx, e.sets, layout, merger)
 }
@@ -269,7 +269,7 @@ type rows struct {
 	groupKey   []byte
 }
 
-// write merges the changes in sets, which ascend by set and member, one operand per row or group of rows. It spills a
+// write merges the changes in sets, which ascend by set and member, one operand per row or row group. It spills a
 // row that gains more members than a row may have: if it left that to a later write, the members would
 // lose their dates in a set that has no containers yet.
 //

@@ -15,7 +15,7 @@ import (
 
 // A value that has grown too large is spilled: one atomic write merges its content into finer
 // values whose keys extend its key, and leaves the value itself with a higher generation and nothing
-// else. A row spills into containers, and a row of a group does, too; a chunk into up to 256 chunks, by the next byte of the TID or
+// else. A row spills into containers, also a row in a row group, whose other rows stay as they are; a chunk into up to 256 chunks, by the next byte of the TID or
 // of the key's hash, which may spill in turn. From then on the value holds later changes, removals included. They override
 // the values below, until it spills again.
 //
