@@ -2,7 +2,8 @@
 // skein check and the tests use it. It does not repair anything.
 //
 //	check.go       the order of the checks; accounts, totals, keyspaces
-//	edges.go       the records and the sets have the same edges, in their one form
+//	edges.go       the records and the sets have the same edges; the form of the records
+//	sets.go        the form of rows, row groups and containers; the hidden set
 //	dictionary.go  the dictionary is one to one, in leased blocks
 //	damaged.go     a reader that continues after damaged parts of the disk
 //	resume.go      the file from which an interrupted check goes on

@@ -51,7 +51,7 @@ func TestBrokenGroups(t *testing.T) {
 			}
 			key := format.AppendRowGroupKey(nil, 2, b.id(post))
 			b.rows[string(key)] = nil
-			return fmt.Sprintf("key %x of a group of rows: it does not fit this store's layout", key)
+			return fmt.Sprintf("key %x of a row group: it does not fit this store's layout", key)
 		},
 		"a row beside the groups": grouped(func(b *bench, _ string) string {
 			key := set(b, 2, post)
@@ -60,16 +60,16 @@ func TestBrokenGroups(t *testing.T) {
 		}),
 		"the key of no group": grouped(func(b *bench, group string) string {
 			b.rows[group+"\x01"] = nil
-			return fmt.Sprintf("key %x of a group of rows: format: key %[1]x of a group of rows is malformed", group+"\x01")
+			return fmt.Sprintf("key %x of a row group: format: key %[1]x of a row group is malformed", group+"\x01")
 		}),
 		"a kind without groups": grouped(func(b *bench, group string) string {
 			key := "o\x01" + group[2:]
 			b.rows[key] = b.rows[group]
-			return fmt.Sprintf("key %x of a group of rows", key)
+			return fmt.Sprintf("key %x of a row group", key)
 		}),
 		"a malformed group": grouped(func(b *bench, group string) string {
 			b.rows[group] = append(bytes.Clone(b.rows[group]), 0)
-			return fmt.Sprintf("group of rows %x: format: malformed group of rows", group)
+			return fmt.Sprintf("row group %x: format: malformed row group", group)
 		}),
 		"a group in another form": grouped(func(b *bench, group string) string {
 			v := b.rows[group]
@@ -81,11 +81,11 @@ func TestBrokenGroups(t *testing.T) {
 				}
 			}
 			b.rows[group] = longer
-			return fmt.Sprintf("group of rows %x is %x; expected %x", group, longer, v)
+			return fmt.Sprintf("row group %x is %x; expected %x", group, longer, v)
 		}),
 		"a malformed row": grouped(func(b *bench, group string) string {
 			replace(b, 2, b.id(post), []byte{0x81})
-			return fmt.Sprintf("group of rows %x: format: malformed set row", group)
+			return fmt.Sprintf("row group %x: format: malformed set row", group)
 		}),
 		"a row that keeps the removed": grouped(func(b *bench, _ string) string {
 			replace(b, 3, b.id(page), format.AppendRow(nil, b.id(page), 0, []uint64{5}, []uint64{uint64(b.id(alice))}))

@@ -37,7 +37,7 @@
 //	't' actor …                  → rev, commit    changes by the stream to repos that are queued (resync.go)
 //
 // In a store with several writers (dict.Settings.Partitions), a value that a write reads
-// and changes belongs to one partition, so that two writers never conflict on it. There are no groups of rows, and some keys
+// and changes belongs to one partition, so that two writers never conflict on it. There are no row groups, and some keys
 // are longer; their lengths distinguish the two layouts (layout.go):
 //
 //	'v' kind subject part        → row            the members of one partition

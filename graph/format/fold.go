@@ -11,7 +11,7 @@ import (
 // ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 
-// A Folder folds the values that are merged into a store: chunks of records, rows, groups of rows, containers and
+// A Folder folds the values that are merged into a store: chunks of records, rows, row groups, containers and
 // dates of sets, groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
@@ -27,7 +27,7 @@ type Folder struct {
 // Folded is the size of a folded value. The writer decides by it whether to spill the value.
 type Folded struct {
 	// Entries counts the records of a chunk, or the members of a row, including those kept
-	// as removed; of a group of rows, those of the largest. 0 for values that are never spilled.
+	// as removed; of a row group, those of the largest. 0 for values that are never spilled.
 	Entries int
 	// Bytes is the length of a chunk's byte form; 0 for other values.
 	Bytes int

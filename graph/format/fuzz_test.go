@@ -39,7 +39,7 @@ func fuzzCodec(f *testing.F, names ...string) {
 }
 
 func FuzzRow(f *testing.F)       { fuzzCodec(f, "row") }
-func FuzzRowGroup(f *testing.F)  { fuzzCodec(f, "group of rows") }
+func FuzzRowGroup(f *testing.F)  { fuzzCodec(f, "row group") }
 func FuzzChunk(f *testing.F)     { fuzzCodec(f, "chunk of TIDs", "chunk of raw keys") }
 func FuzzContainer(f *testing.F) { fuzzCodec(f, "container") }
 func FuzzState(f *testing.F)     { fuzzCodec(f, "state", "accounts") }

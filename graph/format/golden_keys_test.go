@@ -44,7 +44,7 @@ func readSetKey(key []byte) (string, error) {
 
 func readRowGroupKey(key []byte) (string, error) {
 	k, first, err := ParseRowGroupKey(key)
-	return fmt.Sprintf("group of rows of kind %v, from subject %#x", k, uint64(first)), err
+	return fmt.Sprintf("row group of kind %v, from subject %#x", k, uint64(first)), err
 }
 
 func readActorKey(key []byte) (string, error) {
@@ -95,7 +95,7 @@ func goldenKeys() []golden.Form {
 			add(fmt.Sprintf("%s: container, %s subject, long block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(longID))), readSetKey)
 			add(fmt.Sprintf("%s: account, %s", l.name, id.name), l.AccountKey(nil, id.id), readActorKey)
 		}
-		add(fmt.Sprintf("group of rows, %s subject", id.name), alone.AppendMemberKey(nil, 3, id.id, longID), readRowGroupKey)
+		add(fmt.Sprintf("row group, %s subject", id.name), alone.AppendMemberKey(nil, 3, id.id, longID), readRowGroupKey)
 		add(fmt.Sprintf("erase, %s", id.name), EraseKey(id.id), readActorKey)
 	}
 	for i, l := range []Layout{alone, shared} {

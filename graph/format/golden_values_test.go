@@ -179,7 +179,7 @@ func goldenRows() (forms []golden.Form) {
 	return forms
 }
 
-// goldenGroups has groups of rows; their first subject is 1008.
+// goldenGroups has row groups; their first subject is 1008.
 func goldenGroups() []golden.Form {
 	read := func(v []byte) (words string, err error) {
 		words = "rows"

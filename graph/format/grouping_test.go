@@ -52,7 +52,7 @@ func alphabets() []alphabet {
 	for _, i := range []int{2, 3} {
 		all[i].spilled = all[i].operands[3]
 	}
-	return append(all, alphabet{name: "group of rows", key: AppendRowGroupKey(nil, 2, 21), operands: [][]byte{
+	return append(all, alphabet{name: "row group", key: AppendRowGroupKey(nil, 2, 21), operands: [][]byte{
 		groupOf(21, AppendRow(nil, 21, 0, nil, []uint64{7})), groupOf(21, AppendRow(nil, 21, 0, []uint64{7}, []uint64{9}), AppendRow(nil, 22, 0, nil, []uint64{7})),
 		groupOf(21, AppendRow(nil, 21, 2, nil, nil)), groupOf(22, AppendRow(nil, 22, 0, []uint64{7}, nil)), nil,
 	}})

@@ -201,7 +201,7 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("%x is read as a set's key", key)
 			}
 			if _, _, err := ParseRowGroupKey(key); err == nil && first != KeyRows {
-				t.Errorf("%x is read as the key of a group of rows", key)
+				t.Errorf("%x is read as the key of a row group", key)
 			}
 			if isRowKey(key) && first != KeyReverse {
 				t.Errorf("%x is taken for a row's key", key)

@@ -115,7 +115,7 @@ func codecs() []golden.Codec {
 	bucket := Path{TID: goldenTID}.Bucket()
 	return []golden.Codec{
 		{Name: "row", Again: rowAgain, Valid: valid(goldenRows(), "row"), Cut: true},
-		{Name: "group of rows", Again: rowGroupAgain, Valid: valid(goldenGroups(), "group", "operand"), Cut: true},
+		{Name: "row group", Again: rowGroupAgain, Valid: valid(goldenGroups(), "group", "operand"), Cut: true},
 		{Name: "chunk of TIDs", Again: chunkAgain(CoderOf(1, shortID, bucket)), Valid: valid(goldenChunks(), "TID"), Cut: true},
 		{Name: "chunk of raw keys", Again: chunkAgain(CoderOf(1, shortID, RawBucket)), Valid: valid(goldenChunks(), "raw"), Cut: true},
 		{Name: "container", Again: containerAgain, Valid: valid(goldenContainers(), "container"), Cut: false},
@@ -128,7 +128,7 @@ func codecs() []golden.Codec {
 		{Name: "version of the hidden set", Again: versionAgain, Valid: [][]byte{make([]byte, 8), bytes.Repeat([]byte{0xff}, 8)}, Exact: true, Cut: true},
 		{Name: "chunk key", Again: chunkKeyAgain, Valid: valid(goldenKeys(), "chunk"), Exact: true, Cut: true},
 		{Name: "set key", Again: setKeyAgain, Valid: valid(goldenKeys(), ": row", "container"), Exact: true, Cut: true},
-		{Name: "row group key", Again: rowGroupKeyAgain, Valid: valid(goldenKeys(), "group of rows"), Exact: true, Cut: true},
+		{Name: "row group key", Again: rowGroupKeyAgain, Valid: valid(goldenKeys(), "row group"), Exact: true, Cut: true},
 		{Name: "actor key", Again: actorKeyAgain, Valid: valid(goldenKeys(), "account", "erase"), Exact: true, Cut: true},
 	}
 }

@@ -32,7 +32,7 @@ const rowGroupBits = 4
 // rowsInGroup is the number of subjects of a group.
 const rowsInGroup = 1 << rowGroupBits
 
-var errRowGroup = errors.New("format: malformed group of rows")
+var errRowGroup = errors.New("format: malformed row group")
 
 // HasGroups reports whether the rows of a kind's sets lie in groups, in stores with one writer.
 func HasGroups(k kinds.Kind) bool { return k == kinds.Like || k == kinds.Repost }
@@ -52,10 +52,10 @@ func ParseRowGroupKey(key []byte) (k kinds.Kind, first dict.ID, err error) {
 			return kinds.Kind(key[1]), id, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("format: key %x of a group of rows is malformed", key)
+	return 0, 0, fmt.Errorf("format: key %x of a row group is malformed", key)
 }
 
-// A RowGroup is a group of rows while it is built.
+// A RowGroup is a row group while it is built.
 type RowGroup struct {
 	Value []byte
 	next  int // the place after the last row

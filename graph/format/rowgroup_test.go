@@ -154,7 +154,7 @@ func TestMalformedGroups(t *testing.T) {
 	}
 	for _, key := range [][]byte{AppendRowGroupKey(nil, 1, 16), {KeyRows, 2, 0x00, 0x14, 0x03, 0x02, 0x01}, {KeyRows, 2}, append(AppendRowGroupKey(nil, 2, 16), 0), AppendRowKey(nil, 2, 16)} {
 		if k, first, err := ParseRowGroupKey(key); err == nil {
-			t.Errorf("%x is read as the key of a group of rows of kind %v, from %d", key, k, first)
+			t.Errorf("%x is read as the key of a row group of kind %v, from %d", key, k, first)
 		}
 	}
 }
