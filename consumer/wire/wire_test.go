@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/frames"
 )
@@ -93,8 +95,16 @@ func indigoSays(frame []byte) ([]string, error) {
 	return nil, nil
 }
 
-// hashOf returns the part of a root's hash that a batch describes.
-func hashOf(c cid.Cid) []byte { return c.Hash()[2:10] }
+// hashOf returns the part of a root's hash that a batch describes. A root whose CID does not have
+// the length of a SHA-256 is described by the hash of its CID.
+func hashOf(c cid.Cid) []byte {
+	b := c.Bytes()
+	if len(b) == 36 {
+		return b[4:12]
+	}
+	sum := sha256.Sum256(b)
+	return sum[:8]
+}
 
 func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
 	commit, rr, err := repo.LoadRepoFromCAR(context.Background(), bytes.NewReader(e.Blocks))
@@ -102,21 +112,30 @@ func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
 		return nil, err
 	}
 	line := fmt.Sprintf("%d commit %s rev=%s", e.Seq, e.Repo, commit.Rev)
-	if e.Since != nil {
-		line += " since=" + *e.Since
+	if e.Since != nil && *e.Since != "" {
+		since := *e.Since
+		if _, err := syntax.ParseTID(since); err != nil {
+			since = format.NoRev.String()
+		}
+		line += " since=" + since
 	}
 	line += fmt.Sprintf(" data=%x", hashOf(commit.Data))
 	if e.PrevData != nil {
 		line += fmt.Sprintf(" prevData=%x", hashOf(cid.Cid(*e.PrevData)))
 	}
 	lines := []string{line}
-	for _, op := range e.Ops {
+	for i, op := range e.Ops {
+		if op == nil {
+			return nil, fmt.Errorf("operation %d is null", i)
+		}
 		collection, rkey, _ := strings.Cut(op.Path, "/")
 		for _, k := range kinds.All {
 			switch {
 			case k.Collection != collection:
 			case op.Action == "delete":
 				lines = append(lines, fmt.Sprintf("  delete %s %s", k.Name, rkey))
+			case op.Cid == nil:
+				return nil, fmt.Errorf("%s of %s without a CID", op.Action, op.Path)
 			default:
 				b, err := rr.RecordStore.Get(context.Background(), cid.Cid(*op.Cid))
 				subject := ""
@@ -268,6 +287,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(all[2091]) // 150 likes in one commit
 	f.Add(otherRev(f, all[2091]))
+	f.Add(withoutCID(f, all[2091]))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var d wire.Decoder
 		got, m, err := decode(&d, frame)
@@ -295,6 +315,23 @@ func otherRev(t testing.TB, frame []byte) []byte {
 		m.Rev[4] = 'p'
 	}
 	return frame
+}
+
+// withoutCID returns a copy of a commit's frame whose first operation has no CID.
+func withoutCID(t testing.TB, frame []byte) []byte {
+	t.Helper()
+	r := bytes.NewReader(frame)
+	var h events.EventHeader
+	var e comatproto.SyncSubscribeRepos_Commit
+	if err := errors.Join(h.UnmarshalCBOR(r), e.UnmarshalCBOR(r)); err != nil {
+		t.Fatal(err)
+	}
+	e.Ops[0].Cid = nil
+	var b bytes.Buffer
+	if err := errors.Join(h.MarshalCBOR(&b), e.MarshalCBOR(&b)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // A message may have another rev than its commit block. The account signed the block.
