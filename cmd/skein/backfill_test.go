@@ -221,7 +221,9 @@ func TestBackfillKilled(t *testing.T) {
 			quiet = 0
 		}
 		if time.Since(began) > 5*time.Minute {
-			t.Fatalf("the backfill does not end: %+v, cursor %d", st, stats.Cursor)
+			resyncs, outcomes := adminText(t, d, "/resyncs"), regexp.MustCompile(`(?m)^skein_(backfill|consumer_dropped|consumer_verif).*$`).FindAllString(metrics(t, d), -1)
+			_, log := d.stop()
+			t.Fatalf("the backfill does not end: %+v, cursor %d\n%s\n%s\n%s", st, stats.Cursor, resyncs, strings.Join(outcomes, "\n"), log)
 		}
 	}
 	var stats struct {

@@ -325,7 +325,13 @@ func notePermitted(t *testing.T, d *daemon, seen map[string]string) {
 
 func metrics(t *testing.T, d *daemon) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.admin+"/metrics", nil)
+	return adminText(t, d, "/metrics")
+}
+
+// adminText returns a page of the admin interface as text.
+func adminText(t *testing.T, d *daemon, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.admin+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -239,6 +239,9 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 			m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sent an older state than the stream")})
 		})
 		return
+	case batch.Superseded:
+		m.jobs.Go(func() { m.superseded(ctx, j) })
+		return
 	case batch.Placed:
 		m.fetched.Add(1)
 		m.records.Add(int64(records))
@@ -247,15 +250,46 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.poke()
-	j.running = false
-	if again := j.again; again || o == batch.Superseded {
-		j.again = false
-		j.index = -1
-		m.sched.drop(j)
-		m.sched.put(j.did, j.generation, time.Now().Add(100*time.Millisecond), 0, cmp.Or(j.listed, j.host))
+	if j.again {
+		m.again(j)
 		return
 	}
 	m.sched.drop(j)
+}
+
+// again queues a job again that has just run, because more was missed of its repo. m.mu is held.
+func (m *Manager) again(j *job) {
+	j.running, j.again, j.index = false, false, -1
+	m.sched.drop(j)
+	m.sched.put(j.did, j.generation, time.Now().Add(100*time.Millisecond), 0, cmp.Or(j.listed, j.host))
+}
+
+// superseded queues a repo again, because events were missed during its fetch. It reads the
+// generation of the row in the store: a job that knew an older one would be superseded forever.
+func (m *Manager) superseded(ctx context.Context, j *job) {
+	var row format.Resync
+	queued, err := m.o.Store.ChangeResync(ctx, j.did, func(r *format.Resync) (changed bool) {
+		row = *r
+		return false
+	})
+	if err != nil && ctx.Err() == nil {
+		m.log.Error("reading the queue of repos failed", "did", j.did, "error", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.poke()
+	switch {
+	case err != nil:
+		row.Generation = j.generation
+	case !queued && !j.again: // someone removed it from the queue meanwhile
+		m.sched.drop(j)
+		return
+	}
+	if j.again { // perhaps since row was read
+		row.Generation = max(row.Generation, j.generation)
+	}
+	j.generation = row.Generation
+	m.again(j)
 }
 
 // mostBusy is how often a host may be busy before that counts as a try.
@@ -314,7 +348,9 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	j.running, j.again, j.index = false, false, -1
 	m.sched.drop(j)
 	switch {
-	case !queued && werr == nil: // someone removed it from the queue meanwhile
+	case !queued && werr == nil && !again: // someone removed it from the queue meanwhile
+	case !queued && werr == nil: // and it was queued again
+		m.sched.put(j.did, j.generation, j.due, 0, j.host)
 	case state != format.ResyncWaiting && !again:
 		m.park(j.did, row.Failure)
 	default:

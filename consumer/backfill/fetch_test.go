@@ -399,6 +399,73 @@ func TestFailureAfterRemoval(t *testing.T) {
 	}
 }
 
+// A repo that was removed from the queue while its fetch failed, and then queued again, stays in the
+// queue.
+func TestFailureAfterRequeue(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(1, 5)
+	m := idle(t, Options{})
+	if err := m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	j, _, _ := m.sched.next(time.Now(), true)
+	if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	due := time.Now().Add(time.Second)
+	m.sched.put(a.did, j.generation+7, due, 0, "") // between the removal and the end of failedJob
+	m.failedJob(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
+	if next := m.sched.jobs[a.did]; next == nil || next.running || next.again || next.generation != j.generation || !next.due.Equal(due) || len(m.parked) > 0 {
+		t.Errorf("in memory: %+v, parked: %v", next, m.parked)
+	}
+}
+
+// A superseded repo is fetched again for the generation that the store has, whatever its job knew,
+// unless it is no longer queued.
+func TestSuperseded(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(1, 5)
+	for _, c := range []struct {
+		name    string
+		stored  int64  // generation in the store, above the job's
+		again   uint64 // generation that the scheduler is given meanwhile, above the job's
+		removed bool
+		want    int64 // above the job's; 0: it is not queued
+	}{
+		{"a later generation", 5, 0, false, 5},
+		{"an earlier one: the clock was put back", -5, 0, false, -5},
+		{"queued again meanwhile", 5, 9, false, 9},
+		{"removed", 0, 0, true, 0},
+		{"removed and queued again", 0, 9, true, 9},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := idle(t, Options{})
+			if err := m.Resync(t.Context(), "test", a.did); err != nil {
+				t.Fatal(err)
+			}
+			j, _, _ := m.sched.next(time.Now(), true)
+			before := j.generation
+			if _, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true }); err != nil {
+				t.Fatal(err)
+			}
+			if c.removed {
+				if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
+					t.Fatalf("%+v, %v", p, err)
+				}
+			}
+			if c.again > 0 {
+				m.sched.put(a.did, before+c.again, time.Now(), 0, "")
+			}
+			m.placed(t.Context(), j, batch.Superseded, 5, nil)
+			m.jobs.Wait()
+			next := m.sched.jobs[a.did]
+			if (next != nil) != (c.want != 0) || next != nil && (next.generation != before+uint64(c.want) || next.running || next.again || next.index < 0) {
+				t.Errorf("in memory: %+v, want generation %d", next, before+uint64(c.want))
+			}
+		})
+	}
+}
+
 // An operator who knows that a repo was restored from a backup makes skein believe its host, which
 // has an older state than the stream brought.
 func TestBelieve(t *testing.T) {

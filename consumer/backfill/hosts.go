@@ -128,8 +128,8 @@ func (s *scheduler) suspect(did, host string) { s.suspects[did] = host }
 
 // put queues a job, or changes when it is due.
 func (s *scheduler) put(did string, generation uint64, due time.Time, tries int, hint string) {
-	j := s.jobs[did]
-	if j == nil {
+	j, exists := s.jobs[did]
+	if !exists {
 		j = &job{did: did, index: -1}
 		s.jobs[did] = j
 	}
@@ -146,17 +146,16 @@ func (s *scheduler) put(did string, generation uint64, due time.Time, tries int,
 		return
 	}
 	j.tries = tries
-	if j.index >= 0 {
-		j.due = due
-		heap.Fix(&s.waiting, j.index)
-	} else if !s.isReady(j) {
+	switch {
+	case !exists:
 		j.due = due
 		heap.Push(&s.waiting, j)
+	case j.index >= 0:
+		j.due = due
+		heap.Fix(&s.waiting, j.index)
+	default: // it is due, and waits for its turn
 	}
 }
-
-// isReady reports whether a job is neither waiting nor running.
-func (s *scheduler) isReady(j *job) bool { return j.index < 0 && !j.due.IsZero() && !j.running }
 
 // remove removes a waiting job.
 func (s *scheduler) remove(j *job) {

@@ -323,7 +323,11 @@ func TestScheduler(t *testing.T) {
 			running := slices.DeleteFunc(slices.Sorted(maps.Keys(w.jobs)), func(did string) bool { return w.jobs[did].at != inRunning })
 			switch rng.IntN(8) {
 			case 0, 1:
-				w.put(fmt.Sprintf("did:web:a%d.example.com", rng.IntN(60)), w.now.Add(time.Duration(rng.IntN(6)-2)*time.Second), hints[rng.IntN(len(hints))])
+				due := w.now.Add(time.Duration(rng.IntN(6)-2) * time.Second)
+				if rng.IntN(8) == 0 { // a row whose Due was never set
+					due = time.Time{}
+				}
+				w.put(fmt.Sprintf("did:web:a%d.example.com", rng.IntN(60)), due, hints[rng.IntN(len(hints))])
 			case 2:
 				w.now = w.now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
 			case 3:
