@@ -22,21 +22,25 @@ func (l *lane) spill(ctx context.Context) error {
 			return nil
 		}
 		keys = l.store.merger.Topmost(keys)
+		spilled := 0
 		err := l.update(ctx, func(tx kv.Txn) error {
+			spilled = 0
 			for _, key := range keys {
 				if l.goes([]byte(key)) {
 					continue
 				}
-				if err := l.store.merger.SpillOne(tx, []byte(key)); err != nil {
+				n, err := l.store.merger.SpillOne(tx, []byte(key))
+				if err != nil {
 					return fmt.Errorf("%x: %w", key, err)
 				}
+				spilled += n
 			}
 			return nil
 		})
 		switch {
 		case err == nil:
 			if l.store.o.Metrics != nil {
-				l.store.o.Metrics.Spills.Add(float64(len(keys)))
+				l.store.o.Metrics.Spills.Add(float64(spilled))
 			}
 		case errors.Is(err, kv.ErrTooLarge) && len(keys) > 1:
 			for _, key := range keys {

@@ -106,10 +106,11 @@ func TestGroupedRows(t *testing.T) {
 			}
 			if err := store.Update(t.Context(), func(tx kv.Txn) error {
 				for _, key := range merger.Topmost(merger.TakeLarge(rng.IntN(4), func(string) bool { return true })) {
-					spilled++
-					if err := merger.SpillOne(tx, []byte(key)); err != nil {
+					n, err := merger.SpillOne(tx, []byte(key))
+					if err != nil {
 						return err
 					}
+					spilled += n
 				}
 				return nil
 			}); err != nil {
@@ -175,7 +176,16 @@ func TestSpilledGroups(t *testing.T) {
 	update(func(tx kv.Txn) error { tx.Merge(key, group.Value); return nil })
 	update(func(tx kv.Txn) error {
 		tx.Merge(key, later.Value)
-		return merger.SpillOne(tx, key)
+		if n, err := merger.SpillOne(tx, key); n != 2 || err != nil {
+			t.Errorf("%d rows spilled, want 2 (%v)", n, err)
+		}
+		return nil
+	})
+	update(func(tx kv.Txn) error {
+		if n, err := merger.SpillOne(tx, key); n != 0 || err != nil {
+			t.Errorf("%d rows spilled, though all are small enough (%v)", n, err)
+		}
+		return nil
 	})
 	var want format.RowGroup
 	for i, row := range [][]byte{

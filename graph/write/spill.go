@@ -37,11 +37,12 @@ func (m *Merger) Topmost(keys []string) []string {
 	return kept
 }
 
-// SpillOne spills one value if it is still too large.
-func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
+// SpillOne spills one value if it is still too large, and returns how many rows or chunks it
+// spilled: none, one, or several rows of a group.
+func (m *Merger) SpillOne(tx kv.Txn, key []byte) (spilled int, err error) {
 	v, ok, err := tx.Get(key)
 	if err != nil || !ok {
-		return err
+		return 0, err
 	}
 	switch key[0] {
 	case format.KeyRecord:
@@ -52,40 +53,41 @@ func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
 	return m.spillRow(tx, key, v)
 }
 
-func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
+func (m *Merger) spillRow(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	kind := kinds.Kind(key[1])
 	subject, _ := dict.ReadID(key[2:])
 	generation, removed, members, dates, err := format.MergeRows(kind, subject, v)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
-		return err
+		return 0, err
 	}
 	spillMembers(tx, kind, subject, key, removed, members, dates)
 	tx.Set(key, format.AppendRow(nil, subject, generation+1, nil, nil))
-	return nil
+	return 1, nil
 }
 
 // spillGroup spills the rows of a group that are too large.
-func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) error {
+func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	kind, first, err := format.ParseRowGroupKey(key)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var spilled format.RowGroup
+	var emptied format.RowGroup
 	if err := format.EachRow(first, v, func(subject dict.ID, row []byte) error {
 		generation, removed, members, dates, err := format.MergeRows(kind, subject, row)
 		if err != nil || len(members)+len(removed) <= m.limits.Row {
 			return err
 		}
 		spillMembers(tx, kind, subject, format.AppendRowKey(nil, kind, subject), removed, members, dates)
-		spilled.Add(subject, format.AppendRow(nil, subject, generation+1, nil, nil))
+		emptied.Add(subject, format.AppendRow(nil, subject, generation+1, nil, nil))
+		spilled++
 		return nil
 	}); err != nil {
-		return err
+		return 0, err
 	}
-	if len(spilled.Value) > 0 {
-		tx.Merge(key, spilled.Value)
+	if spilled > 0 {
+		tx.Merge(key, emptied.Value)
 	}
-	return nil
+	return spilled, nil
 }
 
 // spillMerged merges an operand into the row of a set, and spills the row in the same write. key is that of the row or its
@@ -165,21 +167,21 @@ func spillDates(tx kv.Txn, kind kinds.Kind, subject dict.ID, removed, members []
 	}
 }
 
-func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
+func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	k, actor, bucket, depth, err := format.ParseChunkKey(key)
 	if err != nil || depth == format.MaxChunkDepth {
-		return err
+		return 0, err
 	}
 	if !k.Valid() {
-		return fmt.Errorf("graph: record key %x has an unknown kind", key)
+		return 0, fmt.Errorf("graph: record key %x has an unknown kind", key)
 	}
 	coder := format.CoderOf(k, actor, bucket)
 	// Copy the value: the records' keys point into it, and mergeRecords' reads may invalidate it.
 	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
 	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(nil, generation, records)) <= maxChunkBytes { // v may be packed
-		return err
+		return 0, err
 	}
-	return spillRecords(tx, coder, key, depth, generation, records)
+	return 1, spillRecords(tx, coder, key, depth, generation, records)
 }
 
 // maxOperandBytes bounds the operands that are merged into a chunk: together with the chunk, a
