@@ -137,15 +137,15 @@ func TestBatchForms(t *testing.T) {
 	}
 }
 
-// TestCacheTwin: the cache returns what was added, or nothing. Recent entries are there, and
-// the cache does not grow.
+// TestCacheTwin: the cache returns what was added, or nothing. Recent entries are there, nothing is
+// lost while the cache grows, and it does not grow beyond its budget.
 func TestCacheTwin(t *testing.T) {
 	for _, budget := range []int64{0, 1 << 12, 1 << 16} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(budget)))
 			c := newCache(budget)
-			slots := len(c.young.entries)
-			if size := int64(len(c.young.entries)+len(c.old.entries)) * bytesPerEntry; size > max(budget, 128*bytesPerEntry) || slots&(slots-1) != 0 {
+			slots := c.slots
+			if size := 2 * int64(slots) * bytesPerEntry; size > max(budget, 128*bytesPerEntry) || slots&(slots-1) != 0 {
 				t.Errorf("%d slots take %d bytes", slots, size)
 			}
 			keys := uint64(4 * slots)
@@ -171,8 +171,15 @@ func TestCacheTwin(t *testing.T) {
 				if k := lately[rng.IntN(len(lately))]; c.get(k) != w[k] {
 					t.Fatalf("the recent %x is %d, want %d", k, c.get(k), w[k])
 				}
-				if 4*c.young.used > 3*slots || len(c.young.entries) != slots || len(c.old.entries) != slots {
-					t.Fatalf("%d of %d slots are used", c.young.used, slots)
+				if most := len(c.young.entries); 4*c.young.used > 3*most || most > slots || len(c.old.entries) > slots {
+					t.Fatalf("%d of %d slots are used, of at most %d", c.young.used, most, slots)
+				}
+				if len(c.young.entries) < slots {
+					for k, id := range w {
+						if c.get(k) != id {
+							t.Fatalf("%x is lost while the cache grows", k)
+						}
+					}
 				}
 			}
 			if hits == 0 || misses < 2*slots {

@@ -8,10 +8,11 @@ import (
 )
 
 // cache has the ids of recently used strings, in bounded memory without pointers: two
-// generations of flat tables. A hit in the old table moves the entry to the young one. When
-// the young table is full, it becomes the old one, and the old one's memory is reused. Any
-// goroutine may use it.
+// generations of flat tables. A hit in the old table moves the entry to the young one. A full
+// young table doubles until it has slots slots; from then on it becomes the old one when it is
+// full, and the old one's memory is reused. Any goroutine may use it.
 type cache struct {
+	slots      int        // of a table that no longer grows
 	mu         sync.Mutex // guards both tables
 	young, old *generation
 }
@@ -27,13 +28,17 @@ type cacheEntry struct {
 	id  dict.ID // None: free
 }
 
-const bytesPerEntry = 24
+const (
+	bytesPerEntry = 24
+	firstSlots    = 64 // of a new table
+)
 
 func newCache(budget int64) *cache {
-	size := uint64(max(budget/2/bytesPerEntry, 64))
-	slots := 1 << (bits.Len64(size) - 1)
-	return &cache{young: &generation{entries: make([]cacheEntry, slots)}, old: &generation{entries: make([]cacheEntry, slots)}}
+	size := uint64(max(budget/2/bytesPerEntry, firstSlots))
+	return &cache{slots: 1 << (bits.Len64(size) - 1), young: newGeneration(firstSlots), old: newGeneration(firstSlots)}
 }
+
+func newGeneration(slots int) *generation { return &generation{entries: make([]cacheEntry, slots)} }
 
 // get returns the id of a string, or None. The caller holds mu.
 func (c *cache) get(key cacheKey) dict.ID {
@@ -51,12 +56,31 @@ func (c *cache) get(key cacheKey) dict.ID {
 // add adds a string that get did not find. The caller holds mu.
 func (c *cache) add(key cacheKey, id dict.ID) {
 	if 4*c.young.used >= 3*len(c.young.entries) {
-		c.young, c.old = c.old, c.young
-		clear(c.young.entries)
-		c.young.used = 0
+		c.makeRoom()
 	}
 	*c.young.slot(key, key.hash(&tableKey)) = cacheEntry{key, id}
 	c.young.used++
+}
+
+// makeRoom doubles the full young table, or begins a new one.
+func (c *cache) makeRoom() {
+	full := c.young
+	if n := len(full.entries); n < c.slots {
+		c.young = newGeneration(2 * n)
+		for _, e := range full.entries {
+			if e.id != dict.None {
+				*c.young.slot(e.key, e.key.hash(&tableKey)) = e
+			}
+		}
+		c.young.used = full.used
+		return
+	}
+	c.young, c.old = c.old, full
+	if len(c.young.entries) < c.slots {
+		c.young = newGeneration(c.slots)
+	}
+	clear(c.young.entries)
+	c.young.used = 0
 }
 
 // slot returns the slot of key, or the free slot for it.
