@@ -175,6 +175,9 @@ func TestCacheTwin(t *testing.T) {
 					t.Fatalf("%d of %d slots are used, of at most %d", c.young.used, most, slots)
 				}
 				if len(c.young.entries) < slots {
+					if c.young.used != len(w) {
+						t.Fatalf("%d entries, %d counted", len(w), c.young.used)
+					}
 					for k, id := range w {
 						if c.get(k) != id {
 							t.Fatalf("%x is lost while the cache grows", k)
