@@ -23,6 +23,7 @@ import (
 // daemon or the target's server is killed at any moment. Every backup that exists restores to what
 // the network was at its cursor, and the last one goes on to what it is.
 func TestFaultBackup(t *testing.T) {
+	t.Parallel()
 	t.Run("folder", func(t *testing.T) { testFaultBackup(t, filepath.Join(t.TempDir(), "target"), nil) })
 	t.Run("bucket", func(t *testing.T) { testFaultBackup(t, "s3://"+bucket.Name+"/skein", bucket.Start(t)) })
 }
@@ -149,6 +150,7 @@ func verifyNetwork(t *testing.T, store string) {
 // The stream of the official PDS is backed up in the middle, restored elsewhere, and goes on to the
 // truth. The backup is encrypted.
 func TestBackupOfRecordedStream(t *testing.T) {
+	t.Parallel()
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
 		t.Fatal(err)

@@ -155,6 +155,7 @@ func (s *sufferer) signal(sig syscall.Signal) {
 // A daemon that indexes thousands of events a second and answers queries is killed at any moment,
 // again and again. Its store is then exactly the network up to its cursor.
 func TestFaultKill(t *testing.T) {
+	t.Parallel()
 	times := faults.Times(5)
 	killed := faults.NewRecord(t, "SIGKILL under load", times)
 	store := filepath.Join(t.TempDir(), "store")
@@ -255,6 +256,7 @@ func TestFaultRelayGone(t *testing.T) {
 // A daemon that may open no more files or connections waits until it may. It indexes on, or ends
 // with one message; after a restart nothing is missing.
 func TestFaultDescriptors(t *testing.T) {
+	t.Parallel()
 	limit := func(s *sufferer, n int) {
 		s.t.Helper()
 		pid := strconv.Itoa(s.cmd.Process.Pid)

@@ -18,6 +18,7 @@ import (
 // A set is the same in every format, in one stream or page by page, and an export of a running
 // daemon's store has what the store has.
 func TestFormats(t *testing.T) {
+	t.Parallel()
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
 		t.Fatal(err)

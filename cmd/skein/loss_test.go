@@ -39,6 +39,7 @@ func syncedLog(t *testing.T, store string) string {
 // The newest log is damaged after a SIGKILL. Every command refuses to open the store, and its
 // error says how to go on without the lost writes. The stream then sends them again.
 func TestAcceptLoss(t *testing.T) {
+	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
 	replay := []string{"replay", "--frames", plainPDS, "--store", store}
 	cmd := exec.CommandContext(t.Context(), binary, append(replay, "--rate", "400", "--sync-interval", "20ms")...)

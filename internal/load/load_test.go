@@ -29,8 +29,9 @@ type inProcess struct {
 }
 
 func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
+	const window = 1 << 18 // events: 23 MB. More would exceed the memory limit that the indexer sets, in the same process
 	r := relay.NewSimulated(relay.Options{
-		Network: o.Network, From: o.From, FromTime: o.FromTime, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
+		Network: o.Network, From: o.From, FromTime: o.FromTime, Events: o.Events, Rate: o.Rate, Window: min(o.Window, window), Faults: o.Faults, Hold: true,
 	})
 	ctx, stop := context.WithCancel(ctx)
 	s := &inProcess{server: httptest.NewUnstartedServer(r), stop: stop, done: make(chan struct{})}
@@ -144,6 +145,7 @@ func faults(t *testing.T, list ...string) (f relay.Faults) {
 // A network with a history is indexed from its archive, and then from its stream, which deletes records of the
 // history; a second load continues it. A store without the whole history is refused.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	o := Options{Rate: 20_000, Duration: 2 * time.Second, Network: network.Options{Seed: 11, Accounts: 4096, History: 12}}
 	o.Store.Store = t.TempDir()
 	r, problems, _ := load(t, o)
@@ -164,6 +166,7 @@ func TestHistory(t *testing.T) {
 
 // A load that was interrupted in the history continues it where it ended, and its samples count on.
 func TestInterruptedHistory(t *testing.T) {
+	t.Parallel()
 	if raceDetector {
 		t.Skip("too slow with the race detector; TestHistory reads an archive with it")
 	}
@@ -206,6 +209,7 @@ func TestInterruptedHistory(t *testing.T) {
 
 // A load succeeds, and so does another one on the same store.
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	if raceDetector {
 		t.Skip("too slow with the race detector; TestFaults/killed runs the same code")
 	}
@@ -248,6 +252,7 @@ func TestFaults(t *testing.T) {
 		return // the other faults differ only in what the relay sends
 	}
 	t.Run("stalls", func(t *testing.T) {
+		t.Parallel()
 		r, problems, _ := load(t, Options{Rate: 10_000, Duration: 4 * time.Second, Faults: faults(t, "stall=2s@1s")})
 		want(t, r, problems, 40_000)
 		if r.Behind.Max < 1000 {
@@ -255,6 +260,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("repeats", func(t *testing.T) {
+		t.Parallel()
 		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Faults: faults(t, "repeat=1s@2s")})
 		want(t, r, problems, 30_000)
 		if n := m["skein_consumer_dropped_total,old_seq"]; n < 9000 {
@@ -262,6 +268,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("jumps", func(t *testing.T) {
+		t.Parallel()
 		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Faults: faults(t, "jump=10000000@1s")})
 		want(t, r, problems, 30_000)
 		if n := m["skein_consumer_seq_jumps_total"]; n != 1 {
@@ -269,6 +276,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("corrupts", func(t *testing.T) {
+		t.Parallel()
 		r, problems, m := load(t, Options{Rate: 10_000, Duration: 4 * time.Second, Faults: faults(t, "corrupt=0.01")})
 		want(t, r, problems, 40_000)
 		for _, reason := range []string{"frame", "commit_block", "block_hash"} {
@@ -281,6 +289,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("bursts", func(t *testing.T) {
+		t.Parallel()
 		r, problems, _ := load(t, Options{Rate: 5000, Duration: 12 * time.Second, Faults: faults(t, "burst=10x1s@1s")})
 		want(t, r, problems, 60_000)
 		if r.Seconds > 6 { // 3 s with the burst, 12 s without

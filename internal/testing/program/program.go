@@ -13,10 +13,11 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/testing/parallel"
 )
 
 // Main builds the named commands of cmd/, calls use with a function that returns their
-// paths, runs the tests, and returns the exit code for os.Exit.
+// paths, runs the tests, eight parallel ones at a time, and returns the exit code for os.Exit.
 func Main(m *testing.M, use func(path func(name string) string), names ...string) int {
 	dir, err := os.MkdirTemp("", "skein-test")
 	if err != nil {
@@ -36,6 +37,7 @@ func Main(m *testing.M, use func(path func(name string) string), names ...string
 		return 1
 	}
 	use(func(name string) string { return filepath.Join(dir, name) })
+	parallel.Waiting()
 	return m.Run()
 }
 

@@ -1,0 +1,12 @@
+package backfill
+
+import (
+	"testing"
+
+	"skein.blue/internal/testing/parallel"
+)
+
+func TestMain(m *testing.M) {
+	parallel.Waiting()
+	m.Run()
+}

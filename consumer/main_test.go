@@ -1,0 +1,12 @@
+package consumer
+
+import (
+	"testing"
+
+	"skein.blue/internal/testing/parallel"
+)
+
+func TestMain(m *testing.M) {
+	parallel.Waiting()
+	m.Run()
+}
