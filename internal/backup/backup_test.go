@@ -231,7 +231,6 @@ func create(t *testing.T, to target.Target, f folder, o backup.CreateOptions) (b
 // was backed up, and the next backup works. This holds with and without encryption, and with
 // removal of old backups.
 func TestInterruptedAnywhere(t *testing.T) {
-	t.Parallel()
 	defer backup.SetPause(time.Microsecond)()
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -980,7 +979,6 @@ func TestPutRetries(t *testing.T) {
 // A writer that stood still for longer than its lock lasts writes and removes nothing that could
 // hurt the writer that has the lock now.
 func TestSuspendedWriter(t *testing.T) {
-	t.Parallel()
 	const lockFor = time.Second // a loaded machine renews a lock of 0.2 s too late
 	// suspend stops a writer before an operation, for longer than its lock lasts; it renews nothing after.
 	suspend := func(to target.Target, at func(op, name string) bool, meanwhile func()) *hooked {
