@@ -23,7 +23,6 @@ import (
 // daemon or the target's server is killed at any moment. Every backup that exists restores to what
 // the network was at its cursor, and the last one goes on to what it is.
 func TestFaultBackup(t *testing.T) {
-	t.Parallel()
 	t.Run("folder", func(t *testing.T) { testFaultBackup(t, filepath.Join(t.TempDir(), "target"), nil) })
 	t.Run("bucket", func(t *testing.T) { testFaultBackup(t, "s3://"+bucket.Name+"/skein", bucket.Start(t)) })
 }

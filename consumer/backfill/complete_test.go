@@ -437,7 +437,7 @@ func (s strangers) Key(context.Context, indigo.DID) (atcrypto.PublicKey, error) 
 
 // Renew implements proof.Keys.
 func (s strangers) Renew(context.Context, indigo.DID) (atcrypto.PublicKey, bool, error) {
-	return s.key, true, nil
+	return nil, false, nil // it was looked up lately
 }
 
 // Cached implements proof.Keys.

@@ -350,7 +350,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	switch {
 	case !queued && werr == nil && !again: // someone removed it from the queue meanwhile
 	case !queued && werr == nil: // and it was queued again
-		m.sched.put(j.did, j.generation, j.due, 0, j.host)
+		m.sched.put(j.did, j.generation, j.due, 0, cmp.Or(j.listed, j.host))
 	case state != format.ResyncWaiting && !again:
 		m.park(j.did, row.Failure)
 	default:

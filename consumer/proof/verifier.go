@@ -21,7 +21,7 @@ type Keys interface {
 	// Key returns an account's key. The error is identities.ErrUnreachable or
 	// identities.ErrBusy if the key is not known now, else there is none.
 	Key(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error)
-	// Renew looks the key up again. renewed is false if that was done lately.
+	// Renew looks the key up again. renewed is false, and key nil, if that was done lately.
 	Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, renewed bool, err error)
 	// Cached returns a key that needs no look-up.
 	Cached(did syntax.DID) (key atcrypto.PublicKey, ok bool)
@@ -131,10 +131,13 @@ func (v *Verifier) signed(ctx context.Context, did syntax.DID, k *Commit) (wire.
 	switch {
 	case reason != "":
 		return reason, err
-	case renewed && !fresh.Equal(key) && v.matches(fresh, k):
+	case !renewed: // fresh is nil
+	case !fresh.Equal(key) && v.matches(fresh, k):
 		return "", nil
+	default:
+		key = fresh
 	}
-	return wire.BadSignature, fmt.Errorf("%w: the key is %s", errOtherKey, fresh.DIDKey())
+	return wire.BadSignature, fmt.Errorf("%w: the key is %s", errOtherKey, key.DIDKey())
 }
 
 func (v *Verifier) matches(key atcrypto.PublicKey, k *Commit) bool {

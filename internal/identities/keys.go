@@ -102,7 +102,7 @@ func (k *Keys) purge(did syntax.DID) {
 
 // Renew looks up an account's key again after a signature did not match the cached key,
 // which may be outdated. Anybody can send a wrong signature, so it does that once a minute
-// per account; renewed is false if it was done before.
+// per account; renewed is false, and key nil, if it was done before.
 func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, renewed bool, err error) {
 	k.mu.Lock()
 	recent := k.renewed.Contains(did)

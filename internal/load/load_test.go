@@ -289,7 +289,6 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("bursts", func(t *testing.T) {
-		t.Parallel()
 		r, problems, _ := load(t, Options{Rate: 5000, Duration: 12 * time.Second, Faults: faults(t, "burst=10x1s@1s")})
 		want(t, r, problems, 60_000)
 		if r.Seconds > 6 { // 3 s with the burst, 12 s without
