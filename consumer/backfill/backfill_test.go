@@ -50,8 +50,9 @@ type world struct {
 	seq   format.Seq
 	clock uint64
 
-	lookedUp *atomic.Int64 // counts requests for DID documents
-	hold     chan struct{} // the relay lists repos once this is closed
+	lookedUp *atomic.Int64     // counts requests for DID documents
+	hold     chan struct{}     // the relay lists repos once this is closed
+	stale    map[string]uint64 // revs that the relay lists once instead of the repos' own
 }
 
 type account struct {
@@ -152,7 +153,12 @@ func (w *world) list(rw http.ResponseWriter, r *http.Request, of *pds) {
 		if len(all) == 7 {
 			break
 		}
-		all = append(all, map[string]any{"did": did, "rev": string(syntax.AppendTID(nil, a.rev)), "active": a.active, "head": "x"})
+		rev := a.rev
+		if old, ok := w.stale[did]; ok && of == nil {
+			rev = old
+			delete(w.stale, did)
+		}
+		all = append(all, map[string]any{"did": did, "rev": string(syntax.AppendTID(nil, rev)), "active": a.active, "head": "x"})
 		next = did
 	}
 	if len(all) < 7 {
@@ -742,6 +748,55 @@ func TestHole(t *testing.T) {
 	x.has(t, w)
 	if n := x.m.fetched.Load() - before; n != 4 {
 		t.Errorf("fetched %d repos, and 4 differ", n)
+	}
+}
+
+// A page of the relay's list that is older than the index proves nothing: its repos are not fetched,
+// and count as complete. A repo that was put back in a hole of the stream is listed with a lower rev
+// again, and fetched.
+func TestStaleList(t *testing.T) {
+	w := newWorld(t, 2)
+	var all []*account
+	for i := range 20 {
+		all = append(all, w.add(i, 5))
+	}
+	x := w.index(newStore(), func(o *Options) { o.Settle = 50 * time.Millisecond })
+	w.fetched(x, all...)
+	rng := rand.New(rand.NewPCG(6, 6))
+	committed, putBack := all[:6], all[6:8]
+	type state struct {
+		records map[string]string
+		rev     uint64
+	}
+	var before []state
+	for _, a := range all[:8] {
+		before = append(before, state{maps.Clone(a.records), a.rev})
+		x.deliver(t, func(b *batch.Batch) { w.commit(rng, a, b) })
+	}
+	w.mu.Lock()
+	w.stale = map[string]uint64{}
+	for i, a := range committed {
+		w.stale[a.did] = before[i].rev
+	}
+	for i, a := range putBack {
+		a.records, a.rev, a.packed = before[6+i].records, before[6+i].rev, nil
+		a.car()
+	}
+	w.mu.Unlock()
+	fetched := x.m.fetched.Load()
+	x.deliver(t, func(b *batch.Batch) {
+		b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now().UTC(), Suspect: true})
+	})
+	x.awaitComparison(t)
+	x.settle(t)
+	x.has(t, w)
+	if n := x.m.fetched.Load() - fetched; n != int64(len(putBack)) || len(w.stale) > 0 {
+		t.Errorf("fetched %d repos, and %d were put back; %d stale revs were not listed", n, len(putBack), len(w.stale))
+	}
+	for _, a := range all {
+		if st, row := x.stateOf(t, a.did); !st.Complete() || uint64(st.Rev) != a.rev || row != nil {
+			t.Errorf("%s: %+v, queued: %+v; the repo has rev %d", a.did, st, row, a.rev)
+		}
 	}
 }
 

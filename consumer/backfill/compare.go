@@ -21,8 +21,9 @@ import (
 //
 // A repo whose listed rev differs from the index is not queued at once, because the stream may
 // be about to bring the commit. The comparison checks it again after the stream has had time
-// for that, and only while everything that the relay sends is applied. It never compares a
-// clock with a rev.
+// for that, and only while everything that the relay sends is applied. A page whose revs are lower
+// may have been made before the stream brought later commits, so the comparison requests it again
+// before it believes that a repo was put back. It never compares a clock with a rev.
 type comparison struct {
 	slow     bool
 	noted    uint64            // number of holes at the start
@@ -36,6 +37,8 @@ type recheck struct {
 	did     string
 	listed  format.Rev
 	index   format.Rev // the rev in the index then
+	page    string     // the cursor that requested the page, if the relay listed the repo
+	again   bool       // listed is from a page that was requested after the index had its rev
 	host    string     // the host that listed it; "" for the relay
 	trusted bool       // the lister is trusted
 	since   time.Time  // by the monotonic clock
@@ -144,7 +147,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 		if err != nil {
 			return err
 		}
-		if err := m.comparePage(ctx, c, page.Repos); err != nil {
+		if err := m.comparePage(ctx, c, cursor, page.Repos); err != nil {
 			return err
 		}
 		more = page.more(cursor)
@@ -194,8 +197,9 @@ func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error
 	return nil
 }
 
-// comparePage compares one page of the relay's list with the accounts that are indexed here.
-func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed) error {
+// comparePage compares one page of the relay's list, which cursor requested, with the accounts that
+// are indexed here.
+func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string, repos []listed) error {
 	c.listed += int64(len(repos))
 	whole := m.o.Store.Backfill().Whole()
 	var b batch.Batch
@@ -223,7 +227,7 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed
 				// A repo without a rev that is queued learns the listed rev, so that an older
 				// snapshot is not accepted: its first commits may be in the hole.
 				!a.state.Has(format.FlagHasRev) && (whole || a.row != nil):
-				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, trusted: true, since: time.Now()})
+				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, page: cursor, trusted: true, since: time.Now()})
 			case whole && a.row == nil && !a.state.Whole():
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})
 			}
@@ -314,6 +318,9 @@ func (m *Manager) confirm(ctx context.Context, rechecks *[]recheck, all bool) er
 func (m *Manager) isLive() bool { return m.o.Live == nil || m.o.Live() }
 
 func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
+	if err := m.listAgain(ctx, due); err != nil {
+		return err
+	}
 	var b batch.Batch
 	err := m.o.Store.View(ctx, func(s *ask.View) error {
 		b.Reset()
@@ -331,7 +338,7 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 				cause.Reason = "unknown"
 			case c.listed > st.Rev:
 				cause.Reason = "rev_differs"
-			case c.listed < st.Rev && st.Rev == c.index && c.trusted && c.listed != 0:
+			case c.listed < st.Rev && st.Rev == c.index && c.trusted && c.listed != 0 && c.again:
 				cause.Reason, cause.Back = "rev_lower", c.listed
 			default:
 				continue // the stream has brought the state
@@ -351,6 +358,37 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
 		return fmt.Errorf("queueing repos: %w", err)
+	}
+	return nil
+}
+
+// listAgain requests the relay's pages again that list lower revs than the index has, and notes
+// what they list now.
+func (m *Manager) listAgain(ctx context.Context, due []recheck) error {
+	revs := map[string]format.Rev{}
+	requested, isRequested := "", false
+	for i := range due {
+		c := &due[i]
+		if c.host != "" || !c.trusted || c.listed == 0 || c.listed >= c.index {
+			continue
+		}
+		if !isRequested || c.page != requested {
+			page, err := m.page(ctx, m.o.Relay, c.page)
+			if err != nil {
+				return err
+			}
+			clear(revs)
+			for _, r := range page.Repos {
+				if rev, ok := syntax.ParseTID([]byte(r.Rev)); ok {
+					revs[r.DID] = format.Rev(rev)
+				}
+			}
+			requested, isRequested = c.page, true
+		}
+		c.listed, c.again = revs[c.did], true
+		if c.listed >= c.index { // the first page was older than the index; the stream brings what is newer
+			c.listed = 0
+		}
 	}
 	return nil
 }
