@@ -363,6 +363,32 @@ func TestRefutedCommit(t *testing.T) {
 	})
 }
 
+// A #sync whose commit cannot be read, with a rev that is not above the index's, announces nothing newer:
+// the state that the index has is placed, however often the repo was queued.
+func TestUnreadableSync(t *testing.T) {
+	seams(t, func(next func(string, ...int) *seam) {
+		for rev := 1; rev <= seamEnd; rev++ {
+			m := next("unreadable", rev)
+			for n := 1; n <= seamEnd; n++ {
+				m.event(n)
+			}
+			var b batch.Batch
+			*m.seq++
+			b.AddSync(*m.seq, &batch.Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(rev))})
+			b.Seen(*m.seq, nil)
+			m.apply("stream", &b)
+			if st, row := m.row(); !st.Has(format.FlagDesync) || row == nil {
+				t.Fatalf("an unreadable #sync: %+v, %+v", st, row)
+			}
+			m.queue()
+			if got := m.fetched(seamEnd); got != batch.Placed {
+				t.Fatalf("the same state, after an unreadable #sync of rev %d: %v", rev, got)
+			}
+			m.complete(seamEnd, "in the end")
+		}
+	})
+}
+
 // A repo that was put back to an older state, which the stream announces by a #sync, or an
 // operator knows. Without that an older state is not believed, however often it is sent: a
 // cache repeats itself.

@@ -12,7 +12,7 @@ import (
 // young table doubles until it has slots slots; from then on it becomes the old one when it is
 // full, and the old one's memory is reused. Any goroutine may use it.
 type cache struct {
-	slots      int        // of a table that no longer grows
+	slots      int        // of a full-grown table
 	mu         sync.Mutex // guards both tables
 	young, old *generation
 }

@@ -7,7 +7,7 @@
 // relay's list (compare.go), and operators. A bounded number of fetchers works on the
 // queue (backfill.go, fetch.go), each host within its own limits (hosts.go), and one
 // write puts many fetched repos in place (place.go). Failed repos are retried, later and
-// later, and given up in the end; the queue row keeps the reason.
+// later, and given up in the end (outcome.go); the queue row keeps the reason.
 //
 // DID documents, which strangers write, name the hosts. So the package restricts the
 // addresses that it connects to, and bounds what it reads from them (http.go). With

@@ -1,14 +1,12 @@
 package backfill
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/internal/human"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/tracing"
@@ -205,186 +202,6 @@ func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
 	return true
 }
 
-// placed handles the outcome of a fetched repo.
-func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records int, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if err != nil {
-		var invalid bool
-		for _, e := range []error{repo.ErrMissing, repo.ErrTree} {
-			invalid = invalid || errors.Is(err, e)
-		}
-		if !invalid && !j.alone { // the cause may be another repo in the same write
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			defer m.poke()
-			m.sched.drop(j)
-			m.sched.put(j.did, j.generation, time.Now().Add(time.Second), j.tries, cmp.Or(j.listed, j.host))
-			if next := m.sched.jobs[j.did]; next != nil {
-				next.alone = true
-			}
-			return
-		}
-		if !invalid {
-			m.log.Error("indexing a fetched repo failed", "did", j.did, "error", err)
-		}
-		m.jobs.Go(func() { m.failedJob(ctx, j, &failure{why: failInvalid, err: err}) })
-		return
-	}
-	m.o.Metrics.outcome(o)
-	switch o {
-	case batch.Older:
-		m.jobs.Go(func() {
-			m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sent an older state than the stream")})
-		})
-		return
-	case batch.Superseded:
-		m.jobs.Go(func() { m.superseded(ctx, j) })
-		return
-	case batch.Placed:
-		m.fetched.Add(1)
-		m.records.Add(int64(records))
-	default:
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	defer m.poke()
-	if j.again {
-		m.again(j)
-		return
-	}
-	m.sched.drop(j)
-}
-
-// again queues a job again that has just run, because more was missed of its repo. m.mu is held.
-func (m *Manager) again(j *job) {
-	j.running, j.again, j.index = false, false, -1
-	m.sched.drop(j)
-	m.sched.put(j.did, j.generation, time.Now().Add(100*time.Millisecond), 0, cmp.Or(j.listed, j.host))
-}
-
-// superseded queues a repo again, because events were missed during its fetch. It reads the
-// generation of the row in the store: a job that knew an older one would be superseded forever.
-func (m *Manager) superseded(ctx context.Context, j *job) {
-	var row format.Resync
-	queued, err := m.o.Store.ChangeResync(ctx, j.did, func(r *format.Resync) (changed bool) {
-		row = *r
-		return false
-	})
-	if err != nil && ctx.Err() == nil {
-		m.log.Error("reading the queue of repos failed", "did", j.did, "error", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	defer m.poke()
-	switch {
-	case err != nil:
-		row.Generation = j.generation
-	case !queued && !j.again: // someone removed it from the queue meanwhile
-		m.sched.drop(j)
-		return
-	}
-	if j.again { // perhaps since row was read
-		row.Generation = max(row.Generation, j.generation)
-	}
-	j.generation = row.Generation
-	m.again(j)
-}
-
-// mostBusy is how often a host may be busy before that counts as a try.
-const mostBusy = 100
-
-// failedJob records that a repo was not fetched, and when to retry, if at all.
-func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
-	f := &failure{}
-	if !errors.As(err, &f) {
-		f = &failure{why: failHost, err: err}
-	}
-	m.o.Metrics.failed(f.why)
-	if f.busy && j.busy < mostBusy {
-		m.mu.Lock()
-		j.busy++
-		busy := j.busy
-		j.running, j.again, j.index = false, false, -1
-		m.sched.drop(j)
-		m.sched.put(j.did, j.generation, time.Now(), j.tries, cmp.Or(j.listed, j.host))
-		m.sched.jobs[j.did].busy = busy
-		m.mu.Unlock()
-		return
-	}
-	var row format.Resync
-	queued, werr := m.o.Store.ChangeResync(ctx, j.did, func(r *format.Resync) bool {
-		r.Tries++
-		most := m.o.Tries
-		if f.why == failNoDID || f.why == failNotFound {
-			most = min(most, 4)
-		}
-		if r.Generation > j.started && !f.final { // more was missed since: not given up because of this fetch
-			r.Tries = min(r.Tries, most-1)
-		}
-		r.Failure, r.Detail = f.why, shorten(f.err.Error())
-		switch {
-		case f.why == inactive:
-			r.State, r.Failure, r.Tries = format.ResyncInactive, "", 0
-		case f.final || r.Tries >= most:
-			r.State = format.ResyncFailed
-		default:
-			r.Due = time.Now().UTC().Add(max(backoff(r.Tries, m.o.Retry, 6*time.Hour), min(f.after, time.Hour)))
-		}
-		row = *r
-		return true
-	})
-	if ctx.Err() != nil {
-		return
-	}
-	if werr != nil {
-		m.log.Error("writing the queue of repos failed", "did", j.did, "error", werr)
-		row.Due = time.Now().Add(time.Minute)
-	}
-	state, due := row.State, row.Due
-	m.mu.Lock()
-	again := j.again
-	j.running, j.again, j.index = false, false, -1
-	m.sched.drop(j)
-	switch {
-	case !queued && werr == nil && !again: // someone removed it from the queue meanwhile
-	case !queued && werr == nil: // and it was queued again
-		m.sched.put(j.did, j.generation, j.due, 0, cmp.Or(j.listed, j.host))
-	case state != format.ResyncWaiting && !again:
-		m.park(j.did, row.Failure)
-	default:
-		hint := j.host
-		if !j.resolved && (f.why == failHost || f.why == failRefused) { // it may have moved
-			m.sched.suspect(j.did, j.host)
-			hint = ""
-		}
-		m.sched.put(j.did, max(row.Generation, j.generation), due, row.Tries, hint)
-	}
-	m.mu.Unlock()
-	m.poke()
-	if state == format.ResyncFailed && f.gone {
-		m.setStatus(ctx, j.did, false) // inactive, not deleted: only the stream says that
-	}
-	if state == format.ResyncFailed {
-		if held, ok := m.seldom.Allow(f.why); ok {
-			m.log.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "occurrences", held+1)
-		}
-	}
-}
-
-// inactive is the outcome for an inactive account; it is not a failure.
-const inactive = "inactive"
-
-func shorten(s string) string {
-	const most = 300
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
-
 // getRepo fetches an account's repo from a host.
 func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.RepoTimeout)
@@ -507,14 +324,5 @@ func explain(err error) error {
 func (m *Manager) purge(ctx context.Context, did string) {
 	if err := m.directory.Purge(ctx, indigo.DID(did).AtIdentifier()); err != nil {
 		m.log.Debug("purging a DID document failed", "did", did, "error", err)
-	}
-}
-
-// setStatus records whether an account is active, as its host says.
-func (m *Manager) setStatus(ctx context.Context, did string, isActive bool) {
-	var b batch.Batch
-	b.AddStatus([]byte(did), isActive)
-	if err := m.o.Store.Apply(ctx, "", &b); err != nil && ctx.Err() == nil {
-		m.log.Error("writing the status of an account failed", "did", did, "error", err)
 	}
 }

@@ -186,6 +186,8 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 //     killed sends its last events again, under new numbers
 //   - likewise, but the message's rev differs from its commit block's: it announces an import,
 //     which may bring an older repo
+//   - an unreadable root, a rev that is not higher: events may have been missed, but nothing newer
+//     is announced
 func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
@@ -208,6 +210,8 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.queue.awaitsState(as)):
 		e.queue.markMissed(as, b.Bytes(ev.DID), "sync")
 		e.queue.putBack(as, ev)
+	case !same && known && ev.Rev <= st.Rev: // unreadable, and announces nothing newer
+		e.queue.markMissed(as, b.Bytes(ev.DID), "sync")
 	case !same:
 		e.queue.noteNewer(as, b.Bytes(ev.DID), "sync", ev)
 	case known:
