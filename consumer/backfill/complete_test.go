@@ -16,10 +16,12 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/consumer/proof"
+	"skein.blue/consumer/wire"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/internal/identities"
 	"skein.blue/internal/testing/abuse"
 )
 
@@ -446,6 +448,48 @@ func (s strangers) Cached(indigo.DID) (atcrypto.PublicKey, bool) { return nil, f
 // Forget implements proof.Keys.
 func (s strangers) Forget(indigo.DID) {}
 
+// unreachable are keys that cannot be looked up now.
+type unreachable struct{ strangers }
+
+// Key implements proof.Keys.
+func (unreachable) Key(context.Context, indigo.DID) (atcrypto.PublicKey, error) {
+	return nil, identities.ErrUnreachable
+}
+
+// A directory that does not answer takes no tries from the repos, which wait for it.
+func TestUnreachableKeys(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(0, 4)
+	x := w.index(newStore(), func(o *Options) { o.Tries, o.Verifier = 2, proof.NewVerifier(unreachable{}) })
+	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() (due time.Time, ok bool) {
+		x.m.mu.Lock()
+		defer x.m.mu.Unlock()
+		j := x.m.sched.jobs[a.did]
+		if j == nil {
+			return due, false
+		}
+		return j.due, j.busy == 1 && !j.running
+	}
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		due, ok := waiting()
+		if wait := time.Until(due); ok && (wait < keyWait/3 || wait > keyWait) {
+			t.Errorf("fetched again after %v", wait)
+		}
+		if ok {
+			break
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("the repo does not wait for the directory: %+v", rowOf(t, x.m, a.did))
+		}
+	}
+	if row := rowOf(t, x.m, a.did); row == nil || row.Tries != 0 || row.State != format.ResyncWaiting {
+		t.Errorf("%+v", row)
+	}
+}
+
 // With a Verifier, a repo that the account's key did not sign is not indexed, wherever it comes
 // from, and an archive is not read.
 func TestUnsignedRepo(t *testing.T) {
@@ -469,7 +513,7 @@ func TestUnsignedRepo(t *testing.T) {
 	if st := x.settle(t); st.Failed[failUnsigned] != 1 || st.Fetched != 0 {
 		t.Errorf("%+v", st)
 	}
-	if st, row := x.stateOf(t, a.did); st.Has(format.FlagHasRev) || row == nil || row.Failure != failUnsigned {
+	if st, row := x.stateOf(t, a.did); st.Has(format.FlagHasRev) || row == nil || row.Failure != failUnsigned || !strings.Contains(row.Detail, "("+string(wire.BadSignature)+")") {
 		t.Errorf("%+v, %+v", st, row)
 	}
 	if p, err := x.m.PlaceCAR(t.Context(), strings.NewReader(string(a.car()))); err == nil || !strings.Contains(err.Error(), "--verify full") {

@@ -47,7 +47,8 @@ type failure struct {
 	final bool          // retrying soon is useless
 	host  bool          // the host's fault, which may affect all its repos
 	gone  bool          // the host says that it has no such repo
-	busy  bool          // the host or the memory is busy: does not count as a try
+	busy  bool          // the host, the memory or the directory is busy: does not count as a try
+	wait  time.Duration // at most, until a busy one is asked again, if its host is not to blame
 	after time.Duration // the wait that the host asks for
 }
 
@@ -232,13 +233,17 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	return body.n, err
 }
 
+// keyWait is at most how long until a repo is fetched again whose account's key could not be looked
+// up. A directory that is slow for a moment fails all look-ups for half a minute (package proof).
+const keyWait = time.Minute
+
 // verified checks the signature of a repo.
 func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) error {
 	switch reason := m.o.Verifier.VerifyRepo(ctx, string(r.DID), r.Commit); reason {
 	case "":
 		return nil
 	case wire.KeyUnreachable:
-		return &failure{why: failIdentity, err: errors.New("the account's signing key could not be looked up")}
+		return &failure{why: failIdentity, err: errors.New("the account's signing key could not be looked up"), busy: true, wait: keyWait}
 	default:
 		return &failure{why: failUnsigned, err: fmt.Errorf("%s sent a repo that the account's key did not sign (%s)", host, reason)}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func (m *Manager) superseded(ctx context.Context, j *job) {
 	m.again(j)
 }
 
-// mostBusy is how often a host may be busy before that counts as a try.
+// mostBusy is how often a host, the memory or the directory may be busy before that counts as a try.
 const mostBusy = 100
 
 // failedJob records that a repo was not fetched, and when to retry, if at all.
@@ -111,7 +112,8 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		busy := j.busy
 		j.running, j.again, j.index = false, false, -1
 		m.sched.drop(j)
-		m.sched.put(j.did, j.generation, time.Now(), j.tries, cmp.Or(j.listed, j.host))
+		due := time.Now().Add(f.wait/2 + rand.N(f.wait/2+1)) //nolint:gosec // jitter
+		m.sched.put(j.did, j.generation, due, j.tries, cmp.Or(j.listed, j.host))
 		m.sched.jobs[j.did].busy = busy
 		m.mu.Unlock()
 		return
