@@ -185,11 +185,11 @@ func (m *Manager) load(ctx context.Context) error {
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			switch row.State {
-			case format.ResyncFailed, format.ResyncInactive:
-				m.park(did, row.Failure)
-			default:
+			switch {
+			case row.State == format.ResyncWaiting:
 				m.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
+			case m.sched.jobs[did] == nil: // otherwise it was queued since the row was read
+				m.park(did, row.Failure)
 			}
 			return nil
 		})

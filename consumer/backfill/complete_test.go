@@ -456,10 +456,13 @@ func (unreachable) Key(context.Context, indigo.DID) (atcrypto.PublicKey, error) 
 	return nil, identities.ErrUnreachable
 }
 
-// A directory that does not answer takes no tries from the repos, which wait for it.
+// A directory that does not answer takes no tries from the repos, which wait for it and are not
+// fetched before it answers.
 func TestUnreachableKeys(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.add(0, 4)
+	var fetched atomic.Int64
+	a.host.wrong = func(http.ResponseWriter, *http.Request, *account) bool { fetched.Add(1); return false }
 	x := w.index(newStore(), func(o *Options) { o.Tries, o.Verifier = 2, proof.NewVerifier(unreachable{}) })
 	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
 		t.Fatal(err)
@@ -485,8 +488,13 @@ func TestUnreachableKeys(t *testing.T) {
 			t.Fatalf("the repo does not wait for the directory: %+v", rowOf(t, x.m, a.did))
 		}
 	}
-	if row := rowOf(t, x.m, a.did); row == nil || row.Tries != 0 || row.State != format.ResyncWaiting {
-		t.Errorf("%+v", row)
+	if row := rowOf(t, x.m, a.did); row == nil || row.Tries != 0 || row.State != format.ResyncWaiting || fetched.Load() > 0 {
+		t.Errorf("%+v, fetched %d times", row, fetched.Load())
+	}
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	if h := x.m.sched.hosts[a.host.srv.URL]; h == nil || h.inFlight != 0 || h.domain.inFlight != 0 {
+		t.Errorf("fetches of its host: %+v", h)
 	}
 }
 

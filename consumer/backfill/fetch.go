@@ -131,6 +131,17 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	generation := j.generation
 	h := m.sched.host(j.host)
 	m.mu.Unlock()
+	if m.o.Verifier != nil && m.o.Verifier.KeyUnreachable(ctx, j.did) { // the repo could not be verified
+		m.mu.Lock()
+		h.leave()
+		m.mu.Unlock()
+		select {
+		case <-time.After(keyPause):
+			m.failedJob(ctx, j, keyFailure())
+		case <-ctx.Done():
+		}
+		return
+	}
 	r := m.reader()
 	defer free(r)
 	began := time.Now()
@@ -233,9 +244,17 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	return body.n, err
 }
 
-// keyWait is at most how long until a repo is fetched again whose account's key could not be looked
-// up. A directory that is slow for a moment fails all look-ups for half a minute (package proof).
-const keyWait = time.Minute
+// keyWait is at most how long until a repo is fetched whose account's key could not be looked up. A
+// directory that is slow for a moment fails all look-ups for half a minute (package proof): a fetcher
+// waits keyPause before it takes the next repo, which will likely fail as well.
+const (
+	keyWait  = time.Minute
+	keyPause = 100 * time.Millisecond
+)
+
+func keyFailure() *failure {
+	return &failure{why: failIdentity, err: errors.New("the account's signing key could not be looked up"), busy: true, wait: keyWait}
+}
 
 // verified checks the signature of a repo.
 func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) error {
@@ -243,7 +262,7 @@ func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) err
 	case "":
 		return nil
 	case wire.KeyUnreachable:
-		return &failure{why: failIdentity, err: errors.New("the account's signing key could not be looked up"), busy: true, wait: keyWait}
+		return keyFailure()
 	default:
 		return &failure{why: failUnsigned, err: fmt.Errorf("%s sent a repo that the account's key did not sign (%s)", host, reason)}
 	}

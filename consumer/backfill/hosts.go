@@ -288,10 +288,15 @@ func (s *scheduler) ready(j *job) {
 	}
 }
 
-// done records the end of a request to the host.
-func (h *host) done(failed bool, after, base time.Duration, now time.Time) {
+// leave ends a turn of the host.
+func (h *host) leave() {
 	h.inFlight--
 	h.domain.inFlight--
+}
+
+// done records the end of a request to the host.
+func (h *host) done(failed bool, after, base time.Duration, now time.Time) {
+	h.leave()
 	if failed {
 		h.failures++
 		after = max(after, backoff(h.failures, base, 10*time.Minute))

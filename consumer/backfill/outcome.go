@@ -125,12 +125,13 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		if f.why == failNoDID || f.why == failNotFound {
 			most = min(most, 4)
 		}
-		if r.Generation > j.started && !f.final { // more was missed since: not given up because of this fetch
+		outdated := r.Generation > j.started // more was missed since the fetch began, or the account became active
+		if outdated && !f.final {
 			r.Tries = min(r.Tries, most-1)
 		}
 		r.Failure, r.Detail = f.why, shorten(f.err.Error())
 		switch {
-		case f.why == inactive:
+		case f.why == inactive && !outdated:
 			r.State, r.Failure, r.Tries = format.ResyncInactive, "", 0
 		case f.final || r.Tries >= most:
 			r.State = format.ResyncFailed

@@ -158,6 +158,64 @@ func TestFailureOfAnOldFetch(t *testing.T) {
 	}
 }
 
+// A host answers that an account is inactive, while the stream announces that it is active again, or
+// that it is not. Only the later answer counts: the account is not hidden, and its repo is fetched
+// again; the next such answer parks it.
+func TestAnnouncedDuringFetch(t *testing.T) {
+	const did = "did:web:a.example.com"
+	for _, c := range []struct {
+		name      string
+		announced []bool // while the repo is fetched: whether the account is active
+		fetched   bool   // the repo is fetched again
+	}{
+		{"nothing", nil, false},
+		{"inactive", []bool{false}, false},
+		{"active", []bool{true}, true},
+		{"active and inactive again", []bool{true, false}, true},
+		{"inactive and active again", []bool{false, true}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := idle(t, Options{Tries: 3, Retry: time.Second})
+			if err := m.Resync(t.Context(), "test", did); err != nil {
+				t.Fatal(err)
+			}
+			j, _, _ := m.sched.next(time.Now(), true)
+			hidden := true
+			for i, active := range c.announced {
+				hidden = !active
+				var b batch.Batch
+				b.AddAccount(format.Seq(i+1), []byte(did), active, false)
+				b.Seen(format.Seq(i+1), nil)
+				if err := m.o.Store.Apply(t.Context(), "stream", &b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			answer := &failure{why: inactive, err: io.EOF}
+			m.setStatus(t.Context(), did, false) // as fetchOne does
+			m.failedJob(t.Context(), j, answer)
+			row, next := rowOf(t, m, did), m.sched.jobs[did]
+			_, parked := m.parked[did]
+			if waits := row.State == format.ResyncWaiting; waits != c.fetched || (next != nil) != c.fetched || parked == c.fetched || waits && (time.Until(row.Due) < 400*time.Millisecond || row.Tries != 1) {
+				t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, next, parked)
+			}
+			var st format.RepoState
+			if err := m.o.Store.View(t.Context(), func(s *ask.View) (err error) { st, _, _, err = s.Account(did); return err }); err != nil || st.Has(format.FlagHidden) != hidden {
+				t.Errorf("hidden: %v, want %v (%v)", st.Has(format.FlagHidden), hidden, err)
+			}
+			if !c.fetched {
+				return
+			}
+			if j, _, _ = m.sched.next(time.Now().Add(time.Minute), true); j == nil {
+				t.Fatal("no job")
+			}
+			m.failedJob(t.Context(), j, answer)
+			if row := rowOf(t, m, did); row.State != format.ResyncInactive || m.sched.jobs[did] != nil {
+				t.Errorf("nothing was announced since, but it is not parked: %+v", row)
+			}
+		})
+	}
+}
+
 // removed returns a Manager with a running job whose repo has been removed from the queue.
 func removed(t *testing.T) (m *Manager, j *job) {
 	t.Helper()

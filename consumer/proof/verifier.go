@@ -109,6 +109,16 @@ func (v *Verifier) VerifyRepo(ctx context.Context, did string, block []byte) wir
 	return reason
 }
 
+// KeyUnreachable reports whether an account's key cannot be looked up now. A key that it finds needs
+// no other look-up soon.
+func (v *Verifier) KeyUnreachable(ctx context.Context, did string) bool {
+	if _, cached := v.keys.Cached(syntax.DID(did)); cached {
+		return false
+	}
+	_, reason, _ := v.key(ctx, syntax.DID(did), v.keys.Key)
+	return reason == wire.KeyUnreachable
+}
+
 // signed checks the signature of a commit. If it does not match the key, the key may have been
 // replaced: it is looked up again.
 func (v *Verifier) signed(ctx context.Context, did syntax.DID, k *Commit) (wire.Reason, error) {

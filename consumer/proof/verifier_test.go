@@ -165,6 +165,9 @@ func TestAbuseHangingKeys(t *testing.T) {
 			if got := v.VerifyRepo(t.Context(), did, block); got != wire.KeyUnreachable {
 				t.Errorf("%q, want %q", got, wire.KeyUnreachable)
 			}
+			if !v.KeyUnreachable(t.Context(), did) {
+				t.Errorf("%s has a key", did)
+			}
 		}
 		if took := time.Since(began); took != patience {
 			t.Errorf("100 accounts of a hanging host took %v, want %v", took, patience)
@@ -173,14 +176,17 @@ func TestAbuseHangingKeys(t *testing.T) {
 		if r.keys["did:web:a.example.com"] = key; v.VerifyRepo(t.Context(), "did:web:a.example.com", good) != "" || time.Since(began) != patience {
 			t.Errorf("another host's account is held up: %v", time.Since(began))
 		}
+		if v.KeyUnreachable(t.Context(), "did:web:a.example.com") || v.KeyUnreachable(t.Context(), "did:web:none.example.com") {
+			t.Error("the key of an account is known, and that another has none, but they count as unreachable")
+		}
 		time.Sleep(respite + time.Second)
 		delete(r.hangs, "hangs.example")
 		_, r.keys["did:web:a.hangs.example"] = signedBy(t, "x")
 		if got := v.VerifyRepo(t.Context(), "did:web:a.hangs.example", block); got != wire.BadSignature {
 			t.Errorf("after the respite: %q, want a look-up", got)
 		}
-		if n := len(r.lookUps); n != 3 {
-			t.Errorf("%d accounts were looked up, want 3", n)
+		if n := len(r.lookUps); n != 4 {
+			t.Errorf("%d accounts were looked up, want 4", n)
 		}
 	})
 }

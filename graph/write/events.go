@@ -265,7 +265,7 @@ func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source
 		e.recordHidden(as.id, hide)
 	}
 	if ev.Flags&batch.IsActive != 0 {
-		e.queue.reactivated(as, b.Bytes(ev.DID))
+		e.queue.announcedActive(as, b.Bytes(ev.DID))
 	}
 	if ev.Flags&batch.IsDeleted != 0 {
 		e.queue.dequeue(as)

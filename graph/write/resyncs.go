@@ -209,7 +209,7 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	if as.now.Has(format.FlagBehind) && row.Back.IsZero() {
 		row.Told = max(row.Told, as.now.Rev+1) // a state newer than the index's was announced and not applied
 	}
-	row.Generation = max(row.Generation+1, uint64(time.Now().UnixMicro()))
+	row.nextGeneration()
 	row.did, row.changed = did, true
 	as.now.Flags |= format.FlagResync
 	as.changed = true
@@ -356,6 +356,21 @@ func (q *resyncs) reactivated(as *actorState, did []byte) {
 		row.State, row.Due, row.Tries = format.ResyncWaiting, q.now, 0
 		row.did, row.changed = did, true
 	}
+}
+
+// announcedActive notes that the stream announced that an account is active. A fetch that has begun
+// may still end with the host's answer that it is not: the generation shows that the answer is older.
+func (q *resyncs) announcedActive(as *actorState, did []byte) {
+	q.reactivated(as, did)
+	if row := q.rows[as.id]; row != nil && !row.gone {
+		row.nextGeneration()
+		row.did, row.changed = did, true
+	}
+}
+
+// nextGeneration gives the row a new generation, which no earlier row of the repo had.
+func (row *resyncRow) nextGeneration() {
+	row.Generation = max(row.Generation+1, uint64(time.Now().UnixMicro()))
 }
 
 // isNoting reports whether the stream's changes to an account are noted.
