@@ -48,6 +48,7 @@ func (w *world) linkPages(path string, p url.Values) (all []linkPage) {
 
 // Constellation's methods say what the model says.
 func TestBacklinks(t *testing.T) {
+	t.Parallel()
 	w := spread(t, 51)
 	v := w.in(span{all: true})
 	rng := rand.New(rand.NewPCG(12, 12))

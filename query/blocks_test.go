@@ -79,6 +79,7 @@ func (w *world) blocksOf() map[[2]string]*accountBlock {
 
 // getBlocks has the records of the model, page by page and for accounts that are named.
 func TestBlocks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 14, 8000)
 	rng := rand.New(rand.NewPCG(5, 6))
 	w.blockLists(rng, 900)

@@ -17,6 +17,7 @@ import (
 // counts has the sizes that the sets have in the model, for subjects that are given twice, are
 // hidden, or were never seen, and for sets whose members fill several containers.
 func TestCounts(t *testing.T) {
+	t.Parallel()
 	for seed, l := range map[uint64]write.Limits{21: {}, 22: {Row: 5, Chunk: 3}} {
 		w := newWorldOf(t, history.New(seed, 40), l, 5000)
 		rng := rand.New(rand.NewPCG(seed, 3))

@@ -168,6 +168,7 @@ func TestLabelerOfTwoNames(t *testing.T) {
 
 // A subscription receives what gets a label, and what loses it.
 func TestSubscribeToLabels(t *testing.T) {
+	t.Parallel()
 	w, say := labeledWorld(t)
 	visible := slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] })
 	say(nil)

@@ -40,6 +40,7 @@ func fetch(t *testing.T, address, accept string) (status int, h http.Header, bod
 // Random expressions have the same members page by page in JSON, page by page in CSV, and in one
 // stream in each of its forms.
 func TestMembersInEveryForm(t *testing.T) {
+	t.Parallel()
 	defer query.SetMembersAtOnce(3)()
 	w := newWorld(t, 12, 4000)
 	s, err := query.New(w.store, query.Options{Version: "1"})

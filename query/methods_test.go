@@ -84,6 +84,7 @@ func TestKnown(t *testing.T) {
 }
 
 func TestRank(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 12, 6000)
 	v := w.model.Views()
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -147,6 +148,7 @@ func TestRank(t *testing.T) {
 }
 
 func TestRelationships(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 13, 8000)
 	rng := rand.New(rand.NewPCG(5, 5))
 	w.blockLists(rng, 600)

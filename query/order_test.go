@@ -27,6 +27,7 @@ type itemsPage struct {
 // all members once, the sizes are those of the model, and records are there exactly if they come
 // from one set.
 func TestOrdersOfLists(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 61, 4000)
 	rng := rand.New(rand.NewPCG(6, 1))
 	some, recorded, turned := map[string]int{}, 0, 0

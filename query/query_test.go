@@ -248,6 +248,7 @@ func (w *world) posts(v oracle.Views) (posts []string) {
 // Random expressions, evaluated by the server and by the model: in one page,
 // in small ones, as a count, and member by member.
 func TestExpressions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, 6000)
 	rng := rand.New(rand.NewPCG(2, 2))
 	nonEmpty := 0

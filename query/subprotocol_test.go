@@ -15,6 +15,7 @@ import (
 // A client that offers xrpc.v1.json gets each message in that envelope; one that offers
 // nothing that is known here gets it bare, as before.
 func TestSubprotocol(t *testing.T) {
+	t.Parallel()
 	w := watchedWorld(t, 66, 0, query.Options{})
 	a := w.history.Accounts()
 	for n, c := range []struct {

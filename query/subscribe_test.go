@@ -51,27 +51,39 @@ func (w *world) subscribeURL(set, cursor string) string {
 // listen subscribes over a websocket, and returns once it has begun.
 func (w *world) listen(set, cursor string, members map[string]bool) *listener {
 	w.t.Helper()
+	l := w.dial(set, cursor, members)
+	l.begin()
+	return l
+}
+
+// dial subscribes over a websocket; begin must follow.
+func (w *world) dial(set, cursor string, members map[string]bool) *listener {
+	w.t.Helper()
 	conn, resp, err := websocket.DefaultDialer.DialContext(w.t.Context(), "ws"+strings.TrimPrefix(w.subscribeURL(set, cursor), "http"), nil)
 	if err != nil {
 		w.t.Fatal(set, err)
 	}
 	_ = resp.Body.Close()
-	l := &listener{t: w.t, set: set, conn: conn, members: members, ended: make(chan struct{})}
+	return &listener{t: w.t, set: set, conn: conn, members: members, ended: make(chan struct{})}
+}
+
+// begin waits for the first message, which comes with the next round, and reads on.
+func (l *listener) begin() {
+	l.t.Helper()
 	first := l.read()
 	if first.Type == "" {
-		w.t.Fatalf("%s: the first message is %+v", set, first)
+		l.t.Fatalf("%s: the first message is %+v", l.set, first)
 	}
 	go func() {
 		defer close(l.ended)
 		for {
 			var c change
-			if conn.ReadJSON(&c) != nil || c.Error != "" {
+			if l.conn.ReadJSON(&c) != nil || c.Error != "" {
 				return
 			}
 			l.take(c)
 		}
 	}()
-	return l
 }
 
 func (l *listener) read() change {
@@ -160,7 +172,10 @@ func TestSubscribe(t *testing.T) {
 		if strings.Count(set, "did:") > 8 || strings.Contains(set, "lists(") {
 			continue
 		}
-		all = append(all, w.listen(set, "", members(set)))
+		all = append(all, w.dial(set, "", members(set)))
+	}
+	for _, l := range all {
+		l.begin()
 	}
 	changed := 0
 	for round := range 6 {
@@ -168,6 +183,7 @@ func TestSubscribe(t *testing.T) {
 			w.grow(40)
 			time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
 		}
+		var back []*listener
 		for i, l := range all {
 			want := members(l.set)
 			l.mu.Lock()
@@ -179,9 +195,13 @@ func TestSubscribe(t *testing.T) {
 				_ = l.conn.Close()
 				<-l.ended
 				w.grow(30)
-				all[i] = w.listen(l.set, l.cursor, l.members)
+				all[i] = w.dial(l.set, l.cursor, l.members)
 				all[i].wrong = l.wrong
+				back = append(back, all[i])
 			}
+		}
+		for _, l := range back {
+			l.begin()
 		}
 		for _, l := range all {
 			l.becomes(members(l.set))
@@ -260,6 +280,7 @@ func base32(n int64) string {
 
 // Server-sent events say the same, and go on from the id of the last.
 func TestSubscribeEvents(t *testing.T) {
+	t.Parallel()
 	w := watchedWorld(t, 63, 0, query.Options{})
 	a := w.history.Accounts()
 	open := func(last string) (next func() (id string, c change), stop func()) {

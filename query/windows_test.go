@@ -235,6 +235,7 @@ type ranked struct {
 // A ranking in a window, by share and by lift, with a lowest count, and of recent
 // subjects, is that of the model.
 func TestRankBy(t *testing.T) {
+	t.Parallel()
 	w := spread(t, 24)
 	rng := rand.New(rand.NewPCG(10, 10))
 	times, all := w.times(), w.in(span{all: true})
@@ -404,6 +405,7 @@ func (w *world) recordsOf(k kinds.Info, name, of string, members []string, s spa
 
 // list gives the newest first, page by page, and query the same records.
 func TestList(t *testing.T) {
+	t.Parallel()
 	w := spread(t, 25)
 	rng := rand.New(rand.NewPCG(11, 11))
 	times := w.times()

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"skein.blue/consumer/backfill"
 	"skein.blue/consumer/repo"
 	"skein.blue/graph/kinds"
@@ -87,6 +89,7 @@ func (n *network) flags(more ...string) []string {
 func (n *network) records() (records map[string]string, active map[string]bool) {
 	n.t.Helper()
 	records, active = map[string]string{}, map[string]bool{}
+	var mu sync.Mutex // guards records
 	for cursor := ""; ; {
 		var page struct {
 			Cursor string
@@ -96,10 +99,15 @@ func (n *network) records() (records map[string]string, active map[string]bool) 
 			}
 		}
 		n.get("http://"+n.address+"/xrpc/com.atproto.sync.listRepos?limit=1000&cursor="+cursor, &page)
+		var fetches errgroup.Group
+		fetches.SetLimit(16) // some hosts hang
 		for _, one := range page.Repos {
 			if active[one.DID] = one.Active; one.Active {
-				n.export(one.DID, records)
+				fetches.Go(func() error { return n.export(one.DID, &mu, records) })
 			}
+		}
+		if err := fetches.Wait(); err != nil {
+			n.t.Fatal(err)
 		}
 		if cursor = page.Cursor; cursor == "" {
 			return records, active
@@ -107,9 +115,8 @@ func (n *network) records() (records map[string]string, active map[string]bool) 
 	}
 }
 
-// export tries the hosts in turn until one sends the repo intact.
-func (n *network) export(did string, records map[string]string) {
-	n.t.Helper()
+// export tries the hosts in turn until one sends the repo intact. mu guards records.
+func (n *network) export(did string, mu *sync.Mutex, records map[string]string) error {
 	client := &http.Client{Timeout: 300 * time.Millisecond}
 	var r repo.Reader
 	for try := range 200 {
@@ -122,15 +129,13 @@ func (n *network) export(did string, records map[string]string) {
 		if err != nil || string(r.DID) != did {
 			continue
 		}
-		err = r.Walk(n.t.Context(), func(k kinds.Kind, rkey, subject []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		return r.Walk(n.t.Context(), func(k kinds.Kind, rkey, subject []byte) {
 			records[fmt.Sprintf("%s %s %s", did, k, rkey)] = string(subject)
 		})
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		return
 	}
-	n.t.Fatalf("no host sends the repo of %s", did)
+	return fmt.Errorf("no host sends the repo of %s", did)
 }
 
 // exported returns the records that a store has of active accounts, and the active accounts that

@@ -453,7 +453,7 @@ func TestWholeNetwork(t *testing.T) {
 		_, _ = rw.Write(car[:len(car)-1])
 		return true
 	}
-	x := w.index(newStore(), func(o *Options) { o.Tries = 5 })
+	x := w.index(newStore(), func(o *Options) { o.Tries, o.HeaderTimeout = 5, 400*time.Millisecond })
 	if err := x.m.Hosts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
