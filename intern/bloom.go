@@ -20,7 +20,7 @@ import (
 // has. Most strings that are not in the cache are new. To learn that from the store costs
 // reads on several levels of tables; here it costs one or a few cache lines.
 //
-// It needs a store with one writer, and works once it is filled. In an empty store that is at
+// It needs a writer that learns of every new string (Drawer, claimedDIDs), and works once it is filled. In an empty store that is at
 // once; otherwise the filters are read from their file (filterfile.go), or from the dictionary
 // in the background, after enough failed lookups to pay for that. It keeps URIs by the time in
 // their TIDs, in spans of 19 hours. If there are too many, it drops the oldest spans, whose URIs
@@ -253,13 +253,13 @@ func itemOf(ns dict.Namespace, form []byte) (it filterItem, err error) {
 	return it, err
 }
 
-// fill reads the whole dictionary into the filters.
-func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
+// fill reads the strings of the namespaces into the filters.
+func (k *stringFilter) fill(ctx context.Context, store kv.Store, namespaces ...dict.Namespace) error {
 	k.mu.Lock()
 	k.reset() // what the writer added is in the store
 	k.mu.Unlock()
 	return k.fillBy(ctx, store, func(r kv.Reader, each func(filterItem) (bool, error)) error {
-		for _, ns := range dict.Namespaces {
+		for _, ns := range namespaces {
 			prefix := []byte{dict.KeyID, byte(ns)}
 			err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(row, _ []byte) (bool, error) {
 				it, err := itemOf(ns, row[len(prefix):])
@@ -290,7 +290,8 @@ func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(kv.
 		items = items[:0]
 		return !k.full && ctx.Err() == nil
 	}
-	err := store.View(ctx, func(r kv.Reader) error {
+	// Strings that are created while this reads are added by the writer, so states may mix.
+	_, err := store.ViewAcross(ctx, func(r kv.Reader) error {
 		err := scan(r, func(it filterItem) (more bool, err error) {
 			more = true
 			if items = append(items, it); len(items) == 4096 {

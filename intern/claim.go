@@ -24,14 +24,16 @@ const (
 type Claimer struct {
 	leases   *leaser
 	cache    *cache
+	dids     *claimedDIDs
+	size     int            // claimSize
 	claiming sync.Mutex     // guards workers, and the creation of strings
 	workers  []*claimWorker // one for each concurrent transaction
 }
 
-func newClaimer(leases *leaser, c *cache) *Claimer {
-	all := &Claimer{leases: leases, cache: c}
+func newClaimer(leases *leaser, c *cache, dids *claimedDIDs) *Claimer {
+	all := &Claimer{leases: leases, cache: c, dids: dids, size: claimSize}
 	for n := range claimsInFlight {
-		all.workers = append(all.workers, &claimWorker{leases: leases, number: uint8(n)})
+		all.workers = append(all.workers, &claimWorker{leases: leases, dids: dids, lane: claimLane{leases.slot, uint8(n)}})
 	}
 	return all
 }
@@ -72,16 +74,21 @@ func (c *Claimer) Prepare(ctx context.Context, b *Batch, _ int) error {
 func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace) error {
 	order := make([]claim, len(b.miss))
 	for i, n := range b.miss {
-		order[i] = claim{&b.items[n], b.keys[i], b.partition(c.leases.settings, &b.items[n])}
+		order[i] = claim{it: &b.items[n], key: b.keys[i], part: b.partition(c.leases.settings, &b.items[n])}
 	}
 	// By partition, so that a partition's groups are written together; then in the order of
 	// the store.
 	slices.SortFunc(order, func(x, y claim) int { return cmp.Or(cmp.Compare(x.part, y.part), bytes.Compare(x.key, y.key)) })
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
+	if ns == dict.DID {
+		if err := c.dids.begin(ctx, c.leases.store, b, order); err != nil {
+			return err
+		}
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.workers))
-	chunks := chunksOf(order)
+	chunks := chunksOf(order, c.size)
 	for w := range min(len(c.workers), len(chunks)) {
 		wg.Go(func() {
 			for i := w; i < len(chunks) && errs[w] == nil; i += len(c.workers) {
@@ -90,19 +97,23 @@ func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace)
 		})
 	}
 	wg.Wait()
+	if ns == dict.DID {
+		c.dids.learn(b, order)
+		c.dids.fill(ctx, c.leases, &c.claiming)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("intern: claiming %d strings: %w", len(order), err)
 	}
 	return nil
 }
 
-// chunksOf divides claims into chunks, one for each transaction. A chunk is several times
+// chunksOf divides claims into chunks of up to size, one for each transaction. A chunk is several times
 // smaller than FoundationDB's limits.
-func chunksOf(order []claim) (chunks [][]claim) {
+func chunksOf(order []claim, size int) (chunks [][]claim) {
 	const maxBytes = 500_000
 	for len(order) > 0 {
 		n, bytes := 0, 0
-		for n < len(order) && n < claimSize && bytes < maxBytes {
+		for n < len(order) && n < size && bytes < maxBytes {
 			bytes += len(order[n].key)
 			n++
 		}
@@ -114,29 +125,36 @@ func chunksOf(order []claim) (chunks [][]claim) {
 
 // claim is a string to claim.
 type claim struct {
-	it   *batchItem
-	key  []byte
-	part uint8
+	it     *batchItem
+	key    []byte
+	part   uint8
+	absent bool // it is a DID that the store did not have, up to the counts of claimedDIDs
 }
 
 // claimWorker claims strings, in one transaction after another.
 type claimWorker struct {
 	leases    *leaser
-	number    uint8
+	dids      *claimedDIDs
+	lane      claimLane
 	checkouts [dict.MaxPartitions]checkout
 	window    [len(dict.Namespaces) + 1]window
 	keys      [][]byte
 	made      maker
+	asked     []claim  // scratch of ask
+	created   [][]byte // the keys of the strings that the last attempt created
+	before    uint64   // the lane's count before them
 }
 
 func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim) error {
 	for {
 		err := w.leases.store.Update(ctx, func(tx kv.Txn) error { return w.attempt(tx, ns, claims) })
 		if short, ok := errors.AsType[errShort](err); ok {
-			if err := short.a.reserve(ctx, short.n); err != nil {
-				return err
+			if err = short.a.reserve(ctx, short.n); err == nil {
+				continue
 			}
-			continue
+		}
+		if err == nil && ns == dict.DID && len(w.created) > 0 {
+			w.dids.claimed(w.lane, w.before, w.before+uint64(len(w.created)))
 		}
 		w.settle(ctx, ns, claims, err == nil)
 		return err
@@ -224,14 +242,18 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		}
 		it.state = unresolved
 	}
-	err := w.look(tx.Snapshot(), claims, func(it *batchItem, key, v []byte) error {
-		id, n := dict.ReadID(v)
-		if n == 0 || n != len(v) {
-			return fmt.Errorf("intern: the id under %x is %x", key, v)
-		}
-		it.found(id)
-		return nil
-	})
+	w.created = w.created[:0]
+	asked, err := w.ask(tx.Snapshot(), claims)
+	if err == nil && len(asked) > 0 {
+		err = w.look(tx.Snapshot(), asked, func(it *batchItem, key, v []byte) error {
+			id, n := dict.ReadID(v)
+			if n == 0 || n != len(v) {
+				return fmt.Errorf("intern: the id under %x is %x", key, v)
+			}
+			it.found(id)
+			return nil
+		})
+	}
 	made := 0
 	for i := range claims {
 		if it := claims[i].it; it.state == unresolved {
@@ -263,27 +285,57 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		it.state = created
 		tx.Conflict(claims[i].key)
 		w.made.add(tx, ns, it.id, claims[i].key)
+		w.created = append(w.created, claims[i].key)
 	}
 	w.made.write(tx, ns)
-	return w.count(tx, ns, made)
+	if w.before, err = w.count(tx, ns, made); err == nil && ns == dict.DID {
+		w.dids.logClaims(tx, ns, w.lane, w.before, w.created)
+	}
+	return err
 }
 
-// count adds n to the number of strings that this writer has claimed.
-func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
-	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot, w.number}
+// ask returns the claims that must be looked up: all but those of DIDs that the filter does not have, and
+// that nobody has claimed since it was complete.
+func (w *claimWorker) ask(r kv.Reader, claims []claim) ([]claim, error) {
+	if !slices.ContainsFunc(claims, func(c claim) bool { return c.absent }) {
+		return claims, nil
+	}
+	counts, lately := w.dids.known(), map[string]struct{}{}
+	now, err := claimedSince(r, dict.DID, counts, func(form []byte) error { lately[string(form)] = struct{}{}; return nil })
+	for l, n := range now {
+		if l.slot != w.lane.slot && n != counts[l] {
+			w.dids.isBehind()
+			break
+		}
+	}
+	if errors.Is(err, errNotLogged) {
+		w.dids.isBehind()
+		return claims, nil
+	}
+	w.asked = w.asked[:0]
+	for _, c := range claims {
+		if _, claimed := lately[string(c.key[2:])]; claimed || !c.absent {
+			w.asked = append(w.asked, c)
+		}
+	}
+	return w.asked, err
+}
+
+// count adds n to the number of strings that this lane has claimed, and returns the number before.
+func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) (before uint64, err error) {
+	key := []byte{dict.KeyClaims, byte(ns), w.lane.slot, w.lane.number}
 	v, ok, err := tx.Get(key)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if ok && len(v) != 8 {
-		return fmt.Errorf("intern: the count of claims is malformed: %x", v)
+		return 0, fmt.Errorf("intern: the count of claims is malformed: %x", v)
 	}
-	total := uint64(n)
 	if ok {
-		total += binary.BigEndian.Uint64(v)
+		before = binary.BigEndian.Uint64(v)
 	}
-	tx.Set(key, binary.BigEndian.AppendUint64(nil, total))
-	return nil
+	tx.Set(key, binary.BigEndian.AppendUint64(nil, before+uint64(n)))
+	return before, nil
 }
 
 // settle tells the allocators which of the drawn ids are in use. After a failure that is

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"skein.blue/intern/dict"
@@ -35,7 +36,8 @@ type cutKey struct{}
 
 // TestClaimersTwin: several Claimers with different slots claim the same strings at once, over
 // lives that end with Close, without it, and in the middle of a claim. Commits fail and have
-// unknown outcomes. All agree on one id for each string.
+// unknown outcomes. Some have a filter of all DIDs, from the beginning or once it is filled, and logs of
+// claims that are long or too short. All agree on one id for each string.
 func TestClaimersTwin(t *testing.T) {
 	for seed, settings := range []dict.Settings{
 		{ShardBits: 14, LeaseSize: 65536, Partitions: 64},
@@ -51,6 +53,7 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 	w := newTwin()
 	var mu sync.Mutex
 	cut := 0
+	var filtered, lost atomic.Int64
 	var wg sync.WaitGroup
 	for slot := range uint8(4) {
 		wg.Go(func() {
@@ -58,16 +61,20 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 			for life := range 4 {
 				cutting := &cutter{Store: store}
 				in, err := Open(t.Context(), cutting, Options{Settings: settings, Slot: slot, Owner: fmt.Sprint(slot, life), CacheBytes: 8192})
-				if err != nil {
-					t.Error(err)
+				claimer, ok := in.(*Claimer)
+				if err != nil || !ok {
+					t.Error(in, err)
 					return
 				}
-				for range 12 {
+				claimer.size = 3 + rng.IntN(2)*1000
+				claimer.dids.strings.fillAfter = 1 + rng.IntN(40)
+				claimer.dids.keep = uint64(3 + rng.IntN(2)*1000)
+				for round := range 12 {
 					var b Batch
 					var all []named
 					var at []int
 					for range rng.IntN(60) {
-						s := draw(rng, 400)
+						s := draw(rng, 100+60*(12*life+round)) // there are always new ones
 						all, at = append(all, s), append(at, b.Add(s.ns, []byte(s.s)))
 					}
 					ctx, cancel := context.WithCancel(t.Context())
@@ -90,18 +97,26 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 							return
 						}
 					}
-					mu.Lock()
-					for i, s := range all {
-						w.note(t, s, b.ID(at[i]))
-						if author, ok := authorOf(s); ok {
-							w.note(t, author, b.ID(b.Add(dict.DID, []byte(author.s))))
+					func() {
+						mu.Lock()
+						defer mu.Unlock()
+						for i, s := range all {
+							w.note(t, s, b.ID(at[i]))
+							if author, ok := authorOf(s); ok {
+								w.note(t, author, b.ID(b.Add(dict.DID, []byte(author.s))))
+							}
 						}
-					}
-					mu.Unlock()
+					}()
 				}
-				if c, ok := in.(*Claimer); ok && life%2 == 0 {
-					close(c.leases.closing)
-					c.leases.background.Wait()
+				claimer.claiming.Lock()
+				lost.Add(int64(claimer.dids.givenUp))
+				if claimer.dids.trusted {
+					filtered.Add(1)
+				}
+				claimer.claiming.Unlock()
+				if life%2 == 0 {
+					close(claimer.leases.closing)
+					claimer.leases.background.Wait()
 				} else if err := in.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -114,8 +129,8 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 	}
 	w.equals(t, store)
 	closed, open := w.audited(t, store, settings)
-	if closed == 0 || open == 0 || cut == 0 {
-		t.Errorf("the test proves too little: %d leases closed, %d not, %d claims cut", closed, open, cut)
+	if closed == 0 || open == 0 || cut == 0 || filtered.Load() == 0 || lost.Load() == 0 {
+		t.Errorf("the test proves too little: %d leases closed, %d not, %d claims cut, %d lives with a filter, %d filters given up", closed, open, cut, filtered.Load(), lost.Load())
 	}
 	for n, id := range w.ids {
 		if n.ns == dict.DID && settings.PartitionOfID(id) != settings.PartitionOf([]byte(n.s)) {
@@ -134,6 +149,53 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestClaimEndsAtALease: a claim of DIDs ends while it waits for a lease for one partition, and has drawn ids of
+// another. A later claim of URIs does not use these.
+func TestClaimEndsAtALease(t *testing.T) {
+	settings := dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 2}
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	cutting := &cutter{Store: store}
+	in := openAs(t, cutting, Options{Settings: settings})
+	w := newTwin()
+	claim := func(ctx context.Context, all ...named) error {
+		var b Batch
+		for _, s := range all {
+			b.Add(s.ns, []byte(s.s))
+		}
+		if err := in.Prepare(ctx, &b, 0); err != nil {
+			return err
+		}
+		for i, s := range all {
+			w.note(t, s, b.ID(i))
+		}
+		return nil
+	}
+	var of [2][]named // by partition
+	for n := 0; len(of[0]) < 4 || len(of[1]) < 1; n++ {
+		did := fmt.Sprintf("did:web:%d.example.com", n)
+		part := settings.PartitionOf([]byte(did))
+		of[part] = append(of[part], named{dict.DID, did})
+	}
+	if err := claim(t.Context(), of[0][:2]...); err != nil { // leases for one partition
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), cutKey{}, true))
+	cutting.cancel = cancel
+	if err := claim(ctx, of[0][2], of[0][3], of[1][0]); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if err := claim(t.Context(), named{dict.URI, fmt.Sprintf("at://a%d.example/x.y.z/1", n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(claim(t.Context(), of[0][2], of[0][3], of[1][0]), in.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	w.equals(t, store)
+	w.audited(t, store, settings)
 }
 
 // TestClaimerMade: a Claimer knows which strings of a batch are new, and its Resolve does
@@ -191,7 +253,7 @@ func TestChunksOf(t *testing.T) {
 		for i := range order {
 			order[i].key = slices.Repeat([]byte{byte(i)}, c.size)
 		}
-		chunks := chunksOf(order)
+		chunks := chunksOf(order, claimSize)
 		if len(chunks) != c.chunks {
 			t.Errorf("%+v: %d chunks", c, len(chunks))
 		}

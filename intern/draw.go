@@ -171,7 +171,7 @@ func (d *Drawer) fill(ctx context.Context) {
 		if restored {
 			err = k.catchUp(ctx, d.leases.store, d.leases.settings)
 		} else {
-			err = k.fill(ctx, d.leases.store)
+			err = k.fill(ctx, d.leases.store, dict.Namespaces[:]...)
 		}
 		if err != nil {
 			if ctx.Err() == nil {

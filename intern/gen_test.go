@@ -131,6 +131,13 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 			if err != nil {
 				return err
 			}
+			forms := 0
+			if err := EachForm(r, ns, func(dict.ID, []byte) error { forms++; return nil }); err != nil {
+				return err
+			}
+			if forms != len(ids) { // a string has two ids
+				t.Errorf("the store has the strings of %d ids of %s, and the ids of %d strings", forms, ns, len(ids))
+			}
 		}
 		return nil
 	})

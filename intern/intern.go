@@ -16,7 +16,8 @@ type Options struct {
 	CacheBytes int64
 	// Alone says that no other writer creates strings, in a store with one partition.
 	Alone bool
-	// FilterBytes bounds the memory of the filters of known strings. 0 means 32 MiB.
+	// FilterBytes bounds the memory of the filters of known strings; in a store with several
+	// partitions, of known DIDs. 0 means 32 MiB.
 	FilterBytes int64
 	// FilterFile is the name of the file that keeps the filters while the store is closed. ""
 	// means none: then they are made again from the store.
@@ -81,7 +82,11 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 		return nil, err
 	}
 	if o.Settings.Partitions > 1 {
-		return newClaimer(leases, newCache(o.CacheBytes)), nil
+		dids := &claimedDIDs{strings: newStringFilter(o.FilterBytes, o.Logger), keep: keepClaims}
+		if err := dids.open(ctx, store); err != nil {
+			return nil, err
+		}
+		return newClaimer(leases, newCache(o.CacheBytes), dids), nil
 	}
 	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes)}
 	if o.Alone {

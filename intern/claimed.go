@@ -1,0 +1,317 @@
+package intern
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+)
+
+// claimedDIDs lets a Claimer claim most new DIDs without looking them up first. It has a filter of the
+// store's DIDs, and the counts of claims up to which the filter is complete. A transaction that claims
+// strings reads all writers' counts. If some have grown, it reads what these claims created from the log
+// of claims (dict/claimlog.go). A string that is neither in the filter nor in the log did not exist when the
+// transaction began; one that another writer claims before it commits is a conflict.
+//
+// URIs have no such filter: new ones are neighbours in the store, and one scan looks up a thousand.
+type claimedDIDs struct {
+	strings *stringFilter
+	keep    uint64 // the claims of a lane that stay in its log
+
+	// The Claimer's lock, claiming, guards these.
+	trusted bool // the filter has all DIDs up to counts
+	filling bool // a fill is under way
+	givenUp int  // how often the filter was given up; a fill that began before has failed
+
+	mu     sync.Mutex
+	counts claimCounts // nil: what the filter has is not known
+	behind bool        // other writers have claimed more
+}
+
+// claimLane is one of the concurrent transactions of a writer.
+type claimLane struct{ slot, number uint8 }
+
+// claimCounts are the numbers of claims, by lane.
+type claimCounts map[claimLane]uint64
+
+// keepClaims is the number of claims of a lane that stay in its log: at full speed those of half a
+// minute, in 5 MB.
+const keepClaims = 300_000
+
+// readCounts reads the counts of a namespace.
+func readCounts(r kv.Reader, ns dict.Namespace) (claimCounts, error) {
+	counts := claimCounts{}
+	err := kv.ScanPrefix(r, []byte{dict.KeyClaims, byte(ns)}, func(k, v []byte) error {
+		if len(k) != 4 || len(v) != 8 {
+			return fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)
+		}
+		counts[claimLane{k[2], k[3]}] = binary.BigEndian.Uint64(v)
+		return nil
+	})
+	return counts, err
+}
+
+// errNotLogged means that the log of claims does not go back far enough.
+var errNotLogged = errors.New("intern: claims are no longer in their log")
+
+// claimedSince calls each for the strings that were claimed after the counts in since, and returns the counts now.
+// The error is errNotLogged if the log does not have them all.
+func claimedSince(r kv.Reader, ns dict.Namespace, since claimCounts, each func(form []byte) error) (now claimCounts, err error) {
+	if now, err = readCounts(r, ns); err != nil {
+		return nil, err
+	}
+	type stretch struct {
+		lane     claimLane
+		from, to uint64
+		lo, hi   []byte
+	}
+	var all []stretch
+	for l, to := range now {
+		switch from := since[l]; {
+		case to < from:
+			return now, errNotLogged
+		case to > from:
+			all = append(all, stretch{l, from, to, dict.AppendClaimedKey(nil, ns, l.slot, l.number, from+1), kv.PrefixEnd(dict.AppendClaimedKey(nil, ns, l.slot, l.number, to))})
+		}
+	}
+	if len(now) < len(since) {
+		return now, errNotLogged
+	}
+	if p, ok := r.(kv.Prefetcher); ok {
+		for _, s := range all {
+			p.PrefetchScan(s.lo, s.hi)
+		}
+	}
+	var row dict.ClaimedRow
+	for _, s := range all {
+		at := s.from
+		err := r.Scan(s.lo, s.hi, false, func(k, v []byte) (bool, error) {
+			if err := row.Decode(k, v); err != nil {
+				return false, err
+			}
+			if row.Count-uint64(len(row.Forms)) != at {
+				return false, errNotLogged
+			}
+			at = row.Count
+			for _, form := range row.Forms {
+				if err := each(form); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		})
+		if err != nil {
+			return now, err
+		}
+		if at != s.to {
+			return now, errNotLogged
+		}
+	}
+	return now, nil
+}
+
+// maxClaimedRow is about the largest value of the log: FoundationDB's limit is 100,000 bytes.
+const maxClaimedRow = 50_000
+
+// logClaims writes to the log the strings that a transaction claims, whose keys begin with two bytes
+// before their form, and removes old ones. before is the count without them.
+func (c *claimedDIDs) logClaims(tx kv.Txn, ns dict.Namespace, lane claimLane, before uint64, keys [][]byte) {
+	var value []byte
+	count := before
+	for i, key := range keys {
+		value = dict.AppendClaimed(value, key[2:])
+		count++
+		if len(value) >= maxClaimedRow || i == len(keys)-1 {
+			tx.Set(dict.AppendClaimedKey(nil, ns, lane.slot, lane.number, count), value)
+			value = value[:0]
+		}
+	}
+	if trim := c.keep/8 + 1; count > c.keep && before/trim != count/trim {
+		tx.DeleteRange(dict.AppendClaimedKey(nil, ns, lane.slot, lane.number, 0), dict.AppendClaimedKey(nil, ns, lane.slot, lane.number, count-c.keep))
+	}
+}
+
+// open makes the filter ready if the store has no DIDs.
+func (c *claimedDIDs) open(ctx context.Context, store kv.Store) error {
+	if err := c.strings.open(ctx, store); err != nil || !c.strings.ready.Load() {
+		return err
+	}
+	c.counts, c.trusted = claimCounts{}, true
+	return nil
+}
+
+// known returns the counts up to which the filter has all DIDs, or nil if it is not trusted.
+func (c *claimedDIDs) known() claimCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// isBehind notes that other writers have claimed strings that the filter does not have.
+func (c *claimedDIDs) isBehind() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.behind = true
+}
+
+// claimed notes that a lane of this writer has claimed strings, which learn will add to the filter.
+func (c *claimedDIDs) claimed(lane claimLane, before, after uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.counts == nil:
+	case c.counts[lane] == before:
+		c.counts[lane] = after
+	default:
+		c.behind = true
+	}
+}
+
+// begin adds to the filter what other writers have claimed, and marks the claims whose strings the
+// filter does not have.
+func (c *claimedDIDs) begin(ctx context.Context, store kv.Store, b *Batch, claims []claim) error {
+	if err := c.catchUp(ctx, store); err != nil {
+		return err
+	}
+	if c.trusted && c.strings.full {
+		c.giveUp()
+	}
+	for i := range claims {
+		it := claims[i].it
+		claims[i].absent = c.trusted && c.strings.isNew(it.ns, false, 0, b.settled(it))
+	}
+	return nil
+}
+
+// catchUp adds to the filter what other writers have claimed.
+func (c *claimedDIDs) catchUp(ctx context.Context, store kv.Store) error {
+	c.mu.Lock()
+	counts, due := c.counts, c.behind && c.counts != nil
+	c.behind = false
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	var now claimCounts
+	err := store.View(ctx, func(r kv.Reader) (err error) {
+		now, err = claimedSince(r, dict.DID, counts, func(form []byte) error {
+			it, err := itemOf(dict.DID, form)
+			if err == nil {
+				c.add(it.key)
+			}
+			return err
+		})
+		return err
+	})
+	if errors.Is(err, errNotLogged) {
+		c.giveUp()
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.behind = true
+		return fmt.Errorf("intern: reading the log of claims: %w", err)
+	}
+	c.counts = now
+	return nil
+}
+
+// add adds a DID to the filter.
+func (c *claimedDIDs) add(key cacheKey) {
+	k := c.strings
+	if !k.ready.Load() { // a fill may be under way
+		k.mu.Lock()
+		defer k.mu.Unlock()
+	}
+	k.add(dict.DID, false, 0, key)
+}
+
+// learn adds the strings that were claimed to the filter.
+func (c *claimedDIDs) learn(b *Batch, claims []claim) {
+	tracked := c.known() != nil
+	misses := 0
+	for i := range claims {
+		it := claims[i].it
+		if it.state != created {
+			continue
+		}
+		if !claims[i].absent {
+			misses++
+		}
+		if tracked {
+			c.add(b.settled(it))
+		}
+	}
+	c.strings.mu.Lock()
+	defer c.strings.mu.Unlock()
+	c.strings.misses += misses
+}
+
+// giveUp empties the filter. It is filled again after many failed look-ups, unless the DIDs are too many.
+func (c *claimedDIDs) giveUp() {
+	c.mu.Lock()
+	c.counts, c.behind = nil, false
+	c.mu.Unlock()
+	c.trusted = false
+	c.givenUp++
+	k := c.strings
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ready.Store(false)
+	k.reset()
+	k.misses, k.started = 0, k.full || c.filling
+}
+
+// fill fills the filter in the background, once enough look-ups have failed. claiming is held.
+func (c *claimedDIDs) fill(ctx context.Context, leases *leaser, claiming *sync.Mutex) {
+	k := c.strings
+	k.mu.Lock()
+	due := !k.started && !k.full && k.misses >= k.fillAfter
+	k.started = k.started || due
+	k.mu.Unlock()
+	if !due {
+		return
+	}
+	c.filling = true
+	givenUp := c.givenUp
+	leases.inBackground(ctx, func(ctx context.Context) {
+		err := c.track(ctx, leases.store, claiming, givenUp)
+		if err == nil {
+			err = k.fill(ctx, leases.store, dict.DID)
+		}
+		claiming.Lock()
+		defer claiming.Unlock()
+		if c.filling = false; err == nil && !k.full && c.givenUp == givenUp {
+			c.trusted = true
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			k.log.Warn("filling the filter of known DIDs failed; trying again", "error", err)
+		}
+		c.giveUp()
+	})
+}
+
+// track notes the counts of claims before the DIDs are read into the filter. From then on, learn and
+// catchUp add what is claimed.
+func (c *claimedDIDs) track(ctx context.Context, store kv.Store, claiming *sync.Mutex, givenUp int) error {
+	claiming.Lock()
+	defer claiming.Unlock()
+	if c.givenUp != givenUp {
+		return nil
+	}
+	var counts claimCounts
+	if err := store.View(ctx, func(r kv.Reader) (err error) { counts, err = readCounts(r, dict.DID); return err }); err != nil {
+		return fmt.Errorf("intern: reading the counts of claims: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts, c.behind = counts, false
+	return nil
+}
