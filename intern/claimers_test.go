@@ -12,6 +12,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
 	"skein.blue/internal/kv/memkv"
 )
 
@@ -44,12 +45,14 @@ func TestClaimersTwin(t *testing.T) {
 		{ShardBits: 6, LeaseSize: 64, Partitions: 64},
 		{ShardBits: 4, LeaseSize: 16, Partitions: 2},
 	} {
-		t.Run(settings.String(), func(t *testing.T) { testClaimersTwin(t, settings, uint64(seed)) })
+		t.Run(settings.String(), func(t *testing.T) { testClaimersTwin(t, faulty(uint64(seed)), settings, uint64(seed)) })
 	}
+	t.Run("fdb", func(t *testing.T) {
+		testClaimersTwin(t, fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})), dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 64}, 9)
+	})
 }
 
-func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
-	store := faulty(seed)
+func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed uint64) {
 	w := newTwin()
 	var mu sync.Mutex
 	cut := 0
