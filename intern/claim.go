@@ -294,8 +294,8 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 	return err
 }
 
-// ask returns the claims that must be looked up: all but those of DIDs that the filter does not have, and
-// that nobody has claimed since it was complete.
+// ask returns the claims that must be looked up: all but those of DIDs that are neither in the filter nor
+// claimed since it was complete.
 func (w *claimWorker) ask(r kv.Reader, claims []claim) ([]claim, error) {
 	if !slices.ContainsFunc(claims, func(c claim) bool { return c.absent }) {
 		return claims, nil
