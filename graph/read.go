@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
@@ -18,7 +16,12 @@ func (s *Store) View(ctx context.Context, fn func(*ask.View) error) error {
 // ViewCharged is View with a charge for each read: its bytes, and a price for each key. If
 // charge returns an error, the read ends with that error. charge may be nil.
 func (s *Store) ViewCharged(ctx context.Context, charge func(cost int) error, fn func(*ask.View) error) error {
-	return s.kv.View(ctx, func(r kv.Reader) error { return s.view(r, charge, fn) })
+	return s.kv.View(ctx, func(r kv.Reader) error {
+		if s.shared() {
+			r = withCommonRows(r)
+		}
+		return s.view(r, charge, fn)
+	})
 }
 
 // ViewAcross is View for reading much of the graph, for as long as that takes. On FoundationDB
@@ -27,16 +30,7 @@ func (s *Store) ViewAcross(ctx context.Context, fn func(*ask.View) error) (cross
 	return s.kv.ViewAcross(ctx, func(r kv.Reader) error { return s.view(r, nil, fn) })
 }
 
-// everyQuestion are the keys of a shared store that most questions read: which accounts are hidden, and
-// what the answers may lack. They are begun together.
-var everyQuestion = [][]byte{format.KeyHidden, format.KeyHoles, format.KeyCounts, {dict.KeyClaims}}
-
 func (s *Store) view(r kv.Reader, charge func(cost int) error, fn func(*ask.View) error) error {
-	if p, ok := r.(kv.Prefetcher); ok && s.shared() {
-		for _, prefix := range everyQuestion {
-			p.PrefetchScan(prefix, kv.PrefixEnd(prefix))
-		}
-	}
 	hidden, err := s.hiddenSets.hidden(r)
 	if err != nil {
 		return fmt.Errorf("graph: reading the hidden accounts: %w", err)

@@ -58,7 +58,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 	}
 	doubtful := s.store.Doubtful()
 	if !s.store.Alone() { // other processes know about their accounts
-		counts, err := sn.Counts()
+		counts, err := sn.AccountCounts()
 		if err != nil {
 			return completeness{}, err
 		}
@@ -68,7 +68,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 		return completeness{true, someIncomplete}, nil
 	}
 	if !s.hasAccounts.Load() { // read until the index has an account
-		counts, err := sn.Counts()
+		counts, err := sn.AccountCounts()
 		if err != nil || counts.Accounts == 0 {
 			return completeness{true, "nothing is indexed yet"}, err
 		}

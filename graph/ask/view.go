@@ -124,6 +124,9 @@ func (s *View) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(ac
 // Counts returns the totals.
 func (s *View) Counts() (format.Counts, error) { return read.Counts(s.r) }
 
+// AccountCounts returns those of Counts that are about accounts, with less work.
+func (s *View) AccountCounts() (format.AccountCounts, error) { return read.AccountCounts(s.r) }
+
 // Cursors returns the cursors of all sources.
 func (s *View) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
 

@@ -58,3 +58,18 @@ func DecodeCounts(v []byte) (c Counts, err error) {
 	}
 	return c.Clone(), nil
 }
+
+// AccountCounts are the Counts that many questions need.
+type AccountCounts struct {
+	Accounts   int64 `json:"accounts"`
+	Hidden     int64 `json:"hidden"`
+	Incomplete int64 `json:"incomplete"`
+}
+
+// DecodeAccountCounts reads them from the value of KeyCounts.
+func DecodeAccountCounts(v []byte) (c AccountCounts, err error) {
+	if err := json.Unmarshal(v, &c); err != nil {
+		return c, fmt.Errorf("format: reading the counts: %w", err)
+	}
+	return c, nil
+}

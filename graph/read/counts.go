@@ -29,6 +29,18 @@ func Counts(r kv.Reader) (format.Counts, error) {
 	return total, err
 }
 
+// AccountCounts returns those of Counts that are about accounts, with less work.
+func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
+	err = kv.ScanPrefix(r, format.KeyCounts, func(_, v []byte) error {
+		c, err := format.DecodeAccountCounts(v)
+		total.Accounts += c.Accounts
+		total.Hidden += c.Hidden
+		total.Incomplete += c.Incomplete
+		return err
+	})
+	return total, err
+}
+
 // HiddenVersion returns the version of the hidden set: the sum of the versions of its parts.
 // These only grow, so two states with the same sum have the same parts.
 func HiddenVersion(r kv.Reader, l format.Layout) (version uint64, err error) {

@@ -55,7 +55,7 @@ type Standing struct {
 
 // measure looks up the totals of the results, and orders them by score.
 func (st *Standing) measure(r Ranking) error {
-	counts, err := st.sn.Counts()
+	counts, err := st.sn.AccountCounts()
 	if err != nil {
 		return err
 	}
