@@ -8,8 +8,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// The range of the small rows of which most questions read several: the counts, the versions of the hidden set,
-// the holes of the stream, and the kinds that lack records. Their keys are neighbours.
+// The range of small rows that most questions read: the counts, the versions of the hidden set, the holes of
+// the stream, and the kinds that lack records. Their keys are neighbours.
 var commonFrom, commonTo = format.KeyCounts, kv.PrefixEnd(format.KeyLacking)
 
 // commonRows is a Reader of a shared store that reads the common rows with one scan, which it begins at

@@ -27,7 +27,8 @@ func (s *scansOf) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool
 func TestCommonRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	bounds := [][]byte{
-		{}, []byte("l"), []byte("m"), format.KeyBackfill, format.KeyCounts, format.HeaderKey, format.KeyHidden, format.KeyHoles, format.KeyKinds,
+		{},
+		[]byte("l"), []byte("m"), format.KeyBackfill, format.KeyCounts, format.HeaderKey, format.KeyHidden, format.KeyHoles, format.KeyKinds,
 		format.KeyLacking, kv.PrefixEnd(format.KeyLacking), format.KeySecret, format.KeyWriter, []byte("n"),
 	}
 	draw := func() []byte {

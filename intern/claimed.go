@@ -115,8 +115,9 @@ func claimedSince(r kv.Reader, ns dict.Namespace, since claimCounts, each func(f
 	return now, nil
 }
 
-// maxClaimedRow is about the largest value of the log: FoundationDB's limit is 100,000 bytes.
-const maxClaimedRow = 50_000
+// maxClaimedRow is about the largest value of the log; only the last string may exceed it. FoundationDB's limit
+// is 100,000 bytes.
+const maxClaimedRow = 32_000
 
 // logClaims writes to the log the strings that a transaction claims, whose keys begin with two bytes
 // before their form, and removes old ones. before is the count without them.
