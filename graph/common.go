@@ -9,11 +9,12 @@ import (
 )
 
 // The range of small rows that most questions read: the counts, the versions of the hidden set, the holes of
-// the stream, and the kinds that lack records. Their keys are neighbours.
+// the stream, and the kinds that lack records. Their keys are neighbours. The few other rows in the range are small,
+// too: the header, the kinds, the state of an import.
 var commonFrom, commonTo = format.KeyCounts, kv.PrefixEnd(format.KeyLacking)
 
 // commonRows is a Reader of a shared store that reads the common rows with one scan, which it begins at
-// once. Each read would otherwise be a request to the cluster.
+// once. Each read would otherwise be a request to the cluster. Only Get and Scan use the rows.
 type commonRows struct {
 	kv.Prefetcher
 
@@ -56,14 +57,14 @@ func (c *commonRows) from(lo []byte) ([]commonRow, error) {
 
 // Get implements kv.Reader.
 func (c *commonRows) Get(key []byte) ([]byte, bool, error) {
-	if !isCommon(key, append(slices.Clip(key), 0)) {
+	if bytes.Compare(key, commonFrom) < 0 || bytes.Compare(key, commonTo) >= 0 {
 		return c.Prefetcher.Get(key) //nolint:wrapcheck // the engine's error
 	}
 	rows, err := c.from(key)
 	if err != nil || len(rows) == 0 || !bytes.Equal(rows[0].key, key) {
 		return nil, false, err
 	}
-	return rows[0].value, true, nil
+	return bytes.Clone(rows[0].value), true, nil // the caller may change it
 }
 
 // Scan implements kv.Reader.

@@ -20,7 +20,8 @@ import (
 // has. Most strings that are not in the cache are new. To learn that from the store costs
 // reads on several levels of tables; here it costs one or a few cache lines.
 //
-// It needs a writer that learns of every new string (Drawer, claimedDIDs), and works once it is filled. In an empty store that is at
+// It needs a writer that learns of every new string, and works once it is filled: a Drawer without other writers,
+// or claimedDIDs, which knows what other writers have claimed, and whose lock takes the place of the one writer below. In an empty store that is at
 // once; otherwise the filters are read from their file (filterfile.go), or from the dictionary
 // in the background, after enough failed lookups to pay for that. It keeps URIs by the time in
 // their TIDs, in spans of 19 hours. If there are too many, it drops the oldest spans, whose URIs
@@ -154,8 +155,7 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 func (k *stringFilter) shrink() {
 	for k.size > k.budget {
 		if len(k.spans) == 0 {
-			k.full, k.dids, k.others = true, filter{}, filter{}
-			k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
+			k.overflow()
 			return
 		}
 		oldest := ^uint64(0)
@@ -166,6 +166,12 @@ func (k *stringFilter) shrink() {
 		k.floor = oldest + 1
 		delete(k.spans, oldest)
 	}
+}
+
+// overflow notes that there are too many strings.
+func (k *stringFilter) overflow() {
+	k.full, k.dids, k.others = true, filter{}, filter{}
+	k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
 }
 
 // filter is a growing Bloom filter. Its parts fill up one after another, each twice as large as
@@ -209,6 +215,17 @@ func (f *filter) add(hash uint64) (grown int64) {
 func (p *filterPart) block(hash uint64) (b *[8]uint64, bit uint64) {
 	hi, _ := bits.Mul64(hash, uint64(len(p.blocks)))
 	return &p.blocks[hi], hash * 0x9e3779b97f4a7c15 >> 2 // 6 × 9 bits that do not choose the block
+}
+
+// filterBytes returns the size of a filter of n keys.
+func filterBytes(n uint64) (size int64) {
+	for blocks := uint64(firstBlocks); ; blocks *= 2 {
+		size += int64(blocks) * bytesPerBlock
+		if n <= blocks*keysPerBlock {
+			return size
+		}
+		n -= blocks * keysPerBlock
+	}
 }
 
 func (f *filter) has(hash uint64) bool {
@@ -277,7 +294,7 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store, namespaces ...d
 }
 
 // fillBy adds the strings for which scan calls each, and makes the filters ready. The writer adds
-// new strings meanwhile, whether or not the scan meets them.
+// the strings that it creates meanwhile, whether or not the scan meets them.
 func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(kv.Reader, func(filterItem) (bool, error)) error) error {
 	var items []filterItem
 	flush := func() (more bool) {
@@ -290,7 +307,7 @@ func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(kv.
 		items = items[:0]
 		return !k.full && ctx.Err() == nil
 	}
-	// Strings that are created while this reads are added by the writer, so states may mix.
+	// Strings that are created meanwhile need not be read, so states may mix.
 	_, err := store.ViewAcross(ctx, func(r kv.Reader) error {
 		err := scan(r, func(it filterItem) (more bool, err error) {
 			more = true

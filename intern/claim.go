@@ -26,8 +26,9 @@ type Claimer struct {
 	cache    *cache
 	dids     *claimedDIDs
 	size     int            // claimSize
-	claiming sync.Mutex     // guards workers, and the creation of strings
+	claiming sync.Mutex     // guards all below, and the creation of strings
 	workers  []*claimWorker // one for each concurrent transaction
+	next     int            // the worker that begins: they take turns, so that their logs are equally long
 }
 
 func newClaimer(leases *leaser, c *cache, dids *claimedDIDs) *Claimer {
@@ -90,12 +91,14 @@ func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace)
 	errs := make([]error, len(c.workers))
 	chunks := chunksOf(order, c.size)
 	for w := range min(len(c.workers), len(chunks)) {
+		worker := c.workers[(c.next+w)%len(c.workers)]
 		wg.Go(func() {
 			for i := w; i < len(chunks) && errs[w] == nil; i += len(c.workers) {
-				errs[w] = c.workers[w].run(ctx, ns, chunks[i])
+				errs[w] = worker.run(ctx, ns, chunks[i])
 			}
 		})
 	}
+	c.next = (c.next + len(chunks)) % len(c.workers)
 	wg.Wait()
 	if ns == dict.DID {
 		c.dids.learn(b, order)
@@ -128,7 +131,7 @@ type claim struct {
 	it     *batchItem
 	key    []byte
 	part   uint8
-	absent bool // it is a DID that the store did not have, up to the counts of claimedDIDs
+	absent bool // it is a DID that the filter of claimedDIDs does not have
 }
 
 // claimWorker claims strings, in one transaction after another.
@@ -140,9 +143,10 @@ type claimWorker struct {
 	window    [len(dict.Namespaces) + 1]window
 	keys      [][]byte
 	made      maker
-	asked     []claim  // scratch of ask
-	created   [][]byte // the keys of the strings that the last attempt created
-	before    uint64   // the lane's count before them
+	asked     []claim     // scratch of ask
+	created   [][]byte    // the keys of the strings that the last attempt created
+	before    uint64      // the lane's count before them
+	counts    claimCounts // of DIDs, as ask has read them; nil if it has not
 }
 
 func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim) error {
@@ -153,7 +157,11 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 				continue
 			}
 		}
-		if err == nil && ns == dict.DID && len(w.created) > 0 {
+		switch {
+		case ns != dict.DID:
+		case err != nil, len(w.created) == 0 && slices.ContainsFunc(claims, func(c claim) bool { return c.it.state == created }):
+			w.dids.isBehind() // an attempt of unknown outcome may have been committed, or was
+		case len(w.created) > 0:
 			w.dids.claimed(w.lane, w.before, w.before+uint64(len(w.created)))
 		}
 		w.settle(ctx, ns, claims, err == nil)
@@ -294,27 +302,40 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 	return err
 }
 
-// ask returns the claims that must be looked up: all but those of DIDs that are neither in the filter nor
-// claimed since it was complete.
-func (w *claimWorker) ask(r kv.Reader, claims []claim) ([]claim, error) {
+// ask returns the claims that must be looked up. DIDs that are not in the filter need not be, unless they were
+// claimed after what the filter has.
+func (w *claimWorker) ask(r kv.Reader, claims []claim) (_ []claim, err error) {
+	w.counts = nil
 	if !slices.ContainsFunc(claims, func(c claim) bool { return c.absent }) {
 		return claims, nil
 	}
-	counts, lately := w.dids.known(), map[string]struct{}{}
-	now, err := claimedSince(r, dict.DID, counts, func(form []byte) error { lately[string(form)] = struct{}{}; return nil })
-	for l, n := range now {
-		if l.slot != w.lane.slot && n != counts[l] {
+	known := w.dids.known()
+	var absent map[string]bool // by form: whether it is absent, and was not claimed lately
+	w.counts, err = claimedSince(r, dict.DID, known, mostLately, func(form []byte) error {
+		if absent == nil {
+			absent = make(map[string]bool, len(claims))
+			for i := range claims {
+				absent[string(claims[i].key[2:])] = claims[i].absent
+			}
+		}
+		if absent[string(form)] {
+			absent[string(form)] = false
+		}
+		return nil
+	})
+	for l, n := range w.counts {
+		if l.slot != w.lane.slot && n != known[l] {
 			w.dids.isBehind()
 			break
 		}
 	}
-	if errors.Is(err, errNotLogged) {
+	if errors.Is(err, errNotLogged) || errors.Is(err, errTooMany) {
 		w.dids.isBehind()
 		return claims, nil
 	}
 	w.asked = w.asked[:0]
 	for _, c := range claims {
-		if _, claimed := lately[string(c.key[2:])]; claimed || !c.absent {
+		if !c.absent || absent != nil && !absent[string(c.key[2:])] {
 			w.asked = append(w.asked, c)
 		}
 	}
@@ -324,6 +345,12 @@ func (w *claimWorker) ask(r kv.Reader, claims []claim) ([]claim, error) {
 // count adds n to the number of strings that this lane has claimed, and returns the number before.
 func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) (before uint64, err error) {
 	key := []byte{dict.KeyClaims, byte(ns), w.lane.slot, w.lane.number}
+	if ns == dict.DID && w.counts != nil { // the snapshot is that of tx
+		before = w.counts[w.lane]
+		tx.Conflict(key)
+		tx.Set(key, binary.BigEndian.AppendUint64(nil, before+uint64(n)))
+		return before, nil
+	}
 	v, ok, err := tx.Get(key)
 	if err != nil {
 		return 0, err

@@ -6,31 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
+	"time"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
 // claimedDIDs lets a Claimer claim most new DIDs without looking them up first. It has a filter of the
-// store's DIDs, and the counts of claims up to which the filter is complete. A transaction that claims
-// strings reads all writers' counts. If some have grown, it reads what these claims created from the log
-// of claims (dict/claimlog.go). A string that is neither in the filter nor in the log did not exist when the
+// store's DIDs, and knows for each lane how many of its claims the filter has. A transaction that claims
+// DIDs reads the counts of all lanes. If some have grown, it reads what was claimed since from the log
+// of claims (dict/claimlog.go). A DID that is neither in the filter nor in the log did not exist when the
 // transaction began; one that another writer claims before it commits is a conflict.
 //
 // URIs have no such filter: new ones are neighbours in the store, and one scan looks up a thousand.
 type claimedDIDs struct {
 	strings *stringFilter
-	keep    uint64 // the claims of a lane that stay in its log
+	keep    uint64 // how many of a lane's newest claims its log keeps
 
-	// The Claimer's lock, claiming, guards these.
-	trusted bool // the filter has all DIDs up to counts
-	filling bool // a fill is under way
-	givenUp int  // how often the filter was given up; a fill that began before has failed
+	// The Claimer's lock, claiming, guards these, and the filter once it is ready.
+	trusted   bool // the filter has all DIDs of counts
+	filling   bool // a fill is under way
+	givenUp   int  // how often the filter was given up; a fill that began before has failed
+	fruitless int  // how often since it last saved a look-up
+	endFill   context.CancelFunc
+	caughtUp  time.Time // the last catchUp
 
 	mu     sync.Mutex
-	counts claimCounts // nil: what the filter has is not known
-	behind bool        // other writers have claimed more
+	counts claimCounts // how many claims of each lane the filter has; nil if that is unknown
+	behind bool        // some lane has claimed more
 }
 
 // claimLane is one of the concurrent transactions of a writer.
@@ -39,9 +44,15 @@ type claimLane struct{ slot, number uint8 }
 // claimCounts are the numbers of claims, by lane.
 type claimCounts map[claimLane]uint64
 
-// keepClaims is the number of claims of a lane that stay in its log: at full speed those of half a
-// minute, in 5 MB.
-const keepClaims = 300_000
+const (
+	// keepClaims is how many of a lane's newest claims its log keeps, in about 5 MB. At 50,000 a second, in eight
+	// lanes, they are those of 48 seconds.
+	keepClaims = 300_000
+	// mostLately limits the claims that a transaction reads from the log.
+	mostLately = 100_000
+	// catchUpEvery is how often the filter catches up with the other writers while it is filled.
+	catchUpEvery = time.Second
+)
 
 // readCounts reads the counts of a namespace.
 func readCounts(r kv.Reader, ns dict.Namespace) (claimCounts, error) {
@@ -56,12 +67,17 @@ func readCounts(r kv.Reader, ns dict.Namespace) (claimCounts, error) {
 	return counts, err
 }
 
-// errNotLogged means that the log of claims does not go back far enough.
-var errNotLogged = errors.New("intern: claims are no longer in their log")
+var (
+	// errNotLogged means that the log of claims does not go back far enough.
+	errNotLogged = errors.New("intern: claims are no longer in their log")
+	// errTooMany means that more was claimed than the reader wants to read.
+	errTooMany = errors.New("intern: too many claims to read")
+	errGivenUp = errors.New("intern: the filter was given up")
+)
 
 // claimedSince calls each for the strings that were claimed after the counts in since, and returns the counts now.
-// The error is errNotLogged if the log does not have them all.
-func claimedSince(r kv.Reader, ns dict.Namespace, since claimCounts, each func(form []byte) error) (now claimCounts, err error) {
+// The error is errNotLogged if the log does not have them all, and errTooMany if they are more than most.
+func claimedSince(r kv.Reader, ns dict.Namespace, since claimCounts, most uint64, each func(form []byte) error) (now claimCounts, err error) {
 	if now, err = readCounts(r, ns); err != nil {
 		return nil, err
 	}
@@ -71,16 +87,21 @@ func claimedSince(r kv.Reader, ns dict.Namespace, since claimCounts, each func(f
 		lo, hi   []byte
 	}
 	var all []stretch
+	total := uint64(0)
 	for l, to := range now {
 		switch from := since[l]; {
 		case to < from:
 			return now, errNotLogged
 		case to > from:
+			total += to - from
 			all = append(all, stretch{l, from, to, dict.AppendClaimedKey(nil, ns, l.slot, l.number, from+1), kv.PrefixEnd(dict.AppendClaimedKey(nil, ns, l.slot, l.number, to))})
 		}
 	}
-	if len(now) < len(since) {
+	switch {
+	case len(now) < len(since):
 		return now, errNotLogged
+	case total > most:
+		return now, errTooMany
 	}
 	if p, ok := r.(kv.Prefetcher); ok {
 		for _, s := range all {
@@ -115,8 +136,8 @@ func claimedSince(r kv.Reader, ns dict.Namespace, since claimCounts, each func(f
 	return now, nil
 }
 
-// maxClaimedRow is about the largest value of the log; only the last string may exceed it. FoundationDB's limit
-// is 100,000 bytes.
+// maxClaimedRow is about the largest value of the log; only the last string may exceed it. Package fdbkv allows
+// 50,000 bytes.
 const maxClaimedRow = 32_000
 
 // logClaims writes to the log the strings that a transaction claims, whose keys begin with two bytes
@@ -189,18 +210,20 @@ func (c *claimedDIDs) begin(ctx context.Context, store kv.Store, b *Batch, claim
 	return nil
 }
 
-// catchUp adds to the filter what other writers have claimed.
+// catchUp adds to the filter what other writers have claimed. If the store does not answer now, that is done
+// later: transactions read from the log what the filter lacks.
 func (c *claimedDIDs) catchUp(ctx context.Context, store kv.Store) error {
 	c.mu.Lock()
-	counts, due := c.counts, c.behind && c.counts != nil
-	c.behind = false
+	counts := maps.Clone(c.counts)
+	due := counts != nil && (c.behind || !c.trusted && time.Since(c.caughtUp) >= catchUpEvery)
 	c.mu.Unlock()
 	if !due {
 		return nil
 	}
+	c.caughtUp = time.Now()
 	var now claimCounts
 	err := store.View(ctx, func(r kv.Reader) (err error) {
-		now, err = claimedSince(r, dict.DID, counts, func(form []byte) error {
+		now, err = claimedSince(r, dict.DID, counts, math.MaxUint64, func(form []byte) error {
 			it, err := itemOf(dict.DID, form)
 			if err == nil {
 				c.add(it.key)
@@ -209,17 +232,18 @@ func (c *claimedDIDs) catchUp(ctx context.Context, store kv.Store) error {
 		})
 		return err
 	})
-	if errors.Is(err, errNotLogged) {
+	switch {
+	case errors.Is(err, errNotLogged), errors.Is(err, kv.ErrTooOld): // too much was claimed
 		c.giveUp()
 		return nil
+	case errors.Is(err, kv.ErrUnavailable):
+		return nil
+	case err != nil:
+		return fmt.Errorf("intern: reading the log of claims: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
-		c.behind = true
-		return fmt.Errorf("intern: reading the log of claims: %w", err)
-	}
-	c.counts = now
+	c.counts, c.behind = now, false
 	return nil
 }
 
@@ -242,7 +266,9 @@ func (c *claimedDIDs) learn(b *Batch, claims []claim) {
 		if it.state != created {
 			continue
 		}
-		if !claims[i].absent {
+		if claims[i].absent {
+			c.fruitless = 0
+		} else {
 			misses++
 		}
 		if tracked {
@@ -254,13 +280,18 @@ func (c *claimedDIDs) learn(b *Batch, claims []claim) {
 	c.strings.misses += misses
 }
 
-// giveUp empties the filter. It is filled again after many failed look-ups, unless the DIDs are too many.
+// giveUp empties the filter. It is filled again after many failed look-ups, more each time, unless the DIDs are too
+// many.
 func (c *claimedDIDs) giveUp() {
 	c.mu.Lock()
 	c.counts, c.behind = nil, false
 	c.mu.Unlock()
 	c.trusted = false
 	c.givenUp++
+	c.fruitless++
+	if c.endFill != nil {
+		c.endFill()
+	}
 	k := c.strings
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,7 +304,7 @@ func (c *claimedDIDs) giveUp() {
 func (c *claimedDIDs) fill(ctx context.Context, leases *leaser, claiming *sync.Mutex) {
 	k := c.strings
 	k.mu.Lock()
-	due := !k.started && !k.full && k.misses >= k.fillAfter
+	due := !k.started && !k.full && k.misses >= k.fillAfter<<min(c.fruitless, 6) && !leases.closed()
 	k.started = k.started || due
 	k.mu.Unlock()
 	if !due {
@@ -282,35 +313,49 @@ func (c *claimedDIDs) fill(ctx context.Context, leases *leaser, claiming *sync.M
 	c.filling = true
 	givenUp := c.givenUp
 	leases.inBackground(ctx, func(ctx context.Context) {
-		err := c.track(ctx, leases.store, claiming, givenUp)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		err := c.track(ctx, leases.store, claiming, givenUp, cancel)
 		if err == nil {
 			err = k.fill(ctx, leases.store, dict.DID)
 		}
 		claiming.Lock()
 		defer claiming.Unlock()
-		if c.filling = false; err == nil && !k.full && c.givenUp == givenUp {
+		if c.filling, c.endFill = false, nil; err == nil && !k.full && c.givenUp == givenUp {
+			c.isBehind() // so that the next batch does not leave it to each of its transactions
 			c.trusted = true
 			return
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, errGivenUp) && ctx.Err() == nil {
 			k.log.Warn("filling the filter of known DIDs failed; trying again", "error", err)
 		}
 		c.giveUp()
 	})
 }
 
-// track notes the counts of claims before the DIDs are read into the filter. From then on, learn and
-// catchUp add what is claimed.
-func (c *claimedDIDs) track(ctx context.Context, store kv.Store, claiming *sync.Mutex, givenUp int) error {
+// track notes the counts of claims before the DIDs are read into the filter. From then on, learn and catchUp
+// add what is claimed. The sum of the counts is the number of DIDs: if they are too many, it ends the fill.
+func (c *claimedDIDs) track(ctx context.Context, store kv.Store, claiming *sync.Mutex, givenUp int, cancel context.CancelFunc) error {
 	claiming.Lock()
 	defer claiming.Unlock()
 	if c.givenUp != givenUp {
-		return nil
+		return errGivenUp
 	}
 	var counts claimCounts
 	if err := store.View(ctx, func(r kv.Reader) (err error) { counts, err = readCounts(r, dict.DID); return err }); err != nil {
 		return fmt.Errorf("intern: reading the counts of claims: %w", err)
 	}
+	dids := uint64(0)
+	for _, n := range counts {
+		dids += n
+	}
+	if k := c.strings; filterBytes(dids) > k.budget {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.overflow()
+		return errGivenUp
+	}
+	c.endFill, c.caughtUp = cancel, time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts, c.behind = counts, false

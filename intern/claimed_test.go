@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,6 +182,7 @@ func TestClaimsOfUnloggedWriter(t *testing.T) {
 			in.claim(10, 30)
 			in.claim(30, 40) // catches up
 			for n := 100; n < 160; n += 20 {
+				other.next = 0 // the same lane
 				other.claim(n, n+20)
 			}
 			if err := c.store.Update(t.Context(), damage); err != nil {
@@ -229,7 +232,7 @@ func TestClaimsOfUnknownOutcome(t *testing.T) {
 	store := &committing{Store: c.store}
 	in, _ := openAs(t, store, Options{Settings: dict.SharedSettings}).(*Claimer)
 	claim := func(from, to int) error {
-		in.cache = newCache(1 << 16)
+		in.cache, in.next = newCache(1<<16), 0 // the same lane
 		var b Batch
 		for n := from; n < to; n++ {
 			b.Add(dict.DID, base(n))
@@ -263,6 +266,352 @@ func TestClaimsOfUnknownOutcome(t *testing.T) {
 		t.Errorf("%d strings are claimed, some twice", n)
 	}
 	c.w.equals(t, c.store)
+}
+
+// afterwards commits some transactions after their Update has returned an error, or perhaps not.
+type afterwards struct {
+	kv.Store
+	rng *rand.Rand
+	wg  *sync.WaitGroup
+}
+
+type afterwardsKey struct{}
+
+func (s *afterwards) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	if ctx.Value(afterwardsKey{}) == nil || s.rng.IntN(2) == 0 {
+		return s.Store.Update(ctx, fn)
+	}
+	attempted, wait, errLater := make(chan error, 1), time.Duration(s.rng.IntN(300))*time.Microsecond, errors.New("later")
+	s.wg.Go(func() {
+		isFirst := true
+		_ = s.Store.Update(context.WithoutCancel(ctx), func(tx kv.Txn) error {
+			if !isFirst {
+				return errLater
+			}
+			isFirst = false
+			err := fn(tx)
+			attempted <- err
+			if err == nil {
+				time.Sleep(wait)
+			}
+			return err
+		})
+	})
+	if err := <-attempted; err != nil {
+		return err
+	}
+	return context.Canceled
+}
+
+// TestClaimsCommittedLater: transactions that Claimers took for failed are committed later, while the same
+// strings are claimed again, and two Claimers share a slot. Every DID has one id.
+func TestClaimsCommittedLater(t *testing.T) {
+	trusted := 0
+	for seed := range uint64(8) {
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.05, Unknown: 0.1}})
+		w := newTwin()
+		var mu sync.Mutex // guards w and trusted
+		var wg, later sync.WaitGroup
+		for number := range uint8(3) {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(seed, uint64(number)))
+				var draws sync.Mutex // several lanes draw
+				store := &afterwards{store, rand.New(lockedSource{&draws, rand.NewPCG(seed, 100+uint64(number))}), &later}
+				in, err := Open(t.Context(), store, Options{Settings: dict.Settings{ShardBits: 10, LeaseSize: 256, Partitions: 4}, Slot: number % 2, CacheBytes: 4096})
+				c, ok := in.(*Claimer)
+				if err != nil || !ok {
+					t.Error(in, err)
+					return
+				}
+				c.size, c.dids.strings.fillAfter, c.dids.keep = 3, 20, uint64(20+rng.IntN(2)*400)
+				for step := range 40 {
+					for try := range 6 {
+						var b Batch
+						var dids []named
+						var at []int
+						for range 1 + rng.IntN(20) {
+							did := base(step*10 + rng.IntN(60))
+							dids, at = append(dids, named{dict.DID, string(did)}), append(at, b.Add(dict.DID, did))
+						}
+						ctx := t.Context()
+						if try < 5 && rng.IntN(3) == 0 {
+							ctx = context.WithValue(ctx, afterwardsKey{}, true)
+						}
+						if err := c.Prepare(ctx, &b, 0); errors.Is(err, context.Canceled) {
+							continue
+						} else if err != nil {
+							t.Error(err)
+							return
+						}
+						func() {
+							mu.Lock()
+							defer mu.Unlock()
+							for i, did := range dids {
+								w.note(t, did, b.ID(at[i]))
+							}
+						}()
+						break
+					}
+					c.claiming.Lock()
+					if c.dids.trusted {
+						mu.Lock()
+						trusted++
+						mu.Unlock()
+					}
+					c.claiming.Unlock()
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		later.Wait()
+		err := store.View(t.Context(), func(r kv.Reader) error {
+			ids, forms := map[dict.ID]bool{}, 0
+			if err := EachID(r, dict.DID, func(id dict.ID) error { ids[id] = true; return nil }); err != nil {
+				return err
+			}
+			if err := EachForm(r, dict.DID, func(dict.ID, []byte) error { forms++; return nil }); err != nil {
+				return err
+			}
+			if n := count(t, store); forms != len(ids) || int(n) != len(ids) {
+				t.Errorf("%d DIDs have %d ids, of %d claims", len(ids), forms, n)
+			}
+			return nil
+		})
+		if err != nil || t.Failed() {
+			t.Fatal(err)
+		}
+	}
+	if trusted < 100 {
+		t.Errorf("filters were used for %d batches", trusted)
+	}
+}
+
+type lockedSource struct {
+	mu *sync.Mutex
+	of rand.Source
+}
+
+func (s lockedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of.Uint64()
+}
+
+// failing is a store whose Views fail while err is set.
+type failing struct {
+	kv.Store
+	err error
+}
+
+func (s *failing) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// TestClaimsWhileTheStoreIsAway: a Claimer that cannot read the log of claims goes on without.
+func TestClaimsWhileTheStoreIsAway(t *testing.T) {
+	c := newClaimWorld(t)
+	store := &failing{Store: c.store}
+	in, _ := openAs(t, store, Options{Settings: dict.SharedSettings}).(*Claimer)
+	w := &claimWriter{in, c, &asking{asked: map[string]bool{}}}
+	other := c.open(1)
+	w.claim(0, 10)
+	other.claim(10, 20)
+	w.claim(20, 30) // is behind
+	for n, err := range []error{kv.ErrUnavailable, kv.ErrUnavailable, kv.ErrTooOld, kv.ErrTooOld} {
+		store.err = err
+		w.claim(30+10*n, 40+10*n)
+		if isOld := errors.Is(err, kv.ErrTooOld); in.dids.trusted == isOld {
+			t.Errorf("%v: trusted %v", err, in.dids.trusted)
+		}
+	}
+	if in.dids.givenUp != 1 {
+		t.Errorf("given up %d times", in.dids.givenUp)
+	}
+	c.w.equals(t, c.store)
+}
+
+// filling calls during after it has read a dictionary.
+type filling struct {
+	kv.Store
+	during func()
+	fills  atomic.Int64
+}
+
+func (s *filling) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (int, error) {
+	n, err := s.Store.ViewAcross(ctx, fn)
+	s.fills.Add(1)
+	s.during()
+	return n, err
+}
+
+// TestFillOfABusyStore: while a Claimer fills its filter, others claim more than their logs keep. It catches up
+// meanwhile, or else fills its filter less and less often.
+func TestFillOfABusyStore(t *testing.T) {
+	for _, catches := range []bool{true, false} {
+		c := newClaimWorld(t)
+		other := c.open(1)
+		other.dids.keep, other.size = 100, 1000
+		next := 0
+		more := func(n int) {
+			for range n {
+				other.next = 0
+				other.claim(next, next+20)
+				next += 20
+			}
+		}
+		more(20)
+		store := &filling{Store: c.store}
+		in, _ := openAs(t, store, Options{Settings: dict.SharedSettings}).(*Claimer)
+		w := &claimWriter{in, c, &asking{asked: map[string]bool{}}}
+		at := 1 << 20
+		batch := func() {
+			w.claim(at, at+10)
+			at += 10
+		}
+		var turn sync.Mutex // of this goroutine, and of the one that fills
+		store.during = func() {
+			turn.Lock()
+			defer turn.Unlock()
+			for range 10 {
+				more(1)
+				if catches {
+					in.claiming.Lock()
+					in.dids.caughtUp = time.Time{}
+					in.claiming.Unlock()
+					batch()
+				}
+			}
+		}
+		in.dids.strings.fillAfter = 50
+		for range 300 {
+			turn.Lock()
+			batch()
+			turn.Unlock()
+			for begun := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+				in.claiming.Lock()
+				under := in.dids.filling
+				in.claiming.Unlock()
+				if !under {
+					break
+				}
+				if time.Since(begun) > 20*time.Second {
+					t.Fatal("the fill does not end")
+				}
+			}
+		}
+		if fills := store.fills.Load(); catches && (!in.dids.trusted || fills != 1) || !catches && (in.dids.givenUp < 3 || fills > 6) {
+			t.Errorf("catches up %v: %d fills, %d given up, trusted %v", catches, fills, in.dids.givenUp, in.dids.trusted)
+		}
+		c.w.equals(t, c.store)
+	}
+}
+
+// TestTooManyDIDs: a filter whose memory cannot have all DIDs is not filled.
+func TestTooManyDIDs(t *testing.T) {
+	c := newClaimWorld(t)
+	a := c.open(0)
+	a.claim(0, 50_000)
+	store := &filling{Store: c.store, during: func() {}}
+	in, _ := openAs(t, store, Options{Settings: dict.SharedSettings, Slot: 1, FilterBytes: 100_000}).(*Claimer)
+	in.dids.strings.fillAfter = 10
+	w := &claimWriter{in, c, &asking{asked: map[string]bool{}}}
+	for n := range 50 {
+		w.claim(100_000+10*n, 100_000+10*n+10)
+	}
+	in.leases.background.Wait()
+	if n := store.fills.Load(); n != 0 || in.dids.trusted || !in.dids.strings.full {
+		t.Errorf("%d fills, %+v", n, in.dids)
+	}
+	for _, n := range []uint64{0, 1, firstBlocks * keysPerBlock, firstBlocks*keysPerBlock + 1, 7 * firstBlocks * keysPerBlock, 1 << 20} {
+		var f filter
+		for i := range n {
+			f.add(i * 0x9e3779b97f4a7c15)
+		}
+		if got := filterBytes(n); got != max(f.bytes(), firstBlocks*bytesPerBlock) {
+			t.Errorf("a filter of %d keys takes %d bytes, want %d", n, got, f.bytes())
+		}
+	}
+}
+
+// logReads counts the rows of the log of claims that transactions read.
+type logReads struct {
+	kv.Store
+	rows   atomic.Int64
+	failed uint8 // the lane whose commits are reported as failed, if it is above 0
+}
+
+func (s *logReads) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	lane := uint8(0)
+	err := s.Store.Update(ctx, func(tx kv.Txn) error { return fn(logTxn{tx, s, &lane}) })
+	if err == nil && lane > 0 && lane == s.failed {
+		return context.Canceled
+	}
+	return err
+}
+
+type logTxn struct {
+	kv.Txn
+	of   *logReads
+	lane *uint8
+}
+
+func (t logTxn) Snapshot() kv.Reader { return logReader{t.Txn.Snapshot(), t.of} }
+
+func (t logTxn) Set(k, v []byte) {
+	if k[0] == dict.KeyClaims {
+		*t.lane = k[3]
+	}
+	t.Txn.Set(k, v)
+}
+
+type logReader struct {
+	kv.Reader
+	of *logReads
+}
+
+func (r logReader) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
+	return r.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
+		if k[0] == dict.KeyClaimed {
+			r.of.rows.Add(1)
+		}
+		return each(k, v)
+	})
+}
+
+// TestClaimsAreReadOnce: what a lane claimed in a transaction of unknown outcome, or another writer claimed, is read
+// from the log once.
+func TestClaimsAreReadOnce(t *testing.T) {
+	c := newClaimWorld(t)
+	store := &logReads{Store: c.store}
+	in, _ := openAs(t, store, Options{Settings: dict.SharedSettings}).(*Claimer)
+	w := &claimWriter{in, c, &asking{asked: map[string]bool{}}}
+	w.claim(0, 6000)
+	var b Batch
+	for n := range 3000 {
+		b.Add(dict.DID, base(6000+n))
+	}
+	in.next, store.failed = 0, 1
+	if err := in.Prepare(t.Context(), &b, 0); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	store.failed = 0
+	for n := range 6 {
+		if n == 3 {
+			c.open(1).claim(9000, 9010)
+		}
+		store.rows.Store(0)
+		in.next = 0
+		w.claim(10_000+10*n, 10_010+10*n)
+		if rows := store.rows.Load(); n != 3 && rows > 0 || n == 3 && rows == 0 {
+			t.Errorf("batch %d: %d rows of the log were read", n, rows)
+		}
+	}
 }
 
 func count(t *testing.T, store kv.Store) int64 {

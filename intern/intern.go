@@ -16,8 +16,8 @@ type Options struct {
 	CacheBytes int64
 	// Alone says that no other writer creates strings, in a store with one partition.
 	Alone bool
-	// FilterBytes bounds the memory of the filters of known strings; in a store with several
-	// partitions, of known DIDs. 0 means 32 MiB.
+	// FilterBytes bounds the memory of the filters of known strings. A store with several partitions has
+	// a filter of DIDs only. 0 means 32 MiB.
 	FilterBytes int64
 	// FilterFile is the name of the file that keeps the filters while the store is closed. ""
 	// means none: then they are made again from the store.
