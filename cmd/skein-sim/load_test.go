@@ -72,7 +72,7 @@ func TestLoadCommand(t *testing.T) {
 // that it cannot take in time wait in the relay, not in its memory.
 func TestMemory(t *testing.T) {
 	const budget = 128 << 20
-	r, _ := loadReport(t, "--memory", "128MiB", "--rate", "150000", "--duration", "4s", "--no-compaction", "--accounts", "300000")
+	r, _ := loadReport(t, "--memory", "128MiB", "--rate", "150000", "--duration", "3s", "--no-compaction", "--accounts", "300000")
 	if !r.Verified {
 		t.Errorf("%+v", r)
 	}
