@@ -10,7 +10,7 @@ import (
 )
 
 // ErrFormat is returned by FindHeader and Header for a store that this program cannot read.
-var ErrFormat = errors.New("unknown store format")
+var ErrFormat = errors.New("this program cannot read the store")
 
 // FindHeader reads the header of a store. found is false if there is none. A header of
 // another version is an error.

@@ -219,8 +219,9 @@ func distance(a, b string) int {
 	return d
 }
 
-// inner matches the package names that errors begin with. They tell a user nothing.
-var inner = regexp.MustCompile(`(?m)(^|[ (:])(?:app|check|consumer|dict|export|fdbkv|fence|format|frames|graph|intern|kv|memkv|pebblekv|query|usage|wire): `)
+// inner matches the package names that errors begin with. They tell a user nothing. Elsewhere in a sentence, the
+// same words tell something.
+var inner = regexp.MustCompile(`(?m)(^|[:;,] |\()(?:app|check|consumer|dict|export|fdbkv|fence|format|frames|graph|intern|kv|memkv|pebblekv|query|usage|wire): `)
 
 // plain returns an error's text without package names.
 func plain(err error) string {
