@@ -403,13 +403,6 @@ func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []cl
 // Claimed returns the number of strings claimed in a store with several partitions, by
 // namespace.
 func Claimed(r kv.Reader) (n [len(dict.Namespaces) + 1]int64, err error) {
-	prefix := []byte{dict.KeyClaims}
-	err = r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		if len(k) != 4 || len(v) != 8 || k[1] == 0 || int(k[1]) >= len(n) {
-			return false, fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)
-		}
-		n[k[1]] += int64(binary.BigEndian.Uint64(v))
-		return true, nil
-	})
+	err = eachCount(r, []byte{dict.KeyClaims}, func(ns dict.Namespace, _ claimLane, count uint64) { n[ns] += int64(count) })
 	return n, err
 }

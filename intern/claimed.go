@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,16 +55,21 @@ const (
 	catchUpEvery = time.Second
 )
 
+// eachCount calls each for the counts of claims whose keys have a prefix.
+func eachCount(r kv.Reader, prefix []byte, each func(ns dict.Namespace, l claimLane, n uint64)) error {
+	return kv.ScanPrefix(r, prefix, func(k, v []byte) error {
+		if len(k) != 4 || len(v) != 8 || !slices.Contains(dict.Namespaces[:], dict.Namespace(k[1])) {
+			return fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)
+		}
+		each(dict.Namespace(k[1]), claimLane{k[2], k[3]}, binary.BigEndian.Uint64(v))
+		return nil
+	})
+}
+
 // readCounts reads the counts of a namespace.
 func readCounts(r kv.Reader, ns dict.Namespace) (claimCounts, error) {
 	counts := claimCounts{}
-	err := kv.ScanPrefix(r, []byte{dict.KeyClaims, byte(ns)}, func(k, v []byte) error {
-		if len(k) != 4 || len(v) != 8 {
-			return fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)
-		}
-		counts[claimLane{k[2], k[3]}] = binary.BigEndian.Uint64(v)
-		return nil
-	})
+	err := eachCount(r, []byte{dict.KeyClaims, byte(ns)}, func(_ dict.Namespace, l claimLane, n uint64) { counts[l] = n })
 	return counts, err
 }
 
