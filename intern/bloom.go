@@ -20,12 +20,13 @@ import (
 // has. Most strings that are not in the cache are new. To learn that from the store costs
 // reads on several levels of tables; here it costs one or a few cache lines.
 //
-// It needs a writer that learns of every new string, and works once it is filled: a Drawer without other writers,
-// or claimedDIDs, which knows what other writers have claimed, and whose lock takes the place of the one writer below. In an empty store that is at
-// once; otherwise the filters are read from their file (filterfile.go), or from the dictionary
-// in the background, after enough failed lookups to pay for that. It keeps URIs by the time in
-// their TIDs, in spans of 19 hours. If there are too many, it drops the oldest spans, whose URIs
-// are then looked up as before.
+// It needs a writer that learns of every new string: a Drawer that is the only writer, or claimedDIDs, which reads
+// what other writers have claimed. There, "the writer" is the goroutine that holds the Claimer's lock.
+//
+// It works once it is filled. In an empty store that is at once; otherwise the filters are read from their file, if
+// they have one (filterfile.go), or from the dictionary in the background, after enough failed lookups to pay for
+// that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, it drops the oldest
+// spans, whose URIs are then looked up as before.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
 // Filters, 2007.)

@@ -160,7 +160,7 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 		switch {
 		case ns != dict.DID:
 		case err != nil, len(w.created) == 0 && slices.ContainsFunc(claims, func(c claim) bool { return c.it.state == created }):
-			w.dids.isBehind() // an attempt of unknown outcome may have been committed, or was
+			w.dids.noteBehind() // an attempt of unknown outcome may have been committed, or was
 		case len(w.created) > 0:
 			w.dids.claimed(w.lane, w.before, w.before+uint64(len(w.created)))
 		}
@@ -325,12 +325,12 @@ func (w *claimWorker) ask(r kv.Reader, claims []claim) (_ []claim, err error) {
 	})
 	for l, n := range w.counts {
 		if l.slot != w.lane.slot && n != known[l] {
-			w.dids.isBehind()
+			w.dids.noteBehind()
 			break
 		}
 	}
 	if errors.Is(err, errNotLogged) || errors.Is(err, errTooMany) {
-		w.dids.isBehind()
+		w.dids.noteBehind()
 		return claims, nil
 	}
 	w.asked = w.asked[:0]

@@ -173,15 +173,15 @@ func (c *claimedDIDs) open(ctx context.Context, store kv.Store) error {
 	return nil
 }
 
-// known returns the counts up to which the filter has all DIDs, or nil if it is not trusted.
+// known returns how many claims of each lane the filter has, or nil if that is unknown.
 func (c *claimedDIDs) known() claimCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.counts)
 }
 
-// isBehind notes that other writers have claimed strings that the filter does not have.
-func (c *claimedDIDs) isBehind() {
+// noteBehind notes that the filter may lack some claims, so that begin catches up.
+func (c *claimedDIDs) noteBehind() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.behind = true
@@ -328,7 +328,7 @@ func (c *claimedDIDs) fill(ctx context.Context, leases *leaser, claiming *sync.M
 		claiming.Lock()
 		defer claiming.Unlock()
 		if c.filling, c.endFill = false, nil; err == nil && !k.full && c.givenUp == givenUp {
-			c.isBehind() // so that the next batch does not leave it to each of its transactions
+			c.noteBehind() // so that the next batch does not leave it to each of its transactions
 			c.trusted = true
 			return
 		}
