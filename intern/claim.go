@@ -146,11 +146,14 @@ type claimWorker struct {
 	asked     []claim     // scratch of ask
 	created   [][]byte    // the keys of the strings that the last attempt created
 	before    uint64      // the lane's count before them
+	known     claimCounts // of DIDs: what the filter has, and the lanes of this writer have claimed since
 	counts    claimCounts // of DIDs, as ask has read them; nil if it has not
 }
 
 func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim) error {
 	for {
+		// Before the transaction begins: its counts must not be older.
+		w.known = w.dids.known()
 		err := w.leases.store.Update(ctx, func(tx kv.Txn) error { return w.attempt(tx, ns, claims) })
 		if short, ok := errors.AsType[errShort](err); ok {
 			if err = short.a.reserve(ctx, short.n); err == nil {
@@ -309,9 +312,8 @@ func (w *claimWorker) ask(r kv.Reader, claims []claim) (_ []claim, err error) {
 	if !slices.ContainsFunc(claims, func(c claim) bool { return c.absent }) {
 		return claims, nil
 	}
-	known := w.dids.known()
 	var absent map[string]bool // by form: whether it is absent, and was not claimed lately
-	w.counts, err = claimedSince(r, dict.DID, known, mostLately, func(form []byte) error {
+	w.counts, err = claimedSince(r, dict.DID, w.known, mostLately, func(form []byte) error {
 		if absent == nil {
 			absent = make(map[string]bool, len(claims))
 			for i := range claims {
@@ -324,7 +326,7 @@ func (w *claimWorker) ask(r kv.Reader, claims []claim) (_ []claim, err error) {
 		return nil
 	})
 	for l, n := range w.counts {
-		if l.slot != w.lane.slot && n != known[l] {
+		if l.slot != w.lane.slot && n != w.known[l] {
 			w.dids.noteBehind()
 			break
 		}
