@@ -23,6 +23,9 @@ type Batch struct {
 	miss  []int32  // the items of keys
 	fresh []int32  // scratch of missing
 	kbuf  []byte
+	posts []groupedPost // scratch of lookUp
+	rest  []int         // likewise: indexes of keys
+	kept  [][]byte      // likewise
 
 	made      maker // scratch of create
 	checkouts [len(dict.Namespaces) + 1]checkout
@@ -258,21 +261,21 @@ func (b *Batch) want(ns dict.Namespace, i int) {
 	b.miss = append(b.miss, int32(i))
 }
 
-// found returns the callback of a lookup of b.keys.
-func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
-	return func(i int, value []byte, ok bool) error {
-		if !ok {
-			return nil
-		}
-		it := &b.items[b.miss[i]]
-		id, n := dict.ReadID(value)
-		if n == 0 || n != len(value) {
-			return fmt.Errorf("intern: the id under %x is %x", b.keys[i], value)
-		}
-		it.found(id)
-		m.lookup(it.ns, lookupStore)
-		return nil
+// foundRow sets the id in the row of a key.
+func (b *Batch) foundRow(key int, value []byte, m *Metrics) error {
+	id, n := dict.ReadID(value)
+	if n == 0 || n != len(value) {
+		return fmt.Errorf("intern: the id under %x is %x", b.keys[key], value)
 	}
+	b.found(key, id, m)
+	return nil
+}
+
+// found sets the id that the store has for the item of a key.
+func (b *Batch) found(key int, id dict.ID, m *Metrics) {
+	it := &b.items[b.miss[key]]
+	it.found(id)
+	m.lookup(it.ns, lookupStore)
 }
 
 // found sets the id that the store has for an item. If that is the id drawn for the item, an

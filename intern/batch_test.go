@@ -207,7 +207,7 @@ func TestCacheTwin(t *testing.T) {
 func TestCacheOfBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	c := newCache(1 << 20)
-	w := newTwin()
+	w := newTwin(dict.DefaultSettings)
 	next := dict.ID(1)
 	for range 50 {
 		var b Batch

@@ -278,16 +278,15 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store, namespaces ...d
 	k.mu.Unlock()
 	return k.fillBy(ctx, store, func(r kv.Reader, each func(filterItem) (bool, error)) error {
 		for _, ns := range namespaces {
-			prefix := []byte{dict.KeyID, byte(ns)}
-			err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(row, _ []byte) (bool, error) {
-				it, err := itemOf(ns, row[len(prefix):])
+			err := eachString(r, ns, func(form []byte, _ dict.ID) (bool, error) {
+				it, err := itemOf(ns, form)
 				if err != nil {
 					return false, err
 				}
 				return each(it)
 			})
 			if err != nil {
-				return err //nolint:wrapcheck // by fillBy
+				return err
 			}
 		}
 		return nil

@@ -15,6 +15,7 @@ type Drawer struct {
 	leases  *leaser
 	cache   *cache
 	strings *stringFilter // nil if other writers also create strings
+	posts   *postCounts
 }
 
 // Prepare implements Interner: it waits until n new strings of each namespace can get ids. For
@@ -41,7 +42,7 @@ func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]in
 	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
 		d.cache.resolve(b, ns, d.leases.metrics)
 		asked := b.missing(ns, d.isNew)
-		if err := tx.MultiGet(b.keys[:asked], b.found(d.leases.metrics)); err != nil {
+		if err := b.lookUp(tx, d.leases.settings, asked, d.leases.metrics); err != nil {
 			return made, fmt.Errorf("intern: looking up strings: %w", err)
 		}
 		if made[ns], err = d.create(tx, b, ns); err != nil {
@@ -64,6 +65,7 @@ func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err e
 	if !out.need(fresh) {
 		return 0, ErrNoLease
 	}
+	b.made.counts = d.posts
 	for i, n := range b.miss {
 		it := &b.items[n]
 		if it.state != unresolved {

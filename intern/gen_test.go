@@ -37,10 +37,17 @@ func drawDID(rng *rand.Rand, n int) string {
 	return "did:plc:" + string(base32Of(uint64(i)))
 }
 
-// drawURI draws a URI of one of n authors, in each of the stored forms.
+// postsFrom is a TID of a whole millisecond, one second before the end of its post group.
+const postsFrom = (1_767_225_596_144 - 1000) * 1000 << dict.ClockBits
+
+// drawURI draws a URI of one of n authors, in each of the stored forms. Most of the shortest are in two post groups.
 func drawURI(rng *rand.Rand, n int) string {
 	did := drawDID(rng, n)
-	tid := string(syntax.AppendTID(nil, 1<<60+uint64(rng.IntN(20))*1000<<dict.ClockBits+uint64(rng.IntN(2))*17))
+	from := uint64(postsFrom)
+	if rng.IntN(8) == 0 {
+		from = []uint64{0, 1<<60 - 1<<60%(1000<<dict.ClockBits), 1 << 60, 1<<63 - 1<<63%(1000<<dict.ClockBits) - 1<<30}[rng.IntN(4)]
+	}
+	tid := string(syntax.AppendTID(nil, from+uint64(rng.IntN(4))*500_000<<dict.ClockBits+uint64(rng.IntN(2))*17))
 	switch rng.IntN(7) {
 	case 0:
 		return fmt.Sprintf("at://%s/app.bsky.feed.generator/%s", did, tid)
@@ -72,12 +79,13 @@ func authorOf(n named) (author named, ok bool) {
 
 // twin is the naive dictionary: the id of each string, and the string of each id.
 type twin struct {
-	ids     map[named]dict.ID
-	strings [len(dict.Namespaces) + 1]map[dict.ID]string
+	settings dict.Settings // of the store
+	ids      map[named]dict.ID
+	strings  [len(dict.Namespaces) + 1]map[dict.ID]string
 }
 
-func newTwin() *twin {
-	w := &twin{ids: map[named]dict.ID{}}
+func newTwin(settings dict.Settings) *twin {
+	w := &twin{settings: settings, ids: map[named]dict.ID{}}
 	for _, ns := range dict.Namespaces {
 		w.strings[ns] = map[dict.ID]string{}
 	}
@@ -106,7 +114,7 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 		for i, n := range all {
 			at[i] = b.Add(n.ns, []byte(n.s))
 		}
-		if err := Lookup(r, &b); err != nil {
+		if err := Lookup(r, w.settings, &b); err != nil {
 			return err
 		}
 		for i, n := range all {

@@ -1,17 +1,17 @@
 package intern
 
 import (
+	"errors"
 	"fmt"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
-// Lookup finds the ids of the strings of b. It does not create any.
-func Lookup(r kv.Reader, b *Batch) error {
+// Lookup finds the ids of the strings of b in a store with these settings. It does not create any.
+func Lookup(r kv.Reader, settings dict.Settings, b *Batch) error {
 	for _, ns := range dict.Namespaces {
-		b.missing(ns, nil)
-		if err := r.MultiGet(b.keys, b.found(nil)); err != nil {
+		if err := b.lookUp(r, settings, b.missing(ns, nil), nil); err != nil {
 			return fmt.Errorf("intern: looking up strings: %w", err)
 		}
 	}
@@ -75,13 +75,38 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 
 // EachID calls each with every id of a namespace, in no particular order.
 func EachID(r kv.Reader, ns dict.Namespace, each func(dict.ID) error) error {
+	return eachString(r, ns, func(_ []byte, id dict.ID) (bool, error) { return true, each(id) })
+}
+
+// eachString calls each with the stored forms of all strings of a namespace and their ids, in no particular order, until
+// each returns false. form is valid only during the call.
+func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.ID) (more bool, err error)) error {
+	more := true
 	prefix := []byte{dict.KeyID, byte(ns)}
-	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(_, v []byte) (bool, error) {
+	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (_ bool, err error) {
 		id, n := dict.ReadID(v)
 		if n == 0 || n != len(v) {
 			return false, fmt.Errorf("intern: %w: an id is %x", dict.ErrMalformed, v)
 		}
-		return true, each(id)
+		more, err = each(k[len(prefix):], id)
+		return more, err
+	})
+	if err != nil || !more || ns != dict.URI {
+		return err
+	}
+	var form []byte
+	return r.Scan([]byte{dict.KeyPosts}, []byte{dict.KeyPosts + 1}, false, func(k, v []byte) (bool, error) {
+		g, err := dict.ParsePostGroupKey(k)
+		if err != nil {
+			return false, fmt.Errorf("intern: %w: key %x", err, k)
+		}
+		var failed error
+		err = dict.EachPost(v, func(p dict.Post) bool {
+			form = g.AppendForm(form[:0], p)
+			more, failed = each(form, p.ID)
+			return more && failed == nil
+		})
+		return more, errors.Join(err, failed)
 	})
 }
 

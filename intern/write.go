@@ -9,20 +9,30 @@ import (
 
 // A maker writes new strings in both directions.
 type maker struct {
+	counts  *postCounts // nil: the store has no post groups
+	posts   []groupedPost
 	entries []dict.Entry
 	buf     []byte
 }
 
-// add writes the row from string to id, and keeps the way back for write. key must stay valid
-// until then.
+// add writes the row from string to id, unless the string belongs into a post group. It keeps that, and the way back, for
+// write. key must stay valid until then.
 func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
+	m.entries = append(m.entries, dict.EntryOf(ns, id, key[2:]))
+	if m.counts != nil && ns == dict.URI {
+		if g, p, ok := dict.SplitPost(key[2:]); ok {
+			p.ID = id
+			m.posts = append(m.posts, groupedPost{Post: p, group: g})
+			return
+		}
+	}
 	m.buf = dict.AppendID(m.buf[:0], id)
 	tx.Set(key, m.buf)
-	m.entries = append(m.entries, dict.EntryOf(ns, id, key[2:]))
 }
 
-// write merges the rows from ids to strings into their groups.
+// write merges posts into their groups, and the rows from ids to strings into theirs.
 func (m *maker) write(tx kv.Txn, ns dict.Namespace) {
+	m.writePosts(tx)
 	if !slices.IsSortedFunc(m.entries, dict.CompareEntries) {
 		slices.SortFunc(m.entries, dict.CompareEntries)
 	}
@@ -42,4 +52,35 @@ func (m *maker) write(tx kv.Txn, ns dict.Namespace) {
 		tx.Merge(key, value)
 	}
 	m.entries = m.entries[:0]
+}
+
+// writePosts merges posts into their groups. Those of full groups get rows.
+func (m *maker) writePosts(tx kv.Txn) {
+	if !slices.IsSortedFunc(m.posts, compareGrouped) {
+		slices.SortFunc(m.posts, compareGrouped)
+	}
+	var key, value []byte
+	for posts := m.posts; len(posts) > 0; {
+		group, n := posts[0].group, 1
+		for n < len(posts) && posts[n].group == group {
+			n++
+		}
+		if m.counts.room(group, n) {
+			var w dict.PostWriter
+			value = value[:0]
+			for i := range n {
+				value = w.Append(value, posts[i].Post)
+			}
+			key = dict.AppendPostGroupKey(key[:0], group)
+			tx.Merge(key, value)
+		} else {
+			for i := range n {
+				key = group.AppendForm(append(key[:0], dict.KeyID, byte(dict.URI)), posts[i].Post)
+				m.buf = dict.AppendID(m.buf[:0], posts[i].ID)
+				tx.Set(key, m.buf)
+			}
+		}
+		posts = posts[n:]
+	}
+	m.posts = m.posts[:0]
 }

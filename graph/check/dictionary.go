@@ -74,11 +74,28 @@ func (v *dictionary) readIDs() error {
 	if err := v.pass(passIDs, dict.KeyID, v.id); err != nil {
 		return err
 	}
+	if err := v.pass(passIDs, dict.KeyPosts, v.posts); err != nil {
+		return err
+	}
 	for _, ns := range dict.Namespaces {
 		if v.forward[ns] == v.backward[ns] {
 			continue
 		}
-		if err := v.scan(dict.KeyID, v.lookUpString); err != nil {
+		if err := v.scan(dict.KeyID, func(k, value []byte) error {
+			ns, form, id, ok := parseID(k, value)
+			if !ok {
+				return nil
+			}
+			if _, grouped, err := v.inPostGroup(ns, form); err != nil {
+				return err
+			} else if grouped {
+				v.broken("dictionary: %s %x has a row, and is in a post group", ns, form)
+			}
+			return v.lookUpString(ns, form, id)
+		}); err != nil {
+			return err
+		}
+		if err := v.scan(dict.KeyPosts, func(k, value []byte) error { return v.eachPost(k, value, false, v.lookUpString) }); err != nil {
 			return err
 		}
 		if err := v.scan(dict.KeyString, func(k, value []byte) error {
@@ -97,9 +114,14 @@ func (v *dictionary) readIDs() error {
 	return nil
 }
 
-// pass is a scan that goes on from where an interrupted check was.
+// pass is a scan that goes on from where an interrupted check was. If it reads several keyspaces, it reads them in the
+// order of their keys.
 func (v *dictionary) pass(p pass, keyspace byte, check func(k, value []byte) error) error {
-	err := v.scanFrom(v.saver.from(p, keyspace), keyspace, func(k, value []byte) error {
+	from := v.saver.from(p, keyspace)
+	if bytes.Compare(from, kv.PrefixEnd([]byte{keyspace})) >= 0 {
+		return nil
+	}
+	err := v.scanFrom(from, keyspace, func(k, value []byte) error {
 		if v.saver.due(p) {
 			v.saver.keep(p, k, v.saver.v)
 		}
@@ -151,6 +173,11 @@ func (v *dictionary) id(k, value []byte) error {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
+	return v.named(ns, form, id)
+}
+
+// named counts and checks a string with an id.
+func (v *dictionary) named(ns dict.Namespace, form []byte, id dict.ID) error {
 	v.strings[ns]++
 	v.add(&v.forward[ns], form, id)
 	v.form(ns, form)
@@ -158,12 +185,70 @@ func (v *dictionary) id(k, value []byte) error {
 	return nil
 }
 
-// lookUpString looks up the string of an id.
-func (v *dictionary) lookUpString(k, value []byte) error {
-	ns, form, id, ok := parseID(k, value)
-	if !ok {
+// posts checks a post group.
+func (v *dictionary) posts(k, value []byte) error { return v.eachPost(k, value, true, v.named) }
+
+// eachPost calls each with the forms in a post group, and their ids. The first time, it reports what is malformed.
+func (v *dictionary) eachPost(k, value []byte, first bool, each func(ns dict.Namespace, form []byte, id dict.ID) error) error {
+	broken := func(format string, args ...any) error {
+		if first {
+			v.broken(format, args...)
+		}
 		return nil
 	}
+	g, err := dict.ParsePostGroupKey(k)
+	if err != nil || len(value) == 0 {
+		return broken("post group %x → %x is malformed", k, value)
+	}
+	if !v.settings.PostGroups() {
+		return broken("post group %x does not fit this store's layout", k)
+	}
+	var w dict.PostWriter
+	var posts []dict.Post
+	var again []byte
+	if err := dict.EachPost(value, func(p dict.Post) bool {
+		posts, again = append(posts, p), w.Append(again, p)
+		return true
+	}); err != nil {
+		return broken("post group %x: %v", k, err)
+	}
+	if !bytes.Equal(again, value) {
+		_ = broken("post group %x is %x; expected %x", k, value, again)
+	}
+	var form []byte
+	for _, p := range posts {
+		form = g.AppendForm(form[:0], p)
+		if err := each(dict.URI, form, p.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inPostGroup looks for the id of a string in the post groups.
+func (v *dictionary) inPostGroup(ns dict.Namespace, form []byte) (id dict.ID, found bool, err error) {
+	if ns != dict.URI || !v.settings.PostGroups() {
+		return dict.None, false, nil
+	}
+	g, post, ok := dict.SplitPost(form)
+	if !ok {
+		return dict.None, false, nil
+	}
+	value, _, err := v.r.Get(dict.AppendPostGroupKey(nil, g))
+	if err != nil {
+		return dict.None, false, err
+	}
+	_ = dict.EachPost(value, func(p dict.Post) bool { // posts has reported an error
+		if found = p.Compare(post) == 0; found {
+			id = p.ID
+		}
+		return !found
+	})
+	return id, found, nil
+}
+
+// lookUpString looks up the string of an id.
+func (v *dictionary) lookUpString(ns dict.Namespace, form []byte, id dict.ID) error {
 	named := false
 	err := v.stringOf(ns, id, func(back []byte) {
 		if named = true; !bytes.Equal(back, form) {
@@ -326,6 +411,14 @@ func (v *dictionary) eachString(k, value []byte, first bool, each func(ns dict.N
 
 // lookUpID looks up the id of a string.
 func (v *dictionary) lookUpID(ns dict.Namespace, form []byte, id dict.ID) error {
+	if got, grouped, err := v.inPostGroup(ns, form); err != nil {
+		return err
+	} else if grouped {
+		if got != id {
+			v.broken("dictionary: id %d stands for %x, whose id is %d", id, form, got)
+		}
+		return nil
+	}
 	v.key = append(append(v.key[:0], dict.KeyID, byte(ns)), form...)
 	back, ok, err := v.r.Get(v.key)
 	if err != nil {

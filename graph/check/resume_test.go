@@ -53,7 +53,7 @@ func (r *interruptedReader) Fork() (kv.Reader, func() error) {
 
 func (r *interruptedReader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	return r.table.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		passes := []byte{dict.KeyString, dict.KeyID, format.KeyDates, format.KeyRecord, format.KeyRows, format.KeyReverse}
+		passes := []byte{dict.KeyString, dict.KeyID, dict.KeyPosts, format.KeyDates, format.KeyRecord, format.KeyRows, format.KeyReverse}
 		if key[0] == r.i.only || r.i.only == 0 && slices.Contains(passes, key[0]) {
 			if r.i.left.Add(-1) < 0 {
 				r.i.end()
@@ -141,7 +141,7 @@ func TestResumedAnywhere(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		file := filepath.Join(t.TempDir(), "progress")
 		rng := rand.New(rand.NewPCG(1, 0))
-		for _, keyspace := range []byte{format.KeyRows, format.KeyReverse, format.KeyDates} {
+		for _, keyspace := range []byte{dict.KeyID, dict.KeyPosts, format.KeyRows, format.KeyReverse, format.KeyDates} {
 			n := 0
 			for k := range h.rows {
 				if k[0] == keyspace {

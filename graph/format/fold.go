@@ -12,7 +12,7 @@ import (
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 
 // A Folder folds the values that are merged into a store: chunks of records, rows, row groups, containers and
-// dates of sets, groups of accounts, and groups of strings. It holds the scratch space
+// dates of sets, groups of accounts, groups of strings, and post groups. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
 	// Plain packs nothing: the store may have a format before FormatPacked. A packed chunk with operands folds to the byte form; one alone stays as it is.
@@ -22,6 +22,7 @@ type Folder struct {
 	groups rowGroupFolder
 	chunks chunkFolder
 	dates  dateFolder
+	posts  dict.PostFolder
 }
 
 // Folded is the size of a folded value. The writer decides by it whether to spill the value.
@@ -62,6 +63,8 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		out, err = foldAccounts(dst, values)
 	case dict.KeyString:
 		out, err = dict.FoldGroups(dst, values)
+	case dict.KeyPosts:
+		out, err = f.posts.Fold(dst, values)
 	default:
 		err = fmt.Errorf("%w: %q (%s)", ErrKeyspace, key[0], KeyspaceOf(key))
 	}

@@ -66,6 +66,11 @@ const (
 	//
 	// Migration: moves the rows.
 	FormatRowGroups Version = 10
+
+	// FormatPostGroups puts the ids of posts' URIs into groups by time (dict.KeyPosts), in stores with one writer.
+	//
+	// Migration: moves the ids.
+	FormatPostGroups Version = 11
 )
 
 const (
@@ -73,5 +78,5 @@ const (
 	Oldest = FormatAccountGroups
 	// Newest is the version of the stores that this program makes, and the only one that it
 	// opens.
-	Newest = FormatRowGroups
+	Newest = FormatPostGroups
 )

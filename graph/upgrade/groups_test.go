@@ -63,7 +63,7 @@ func TestGroupsAfterCrashes(t *testing.T) {
 	for key, g := range groups {
 		want[key] = string(g.Value)
 	}
-	h.Version = format.FormatRowGroups
+	h.Version = format.Newest
 	want[string(format.HeaderKey)] = string(h.Append(nil))
 	crashes := crashAnywhere(t, func(f memkv.Faults) kv.Store { return holding(t, old, f) }, func(n int, got map[string]string) {
 		if maps.Equal(got, want) {
@@ -149,7 +149,7 @@ func TestSeveralWritersKeepTheirRows(t *testing.T) {
 	if _, err := Run(t.Context(), store, func(keys int64) { t.Errorf("%d keys were visited", keys) }); err != nil {
 		t.Fatal(err)
 	}
-	h.Version = format.FormatRowGroups
+	h.Version = format.Newest
 	rows[string(format.HeaderKey)] = string(h.Append(nil))
 	if got := everything(t, store); !maps.Equal(got, rows) {
 		t.Errorf("the store has %q, want %q", got, rows)

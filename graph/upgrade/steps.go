@@ -61,6 +61,7 @@ var Steps = []Step{
 	{From: format.FormatDates, To: format.FormatRepeated, Prefixes: [][]byte{{format.KeyRecord}, {format.KeyReverse}, {format.KeyDates}}, Open: openRepeated, Finish: finishRepeated},
 	{From: format.FormatRepeated, To: format.FormatPacked, Prefixes: [][]byte{{format.KeyRecord}}, Open: openPacked, Finish: finishPacked},
 	{From: format.FormatPacked, To: format.FormatRowGroups, Prefixes: [][]byte{{format.KeyReverse, byte(kinds.Like)}, {format.KeyReverse, byte(kinds.Repost)}}, OneWriter: true, Open: openGroups, Finish: finishGroups},
+	{From: format.FormatRowGroups, To: format.FormatPostGroups, Prefixes: [][]byte{{dict.KeyID, byte(dict.URI)}}, OneWriter: true, Open: openPosts, Finish: finishPosts},
 }
 
 // headerOf reads the header of a store that has the value v under format.HeaderKey. The

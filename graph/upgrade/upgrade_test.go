@@ -230,17 +230,17 @@ func TestStoresOfEveryVersion(t *testing.T) {
 }
 
 // upgradedSums are the SHA-256 of all rows of the stores in testdata after an upgrade to
-// format 10. A new version of the format changes them; nothing else may.
+// format 11. A new version of the format changes them; nothing else may.
 var upgradedSums = map[string]string{
-	"v9-alone":   "b9baaa328fa3eb6765c7a8e0e7995895cc370d09540237cc2a76cea6f93d53fe",
-	"v9-several": "b59d986ce16e51ce67ca46b7a66f746a0441f5e95f345793119aced54eda5037",
-	"v8-alone":   "97c8da58cf1f2131b0239634af82de793438a127293a2a8ede6d13b76d4ae803",
-	"v3-alone":   "49b1884656811ea1de31d7ae7ecd895b26afc19715fa274be9f7c605be90f6f2",
-	"v3-several": "d88bf77f1844972520ed6f0fa065eafe8bdc74f49286ae0f406d6e2312678591",
-	"v4-alone":   "5e6ade98fb023257333f8b837423e6ab65bf0228c83e1bd451f21f78fbc558d3",
-	"v6-alone":   "b6bc3144599544adc2a5469c472bc9eaf43532fb7dc556191539037016c9611d",
-	"v6-several": "f29ec9911d41898135584828f0055ac3a3779c4e14a5e64df5968922ec8c8e3f",
-	"v4-several": "41571a50b7505ce3fe06ec4f82695b229e2ced91e0ba7c98583f868f0fc3bd99",
+	"v9-alone":   "3d76e901f21b3c9de32144b659846330328f3855960af993df10a0b16407029d",
+	"v9-several": "e73976ef6c126d19e207212e75a70f0033e29c93cd93b918da1a64bef64bb24e",
+	"v8-alone":   "3ee050c399a51399a8429e452c058b06f916119212b052ab1854e6b9a92d568d",
+	"v3-alone":   "7765149404e5af8e596f69db2b43ab84cd9cd1bbaa946513c0a8740f6ecaa89a",
+	"v3-several": "f2a3587ec8798f94921da5301136dc23af12a1048da0e7e6a9aa32dcee1c5fa1",
+	"v4-alone":   "ce1725962c05b28aca634b759d9a3b6ae0c573faf3ad3885e45ef82717f2aea5",
+	"v6-alone":   "2b124426ec19b53d31a7fdab97281eea495d54ce786a7f69469fff924048df38",
+	"v6-several": "c9f4718fb95f0a1545ca74912473d32a246bf6d9c327ba37c22c12d5e19c4a1d",
+	"v4-several": "12ff899e0c8a68c367ed6363f0083ca26290af529a386598a0fcc650670c059f",
 }
 
 // sumOf returns the SHA-256 of rows, in the order of their keys.

@@ -16,6 +16,13 @@ func groupAgain(v []byte) (again []byte, err error) {
 	return again, err
 }
 
+// postsAgain decodes a post group and encodes it again.
+func postsAgain(v []byte) (again []byte, err error) {
+	var w PostWriter
+	err = EachPost(v, func(p Post) bool { again = w.Append(again, p); return true })
+	return again, err
+}
+
 // uriAgain decodes the form of a URI and encodes it again.
 func uriAgain(v []byte) ([]byte, error) {
 	tid, author, collection, packed, err := UnpackURI(v)
@@ -69,6 +76,7 @@ func codecs() []golden.Codec {
 	}
 	return []golden.Codec{
 		{Name: "group", Again: groupAgain, Valid: bytesOf(goldenGroups(), "group")},
+		{Name: "posts", Again: postsAgain, Valid: bytesOf(goldenPosts(), "posts")},
 		{Name: "uri", Again: uriAgain, Valid: bytesOf(goldenStrings(), "uri")},
 		{Name: "did", Again: didAgain, Valid: bytesOf(goldenStrings(), "did")},
 		{Name: "claimed", Again: claimedAgain, Valid: [][]byte{

@@ -145,6 +145,35 @@ func goldenGroups() []golden.Form {
 	}
 }
 
+// goldenPosts are post groups and a key of one.
+func goldenPosts() []golden.Form {
+	read := func(v []byte) (words string, err error) {
+		err = EachPost(v, func(p Post) bool {
+			words += fmt.Sprintf("%d of %#x: %#x, ", p.At, uint64(p.Author), uint64(p.ID))
+			return true
+		})
+		return words, err
+	}
+	row := func(posts ...Post) (v []byte) {
+		var w PostWriter
+		for _, p := range posts {
+			v = w.Append(v, p)
+		}
+		return v
+	}
+	g, p, _ := SplitPost(AppendPackedURI(nil, shortTID, author, 0))
+	p.ID = 0x0102030405
+	return []golden.Form{
+		golden.New("posts: none", row(), read),
+		golden.New("posts: one", row(p), read),
+		golden.New("posts: all differences", row(p, Post{p.At, longAuthor, 7}, Post{p.At + 1, author, longAuthor}, Post{1<<postGroupBits - 1, 1, 1}), read),
+		golden.New("post group, key", AppendPostGroupKey(nil, g), func(key []byte) (string, error) {
+			g, err := ParsePostGroupKey(key)
+			return fmt.Sprintf("group %d, its first TID %#x", g, g.TID(Post{})), err
+		}),
+	}
+}
+
 // goldenLeases are leases in each state.
 var goldenLeases = []Lease{
 	{Namespace: DID, Shard: 5, Block: 9, Taken: time.Unix(1_767_225_600, 0), Owner: "host:1", Token: 0x0123456789abcdef},
@@ -211,6 +240,7 @@ func TestGoldenForms(t *testing.T) {
 	golden.Check(t, "strings.golden", goldenStrings())
 	golden.Check(t, "groups.golden", goldenGroups())
 	golden.Check(t, "rows.golden", goldenRows())
+	golden.Check(t, "posts.golden", goldenPosts())
 }
 
 // TestGoldenStringsDiffer: no two strings have the same form, and each form has the documented

@@ -171,7 +171,10 @@ type Merger struct{}
 func (Merger) Name() string { return "skein.intern.v2" }
 
 // Fold implements kv.Merger.
-func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
+func (Merger) Fold(dst, key []byte, values [][]byte, _ bool) ([]byte, error) {
+	if len(key) > 0 && key[0] == KeyPosts {
+		return new(PostFolder).Fold(dst, values)
+	}
 	return FoldGroups(dst, values)
 }
 

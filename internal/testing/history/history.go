@@ -84,7 +84,11 @@ func (h *History) post() string {
 	case 1:
 		return "at://" + h.accounts[h.rng.IntN(len(h.accounts))]
 	}
-	return "at://" + h.accounts[h.rng.IntN(len(h.accounts))] + "/app.bsky.feed.post/" + h.tid()
+	did, tid := h.accounts[h.rng.IntN(len(h.accounts))], h.tid()
+	if h.clock%3 > 0 { // of a whole millisecond, as the reference implementation makes them, within five minutes of 2026
+		tid = TID((1_767_225_600_000+h.clock%300_000)*1000<<10 | h.clock&31)
+	}
+	return "at://" + did + "/app.bsky.feed.post/" + tid
 }
 
 func (h *History) tid() string {

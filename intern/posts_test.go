@@ -1,0 +1,134 @@
+package intern
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+)
+
+// postsIn counts the posts of the shortest form that are in groups, and those that have rows. None may be in both.
+func postsIn(t *testing.T, store kv.Store) (grouped, alone int) {
+	t.Helper()
+	viewOf(t, store, func(r kv.Reader) error {
+		in := map[string]bool{}
+		err := kv.ScanPrefix(r, []byte{dict.KeyPosts}, func(k, v []byte) error {
+			g, err := dict.ParsePostGroupKey(k)
+			if err != nil {
+				return err
+			}
+			return dict.EachPost(v, func(p dict.Post) bool { in[string(g.AppendForm(nil, p))] = true; return true })
+		})
+		if err != nil {
+			return err
+		}
+		grouped = len(in)
+		return kv.ScanPrefix(r, []byte{dict.KeyID, byte(dict.URI)}, func(k, _ []byte) error {
+			if _, _, ok := dict.SplitPost(k[2:]); ok {
+				alone++
+			}
+			if in[string(k[2:])] {
+				t.Errorf("%x is in a group, and has a row", k[2:])
+			}
+			return nil
+		})
+	})
+	return grouped, alone
+}
+
+// postAt returns the URI of an author's post.
+func postAt(author int, at time.Time) []byte {
+	tid := uint64(at.UnixMilli()) * 1000 << dict.ClockBits
+	return fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/%s", base32Of(uint64(author)), syntax.AppendTID(nil, tid))
+}
+
+// TestPostsHaveGroups: posts of the last years are in groups, until a group is full, and so are those of a moment ago. Others have rows.
+// A Drawer finds all of them again.
+func TestPostsHaveGroups(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		at      time.Time
+		settled dict.Settings
+		most    int
+		grouped int // of 300 posts
+	}{
+		"now":                   {now, dict.DefaultSettings, 1000, 300},
+		"of the first posts":    {time.Date(2022, 11, 17, 0, 0, 0, 0, time.UTC), dict.DefaultSettings, 1000, 300},
+		"a day ahead":           {now.AddDate(0, 0, 1), dict.DefaultSettings, 1000, 0},
+		"before the first":      {time.Date(2021, 12, 31, 23, 59, 0, 0, time.UTC), dict.DefaultSettings, 1000, 0},
+		"in 2200":               {time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), dict.DefaultSettings, 1000, 0},
+		"too many":              {now, dict.DefaultSettings, 99, 90}, // in batches of 10
+		"several writers":       {now, dict.SharedSettings, 1000, 0},
+		"too many for one":      {now, dict.DefaultSettings, 9, 0},
+		"exactly as many":       {now, dict.DefaultSettings, 300, 300},
+		"exactly as many in 30": {now, dict.DefaultSettings, 100, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+			at := c.at.Truncate(time.Hour) // and so in one group
+			ids := map[int]dict.ID{}
+			for life := range 2 { // the second finds them
+				in := openAs(t, store, Options{Settings: c.settled})
+				if d, ok := in.(*Drawer); ok {
+					d.posts.most = c.most
+				}
+				for n := 0; n < 300; n += 10 {
+					var b Batch
+					for i := range 10 {
+						b.Add(dict.URI, postAt(n+i, at.Add(time.Duration(i)*time.Millisecond)))
+					}
+					if err := in.Prepare(t.Context(), &b, 20); err != nil {
+						t.Fatal(err)
+					}
+					if err := store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err }); err != nil {
+						t.Fatal(err)
+					}
+					in.Committed(&b)
+					for i := range 10 {
+						id := b.ID(2*i + 1) // after its author
+						if life == 1 && (ids[n+i] != id || id == dict.None) {
+							t.Errorf("post %d has id %d, and had %d", n+i, id, ids[n+i])
+						}
+						ids[n+i] = id
+					}
+				}
+				if err := in.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if grouped, alone := postsIn(t, store); grouped != c.grouped || alone != 300-c.grouped {
+				t.Errorf("%d posts are in groups, and %d are not; want %d and %d", grouped, alone, c.grouped, 300-c.grouped)
+			}
+			all := 0
+			viewOf(t, store, func(r kv.Reader) error { return EachID(r, dict.URI, func(dict.ID) error { all++; return nil }) })
+			if all != 300 {
+				t.Errorf("EachID calls for %d posts", all)
+			}
+		})
+	}
+}
+
+// TestPostCountsAreBounded: posts of made-up times take no memory, and those of all times since the first posts take few megabytes.
+func TestPostCountsAreBounded(t *testing.T) {
+	c := newPostCounts()
+	for g := uint64(0); g < 1<<29; g += countsInPage {
+		c.room(dict.PostGroup(g), 1)
+	}
+	years := time.Since(time.UnixMilli(firstPosts)).Hours()/24/365 + 1
+	if size := len(c.pages) * 2 * countsInPage; float64(size) > years*4e6 || len(c.pages) < 1000 {
+		t.Errorf("%d pages take %d bytes", len(c.pages), size)
+	}
+}
+
+// TestClockOfPostCounts: a Drawer that runs for long has groups for the posts of the present.
+func TestClockOfPostCounts(t *testing.T) {
+	c := newPostCounts()
+	now := dict.PostGroupAt(time.Now().UnixMilli())
+	if c.until = now - 1_000_000; !c.room(now, 1) || c.room(now+2*groupsAhead, 1) || !c.room(now+groupsAhead/2, 1) {
+		t.Errorf("the last group is %d, and now is %d", c.until, now)
+	}
+}
