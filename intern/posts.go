@@ -18,7 +18,10 @@ type groupedPost struct {
 }
 
 func compareGrouped(x, y groupedPost) int {
-	return cmp.Or(cmp.Compare(x.group, y.group), x.Compare(y.Post))
+	if x.group != y.group {
+		return cmp.Compare(x.group, y.group)
+	}
+	return x.Compare(y.Post)
 }
 
 // postOf returns the post that an item is, without its id. ok is false for items that are in no group.

@@ -90,7 +90,10 @@ func ParsePostGroupKey(key []byte) (PostGroup, error) {
 
 // Compare orders the posts of a group, by time, clock id and author.
 func (p Post) Compare(q Post) int {
-	return cmp.Or(cmp.Compare(p.At, q.At), cmp.Compare(p.Author, q.Author))
+	if p.At != q.At {
+		return cmp.Compare(p.At, q.At)
+	}
+	return cmp.Compare(p.Author, q.Author)
 }
 
 // PostWriter appends posts to a row. They must ascend.
@@ -153,7 +156,12 @@ func (f *PostFolder) Fold(dst []byte, values [][]byte) ([]byte, error) {
 		}
 	}
 	if len(values) > 1 {
-		slices.SortFunc(f.posts, func(x, y foldedPost) int { return cmp.Or(x.Compare(y.Post), cmp.Compare(x.age, y.age)) })
+		slices.SortFunc(f.posts, func(x, y foldedPost) int {
+			if c := x.Compare(y.Post); c != 0 {
+				return c
+			}
+			return cmp.Compare(x.age, y.age)
+		})
 	}
 	var w PostWriter
 	for i, p := range f.posts {
