@@ -298,7 +298,9 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		w.made.add(tx, ns, it.id, claims[i].key)
 		w.created = append(w.created, claims[i].key)
 	}
-	w.made.write(tx, ns)
+	if err := w.made.write(tx, ns); err != nil {
+		return err
+	}
 	if w.before, err = w.count(tx, ns, made); err == nil && ns == dict.DID {
 		w.dids.logClaims(tx, ns, w.lane, w.before, w.created)
 	}

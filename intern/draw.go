@@ -35,8 +35,8 @@ func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 // call Prepare and start again.
 var ErrNoLease = errors.New("intern: leased ids are used up")
 
-// Resolve implements Interner. Only conflicts on the keys of strings matter: if another writer
-// creates the same string, this transaction starts again, and finds that writer's id. (With
+// Resolve implements Interner. Only conflicts on the keys of strings and of post groups matter: if another writer
+// creates the same string, or a post of the same group, this transaction starts again, and finds that writer's id. (With
 // Options.Alone there is no other writer, and strings that are certainly new are not read.)
 func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
 	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
@@ -79,8 +79,7 @@ func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err e
 		d.leases.metrics.lookup(ns, lookupNew)
 		b.made.add(tx, ns, it.id, b.keys[i])
 	}
-	b.made.write(tx, ns)
-	return made, nil
+	return made, b.made.write(tx, ns)
 }
 
 // Committed implements Interner.

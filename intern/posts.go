@@ -2,6 +2,7 @@ package intern
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -45,8 +46,20 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 			b.rest = append(b.rest, i)
 		}
 	}
-	if err := b.lookUpPosts(r, m); err != nil {
-		return err
+	slices.SortFunc(b.posts, compareGrouped)
+	for posts := b.posts; len(posts) > 0; {
+		n, groups := 0, 0
+		for ; n < len(posts); n++ {
+			if n == 0 || posts[n].group != posts[n-1].group {
+				if groups++; groups > groupsAtOnce {
+					break
+				}
+			}
+		}
+		if err := b.lookUpPosts(r, posts[:n], m); err != nil {
+			return err
+		}
+		posts = posts[n:]
 	}
 	keys := b.keys[:asked]
 	if len(b.posts) > 0 {
@@ -64,26 +77,26 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 	})
 }
 
-// lookUpPosts finds b.posts in their groups, and adds the keys of the others to b.rest.
-func (b *Batch) lookUpPosts(r kv.Reader, m *Metrics) error {
-	if len(b.posts) == 0 {
-		return nil
-	}
-	slices.SortFunc(b.posts, compareGrouped)
-	keys := make([][]byte, 0, len(b.posts))
-	starts := make([]int, 0, len(b.posts)+1) // of the posts of each group
-	buf := make([]byte, 0, 5*len(b.posts))
-	for i := range b.posts {
-		if i > 0 && b.posts[i].group == b.posts[i-1].group {
+// groupsAtOnce limits the groups that are looked up together: a reader may keep their values, some 8 KB each in a large network,
+// until all are read.
+const groupsAtOnce = 512
+
+// lookUpPosts finds posts, which are sorted, in their groups, and adds those that are in none to b.rest.
+func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) error {
+	var keys [][]byte
+	var starts []int // of the posts of each group
+	buf := make([]byte, 0, 5*len(posts))
+	for i := range posts {
+		if i > 0 && posts[i].group == posts[i-1].group {
 			continue
 		}
 		at := len(buf)
-		buf = dict.AppendPostGroupKey(buf, b.posts[i].group)
+		buf = dict.AppendPostGroupKey(buf, posts[i].group)
 		keys, starts = append(keys, buf[at:len(buf):len(buf)]), append(starts, i)
 	}
-	starts = append(starts, len(b.posts))
-	return r.MultiGet(keys, func(k int, value []byte, _ bool) error {
-		wanted := b.posts[starts[k]:starts[k+1]]
+	starts = append(starts, len(posts))
+	return r.MultiGet(keys, func(k int, value []byte, _ bool) error { //nolint:wrapcheck // by the callers
+		wanted := posts[starts[k]:starts[k+1]]
 		err := dict.EachPost(value, func(p dict.Post) bool {
 			for len(wanted) > 0 && wanted[0].Compare(p) < 0 {
 				b.rest, wanted = append(b.rest, wanted[0].key), wanted[1:]
@@ -97,12 +110,15 @@ func (b *Batch) lookUpPosts(r kv.Reader, m *Metrics) error {
 		for _, p := range wanted {
 			b.rest = append(b.rest, p.key)
 		}
-		return err
+		if err != nil {
+			return fmt.Errorf("intern: post group %x: %w", keys[k], err)
+		}
+		return nil
 	})
 }
 
-// postCounts counts the posts that this process has put into each group, so that groups stay small. Those of a
-// transaction that is tried again count again.
+// postCounts counts the posts that this writer has put into each group, so that groups stay small. Those of a
+// transaction that is tried again count again. Only the goroutine of the writer uses it.
 type postCounts struct {
 	most  int                                      // for each group
 	pages map[dict.PostGroup]*[countsInPage]uint16 // by the number of their first group
@@ -110,26 +126,31 @@ type postCounts struct {
 }
 
 const (
-	// countsInPage makes a page of 18 hours.
+	// countsInPage makes a page of 18.6 hours.
 	countsInPage = 1 << 12
 	// firstPosts is the beginning of 2022, before the first posts. Earlier times, like those far in the future, are only
 	// in made-up URIs: posts of these have no groups, so that the pages take at most 4 MB for each year since.
 	firstPosts = 1_640_995_200_000
 	// groupsAhead is half a day.
-	groupsAhead = 1 << 11
+	groupsAhead = 12 * 60 * 60 * 1000 >> 14
+	// sizeAt is how many posts a writer puts into a group before it reads how large the group is. So a group that is full grows by
+	// fewer posts than that when a writer starts, and a writer of an archive reads no groups of few posts.
+	sizeAt = 256
+	// fullBytes is the size of a full group.
+	fullBytes = 20_000
 )
 
 func newPostCounts() *postCounts {
 	return &postCounts{most: dict.MaxPosts, pages: map[dict.PostGroup]*[countsInPage]uint16{}}
 }
 
-// room reports whether n more posts fit into a group, and counts them.
-func (c *postCounts) room(g dict.PostGroup, n int) bool {
+// of returns the count of a group, or nil if there are no groups of its time.
+func (c *postCounts) of(g dict.PostGroup) *uint16 {
 	if g > c.until {
 		c.until = dict.PostGroupAt(time.Now().UnixMilli()) + groupsAhead
 	}
 	if g < dict.PostGroupAt(firstPosts) || g > c.until {
-		return false
+		return nil
 	}
 	first := g &^ (countsInPage - 1)
 	page := c.pages[first]
@@ -137,10 +158,25 @@ func (c *postCounts) room(g dict.PostGroup, n int) bool {
 		page = new([countsInPage]uint16)
 		c.pages[first] = page
 	}
-	count := &page[g-first]
-	if int(*count)+n > c.most {
-		return false
+	return &page[g-first]
+}
+
+// room returns how many of n posts fit into a group, and counts them.
+func (c *postCounts) room(r kv.Reader, g dict.PostGroup, n int) (fit int, err error) {
+	count := c.of(g)
+	if count == nil {
+		return 0, nil
 	}
-	*count += uint16(n)
-	return true
+	if *count < sizeAt && int(*count)+n >= sizeAt {
+		value, _, err := r.Get(dict.AppendPostGroupKey(nil, g))
+		if err != nil {
+			return 0, fmt.Errorf("intern: reading a post group: %w", err)
+		}
+		if len(value) >= fullBytes {
+			*count = uint16(c.most)
+		}
+	}
+	fit = max(min(n, c.most-int(*count)), 0)
+	*count += uint16(fit)
+	return fit, nil
 }

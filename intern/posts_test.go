@@ -61,9 +61,9 @@ func TestPostsHaveGroups(t *testing.T) {
 		"a day ahead":           {now.AddDate(0, 0, 1), dict.DefaultSettings, 1000, 0},
 		"before the first":      {time.Date(2021, 12, 31, 23, 59, 0, 0, time.UTC), dict.DefaultSettings, 1000, 0},
 		"in 2200":               {time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), dict.DefaultSettings, 1000, 0},
-		"too many":              {now, dict.DefaultSettings, 99, 90}, // in batches of 10
+		"too many":              {now, dict.DefaultSettings, 99, 99},
 		"several writers":       {now, dict.SharedSettings, 1000, 0},
-		"too many for one":      {now, dict.DefaultSettings, 9, 0},
+		"too many for one":      {now, dict.DefaultSettings, 9, 9},
 		"exactly as many":       {now, dict.DefaultSettings, 300, 300},
 		"exactly as many in 30": {now, dict.DefaultSettings, 100, 100},
 	} {
@@ -112,11 +112,21 @@ func TestPostsHaveGroups(t *testing.T) {
 	}
 }
 
+// roomIn reports whether a post fits into a group.
+func roomIn(t *testing.T, c *postCounts, g dict.PostGroup) bool {
+	t.Helper()
+	fit, err := c.room(nil, g, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fit == 1
+}
+
 // TestPostCountsAreBounded: posts of made-up times take no memory, and those of all times since the first posts take few megabytes.
 func TestPostCountsAreBounded(t *testing.T) {
 	c := newPostCounts()
 	for g := uint64(0); g < 1<<29; g += countsInPage {
-		c.room(dict.PostGroup(g), 1)
+		roomIn(t, c, dict.PostGroup(g))
 	}
 	years := time.Since(time.UnixMilli(firstPosts)).Hours()/24/365 + 1
 	if size := len(c.pages) * 2 * countsInPage; float64(size) > years*4e6 || len(c.pages) < 1000 {
@@ -128,7 +138,115 @@ func TestPostCountsAreBounded(t *testing.T) {
 func TestClockOfPostCounts(t *testing.T) {
 	c := newPostCounts()
 	now := dict.PostGroupAt(time.Now().UnixMilli())
-	if c.until = now - 1_000_000; !c.room(now, 1) || c.room(now+2*groupsAhead, 1) || !c.room(now+groupsAhead/2, 1) {
+	if c.until = now - 1_000_000; !roomIn(t, c, now) || roomIn(t, c, now+2*groupsAhead) || !roomIn(t, c, now+groupsAhead/2) {
 		t.Errorf("the last group is %d, and now is %d", c.until, now)
+	}
+}
+
+// fillGroup puts posts of one moment into a store, from the n-th author on.
+func fillGroup(t *testing.T, in Interner, store kv.Store, from, to int) {
+	t.Helper()
+	at := time.Now().Truncate(time.Hour)
+	for n := from; n < to; n += 100 {
+		var b Batch
+		for i := range min(100, to-n) {
+			b.Add(dict.URI, postAt(n+i, at))
+		}
+		if err := in.Prepare(t.Context(), &b, 200); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err }); err != nil {
+			t.Fatal(err)
+		}
+		in.Committed(&b)
+	}
+}
+
+// TestGroupsStaySmall: a group that someone fills stays small, also if the writer, which forgets its counts, starts again and again.
+func TestGroupsStaySmall(t *testing.T) {
+	for name, alone := range map[string]bool{"looks up all": false, "has filters": true} {
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		file := t.TempDir() + "/filters"
+		const lives, posts = 8, 3000
+		for life := range lives {
+			in := openAs(t, store, Options{Alone: alone, FilterFile: file, FilterBytes: 4 << 20})
+			fillGroup(t, in, store, life*posts, (life+1)*posts)
+			if err := in.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		size := 0
+		viewOf(t, store, func(r kv.Reader) error {
+			return kv.ScanPrefix(r, []byte{dict.KeyPosts}, func(_, v []byte) error { size = max(size, len(v)); return nil })
+		})
+		grouped, rows := postsIn(t, store)
+		if size < fullBytes || size > 2*fullBytes || grouped+rows != lives*posts {
+			t.Errorf("%s: a group has %d bytes; %d posts are in groups, and %d are not", name, size, grouped, rows)
+		}
+	}
+}
+
+// groupReader notes how many post groups are looked up together.
+type groupReader struct {
+	kv.Reader
+	most int
+}
+
+func (r *groupReader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	if len(keys) > 0 && keys[0][0] == dict.KeyPosts {
+		r.most = max(r.most, len(keys))
+	}
+	return r.Reader.MultiGet(keys, each)
+}
+
+// TestManyGroups: posts of very many groups are all found, and the reader does not have to keep all groups at once.
+func TestManyGroups(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	in := openAs(t, store, Options{})
+	var b, known, others Batch
+	from := time.Now().Truncate(time.Hour).Add(-24 * time.Hour)
+	const posts = 5000
+	for n := range posts {
+		b.Add(dict.URI, postAt(n%90, from.Add(time.Duration(n)*9*time.Second)))
+	}
+	if err := in.Prepare(t.Context(), &b, 2*posts); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err }); err != nil {
+		t.Fatal(err)
+	}
+	for n := range posts {
+		known.Add(dict.URI, postAt(n%90, from.Add(time.Duration(n)*9*time.Second)))
+		others.Add(dict.URI, postAt(n%90, from.Add(time.Duration(n)*9*time.Second+time.Millisecond)))
+	}
+	viewOf(t, store, func(r kv.Reader) error {
+		counting := &groupReader{Reader: r}
+		if err := Lookup(counting, dict.DefaultSettings, &known); err != nil {
+			return err
+		}
+		for i := range known.Len() {
+			if known.ID(i) == dict.None || known.ID(i) != b.ID(i) {
+				t.Fatalf("string %d has id %d, and was given %d", i, known.ID(i), b.ID(i))
+			}
+		}
+		if counting.most != groupsAtOnce {
+			t.Errorf("%d groups are looked up at once", counting.most)
+		}
+		if err := Lookup(r, dict.DefaultSettings, &others); err != nil {
+			return err
+		}
+		found := 0
+		for i := range others.Len() {
+			if others.ID(i) != dict.None {
+				found++
+			}
+		}
+		if found != 90 {
+			t.Errorf("%d strings are found of posts that the store does not have; want their 90 authors", found)
+		}
+		return nil
+	})
+	if grouped, rows := postsIn(t, store); grouped != posts || rows > 0 {
+		t.Errorf("%d posts are in groups, and %d are not", grouped, rows)
 	}
 }

@@ -1,7 +1,6 @@
 package intern
 
 import (
-	"errors"
 	"fmt"
 
 	"skein.blue/intern/dict"
@@ -98,7 +97,7 @@ func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.I
 	return r.Scan([]byte{dict.KeyPosts}, []byte{dict.KeyPosts + 1}, false, func(k, v []byte) (bool, error) {
 		g, err := dict.ParsePostGroupKey(k)
 		if err != nil {
-			return false, fmt.Errorf("intern: %w: key %x", err, k)
+			return false, fmt.Errorf("intern: post group %x: %w", k, err)
 		}
 		var failed error
 		err = dict.EachPost(v, func(p dict.Post) bool {
@@ -106,7 +105,10 @@ func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.I
 			more, failed = each(form, p.ID)
 			return more && failed == nil
 		})
-		return more, errors.Join(err, failed)
+		if err != nil {
+			return false, fmt.Errorf("intern: post group %x: %w", k, err)
+		}
+		return more, failed
 	})
 }
 

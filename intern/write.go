@@ -31,8 +31,8 @@ func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
 }
 
 // write merges posts into their groups, and the rows from ids to strings into theirs.
-func (m *maker) write(tx kv.Txn, ns dict.Namespace) {
-	m.writePosts(tx)
+func (m *maker) write(tx kv.Txn, ns dict.Namespace) error {
+	err := m.writePosts(tx)
 	if !slices.IsSortedFunc(m.entries, dict.CompareEntries) {
 		slices.SortFunc(m.entries, dict.CompareEntries)
 	}
@@ -52,10 +52,12 @@ func (m *maker) write(tx kv.Txn, ns dict.Namespace) {
 		tx.Merge(key, value)
 	}
 	m.entries = m.entries[:0]
+	return err
 }
 
 // writePosts merges posts into their groups. Those of full groups get rows.
-func (m *maker) writePosts(tx kv.Txn) {
+func (m *maker) writePosts(tx kv.Txn) error {
+	defer func() { m.posts = m.posts[:0] }()
 	if !slices.IsSortedFunc(m.posts, compareGrouped) {
 		slices.SortFunc(m.posts, compareGrouped)
 	}
@@ -65,22 +67,25 @@ func (m *maker) writePosts(tx kv.Txn) {
 		for n < len(posts) && posts[n].group == group {
 			n++
 		}
-		if m.counts.room(group, n) {
+		fit, err := m.counts.room(tx, group, n)
+		if err != nil {
+			return err
+		}
+		if fit > 0 {
 			var w dict.PostWriter
 			value = value[:0]
-			for i := range n {
+			for i := range fit {
 				value = w.Append(value, posts[i].Post)
 			}
 			key = dict.AppendPostGroupKey(key[:0], group)
 			tx.Merge(key, value)
-		} else {
-			for i := range n {
-				key = group.AppendForm(append(key[:0], dict.KeyID, byte(dict.URI)), posts[i].Post)
-				m.buf = dict.AppendID(m.buf[:0], posts[i].ID)
-				tx.Set(key, m.buf)
-			}
+		}
+		for _, p := range posts[fit:n] {
+			key = group.AppendForm(append(key[:0], dict.KeyID, byte(dict.URI)), p.Post)
+			m.buf = dict.AppendID(m.buf[:0], p.ID)
+			tx.Set(key, m.buf)
 		}
 		posts = posts[n:]
 	}
-	m.posts = m.posts[:0]
+	return nil
 }

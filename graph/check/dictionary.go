@@ -51,6 +51,9 @@ type dictionary struct {
 	key, buf []byte
 	groupKey []byte // the key of group
 	group    []byte // the last group read
+
+	postsKey []byte                // the key of posts
+	posts    map[dict.Post]dict.ID // the last post group read, by time and author
 }
 
 func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) *dictionary {
@@ -74,7 +77,7 @@ func (v *dictionary) readIDs() error {
 	if err := v.pass(passIDs, dict.KeyID, v.id); err != nil {
 		return err
 	}
-	if err := v.pass(passIDs, dict.KeyPosts, v.posts); err != nil {
+	if err := v.pass(passIDs, dict.KeyPosts, v.postGroup); err != nil {
 		return err
 	}
 	for _, ns := range dict.Namespaces {
@@ -85,11 +88,6 @@ func (v *dictionary) readIDs() error {
 			ns, form, id, ok := parseID(k, value)
 			if !ok {
 				return nil
-			}
-			if _, grouped, err := v.inPostGroup(ns, form); err != nil {
-				return err
-			} else if grouped {
-				v.broken("dictionary: %s %x has a row, and is in a post group", ns, form)
 			}
 			return v.lookUpString(ns, form, id)
 		}); err != nil {
@@ -173,6 +171,12 @@ func (v *dictionary) id(k, value []byte) error {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
+	// The sums do not tell whether the URI has two ids: another URI could have none.
+	if _, grouped, err := v.inPostGroup(ns, form); err != nil {
+		return err
+	} else if grouped {
+		v.broken("dictionary: %s %x has a row, and is in a post group", ns, form)
+	}
 	return v.named(ns, form, id)
 }
 
@@ -185,8 +189,8 @@ func (v *dictionary) named(ns dict.Namespace, form []byte, id dict.ID) error {
 	return nil
 }
 
-// posts checks a post group.
-func (v *dictionary) posts(k, value []byte) error { return v.eachPost(k, value, true, v.named) }
+// postGroup checks a post group.
+func (v *dictionary) postGroup(k, value []byte) error { return v.eachPost(k, value, true, v.named) }
 
 // eachPost calls each with the forms in a post group, and their ids. The first time, it reports what is malformed.
 func (v *dictionary) eachPost(k, value []byte, first bool, each func(ns dict.Namespace, form []byte, id dict.ID) error) error {
@@ -234,16 +238,19 @@ func (v *dictionary) inPostGroup(ns dict.Namespace, form []byte) (id dict.ID, fo
 	if !ok {
 		return dict.None, false, nil
 	}
-	value, _, err := v.r.Get(dict.AppendPostGroupKey(nil, g))
-	if err != nil {
-		return dict.None, false, err
-	}
-	_ = dict.EachPost(value, func(p dict.Post) bool { // posts has reported an error
-		if found = p.Compare(post) == 0; found {
-			id = p.ID
+	v.key = dict.AppendPostGroupKey(v.key[:0], g)
+	if !bytes.Equal(v.key, v.postsKey) { // neighbouring rows are of one group
+		value, _, err := v.r.Get(v.key)
+		if err != nil {
+			return dict.None, false, err
 		}
-		return !found
-	})
+		v.postsKey, v.posts = append(v.postsKey[:0], v.key...), map[dict.Post]dict.ID{}
+		_ = dict.EachPost(value, func(p dict.Post) bool { // postGroup reports the error
+			v.posts[dict.Post{At: p.At, Author: p.Author}] = p.ID
+			return true
+		})
+	}
+	id, found = v.posts[post]
 	return id, found, nil
 }
 

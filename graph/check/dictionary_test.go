@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 func TestBrokenDictionary(t *testing.T) {
@@ -219,6 +221,31 @@ func TestBrokenPostGroups(t *testing.T) {
 			g, at, _, _ := b.inGroup(post)
 			form := g.AppendForm(nil, at)
 			b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(form)] = dict.AppendID(nil, b.id(post))
+			return fmt.Sprintf("dictionary: uri %x has a row, and is in a post group", form)
+		}),
+		"another post that is in a group, and has a row": alone(func(b *bench) string {
+			full, at, key, posts := b.inGroup(post) // its group is full
+			row := func(form []byte, id dict.ID) {
+				b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(form)] = dict.AppendID(nil, id)
+			}
+			row(full.AppendForm(nil, at), b.id(post))
+			b.rows[key] = rowOf(slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(at) == 0 })...)
+			other := "at://" + plc + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, postTID+100_000_000<<format.ClockBits))
+			g, at, _, _ := b.inGroup(other)
+			form := g.AppendForm(nil, at)
+			row(form, b.id(other))
+			return fmt.Sprintf("dictionary: uri %x has a row, and is in a post group", form)
+		}),
+		"a post with two ids, and another with none": alone(func(b *bench) string {
+			g, at, _, _ := b.inGroup(post)
+			other := "at://" + plc + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, postTID+10_000_000<<format.ClockBits))
+			id := b.id(other)
+			_, lost, key, posts := b.inGroup(other)
+			b.rows[key] = rowOf(slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(lost) == 0 })...)
+			form := g.AppendForm(nil, at)
+			b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(form)] = dict.AppendID(nil, id)
+			e := dict.EntryOf(dict.URI, id, form)
+			b.merge(dict.AppendGroupKey(nil, dict.URI, id), new(dict.GroupWriter).Append(nil, &e))
 			return fmt.Sprintf("dictionary: uri %x has a row, and is in a post group", form)
 		}),
 		"a post without a string": alone(func(b *bench) string {

@@ -47,7 +47,7 @@ func (p *posts) visit(key, value []byte) (written int, err error) {
 	return len(key) + len(p.row) - before, nil
 }
 
-// begin ends the last group, and begins another. Of the first in a slice, the slice before may have moved some posts.
+// begin ends the last group, and begins another. The slice before may have moved some posts of the first group.
 func (p *posts) begin(g dict.PostGroup) error {
 	first := p.count == 0
 	if err := p.end(); err != nil {

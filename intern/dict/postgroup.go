@@ -8,7 +8,7 @@ import (
 )
 
 // In a store with one partition, most URIs of posts have no row of KeyID. A post group has the ids of the URIs whose
-// TIDs are in the same 16.4 seconds: so many keys would take more than their values. Only URIs of the shortest
+// TIDs are in the same 16.4 seconds: a key for each URI would take more space than its id. Only URIs of the shortest
 // form (pack.go) are in groups. A row is, ascending by time, clock id and author, for each post,
 //
 //	uvarint: the lower 19 bits of the 6 bytes of its form, as the difference to the previous post's; for the first, to 0
@@ -27,7 +27,7 @@ const (
 	maxPostGroup  = 1<<(48-postGroupBits) - 1
 )
 
-// MaxPosts is about the number of posts in a group from which on a writer adds no more. A row then has some 20 KB.
+// MaxPosts is how many posts a writer puts into a group after its start. They take some 20 KB, and 47 KB if all ids are long.
 const MaxPosts = 2048
 
 // A Post is a post's URI in a post group, and its id.

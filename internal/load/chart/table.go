@@ -11,7 +11,7 @@ import (
 )
 
 // keyspaces names the keyspaces that grow (packages format and dict).
-var keyspaces = map[string]string{"r": "records", "v": "sets", "k": "dates of sets", "a": "accounts", "i": "strings → ids", "s": "ids → strings"}
+var keyspaces = map[string]string{"r": "records", "v": "sets", "k": "dates of sets", "a": "accounts", "i": "strings → ids", "x": "post groups", "s": "ids → strings", "o": "row groups"}
 
 // Table writes a table in Markdown: for each run and phase what it did in all, with the bytes that were written
 // for each record or event, by level of the LSM tree and by keyspace.
