@@ -159,6 +159,7 @@ func fuzzCodec(f *testing.F, name string) {
 }
 
 func FuzzGroup(f *testing.F)   { fuzzCodec(f, "group") }
+func FuzzPosts(f *testing.F)   { fuzzCodec(f, "posts") }
 func FuzzURI(f *testing.F)     { fuzzCodec(f, "uri") }
 func FuzzDID(f *testing.F)     { fuzzCodec(f, "did") }
 func FuzzClaimed(f *testing.F) { fuzzCodec(f, "claimed") }
@@ -206,6 +207,42 @@ func FuzzFoldGroups(f *testing.F) {
 }
 
 // FuzzBlocks: for all valid settings, an id identifies its shard and block.
+// FuzzFoldPosts: post groups fold to one that has the newest id of each post, in whatever parts they are folded.
+func FuzzFoldPosts(f *testing.F) {
+	one, two := AppendPackedURI(nil, shortTID, author, 0), AppendPackedURI(nil, shortTID, author+1, 0)
+	row := func(forms ...[]byte) (v []byte) {
+		var w PostWriter
+		for i, form := range forms {
+			_, p, _ := SplitPost(form)
+			p.ID = ID(7 + i)
+			v = w.Append(v, p)
+		}
+		return v
+	}
+	f.Add(row(one), row(one, two), row(two))
+	f.Add(row(), row(two), row(one))
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		want := map[Post]ID{}
+		for _, v := range [][]byte{a, b, c} {
+			if EachPost(v, func(p Post) bool { want[Post{At: p.At, Author: p.Author}] = p.ID; return true }) != nil {
+				return
+			}
+		}
+		var fold PostFolder
+		whole, err := fold.Fold(nil, [][]byte{a, b, c})
+		if err != nil || !bytes.Equal(whole, rowOfPosts(want)) {
+			t.Fatalf("%x, %x and %x fold to %x, %v; want %x", a, b, c, whole, err, rowOfPosts(want))
+		}
+		older, err := fold.Fold(nil, [][]byte{a, b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parts, err := fold.Fold(nil, [][]byte{older, c}); err != nil || !bytes.Equal(parts, whole) {
+			t.Fatalf("in parts, %x, %x and %x fold to %x, %v; want %x", a, b, c, parts, err, whole)
+		}
+	})
+}
+
 func FuzzBlocks(f *testing.F) {
 	f.Add(byte(14), uint32(1<<16), byte(64), uint32(70), uint64(9))
 	f.Add(byte(32), uint32(1), byte(1), uint32(1<<32-1), uint64(1<<31-1<<16-1))
