@@ -10,7 +10,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// groupedPost is a URI of a batch that belongs into a post group.
+// groupedPost is a URI of a batch that belongs in a post group.
 type groupedPost struct {
 	dict.Post
 
@@ -25,7 +25,7 @@ func compareGrouped(x, y groupedPost) int {
 	return x.Compare(y.Post)
 }
 
-// postOf returns the post that an item is, without its id. ok is false for items that are in no group.
+// postOf returns the post that an item is, without its id. ok is false for other items, which have rows.
 func (b *Batch) postOf(it *batchItem) (p groupedPost, ok bool) {
 	if it.author == noAuthor {
 		return p, false
@@ -81,7 +81,7 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 // until all are read.
 const groupsAtOnce = 512
 
-// lookUpPosts finds posts, which are sorted, in their groups, and adds those that are in none to b.rest.
+// lookUpPosts finds posts, which are sorted, in their groups, and adds those that it does not find to b.rest.
 func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) error {
 	var keys [][]byte
 	var starts []int // of the posts of each group

@@ -15,7 +15,7 @@ type maker struct {
 	buf     []byte
 }
 
-// add writes the row from string to id, unless the string belongs into a post group. It keeps that, and the way back, for
+// add writes the row from string to id, unless the string belongs in a post group. It keeps such a post, and the way back, for
 // write. key must stay valid until then.
 func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
 	m.entries = append(m.entries, dict.EntryOf(ns, id, key[2:]))

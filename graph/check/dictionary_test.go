@@ -210,7 +210,7 @@ func TestBrokenPostGroups(t *testing.T) {
 			b.rows[key] = rowOf(posts...)
 			return fmt.Sprintf("uri %x has id %d, which stands for %x", g.AppendForm(nil, at), other, page)
 		}),
-		"a post that is in no group": alone(func(b *bench) string {
+		"a post that is missing in its group": alone(func(b *bench) string {
 			id := b.id(post)
 			g, at, key, posts := b.inGroup(post)
 			posts = slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(at) == 0 })

@@ -66,15 +66,7 @@ func TestGroupsAfterCrashes(t *testing.T) {
 	h.Version = format.Newest
 	want[string(format.HeaderKey)] = string(h.Append(nil))
 	crashes := crashAnywhere(t, func(f memkv.Faults) kv.Store { return holding(t, old, f) }, func(n int, got map[string]string) {
-		if maps.Equal(got, want) {
-			return
-		}
-		for key, v := range want {
-			if got[key] != v {
-				t.Fatalf("after a crash at write %d, %x is %x, want %x", n, key, got[key], v)
-			}
-		}
-		t.Fatalf("after a crash at write %d there are %d keys, want %d", n, len(got), len(want))
+		sameRows(t, n, got, want)
 	})
 	if crashes < 5 || empty < 100 || spilled < 100 || len(groups) > rows {
 		t.Errorf("%d crashes, %d empty rows, %d spilled, %d groups: too few to prove anything", crashes, empty, spilled, len(groups))

@@ -13,7 +13,7 @@ import (
 type posts struct {
 	tx    kv.Txn
 	group dict.PostGroup
-	count int // the posts in group; 0: there is no group yet
+	count int // the posts in group; 0 before the first group
 	row   []byte
 	w     dict.PostWriter
 }
@@ -23,8 +23,8 @@ func openPosts(tx kv.Txn, _ format.Header) (visit func(key, value []byte) (int, 
 	return p.visit, p.end
 }
 
-// visit moves an id. Those of URIs that are in no group stay, and so do those of full groups, and rows that are malformed, which
-// skein check reports.
+// visit moves the id of a post. Other URIs stay, and so do posts of full groups, and malformed rows, which skein check
+// reports.
 func (p *posts) visit(key, value []byte) (written int, err error) {
 	form := key[2:]
 	g, post, ok := dict.SplitPost(form)

@@ -243,6 +243,20 @@ var upgradedSums = map[string]string{
 	"v4-several": "12ff899e0c8a68c367ed6363f0083ca26290af529a386598a0fcc650670c059f",
 }
 
+// sameRows fails if a store does not have the rows that it should have after a crash at the n-th write, and what followed.
+func sameRows(t *testing.T, n int, got, want map[string]string) {
+	t.Helper()
+	if maps.Equal(got, want) {
+		return
+	}
+	for key, v := range want {
+		if got[key] != v {
+			t.Fatalf("after a crash at write %d, %x is %x, want %x", n, key, got[key], v)
+		}
+	}
+	t.Fatalf("after a crash at write %d there are %d keys, want %d", n, len(got), len(want))
+}
+
 // sumOf returns the SHA-256 of rows, in the order of their keys.
 func sumOf(rows map[string]string) string {
 	h := sha256.New()

@@ -40,14 +40,14 @@ type Post struct {
 // PostGroups reports whether the store has post groups.
 func (s Settings) PostGroups() bool { return s.Partitions == 1 }
 
-// PostGroupOf returns the group that has a post, and where in the group. ok is false for URIs that are in no group.
+// PostGroupOf returns the group that has a post, and where in the group. ok is false for URIs of other forms, which have rows.
 func PostGroupOf(tid uint64, collection byte) (g PostGroup, at uint32, ok bool) {
 	n, ok := shortPost(tid, collection)
 	return PostGroup(n >> postGroupBits), uint32(n & (1<<postGroupBits - 1)), ok
 }
 
-// SplitPost returns the group of the URI with a form, and the post without its id. ok is false for forms that
-// are in no group.
+// SplitPost returns the group of the URI with a form, and the post without its id. ok is false for other forms, which have
+// rows.
 func SplitPost(form []byte) (g PostGroup, p Post, ok bool) {
 	if len(form) != packedPost && len(form) != packedPostLong {
 		return 0, p, false
