@@ -143,9 +143,9 @@ func TestCacheTwin(t *testing.T) {
 	for _, budget := range []int64{0, 1 << 12, 1 << 16} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(budget)))
-			c := newCache(budget)
+			c := newTable(budget)
 			slots := c.slots
-			if size := 2 * int64(slots) * bytesPerEntry; size > max(budget, 128*bytesPerEntry) || slots&(slots-1) != 0 {
+			if size := 2 * int64(slots) * bytesPerEntry; size > max(budget, 128*bytesPerEntry) {
 				t.Errorf("%d slots take %d bytes", slots, size)
 			}
 			keys := uint64(4 * slots)
@@ -199,6 +199,49 @@ func TestCacheTwin(t *testing.T) {
 				t.Errorf("%d slots are used, and %d counted", used, c.young.used)
 			}
 		})
+	}
+}
+
+// TestCacheKeepsDIDs: URIs, however many, do not replace DIDs in the cache, which stays within its budget.
+func TestCacheKeepsDIDs(t *testing.T) {
+	const budget = 1 << 16
+	c := newCache(budget)
+	var dids Batch
+	next := dict.ID(1)
+	create := func(b *Batch) {
+		for i := range b.items {
+			if it := &b.items[i]; it.state == unresolved {
+				it.id, it.state = next, created
+				next++
+			}
+		}
+		c.remember(b)
+	}
+	for n := range 100 {
+		dids.Add(dict.DID, base(n))
+	}
+	create(&dids)
+	var uris Batch
+	for n := range budget / bytesPerEntry * 10 {
+		uris.Add(dict.URI, fmt.Appendf(nil, "at://%s/app.bsky.feed.post/%d", base(n%100), n))
+	}
+	create(&uris)
+	var again Batch
+	for n := range 100 {
+		again.Add(dict.DID, base(n))
+	}
+	c.resolve(&again, dict.DID, nil)
+	for n := range 100 {
+		if again.ID(n) != dids.ID(n) {
+			t.Fatalf("DID %d is %d in the cache, and %d", n, again.ID(n), dids.ID(n))
+		}
+	}
+	size := 0
+	for _, ns := range dict.Namespaces {
+		size += bytesPerEntry * (len(c.tables[ns].young.entries) + len(c.tables[ns].old.entries))
+	}
+	if size > budget || size < budget/2 {
+		t.Errorf("the cache takes %d bytes of %d", size, budget)
 	}
 }
 

@@ -7,19 +7,26 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// cache has the ids of recently used strings, in bounded memory without pointers: two
-// generations of flat tables. A hit in the old table moves the entry to the young one. A full
-// young table doubles until it has slots slots; from then on it becomes the old one when it is
-// full, and the old one's memory is reused. Any goroutine may use it.
+// cache has the ids of recently used strings. Any goroutine may use it.
+//
+// Each namespace has half of the memory. In one table for both, the URIs of an archive, of which each is rarely
+// needed again, would replace the DIDs, which are needed all the time.
 type cache struct {
-	slots      int        // of a full-grown table
-	mu         sync.Mutex // guards both tables
+	mu     sync.Mutex // guards the tables
+	tables [len(dict.Namespaces) + 1]*table
+}
+
+// table has the ids of recently used strings of a namespace, in bounded memory without pointers: two generations. A hit
+// in the old one moves the entry to the young one. A full young one doubles until it has slots slots; from then on it
+// becomes the old one when it is full, and the old one's memory is reused.
+type table struct {
+	slots      int // of a full-grown generation
 	young, old *generation
 }
 
-// generation is a table with open addressing, at most three quarters full.
+// generation is a hash table with open addressing, at most three quarters full.
 type generation struct {
-	entries []cacheEntry // a power of two
+	entries []cacheEntry
 	used    int
 }
 
@@ -34,61 +41,71 @@ const (
 )
 
 func newCache(budget int64) *cache {
-	size := uint64(max(budget/2/bytesPerEntry, firstSlots))
-	return &cache{slots: 1 << (bits.Len64(size) - 1), young: newGeneration(firstSlots), old: newGeneration(firstSlots)}
+	c := &cache{}
+	for _, ns := range dict.Namespaces {
+		c.tables[ns] = newTable(budget / int64(len(dict.Namespaces)))
+	}
+	return c
+}
+
+func newTable(budget int64) *table {
+	return &table{slots: int(max(budget/2/bytesPerEntry, firstSlots)), young: newGeneration(firstSlots), old: newGeneration(firstSlots)}
 }
 
 func newGeneration(slots int) *generation { return &generation{entries: make([]cacheEntry, slots)} }
 
-// get returns the id of a string, or None. The caller holds mu.
-func (c *cache) get(key cacheKey) dict.ID {
+// get returns the id of a string, or None.
+func (t *table) get(key cacheKey) dict.ID {
 	hash := key.hash(&tableKey)
-	if id := c.young.slot(key, hash).id; id != dict.None {
+	if id := t.young.slot(key, hash).id; id != dict.None {
 		return id
 	}
-	id := c.old.slot(key, hash).id
+	id := t.old.slot(key, hash).id
 	if id != dict.None {
-		c.add(key, id)
+		t.add(key, id)
 	}
 	return id
 }
 
-// add adds a string that get did not find. The caller holds mu.
-func (c *cache) add(key cacheKey, id dict.ID) {
-	if 4*c.young.used >= 3*len(c.young.entries) {
-		c.makeRoom()
+// add adds a string that get did not find.
+func (t *table) add(key cacheKey, id dict.ID) {
+	if 4*(t.young.used+1) > 3*len(t.young.entries) {
+		t.makeRoom()
 	}
-	*c.young.slot(key, key.hash(&tableKey)) = cacheEntry{key, id}
-	c.young.used++
+	*t.young.slot(key, key.hash(&tableKey)) = cacheEntry{key, id}
+	t.young.used++
 }
 
-// makeRoom doubles the full young table, or begins a new one.
-func (c *cache) makeRoom() {
-	full := c.young
-	if n := len(full.entries); n < c.slots {
-		c.young = newGeneration(2 * n)
+// makeRoom doubles the full young generation, or begins a new one.
+func (t *table) makeRoom() {
+	full := t.young
+	if n := len(full.entries); n < t.slots {
+		t.young = newGeneration(min(2*n, t.slots))
 		for _, e := range full.entries {
 			if e.id != dict.None {
-				*c.young.slot(e.key, e.key.hash(&tableKey)) = e
+				*t.young.slot(e.key, e.key.hash(&tableKey)) = e
 			}
 		}
-		c.young.used = full.used
+		t.young.used = full.used
 		return
 	}
-	c.young, c.old = c.old, full
-	if len(c.young.entries) < c.slots {
-		c.young = newGeneration(c.slots)
+	t.young, t.old = t.old, full
+	if len(t.young.entries) < t.slots {
+		t.young = newGeneration(t.slots)
 	}
-	clear(c.young.entries)
-	c.young.used = 0
+	clear(t.young.entries)
+	t.young.used = 0
 }
 
 // slot returns the slot of key, or the free slot for it.
 func (g *generation) slot(key cacheKey, hash uint64) *cacheEntry {
-	mask := uint64(len(g.entries) - 1)
-	for i := hash & mask; ; i = (i + 1) & mask {
+	at, _ := bits.Mul64(hash, uint64(len(g.entries)))
+	for i := int(at); ; {
 		if e := &g.entries[i]; e.id == dict.None || e.key == key {
 			return e
+		}
+		if i++; i == len(g.entries) {
+			i = 0
 		}
 	}
 }
@@ -97,12 +114,13 @@ func (g *generation) slot(key cacheKey, hash uint64) *cacheEntry {
 func (c *cache) resolve(b *Batch, ns dict.Namespace, m *Metrics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t := c.tables[ns]
 	for i := range b.items {
 		it := &b.items[i]
 		if it.ns != ns || it.state != unresolved {
 			continue
 		}
-		if id := c.get(b.settled(it)); id != dict.None {
+		if id := t.get(b.settled(it)); id != dict.None {
 			it.id, it.state = id, cached
 			m.lookup(it.ns, lookupCache)
 		}
@@ -116,7 +134,7 @@ func (c *cache) remember(b *Batch) {
 	for i := range b.items {
 		it := &b.items[i]
 		if it.state == stored || it.state == created {
-			c.add(b.settled(it), it.id)
+			c.tables[it.ns].add(b.settled(it), it.id)
 			it.state = cached
 		}
 	}

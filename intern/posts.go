@@ -47,19 +47,23 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 		}
 	}
 	slices.SortFunc(b.posts, compareGrouped)
+	most := firstGroups
 	for posts := b.posts; len(posts) > 0; {
 		n, groups := 0, 0
 		for ; n < len(posts); n++ {
 			if n == 0 || posts[n].group != posts[n-1].group {
-				if groups++; groups > groupsAtOnce {
+				if groups == most {
 					break
 				}
+				groups++
 			}
 		}
-		if err := b.lookUpPosts(r, posts[:n], m); err != nil {
+		size, err := b.lookUpPosts(r, posts[:n], m)
+		if err != nil {
 			return err
 		}
 		posts = posts[n:]
+		most = max(min(bytesAtOnce*groups/max(size, 1), 2*most, mostGroups), 1)
 	}
 	keys := b.keys[:asked]
 	if len(b.posts) > 0 {
@@ -77,12 +81,18 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 	})
 }
 
-// groupsAtOnce limits the groups that are looked up together: a reader may keep their values, some 8 KB each in a large network,
-// until all are read.
-const groupsAtOnce = 512
+// A reader may keep the values of groups that are looked up together until all are read. They have some 8 KB each in a large
+// network, a hundred bytes in a smaller one. So the first look-up is of few groups, and each look-up tells how many can be in the next
+// one, at most twice as many. Larger look-ups take less time: the goroutines of a reader wait for each other at the end of each.
+const (
+	firstGroups = 512
+	mostGroups  = 8192
+	bytesAtOnce = 4 << 20
+)
 
-// lookUpPosts finds posts, which are sorted, in their groups, and adds those that it does not find to b.rest.
-func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) error {
+// lookUpPosts finds posts, which are sorted, in their groups, and adds those that it does not find to b.rest. It returns the size of
+// the groups in bytes.
+func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) (size int, err error) {
 	var keys [][]byte
 	var starts []int // of the posts of each group
 	buf := make([]byte, 0, 5*len(posts))
@@ -95,7 +105,8 @@ func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) error 
 		keys, starts = append(keys, buf[at:len(buf):len(buf)]), append(starts, i)
 	}
 	starts = append(starts, len(posts))
-	return r.MultiGet(keys, func(k int, value []byte, _ bool) error { //nolint:wrapcheck // by the callers
+	err = r.MultiGet(keys, func(k int, value []byte, _ bool) error {
+		size += len(value)
 		wanted := posts[starts[k]:starts[k+1]]
 		err := dict.EachPost(value, func(p dict.Post) bool {
 			for len(wanted) > 0 && wanted[0].Compare(p) < 0 {
@@ -115,6 +126,7 @@ func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) error 
 		}
 		return nil
 	})
+	return size, err //nolint:wrapcheck // by the callers
 }
 
 // postCounts counts the posts that this writer has put into each group, so that groups stay small. Those of a

@@ -2,6 +2,7 @@ package intern
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -186,17 +187,27 @@ func TestGroupsStaySmall(t *testing.T) {
 	}
 }
 
-// groupReader notes how many post groups are looked up together.
+// groupReader notes how many post groups are looked up together. If it has a value, that is the value of all groups.
 type groupReader struct {
 	kv.Reader
-	most int
+	rounds []int
+	value  []byte
 }
 
 func (r *groupReader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	if len(keys) > 0 && keys[0][0] == dict.KeyPosts {
-		r.most = max(r.most, len(keys))
+	if len(keys) == 0 || keys[0][0] != dict.KeyPosts {
+		return r.Reader.MultiGet(keys, each)
 	}
-	return r.Reader.MultiGet(keys, each)
+	r.rounds = append(r.rounds, len(keys))
+	if r.value == nil {
+		return r.Reader.MultiGet(keys, each)
+	}
+	for i := range keys {
+		if err := each(i, r.value, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestManyGroups: posts of very many groups are all found, and the reader does not have to keep all groups at once.
@@ -229,8 +240,8 @@ func TestManyGroups(t *testing.T) {
 				t.Fatalf("string %d has id %d, and was given %d", i, known.ID(i), b.ID(i))
 			}
 		}
-		if counting.most != groupsAtOnce {
-			t.Errorf("%d groups are looked up at once", counting.most)
+		if want := []int{firstGroups, 2 * firstGroups}; len(counting.rounds) != 3 || !slices.Equal(counting.rounds[:2], want) {
+			t.Errorf("%d groups are looked up together, want %d and the others", counting.rounds, want)
 		}
 		if err := Lookup(r, dict.DefaultSettings, &others); err != nil {
 			return err
@@ -248,5 +259,52 @@ func TestManyGroups(t *testing.T) {
 	})
 	if grouped, rows := postsIn(t, store); grouped != posts || rows > 0 {
 		t.Errorf("%d posts are in groups, and %d are not", grouped, rows)
+	}
+}
+
+// TestLargeGroups: of large groups, fewer are looked up together, so that a reader does not have to keep many bytes.
+func TestLargeGroups(t *testing.T) {
+	const uris = 20_000
+	from := time.Now().Truncate(time.Hour).Add(-400 * time.Hour)
+	for _, posts := range []int{1, 2, 1000} {
+		var value []byte
+		var w dict.PostWriter
+		for n := range posts {
+			value = w.Append(value, dict.Post{At: 1, Author: dict.ID(n + 1), ID: 7})
+		}
+		most := min(bytesAtOnce/len(value), mostGroups)
+		var b Batch
+		for n := range uris {
+			b.Add(dict.URI, postAt(n%90, from.Add(time.Duration(n)*17*time.Second)))
+		}
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		in := openAs(t, store, Options{})
+		var authors Batch
+		for n := range 90 {
+			authors.Add(dict.URI, postAt(n, from.Add(-time.Hour)))
+		}
+		if err := in.Prepare(t.Context(), &authors, 200); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &authors); return err }); err != nil {
+			t.Fatal(err)
+		}
+		viewOf(t, store, func(r kv.Reader) error {
+			counting := &groupReader{Reader: r, value: value}
+			if err := Lookup(counting, dict.DefaultSettings, &b); err != nil {
+				return err
+			}
+			largest, all := 0, 0
+			for i, n := range counting.rounds {
+				all += n
+				if largest = max(largest, n); i > 0 && n*len(value) > bytesAtOnce && n > 1 {
+					t.Errorf("groups of %d bytes: %d are looked up together", len(value), n)
+				}
+			}
+			if largest < min(most, firstGroups) || largest > max(most, firstGroups) || posts < 3 && largest != most || all != uris {
+				t.Errorf("groups of %d bytes: %d are looked up together", len(value), counting.rounds)
+			}
+			return nil
+		})
 	}
 }
