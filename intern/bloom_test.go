@@ -2,7 +2,9 @@ package intern
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"skein.blue/intern/dict"
@@ -42,10 +44,56 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// TestFoldedFilter folds a filter, also while it grows. It keeps all keys, and reports as many others as its comment says.
+func TestFoldedFilter(t *testing.T) {
+	key := func(n int) uint64 { return cacheKey{uint64(n) * 7, uint64(n)}.hash(&tableKey) }
+	for _, keys := range []int{firstBlocks * keysPerBlock, 10 * firstBlocks * keysPerBlock} {
+		var f filter
+		for n := range keys {
+			f.add(key(n))
+		}
+		size := f.bytes()
+		for level, most := range []float64{0.01, 0.1, 0.6} {
+			if level > 0 {
+				if shrank := f.fold(); f.bytes() != size-shrank || f.bytes() != size/2 || f.level() != level {
+					t.Fatalf("folded %d times: %d of %d bytes, level %d", level, f.bytes(), size, f.level())
+				}
+				size = f.bytes()
+			}
+			wrong := 0
+			for n := range keys {
+				if !f.has(key(n)) {
+					t.Fatalf("folded %d times: key %d is missing", level, n)
+				}
+				if f.has(key(keys + n)) {
+					wrong++
+				}
+			}
+			if rate := float64(wrong) / float64(keys); len(f.parts) == 1 && (rate > most || rate < most/4) {
+				t.Errorf("folded %d times: %.3f of other keys are reported", level, rate)
+			}
+		}
+		// A new part is not folded, and the next fold only folds that one.
+		have := keys
+		for parts := len(f.parts); len(f.parts) == parts; have++ {
+			f.add(key(have))
+		}
+		size = f.bytes()
+		if shrank := f.fold(); f.level() != 1 || shrank != int64(firstBlocks<<(len(f.parts)-1))*bytesPerBlock/2 || f.bytes() != size-shrank {
+			t.Errorf("folding the new part freed %d bytes; level %d", shrank, f.level())
+		}
+		for n := range have {
+			if !f.has(key(n)) {
+				t.Fatalf("key %d is missing", n)
+			}
+		}
+	}
+}
+
 // TestStringFilter resolves strings repeatedly, with restarts, with filters that are filled in
 // the background, and with filters that are too small.
 func TestStringFilter(t *testing.T) {
-	for _, budget := range []int64{1 << 30, 300 << 10, 100 << 10} {
+	for _, budget := range []int64{1 << 30, 300 << 10, 100 << 10, 20 << 10} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) { testStringFilter(t, budget) })
 	}
 }
@@ -69,7 +117,7 @@ func testStringFilter(t *testing.T, budget int64) {
 		tid := (uint64(rng.IntN(5))<<spanShift | uint64(rng.IntN(50))<<20) + 1<<50
 		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", d, syntax.AppendTID(nil, tid))
 	}
-	var filled, skipped bool
+	var filled, folded, skipped bool
 	for round := range 6 {
 		in, err := Open(t.Context(), store, Options{Alone: true, FilterBytes: budget, CacheBytes: 4096})
 		if err != nil {
@@ -111,6 +159,9 @@ func testStringFilter(t *testing.T, budget int64) {
 			}
 		}
 		filled = filled || d.strings.ready.Load() && round > 0
+		for _, f := range append(slices.Collect(maps.Values(d.strings.spans)), &d.strings.dids) {
+			folded = folded || len(f.parts) > 0 && f.level() > 0
+		}
 		skipped = skipped || d.strings.floor > 0
 		if err := in.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -127,12 +178,15 @@ func testStringFilter(t *testing.T, budget int64) {
 		}
 		byID[key] = s
 	}
-	// A filter has at least 64 KiB. There is room for all; for the newest URIs only; or not
-	// even for the DIDs and the URIs without a TID.
-	if want := budget > 100<<10; filled != want {
+	// A filter has 64 KiB, and 16 if it is folded twice. There is room for all; for all if they are folded; for the newest URIs only;
+	// or not even for the DIDs and the URIs without a TID.
+	if want := budget > 20<<10; filled != want {
 		t.Errorf("the filters were ready: %t, want %t", filled, want)
 	}
-	if want := budget < 1<<30; skipped != want {
+	if want := budget < 1<<30 && budget > 20<<10; folded != want {
+		t.Errorf("filters were folded: %t, want %t", folded, want)
+	}
+	if want := budget < 300<<10; skipped != want {
 		t.Errorf("old URIs were dropped: %t, want %t", skipped, want)
 	}
 }

@@ -26,10 +26,10 @@ func drawItem(rng *rand.Rand, now uint64) filterItem {
 }
 
 // TestFilterTwin: filters of any size never report a known string as new. They report most new
-// strings, and keep to their size by dropping the oldest.
+// strings, and keep to their size by folding and dropping the oldest.
 func TestFilterTwin(t *testing.T) {
 	const part = firstBlocks * bytesPerBlock
-	for _, budget := range []int64{part, 3 * part, 10 * part, 1 << 30} {
+	for _, budget := range []int64{part / 4, part, 3 * part, 10 * part, 1 << 30} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(budget)))
 			k := newStringFilter(budget, slog.New(slog.DiscardHandler))
@@ -55,11 +55,16 @@ func TestFilterTwin(t *testing.T) {
 					t.Fatalf("the filters take %d bytes, at most %d are allowed", k.size, budget)
 				}
 			}
+			folded := false
 			sum := k.dids.bytes() + k.others.bytes()
 			for span, f := range k.spans {
 				if sum += f.bytes(); span < k.floor || span >= k.ceiling {
 					t.Errorf("there is a filter of span %d, below the floor %d", span, k.floor)
 				}
+				if n := f.level(); n > 0 && span <= now && span+recentSpans > now {
+					t.Errorf("the filter of the recent span %d was folded %d times", span, n)
+				}
+				folded = folded || f.level() > 0
 			}
 			if !k.full && sum != k.size {
 				t.Errorf("the filters take %d bytes, but count %d", sum, k.size)
@@ -80,12 +85,12 @@ func TestFilterTwin(t *testing.T) {
 			switch {
 			case budget == 1<<30 && (k.floor > 0 || k.full || wrong > fresh/20 || said < asked*9/10):
 				t.Errorf("with room for all: %d of %d new strings seem to be known; %d of %d were reported; floor %d", wrong, fresh, said, asked, k.floor)
-			case budget == part && !k.full:
-				t.Error("one part has room for all")
+			case budget == part/4 && !k.full:
+				t.Error("a quarter of a part has room for all")
 			case k.full && wrong < fresh:
 				t.Error("full filters report new strings")
-			case budget == 10*part && (k.full || k.floor == 0):
-				t.Errorf("full %v, floor %d: the test proves nothing", k.full, k.floor)
+			case budget == 10*part && (k.full || k.floor == 0 || !folded):
+				t.Errorf("full %v, folded %v, floor %d: the test proves nothing", k.full, folded, k.floor)
 			}
 		})
 	}

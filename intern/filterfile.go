@@ -35,7 +35,8 @@ import (
 //	number of leases (4), and for each: namespace (1) shard (4) block (8) token (8) and
 //	    whether the filters have its strings (1)
 //	number of filters (4), and for each: which (1: 0 DIDs, 1 other URIs, 2 a span) span (8)
-//	    number of parts (4), and for each: number of blocks (4) room for keys (4) blocks (64 each)
+//	    number of parts (4), and for each: number of blocks (4) room for keys (4) blocks (64 each). The i-th part has 1024 << i
+//	    blocks, or a half or a quarter of them if it was folded
 //	CRC-32C of all that (4)
 //
 // Numbers are little-endian.
@@ -217,8 +218,8 @@ func (k *stringFilter) readFilters(file []byte) (covered map[leaseKey]bool, err 
 	for range r.count(1 + 8 + 4) {
 		which, span := r.byte(), r.uint64()
 		var f filter
-		for range r.count(4 + 4) {
-			f.parts = append(f.parts, r.part())
+		for i := range r.count(4 + 4) {
+			f.parts = append(f.parts, r.part(i))
 		}
 		switch which {
 		case filterOfDIDs:
@@ -269,9 +270,11 @@ func (r *reader) count(size int) int {
 	return n
 }
 
-func (r *reader) part() filterPart {
+// part reads the i-th part of a filter.
+func (r *reader) part(i int) filterPart {
 	n, left := int(r.uint32()), int(r.uint32())
-	if r.short = r.short || n > len(r.b)/bytesPerBlock || n == 0 || left > n*keysPerBlock; r.short {
+	full := firstBlocks << i
+	if r.short = r.short || n > len(r.b)/bytesPerBlock || !slices.Contains([]int{full, full >> 1, full >> maxFolds}, n) || left > full*keysPerBlock; r.short {
 		return filterPart{}
 	}
 	p := filterPart{make([][8]uint64, n), left}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,7 +42,7 @@ type fileHistory struct {
 	olderStore *memkv.Store // as it was at some time; may be nil
 	olderFile  []byte
 
-	restored, refused, rebuilt, saves int
+	restored, refused, rebuilt, saves, folded int
 }
 
 // round opens the store, creates strings, and ends in one of many ways. Whatever happens, every string
@@ -48,7 +50,7 @@ type fileHistory struct {
 func (h *fileHistory) round(t *testing.T) {
 	t.Helper()
 	in, err := Open(t.Context(), h.store, Options{
-		Alone: true, FilterBytes: []int64{1 << 30, 300 << 10}[h.rng.IntN(2)], CacheBytes: 4096, FilterFile: h.file,
+		Alone: true, FilterBytes: []int64{1 << 30, 300 << 10, 70 << 10}[h.rng.IntN(3)], CacheBytes: 4096, FilterFile: h.file,
 		Settings: dict.Settings{ShardBits: 8, LeaseSize: 64},
 	})
 	if err != nil {
@@ -66,6 +68,9 @@ func (h *fileHistory) round(t *testing.T) {
 	}
 	restored := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.restored } // filling in the background may give up
 	if restored() {
+		if k.dids.level() == 1 || k.dids.level() == maxFolds && len(k.dids.parts) > 0 {
+			h.folded++
+		}
 		h.restored++
 	}
 	for range 1 + h.rng.IntN(12) {
@@ -168,16 +173,17 @@ func (h *fileHistory) end(t *testing.T, d *Drawer) {
 // TestFilterFile: whatever becomes of the file and the store between two starts, no filter calls a known
 // string new.
 func TestFilterFile(t *testing.T) {
-	var restored, refused, rebuilt, saves int
+	var restored, refused, rebuilt, saves, folded int
 	for seed := range uint64(8) {
 		h := &fileHistory{rng: rand.New(rand.NewPCG(seed, 7)), store: memkv.Open(memkv.Options{Merger: dict.Merger{}}), file: filepath.Join(t.TempDir(), "filters")}
 		for range 60 {
 			h.round(t)
 		}
+		folded += h.folded
 		restored, refused, rebuilt, saves = restored+h.restored, refused+h.refused, rebuilt+h.rebuilt, saves+h.saves
 	}
-	t.Logf("filters restored in %d rounds, rebuilt in %d, ready at the end of %d; %d files damaged", restored, rebuilt, saves, refused)
-	if restored < 50 || refused < 20 || saves < 50 {
+	t.Logf("filters restored in %d rounds, folded in %d of them, rebuilt in %d, ready at the end of %d; %d files damaged", restored, folded, rebuilt, saves, refused)
+	if restored < 50 || folded < 10 || refused < 20 || saves < 50 {
 		t.Error("too few to prove anything")
 	}
 }
@@ -354,9 +360,37 @@ func FuzzFilterFile(f *testing.F) {
 	}
 	f.Add(good[:len(good)-4])
 	f.Add([]byte(filterMagic))
+	for _, blocks := range []int{firstBlocks, firstBlocks / 2, firstBlocks / 4, firstBlocks / 8, 3} {
+		k := newStringFilter(1<<20, d.strings.log)
+		k.path, k.dids.parts = filepath.Join(f.TempDir(), "filters"), []filterPart{{blocks: make([][8]uint64, blocks)}}
+		s, err := k.beginSave(nil, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := s.step(1 << 30); err != nil {
+			f.Fatal(err)
+		}
+		if err := s.finish(k.path); err != nil {
+			f.Fatal(err)
+		}
+		file, err := os.ReadFile(k.path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(file[:len(file)-4])
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		k := newStringFilter(1<<20, d.strings.log)
 		_, err := k.readFilters(binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli)))
+		if err == nil {
+			for _, f := range append(slices.Collect(maps.Values(k.spans)), &k.dids, &k.others) {
+				for i := range f.parts {
+					if n, folds := len(f.parts[i].blocks), f.folds(i); folds > maxFolds || n<<folds != firstBlocks<<i {
+						t.Fatalf("part %d has %d blocks", i, n)
+					}
+				}
+			}
+		}
 		if err == nil && k.size > int64(len(body)) {
 			t.Errorf("%d bytes of filters from %d", k.size, len(body))
 		}
