@@ -18,19 +18,7 @@ import (
 )
 
 // copyOf returns a store with the same rows.
-func copyOf(t *testing.T, s kv.Store) *memkv.Store {
-	t.Helper()
-	c := memkv.Open(memkv.Options{Merger: dict.Merger{}})
-	viewOf(t, s, func(r kv.Reader) error {
-		return c.Update(t.Context(), func(tx kv.Txn) error {
-			return r.Scan(nil, []byte{0xff}, false, func(k, v []byte) (bool, error) {
-				tx.Set(bytes.Clone(k), bytes.Clone(v))
-				return true, nil
-			})
-		})
-	})
-	return c
-}
+func copyOf(s *memkv.Store) *memkv.Store { return s.Copy(memkv.Options{Merger: dict.Merger{}}) }
 
 // A fileHistory is a random history of a store and the file of its filters.
 type fileHistory struct {
@@ -76,7 +64,7 @@ func (h *fileHistory) round(t *testing.T) {
 	for range 1 + h.rng.IntN(12) {
 		h.batch(t, d)
 		if h.rng.IntN(5) == 0 {
-			h.olderStore = copyOf(t, h.store)
+			h.olderStore = copyOf(h.store)
 		}
 	}
 	if restored() && h.rng.IntN(2) == 0 {
@@ -284,7 +272,7 @@ func TestFilterFileOfACopy(t *testing.T) {
 	}
 	d := open(original, "first")
 	add(d, original)
-	copied := copyOf(t, original)
+	copied := copyOf(original)
 	late := add(d, original) // of a lease that the copy has, too
 	elsewhere := open(copied, "second")
 	elsewhere.strings.fillAfter = 0

@@ -532,7 +532,7 @@ func TestEndlessErrors(t *testing.T) {
 	g := newFake(t, "did:plc:gggggggggggggggggggggggg")
 	g.mu.Lock()
 	for range 1000 {
-		g.send(frame(1, "#info", map[string]any{"name": "OutdatedCursor", "message": strings.Repeat("x", 100_000)}))
+		g.send(frame(1, "#info", map[string]any{"name": "OutdatedCursor", "message": strings.Repeat("x", 10_000)}))
 	}
 	g.send(frame(-1, "", map[string]any{"error": "FutureCursor", "message": "again"}))
 	g.mu.Unlock()

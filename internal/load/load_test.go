@@ -170,8 +170,8 @@ func TestInterruptedHistory(t *testing.T) {
 	if raceDetector {
 		t.Skip("too slow with the race detector; TestHistory reads an archive with it")
 	}
-	o := Options{Rate: 20_000, Duration: time.Second, Network: network.Options{Seed: 11, Accounts: 4096, History: 100}}
-	o.Store.Store, o.Store.Memory = t.TempDir(), 64<<20
+	o := Options{Rate: 20_000, Duration: time.Second, Network: network.Options{Seed: 11, Accounts: 2048, History: 100}}
+	o.Store.Store, o.Store.Memory = t.TempDir(), 32<<20
 	var fetched atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	all := int64(0)
@@ -179,7 +179,7 @@ func TestInterruptedHistory(t *testing.T) {
 		archive := relay.NewArchive(n)
 		all = archive.Records()
 		return serveArchive(ctx, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "getBlock") && fetched.Add(1) == 60 {
+			if strings.HasSuffix(r.URL.Path, "getBlock") && fetched.Add(1) == 30 {
 				cancel()
 			}
 			archive.ServeHTTP(w, r)

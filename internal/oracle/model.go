@@ -10,6 +10,7 @@ package oracle
 import (
 	"iter"
 	"maps"
+	"sync"
 )
 
 // Type is the type of an event.
@@ -70,16 +71,19 @@ func (o Op) Edges() []Op {
 // Path names a record.
 type Path struct{ DID, Kind, Rkey string }
 
-// Model is the expected content of an index.
+// Model is the expected content of an index. Only Apply may change it.
 type Model struct {
 	Records map[Path]string // "" if the record names no subject
 	Hidden  map[string]bool
 	Repos   map[string]*Repo[string, [32]byte] // of every account with an event
+
+	mu    sync.Mutex // guards views
+	views *Views     // of this content; nil if they were not computed yet
 }
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{map[Path]string{}, map[string]bool{}, map[string]*Repo[string, [32]byte]{}}
+	return &Model{Records: map[Path]string{}, Hidden: map[string]bool{}, Repos: map[string]*Repo[string, [32]byte]{}}
 }
 
 // Apply applies an event that was not applied before.
@@ -87,6 +91,9 @@ func (m *Model) Apply(e *Event) {
 	if e.Type == IdentityEvent {
 		return
 	}
+	m.mu.Lock()
+	m.views = nil
+	m.mu.Unlock()
 	r := m.Repos[e.DID]
 	if r == nil {
 		r = &Repo[string, [32]byte]{}
@@ -132,7 +139,13 @@ func (m *Model) Edges() iter.Seq[Edge] {
 	}
 }
 
-// Views computes all sets.
+// Views returns all sets. They are computed once for each content, so the caller must not change them.
 func (m *Model) Views() Views {
-	return ViewsOf(m.Edges(), func(did string) bool { return m.Hidden[did] })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.views == nil {
+		v := ViewsOf(m.Edges(), func(did string) bool { return m.Hidden[did] })
+		m.views = &v
+	}
+	return *m.views
 }

@@ -16,6 +16,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,19 +50,24 @@ type Options struct {
 	Version string
 	// Instance names this process among others.
 	Instance string
+	// Timeout limits each attempt to send, and Close. 0 means ten seconds.
+	Timeout time.Duration
 	// Logger receives failures to send, at most one a minute. nil means no logging.
 	Logger *slog.Logger
 }
 
 // Bounds of what waits to be sent. When it is full, spans are dropped.
 const (
-	maxSpans    = 2048
-	sendTimeout = 10 * time.Second
-	maxText     = 1024 // bytes of one attribute
+	maxSpans       = 2048
+	defaultTimeout = 10 * time.Second
+	maxText        = 1024 // bytes of one attribute
 )
 
 // A Tracing sends traces.
-type Tracing struct{ provider *sdk.TracerProvider }
+type Tracing struct {
+	provider *sdk.TracerProvider
+	timeout  time.Duration
+}
 
 // ErrOptions means that Options are wrong.
 var ErrOptions = errors.New("invalid option")
@@ -78,7 +84,8 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(sendTimeout), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+	timeout := cmp.Or(o.Timeout, defaultTimeout)
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(timeout), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
@@ -94,8 +101,8 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	}))
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
-	return &Tracing{sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(maxSpans), sdk.WithExportTimeout(sendTimeout)),
+	return &Tracing{timeout: timeout, provider: sdk.NewTracerProvider(
+		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(maxSpans), sdk.WithExportTimeout(timeout)),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Share))),
 		sdk.WithRawSpanLimits(limits),
 		sdk.WithResource(resource.NewSchemaless(
@@ -111,12 +118,12 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.provider.Tracer("skein.blue")
 }
 
-// Close sends what is left, for ten seconds at most.
+// Close sends what is left, for Options.Timeout at most.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
 	defer cancel()
 	return t.provider.Shutdown(ctx) //nolint:wrapcheck // the caller logs it as such
 }

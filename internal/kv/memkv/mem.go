@@ -324,10 +324,16 @@ func (s *Store) Close() error {
 // Reopen returns a new store with the same content and other options, as a new process
 // would open it. It closes s.
 func (s *Store) Reopen(o Options) *Store {
+	n := s.Copy(o)
+	_ = s.Close()
+	return n
+}
+
+// Copy returns a new store with the same content and other options. They share the rows that neither changes.
+func (s *Store) Copy(o Options) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := Open(o)
 	n.tree, n.version = s.tree.Copy(), s.version
-	s.closed = true
 	return n
 }

@@ -15,12 +15,14 @@ func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
 
 // reader reads one version of the tree. If conflicts is set, it collects the ranges
 // that were read. Each call overwrites the bytes that the call before it returned, as an
-// engine may, which exposes callers that keep them.
+// engine may, which exposes callers that keep them. The buffers of the last two calls take turns, because a key may lie in the
+// bytes that the last one returned.
 type reader struct {
 	tree      *btree.BTreeG[item]
 	conflicts *[]keyRange
 	interrupt kv.Interrupt // of a View
 	returned  []byte       // what the last Get returned
+	spare     []byte       // the buffer of the Get before
 
 	trips kv.Trips
 	ahead map[string]int  // when reads were begun early (kv.Trips), by key or range; nil in a Txn
@@ -68,8 +70,20 @@ func (r *reader) note(lo, hi []byte) {
 	}
 }
 
-// after returns the first key after key.
-func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
+func (r *reader) noteKey(key []byte) {
+	if r.conflicts != nil {
+		only, _ := alone(key, nil)
+		*r.conflicts = append(*r.conflicts, only)
+	}
+}
+
+// alone returns the range of a key, and a copy of a value, in one allocation: tests read and write millions of keys.
+func alone(key, value []byte) (only keyRange, copied []byte) {
+	n, m := len(key), 2*len(key)+1
+	b := make([]byte, 0, m+len(value))
+	b = append(append(append(append(b, key...), key...), 0), value...)
+	return keyRange{b[:n:n], b[n:m:m]}, b[m:]
+}
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
@@ -81,12 +95,16 @@ func (r *reader) get(key []byte) ([]byte, bool, error) {
 	if err := r.interrupt.Err(); err != nil {
 		return nil, false, err
 	}
-	r.note(key, after(key))
+	r.noteKey(key)
 	it, ok := r.tree.Get(item{key: key})
-	value := bytes.Clone(it.value)
+	value := append(r.spare[:0], it.value...)
+	r.spare = r.returned
 	r.expire() // after the look-up: the key may lie in these bytes
 	r.returned = value
-	return value, ok, nil
+	if it.value == nil {
+		return nil, ok, nil
+	}
+	return value[:len(value):len(value)], ok, nil
 }
 
 // MultiGet implements kv.Reader.
@@ -103,9 +121,13 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		if err != nil {
 			return err
 		}
-		r.returned = nil // each may call the Reader
+		own := r.returned // each may call the Reader
+		r.returned = nil
 		err = each(i, v, ok)
 		clear(v)
+		if r.spare == nil {
+			r.spare = own
+		}
 		if err != nil {
 			return err
 		}
@@ -128,6 +150,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	lo, hi = bytes.Clone(lo), bytes.Clone(hi) // they may lie in the bytes that expire
 	r.expire()
 	var err error
+	var key, value []byte // each Scan has its own: each may call the Reader
 	step := func(it item) bool {
 		if err = r.interrupt.Err(); err != nil {
 			return false
@@ -138,7 +161,8 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		if reverse && hi != nil && bytes.Compare(it.key, hi) >= 0 {
 			return true // Descend begins with hi, which the range excludes
 		}
-		k, v := bytes.Clone(it.key), bytes.Clone(it.value)
+		key, value = append(key[:0], it.key...), append(value[:0], it.value...)
+		k, v := key[:len(key):len(key)], value[:len(value):len(value)]
 		var more bool
 		more, err = each(k, v)
 		clear(k)
@@ -185,31 +209,38 @@ type txn struct {
 func (t *txn) Snapshot() kv.Reader { return &reader{tree: t.tree} }
 
 // Conflict implements kv.Txn.
-func (t *txn) Conflict(key []byte) { t.note(key, after(key)) }
+func (t *txn) Conflict(key []byte) { t.noteKey(key) }
 
-func (t *txn) add(kind opKind, lo, hi, value []byte) {
-	t.size += len(lo) + len(hi) + len(value)
+func (t *txn) add(kind opKind, keys keyRange, value []byte) {
+	t.size += len(keys.lo) + len(keys.hi) + len(value)
 	switch {
 	case t.err != nil:
-	case len(lo) > t.limits.Key:
-		t.err = fmt.Errorf("memkv: a key of %d bytes: %w", len(lo), kv.ErrTooLarge)
+	case len(keys.lo) > t.limits.Key:
+		t.err = fmt.Errorf("memkv: a key of %d bytes: %w", len(keys.lo), kv.ErrTooLarge)
 	case len(value) > t.limits.Value:
 		t.err = fmt.Errorf("memkv: a value of %d bytes: %w", len(value), kv.ErrTooLarge)
 	case t.size > t.limits.Txn:
 		t.err = fmt.Errorf("memkv: a transaction of %d bytes: %w", t.size, kv.ErrTooLarge)
 	default:
-		t.ops = append(t.ops, op{kind, keyRange{bytes.Clone(lo), bytes.Clone(hi)}, bytes.Clone(value)})
+		t.ops = append(t.ops, op{kind, keys, value})
 	}
 }
 
+func (t *txn) addAlone(kind opKind, key, value []byte) {
+	only, copied := alone(key, value)
+	t.add(kind, only, copied)
+}
+
 // Set implements kv.Txn.
-func (t *txn) Set(key, value []byte) { t.add(opSet, key, after(key), value) }
+func (t *txn) Set(key, value []byte) { t.addAlone(opSet, key, value) }
 
 // Delete implements kv.Txn.
-func (t *txn) Delete(key []byte) { t.add(opDelete, key, after(key), nil) }
+func (t *txn) Delete(key []byte) { t.addAlone(opDelete, key, nil) }
 
 // DeleteRange implements kv.Txn.
-func (t *txn) DeleteRange(lo, hi []byte) { t.add(opDeleteRange, lo, hi, nil) }
+func (t *txn) DeleteRange(lo, hi []byte) {
+	t.add(opDeleteRange, keyRange{bytes.Clone(lo), bytes.Clone(hi)}, nil)
+}
 
 // Merge implements kv.Txn.
-func (t *txn) Merge(key, operand []byte) { t.add(opMerge, key, after(key), operand) }
+func (t *txn) Merge(key, operand []byte) { t.addAlone(opMerge, key, operand) }
