@@ -197,7 +197,7 @@ func (k *stringFilter) survey() (oldest uint64, found bool, fold *filter) {
 	return oldest, found, fold
 }
 
-// unfolded returns the filter of DIDs or that of other URIs, whichever is to be folded next, or nil.
+// unfolded returns the filter of DIDs or that of other URIs: the larger one that can be folded, or nil.
 func (k *stringFilter) unfolded() *filter {
 	f, other := &k.dids, &k.others
 	if other.bytes() > f.bytes() {

@@ -9,8 +9,8 @@ import (
 
 // cache has the ids of recently used strings. Any goroutine may use it.
 //
-// Each namespace has half of the memory. In one table for both, the URIs of an archive, of which each is rarely
-// needed again, would replace the DIDs, which are needed all the time.
+// Each namespace has half of the memory. In one table for both, the URIs of an archive would replace the DIDs. A URI of an archive
+// is rarely needed again, a DID often.
 type cache struct {
 	mu     sync.Mutex // guards the tables
 	tables [len(dict.Namespaces) + 1]*table

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -104,7 +105,7 @@ func (r *reader) get(key []byte) ([]byte, bool, error) {
 	if it.value == nil {
 		return nil, ok, nil
 	}
-	return value[:len(value):len(value)], ok, nil
+	return slices.Clip(value), ok, nil
 }
 
 // MultiGet implements kv.Reader.
@@ -162,7 +163,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 			return true // Descend begins with hi, which the range excludes
 		}
 		key, value = append(key[:0], it.key...), append(value[:0], it.value...)
-		k, v := key[:len(key):len(key)], value[:len(value):len(value)]
+		k, v := slices.Clip(key), slices.Clip(value)
 		var more bool
 		more, err = each(k, v)
 		clear(k)
