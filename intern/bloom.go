@@ -25,9 +25,9 @@ import (
 //
 // It works once it is filled. In an empty store that is at once; otherwise the filters are read from their file, if
 // they have one (filterfile.go), or from the dictionary in the background, after enough failed lookups to pay for
-// that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, it first folds filters
-// to half their size, at most twice: a filter that is full then reports about one in twenty strings that the store
-// does not have, and then more than one in three. After that it drops the oldest spans, whose URIs are looked up as before.
+// that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, spans are folded to half their
+// size, and then report about one in twenty strings that the store does not have, or more if they have several parts. If that is
+// not enough, the oldest spans are dropped; their URIs are looked up again.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
 // Filters, 2007.)
@@ -153,18 +153,24 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 	k.shrink()
 }
 
-// shrink makes the filters smaller if there are too many strings: it folds spans that are not recent, once and then
-// twice, each time the oldest first; then it drops them. Then it folds the filters of DIDs and other URIs. Recent spans are
-// dropped last, and never folded: most new URIs are of their time.
+// shrink makes the filters smaller if there are too many strings: it folds the spans that are not recent, the oldest first. Then
+// it drops the oldest spans.
 func (k *stringFilter) shrink() {
 	for k.size > k.budget {
-		oldest, found, fold := k.survey()
-		if fold == nil && (!found || oldest >= nowSpan()-recentSpans) {
-			fold = k.unfolded()
+		oldest, found := ^uint64(0), false
+		unfolded, fold := ^uint64(0), false
+		recent := nowSpan() - recentSpans
+		for span, f := range k.spans {
+			if span <= oldest {
+				oldest, found = span, true
+			}
+			if span < recent && span <= unfolded && !f.folded() {
+				unfolded, fold = span, true
+			}
 		}
 		switch {
-		case fold != nil:
-			k.size -= fold.fold()
+		case fold:
+			k.size -= k.spans[unfolded].fold()
 		case found:
 			k.size -= k.spans[oldest].bytes()
 			k.floor = oldest + 1
@@ -176,41 +182,8 @@ func (k *stringFilter) shrink() {
 	}
 }
 
-// recentSpans is about a week.
+// recentSpans is about a week. Most new URIs are of that time, so these spans, and later ones, are not folded.
 const recentSpans = 9
-
-// survey returns the oldest span, if there is one, and the filter of the span to fold next, or nil.
-func (k *stringFilter) survey() (oldest uint64, found bool, fold *filter) {
-	now := nowSpan()
-	level, at := maxFolds, uint64(0)
-	for span, f := range k.spans {
-		if !found || span < oldest {
-			oldest, found = span, true
-		}
-		if span >= now-recentSpans && span <= now {
-			continue
-		}
-		if n := f.level(); n < level || fold != nil && n == level && span < at {
-			level, at, fold = n, span, f
-		}
-	}
-	return oldest, found, fold
-}
-
-// unfolded returns the filter of DIDs or that of other URIs: the larger one that can be folded, or nil.
-func (k *stringFilter) unfolded() *filter {
-	f, other := &k.dids, &k.others
-	if other.bytes() > f.bytes() {
-		f, other = other, f
-	}
-	if f.level() < maxFolds {
-		return f
-	}
-	if other.level() < maxFolds {
-		return other
-	}
-	return nil
-}
 
 // overflow notes that there are too many strings.
 func (k *stringFilter) overflow() {
@@ -218,9 +191,8 @@ func (k *stringFilter) overflow() {
 	k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
 }
 
-// filter is a growing Bloom filter. Its parts fill up one after another, each made twice as large as
-// the previous one. A part can be folded to half its size; it then has room for as many keys, and reports more keys that it
-// does not have.
+// filter is a growing Bloom filter. Its parts fill up one after another. A new part has twice the blocks that the one before
+// had when it was new. Folding a part halves its blocks: it takes as many keys as before, and reports more that it does not have.
 type filter struct {
 	parts []filterPart
 }
@@ -232,37 +204,34 @@ type filterPart struct {
 
 const (
 	firstBlocks    = 1 << 10
-	keysPerBlock   = 40 // 12.8 bits per key
+	keysPerBlock   = 40 // 12.8 bits per key; half of that in a folded part
 	bytesPerBlock  = 64
 	bitsPerKey     = 6
 	blockBitsShift = 9 // 512 bits
-	maxFolds       = 2
 )
 
-// folds returns how often a part was folded.
-func (f *filter) folds(part int) int {
-	return bits.Len(uint(firstBlocks<<part/len(f.parts[part].blocks))) - 1
-}
+// isFolded reports whether the i-th part of a filter is folded.
+func (p *filterPart) isFolded(i int) bool { return len(p.blocks) < firstBlocks<<i }
 
-// level returns how often the part was folded that was folded least, at most maxFolds.
-func (f *filter) level() int {
-	level := maxFolds
+// folded reports whether all parts are folded.
+func (f *filter) folded() bool {
 	for i := range f.parts {
-		level = min(level, f.folds(i))
+		if !f.parts[i].isFolded(i) {
+			return false
+		}
 	}
-	return level
+	return true
 }
 
-// fold folds the parts that were folded least, and returns the number of bytes by which the filter shrank. The blocks that it had stay
-// as they are: a save may be writing them.
+// fold folds the parts that are not folded, and returns the number of bytes by which the filter shrank. The blocks that it had
+// stay as they are: a save may be writing them.
 func (f *filter) fold() (shrank int64) {
-	level := f.level()
 	for i := range f.parts {
 		p := &f.parts[i]
-		if f.folds(i) > level {
+		if p.isFolded(i) {
 			continue
 		}
-		half := make([][8]uint64, len(p.blocks)/2) // block chooses of half as many blocks the one with half the index
+		half := make([][8]uint64, len(p.blocks)/2) // of half as many blocks, block picks the one with half the index
 		for n := range half {
 			for w := range half[n] {
 				half[n][w] = p.blocks[2*n][w] | p.blocks[2*n+1][w]

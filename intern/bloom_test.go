@@ -2,9 +2,7 @@ package intern
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"skein.blue/intern/dict"
@@ -44,56 +42,54 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFoldedFilter folds a filter, also while it grows. It keeps all keys, and reports as many others as its comment says.
+// TestFoldedFilter folds filters of one part and of several, also while they grow. They keep all keys, and report as many
+// others as expected.
 func TestFoldedFilter(t *testing.T) {
 	key := func(n int) uint64 { return cacheKey{uint64(n) * 7, uint64(n)}.hash(&tableKey) }
-	for _, keys := range []int{firstBlocks * keysPerBlock, 10 * firstBlocks * keysPerBlock} {
+	for parts, most := range map[int]float64{1: 0.08, 2: 0.16, 4: 0.3} {
 		var f filter
+		keys := (1<<parts - 1) * firstBlocks * keysPerBlock // all parts are full
 		for n := range keys {
 			f.add(key(n))
 		}
-		size := f.bytes()
-		for level, most := range []float64{0.01, 0.1, 0.6} {
-			if level > 0 {
-				if shrank := f.fold(); f.bytes() != size-shrank || f.bytes() != size/2 || f.level() != level {
-					t.Fatalf("folded %d times: %d of %d bytes, level %d", level, f.bytes(), size, f.level())
-				}
-				size = f.bytes()
-			}
-			wrong := 0
+		reported := func() (share float64) {
 			for n := range keys {
 				if !f.has(key(n)) {
-					t.Fatalf("folded %d times: key %d is missing", level, n)
+					t.Fatalf("%d parts: key %d is missing", parts, n)
 				}
 				if f.has(key(keys + n)) {
-					wrong++
+					share += 1 / float64(keys)
 				}
 			}
-			if rate := float64(wrong) / float64(keys); len(f.parts) == 1 && (rate > most || rate < most/4) {
-				t.Errorf("folded %d times: %.3f of other keys are reported", level, rate)
-			}
+			return share
+		}
+		if len(f.parts) != parts || f.folded() || reported() > most/5 {
+			t.Errorf("%d parts, folded %v: %.3f of other keys are reported", len(f.parts), f.folded(), reported())
+		}
+		size := f.bytes()
+		if shrank := f.fold(); f.bytes() != size-shrank || f.bytes() != size/2 || !f.folded() {
+			t.Fatalf("%d parts have %d of %d bytes when they are folded", parts, f.bytes(), size)
+		}
+		if share := reported(); share > most || share < most/4 {
+			t.Errorf("%d folded parts: %.3f of other keys are reported", parts, share)
+		}
+		if shrank := f.fold(); shrank != 0 {
+			t.Errorf("folding again freed %d bytes", shrank)
 		}
 		// A new part is not folded, and the next fold only folds that one.
-		have := keys
-		for parts := len(f.parts); len(f.parts) == parts; have++ {
-			f.add(key(have))
-		}
 		size = f.bytes()
-		if shrank := f.fold(); f.level() != 1 || shrank != int64(firstBlocks<<(len(f.parts)-1))*bytesPerBlock/2 || f.bytes() != size-shrank {
-			t.Errorf("folding the new part freed %d bytes; level %d", shrank, f.level())
+		grown := f.add(key(2 * keys))
+		if shrank := f.fold(); grown != int64(firstBlocks<<parts)*bytesPerBlock || shrank != grown/2 || f.bytes() != size+grown-shrank || !f.has(key(2*keys)) {
+			t.Errorf("the new part has %d bytes, and folding it freed %d", grown, shrank)
 		}
-		for n := range have {
-			if !f.has(key(n)) {
-				t.Fatalf("key %d is missing", n)
-			}
-		}
+		reported()
 	}
 }
 
 // TestStringFilter resolves strings repeatedly, with restarts, with filters that are filled in
 // the background, and with filters that are too small.
 func TestStringFilter(t *testing.T) {
-	for _, budget := range []int64{1 << 30, 300 << 10, 100 << 10, 20 << 10} {
+	for _, budget := range []int64{1 << 30, 350 << 10, 160 << 10, 100 << 10} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) { testStringFilter(t, budget) })
 	}
 }
@@ -159,8 +155,8 @@ func testStringFilter(t *testing.T, budget int64) {
 			}
 		}
 		filled = filled || d.strings.ready.Load() && round > 0
-		for _, f := range append(slices.Collect(maps.Values(d.strings.spans)), &d.strings.dids) {
-			folded = folded || len(f.parts) > 0 && f.level() > 0
+		for _, f := range d.strings.spans {
+			folded = folded || f.folded()
 		}
 		skipped = skipped || d.strings.floor > 0
 		if err := in.Close(t.Context()); err != nil {
@@ -178,15 +174,15 @@ func testStringFilter(t *testing.T, budget int64) {
 		}
 		byID[key] = s
 	}
-	// A filter has 64 KiB, and 16 if it is folded twice. There is room for all; for all if they are folded; for the newest URIs only;
-	// or not even for the DIDs and the URIs without a TID.
-	if want := budget > 20<<10; filled != want {
+	// A filter has 64 KiB, and half of that if it is folded. There is room for all; for all if the spans are folded; for the newest
+	// URIs only; or not even for the DIDs and the URIs without a TID.
+	if want := budget > 100<<10; filled != want {
 		t.Errorf("the filters were ready: %t, want %t", filled, want)
 	}
-	if want := budget < 1<<30 && budget > 20<<10; folded != want {
+	if want := budget < 1<<30 && budget > 100<<10; folded != want {
 		t.Errorf("filters were folded: %t, want %t", folded, want)
 	}
-	if want := budget < 300<<10; skipped != want {
+	if want := budget < 350<<10; skipped != want {
 		t.Errorf("old URIs were dropped: %t, want %t", skipped, want)
 	}
 }

@@ -36,7 +36,7 @@ import (
 //	    whether the filters have its strings (1)
 //	number of filters (4), and for each: which (1: 0 DIDs, 1 other URIs, 2 a span) span (8)
 //	    number of parts (4), and for each: number of blocks (4) room for keys (4) blocks (64 each). The i-th part has 1024 << i
-//	    blocks, or a half or a quarter of them if it was folded
+//	    blocks, or half of them if it is folded
 //	CRC-32C of all that (4)
 //
 // Numbers are little-endian.
@@ -274,7 +274,7 @@ func (r *reader) count(size int) int {
 func (r *reader) part(i int) filterPart {
 	n, left := int(r.uint32()), int(r.uint32())
 	full := firstBlocks << i
-	if r.short = r.short || n > len(r.b)/bytesPerBlock || !slices.Contains([]int{full, full >> 1, full >> maxFolds}, n) || left > full*keysPerBlock; r.short {
+	if r.short = r.short || n > len(r.b)/bytesPerBlock || n != full && n != full/2 || left > full*keysPerBlock; r.short {
 		return filterPart{}
 	}
 	p := filterPart{make([][8]uint64, n), left}

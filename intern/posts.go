@@ -48,21 +48,21 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 	}
 	slices.SortFunc(b.posts, compareGrouped)
 	most := firstGroups
-	for posts := b.posts; len(posts) > 0; {
-		n, groups := 0, 0
-		for ; n < len(posts); n++ {
-			if n == 0 || posts[n].group != posts[n-1].group {
+	for posts := b.posts; len(posts) > 0; { // the latest first: their groups are the largest
+		from, groups := len(posts), 0
+		for ; from > 0; from-- {
+			if from == len(posts) || posts[from-1].group != posts[from].group {
 				if groups == most {
 					break
 				}
 				groups++
 			}
 		}
-		size, err := b.lookUpPosts(r, posts[:n], m)
+		size, err := b.lookUpPosts(r, posts[from:], m)
 		if err != nil {
 			return err
 		}
-		posts = posts[n:]
+		posts = posts[:from]
 		most = max(min(bytesAtOnce*groups/max(size, 1), 2*most, mostGroups), 1)
 	}
 	keys := b.keys[:asked]
@@ -81,12 +81,12 @@ func (b *Batch) lookUp(r kv.Reader, s dict.Settings, asked int, m *Metrics) erro
 	})
 }
 
-// A reader may keep the values of groups that are looked up together until all are read. They have some 8 KB each in a large
-// network, a hundred bytes in a smaller one. So the first look-up is of few groups, and each look-up tells how many can be in the next
-// one, at most twice as many. Larger look-ups take less time: the goroutines of a reader wait for each other at the end of each.
+// A reader may keep the values of groups that are looked up together until all are read. A group has some 8 KB in a large network,
+// a hundred bytes in a small one. The first look-up takes firstGroups; from its size follows how many the next one takes, at most
+// double. In larger look-ups, the goroutines of a reader wait less for each other.
 const (
 	firstGroups = 512
-	mostGroups  = 8192
+	mostGroups  = 2048
 	bytesAtOnce = 4 << 20
 )
 

@@ -264,7 +264,7 @@ func TestManyGroups(t *testing.T) {
 
 // TestLargeGroups: of large groups, fewer are looked up together, so that a reader does not have to keep many bytes.
 func TestLargeGroups(t *testing.T) {
-	const uris = 30_000
+	const uris = 10_000
 	from := time.Now().Truncate(time.Hour).Add(-400 * time.Hour)
 	for _, posts := range []int{1, 2, 1000} {
 		var value []byte

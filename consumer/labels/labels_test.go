@@ -543,7 +543,7 @@ func TestEndlessErrors(t *testing.T) {
 	})
 	w.awaitState(g.did, func(l format.Labeler) bool { return l.Problem != "" && !l.Missed.IsZero() })
 	w.stop()
-	if log.Len() > 20_000 {
+	if log.Len() > 9_000 {
 		t.Errorf("the log has %d bytes", log.Len())
 	}
 }

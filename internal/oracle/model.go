@@ -139,7 +139,7 @@ func (m *Model) Edges() iter.Seq[Edge] {
 	}
 }
 
-// Views returns all sets. They are computed once for each content, so the caller must not change them.
+// Views returns all sets. They are computed again only after Apply, so the caller must not change them.
 func (m *Model) Views() Views {
 	m.mu.Lock()
 	defer m.mu.Unlock()

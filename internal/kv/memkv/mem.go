@@ -324,15 +324,20 @@ func (s *Store) Close() error {
 // Reopen returns a new store with the same content and other options, as a new process
 // would open it. It closes s.
 func (s *Store) Reopen(o Options) *Store {
-	n := s.Copy(o)
-	_ = s.Close()
-	return n
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.copied(o)
 }
 
-// Copy returns a new store with the same content and other options. They share the rows that neither changes.
+// Copy returns a new store with the same content and other options. The two share memory until one of them changes a row.
 func (s *Store) Copy(o Options) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.copied(o)
+}
+
+func (s *Store) copied(o Options) *Store {
 	n := Open(o)
 	n.tree, n.version = s.tree.Copy(), s.version
 	return n

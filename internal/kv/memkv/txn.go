@@ -16,8 +16,8 @@ func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
 
 // reader reads one version of the tree. If conflicts is set, it collects the ranges
 // that were read. Each call overwrites the bytes that the call before it returned, as an
-// engine may, which exposes callers that keep them. The buffers of the last two calls take turns, because a key may lie in the
-// bytes that the last one returned.
+// engine may, which exposes callers that keep them. Two buffers take turns, because the key of a call may lie in the bytes that the
+// call before it returned.
 type reader struct {
 	tree      *btree.BTreeG[item]
 	conflicts *[]keyRange
