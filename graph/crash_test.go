@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/graph"
@@ -124,7 +126,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 func TestPowerFailure(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		fs := vfs.NewCrashableMem()
+		fs := crashmem.New()
 		openMem := func(fs vfs.FS) (kv.Store, *graph.Store) {
 			store, err := pebblekv.Open(pebblekv.Options{Dir: "s", Create: true, FS: fs, Merger: merger(), Memory: 8 << 20, SyncInterval: time.Hour})
 			if err != nil {

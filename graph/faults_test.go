@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/graph"
@@ -123,10 +125,10 @@ func TestFaultPowerFailure(t *testing.T) {
 		}
 		rng := rand.New(rand.NewPCG(seed, 8))
 		w := writeHistory(seed, 30, 50, 60)
-		mem := vfs.NewCrashableMem()
+		mem := crashmem.New()
 		disk := faults.NewDisk(mem)
 		type cut struct {
-			fs    *vfs.MemFS
+			fs    *crashmem.FS
 			least int64
 			point string
 		}
@@ -311,7 +313,7 @@ func TestFaultFlippedBits(t *testing.T) {
 	outcomes := map[string]int{}
 	for seed := uint64(0); flipped.Count() < want; seed++ {
 		w := writeHistory(seed, 30, 30, 60)
-		mem := vfs.NewCrashableMem()
+		mem := crashmem.New()
 		store, err := openDisk(mem, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -335,7 +337,7 @@ func TestFaultFlippedBits(t *testing.T) {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(seed, 2))
-		for _, base := range []*vfs.MemFS{mem, killed} {
+		for _, base := range []*crashmem.FS{mem, killed} {
 			names, err := base.List("s")
 			if err != nil {
 				t.Fatal(err)
@@ -397,9 +399,9 @@ func damaged(t *testing.T, fs vfs.FS, w *written) (outcome string) {
 	return "harmless"
 }
 
-func copyFS(t *testing.T, from *vfs.MemFS) *vfs.MemFS {
+func copyFS(t *testing.T, from *crashmem.FS) *crashmem.FS {
 	t.Helper()
-	to := vfs.NewMem()
+	to := crashmem.New()
 	if _, err := vfs.Clone(from, to, "s", "s"); err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +452,7 @@ func TestFaultLogCannotBeCompleted(t *testing.T) {
 func logFails(t *testing.T, seed uint64, point string, cause error, ended *faults.Record) {
 	t.Helper()
 	w := writeHistory(seed, 30, 12, 60)
-	mem := vfs.NewCrashableMem()
+	mem := crashmem.New()
 	disk := faults.NewDisk(mem)
 	var once sync.Once
 	fatal := make(chan error, 16)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -267,7 +269,7 @@ func TestMirror(t *testing.T) {
 		d.grow(3000)
 		server := httptest.NewServer(d)
 		rng := rand.New(rand.NewPCG(seed, 2))
-		fs := vfs.NewCrashableMem()
+		fs := crashmem.New()
 		open := func(t *testing.T) (kv.Store, *Mirror) {
 			t.Helper()
 			s, err := pebblekv.Open(pebblekv.Options{Dir: "plc", Create: true, FS: fs, Merger: Merger(), Memory: 8 << 20, SyncInterval: time.Hour})

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
@@ -277,7 +279,7 @@ func (c cutFS) Remove(name string) error { return errors.Join(c.step(), c.FS.Rem
 // If a first start is interrupted at any step, the next start continues it.
 func TestInterruptedFirstStart(t *testing.T) {
 	for steps := int64(0); ; steps++ {
-		mem := vfs.NewCrashableMem()
+		mem := crashmem.New()
 		var left atomic.Int64
 		left.Store(steps)
 		ended := make(chan bool, 1)

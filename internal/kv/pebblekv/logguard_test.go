@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
@@ -120,7 +122,7 @@ func TestCrashIsNeverDamage(t *testing.T) {
 func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var (
-		mem       = vfs.NewCrashableMem()
+		mem       = crashmem.New()
 		mu        sync.Mutex // guards dice, crashes and torn
 		dice      = rand.New(rand.NewPCG(seed, 2))
 		committed atomic.Int64
@@ -256,9 +258,9 @@ func (s slowTables) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 
 // killedStore returns what a SIGKILL leaves of a store with two unflushed logs. synced is
 // the number of its synced records.
-func killedStore(t *testing.T, rng *rand.Rand) (killed *vfs.MemFS, synced int) {
+func killedStore(t *testing.T, rng *rand.Rand) (killed *crashmem.FS, synced int) {
 	t.Helper()
-	mem := vfs.NewCrashableMem()
+	mem := crashmem.New()
 	wait := make(chan struct{})
 	s, err := Open(logged(slowTables{mem, wait}))
 	if err != nil {
@@ -357,7 +359,7 @@ func listing(t *testing.T, fs vfs.FS) string {
 }
 
 // copyMem copies a store as a SIGKILL leaves it.
-func copyMem(fs *vfs.MemFS) *vfs.MemFS {
+func copyMem(fs *crashmem.FS) *crashmem.FS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 }
 
@@ -423,7 +425,7 @@ func TestDamagedLog(t *testing.T) {
 }
 
 // acceptAndCheck opens a store without its lost writes, and checks that it works.
-func acceptAndCheck(t *testing.T, fs *vfs.MemFS, lost *LostWrites, mark logMark) {
+func acceptAndCheck(t *testing.T, fs *crashmem.FS, lost *LostWrites, mark logMark) {
 	t.Helper()
 	if lost.Log != mark.Log || lost.Bytes <= 0 || !strings.Contains(lost.Error(), mark.Log) {
 		t.Errorf("%s is damaged: %v", mark.Log, lost)

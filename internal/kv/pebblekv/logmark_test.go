@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
@@ -17,9 +19,9 @@ import (
 )
 
 // closedStore returns a store after a clean stop, and the number of its records.
-func closedStore(t *testing.T, rng *rand.Rand) (closed *vfs.MemFS, synced int) {
+func closedStore(t *testing.T, rng *rand.Rand) (closed *crashmem.FS, synced int) {
 	t.Helper()
-	mem := vfs.NewCrashableMem()
+	mem := crashmem.New()
 	for range 2 { // the second Open must flush logs first
 		s, err := Open(logged(mem))
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/crashmem"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
@@ -93,7 +95,7 @@ func TestOpenErrors(t *testing.T) {
 func TestCrash(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		mem := vfs.NewCrashableMem()
+		mem := crashmem.New()
 		s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: time.Hour, Memory: 8 << 20})
 		synced, n := 0, 100+rng.IntN(400)
 		for i := range n {
