@@ -319,6 +319,12 @@ func (n *net) commit(a int) netState {
 		if paths := slices.Sorted(maps.Keys(s.records)); len(paths) > 0 && n.rng.IntN(2) == 0 {
 			path = paths[n.rng.IntN(len(paths))]
 		}
+		if n.rng.IntN(8) == 0 { // a path of any earlier state: the repo may have been put back since
+			old := n.accounts[a].states[n.rng.IntN(len(n.accounts[a].states))].records
+			if paths := slices.Sorted(maps.Keys(old)); len(paths) > 0 {
+				path = paths[n.rng.IntN(len(paths))]
+			}
+		}
 		if _, there := s.records[path]; there && n.rng.IntN(3) > 0 {
 			delete(s.records, path)
 			continue

@@ -124,8 +124,8 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 //	more flags(1)                             the upper eight, if any is set
 //
 // top is the highest TID that is, or was, the key of an indexed record, if it is above rev.
-// That is rare: a PDS draws a commit's rev after its keys. A new record whose key is above
-// both is not in the index yet.
+// That is rare: a PDS draws a commit's rev after its keys, so it takes a repo that was put
+// back to an older state. A new record whose key is above both is not in the index yet.
 //
 // low is 1 + the lowest bucket that may have a record, or LowNone if the account never had
 // one. It is known only if all keys of the account's records have been TIDs since the
@@ -176,6 +176,14 @@ func (s *RepoState) Whole() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDe
 // account: it is active, and something of it is missing or in doubt.
 func (s *RepoState) Incomplete() bool {
 	return s.Flags&(FlagPartial|FlagDesync|FlagResync) != 0 && !s.Has(FlagHidden)
+}
+
+// MoveTo makes rev and root those of the newest commit that the index has. Change Rev by no other
+// means: a rev bounds the keys of the records stored so far, and this bound must not fall with it.
+func (s *RepoState) MoveTo(rev Rev, root Root) {
+	s.Top = max(s.Top, uint64(s.Rev))
+	s.Rev, s.Data = rev, root
+	s.Flags |= FlagHasRev
 }
 
 // MayHold reports whether the repo may have a record of the path already.

@@ -265,3 +265,28 @@ func TestRevs(t *testing.T) {
 		last = r.String()
 	}
 }
+
+// TestStoredKeysStayBounded: wherever the rev of a repo moves, and whether or not its state is written and read
+// again in between, a key that was at or below the rev once may be stored.
+func TestStoredKeysStayBounded(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 1000 {
+		s, highest := RepoState{LowBucket: 1}, uint64(0)
+		for range 8 {
+			rev := 1 + rng.Uint64N(1<<40)
+			s.MoveTo(Rev(rev), Root{})
+			highest = max(highest, rev)
+			if rng.IntN(2) == 0 {
+				var err error
+				if s, err = DecodeRepoState(s.Append(nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if p := (Path{TID: highest}); !s.MayHold(p) {
+				t.Fatalf("a record with the key %d is taken for new in %+v", highest, s)
+			} else if low, high, _ := s.Buckets(); low != 0 || high != p.Bucket() {
+				t.Fatalf("records lie in the buckets %d to %d, want 0 to %d", low, high, p.Bucket())
+			}
+		}
+	}
+}

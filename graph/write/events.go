@@ -151,12 +151,12 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		broken = true
 		e.queue.markMissed(as, b.Bytes(ev.DID), "chain")
 	}
-	st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
+	st.Flags &^= format.FlagNoRoot | format.FlagBehind
 	noted := e.queue.isNoting(as)
 	if noted {
 		e.queue.noteCommit(as, ev, broken)
 	}
-	st.Rev, st.Data = ev.Rev, ev.Data
+	st.MoveTo(ev.Rev, ev.Data)
 	st.Source, st.Seq = source, ev.Seq
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
@@ -215,7 +215,7 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	case !same:
 		e.queue.noteNewer(as, b.Bytes(ev.DID), "sync", ev)
 	case known:
-		st.Rev = max(st.Rev, ev.Rev)
+		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
 	}
 }
 

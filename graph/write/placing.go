@@ -36,8 +36,8 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 			return
 		}
 		if newest { // the snapshot contains the stream's changes up to this rev
-			st.Rev, st.Data = ev.Rev, root
-			st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
+			st.MoveTo(ev.Rev, root)
+			st.Flags &^= format.FlagNoRoot | format.FlagBehind
 			row.Trust = false
 			if row.Back.Rev != ev.Rev { // the repo has moved on from the state to which it was put back
 				row.Back = format.PutBack{}
@@ -155,8 +155,8 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 	as.changed = true
 	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
-		st.Rev = max(st.Rev, ev.Rev)
-		st.Flags |= format.FlagHasRev | format.FlagNoRoot | format.FlagPartial
+		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
+		st.Flags |= format.FlagNoRoot | format.FlagPartial
 	}
 	since := e.queue.touched[as.id]
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {

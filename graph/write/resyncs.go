@@ -239,8 +239,12 @@ func (q *resyncs) queueFor(as *actorState, did []byte, c *batch.Cause) {
 	if c.Host != "" {
 		row.Host = c.Host
 	}
-	if row.Back.IsZero() || c.Told > row.Back.Above {
-		row.Told = max(row.Told, c.Told)
+	told := c.Told
+	if c.Reason == format.KindAdded { // what the stream changed of the kind before was not noted
+		told = max(told, as.now.Rev)
+	}
+	if row.Back.IsZero() || told > row.Back.Above {
+		row.Told = max(row.Told, told)
 	}
 	// Ignore the listed older rev if Told is set: the stream may have announced a newer state after
 	// the list was read.
