@@ -155,6 +155,10 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	}
 	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed(), times: eventTimes{now: time.Now}}
 	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
+	c.decoder.Latest = func() format.Rev {
+		_, present := c.times.span()
+		return format.LatestRev(present)
+	}
 	var err error
 	if o.Frames != "" {
 		c.source, err = fileSource(o.Frames)

@@ -259,6 +259,42 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// A commit whose rev is of the far future is refused, counted and stored; its repo has missed something. It orders
+// nothing: the commits after it apply, and are no replays.
+func TestFutureRevIsRefused(t *testing.T) {
+	g, store := open(t)
+	commit := func(seq int64, rev uint64) []byte {
+		return synth.Frame(&oracle.Event{
+			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: history.TID(rev),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(rev), Subject: "did:plc:subject"}},
+		})
+	}
+	now := uint64(time.Now().UnixMicro()) << 10
+	metrics := consumer.NewMetrics(prometheus.NewRegistry(), nil)
+	run(t, g, consumer.Options{Metrics: metrics}, commit(1, now), commit(2, now+uint64(time.Hour.Microseconds())<<10), commit(3, now+1))
+	if n := testutil.ToFloat64(metrics.Dropped.WithLabelValues("future_rev")); n != 1 || follows(t, g) != 2 {
+		t.Errorf("counted %v future revs and %d follows, want 1 and 2", n, follows(t, g))
+	}
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		letters, err := read.DeadLetters(r)
+		if len(letters) != 1 || letters[0].Reason != "future_rev" || letters[0].Seq != 2 {
+			t.Errorf("dead letters %+v", letters)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.View(t.Context(), func(s *ask.View) error {
+		c, err := s.Counts()
+		if c.Desynchronized != 1 {
+			t.Errorf("counts %+v", c)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A subject in a space is counted, but is not a dead letter, because nothing is wrong with
 // it. Its record names no subject.
 func TestSpaceSubject(t *testing.T) {

@@ -97,13 +97,21 @@ func (e *eventTimes) plausible(t time.Time) bool {
 	if e.n == 0 {
 		return true
 	}
-	recent := slices.Clone(e.recent[:min(e.n, len(e.recent))])
-	median := time.UnixMicro(medianOf(recent))
-	latest := median
-	if now := e.now(); now.After(latest) {
-		latest = now
+	position, latest := e.span()
+	return !t.Before(position.Add(-maxSkew)) && !t.After(latest.Add(maxSkew))
+}
+
+// span returns the position of the stream, and the present: the clock may be behind the stream.
+func (e *eventTimes) span() (position, present time.Time) {
+	present = e.now()
+	if e.n == 0 {
+		return present, present
 	}
-	return !t.Before(median.Add(-maxSkew)) && !t.After(latest.Add(maxSkew))
+	position = time.UnixMicro(medianOf(slices.Clone(e.recent[:min(e.n, len(e.recent))])))
+	if position.After(present) {
+		present = position
+	}
+	return position, present
 }
 
 // began returns when this run began to receive the stream, if that is known: the median time

@@ -51,6 +51,13 @@ func TestEventTimes(t *testing.T) {
 		if e.plausible(at.Add(100*24*time.Hour)) || e.plausible(began.Add(-time.Hour)) {
 			t.Errorf("%s: a distant time is plausible", name)
 		}
+		want := e.now()
+		if at.After(want) {
+			want = at
+		}
+		if _, present := e.span(); present.Sub(want).Abs() > time.Minute {
+			t.Errorf("%s: the present is %s, want %s", name, present, want)
+		}
 	}
 	// Few events: the arrival of the first or their median time, whichever is later.
 	local := now

@@ -143,7 +143,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error)
 		var end time.Time
 		var out write.Result
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			seg.Cursors = l.cursors(seg.Source)
+			seg.Cursors, seg.Latest = l.cursors(seg.Source), l.latestRev(seg.Batch.Time())
 			out, err = w.Attempt(tx, seg, l.counts)
 			end = time.Now()
 			return err

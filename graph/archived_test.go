@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"skein.blue/graph/batch"
@@ -13,6 +14,36 @@ import (
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 )
+
+// A row of an archive whose rev is of the far future orders nothing: its account is fetched from its host, and a
+// commit of the stream with an ordinary rev is no replay.
+func TestArchivedFutureRev(t *testing.T) {
+	s, err := Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
+		t.Fatal(err)
+	}
+	m := &seam{t, s, "did:web:future.example.com", nil}
+	var b batch.Batch
+	b.AddArchived(1, []byte(m.did), syntax.AppendTID(nil, 1<<62))
+	b.AddPut(1, []byte("a"), []byte("did:web:b.example.com"))
+	b.Seen(1, nil)
+	m.apply("archive", &b)
+	b.Reset()
+	rev := syntax.AppendTID(nil, 1<<60)
+	b.AddCommit(1, &batch.Commit{DID: []byte(m.did), Rev: rev, Data: make([]byte, 32), Since: rev})
+	b.AddPut(1, []byte("c"), []byte("did:web:d.example.com"))
+	m.apply("stream", &b)
+	doubtful, err := s.EndArchive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.records(); len(got) != 1 || got[pathName(1, []byte("c"))] == "" || !slices.Equal(doubtful, []string{m.did}) {
+		t.Errorf("records %v, to be fetched: %v", got, doubtful)
+	}
+}
 
 // Rows and markers of an archive, as a fold in plain maps says, come to the same in one
 // write, in some, and in many.

@@ -42,7 +42,7 @@ var completeSteps = flag.Int("complete.steps", 12_000, "steps of TestComplete, o
 // complete, and nothing is checked. Now and then everything is allowed to come to rest; then
 // every account must be complete, and as active as it is.
 //
-// What is drawn: commits, some damaged, too big, refuted, forged, or sent again; repos that are put back to an
+// What is drawn: commits, some damaged, too big, refuted, forged, with an operation that is lost, with a rev of the far future, or sent again; repos that are put back to an
 // older state; takedowns, deactivations, deletions, returns; holes with any of these inside;
 // comparisons with a list; snapshots in parts, of the newest state, or of an older one from a
 // cache, any number of times; an archive; a kind that is added; export and import; and kills
@@ -65,12 +65,15 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "put back", "status", "deleted", "back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
 		if total[what] == 0 {
 			t.Errorf("%q never happened: the test shows nothing of it", what)
 		}
 	}
 }
+
+// futureRev is added to a rev to put it into the far future.
+const futureRev = 1 << 62
 
 // A netState is a state of a repo: none of its members changes any more.
 type netState struct {
@@ -96,7 +99,7 @@ type netEvent struct {
 	state           int    // of the account, after it
 	before          int    // and before it, of a commit
 	first           bool   // of a commit: it has no since
-	form            string // of a commit: "damaged", "unreadable", "too big"
+	form            string // of a commit: "damaged", "unreadable", "too big", "refuted", "lost op", "future rev"
 	active, deleted bool   // of the account, after it
 	lost            bool   // in a hole
 }
@@ -170,7 +173,7 @@ func (c *crashingStore) Update(ctx context.Context, fn func(kv.Txn) error) error
 
 func newNet(t *testing.T, seed uint64) *net {
 	t.Helper()
-	n := &net{t: t, rng: rand.New(rand.NewPCG(seed, 77)), clock: uint64(1<<62) + 1<<50, did: map[string]int{}}
+	n := &net{t: t, rng: rand.New(rand.NewPCG(seed, 77)), clock: 1 << 58, did: map[string]int{}}
 	for i := range 6 {
 		n.accounts = append(n.accounts, &netAccount{did: fmt.Sprintf("did:web:a%d.example.com", i), states: []netState{{records: map[string]string{}}}, active: true})
 	}
@@ -293,6 +296,11 @@ func (n *net) happen() {
 			e.form = "refuted"
 		case 2:
 			e.form = "too big"
+		case 4:
+			e.form = "lost op"
+		case 5:
+			e.form = "future rev"
+			acc.states[len(acc.states)-1].rev += futureRev
 		}
 		if e.form != "" {
 			n.do(e.form, a)
@@ -378,7 +386,11 @@ func (n *net) event(b *batch.Batch, i int) {
 	case "status":
 		b.AddAccount(seq, []byte(acc.did), e.active, e.deleted)
 	case "sync":
-		b.AddSync(seq, &batch.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], OtherRev: true})
+		c := &batch.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], OtherRev: true}
+		if st.rev >= futureRev { // as the consumer refuses it
+			c.Rev = nil
+		}
+		b.AddSync(seq, c)
 	case "forged": // the account did not make it
 		b.AddCommit(seq, &batch.Commit{DID: []byte(acc.did), Refuted: true})
 	case "commit":
@@ -396,10 +408,20 @@ func (n *net) event(b *batch.Batch, i int) {
 			c = &batch.Commit{DID: c.DID, Refuted: true}
 		case "too big":
 			c.TooBig = true
+		case "future rev": // as the consumer refuses it
+			c.Rev, c.Data = nil, nil
 		}
 		b.AddCommit(seq, c)
 		if e.form == "" {
 			n.changes(b, before, st)
+		}
+		if e.form == "lost op" {
+			for path := range st.records {
+				if k, rkey := n.kind(path); k != 0 && st.records[path] != before.records[path] {
+					b.AddPut(k, rkey, nil)
+				}
+			}
+			b.LoseOp()
 		}
 	}
 	b.Seen(seq, nil)
@@ -463,14 +485,18 @@ func (n *net) fetch(a int, cached bool) {
 	f := &netFetch{account: a, state: len(acc.states) - 1, generation: row.Generation}
 	// From before a repo was put back in a hole nothing is sent: its rev may be above all that
 	// the index was ever told, and nobody could tell it from the newest state. Nor from before
-	// a commit that did not even name its rev.
+	// a commit that did not even name its rev. Nor is a state with a rev of the far future sent once there is a
+	// newer one: that rev does not tell which is older.
 	oldest, unreadable := acc.born, false
 	for _, i := range acc.events {
 		e := &n.stream[i]
-		isUnreadable := e.form == "unreadable" || e.form == "refuted"
+		isUnreadable := e.form == "unreadable" || e.form == "refuted" || e.form == "future rev"
 		unreadable = unreadable || isUnreadable
 		if e.what == "sync" && (e.lost || unreadable) || isUnreadable {
 			oldest = max(oldest, e.state)
+		}
+		if e.form == "future rev" {
+			oldest = min(e.state+1, f.state)
 		}
 	}
 	if cached && f.state > oldest {
@@ -799,7 +825,7 @@ func (n *net) check() {
 					delete(got, path)
 				}
 			}
-			return s.rev == uint64(st.Rev) && maps.Equal(got, want)
+			return (s.rev == uint64(st.Rev) || s.rev >= futureRev) && maps.Equal(got, want)
 		}) {
 			n.t.Errorf("account %d is called complete at %d, %+v, and has %v; the stream is at %d (state %d), its states since are %v", a, st.Rev, st, got, n.at, from, acc.states[from:])
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -184,6 +185,17 @@ func (l *lane) cursors(source string) []format.CursorRow {
 		}
 	}
 	return rows
+}
+
+// latestRev returns the highest rev to believe in a batch whose last event has a time.
+func (l *lane) latestRev(now time.Time) format.Rev {
+	times := []time.Time{now, time.Now()}
+	for _, rows := range l.sources {
+		for i := range rows {
+			times = append(times, rows[i].Time)
+		}
+	}
+	return format.LatestRev(slices.MaxFunc(times, time.Time.Compare))
 }
 
 // numberOf returns the number of a source that has no cursor yet: the same one at each call.

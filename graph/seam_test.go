@@ -22,7 +22,7 @@ import (
 )
 
 // seamRev returns the rev of the n-th commit of a history; 0 is none.
-func seamRev(n int) uint64 { return uint64(3<<60) + uint64(n)<<30 }
+func seamRev(n int) uint64 { return uint64(1<<60) + uint64(n)<<30 }
 
 // A seamOp is one operation: on a record key, "" deletes.
 type seamOp struct {

@@ -101,7 +101,7 @@ func (w *world) blockLists(rng *rand.Rand, commits int) {
 	}
 	var events []*oracle.Event
 	for n := range commits {
-		e := &oracle.Event{Type: oracle.CommitEvent, Seq: int64(1_000_000 + n), DID: some(), Rev: history.TID(1<<61 + uint64(n))}
+		e := &oracle.Event{Type: oracle.CommitEvent, Seq: int64(1_000_000 + n), DID: some(), Rev: history.TID(3<<59 + uint64(n))}
 		for i := range 3 {
 			if n%2 == 0 {
 				of := e.DID

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/synth"
 	"skein.blue/internal/testing/history"
@@ -66,6 +68,15 @@ func without(key string) func(synth.Map) synth.Map {
 
 func nested(depth int) []byte {
 	return append(bytes.Repeat([]byte{0x81}, depth), 0x01)
+}
+
+// dropped returns the reasons of what the decoder dropped last.
+func dropped(d *wire.Decoder) string {
+	var reasons []string
+	for _, drop := range d.Drops {
+		reasons = append(reasons, string(drop.Reason))
+	}
+	return strings.Join(reasons, " ")
 }
 
 // Each fault drops only the part of a message that it affects.
@@ -133,9 +144,9 @@ func TestBadInput(t *testing.T) {
 			o, b := follow([]byte{0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x61})
 			return commit(o, b, nil)
 		}(), "record", []string{none, kept}, "damaged"},
-		"block missing":           {commit(good, nil, nil), "block_missing", []string{none, kept}, "damaged"},
-		"block does not hash":     {commit(good, []synth.Block{liar}, nil), "block_hash", []string{none, kept}, "damaged"},
-		"cid missing":             {commit([]any{op("create", "app.bsky.graph.follow/a", nil)}, nil, nil), "block_missing", []string{none}, "damaged"},
+		"block missing":           {commit(good, nil, nil), "block_missing", []string{"damaged", none, kept}, bob},
+		"block does not hash":     {commit(good, []synth.Block{liar}, nil), "block_hash", []string{"damaged", none, kept}, alice + " \n"},
+		"cid missing":             {commit([]any{op("create", "app.bsky.graph.follow/a", nil)}, nil, nil), "block_missing", []string{"damaged", none}, bob},
 		"created and deleted":     {commit([]any{op("create", "app.bsky.graph.follow/a", synth.Link{1}), op("delete", "app.bsky.graph.follow/a", nil)}, nil, nil), "", []string{none, "  delete follow a"}, "damaged"},
 		"two records, one block":  {commit([]any{op("create", "app.bsky.graph.follow/a", goodBlocks[0].CID), op("update", "app.bsky.graph.follow/c", goodBlocks[0].CID)}, goodBlocks, nil), "", []string{"  put follow a " + bob, "  put follow c " + bob}, "damaged"},
 		"rkey invalid":            {commit([]any{op("delete", "app.bsky.graph.follow/a b", nil), op("delete", "app.bsky.graph.follow/b", nil)}, nil, nil), "path", []string{kept}, "a b"},
@@ -143,9 +154,10 @@ func TestBadInput(t *testing.T) {
 		"rkey dot":                {commit([]any{op("delete", "app.bsky.graph.follow/..", nil)}, nil, nil), "path", nil, "delete"},
 		"path without rkey":       {commit([]any{op("delete", "app.bsky.graph.follow", nil)}, nil, nil), "path", nil, "delete"},
 		"other collection":        {commit([]any{op("create", "app.bsky.feed.post/a", synth.Link{1})}, nil, nil), "", nil, "put"},
-		"action unknown":          {commit([]any{op("move", "app.bsky.graph.follow/a", nil), op("delete", "app.bsky.graph.follow/b", nil)}, nil, nil), "action", []string{kept}, "damaged"},
+		"action unknown":          {commit([]any{op("move", "app.bsky.graph.follow/a", nil), op("delete", "app.bsky.graph.follow/b", nil)}, nil, nil), "action", []string{"damaged", kept}, "follow a"},
 		"DID invalid":             {commit(good, goodBlocks, set("repo", "alice")), "did", nil, "commit"},
 		"rev not a TID":           {commit(good, goodBlocks, set("rev", "zzzzzzzzzzzzz")), "rev", []string{"damaged"}, "put"},
+		"update, block missing":   {commit([]any{op("update", "app.bsky.graph.follow/a", synth.Link{1})}, nil, nil), "block_missing", []string{"damaged", none}, bob},
 		"other rev in the block":  {commit(good, goodBlocks, set("rev", "3kbbbbbbbbbbb")), "", []string{"rev=3kaaaaaaaaaaa data=07", "  put follow a " + bob, kept}, "damaged"},
 		"other repo in the block": {commit(good, goodBlocks, set("repo", bob)), "commit_block", []string{"damaged"}, "put"},
 		"commit not in the CAR":   {commit(good, goodBlocks, set("commit", synth.Link{9})), "commit_block", []string{"damaged"}, "put"},
@@ -178,14 +190,12 @@ func TestBadInput(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var drops []string
 			for _, drop := range d.Drops {
-				drops = append(drops, string(drop.Reason))
 				if !slices.Contains(wire.Reasons, drop.Reason) {
 					t.Errorf("reason %q is not in wire.Reasons", drop.Reason)
 				}
 			}
-			if got := strings.Join(drops, " "); got != c.drops && (name != "rkey empty" || got != "path") {
+			if got := dropped(&d); got != c.drops && (name != "rkey empty" || got != "path") {
 				t.Errorf("dropped %q, want %q", got, c.drops)
 			}
 			text := strings.Join(lines, "\n") + "\n"
@@ -198,6 +208,45 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%q is in:\n%s", c.not, text)
 			}
 		})
+	}
+}
+
+// A rev that is too far ahead of the present is not believed, in a commit, a sync, or a block whose message names
+// another. The present is asked for when a rev is above the last one.
+func TestFutureRev(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	asked := 0
+	d := wire.Decoder{Latest: func() format.Rev { asked++; return format.LatestRev(at) }}
+	tid := func(ahead time.Duration) string { return format.Rev(at.Add(ahead).UnixMicro() << 10).String() }
+	for i, c := range []struct {
+		block, message string // their revs
+		drops, line    string
+	}{
+		{tid(time.Minute), tid(time.Minute), "", "5 commit " + alice + " rev=" + tid(time.Minute) + " data=0700000000000000"},
+		{tid(5 * time.Minute), tid(5 * time.Minute), "", "5 commit " + alice + " rev=" + tid(5*time.Minute) + " data=0700000000000000"},
+		{tid(5*time.Minute + 1000), tid(5*time.Minute + 1000), "future_rev", "5 commit " + alice + " damaged"},
+		{tid(time.Minute), tid(time.Hour), "", "5 commit " + alice + " rev=" + tid(time.Minute) + " data=0700000000000000"},
+		{tid(time.Hour), tid(time.Minute), "future_rev", "5 commit " + alice + " damaged"},
+	} {
+		b := synth.CommitBlock(alice, c.block, [32]byte{7})
+		change := func(m synth.Map) synth.Map {
+			return set("rev", c.message)(set("commit", b.CID)(set("blocks", synth.CAR(b.CID, b))(m)))
+		}
+		lines, _, err := decode(&d, commit([]any{op("delete", "app.bsky.graph.follow/b", nil)}, nil, change))
+		if err != nil || lines[0] != c.line || dropped(&d) != c.drops || (len(lines) > 1) != (c.drops == "") {
+			t.Errorf("%d: %v dropped %q, %v; want %q dropped %q", i, lines, dropped(&d), err, c.line, c.drops)
+		}
+		sync := synth.Message("#sync", synth.Map{{Key: "did", Value: alice}, {Key: "rev", Value: c.message}, {Key: "seq", Value: 5}, {Key: "blocks", Value: synth.CAR(b.CID, b)}})
+		want := c.block
+		if c.drops != "" {
+			want = format.Rev(0).String()
+		}
+		if lines, _, err = decode(&d, sync); err != nil || lines[0] != "5 sync "+alice+" "+want+" 0700000000000000" || dropped(&d) != c.drops {
+			t.Errorf("%d, a sync: %v dropped %q, %v", i, lines, dropped(&d), err)
+		}
+	}
+	if asked != 5 {
+		t.Errorf("asked for the present %d times, want 5: at first, and for each rev that is refused", asked)
 	}
 }
 

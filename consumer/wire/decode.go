@@ -10,6 +10,7 @@ import (
 	"bytes"
 
 	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
@@ -37,7 +38,8 @@ const (
 	// SpaceSubject is not a fault: the subject is a space, or a record in one (proposal
 	// 0016). skein does not index spaces, so the record names no subject.
 	SpaceSubject Reason = "space_subject"
-	TooBig       Reason = "too_big" // the commit was too big to send
+	TooBig       Reason = "too_big"    // the commit was too big to send
+	FutureRev    Reason = "future_rev" // the commit's rev is too far ahead of the present
 
 	// With signatures verified (package proof):
 
@@ -50,13 +52,19 @@ const (
 // Reasons lists all reasons.
 var Reasons = []Reason{
 	BadFrame, BadDID, BadRev, BadOps, BadCAR, BadCommit, BadPath, BadAction,
-	NoBlock, BadHash, BadRecord, BadSubject, MoreSubjects, BadAccount, SpaceSubject, TooBig,
+	NoBlock, BadHash, BadRecord, BadSubject, MoreSubjects, BadAccount, SpaceSubject, TooBig, FutureRev,
 	BadSignature, Unproven, NoKey, KeyUnreachable,
 }
 
 // IsFault reports whether data that was dropped for this reason is malformed or missing, so
 // that an operator may want to look at it.
 func (r Reason) IsFault() bool { return r != SpaceSubject }
+
+// loses reports whether an operation that was dropped for this reason may have changed something: the
+// repo is then desynchronized. For the other reasons, its repo says as little as the message.
+func (r Reason) loses() bool {
+	return r == NoBlock || r == BadHash || r == BadAction || r == BadOps
+}
 
 // Or returns the reason to report for a record with two: the first fault, if there is one.
 func (r Reason) Or(other Reason) Reason {
@@ -99,6 +107,9 @@ type Decoder struct {
 	// Owns, if set, reports whether to index an account; events of other accounts are not
 	// decoded.
 	Owns func(did []byte) bool
+	// Latest, if set, returns the highest rev to believe now. It is asked when a rev is above what it
+	// returned last.
+	Latest func() format.Rev
 	// Kinds is the table of indexed kinds; nil means the built-in one.
 	Kinds *kinds.Table
 
@@ -108,6 +119,8 @@ type Decoder struct {
 	found [][]byte    // scratch
 	ops   []rawOp
 	buf   [2][32]byte
+
+	latest [13]byte // the TID of what Latest returned last
 }
 
 type rawOp struct {
@@ -183,23 +196,39 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	if m.tooBig {
 		d.drop(TooBig, nil)
 	}
-	if reason := d.read(m, &c); reason != "" {
-		if !m.tooBig { // the blocks of such a commit are missing anyway
-			d.drop(reason, nil)
-		}
-		b.AddCommit(m.Seq, &c)
-		return
-	}
-	if d.hasTooManySubjects(b) {
+	reason := d.read(m, &c)
+	switch {
+	case d.isAhead(c.Rev):
+		d.drop(FutureRev, nil)
+		c.Rev, c.Data = nil, nil
+	case reason == "" && d.hasTooManySubjects(b):
 		d.drop(BadOps, nil)
 		c.Data = nil
+	case reason != "" && !m.tooBig: // the blocks of one that is too big are missing anyway
+		d.drop(reason, nil)
+	}
+	if len(c.Data) == 0 {
 		b.AddCommit(m.Seq, &c)
 		return
 	}
 	b.AddCommit(m.Seq, &c)
 	for i := range d.ops {
-		d.op(i, b)
+		if reason := d.op(i, b); reason != "" {
+			d.drop(reason, d.ops[i].path)
+			if reason.loses() {
+				b.LoseOp()
+			}
+		}
 	}
+}
+
+// isAhead reports whether a rev, a TID, is not believed. TIDs compare as strings.
+func (d *Decoder) isAhead(rev []byte) bool {
+	if d.Latest == nil || bytes.Compare(rev, d.latest[:]) <= 0 {
+		return false
+	}
+	syntax.AppendTID(d.latest[:0], uint64(d.Latest()))
+	return bytes.Compare(rev, d.latest[:]) > 0
 }
 
 // noSuchRev replaces a since that is not a TID: no commit has this rev.
@@ -299,6 +328,10 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 			d.drop(BadCommit, nil)
 		}
 	}
+	if d.isAhead(c.Rev) {
+		d.drop(FutureRev, nil)
+		c.Rev = nil
+	}
 	b.AddSync(m.Seq, &c)
 }
 
@@ -339,18 +372,18 @@ func (d *Decoder) parseOps(array []byte) bool {
 	return !c.Bad
 }
 
-func (d *Decoder) op(i int, b *batch.Batch) {
+// op adds an operation, and returns the reason why it, or a part of it, is dropped, or "".
+func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 	o := &d.ops[i]
 	if o.of == nil {
 		if bytes.IndexByte(o.path, '/') <= 0 {
-			d.drop(BadPath, o.path)
+			return BadPath
 		}
-		return
+		return ""
 	}
 	rkey := o.path[len(o.of.NSID)+1:]
 	if !syntax.ValidRkey(rkey) {
-		d.drop(BadPath, o.path)
-		return
+		return BadPath
 	}
 	counted := o.of.Kinds[0].Kind
 	switch string(o.action) {
@@ -359,14 +392,13 @@ func (d *Decoder) op(i int, b *batch.Batch) {
 		for _, k := range o.of.Kinds {
 			b.AddDelete(k.Kind, rkey)
 		}
-		return
+		return ""
 	case "create":
 		d.Ops[Create][counted]++
 	case "update":
 		d.Ops[Update][counted]++
 	default:
-		d.drop(BadAction, o.path)
-		return
+		return BadAction
 	}
 	subjects, reason := d.subjects(o, b)
 	if reason == NoBlock && d.superseded(i) {
@@ -393,9 +425,7 @@ func (d *Decoder) op(i int, b *batch.Batch) {
 			b.AddPutRef(k.Kind, rkey, subjects[n].subject)
 		}
 	}
-	if reason != "" {
-		d.drop(reason, o.path)
-	}
+	return reason
 }
 
 // superseded reports whether a later operation of the commit is on the same path as the
@@ -434,7 +464,7 @@ func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 	if w.of != o.of {
 		// The same bytes under another collection: at most one of them fits the $type.
 		if w.reads++; w.reads > len(d.Kinds.Collections()) {
-			return nil, BadRecord
+			return nil, BadOps
 		}
 		w.of, w.first, w.reason = o.of, len(d.named), ""
 		if !hashes(w.cid, w.block) {

@@ -128,6 +128,10 @@ func (b *Batch) add(seq format.Seq, kind EventType, c *Commit) *Event {
 // Rev or Data is damaged: it applies nothing and desynchronizes its repo.
 func (b *Batch) AddCommit(seq format.Seq, c *Commit) { b.add(seq, EventCommit, c) }
 
+// LoseOp notes that an operation of the last event cannot be applied as its repo has it: the repo is
+// desynchronized.
+func (b *Batch) LoseOp() { b.events[len(b.events)-1].Flags |= IsDamaged }
+
 // AddSync adds a #sync.
 func (b *Batch) AddSync(seq format.Seq, c *Commit) { b.add(seq, EventSync, c) }
 

@@ -50,7 +50,7 @@ const (
 	HasPrevData                        // PrevData is set
 	HasState                           // import: the account's state comes with it
 	IsFresh                            // import: the store was empty
-	IsDamaged                          // unreadable or tooBig: the repo is desynchronized
+	IsDamaged                          // it cannot be applied whole: the repo is desynchronized
 	HasOtherRev                        // Rev is the commit block's; the message named another
 	IsActive                           // status: the account is active
 	IsDeleted                          // status: the account is deleted

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
@@ -14,6 +15,15 @@ type Rev uint64
 
 // NoRev is the highest TID. No commit that has a successor has it.
 const NoRev Rev = 1<<64 - 1
+
+// maxAhead is how far ahead of the present a rev may be. indigo's relay and Bluesky's own
+// index allow the same.
+const maxAhead = 5 * time.Minute
+
+// LatestRev returns the highest rev that is believed at a time. Whoever makes a rev chooses it, and one
+// of the far future would order everything after it: all later commits would be replays. Pass
+// the later of the clock and the times of the stream: a machine may begin with no clock.
+func LatestRev(now time.Time) Rev { return Rev(max(now.Add(maxAhead).UnixMicro(), 0)) << 10 }
 
 // String returns the TID.
 func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }

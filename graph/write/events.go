@@ -23,8 +23,9 @@ type events struct {
 	hidden  map[dict.ID]bool // accounts to hide (true) or show
 	erasing []dict.ID        // accounts whose stored records must be erased
 
-	queue *resyncs
-	rkey  []byte // scratch
+	queue  *resyncs
+	latest format.Rev // Segment.Latest
+	rkey   []byte     // scratch
 }
 
 // ErasingError is returned by Attempt if the segment has an event of an account whose records are
@@ -53,7 +54,7 @@ func (e SegmentEndError) Error() string {
 // walk applies the segment's events to the states of their accounts, and collects the record
 // changes in e.changes.
 func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
-	e.queue = queue
+	e.queue, e.latest = queue, seg.Latest
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
 		as := of.ofEvent(i)
@@ -82,7 +83,7 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 	case batch.EventCommit:
 		e.commit(b, ev, as, source)
 	case batch.EventResync:
-		e.queue.queueFor(as, b.Bytes(ev.DID), b.Cause(ev.Seq))
+		e.queue.queueFor(as, b.Bytes(ev.DID), b.Cause(ev.Seq), e.latest)
 	case batch.EventSnapshot:
 		e.snapshot(b, ev, as)
 	case batch.EventArchived:

@@ -30,13 +30,18 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 	as.changed = true
 	if part.First {
+		isAhead := ev.Rev > e.latest
 		newest, ok := row.accepts(st, since, ev.Rev, root)
-		if !ok {
+		if !ok || isAhead && !since.isEmpty() {
 			b.SetOutcome(ev.Seq, batch.Older)
 			return
 		}
 		if newest { // the snapshot contains the stream's changes up to this rev
-			st.MoveTo(ev.Rev, root)
+			rev := ev.Rev
+			if isAhead { // no commit has this one, so the next commit breaks the chain, and none is a replay
+				rev = st.Rev + 1
+			}
+			st.MoveTo(rev, root)
 			st.Flags &^= format.FlagNoRoot | format.FlagBehind
 			row.Trust = false
 			if row.Back.Rev != ev.Rev { // the repo has moved on from the state to which it was put back
@@ -154,6 +159,10 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 		return
 	}
 	as.changed = true
+	if ev.Rev > e.latest {
+		e.queue.markMissed(as, b.Bytes(ev.DID), "future_rev")
+		return
+	}
 	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
 		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
 		st.Flags |= format.FlagNoRoot | format.FlagPartial

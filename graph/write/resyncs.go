@@ -232,14 +232,18 @@ func (q *resyncs) dequeue(as *actorState) {
 	as.now.Flags &^= format.FlagResync
 }
 
-// queueFor queues a repo for a Cause, and applies what the Cause says of its revs and host.
-func (q *resyncs) queueFor(as *actorState, did []byte, c *batch.Cause) {
+// queueFor queues a repo for a Cause, and applies what the Cause says of its revs and host, except a
+// rev above latest.
+func (q *resyncs) queueFor(as *actorState, did []byte, c *batch.Cause, latest format.Rev) {
 	q.queue(as, did, c.Reason)
 	row := q.rows[as.id]
 	if c.Host != "" {
 		row.Host = c.Host
 	}
 	told := c.Told
+	if told > latest {
+		told = 0
+	}
 	if c.Reason == format.KindAdded { // what the stream changed of the kind before was not noted
 		told = max(told, as.now.Rev)
 	}
@@ -293,6 +297,8 @@ func (q *resyncs) noteNewer(as *actorState, did []byte, reason string, ev *batch
 	}
 	if ev.Flags&batch.HasRev != 0 {
 		row.Told = max(row.Told, ev.Rev)
+	} else { // whatever was noted, a snapshot that is used has it
+		q.forget(as.id, row)
 	}
 }
 

@@ -13,6 +13,7 @@ type Segment struct {
 	First   uint8              // the lane's first partition
 	Cursors []format.CursorRow // the source's, by partition, from First on
 	Whole   bool               // the segment ends where the batch ends
+	Latest  format.Rev         // the highest rev to believe (format.LatestRev)
 }
 
 // Picked is an event of the batch that belongs to the lane.

@@ -172,7 +172,7 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 	t.Cleanup(func() { _ = f.Close() })
 	out := bufio.NewWriterSize(f, 1<<20)
 	const sentinel = "did:plc:sentinelaaaaaaaaaaaaaaaa"
-	lines = append(lines, jetstreamLines(&oracle.Event{Type: oracle.CommitEvent, Seq: 1 << 30, DID: account, Rev: history.TID(1 << 61), Ops: []oracle.Op{{Kind: "block", Rkey: "x", Subject: sentinel}}}, map[string]bool{})...)
+	lines = append(lines, jetstreamLines(&oracle.Event{Type: oracle.CommitEvent, Seq: 1 << 30, DID: account, Rev: history.TID(3 << 59), Ops: []oracle.Op{{Kind: "block", Rkey: "x", Subject: sentinel}}}, map[string]bool{})...)
 	began := time.Now()
 	for _, line := range lines {
 		if _, err := out.WriteString(line + "\n"); err != nil {
