@@ -43,7 +43,7 @@ var completeSteps = flag.Int("complete.steps", 12_000, "steps of TestComplete, o
 // every account must be complete, and as active as it is.
 //
 // What is drawn: commits, some damaged, too big, refuted, forged, with an operation that is lost, with a rev of the far future, or sent again; repos that are put back to an
-// older state; takedowns, deactivations, deletions, returns; holes with any of these inside;
+// older state; takedowns, deactivations, deletions, returns, some without an #account; holes with any of these inside;
 // comparisons with a list; snapshots in parts, of the newest state, or of an older one from a
 // cache, any number of times; an archive; a kind that is added; export and import; and kills
 // before and after any write.
@@ -65,7 +65,7 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
 		if total[what] == 0 {
 			t.Errorf("%q never happened: the test shows nothing of it", what)
 		}
@@ -108,6 +108,7 @@ type netEvent struct {
 type netFetch struct {
 	account, state int
 	generation     uint64
+	asked          *format.RepoState // of a hidden account whose host says that it is active
 	bounds         []string
 	next           int
 }
@@ -279,6 +280,11 @@ func (n *net) happen() {
 		acc.states = append(acc.states, netState{records: map[string]string{}})
 		e.what = "status"
 		n.do("deleted", a)
+	case what == 7 && !acc.active: // the relay repairs the status, and sends no #account
+		n.do("silently back", a)
+		e.what, e.first = "commit", n.now(a).rev == 0
+		acc.active, acc.gone = true, false
+		acc.states = append(acc.states, n.commit(a))
 	case acc.gone:
 		return
 	case n.rng.IntN(40) == 0:
@@ -474,7 +480,7 @@ func (n *net) account(a int) (st format.RepoState, row *format.Resync) {
 // fetch has a host send the repo of an account that is queued: as it is, or from a cache.
 func (n *net) fetch(a int, cached bool) {
 	acc := n.accounts[a]
-	_, row := n.account(a)
+	st, row := n.account(a)
 	if row == nil {
 		return
 	}
@@ -483,6 +489,9 @@ func (n *net) fetch(a int, cached bool) {
 		return
 	}
 	f := &netFetch{account: a, state: len(acc.states) - 1, generation: row.Generation}
+	if st.Has(format.FlagHidden) {
+		f.asked = &st
+	}
 	// From before a repo was put back in a hole nothing is sent: its rev may be above all that
 	// the index was ever told, and nobody could tell it from the newest state. Nor from before
 	// a commit that did not even name its rev. Nor is a state with a rev of the far future sent once there is a
@@ -495,8 +504,8 @@ func (n *net) fetch(a int, cached bool) {
 		if e.what == "sync" && (e.lost || unreadable) || isUnreadable {
 			oldest = max(oldest, e.state)
 		}
-		if e.form == "future rev" {
-			oldest = min(e.state+1, f.state)
+		if acc.states[e.state].rev >= futureRev {
+			oldest = max(oldest, min(e.state+1, f.state))
 		}
 	}
 	if cached && f.state > oldest {
@@ -525,6 +534,9 @@ func (n *net) place(i int) {
 		From: f.bounds[f.next], To: f.bounds[f.next+1], First: f.next == 0, Last: f.next == len(f.bounds)-2,
 	}
 	var b batch.Batch
+	if sn.First && f.asked != nil {
+		b.AddAnswer(sn.DID, true, f.asked)
+	}
 	at := b.AddSnapshot(&sn)
 	for _, path := range slices.Sorted(maps.Keys(st.records)) {
 		if k, rkey := n.kind(path); k != 0 && path >= sn.From && (sn.To == "" || path < sn.To) {
@@ -579,6 +591,8 @@ func (n *net) compare() {
 		}
 		var c batch.Cause
 		switch st, row := n.account(a); {
+		case l.active[a] && st.Has(format.FlagHidden):
+			c = batch.Cause{Reason: "listed_active"}
 		case !st.Has(format.FlagHasRev) && (row == nil || l.revs[a] == 0):
 			continue
 		case !st.Has(format.FlagHasRev):

@@ -54,6 +54,7 @@ type world struct {
 	lookedUp *atomic.Int64     // counts requests for DID documents
 	hold     chan struct{}     // the relay lists repos once this is closed
 	stale    map[string]uint64 // revs that the relay lists once instead of the repos' own
+	hides    map[string]bool   // accounts that the relay says are inactive when it is asked
 }
 
 type account struct {
@@ -123,6 +124,12 @@ func (w *world) serveRelay(rw http.ResponseWriter, r *http.Request) {
 		w.list(rw, r, nil)
 		return
 	}
+	if did := r.URL.Query().Get("did"); did != "" {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		writeJSON(rw, map[string]any{"did": did, "active": w.repos[did] != nil && w.repos[did].active && !w.hides[did]})
+		return
+	}
 	var hosts []any
 	for _, h := range w.hosts {
 		u, _ := url.Parse(h.srv.URL)
@@ -190,6 +197,8 @@ func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case known && h.wrong != nil && h.wrong(w, r, a):
+	case known && strings.HasSuffix(r.URL.Path, "getRepoStatus"):
+		writeJSON(w, map[string]any{"did": a.did, "active": a.active})
 	case hasLeft:
 		fail(http.StatusBadRequest, "RepoDeactivated")
 	case !known:

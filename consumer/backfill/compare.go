@@ -223,6 +223,8 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string,
 			switch {
 			case a.row != nil && a.row.State != format.ResyncWaiting: // its host may be back since the repo was given up
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
+			case a.row == nil && a.listed.Active != nil && a.state.Has(format.FlagHidden): // the fetch asks whether it is active
+				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed_active"})
 			case a.known && a.state.Has(format.FlagHasRev) && a.rev != a.state.Rev,
 				// A repo without a rev that is queued learns the listed rev, so that an older
 				// snapshot is not accepted: its first commits may be in the hole.

@@ -147,6 +147,9 @@ func TestStatusInHole(t *testing.T) {
 	if !x.uncompared() {
 		t.Error("the hole does not count")
 	}
+	w.mu.Lock()
+	w.hides = map[string]bool{all[5].did: true}
+	w.mu.Unlock()
 	x.deliver(t, func(b *batch.Batch) { status(b, all[5], false) }) // the list still says that it is active
 	close(hold)
 	x.awaitComparison(t)
@@ -530,4 +533,83 @@ func TestUnsignedRepo(t *testing.T) {
 	if err := x.m.Archive(t.Context(), "https://archive.example.com"); !errors.Is(err, errUnsigned) {
 		t.Errorf("an archive: %v", err)
 	}
+}
+
+// A relay may repair an account's status without an #account. A commit of a hidden account, a list, or an operator
+// is a reason to ask its host and the relay; it is shown if neither says that it is inactive.
+func TestHiddenAccountIsAskedAbout(t *testing.T) {
+	w := newWorld(t, 1)
+	x := w.index(newStore(), nil)
+	var all []*account
+	for i := range 9 {
+		all = append(all, w.add(i, 3))
+	}
+	w.fetched(x, all...)
+	begun := w.seq
+	x.deliver(t, func(b *batch.Batch) {
+		for i, a := range all {
+			w.seq++
+			b.AddAccount(w.seq, []byte(a.did), false, i == 4 || i == 5)
+			b.Seen(w.seq, nil)
+		}
+	})
+	for x.g.Erasing() {
+		if err := x.g.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.hosts[0].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool { // it sends the repo all the same
+		if a != all[1] || !strings.HasSuffix(r.URL.Path, "getRepoStatus") {
+			return false
+		}
+		writeJSON(rw, map[string]any{"did": a.did, "active": false, "status": "deactivated"})
+		return true
+	}
+	w.mu.Lock()
+	w.hides = map[string]bool{all[2].did: true}
+	delete(w.repos, all[5].did)
+	w.mu.Unlock()
+	rng := rand.New(rand.NewPCG(4, 4))
+	commit := func(source string, seq format.Seq, a *account) {
+		last := w.seq
+		w.seq = seq - 1
+		var b batch.Batch
+		w.commit(rng, a, &b)
+		w.seq = max(w.seq, last)
+		if err := x.g.Apply(t.Context(), source, &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func(what string, want bool, a *account) {
+		t.Helper()
+		x.settle(t)
+		if st, row := x.stateOf(t, a.did); st.Has(format.FlagHidden) == want || want && !st.Complete() {
+			t.Errorf("%s: %+v, queued: %+v; want shown %v", what, st, row, want)
+		}
+	}
+	for i, c := range []struct {
+		what string
+		want bool
+	}{
+		{"host and relay say that it is active", true}, {"its host says inactive", false}, {"the relay says inactive", false}, {"a repeated commit", false},
+		{"deleted, and there again", true}, {"deleted", false}, {"a commit from another source", false},
+	} {
+		switch i {
+		case 3:
+			commit("stream", begun, all[i])
+		case 6:
+			commit("other", w.seq+1, all[i])
+		default:
+			commit("stream", w.seq+1, all[i])
+		}
+		shown(c.what, c.want, all[i])
+	}
+	if st := x.m.StatusNow(); len(st.Failed) > 0 {
+		t.Errorf("given up: %v", st.Failed)
+	}
+	w.fetched(x, all[7])
+	shown("an operator asks", true, all[7])
+	x.m.compare(t.Context(), &comparison{})
+	shown("listed", true, all[8])
+	shown("listed, and the relay says inactive", false, all[2])
 }

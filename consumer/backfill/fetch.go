@@ -17,7 +17,9 @@ import (
 
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/internal/human"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/tracing"
@@ -132,14 +134,21 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	h := m.sched.host(j.host)
 	m.mu.Unlock()
 	if m.o.Verifier != nil && m.o.Verifier.KeyUnreachable(ctx, j.did) { // the repo could not be verified
-		m.mu.Lock()
-		h.leave()
-		m.mu.Unlock()
+		m.leave(h)
 		select {
 		case <-time.After(keyPause):
 			m.failedJob(ctx, j, keyFailure())
 		case <-ctx.Done():
 		}
+		return
+	}
+	asked, err := m.askIfHidden(ctx, j)
+	if err != nil {
+		m.leave(h)
+		if f, ok := errors.AsType[*failure](err); ok && f.why == inactive && m.hasMoved(ctx, j) {
+			return
+		}
+		m.failedJob(ctx, j, err)
 		return
 	}
 	r := m.reader()
@@ -168,6 +177,9 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	if ctx.Err() != nil {
 		return
 	}
+	if f.gone && asked != nil { // it is hidden already
+		f.why = inactive
+	}
 	if err != nil {
 		if (f.why == failNotFound || f.why == inactive) && m.hasMoved(ctx, j) {
 			return
@@ -186,8 +198,49 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		m.placer.flush(ctx)
 		defer m.placer.flush(ctx)
 	}
-	m.placer.place(ctx, r, generation, true, func(o batch.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
+	m.placer.place(ctx, r, generation, true, asked, func(o batch.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
 	m.o.Metrics.spaces(r.Spaces)
+}
+
+// leave ends a job's turn at a host that was not asked for the repo.
+func (m *Manager) leave(h *host) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.leave()
+}
+
+// askIfHidden asks the host and the relay whether an account is active, if the index hides it: a relay
+// may repair an account's status without an #account. If both say that it is, or say nothing, as servers without
+// getRepoStatus, askIfHidden returns the account's state from before; nil if the account is not hidden.
+func (m *Manager) askIfHidden(ctx context.Context, j *job) (hidden *format.RepoState, err error) {
+	err = m.o.Store.View(ctx, func(s *ask.View) error {
+		st, known, _, err := s.Account(j.did)
+		if hidden = nil; known && st.Has(format.FlagHidden) {
+			hidden = &st
+		}
+		return err
+	})
+	if err != nil || hidden == nil {
+		return nil, err
+	}
+	for _, server := range []string{j.host, m.o.Relay} {
+		if server == "" {
+			continue
+		}
+		var status struct{ Active *bool }
+		err := m.askOnce(ctx, server, "com.atproto.sync.getRepoStatus", url.Values{"did": {j.did}}, &status)
+		a, isAnswer := errors.AsType[*answer](err)
+		switch {
+		case err == nil && status.Active != nil && !*status.Active:
+			return nil, &failure{why: inactive, err: fmt.Errorf("%s says that it is not active", server)}
+		case err == nil, isAnswer && a.code < 500 && a.code != http.StatusTooManyRequests, isAnswer && a.code == http.StatusNotImplemented:
+		case isAnswer:
+			return nil, &failure{why: failHost, err: fmt.Errorf("asking %s for the status: %w", server, err), busy: true, wait: time.Minute, after: a.after}
+		default:
+			return nil, &failure{why: failHost, err: fmt.Errorf("asking %s for the status: %w", server, err)}
+		}
+	}
+	return hidden, nil
 }
 
 // mostMoves is how often a repo may turn out to have moved during a fetch.

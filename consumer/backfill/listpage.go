@@ -113,12 +113,13 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 			case host == m.o.Relay && inactive:
 				b.AddStatus([]byte(a.listed.DID), false)
 			case inactive && a.state.Has(format.FlagHidden),
-				a.row != nil && a.row.State == format.ResyncWaiting,
-				a.state.DeletionSource != 0 && a.state.Has(format.FlagHidden): // the stream says that it was deleted
+				a.row != nil && a.row.State == format.ResyncWaiting:
 			case !a.known && !trusted:
 				unknown = append(unknown, a.listed.DID)
 			case inactive: // it may be active at the host in its document, so ask that host
 				queue(a, "listed_inactive")
+			case a.listed.Active != nil && a.state.Has(format.FlagHidden): // the fetch asks whether it is active
+				queue(a, "listed_active")
 			case !a.state.Whole() || a.row != nil:
 				queue(a, "backfill")
 			case a.rev > a.state.Rev:

@@ -9,6 +9,7 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 )
 
@@ -45,10 +46,11 @@ func newPlacer(store *graph.Store) *placer {
 
 // place applies a repo that was read without an error. Once that is committed, place calls the
 // function then; for a small repo, which waits for others, another goroutine calls it.
-// isActive means that its host has just sent the repo, so the account is active.
+// isActive means that its host has just sent the repo, so the account is active; asked is the
+// state of a hidden one whose host and relay said that it is active, else nil.
 //
 // place walks the repo before it locks p.mu, so that nothing waits for the walk.
-func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, then func(o batch.Outcome, records int, err error)) {
+func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, asked *format.RepoState, then func(o batch.Outcome, records int, err error)) {
 	var one *part
 	select {
 	case one = <-p.parts:
@@ -58,7 +60,7 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, i
 		return
 	}
 	one.sn = batch.Snapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
-	one.active = isActive
+	one.active, one.asked = isActive, asked
 	records, isSmall := 0, true
 	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
 		if records++; isSmall && !one.isFull() {
@@ -165,6 +167,7 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o batch.
 type part struct {
 	sn     batch.Snapshot
 	active bool
+	asked  *format.RepoState // if its host and relay said that it is active, what the index had of it then
 	puts   []put
 	rkeys  []byte
 	bytes  int // of rkeys and subjects
@@ -202,7 +205,11 @@ func (p *part) isLast(rkey []byte) bool {
 
 // add adds the part to a batch, and returns its number there.
 func (p *part) add(b *batch.Batch) (n int) {
-	if p.active && p.sn.First {
+	switch {
+	case !p.sn.First:
+	case p.asked != nil:
+		b.AddAnswer(p.sn.DID, true, p.asked)
+	case p.active:
 		b.AddStatus(p.sn.DID, true)
 	}
 	n = b.AddSnapshot(&p.sn)

@@ -58,14 +58,14 @@ func TestPlaceWalksWithoutTheLock(t *testing.T) {
 	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte("did:web:a.example.com"), []byte("3mb2kxx5ts22a"), nil, &synth.Link{1}))
 	r := readOf(t, synth.CAR(commit.CID, commit, leaf))
 	called := false
-	p.place(t.Context(), r, 1, true, func(_ batch.Outcome, _ int, err error) {
+	p.place(t.Context(), r, 1, true, nil, func(_ batch.Outcome, _ int, err error) {
 		if called = true; !errors.Is(err, repo.ErrMissing) {
 			t.Error(err)
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p.place(ctx, readOf(t, likesOf("did:web:a.example.com", 5000, 0)), 1, true, func(_ batch.Outcome, _ int, err error) {
+	p.place(ctx, readOf(t, likesOf("did:web:a.example.com", 5000, 0)), 1, true, nil, func(_ batch.Outcome, _ int, err error) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}

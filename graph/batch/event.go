@@ -56,6 +56,7 @@ const (
 	IsDeleted                          // status: the account is deleted
 	IsSync                             // archived status: it is a #sync
 	IsRefuted                          // failed verification: nothing in it is believed
+	IsAnswer                           // status: of the account's host and the relay, which were asked
 )
 
 // An Op is the change of one record.

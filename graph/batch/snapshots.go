@@ -107,6 +107,16 @@ func (b *Batch) AddStatus(did []byte, isActive bool) {
 	}
 }
 
+// AddAnswer adds whether an account is active, according to its host and the relay. They were
+// asked when the index had the state st: the answer is newer than the #account in st, and older than any
+// other.
+func (b *Batch) AddAnswer(did []byte, isActive bool, st *format.RepoState) {
+	b.AddStatus(did, isActive)
+	e := &b.events[len(b.events)-1]
+	e.Flags |= IsAnswer
+	e.Seq, e.Rev = st.AccountSeq, format.Rev(st.AccountSource)
+}
+
 // AddArchived adds rows of an archive, all of one rev of a repo; AddPut and AddDelete then add
 // the rows. They change neither complete repos nor what the stream changed after the rev.
 func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {

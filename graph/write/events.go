@@ -91,7 +91,7 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 	case batch.EventArchivedStatus:
 		e.archivedStatus(b, ev, as)
 	case batch.EventStatus:
-		if !e.queue.statusKnown(as) {
+		if !e.queue.statusKnown(as) || ev.Flags&batch.IsAnswer != 0 && ev.Seq == as.now.AccountSeq && ev.Rev == format.Rev(as.now.AccountSource) {
 			e.setHidden(as, ev.Flags&batch.IsActive == 0)
 			if ev.Flags&batch.IsActive != 0 {
 				e.queue.reactivated(as, b.Bytes(ev.DID))
@@ -122,6 +122,9 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		}
 	}
 	as.changed = true
+	if st.Has(format.FlagHidden) && (st.AccountSource == 0 || st.AccountSource == source && ev.Seq > st.AccountSeq) {
+		e.queue.doubtHidden(as, b.Bytes(ev.DID))
+	}
 	if ev.Flags&batch.IsRefuted != 0 { // failed verification: it does not even prove that a newer state exists
 		e.queue.markMissed(as, b.Bytes(ev.DID), "refuted")
 		if ev.Seq > 0 {

@@ -368,6 +368,14 @@ func (q *resyncs) reactivated(as *actorState, did []byte) {
 	}
 }
 
+// doubtHidden notes that a hidden account has made a commit: a relay may repair an account's status without an
+// #account. Fetching its repo asks its host and the relay.
+func (q *resyncs) doubtHidden(as *actorState, did []byte) {
+	if row := q.rows[as.id]; q.Queues && (row == nil || row.gone || row.State != format.ResyncWaiting) {
+		q.queue(as, did, "hidden_commit")
+	}
+}
+
 // announcedActive notes that the stream announced that an account is active. A fetch that has begun
 // may still end with the host's answer that it is not: the generation shows that the answer is older.
 func (q *resyncs) announcedActive(as *actorState, did []byte) {
