@@ -157,7 +157,7 @@ type match struct {
 // order, without those between which there is none.
 func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []dict.ID) ([]accountBlock, error) {
 	blocks := []accountBlock{}
-	if ids[0] == dict.None {
+	if ids[0] == dict.None || direction == blocking && l.View.IsHidden(ids[0]) {
 		return blocks, nil
 	}
 	for i, id := range ids[1:] {

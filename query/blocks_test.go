@@ -111,20 +111,19 @@ func TestBlocks(t *testing.T) {
 					total++
 				}
 			}
-			if direction == "blocking" && w.model.Hidden[actor] {
-				total = -1 // see the sets
+			noSets := direction == "blocking" && w.model.Hidden[actor] // a hidden account blocks nobody
+			if noSets {
+				total = 0
 			}
 			p, seen := url.Values{"actor": {actor}, "direction": {direction}, "limit": {fmt.Sprint(1 + rng.IntN(30))}}, 0
 			for {
 				var got blockAnswer
 				w.ask("blue.skein.graph.getBlocks", p, &got)
-				if got.Total == nil || total >= 0 && *got.Total != total || got.Actor != actor {
+				if got.Total == nil || *got.Total != total || got.Actor != actor {
 					t.Fatalf("%v: %d accounts, want %d", p, got.Total, total)
 				}
 				for _, b := range got.Blocks {
-					if total >= 0 {
-						same(fmt.Sprint(p, b.DID), b, pairs[pair(b.DID)])
-					}
+					same(fmt.Sprint(p, b.DID), b, pairs[pair(b.DID)])
 					if seen++; b.Record != "" {
 						direct++
 					}
@@ -141,9 +140,6 @@ func TestBlocks(t *testing.T) {
 				pages++
 				p.Set("cursor", got.Cursor)
 			}
-			if total < 0 {
-				continue
-			}
 			var others []string
 			for range 1 + rng.IntN(100) {
 				others = append(others, accounts[rng.IntN(len(accounts))])
@@ -155,7 +151,7 @@ func TestBlocks(t *testing.T) {
 			}
 			for _, other := range others {
 				want := pairs[pair(other)]
-				if want == nil || w.model.Hidden[other] {
+				if want == nil || w.model.Hidden[other] || noSets {
 					continue
 				}
 				if len(got.Blocks) == 0 || got.Blocks[0].DID != other {
