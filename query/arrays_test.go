@@ -62,7 +62,7 @@ func arraysWorld(t *testing.T) (w *world, commit func(action string, author, n i
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	w = &world{t: t, base: srv.URL}
+	w = &world{t: t, store: store, base: srv.URL}
 	var frames [][]byte
 	commit = func(action string, author, n int, record synth.Map) {
 		root := synth.CommitBlock(did(author), history.TID(uint64(len(frames)+1)<<20), [32]byte{1})

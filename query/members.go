@@ -3,11 +3,13 @@ package query
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -109,23 +111,14 @@ var membersAtOnce = 8192
 // errSetMissing is returned for a request without a set.
 var errSetMissing = errors.New(`parameter "set" is missing`)
 
-// ServeMembers serves all members of the set in the parameter set, of one state of the index, a line
-// each; with Accept: text/csv under the header member, and with application/x-ndjson as objects. It
-// has no time limit and holds up a slot of no queue, so it is for operators only. The connection is
-// cut if it fails after it has begun.
+// ServeMembers serves all members of the set in the parameter set, of one state of the index: an
+// object {"member":…} a line. It has no time limit and holds up a slot of no queue, so it is for
+// operators only. The connection is cut if it fails after it has begun.
 func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
 	_ = control.SetWriteDeadline(time.Time{})
-	out := &memberWriter{w: w, control: control}
-	switch accept := r.Header.Get("Accept"); {
-	case wantsCSV(r):
-		out.kind, out.line = typeCSV, appendCSV
-	case strings.Contains(accept, "ndjson"):
-		out.kind, out.line = "application/x-ndjson", appendJSON
-	default:
-		out.kind, out.line = "text/plain; charset=utf-8", func(dst []byte, m string) []byte { return append(append(dst, m...), '\n') }
-	}
+	out := &memberWriter{w: w}
 	err := s.members(r.Context(), r.URL.Query().Get("set"), out)
 	if err == nil {
 		err = out.end()
@@ -199,20 +192,17 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 	return err
 }
 
-// memberWriter writes members in one of the forms.
+// memberWriter writes members as lines of JSON.
 type memberWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	kind    string
-	line    func(dst []byte, member string) []byte
-	out     *bufio.Writer
-	buf     []byte
-	begun   bool
+	w     http.ResponseWriter
+	out   *bufio.Writer
+	buf   []byte
+	begun bool
 }
 
 func (m *memberWriter) begin(is string, total uint64, missing string) {
 	h := m.w.Header()
-	h.Set("Content-Type", m.kind)
+	h.Set("Content-Type", "application/x-ndjson")
 	h.Set("Skein-Type", is)
 	h.Set("Skein-Total", strconv.FormatUint(total, 10))
 	if missing != "" {
@@ -220,13 +210,10 @@ func (m *memberWriter) begin(is string, total uint64, missing string) {
 	}
 	m.begun = true
 	m.out = bufio.NewWriterSize(m.w, 256<<10)
-	if m.kind == typeCSV {
-		_, _ = m.out.WriteString("member\n") // end reports the error
-	}
 }
 
 func (m *memberWriter) write(member string) error {
-	m.buf = m.line(m.buf[:0], member)
+	m.buf = appendMember(m.buf[:0], member)
 	_, err := m.out.Write(m.buf)
 	return err //nolint:wrapcheck // the client's connection
 }
@@ -238,21 +225,42 @@ func (m *memberWriter) end() error {
 	return nil
 }
 
-// appendCSV appends a member as a field of CSV, and the end of the line.
-func appendCSV(dst []byte, member string) []byte {
-	if !strings.ContainsAny(member, "\",\r\n") {
-		return append(append(dst, member...), '\n')
-	}
-	dst = append(dst, '"')
-	dst = append(dst, strings.ReplaceAll(member, `"`, `""`)...)
-	return append(dst, '"', '\n')
-}
+// Nearly every line is one of these around a member that is the same in JSON.
+const lineStart, lineEnd = `{"member":"`, "\"}\n"
 
-// appendJSON appends a member as an object, and the end of the line.
-func appendJSON(dst []byte, member string) []byte {
+// appendMember appends a member as a line.
+func appendMember(dst []byte, member string) []byte {
+	if isPlain(member) {
+		return append(append(append(dst, lineStart...), member...), lineEnd...)
+	}
 	b, err := json.Marshal(member)
 	if err != nil {
 		b = []byte("null") // a string is always encoded
 	}
-	return append(append(append(dst, `{"member":`...), b...), '}', '\n')
+	dst = append(append(dst, lineStart[:len(lineStart)-1]...), b...)
+	return append(dst, lineEnd[1:]...)
+}
+
+// ParseMember returns the member on a line of ServeMembers.
+func ParseMember(line []byte) (string, error) {
+	if quoted, ok := bytes.CutPrefix(line, []byte(lineStart)); ok {
+		if quoted, ok = bytes.CutSuffix(quoted, []byte(lineEnd)); ok && isPlain(quoted) {
+			return string(quoted), nil
+		}
+	}
+	var m struct{ Member *string }
+	if err := json.Unmarshal(line, &m); err != nil || m.Member == nil {
+		return "", fmt.Errorf("query: %.100q is not a line with a member: %w", line, cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	return *m.Member, nil
+}
+
+// isPlain reports whether a string is the same in JSON.
+func isPlain[S string | []byte](s S) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }

@@ -1,9 +1,9 @@
 package query_test
 
 import (
-	"bufio"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -37,8 +37,22 @@ func fetch(t *testing.T, address, accept string) (status int, h http.Header, bod
 	return resp.StatusCode, resp.Header, string(b)
 }
 
+// streamed returns the members in an answer of ServeMembers.
+func streamed(t *testing.T, body string) (members []string) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		m, err := query.ParseMember([]byte(line))
+		var same struct{ Member string }
+		if err := errors.Join(err, json.Unmarshal([]byte(line), &same)); err != nil || m != same.Member {
+			t.Fatalf("%q is %q: %v", line, m, err)
+		}
+		members = append(members, m)
+	}
+	return members
+}
+
 // Random expressions have the same members page by page in JSON, page by page in CSV, and in one
-// stream in each of its forms.
+// stream.
 func TestMembersInEveryForm(t *testing.T) {
 	t.Parallel()
 	defer query.SetMembersAtOnce(3)()
@@ -62,24 +76,8 @@ func TestMembersInEveryForm(t *testing.T) {
 		}
 		at := operators.URL + "?" + url.Values{"set": {set}}.Encode()
 		status, h, body := fetch(t, at, "*/*")
-		if got := strings.FieldsFunc(body, func(r rune) bool { return r == '\n' }); status != http.StatusOK || !slices.Equal(got, members) || h.Get("Skein-Total") != strconv.Itoa(len(members)) {
-			t.Fatalf("%s as text: %d %q, want %q", set, status, got, members)
-		}
-		_, _, body = fetch(t, at, "application/x-ndjson")
-		var got []string
-		for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
-			var m struct{ Member string }
-			if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, m.Member)
-		}
-		if !slices.Equal(got, members) {
-			t.Fatalf("%s as JSON lines: %q, want %q", set, got, members)
-		}
-		_, _, body = fetch(t, at, "text/csv;q=1")
-		if got := column(t, body, "member"); !slices.Equal(got, members) {
-			t.Fatalf("%s as CSV: %q, want %q", set, got, members)
+		if got := streamed(t, body); status != http.StatusOK || !slices.Equal(got, members) || h.Get("Skein-Total") != strconv.Itoa(len(members)) {
+			t.Fatalf("%s in one stream: %d %q, want %q", set, status, got, members)
 		}
 		if got := pages(t, w.base, "/xrpc/blue.skein.graph.query?"+url.Values{"set": {set}, "limit": {strconv.Itoa(1 + rng.IntN(30))}}.Encode(), "member"); !slices.Equal(got, members) {
 			t.Fatalf("%s page by page: %q, want %q", set, got, members)
@@ -92,6 +90,47 @@ func TestMembersInEveryForm(t *testing.T) {
 		if status, _, body := fetch(t, operators.URL+bad, "*/*"); status != http.StatusBadRequest || !strings.Contains(body, "error") {
 			t.Errorf("%q: %d %s", bad, status, body)
 		}
+	}
+}
+
+// Whatever is in a text, it is one member in every form, unchanged.
+func TestTextsInEveryForm(t *testing.T) {
+	w, commit, index := arraysWorld(t)
+	rng := rand.New(rand.NewPCG(47, 14))
+	want := []string{"good\ndid:plc:x", "evil\r", "a\r\nb", `\.`, " ", "\"", "=1+1", "{\"member\":\"x\"}\n"}
+	for range 100 {
+		text := ""
+		for range 1 + rng.IntN(6) {
+			text += []string{"\n", "\r", "\"", ",", "a", " ", "\t", "\\", "\u2028", "\u202e", "\x7f", "\u009b", "é", "<&>", "}"}[rng.IntN(15)]
+		}
+		want = append(want, text)
+	}
+	slices.Sort(want)
+	want = slices.Compact(want)
+	commit("create", 1, 1, post(nil, nil, want))
+	index()
+	set := "tags(" + did(1) + ")"
+	members, _ := w.all(set, 30, nil)
+	if slices.Sort(members); !slices.Equal(members, want) {
+		t.Fatalf("in JSON: %q, want %q", members, want)
+	}
+	s, err := query.New(w.store, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operators := httptest.NewServer(http.HandlerFunc(s.ServeMembers))
+	defer operators.Close()
+	_, _, body := fetch(t, operators.URL+"?"+url.Values{"set": {set}}.Encode(), "*/*")
+	if got := streamed(t, body); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Fatalf("in one stream: %q, want %q", got, want)
+	}
+	at := "/xrpc/blue.skein.graph.query?" + url.Values{"set": {set}, "limit": {"30"}}.Encode()
+	for i := range want {
+		want[i] = strings.ReplaceAll(want[i], "\r\n", "\n") // as encoding/csv reads it
+	}
+	slices.Sort(want)
+	if got := pages(t, w.base, at, "member"); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Fatalf("in CSV: %q, want %q", got, want)
 	}
 }
 

@@ -230,6 +230,13 @@ const csv = async () => {
   await typeSet(`follows(${account})`);
   const [, [columns, ...records]] = await csv();
   expect(columns.startsWith('member,record,') && records.length === follows.size && records.every(r => follows.has(r.split(',')[0])), `with records: ${columns}, ${records.length} rows`);
+  await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({json: {type: 'uri', total: 2, items: [{member: 'good\ndid:plc:x'}, {member: '=1+1'}]}}));
+  const [, computed] = await csv();
+  expect(JSON.stringify(computed) === JSON.stringify(['member', '"good\ndid:plc:x"', "'=1+1"]), 'a spreadsheet computes nothing: ' + computed);
+  await action('Copy all');
+  await until(() => /^Copied 2/.test(document.querySelector('#out [role=status]').textContent));
+  expect(await page.evaluate(() => navigator.clipboard.readText()) === '"good\ndid:plc:x"\n=1+1\n', 'a line break begins no line');
+  await page.unroute('**/xrpc/blue.skein.graph.list?**');
   await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({status: 504, json: {error: 'QueryTimeout', message: 'the query took longer than 10s'}}));
   await action('Copy all');
   await until(() => /Failed: the query took longer/.test(document.querySelector('#out [role=status]').textContent));
@@ -261,7 +268,10 @@ expect(open.some(o => !o[2]) && open.some(o => o[2]), 'there are both');
 expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are not links');
 for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Posts it liked this week', 'Posts liked by accounts it follows', 'Similar accounts', 'New followers this week', 'Followers']) {
   await type(account);
-  await page.click(`#out .cards a:has(b:text-is("${name}"))`);
+  await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
+  const linked = `#out .cards a:has(b:text-is("${name}"))`;
+  if (/ this week$/.test(name) && !(await page.$(linked))) continue; // the recording is older than a week
+  await page.click(linked);
   await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));
   expect(!(await page.$('#out .error')), name + ': ' + await facts());
 }

@@ -55,11 +55,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if !strings.Contains(server, "://") {
 				server = "http://" + server
 			}
-			to := e.Data // as it is, for programs
-			if form == "text" {
-				to = e.Stdout
-			}
-			out, err := newSink(form, to)
+			out, err := newSink(form, e)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph/tables"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
+	"skein.blue/query"
 )
 
 // A sink prints the members of a set, or the results of a ranking, in one of the formats.
@@ -26,29 +27,40 @@ type sink interface {
 	close() error
 }
 
-// newSink returns the sink of a format.
-func newSink(format string, w io.Writer) (sink, error) {
-	out := bufio.NewWriterSize(w, 256<<10)
-	switch format {
-	case "text":
-		return &textSink{out}, nil
-	case "csv":
+// newSink returns the sink of a format. What strangers wrote cannot control a terminal, or begin a
+// line of its own there.
+func newSink(format string, e *command.Environment) (sink, error) {
+	out := bufio.NewWriterSize(e.Data, 256<<10)
+	switch {
+	case format == "text":
+		return lineSink{&textSink{out}}, nil
+	case format == "csv" && e.OnTerminal():
+		return lineSink{&csvSink{w: csv.NewWriter(out), out: out}}, nil
+	case format == "csv":
 		return &csvSink{w: csv.NewWriter(out), out: out}, nil
-	case "jsonl":
+	case format == "jsonl":
 		return &jsonSink{out}, nil
-	case "parquet":
+	case format == "parquet" && e.OnTerminal():
+		return nil, command.UsageError("--format parquet writes bytes that a terminal cannot show; write them to a file: skein query … >members.parquet")
+	case format == "parquet":
 		return &parquetSink{out: out}, nil
 	}
 	return nil, command.UsageError("--format %q: expected text, csv, jsonl or parquet", format)
 }
 
-// textSink prints for people: what strangers wrote cannot control the terminal.
+// lineSink prints each member as one line that is safe for a terminal.
+type lineSink struct{ sink }
+
+func (s lineSink) member(m string) error { return s.sink.member(human.Line(m)) }
+
+func (s lineSink) ranked(m string, count int) error { return s.sink.ranked(human.Line(m), count) }
+
 type textSink struct{ *bufio.Writer }
 
-func (s *textSink) member(m string) error { _, err := fmt.Fprintln(s, human.Line(m)); return err }
+func (s *textSink) member(m string) error { _, err := fmt.Fprintln(s, m); return err }
 
 func (s *textSink) ranked(m string, count int) error {
-	_, err := fmt.Fprintf(s, "%s\t%d\n", human.Line(m), count)
+	_, err := fmt.Fprintf(s, "%s\t%d\n", m, count)
 	return err
 }
 
@@ -95,7 +107,7 @@ type jsonSink struct{ *bufio.Writer }
 func (s *jsonSink) line(v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
-		_, err = s.Write(append(b, '\n'))
+		_, err = s.Write(append(human.EscapeJSON(b), '\n'))
 	}
 	return err
 }
@@ -171,17 +183,21 @@ func stream(ctx context.Context, s *command.Settings, admin string, named bool, 
 	if reason := resp.Header.Get("Skein-Incomplete"); reason != "" {
 		fmt.Fprintln(notes, "the answer may be incomplete:", human.Line(reason))
 	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(make([]byte, 256<<10), 1<<20)
-	n := uint64(0)
-	for lines.Scan() {
-		if err := out.member(lines.Text()); err != nil {
+	lines, n := bufio.NewReaderSize(resp.Body, 1<<20), uint64(0)
+	for ; ; n++ {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			break
+		} else if err != nil {
+			return true, fmt.Errorf("the answer was cut off after %d members: %w", n, err)
+		}
+		m, err := query.ParseMember(line)
+		if err == nil {
+			err = out.member(m)
+		}
+		if err != nil {
 			return true, err
 		}
-		n++
-	}
-	if err := lines.Err(); err != nil {
-		return true, fmt.Errorf("the answer was cut off after %d members: %w", n, err)
 	}
 	if total, err := strconv.ParseUint(resp.Header.Get("Skein-Total"), 10, 64); err != nil || total != n {
 		return true, fmt.Errorf("the answer has %d members, and announced %s", n, resp.Header.Get("Skein-Total"))

@@ -121,8 +121,12 @@ func (e *Environment) OutputError() error {
 // control a terminal.
 func (e *Environment) wrap() {
 	e.output = &output{to: e.Stdout}
+	e.onTerminal = isTerminal(e.Stdout)
 	e.Data = e.output
 	e.Stdout = human.NewWriter(e.output)
+	if e.onTerminal {
+		e.Data = e.Stdout
+	}
 	e.terminal = e.Stderr
 	e.Stderr = human.NewWriter(e.Stderr)
 }
@@ -245,12 +249,13 @@ func oneLineOf(err error) string {
 var ErrQuiet = errors.New("failed")
 
 // Environment holds what commands write to. Run wraps Stdout and Stderr, for text; Data is the
-// standard output for bytes that another program reads.
+// standard output for bytes that another program reads, and Stdout if it is a terminal.
 type Environment struct {
 	program        Program
 	Stdout, Stderr io.Writer
 	Data           io.Writer
 	output         *output   // the standard output; remembers its first error
+	onTerminal     bool      // the standard output
 	terminal       io.Writer // Stderr unwrapped: progress bars and the status line move its cursor
 	Level, Format  string    // of the log
 	Stop           Stopping
@@ -270,8 +275,13 @@ func (e *Environment) fatal(err error) {
 }
 
 // Terminal reports whether the standard error is a terminal.
-func (e *Environment) Terminal() bool {
-	f, ok := e.terminal.(*os.File)
+func (e *Environment) Terminal() bool { return isTerminal(e.terminal) }
+
+// OnTerminal reports whether the standard output is a terminal.
+func (e *Environment) OnTerminal() bool { return e.onTerminal }
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -56,17 +56,22 @@ async function everything(method, params, each, progress, signal) {
 
 const taken = ({rows, more}) => (more ? 'only the first ' : '') + counted(rows.length, 'line') + (more ? '. For all: “skein query” in a shell' : '');
 
+// cell quotes a value for CSV, so that a line break in it begins no line.
+const cell = v => /[",\n\r]/.test(v) ? '"' + v.replaceAll('"', '""') + '"' : v;
+
+// safe keeps a spreadsheet from computing a value.
+const safe = v => cell(v.replace(/^[=+\-@\t\r]/, "'$&"));
+
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
-  const text = asking.then(({rows}) => new Blob([rows.map(r => r.member + '\n').join('')], {type: 'text/plain'}));
+  const text = asking.then(({rows}) => new Blob([rows.map(r => cell(r.member) + '\n').join('')], {type: 'text/plain'}));
   await Promise.all([asking, navigator.clipboard.write([new ClipboardItem({'text/plain': text})])]);
   return 'Copied ' + sentence(taken(await asking));
 }
 
 async function saveCSV(asking, params) {
   const {rows} = await asking, names = Object.keys(rows[0] || {member: 0});
-  const cell = v => /[",\n\r]/.test(v) ? '"' + v.replaceAll('"', '""') + '"' : v;
-  const href = URL.createObjectURL(new Blob([[names, ...rows.map(r => names.map(n => cell(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join('')], {type: 'text/csv'}));
+  const href = URL.createObjectURL(new Blob([[names, ...rows.map(r => names.map(n => safe(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join('')], {type: 'text/csv'}));
   el('a', {href, download: 'skein-' + Object.values(params).find(v => /\W/.test(v)).replace(/\W+/g, '-').slice(0, 60) + '.csv'}).click();
   setTimeout(() => URL.revokeObjectURL(href), 60_000);
   return 'Saved ' + sentence(taken(await asking));
@@ -110,12 +115,11 @@ function subjectForm(label, way, kind, make, value) {
 // websocket, because a browser has few other connections.
 function changes(q, bar, note) {
   const list = el('ol', {class: 'members', role: 'log', 'aria-label': 'Changes', hidden: true});
-  const what = 'Watch';
   let cursor = '', wait = 500, begun = false;
   const stop = text => {
     if (watching) watching.close();
     watching = null;
-    button.textContent = what;
+    button.textContent = 'Watch';
     note.textContent = text;
   };
   const receive = m => {
@@ -158,7 +162,7 @@ function changes(q, bar, note) {
     button.textContent = 'Stop watching';
     note.textContent = 'Connecting…';
     connect();
-  }}, what);
+  }}, 'Watch');
   bar.append(button);
   return list;
 }

@@ -51,16 +51,14 @@ const clean = text => text.replace(/[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufe
 function subjectOf(text) {
   if (/[\s(),]/.test(text)) return null;
   let m;
-  if (/^(at:\/\/)?did:[a-z]+:[^/]+$/.test(text)) return {kind: 'account', name: text.replace('at://', '')};
-  if ((m = /^at:\/\/([^/]+)$/.exec(text))) return {kind: 'account', name: '@' + m[1]};
+  const named = who => who.startsWith('did:') ? who : '@' + who;
   if (text.startsWith('@')) return {kind: 'account', name: text};
+  if ((m = /^(?:at:\/\/)?(did:[a-z]+:[^/]+|[a-z0-9-]+(?:\.[a-z0-9-]+)+)$/i.exec(text))) return {kind: 'account', name: named(m[1])};
   if ((m = /^(?:https?:\/\/)?bsky\.app\/profile\/([^/?#]+)\/?(?:([a-z]+)\/([^/?#]+))?/.exec(text))) {
-    const address = 'https://bsky.app/profile/' + m[1] + (m[2] ? '/' + m[2] + '/' + m[3] : '');
-    if (!m[2]) return {kind: 'account', name: m[1].startsWith('did:') ? m[1] : '@' + m[1]};
-    return {kind: m[2] === 'lists' ? 'list' : 'post', name: address, owner: m[1].startsWith('did:') ? m[1] : '@' + m[1]};
+    const owner = named(m[1]);
+    return m[2] ? {kind: m[2] === 'lists' ? 'list' : 'post', name: `https://bsky.app/profile/${m[1]}/${m[2]}/${m[3]}`, owner} : {kind: 'account', name: owner};
   }
   if ((m = /^at:\/\/([^/]+)\/([^/]+)/.exec(text))) return {kind: m[2] === 'app.bsky.graph.list' ? 'list' : 'post', name: text, owner: m[1]};
-  if (/^[a-z0-9-]+(\.[a-z0-9-]+)+$/i.test(text)) return {kind: 'account', name: '@' + text};
   return null;
 }
 

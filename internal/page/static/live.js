@@ -11,7 +11,7 @@ let eventRates = [], edgeRates = [];
 function scale(values) {
   const sorted = [...values].sort((a, b) => a - b), at = q => sorted[Math.floor(q * (sorted.length - 1))] || 0;
   const top = Math.min(at(1), [3 * at(0.5), 1.25 * at(0.95)].find(v => v > 0) || at(1)), bottom = at(0.05) < 0 ? Math.max(at(0), 1.25 * at(0.05)) : 0;
-  const rough = Math.max(1, top - bottom, 1) / 3, power = 10 ** Math.floor(Math.log10(rough)), step = Math.max(1, power * [1, 2, 5, 10].find(n => n * power >= rough));
+  const rough = Math.max(1, top - bottom) / 3, power = 10 ** Math.floor(Math.log10(rough)), step = Math.max(1, power * [1, 2, 5, 10].find(n => n * power >= rough));
   return {step, low: step * Math.floor(bottom / step), high: step * Math.max(1, Math.ceil(top / step)), most: at(1), least: at(0)};
 }
 
