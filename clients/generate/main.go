@@ -28,6 +28,12 @@ var forms = []string{
 	"blue.skein.graph.query", "blue.skein.graph.rank",
 }
 
+// values are the parameters that a caller may also give as values of the language: a date, a length of
+// time, a number. Lexicons have no types for them, so there they are strings.
+var values = map[string]string{
+	"since": "time", "until": "time", "subjectsSince": "time", "decay": "duration", "bucket": "duration", "damp": "number",
+}
+
 // file is a lexicon: a method, or only definitions that methods refer to.
 type file struct {
 	lexicon.File

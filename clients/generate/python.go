@@ -30,8 +30,9 @@ func python(all []file) string {
 		l.pyMethod(&asyncMethods, "async ", "await ")
 	}
 	var b strings.Builder
-	b.WriteString("\"\"\"Generated from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
+	b.WriteString("\"\"\"Generated from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom datetime import date, timedelta\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
 	fmt.Fprintf(&b, "__all__ = [\n    \"%s\",\n]\n\n", strings.Join(names, "\",\n    \""))
+	b.WriteString("#: A time. A datetime without a time zone is in the local one; a timedelta is an age.\nTime = Union[str, date, timedelta]\n#: A length of time.\nDuration = Union[str, timedelta]\n#: A number, not only a whole one.\nNumber = Union[str, float]\n\n")
 	fmt.Fprintf(&b, "#: The methods that a server also accepts as a form, by POST.\nFORMS: FrozenSet[str] = frozenset({\"%s\"})\n\n\n", strings.Join(forms, `", "`))
 	b.WriteString(types.String())
 	b.WriteString("class Methods:\n    \"\"\"The methods of a server.\"\"\"\n\n    def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
@@ -52,7 +53,7 @@ func (l *file) pyMethod(b *strings.Builder, before, await string) {
 		add := func(name string) {
 			q := p.Properties[name]
 			params = append(params, fmt.Sprintf("%q: %s", name, pyName(name)))
-			signature += ", " + pyName(name) + ": " + l.pyParam(&q)
+			signature += ", " + pyName(name) + ": " + l.pyParam(name, &q)
 			if q.Description != "" {
 				described += "\n        " + pyName(name) + ": " + q.Description
 			}
@@ -146,9 +147,12 @@ func (l *file) pyType(d *lexicon.Def) string {
 	return "str"
 }
 
-func (l *file) pyParam(d *lexicon.Def) string {
-	if d.Type == "array" {
+func (l *file) pyParam(name string, d *lexicon.Def) string {
+	switch {
+	case d.Type == "array":
 		return "Sequence[" + l.pyType(d.Items) + "]"
+	case values[name] != "":
+		return title(values[name])
 	}
 	return l.pyType(d)
 }

@@ -71,7 +71,11 @@ func (l *file) tsInterface(b *strings.Builder, def string, d *lexicon.Def) {
 		if slices.Contains(d.Nullable, p) {
 			null = " | null"
 		}
-		fmt.Fprintf(b, "  %s%s: %s%s;\n", p, mark, l.tsType(&q), null)
+		is := l.tsType(&q)
+		if def == "params" {
+			is += map[string]string{"time": " | Date", "number": " | number"}[values[p]]
+		}
+		fmt.Fprintf(b, "  %s%s: %s%s;\n", p, mark, is, null)
 	}
 	b.WriteString("}\n\n")
 }

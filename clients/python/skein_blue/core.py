@@ -9,7 +9,8 @@ import urllib.parse
 import warnings
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Callable, Deque, Dict, Generic, Iterator, List, Mapping, NamedTuple, Optional, Sequence, TypeVar, Union
+from datetime import datetime, timedelta, timezone
+from typing import Any, Callable, Deque, Dict, Generic, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, TypeVar, Union
 
 from . import methods
 
@@ -89,13 +90,24 @@ def request(base: str, headers: Mapping[str, str], nsid: str, params: Mapping[st
     for name, value in params.items():
         if value is None:
             continue
-        for one in [value] if isinstance(value, (str, int, bool)) else value:
-            pairs.append((name, str(one).lower() if isinstance(one, bool) else str(one)))
+        many = isinstance(value, Iterable) and not isinstance(value, str)
+        pairs += [(name, _spelled(one)) for one in (value if many else [value])]
     text, url = urllib.parse.urlencode(pairs), f"{base}/xrpc/{nsid}"
     if nsid in methods.FORMS and len(text) > LONGEST_QUERY:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         return Request(base, nsid, url, {**headers, **form}, text.encode())
     return Request(base, nsid, f"{url}?{text}", dict(headers), None)
+
+
+def _spelled(value: Any) -> str:
+    """Returns a value as the server spells it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat()
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():f}s"
+    return str(value)
 
 
 def unreachable(asked: Request, error: Exception) -> SkeinError:

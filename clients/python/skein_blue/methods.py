@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union
 
 __all__ = [
@@ -47,6 +48,13 @@ __all__ = [
     "RankRanked",
     "SubscribeChange",
 ]
+
+#: A time. A datetime without a time zone is in the local one; a timedelta is an age.
+Time = Union[str, date, timedelta]
+#: A length of time.
+Duration = Union[str, timedelta]
+#: A number, not only a whole one.
+Number = Union[str, float]
 
 #: The methods that a server also accepts as a form, by POST.
 FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
@@ -729,7 +737,7 @@ class Methods:
         answer: GetStatsOutput = self._call("blue.skein.graph.getStats", {})
         return answer
 
-    def histogram(self, set_: str, *, bucket: str | None = None, since: str | None = None, until: str | None = None) -> HistogramOutput:
+    def histogram(self, set_: str, *, bucket: Duration | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
         """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
 
         set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
@@ -772,7 +780,7 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -922,7 +930,7 @@ class AsyncMethods:
         answer: GetStatsOutput = await self._call("blue.skein.graph.getStats", {})
         return answer
 
-    async def histogram(self, set_: str, *, bucket: str | None = None, since: str | None = None, until: str | None = None) -> HistogramOutput:
+    async def histogram(self, set_: str, *, bucket: Duration | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
         """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
 
         set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
@@ -965,7 +973,7 @@ class AsyncMethods:
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: str | None = None, decay: str | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.

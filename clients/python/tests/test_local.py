@@ -10,6 +10,8 @@ import unittest
 import unittest.mock
 import urllib.parse
 import warnings
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from skein_blue import AsyncSkein, IncompleteWarning, Skein, SkeinError, core, methods
@@ -198,6 +200,32 @@ class Post(Case):
             error = self.refused(lambda: skein.query("x" * 9000))
             self.assertEqual((error.name, error.status), ("PostNotSupported", 405))
             self.assertIn("upgrade the server", error.message)
+
+
+class Values(Case):
+    """Numbers, times and lengths of time are sent as the server spells them."""
+
+    def test_values(self) -> None:
+        noted: List[Dict[str, List[str]]] = []
+
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            noted.append(params)
+            handler.json(200, {"items": []})
+
+        local = datetime(2026, 11, 22, 6)
+        for skein in self.each(self.serve(answer)):
+            for given, sent in (
+                ({"damp": 0.5}, {"damp": ["0.5"]}),
+                ({"damp": 1, "exact": True}, {"damp": ["1"], "exact": ["true"]}),
+                ({"damp": Decimal("0.3"), "min": 3}, {"damp": ["0.3"], "min": ["3"]}),
+                ({"since": datetime(2026, 11, 22, 6, 0, 0, 1, timezone(timedelta(hours=2)))}, {"since": ["2026-11-22T04:00:00.000001+00:00"]}),
+                ({"until": local}, {"until": [local.astimezone(timezone.utc).isoformat()]}),
+                ({"since": date(2026, 11, 22), "until": "24h"}, {"since": ["2026-11-22"], "until": ["24h"]}),
+                ({"subjects_since": timedelta(days=1), "decay": timedelta(hours=6)}, {"subjectsSince": ["86400.000000s"], "decay": ["21600.000000s"]}),
+            ):
+                noted.clear()
+                skein.rank("x", "likes", **given)
+                self.assertEqual(noted, [{"of": ["x"], "via": ["likes"], **sent}])
 
 
 class Strangers(Case):

@@ -116,7 +116,7 @@ function encoded(nsid: string, params: object): string {
   if (typeof params !== 'object') throw new TypeError(`${nsid} needs its parameters in one object, such as {set: '…'}`);
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) query.append(name, String(one));
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) query.append(name, one instanceof Date ? one.toISOString() : String(one));
   }
   return query.toString();
 }

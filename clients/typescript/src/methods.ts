@@ -427,9 +427,9 @@ export interface HistogramParams {
   /** A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token. */
   set: string;
   /** Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d. */
-  since?: string;
+  since?: string | Date;
   /** Count only records before this time. */
-  until?: string;
+  until?: string | Date;
 }
 
 export interface HistogramOutput {
@@ -560,7 +560,7 @@ export interface RankParams {
   /** The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all. */
   cursor?: string;
   /** A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain. */
-  damp?: string;
+  damp?: string | number;
   /** The half-life of an edge, such as 6h or 7d: an edge that is so old adds half as much to the score. */
   decay?: string;
   /** Fail instead of reading a sample. A ranking then reads up to 67 million edges. */
@@ -573,11 +573,11 @@ export interface RankParams {
   /** An expression for a set. $viewer stands for the DID of the account in the service auth token. */
   of: string;
   /** Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d. */
-  since?: string;
+  since?: string | Date;
   /** If the results are records, return only those with a time in their key from then on. */
-  subjectsSince?: string;
+  subjectsSince?: string | Date;
   /** Use only records with a time in their key before then. */
-  until?: string;
+  until?: string | Date;
   /** The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind. */
   via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {});
   /** Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top. */

@@ -31,7 +31,7 @@ assert.equal((await skein.query({set, count: true})).members, undefined);
 assert.equal((await skein.list({set, limit: 3})).items.length, 3);
 const largest = await skein.list({set: `sample(${set}, 40)`, order: 'size(followers)', limit: 10});
 assert.ok(largest.order === 'size(followers)' && largest.total === 40 && largest.items.every((m, i) => m.record && (i === 0 || m.size <= largest.items[i - 1].size)), JSON.stringify(largest));
-assert.equal((await skein.rank({of: set, via: 'likes', since: '24h', limit: 3})).items.length, 3);
+assert.equal((await skein.rank({of: set, via: 'likes', since: new Date(Date.now() - 864e5), damp: 0.5, limit: 3})).items.length, 3);
 assert.equal((await skein.getAccount({did: star})).state, 'complete');
 assert.ok((await skein.getStats()).records.follow > 1000);
 const {subjects: [sizes]} = await skein.counts({edge: ['followers', 'likes'], subject: [star]});

@@ -103,6 +103,13 @@ test('a query that is too long for a URL uses POST', async t => {
   assert.deepEqual(noted.map(n => n[0]), ['POST', 'POST', 'GET', 'GET', 'POST']);
 });
 
+test('numbers and times are sent as the server spells them', async t => {
+  const noted = [];
+  const base = await serve(t, (_, response, params) => { noted.push([...params]); json(response, 200, {items: []}); });
+  await new Skein(base).rank({of: 'x', via: 'likes', damp: 0.5, since: new Date(Date.UTC(2026, 10, 22, 6)), until: '1h', exact: true});
+  assert.deepEqual(noted, [[['of', 'x'], ['via', 'likes'], ['damp', '0.5'], ['since', '2026-11-22T06:00:00.000Z'], ['until', '1h'], ['exact', 'true']]]);
+});
+
 test('a server that is too old for POST gives a clear error', async t => {
   const base = await serve(t, (_, response) => json(response, 405, {error: 'InvalidRequest', message: 'use GET'}));
   await assert.rejects(new Skein(base).query({set: 'x'.repeat(9000)}), error => is('PostNotSupported', 405)(error) && /upgrade the server/.test(error.message));

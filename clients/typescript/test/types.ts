@@ -22,6 +22,9 @@ export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
   await skein.query('x');
   // @ts-expect-error: parameters must be in one object
   skein.members('x');
+  await skein.rank({of: 'x', via: 'likes', damp: 0.5, since: new Date(), until: '1h'});
+  // @ts-expect-error: not a time
+  await skein.rank({of: 'x', via: 'likes', since: 0.5});
   // @ts-expect-error: unknown parameter
   await skein.rank({of: 'x', via: 'likes', sicne: '1h'});
   // @ts-expect-error: unknown edge
