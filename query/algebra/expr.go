@@ -37,6 +37,7 @@ type Node struct {
 	Is     dict.Namespace // the namespace of the members
 	Offset int            // in Expr.Source, in bytes
 
+	isList   bool // members(…) of one list, not of the accounts on it
 	eitherIs bool // a labeled(…) whose members are what the sets around it have: accounts or records
 }
 

@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -183,14 +184,18 @@ func (v *Evaluation) findLabelers() error {
 	return &LimitError{"unknown labeler " + unknown + ": this server has labels of " + strings.Join(known, ", ") + " (operators: add it to --labelers)"}
 }
 
-// Become makes the members of the expression those of a namespace, if all of its sets are of what has a
-// label and do not say which. It reports whether they are of that namespace.
-func (e *Expr) Become(ns dict.Namespace) bool {
-	if !e.Root.canBecome(ns) {
-		return false
+// Except makes the expression one that can be left out of results of a namespace. Its error is for the client.
+func (e *Expr) Except(results dict.Namespace) error { return e.Root.except(results) }
+
+func (n *Node) except(results dict.Namespace) error {
+	switch {
+	case n.canBecome(results):
+		n.become(results)
+		return nil
+	case n.isList:
+		return errNotItsMembers
 	}
-	e.Root.become(ns)
-	return true
+	return fmt.Errorf("except must be a set of %s, like the results; this one is a set of %s", Plural(results), Plural(n.Is)) //nolint:err113 // the client reads it
 }
 
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.

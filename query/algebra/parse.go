@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,10 +116,7 @@ func (p *parser) expr(depth int) (Node, error) {
 	}
 	f, ok := p.e.words.functions[name]
 	if !ok {
-		if near := Nearest(name, maps.Keys(p.e.words.functions)); near != "" {
-			return Node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
-		}
-		return Node{}, p.errorf(start, "%q is not a set or an operator", Brief(name))
+		return Node{}, p.errorf(start, "%q is not a set or an operator%s", Brief(name), p.e.words.didYouMean(name, p.fitting()))
 	}
 	if err := p.open(name); err != nil {
 		return Node{}, err
@@ -155,6 +153,24 @@ func (p *parser) expr(depth int) (Node, error) {
 		err = p.operands(&n, name, depth)
 	}
 	return n, err
+}
+
+// fitting returns the names of all operators, and of the sets that take the argument that follows.
+func (p *parser) fitting() []string {
+	names := maps.Clone(p.e.words.functions)
+	if rest, ok := strings.CutPrefix(strings.TrimSpace(p.e.Source[p.i:]), "("); ok {
+		end := strings.IndexAny(rest, ",)")
+		if l, ok := LiteralOf(strings.TrimSpace(rest[:max(end, 0)])); ok {
+			for _, ns := range dict.Namespaces {
+				for _, via := range p.e.words.Vias(ns) {
+					if ns != l.Is {
+						delete(names, via.Name)
+					}
+				}
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(names))
 }
 
 func (p *parser) open(name string) error {
@@ -196,6 +212,11 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 			}
 		}
 		if len(n.Args) > 0 && !arg.canBecome(n.Is) {
+			for _, a := range append(n.Args, arg) {
+				if a.isList {
+					return p.errorf(a.Offset, "%v", errNotItsMembers)
+				}
+			}
 			return p.errorf(arg.Offset, "%s cannot combine a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
 		}
 		if len(n.Args) == 0 {
@@ -305,6 +326,10 @@ func (p *parser) literals(n *Node, name string) error {
 		}
 	}
 	n.Of, n.End = n.First, len(p.e.Strings)
+	if n.Op == OpMembers && n.End == n.First+1 {
+		_, path, _ := strings.Cut(strings.TrimPrefix(p.e.Strings[n.First].S, "at://"), "/")
+		n.isList = strings.HasPrefix(path, "app.bsky.graph.list/")
+	}
 	return nil
 }
 

@@ -656,6 +656,65 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+// A word that people use for a set or an operator leads to it, and not to the name with the nearest letters.
+func TestMeanings(t *testing.T) {
+	const a, post, list = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/k", "at://a.example.com/app.bsky.graph.list/k"
+	more, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri answers answerers\napp.bsky.feed.post embed.record.uri at-uri cited citers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := kinds.Configure(kinds.BuiltIn, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configured := NewVocabulary(table)
+	says := func(v *Vocabulary, text, what string) {
+		t.Helper()
+		if _, err := v.Parse(text, MaxExpr, noon); err == nil || !strings.HasSuffix(err.Error(), what) {
+			t.Errorf("%s: %v, want … %s", text, err, what)
+		}
+	}
+	for word, want := range map[string]string{
+		"following(@a.example.com)": "follows", "Following(x)": "follows", "followedBy(" + a + ")": "followers", "followed_by(x)": "followers", "likedBy(" + post + ")": "likers",
+		"difference(x)": "except", "not(x)": "except", "exclude(x)": "except", "minus(x)": "except", "and(x)": "intersect", "or(x)": "union",
+		"list(" + list + ")": "listed", "list(" + a + ")": "lists", "blockedby(x)": "blockedBy", "likez(" + post + ")": "likers", "likez(" + a + ")": "likes", "reposted(x)": "reposts",
+	} {
+		says(builtIn, word, "is not a set or an operator; did you mean "+want+"?")
+	}
+	for word, want := range map[string]string{"quotes(" + a + ")": "cited", "quotes( https://bsky.app/profile/a.example.com/post/k )": "citers", "replies(" + post + ")": "answerers", "replies(@a.example.com)": "answers"} {
+		says(configured, word, "; did you mean "+want+"?")
+	}
+	says(builtIn, "Replies("+post+")", `"Replies" is not a set or an operator; this server does not index replies (its administrator can, with skein serve --kinds)`)
+	for text, want := range map[string]string{
+		"rank(of=follows(" + a + "),via=following)":                                          "lists; did you mean follows?",
+		"rank(of=likes(" + a + "),via=likedBy)":                                              "; did you mean likers?",
+		"rank(of=follows(" + a + "),via=likedBy)":                                            "lists",
+		"intersect(members(" + list + "),likers(x))":                                         "",
+		"union(followers(" + a + "),members(" + a + "),members(" + list + "))":               "at position 70: " + errNotItsMembers.Error(),
+		"except(members(https://bsky.app/profile/a.example.com/lists/k),follows(" + a + "))": "at position 7: " + errNotItsMembers.Error(),
+		"rank(of=members(" + list + "),via=likes)":                                           "at position 8: via=likes: " + errNotItsMembers.Error(),
+		"rank(of=follows(" + a + "),via=follows,except=members(" + list + "))":               "at position 58: " + errNotItsMembers.Error(),
+	} {
+		says(builtIn, text, want)
+	}
+	for _, text := range []string{"members(" + list + ")", "union(members(" + list + "),lists(" + a + "))", "rank(of=members(" + list + "),via=listed)"} {
+		if _, err := builtIn.Parse(text, MaxExpr, noon); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for word, meant := range meanings {
+		if _, isName := builtIn.functions[word]; isName || word != strings.ToLower(word) {
+			t.Errorf("%s is a name, or has capital letters", word)
+		}
+		for _, m := range meant {
+			_, known := builtIn.functions[m]
+			if collection, path, isSource := strings.Cut(m, ":"); known == isSource || isSource && configured.KindAt(collection, path) == nil {
+				t.Errorf("%s may mean %s, which is neither a name nor the source of a kind", word, m)
+			}
+		}
+	}
+}
+
 // Each spelling of an account or a record is one literal.
 func TestLiterals(t *testing.T) {
 	const plc = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"

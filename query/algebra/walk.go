@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (v *Vocabulary) ViaOf(name string, from dict.Namespace) (Via, error) {
 	for i := range all {
 		names[i] = all[i].Name
 	}
-	return Via{}, fmt.Errorf("via is %q; for a set of %s it must be one of %s", Brief(name), Plural(from), strings.Join(names, ", ")) //nolint:err113 // the client reads it
+	return Via{}, fmt.Errorf("via is %q; for a set of %s it must be one of %s%s", Brief(name), Plural(from), strings.Join(names, ", "), v.didYouMean(name, names)) //nolint:err113 // the client reads it
 }
 
 // ViaFrom returns the edge with a name that leads from the members of a set. If the set can have members of
@@ -64,6 +65,11 @@ func (v *Vocabulary) ViaFrom(name string, of *Node) (Via, error) {
 		if other, otherErr := v.ViaOf(name, ns); otherErr == nil {
 			of.become(ns)
 			return other, nil
+		}
+	}
+	if of.isList && err != nil {
+		if _, fromAccounts := v.ViaOf(name, dict.DID); fromAccounts == nil {
+			err = fmt.Errorf("via=%s: %w", name, errNotItsMembers)
 		}
 	}
 	return via, err
@@ -157,15 +163,16 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
 	}
 	var err error
-	if n.Rank.Via, err = p.e.words.ViaFrom(via, of); err != nil {
+	if n.Rank.Via, err = p.e.words.ViaFrom(via, of); errors.Is(err, errNotItsMembers) {
+		return p.errorf(of.Offset, "%v", err)
+	} else if err != nil {
 		return p.errorf(viaAt, "%v", err)
 	}
 	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
 	if except != nil {
-		if !except.canBecome(n.Is) {
-			return p.errorf(except.Offset, "except must be a set of %s, like the results; this one is a set of %s", Plural(n.Is), Plural(except.Is))
+		if err := except.except(n.Is); err != nil {
+			return p.errorf(except.Offset, "%v", err)
 		}
-		except.become(n.Is)
 		n.Args = append(n.Args, *except)
 	}
 	w, isAge, err := ParseWindow(since, until, p.e.Now)

@@ -1,7 +1,9 @@
 package algebra
 
 import (
+	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -27,6 +29,51 @@ func Nearest(word string, names iter.Seq[string]) string {
 	}
 	return best
 }
+
+// Sources of kinds that many servers are configured with, under names of their own.
+const (
+	quotes  = "app.bsky.feed.post:embed.record.uri"
+	replies = "app.bsky.feed.post:reply.parent.uri"
+)
+
+// meanings are words, in lower case, that stand for something else than the name with the nearest letters: what
+// they may mean, a name or the source of a kind.
+var meanings = map[string][]string{
+	"following": {"follows"}, "followings": {"follows"}, "followed": {"follows"}, "followees": {"follows"}, "followedby": {"followers"},
+	"liking": {"likes"}, "liked": {"likes"}, "likedby": {"likers"},
+	"reposted": {"reposts"}, "retweets": {"reposts"}, "repostedby": {"reposters"}, "retweeters": {"reposters"},
+	"blocked": {"blocks"}, "list": {"listed", "lists"}, "listmembers": {"listed"}, "memberof": {"lists"}, "member": {"members", "listed"},
+	"difference": {"except"}, "not": {"except"}, "exclude": {"except"}, "excluding": {"except"}, "minus": {"except"}, "subtract": {"except"}, "without": {"except"}, "but": {"except"},
+	"and": {"intersect"}, "all": {"intersect"}, "both": {"intersect"}, "or": {"union"}, "any": {"union"}, "either": {"union"},
+	"quotes": {quotes}, "quoted": {quotes}, "quoting": {quotes}, "quotedby": {quotes}, "quoters": {quotes},
+	"replies": {replies}, "replied": {replies}, "replying": {replies}, "repliedto": {replies}, "repliers": {replies}, "repliesto": {replies},
+}
+
+// didYouMean returns the end of an error message about an unknown word: which of the names it may mean, by its
+// meaning or else by its letters, or nothing.
+func (v *Vocabulary) didYouMean(word string, names []string) string {
+	meant, known := meanings[strings.ReplaceAll(strings.ToLower(word), "_", "")]
+	for _, m := range meant {
+		for i := range v.Table.All {
+			if k := &v.Table.All[i]; k.Source() == m {
+				meant = append(meant, k.Reverse, k.Forward)
+			}
+		}
+	}
+	if i := slices.IndexFunc(meant, func(m string) bool { return slices.Contains(names, m) }); i >= 0 {
+		return "; did you mean " + meant[i] + "?"
+	}
+	if known && len(meant) == 1 && strings.Contains(meant[0], ":") {
+		return "; this server does not index " + strings.ToLower(word) + " (its administrator can, with skein serve --kinds)"
+	}
+	if near := Nearest(word, slices.Values(names)); near != "" && !known {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// errNotItsMembers is the error about members(LIST) where accounts are expected. The client reads it.
+var errNotItsMembers = errors.New(`"members" of a list is the list itself, not the accounts on it; did you mean listed?`)
 
 // distance returns the Levenshtein distance of a and b in bytes.
 func distance(a, b string) int {

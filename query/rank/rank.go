@@ -72,8 +72,8 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 		if r.Except, err = q.ExprAt("except", now); err != nil {
 			return r, err
 		}
-		if !r.Except.Become(r.Via.Is) {
-			return r, xrpc.Invalid("except must be a set of %s, like the results; this one is a set of %s", algebra.Plural(r.Via.Is), algebra.Plural(r.Except.Type()))
+		if err := r.Except.Except(r.Via.Is); err != nil {
+			return r, xrpc.Invalid("%v", err)
 		}
 	}
 	if r.Window, err = q.Window(now); err != nil {
