@@ -132,6 +132,14 @@ func TestNames(t *testing.T) {
 	if rel.Actor != a[1] || rel.Relationships[0]["did"] != a[0] || rel.Relationships[1]["notFound"] != true {
 		t.Errorf("%+v", rel)
 	}
+	w.ask("app.bsky.graph.getRelationships", url.Values{"actor": {"\u2068@Alice.Example.com\u2069"}, "others": {" Kept.example.com", "\u200e" + a[0], "Nobody.example.com "}}, &rel)
+	if rel.Actor != a[1] || len(rel.Relationships) != 3 || rel.Relationships[0]["did"] != a[0] || rel.Relationships[1]["did"] != a[0] || rel.Relationships[2]["actor"] != "Nobody.example.com " {
+		t.Errorf("pasted: %+v", rel)
+	}
+	var account struct{ DID string }
+	if w.ask("blue.skein.graph.getAccount", url.Values{"did": {"\u202a@ALICE.example.com\u202c"}}, &account); account.DID != a[1] {
+		t.Errorf("pasted: %+v", account)
+	}
 }
 
 // A page does not go on where the handle is another's by then.

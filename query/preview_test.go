@@ -61,7 +61,7 @@ func TestFeedPreview(t *testing.T) {
 	if got := f.Previews(); len(got) != 3 || got[0] != (feed.Preview{Name: "friends", URI: uri, Shows: "rank(of=follows($viewer), via=likes)", Viewer: true}) || got[1].Viewer {
 		t.Errorf("previews: %+v", got)
 	}
-	for _, name := range []string{viewer, "@kept.example.com", "kept.example.com", "far.example.com", "https://bsky.app/profile/" + viewer} {
+	for _, name := range []string{viewer, "@kept.example.com", "kept.example.com", "\u2068@Kept.Example.com\u2069 ", " kept.example.com", "far.example.com", "https://bsky.app/profile/" + viewer} {
 		var got []string
 		for cursor := ""; ; {
 			p := url.Values{"feed": {uri}, "viewer": {name}, "limit": {"3"}}

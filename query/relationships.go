@@ -10,7 +10,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -56,16 +55,12 @@ func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, erro
 	names := append([]string{actor}, others...)
 	of := make([]algebra.Literal, len(names))
 	for i, a := range names {
-		which := "others"
+		a, which := algebra.Pasted(a), "others"
 		if i == 0 {
 			which = "actor"
 		}
-		switch {
-		case syntax.ValidDID(a):
-			of[i] = algebra.Literal{S: a, Is: dict.DID}
-		case syntax.ValidHandle(strings.TrimPrefix(a, "@")):
-			of[i] = algebra.Literal{S: a, Is: dict.DID, Handle: strings.TrimPrefix(a, "@")}
-		default:
+		l, ok := algebra.LiteralOf("@" + strings.TrimPrefix(a, "@"))
+		if of[i] = l; !ok {
 			return nil, xrpc.Invalid("%q (%s) is neither a DID nor a handle", algebra.Brief(a), which)
 		}
 		if why := of[i].Unusable(); why != "" {
@@ -96,7 +91,7 @@ func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, erro
 		for i, other := range of[1:] { // clear what an earlier attempt filled in
 			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.S}
 			if other.Handle != "" {
-				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.S, NotFound: true}
+				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: others[i], NotFound: true}
 			}
 		}
 		out.completeness, err = s.relate(ctx, sn, q.Work, dids, func(i int) *relationship { return &out.Relationships[places[i]] })

@@ -2,6 +2,7 @@ package algebra
 
 import (
 	"strings"
+	"unicode"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -14,14 +15,34 @@ const ViewerName = "$viewer"
 // placeholder stands for an unknown DID in checks of syntax.
 const placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 
+// invisible reports whether a character only steers how text is shown, as those around a name that an app
+// shows between left-to-right and right-to-left text, which are copied with it.
+func invisible(r rune) bool { return unicode.Is(unicode.Cf, r) }
+
+// Pasted returns a name without what comes along when people copy it: invisible characters, and spaces around it.
+func Pasted(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if invisible(r) {
+			return -1
+		}
+		return r
+	}, s))
+}
+
 // LiteralOf parses a DID, a handle, $viewer, an AT URI, or the address of an account or a
-// record at bsky.app. ok is false if s is none of them.
+// record at bsky.app, as people paste it. ok is false if s is none of them.
 func LiteralOf(s string) (l Literal, ok bool) {
+	s = Pasted(s)
 	if rest, ok := strings.CutPrefix(s, "https://bsky.app/profile/"); ok {
-		s, ok = uriOfAddress(rest)
+		s, ok = uriOfAddress(strings.TrimPrefix(rest, "@"))
 		if !ok {
 			return Literal{}, false
 		}
+	}
+	if rest, ok := strings.CutPrefix(s, "at://@"); ok {
+		s = "at://" + rest
+	} else if rest, ok := strings.CutPrefix(s, "@"); ok && syntax.ValidDID(rest) {
+		s = rest
 	}
 	switch {
 	case s == ViewerName:
@@ -29,13 +50,15 @@ func LiteralOf(s string) (l Literal, ok bool) {
 	case strings.HasPrefix(s, "at://"+ViewerName+"/"):
 		return Literal{S: s, Is: dict.URI, Handle: ViewerName}, syntax.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
 	case strings.HasPrefix(s, "@"):
+		s = strings.ToLower(s)
 		return Literal{S: s, Is: dict.DID, Handle: s[1:]}, syntax.ValidHandle(s[1:])
 	case syntax.ValidDID(s):
 		return Literal{S: s, Is: dict.DID}, true
 	case syntax.ValidURI(s):
 		l := Literal{S: s, Is: dict.URI}
 		if authority, _, _ := strings.Cut(strings.TrimPrefix(s, "at://"), "/"); !strings.HasPrefix(authority, "did:") {
-			l.Handle = authority
+			l.Handle = strings.ToLower(authority)
+			l.S = "at://" + l.Handle + strings.TrimPrefix(s, "at://"+authority)
 		}
 		return l, true
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -79,15 +80,15 @@ func (p *parser) errorf(at int, format string, args ...any) error {
 	return &SyntaxError{at, fmt.Sprintf(format, args...)}
 }
 
+// space skips spaces, and invisible characters.
 func (p *parser) space() {
-	for p.i < len(p.e.Source) {
-		switch p.e.Source[p.i] {
-		case ' ', '\t', '\n', '\r':
-			p.i++
-		default:
+	for i, r := range p.e.Source[p.i:] {
+		if !unicode.IsSpace(r) && !invisible(r) {
+			p.i += i
 			return
 		}
 	}
+	p.i = len(p.e.Source)
 }
 
 // word reads up to a space or one of "(),", which no DID or AT URI contains.

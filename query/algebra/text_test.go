@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"skein.blue/graph/format"
@@ -715,6 +716,33 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
+// What comes along with a name when people copy it changes nothing, alone and in an expression.
+func TestPastedNames(t *testing.T) {
+	d := draw{Rand: rand.New(rand.NewPCG(47, 18))}
+	marks := []string{"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069", "\u200e", "\u200f", "\u200b", "\ufeff"}
+	for range 2000 {
+		plain, pasted := d.account(), ""
+		for _, r := range plain {
+			if d.IntN(8) == 0 {
+				pasted += d.one(marks...)
+			}
+			if plain[0] == '@' && d.IntN(2) == 0 {
+				r = unicode.ToUpper(r)
+			}
+			pasted += string(r)
+		}
+		pasted = d.one("", " ", "\u00a0", "\u202a ", "\t") + pasted + d.one("", " ", "\u00a0", " \u202c", "\r\n")
+		want, ok := LiteralOf(plain)
+		if got, same := LiteralOf(pasted); !ok || !same || got != want {
+			t.Fatalf("%q is %+v, %q is %+v, %v", plain, want, pasted, got, same)
+		}
+		e, err := builtIn.Parse(d.one(marks...)+"follows("+pasted+d.one(marks...)+", since=7d )"+d.one(marks...), MaxExpr, noon)
+		if err != nil || e.Strings[0] != want {
+			t.Fatalf("%q: %+v, %v", pasted, e, err)
+		}
+	}
+}
+
 // Each spelling of an account or a record is one literal.
 func TestLiterals(t *testing.T) {
 	const plc = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
@@ -732,19 +760,27 @@ func TestLiterals(t *testing.T) {
 		"https://bsky.app/profile/a.example.com/post/3k": {"at://a.example.com/app.bsky.feed.post/3k", dict.URI, "a.example.com", ""},
 		"https://bsky.app/profile/" + plc + "/lists/x/":  {"at://" + plc + "/app.bsky.graph.list/x", dict.URI, "", ""},
 		"https://bsky.app/profile/" + plc + "/feed/x":    {"at://" + plc + "/app.bsky.feed.generator/x", dict.URI, "", ""},
-		"":                          nil,
-		"$Viewer":                   nil,
-		"$viewer/x":                 nil,
-		"@":                         nil,
-		"@a":                        nil,
-		"@did:web:a.example.com":    nil,
-		"a.example.com":             nil,
-		"did:plc":                   nil,
-		"at://":                     nil,
-		"at://$viewer":              nil,
-		"at://$viewer/x":            nil,
-		"at://$viewerx/x.y.z/k":     nil,
-		"https://bsky.app/profile/": nil,
+		"":                              nil,
+		"$Viewer":                       nil,
+		"$viewer/x":                     nil,
+		"@":                             nil,
+		"@a":                            nil,
+		"@did:web:a.example.com":        {"did:web:a.example.com", dict.DID, "", ""},
+		"@@a.example.com":               nil,
+		"@a.example.com@":               nil,
+		"@Alice.Example.COM":            {"@alice.example.com", dict.DID, "alice.example.com", ""},
+		"at://@A.example.com/x.y.z/Key": {"at://a.example.com/x.y.z/Key", dict.URI, "a.example.com", ""},
+		"https://bsky.app/profile/@A.example.com/post/3k":     {"at://a.example.com/app.bsky.feed.post/3k", dict.URI, "a.example.com", ""},
+		"\u2068@a.example.com\u2069":                          {"@a.example.com", dict.DID, "a.example.com", ""},
+		"\u2068\u2069":                                        nil,
+		"@a.example.com b":                                    nil,
+		"a.example.com":                                       nil,
+		"did:plc":                                             nil,
+		"at://":                                               nil,
+		"at://$viewer":                                        nil,
+		"at://$viewer/x":                                      nil,
+		"at://$viewerx/x.y.z/k":                               nil,
+		"https://bsky.app/profile/":                           nil,
 		"https://bsky.app/profile/$viewer/lists/x":            {"at://$viewer/app.bsky.graph.list/x", dict.URI, "$viewer", ""},
 		"https://bsky.app/profile/$viewer":                    {"$viewer", dict.DID, "$viewer", ""},
 		"https://bsky.app/profile/$viewers":                   nil,

@@ -128,6 +128,7 @@ func Singular(ns dict.Namespace) string {
 // Hint returns the end of an error message about s, which is neither a DID nor an AT URI:
 // what to write instead, or nothing.
 func Hint(s string) string {
+	s = Pasted(s)
 	switch {
 	case syntax.ValidHandle(s):
 		return ": write a handle as @" + s

@@ -6,6 +6,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
 
@@ -60,7 +61,7 @@ func previewer(q *xrpc.Query) (string, error) {
 			return "", xrpc.Invalid("the parameter viewer works only in requests made on this machine, but a proxy forwarded this one (it has the header %s); send a service auth token instead", name)
 		}
 	}
-	if v := q.Values.Get(previewParameter); syntax.ValidHandle(v) {
+	if v := algebra.Pasted(q.Values.Get(previewParameter)); syntax.ValidHandle(v) {
 		q.Values.Set(previewParameter, "@"+v)
 	}
 	list, err := q.List(previewParameter, 1, dict.DID)

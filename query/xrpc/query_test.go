@@ -226,7 +226,7 @@ func TestLists(t *testing.T) {
 		{[]string{did, "did:plc:short"}, dict.DID, "(number 2): a did:plc has 24 characters"},
 		{[]string{"at://" + did + "/space/com.example.forum/main"}, dict.URI, "is in a permissioned space (at://…/space/…); skein does not index those"},
 		{[]string{strings.Repeat("x", 9000)}, dict.DID, "is not an account"},
-		{[]string{did + " "}, dict.DID, "is not an account"},
+		{[]string{did + " x"}, dict.DID, "is not an account"},
 		{[]string{did + ")"}, dict.DID, "is not an account"},
 	} {
 		_, err := query(url.Values{"m": c.values}).List("m", 5, c.ns)

@@ -44,17 +44,18 @@ async function ask(method, params, signal) {
 // link makes a link to a state of this page.
 const link = (params, ...children) => el('a', {href: '/?' + new URLSearchParams(params), 'data-link': true}, ...children);
 
-// clean removes the invisible marks that come with text copied from a page.
-const clean = text => text.replace(/[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '').trim();
+// clean removes spaces and invisible marks around text copied from a page.
+const clean = text => text.replace(/^[\s\p{Cf}]+|[\s\p{Cf}]+$/gu, '');
 
 // subjectOf parses a pasted name: an account, a list, a post or another record.
 function subjectOf(text) {
+  text = text.replace(/\p{Cf}/gu, '');
   if (/[\s(),]/.test(text)) return null;
   let m;
-  const named = who => who.startsWith('did:') ? who : '@' + who;
-  if (text.startsWith('@')) return {kind: 'account', name: text};
+  const named = who => who.startsWith('did:') ? who : '@' + who.toLowerCase();
+  if (text.startsWith('@')) return {kind: 'account', name: named(text.slice(1))};
   if ((m = /^(?:at:\/\/)?(did:[a-z]+:[^/]+|[a-z0-9-]+(?:\.[a-z0-9-]+)+)$/i.exec(text))) return {kind: 'account', name: named(m[1])};
-  if ((m = /^(?:https?:\/\/)?bsky\.app\/profile\/([^/?#]+)\/?(?:([a-z]+)\/([^/?#]+))?/.exec(text))) {
+  if ((m = /^(?:https?:\/\/)?bsky\.app\/profile\/@?([^/?#]+)\/?(?:([a-z]+)\/([^/?#]+))?/.exec(text))) {
     const owner = named(m[1]);
     return m[2] ? {kind: m[2] === 'lists' ? 'list' : 'post', name: `https://bsky.app/profile/${m[1]}/${m[2]}/${m[3]}`, owner} : {kind: 'account', name: owner};
   }
@@ -191,7 +192,7 @@ async function lookForExamples() {
 }
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
-const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except|atleast|sample|mutuals|blocking|blockedBy|labeled)\s*\(/.test(q);
+const isOne = q => isSet(q) && setOf(/\w+/.exec(q)[0]).of;
 const incomplete = answer => {
   const notes = [answer.incomplete && 'This answer may be incomplete: ' + answer.reason + '.', answer.sampled && 'This answer is an estimate from a sample: ' + answer.sample + '.'].filter(Boolean);
   return notes.length > 0 ? el('p', {class: 'warn'}, notes.join(' ')) : '';

@@ -1,0 +1,83 @@
+package page
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"testing"
+)
+
+// run returns what functions of a script make of texts, by the name of the function.
+func run(t *testing.T, script string, texts []string, functions string) (results map[string][]string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("Node.js is not installed")
+	}
+	given, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := static.ReadFile("static/" + script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := string(source) + "\nprocess.stdout.write(JSON.stringify(Object.fromEntries(Object.entries({" + functions + "}).map(([name, f]) => [name, " + string(given) + ".map(f)]))));"
+	out, err := exec.CommandContext(t.Context(), node, "-e", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &results); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	return results
+}
+
+// A spreadsheet computes no cell of the page's CSV, and a line break in a text begins no line, there
+// or in what the page copies.
+func TestCells(t *testing.T) {
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	texts := []string{"=1+1", "+1", "-1", "@sum(a1)", "\t=1", "\r=1", "=a,\"b\"", "good\n" + did, "evil\r", "a,b", `"`, "a=b", " =1", did}
+	want := map[string][]string{
+		"safe": {"'=1+1", "'+1", "'-1", "'@sum(a1)", "'\t=1", "\"'\r=1\"", `"'=a,""b"""`, "\"good\n" + did + `"`, "\"evil\r\"", `"a,b"`, `""""`, "a=b", " =1", did},
+		"cell": {"=1+1", "+1", "-1", "@sum(a1)", "\t=1", "\"\r=1\"", `"=a,""b"""`, "\"good\n" + did + `"`, "\"evil\r\"", `"a,b"`, `""""`, "a=b", " =1", did},
+	}
+	got := run(t, "actions.js", texts, "safe, cell")
+	for name, cells := range want {
+		if !slices.Equal(got[name], cells) {
+			t.Errorf("%s: %q, want %q", name, got[name], cells)
+		}
+	}
+}
+
+// A pasted name is the same whatever comes along with it; the marks in an expression's texts stay.
+func TestPastedNames(t *testing.T) {
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	names := map[string]string{
+		"@alice.example.com":                                 "account @alice.example.com",
+		"Alice.Example.COM":                                  "account @alice.example.com",
+		"\u2068@Alice.example.com\u2069":                     "account @alice.example.com",
+		" \u202aalice\u200b.example.com\u202c\u00a0":         "account @alice.example.com",
+		"at://alice.example.com":                             "account @alice.example.com",
+		"at://" + did:                                        "account " + did,
+		"@" + did:                                            "account " + did,
+		"\u200e" + did + "\u200f":                            "account " + did,
+		"bsky.app/profile/@Alice.example.com":                "account @alice.example.com",
+		"https://bsky.app/profile/" + did + "/post/k?x":      "post https://bsky.app/profile/" + did + "/post/k",
+		"https://bsky.app/profile/alice.example.com/lists/k": "list https://bsky.app/profile/alice.example.com/lists/k",
+		"at://" + did + "/app.bsky.feed.post/k":              "post at://" + did + "/app.bsky.feed.post/k",
+		"\u202afollowers(@alice.example.com)\u202c":          "followers(@alice.example.com)",
+		"taggers(\"👩\u200d👧\")":                              "taggers(\"👩\u200d👧\")",
+		"cats":                                               "cats",
+	}
+	var texts []string
+	for text := range names {
+		texts = append(texts, text)
+	}
+	got := run(t, "app.js", texts, "of: text => { const q = clean(text), s = subjectOf(q); return s ? s.kind + ' ' + s.name : q; }")
+	for i, text := range texts {
+		if got["of"][i] != names[text] {
+			t.Errorf("%q: %q, want %q", text, got["of"][i], names[text])
+		}
+	}
+}
