@@ -188,6 +188,12 @@ func (n *Network) highlights() Highlights {
 	return h
 }
 
+// pastAt returns the time of a commit of the past, which ends at end.
+func pastAt(end time.Time, i int) time.Time {
+	const each = pastHours * time.Hour / pastOps // the product of all three overflows
+	return end.Add(time.Duration(i-pastOps) * each)
+}
+
 // act is one record that a person creates or deletes.
 type act struct {
 	who        int

@@ -42,6 +42,20 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// The past is spread evenly over its hours, up to now.
+func TestPast(t *testing.T) {
+	end := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	hours := map[int]int{}
+	for i := range pastOps {
+		hours[int(end.Sub(pastAt(end, i))/time.Hour)]++
+	}
+	for hour := range pastHours {
+		if each := pastOps / pastHours; hours[hour] < each-1 || hours[hour] > each+1 {
+			t.Errorf("%d hours ago: %d commits, want %d", hour, hours[hour], each)
+		}
+	}
+}
+
 // Everybody has a unique handle, a name and a picture, and posts have texts.
 func TestPeople(t *testing.T) {
 	n := New(1)

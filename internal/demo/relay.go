@@ -59,10 +59,9 @@ func (r *Relay) send(ctx context.Context, w http.ResponseWriter, req *http.Reque
 			}
 		}
 	}()
-	from := time.Now().Add(-pastHours * time.Hour)
+	begin := time.Now()
 	for i := 0; i < pastOps && !r.begun; i++ {
-		now := from.Add(time.Duration(i) * pastHours * time.Hour / pastOps)
-		if conn.WriteMessage(websocket.BinaryMessage, r.n.next(now)) != nil {
+		if conn.WriteMessage(websocket.BinaryMessage, r.n.next(pastAt(begin, i))) != nil {
 			return
 		}
 	}

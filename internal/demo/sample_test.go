@@ -31,10 +31,10 @@ func TestSampledTopTen(t *testing.T) {
 	}
 	var d wire.Decoder
 	var b batch.Batch
-	begin := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	end := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
 	for i := range pastOps {
 		var m wire.Message
-		if err := wire.Parse(n.next(begin.Add(time.Duration(i)*pastHours*time.Hour/pastOps)), &m); err != nil {
+		if err := wire.Parse(n.next(pastAt(end, i)), &m); err != nil {
 			t.Fatal(err)
 		}
 		if d.Add(&m, &b); i%10_000 == 9999 {
