@@ -85,6 +85,7 @@ func TestBacklinks(t *testing.T) {
 		} {
 			var got []string
 			var times []int64
+			untimed := false
 			for _, page := range w.linkPages(path, p) {
 				if page.Total != len(want) {
 					t.Fatalf("%s %v: a total of %d, want %d", path, p, page.Total, len(want))
@@ -94,8 +95,13 @@ func TestBacklinks(t *testing.T) {
 					if uri := "at://" + r.DID + "/" + r.Collection + "/" + r.Rkey; uri != w.record(k, r.DID, target, span{all: true}) {
 						t.Fatalf("%s %v: %s is not the record", path, p, uri)
 					}
-					at, _ := micros(r.Rkey)
-					times = append(times, at)
+					at, timed := micros(r.Rkey)
+					if timed && untimed {
+						t.Fatalf("%s %v: a record with a time comes after one without", path, p)
+					}
+					if untimed = !timed; timed {
+						times = append(times, at)
+					}
 				}
 				got = append(got, page.DIDs...)
 			}
@@ -103,7 +109,7 @@ func TestBacklinks(t *testing.T) {
 				slices.Reverse(times)
 			}
 			if !slices.IsSortedFunc(times, func(x, y int64) int { return int(y - x) }) {
-				t.Fatalf("%s %v: not in order: %v", path, p, times)
+				t.Fatalf("%s %v: not in order: %v %q", path, p, times, got)
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, want) {

@@ -193,7 +193,7 @@ func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []di
 			m = &match{block: block}
 			found[member][list] = m
 		}
-		m.item.Offer(item, 0) // 0: the subject is an account, which has no time
+		m.item.Offer(item, ask.Timeless) // the subject is an account
 	})
 	if err != nil {
 		return nil, err

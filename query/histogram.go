@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -42,6 +43,9 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 	window, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
 	if err != nil {
 		return nil, xrpc.Invalid("%v", err)
+	}
+	if !q.Values.Has("until") && !window.All() { // records ahead of the present are counted apart
+		window.To = format.EndOfTime
 	}
 	var bucket time.Duration
 	if q.Values.Has("bucket") {
@@ -92,7 +96,7 @@ type counted struct {
 	BucketSeconds int64             `json:"bucketSeconds"`
 	Buckets       []histogramBucket `json:"buckets"`
 	Earlier       uint64            `json:"earlier,omitempty"` // before the first bucket
-	Later         uint64            `json:"later,omitempty"`   // dated in the future
+	Later         uint64            `json:"later,omitempty"`   // dated ahead of the present
 	Undated       uint64            `json:"undated,omitempty"`
 }
 
@@ -102,11 +106,10 @@ type counted struct {
 // shortest one by which fewBuckets have 99 % of the times, or all of them: record keys are chosen by
 // clients, and one that names a time decades ago must not flatten all others.
 func countByTime(times []uint64, end uint64, length time.Duration, all bool) counted {
-	undated, _ := slices.BinarySearch(times, 1)
-	past, _ := slices.BinarySearch(times, end)
-	past = max(past, undated)
-	c := counted{Buckets: []histogramBucket{}, Undated: uint64(undated), Later: uint64(len(times) - past)}
-	times = times[undated:past]
+	dated, _ := slices.BinarySearch(times, ask.Timeless)
+	past, _ := slices.BinarySearch(times[:dated], end)
+	c := counted{Buckets: []histogramBucket{}, Undated: uint64(len(times) - dated), Later: uint64(dated - past)}
+	times = times[:past]
 	most := uint64(maxBuckets)
 	if length == 0 {
 		from := len(times) / 100

@@ -208,8 +208,9 @@ func (l *listing) page(v *algebra.Evaluation, set idset.Set, limit int) (p listP
 		if l.order == oldestFirst {
 			order = algebra.OldestFirst
 		}
+		now := l.after.At(l.e.Now)
 		var page []algebra.MemberRecord
-		if page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order); err != nil {
+		if page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order(now)); err != nil {
 			return p, err
 		}
 		p.paths = make(map[uint64]format.Path, len(page))
@@ -262,7 +263,7 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 // timeOf returns the time in a record's key, "" if it has none.
 func timeOf(p format.Path) string {
 	micros := algebra.TimeOf(p)
-	if micros == 0 {
+	if micros == ask.Timeless {
 		return ""
 	}
 	return time.UnixMicro(int64(micros)).UTC().Format("2006-01-02T15:04:05.000000Z")

@@ -179,7 +179,7 @@ func offer(best map[dict.ID]*ask.ShownRecord, member dict.ID, block *ask.ShownRe
 	if best[member] == nil {
 		best[member] = &ask.ShownRecord{}
 	}
-	best[member].Offer(p, 0) // keeps the lowest key
+	best[member].Offer(p, ask.Timeless) // keeps the lowest key
 }
 
 // listersOf returns which of the accounts some have put an account on a list.

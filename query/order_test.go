@@ -110,11 +110,11 @@ func TestOrdersOfLists(t *testing.T) {
 			Size                 *int
 		},
 		) int {
-			switch want {
+			switch untimed := map[bool]int{true: 1}; want {
 			case "newest":
-				return cmp.Compare(y.Time, x.Time)
+				return cmp.Or(cmp.Compare(untimed[x.Time == ""], untimed[y.Time == ""]), cmp.Compare(y.Time, x.Time))
 			case "oldest":
-				return cmp.Compare(x.Time, y.Time)
+				return cmp.Or(cmp.Compare(untimed[x.Time == ""], untimed[y.Time == ""]), cmp.Compare(x.Time, y.Time))
 			case "id":
 				return 0
 			}

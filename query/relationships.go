@@ -219,7 +219,7 @@ func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p forma
 			places, actors = append(places, i), append(actors, other)
 		}
 	}
-	return sn.RecordsTo(k.Kind, ids[0], 0, ask.Window{}, actors, func(n int, p format.Path) error {
+	return sn.RecordsTo(k.Kind, ids[0], ask.Timeless, ask.Window{}, actors, func(n int, p format.Path) error {
 		found(places[n], p)
 		return nil
 	})

@@ -178,7 +178,7 @@ func TestAges(t *testing.T) {
 		})
 	}
 	for ask, want := range map[string]int{
-		"since=" + now.Add(-time.Minute).UTC().Format(time.RFC3339): 2, "since=1970-01-01": 6, "until=9999-12-31": 6, "since=2560-01-01": 0, "since=2020-01-01,until=9999-12-31": 6, "until=1970-01-01": 0, "until=2900-01-01": 6, "since=0s": 1,
+		"since=" + now.Add(-time.Minute).UTC().Format(time.RFC3339): 2, "since=1970-01-01": 6, "until=9999-12-31": 6, "since=2560-01-01": 0, "since=2020-01-01,until=9999-12-31": 6, "until=1970-01-01": 0, "until=2900-01-01": 6, "since=0s": 0,
 	} {
 		if a := w.query(url.Values{"set": {"follows(" + actor + "," + ask + ")"}}); a.Total != want {
 			t.Errorf("%s: %d, want %d", ask, a.Total, want)
@@ -187,7 +187,7 @@ func TestAges(t *testing.T) {
 	set := "follows(" + actor + ",since=24h)"
 	first := w.query(url.Values{"set": {set}, "limit": {"1"}})
 	again := w.query(url.Values{"set": {set}, "limit": {"1"}, "cursor": {first.Cursor}})
-	if again.Total != 4 || len(again.Members) != 1 || again.Members[0] == first.Members[0] {
+	if again.Total != 3 || len(again.Members) != 1 || again.Members[0] == first.Members[0] {
 		t.Errorf("the second page: %+v after %+v", again, first)
 	}
 }

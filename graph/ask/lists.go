@@ -173,7 +173,7 @@ func AuthorityOf(uri string) string {
 // A ShownRecord picks the record of an edge that is shown.
 type ShownRecord struct{ edgeRecord }
 
-// Offer offers a record of the edge. since is the TID of the edge's subject, 0 if it has no time.
+// Offer offers a record of the edge. since is the TID of the edge's subject, or Timeless.
 func (e *ShownRecord) Offer(p format.Path, since uint64) { e.offer(p, since) }
 
 // Path returns the path of the shown record; found is false if no record was offered. s may be

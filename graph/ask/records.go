@@ -2,6 +2,7 @@ package ask
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -18,11 +19,14 @@ import (
 // TID. A subject without a time is an account, or a record with another key: the record with the
 // lowest key is shown, as in app.bsky.graph.getRelationships.
 
+// Timeless is the time, in microseconds or as a TID, of what has none. It is above all times.
+const Timeless = math.MaxUint64
+
 // betterRecord reports whether p is shown rather than q, where both make one edge. since is the
-// TID of the subject, 0 if it has no time.
+// TID of the subject, or Timeless.
 func betterRecord(p, q format.Path, since uint64) bool {
 	switch {
-	case since == 0:
+	case since == Timeless:
 		return lowerKey(p, q)
 	case !p.HasTime() || !q.HasTime():
 		return !q.HasTime() && (p.HasTime() || lowerKey(p, q))
@@ -59,17 +63,20 @@ func (e *edgeRecord) offer(p format.Path, since uint64) {
 }
 
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
-// an edge to subject. It skips actors without one. since is the TID of the subject, 0 if it has no
-// time: records are most likely soon after it, and RecordsTo looks there first.
+// an edge to subject. It skips actors without one. since is the TID of the subject, or Timeless:
+// records are most likely soon after it, and RecordsTo looks there first.
 func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
 		left[i] = i
 	}
-	if since > 0 && (w.All() || since >= w.From) {
+	if since < format.EndOfTime && (w.All() || since >= w.From) {
 		const soon = 2 // buckets of 12.7 days
 		var scan []int
 		for n := range uint64(soon) {
+			if since+n<<format.BucketShift >= format.EndOfTime {
+				break // the records there have no time
+			}
 			rest, spilled, err := s.lookUpRecords(k, func(int) uint64 { return since + n<<format.BucketShift }, actors, left, func(i int, records []format.Record) (bool, error) {
 				for j := range records { // they ascend
 					r := &records[j]
@@ -193,8 +200,8 @@ func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.
 }
 
 // RecordsFrom calls each, in no order, with the record in a window by which actor has an edge to
-// each of the subjects. It skips subjects without one. since returns the TID of a subject, 0 if it
-// has no time. subjects may contain duplicates.
+// each of the subjects. It skips subjects without one. since returns the TID of a subject, or
+// Timeless. subjects may contain duplicates.
 func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
 	if actor == dict.None {
 		return nil
@@ -220,7 +227,7 @@ func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sinc
 }
 
 // NoTime is RecordsFrom's since for subjects without a time.
-func NoTime(int) uint64 { return 0 }
+func NoTime(int) uint64 { return Timeless }
 
 // Records calls each, in no order, with the subject and path of each of an actor's records, even
 // if accounts are hidden, until each returns false. The path is valid during the call.

@@ -13,12 +13,12 @@ import (
 )
 
 // A DateRange says which dates are wanted, First and Last included. Members whose records have to be read are always
-// wanted. The caller of Dates may narrow the range meanwhile.
-type DateRange struct{ First, Last uint32 }
+// wanted, and so are those dated From or later, if it is not 0. The caller of Dates may narrow the range meanwhile.
+type DateRange struct{ First, Last, From uint32 }
 
 // Has reports whether a date is wanted.
 func (w *DateRange) Has(date uint32) bool {
-	return date-w.First <= w.Last-w.First || date >= format.OneRecord
+	return date-w.First <= w.Last-w.First || date >= format.OneRecord || w.From > 0 && date >= w.From
 }
 
 // Dates calls each with those members of a reverse set whose dates are wanted, in no order, and with their dates. A date is

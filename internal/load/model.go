@@ -129,6 +129,9 @@ func (m *model) commit(e *network.Event, damage relay.Damage) {
 		if o.Kind == network.Post || o.Kind == network.Other {
 			continue
 		}
+		if k == 0 && damage == relay.BadRecord { // the commit cannot be applied whole
+			m.repos[a].Desync = true
+		}
 		key := recordKey{o.TID, a, o.Kind}
 		if o.Action == network.Delete || !m.actor(a) && !m.subject(o.Subject, o.SubjectTID) {
 			delete(m.records, key)

@@ -94,7 +94,7 @@ const (
 	viralEvery     = 40_000
 	hosts          = 97
 	block          = 4096                  // accounts with a common power law
-	startMicros    = 1_767_225_600_000_000 // 2026-01-01
+	startMicros    = 1_514_764_800_000_000 // 2018-01-01, so that streams of years end before now: revs ahead of now are refused
 	maxCelebrities = 10_000
 	packs          = 50 // one follow in that many is in a commit with several
 	maxPack        = 8

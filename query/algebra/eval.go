@@ -30,6 +30,7 @@ type Evaluation struct {
 	dateAbove   uint64    // of reverse sets with more members, dates are read, not records
 	lookUpAbove int       // of more members without dates, the newest records are read first
 	readFirst   int       // members whose records show since when; see newest
+	maxOfSecond int       // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	budget      Budget
 	samples     []string                  // what was sampled, for the client
 	listsRead   map[Leaf]idset.Set        // results of OpListed and OpLists leaves
@@ -49,7 +50,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, listsRead: map[Leaf]idset.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, listsRead: map[Leaf]idset.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -77,7 +78,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, v.findLabelers()
 }

@@ -641,15 +641,9 @@ func TestRecordsOfSets(t *testing.T) {
 			}
 			want[m] = slowShown(rkeys, subject)
 		}
-		newest := listed(t, g, e, 1+d.IntN(5), NewestFirst, want)
-		oldest := listed(t, g, e, 1+d.IntN(5), OldestFirst, want)
-		if slices.Reverse(oldest); !slices.Equal(newest, oldest) {
-			t.Fatalf("%s: oldest first is not the opposite of newest first", e.Source)
-		}
-		at := func(m string) int64 { at, _ := small.Micros(want[m]); return at }
-		if !slices.IsSortedFunc(newest, func(x, y string) int { return cmp.Compare(at(y), at(x)) }) {
-			t.Fatalf("%s: not the newest first: %q", e.Source, newest)
-		}
+		newest := listed(t, g, e, 1+d.IntN(5), NewestFirst(noon), want)
+		oldest := listed(t, g, e, 1+d.IntN(5), OldestFirst(noon), want)
+		inOrder(t, e, newest, oldest, want)
 		if some += len(members); !e.IsLeaf() {
 			cut += len(members)
 		}
@@ -744,6 +738,28 @@ func TestBySize(t *testing.T) {
 	})
 	if limit, ok := errors.AsType[*LimitError](err); !ok || !strings.Contains(limit.Error(), "20000") || !strings.Contains(limit.Error(), "20001") {
 		t.Errorf("%v", err)
+	}
+}
+
+// inOrder checks that both orders are by the times of the records, and opposites, with the members at the end whose
+// records have no time, or one of more than five minutes after noon.
+func inOrder(t *testing.T, e *Expr, newest, oldest []string, want map[string]string) {
+	t.Helper()
+	at := func(m string) int64 { at, _ := small.Micros(want[m]); return at }
+	comesLast := func(m string) bool {
+		at, timed := small.Micros(want[m])
+		return !timed || at > noon.Add(5*time.Minute+time.Second).UnixMicro()
+	}
+	n := slices.IndexFunc(newest, comesLast)
+	if n < 0 {
+		n = len(newest)
+	}
+	if slices.ContainsFunc(newest[n:], func(m string) bool { return !comesLast(m) }) || !slices.IsSortedFunc(newest[:n], func(x, y string) int { return cmp.Compare(at(y), at(x)) }) {
+		t.Fatalf("%s: not the newest first: %q", e.Source, newest)
+	}
+	slices.Reverse(oldest[:n])
+	if slices.Reverse(oldest[n:]); !slices.Equal(newest, oldest) {
+		t.Fatalf("%s: oldest first is not the opposite of newest first", e.Source)
 	}
 }
 
@@ -885,7 +901,7 @@ func TestLargeSets(t *testing.T) {
 	must(t, on(t, g, parsed(t, "followers("+star+")"), free(), func(v *Evaluation) error {
 		set, _, err := v.Result()
 		must(t, err)
-		page, last, err := v.Records(v.Expr.Root.Source(), set, &place, 10, NewestFirst)
+		page, last, err := v.Records(v.Expr.Root.Source(), set, &place, 10, NewestFirst(noon))
 		if err != nil || len(page) != 10 || place.Order() != "newest" || last == nil || !last.Sorted {
 			t.Fatalf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
 		}

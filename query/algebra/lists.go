@@ -75,7 +75,7 @@ func (v *Evaluation) listRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 	}
 	err = v.eachListed(LeafOf(n, v.IDs), func(id dict.ID, p format.Path) {
 		if e := shown[id]; e != nil {
-			e.Offer(p, 0) // 0: the subject is an account, which has no time
+			e.Offer(p, ask.Timeless) // the subject is an account
 		}
 	})
 	for _, id := range ids {

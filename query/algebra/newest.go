@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"cmp"
 	"slices"
 
 	"skein.blue/graph/ask"
@@ -18,19 +17,19 @@ const manyUndated = 256
 // the next one.
 func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit int, order Order) (records []MemberRecord, err error) {
 	ids := toIDs(may.undated)
-	switch oldest := may.oldest(); {
-	case order == OldestFirst, len(ids) <= v.lookUpAbove, !v.isUntimed(n), after.Begun && after.Micros == 0:
-		// Members whose records have no time come last on pages newest first, with those of microsecond 0.
+	switch {
+	case order.Oldest, len(ids) <= v.lookUpAbove, !v.isUntimed(n), after.Begun && after.Micros == ask.Timeless:
+		// Members whose records have no time come last.
 		records, err = v.EdgeRecords(n, ids)
-	case may.full && oldest > 0:
+	case may.full:
 		// limit+1 dated members come after the place, and none of them before this date.
-		w := n.Window.And(ask.Window{From: uint64(oldest) * second << format.ClockBits, To: endAt(after)})
+		w := n.Window.And(ask.Window{From: uint64(may.oldest) * second << format.ClockBits, To: endAt(after)})
 		var in idset.Set
 		if in, err = v.View.ActorsIn(n.Kind, v.IDs[n.Of], w, idset.FromList(may.undated)); err == nil {
 			records, err = v.EdgeRecords(n, toIDs(in.List(nil)))
 		}
 	default:
-		records, err = v.newest(n, may.undated, after, limit)
+		records, err = v.newest(n, may.undated, after, limit, order)
 	}
 	if err != nil || len(may.dated) == 0 {
 		return records, err
@@ -42,15 +41,7 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 	return records, err
 }
 
-// oldest returns the lowest date of the dated members, 0 if there is none.
-func (m *mayBeNext) oldest() uint32 {
-	if len(m.dated) == 0 {
-		return 0
-	}
-	return slices.MinFunc(m.dated, func(x, y ask.Dated) int { return cmp.Compare(x.Date, y.Date) }).Date
-}
-
-// timeOf returns the time of the subject of a reverse set as a TID, 0 if it has none.
+// timeOf returns the time of the subject of a reverse set as a TID, or ask.Timeless.
 func (v *Evaluation) timeOf(n *Node) uint64 {
 	return TIDOf(v.Expr.Info(n).To.Is(), v.Expr.Strings[n.Of].S)
 }
@@ -58,7 +49,7 @@ func (v *Evaluation) timeOf(n *Node) uint64 {
 // isUntimed reports whether n is a reverse set of a subject without a time. RecordsTo finds the records that name a subject
 // with a time soon after that.
 func (v *Evaluation) isUntimed(n *Node) bool {
-	return n.Op == OpReverse && !n.Kind.IsLabel() && n.Kind != kinds.Hidden && v.timeOf(n) == 0
+	return n.Op == OpReverse && !n.Kind.IsLabel() && n.Kind != kinds.Hidden && v.timeOf(n) == ask.Timeless
 }
 
 // endAt returns the end of the window of the records that a page newest first may have after a place.
@@ -73,16 +64,19 @@ func endAt(after *Place) uint64 {
 // is years old has records in some hundred buckets, and those of one page of a set of thousands of members lie in few of them. So newest reads
 // all records of some members; their times say since when limit+1 of all members are likely to have a record, and newest reads the records
 // since then. If these turn out to be too few, it tries once more with a longer time, and then reads all.
-func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int) (records []MemberRecord, err error) {
+func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int, order Order) (records []MemberRecord, err error) {
 	some, left := spread(ids, v.readFirst)
 	if records, err = v.EdgeRecords(n, toIDs(some)); err != nil {
 		return nil, err
 	}
-	comes := func(r MemberRecord) bool { return !after.Begun || NewestFirst.Compare(r, after.record()) > 0 }
-	var times []uint64 // of the sample, the newest first; 0 is like no time, and comes last
+	comes := func(r MemberRecord) bool { // before those that come last
+		at := order.timeOf(r.Path)
+		return at != ask.Timeless && (!after.Begun || order.compare(at, after.Micros, r.ID, after.ID) > 0)
+	}
+	var times []uint64 // of the sample, the newest first
 	for _, r := range records {
-		if at := TimeOf(r.Path); at > 0 && comes(r) {
-			times = append(times, at)
+		if comes(r) {
+			times = append(times, TimeOf(r.Path))
 		}
 	}
 	slices.Sort(times)
@@ -102,7 +96,7 @@ func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int) (rec
 		records = append(records, found...)
 		sure := 0
 		for _, r := range records {
-			if r.Path.HasTime() && r.Path.TID >= w.From && comes(r) {
+			if r.Path.TID >= w.From && comes(r) {
 				sure++
 			}
 		}

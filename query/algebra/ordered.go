@@ -13,6 +13,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/internal/runs"
 )
 
 // The largest sets whose records Records reads whole, to sort them by time. Larger reverse sets are sorted
@@ -22,28 +23,71 @@ const (
 	MaxSortedActors   = 10_000  // OpLists: records of every member are read
 )
 
-// An Order is an order of members by their records.
-type Order bool
+// maxAhead is how far a record's time may be ahead of the present: clocks differ. A time further ahead is one that a client
+// made up, and a record that has it would be the newest for years.
+const maxAhead = 5 * time.Minute
 
-// NewestFirst orders by the records' times, newest first. Records without a time come last.
-// Ties are ordered by id. OldestFirst is the reverse.
-const (
-	NewestFirst Order = false
-	OldestFirst Order = true
-)
+// latestAt returns the last microsecond whose records have a time, at a time: the last one of a whole second, because the dates
+// of large sets are seconds.
+func latestAt(now time.Time) uint64 {
+	return uint64(max(now.Add(maxAhead).Unix(), 0))*second + second - 1
+}
+
+// An Order is an order of members by the times of their records. Members without a time come last, and so do those whose time
+// is ahead of the present. Ties are ordered by id.
+type Order struct {
+	Oldest bool   // first; else the newest
+	now    int64  // the present, in microseconds
+	latest uint64 // times after it are ahead of the present
+}
+
+// NewestFirst and OldestFirst return the orders at a time, the present of the first page.
+func NewestFirst(now time.Time) Order { return Order{false, now.UnixMicro(), latestAt(now)} }
+
+// OldestFirst is documented with NewestFirst.
+func OldestFirst(now time.Time) Order { return Order{true, now.UnixMicro(), latestAt(now)} }
+
+// timeOf returns the time by which a record is ordered: ask.Timeless if it comes last.
+func (o Order) timeOf(p format.Path) uint64 {
+	if at := TimeOf(p); at <= o.latest {
+		return at
+	}
+	return ask.Timeless
+}
+
+// IsAhead reports whether a record's time is ahead of the present.
+func (o Order) IsAhead(p format.Path) bool { return p.HasTime() && TimeOf(p) > o.latest }
+
+// KeyOf returns the TID of a record by which it is ordered: ask.Timeless if it comes last.
+func (o Order) KeyOf(tid uint64) uint64 {
+	if tid>>format.ClockBits > o.latest {
+		return ask.Timeless
+	}
+	return tid
+}
+
+// CompareKeys compares two records by their keys (KeyOf) and ids.
+func (o Order) CompareKeys(x, y uint64, xID, yID dict.ID) int { return o.compare(x, y, xID, yID) }
 
 // Compare compares two members by their places in the order.
 func (o Order) Compare(x, y MemberRecord) int {
-	if o == OldestFirst {
-		x, y = y, x
-	}
-	return cmp.Or(cmp.Compare(TimeOf(y.Path), TimeOf(x.Path)), cmp.Compare(x.ID, y.ID))
+	return o.compare(o.timeOf(x.Path), o.timeOf(y.Path), x.ID, y.ID)
 }
 
-// TimeOf returns the time of a record in microseconds, 0 if it has none.
+func (o Order) compare(x, y uint64, xID, yID dict.ID) int {
+	if (x == ask.Timeless) != (y == ask.Timeless) {
+		return cmp.Compare(x, y)
+	}
+	if o.Oldest {
+		x, y, xID, yID = y, x, yID, xID
+	}
+	return cmp.Or(cmp.Compare(y, x), cmp.Compare(xID, yID))
+}
+
+// TimeOf returns the time of a record in microseconds, ask.Timeless if it has none.
 func TimeOf(p format.Path) uint64 {
 	if !p.HasTime() {
-		return 0
+		return ask.Timeless
 	}
 	return p.TID >> format.ClockBits
 }
@@ -54,13 +98,17 @@ func TimeOf(p format.Path) uint64 {
 type Place struct {
 	Begun  bool
 	Sorted bool
-	Micros uint64
+	Micros uint64 // ask.Timeless among those that come last
 	ID     dict.ID
+	Now    int64 // the time of the first page in microseconds; 0 if nothing in the set is ahead of it
 }
 
-// record returns a record of the member at the place.
-func (p *Place) record() MemberRecord {
-	return MemberRecord{ID: p.ID, Path: format.Path{TID: p.Micros << format.ClockBits}}
+// At returns the present of the first page: now, on that page itself and if it does not matter.
+func (p *Place) At(now time.Time) time.Time {
+	if p.Now != 0 {
+		return time.UnixMicro(p.Now)
+	}
+	return now
 }
 
 // Order names the order of pages that are sorted by NewestFirst: newest, or id if they are not sorted.
@@ -86,7 +134,7 @@ func (n *Node) Source() *Node {
 
 // Records returns a page of set, whose members are all in the leaf n, sorted by their records there
 // in an order, and the Place of the next page, nil after the last one. Sets that are too large to sort
-// are paged by id instead. On the first page, Records sets after.Sorted.
+// are paged by id instead. On the first page, Records sets after.Sorted. Neither depends on the limit.
 func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
 	most := uint64(MaxSortedActors)
 	switch n.Op {
@@ -123,28 +171,76 @@ func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, or
 		}
 		slices.SortFunc(page, func(x, y MemberRecord) int { return cmp.Compare(x.ID, y.ID) })
 		if more {
-			last = &Place{true, false, 0, dict.ID(ids[len(ids)-1])}
+			last = &Place{Begun: true, ID: dict.ID(ids[len(ids)-1])}
 		}
 		return page, last, nil
 	}
-	if page, err = v.nextRecords(n, &may, after, limit, order); err != nil {
+	records, err := v.nextRecords(n, &may, after, limit, order)
+	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(page, order.Compare)
+	placed := may.placed
+	ahead := may.ahead
+	for _, r := range records {
+		at := order.timeOf(r.Path)
+		ahead = ahead || at == ask.Timeless && r.Path.HasTime()
+		placed = append(placed, placedRecord{at, r, true})
+	}
+	slices.SortFunc(placed, func(x, y placedRecord) int { return order.compare(x.at, y.at, x.ID, y.ID) })
 	if after.Begun {
-		at, found := slices.BinarySearchFunc(page, *after, func(r MemberRecord, p Place) int {
-			return order.Compare(r, p.record())
+		at, found := slices.BinarySearchFunc(placed, *after, func(r placedRecord, p Place) int {
+			return order.compare(r.at, p.Micros, r.ID, p.ID)
 		})
 		if found {
 			at++
 		}
-		page = page[at:]
+		placed = placed[at:]
 	}
-	if len(page) > limit {
-		end := page[limit-1]
-		page, last = page[:limit], &Place{true, true, TimeOf(end.Path), end.ID}
+	if len(placed) > limit {
+		end := placed[limit-1]
+		placed, last = placed[:limit], &Place{Begun: true, Sorted: true, Micros: end.at, ID: end.ID, Now: after.Now}
+		if ahead && !after.Begun {
+			last.Now = order.now
+		}
 	}
-	return page, last, nil
+	page, err = v.readRest(n, placed)
+	return page, last, err
+}
+
+// A placedRecord is a member with the time by which it is ordered. Its record may not have been read.
+type placedRecord struct {
+	at uint64
+	MemberRecord
+
+	read bool
+}
+
+// readRest returns the records of a page, and reads those that were placed without.
+func (v *Evaluation) readRest(n *Node, placed []placedRecord) (page []MemberRecord, err error) {
+	var rest []dict.ID
+	for _, r := range placed {
+		if page = append(page, r.MemberRecord); !r.read {
+			rest = append(rest, r.ID)
+		}
+	}
+	if len(rest) == 0 {
+		return page, nil
+	}
+	slices.Sort(rest)
+	found, err := v.EdgeRecords(n, rest)
+	if err != nil {
+		return nil, err
+	}
+	paths := make(map[dict.ID]format.Path, len(found))
+	for _, r := range found {
+		paths[r.ID] = r.Path
+	}
+	for i := range page {
+		if !placed[i].read {
+			page[i].Path = paths[page[i].ID]
+		}
+	}
+	return page, nil
 }
 
 // second is a second in microseconds.
@@ -152,62 +248,112 @@ const second = 1_000_000
 
 // mayBeNext has the members that may be on a page of Records.
 type mayBeNext struct {
-	dated   []ask.Dated // by their dates: at least all that come before the end of the page
-	undated []uint64    // the others, whose records say when: they have no date, or that of the place where the page starts
-	full    bool        // whether the dated are limit+1 or more
+	dated   []ask.Dated    // by their dates: at least all that come before the end of the page
+	undated []uint64       // the others, whose records say when: they have no date, or that of the place where the page starts
+	placed  []placedRecord // those whose records need not be read to place them
+	ahead   bool           // some are dated ahead of the present
+	full    bool           // whether limit+1 or more have a date that comes after the place
+	oldest  uint32         // the lowest date of these
 }
 
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
-// with the first limit+1 dates there, with all members of the last second, and all that have no date.
-// ok is false if these are more than MaxWindowed.
+// with the first limit+1 dates there, with all members of the last second, and all that have no date, or come last.
+// ok is false if more than MaxWindowed have no date.
 func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
 	if err := v.askForDates(set); err != nil {
 		return may, false, err
 	}
+	latest := uint32(min(order.latest/second, format.OneRecord-1))
 	// Dates are compared as numbers that ascend in the order.
 	rank := func(date uint32) uint32 {
-		if order == NewestFirst {
-			return math.MaxUint32 - date
+		if order.Oldest {
+			return date
 		}
-		return date
+		return math.MaxUint32 - date
 	}
-	first := uint32(0)
-	if after.Begun {
-		first = rank(uint32(min(after.Micros/second, format.Undated)))
+	first, isPlaced := rank(latest), after.Begun && after.Micros != ask.Timeless
+	switch {
+	case after.Begun && !isPlaced:
+		first = math.MaxUint32 // the dated members are on earlier pages
+	case isPlaced:
+		first = rank(uint32(min(after.Micros/second, uint64(latest))))
+	case order.Oldest:
+		first = 0
 	}
 	b := nextDates{need: limit + 1, last: math.MaxUint32}
-	var wanted read.DateRange
+	wanted := read.DateRange{From: latest + 1}
 	narrow := func(first, last uint32) {
-		if wanted = (read.DateRange{First: rank(first), Last: rank(last)}); order == NewestFirst {
+		if wanted.First, wanted.Last = rank(first), rank(last); !order.Oldest {
 			wanted.First, wanted.Last = wanted.Last, wanted.First
 		}
 	}
 	narrow(first, b.last)
+	var undated, ofPlace, ahead []uint64
 	err = v.eachDated(n, set, &wanted, func(id uint64, date uint32) {
 		switch {
-		case date == format.Undated, after.Begun && rank(date) == first: // some may come before the place
-			b.always = append(b.always, id)
+		case date == format.Undated:
+			undated = append(undated, id)
+		case date > latest:
+			ahead = append(ahead, id)
+		case after.Begun && rank(date) == first: // some may come before the place
+			ofPlace = append(ofPlace, id)
+		case rank(date) < first:
 		case b.add(id, rank(date)):
 			narrow(first, b.last)
 		}
 	}, func() {
-		b.dated, b.always, b.last, b.trimAt = b.dated[:0], b.always[:0], math.MaxUint32, 0
+		undated, ofPlace, ahead = undated[:0], ofPlace[:0], ahead[:0]
+		b.dated, b.last, b.trimAt = b.dated[:0], math.MaxUint32, 0
 		narrow(first, b.last)
 	})
-	if err != nil {
+	if err != nil || len(undated) > MaxWindowed {
 		return may, false, err
 	}
 	b.trim()
-	for _, d := range b.dated {
-		may.dated = append(may.dated, ask.Dated{Actor: dict.ID(d.id), Date: rank(d.rank)})
+	may.full, may.oldest = len(b.dated) >= b.need, latest
+	may.place(&b, rank, v.maxOfSecond)
+	if len(ofPlace) > v.maxOfSecond {
+		may.crowd(uint64(rank(first)), ofPlace)
+	} else {
+		undated = append(undated, ofPlace...)
 	}
-	if len(may.dated)+len(b.always) > MaxWindowed {
-		return may, false, nil
+	may.ahead = len(ahead) > 0
+	if !may.full { // those that come last may be on the page
+		for _, id := range ahead {
+			may.placed = append(may.placed, placedRecord{ask.Timeless, MemberRecord{ID: dict.ID(id)}, false})
+		}
 	}
-	slices.SortFunc(may.dated, func(x, y ask.Dated) int { return cmp.Compare(x.Actor, y.Actor) })
-	slices.Sort(b.always)
-	may.undated, may.full = b.always, len(b.dated) >= b.need
+	slices.Sort(undated)
+	may.undated = undated
 	return may, true, nil
+}
+
+// place divides the dated members: those of a second with more than most of them are placed by id.
+func (m *mayBeNext) place(b *nextDates, rank func(uint32) uint32, most int) {
+	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
+	for some := range runs.Of(b.dated, func(x, y datedID) bool { return x.rank == y.rank }) {
+		date := rank(some[0].rank)
+		m.oldest = min(m.oldest, date)
+		if len(some) > most {
+			ids := make([]uint64, len(some))
+			for i := range some {
+				ids[i] = some[i].id
+			}
+			m.crowd(uint64(date), ids)
+			continue
+		}
+		for _, d := range some {
+			m.dated = append(m.dated, ask.Dated{Actor: dict.ID(d.id), Date: date})
+		}
+	}
+	slices.SortFunc(m.dated, func(x, y ask.Dated) int { return cmp.Compare(x.Actor, y.Actor) })
+}
+
+// crowd places the members of a second by id, at its beginning.
+func (m *mayBeNext) crowd(date uint64, ids []uint64) {
+	for _, id := range ids {
+		m.placed = append(m.placed, placedRecord{date * second, MemberRecord{ID: dict.ID(id)}, false})
+	}
 }
 
 // nextDates keeps the members with the first dates, and some in any case.
@@ -215,7 +361,6 @@ type nextDates struct {
 	need   int
 	last   uint32 // later dates are not needed
 	dated  []datedID
-	always []uint64
 	trimAt int
 }
 
@@ -319,7 +464,7 @@ func (v *Evaluation) eachDated(n *Node, set idset.Set, wanted *read.DateRange, e
 const MaxTimed = 200_000
 
 // Times returns the times of the records in a window that make members of set, which is the result of
-// the expression, members of its Source: in microseconds, 0 for a record whose key has no time. They
+// the expression, members of its Source: in microseconds, ask.Timeless for a record whose key has no time. They
 // ascend. Times of large reverse sets are whole seconds, except around now.
 func (v *Evaluation) Times(set idset.Set, w ask.Window, now time.Time) (times []uint64, err error) {
 	source := *v.Expr.Root.Source()
@@ -365,7 +510,7 @@ func (v *Evaluation) datedTimes(n *Node, set idset.Set, now uint32) (times, unsu
 	err = v.eachDated(n, set, ask.DatesBetween(from, to), func(id uint64, date uint32) {
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
-		case date == format.Undated, date == 0, date == now, begin < from && from < end, begin < to && to < end:
+		case date == format.Undated, date == now, begin < from && from < end, begin < to && to < end:
 			unsure = append(unsure, id)
 		case begin >= from && end <= to:
 			times = append(times, begin)
@@ -428,7 +573,7 @@ func (v *Evaluation) BySize(set idset.Set, via Via, after Place, limit int) (pag
 	}
 	if len(page) > limit {
 		end := page[limit-1]
-		page, last = page[:limit], &Place{true, true, end.Size, end.ID}
+		page, last = page[:limit], &Place{Begun: true, Sorted: true, Micros: end.Size, ID: end.ID}
 	}
 	return page, last, nil
 }

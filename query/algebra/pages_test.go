@@ -314,29 +314,30 @@ func (w *world) comparePages() (pages int) {
 		if part {
 			set = idset.FromUnsorted(members)
 		}
-		for _, order := range []Order{NewestFirst, OldestFirst} {
+		now := time.UnixMicro(w.now + r.Int64N(2)*int64(100*day))
+		for _, order := range []Order{NewestFirst(now), OldestFirst(now)} {
 			slices.SortFunc(all, order.Compare)
 			limit := []int{1, 2, 3, 5, 9, 20, 50, 200}[r.IntN(8)]
 			places := []*Place{{}}
 			for range 3 { // any places
 				if len(all) > 0 {
-					p := &Place{true, true, TimeOf(all[r.IntN(len(all))].Path), all[r.IntN(len(all))].ID}
+					p := &Place{Begun: true, Sorted: true, Micros: order.timeOf(all[r.IntN(len(all))].Path), ID: all[r.IntN(len(all))].ID, Now: now.UnixMicro()}
 					if r.IntN(3) == 0 {
-						p.Micros = uint64(w.micros())
+						p.Micros = min(uint64(w.micros()), order.latest)
 					}
 					places = append(places, p)
 				}
 			}
 			for _, place := range places {
 				for range 12 {
-					next, want := place.page(all, limit, order)
+					next, want := place.page(all, limit, order, slices.ContainsFunc(all, func(r MemberRecord) bool { return order.IsAhead(r.Path) }))
 					got, last, err := v.Records(n, set, place, limit, order)
 					must(t, err)
 					pages++
 					if same := slices.EqualFunc(got, want, func(x, y MemberRecord) bool {
 						return x.ID == y.ID && string(x.Path.AppendRkey(nil)) == string(y.Path.AppendRkey(nil))
 					}); !same || (last == nil) != (next == nil) || last != nil && *last != *next || !place.Sorted {
-						t.Fatalf("%s in %v, oldest first: %v, %d from %+v, dateAbove %d, lookUpAbove %d, readFirst %d:\n got %v, then %+v\nwant %v, then %+v", e.Source, n.Window, order, limit, place, v.dateAbove, v.lookUpAbove, v.readFirst, got, last, want, next)
+						t.Fatalf("%s in %v, order %+v, %d from %+v, dateAbove %d, lookUpAbove %d, readFirst %d:\n got %v, then %+v\nwant %v, then %+v", e.Source, n.Window, order, limit, place, v.dateAbove, v.lookUpAbove, v.readFirst, got, last, want, next)
 					}
 					if place = last; place == nil {
 						break
@@ -350,19 +351,23 @@ func (w *world) comparePages() (pages int) {
 }
 
 // page returns the page of sorted records after the place, and the place of the next page.
-func (p *Place) page(all []MemberRecord, limit int, order Order) (last *Place, page []MemberRecord) {
+func (p *Place) page(all []MemberRecord, limit int, order Order, ahead bool) (last *Place, page []MemberRecord) {
 	page = all
-	for p.Begun && len(page) > 0 && order.Compare(page[0], p.record()) <= 0 {
+	for p.Begun && len(page) > 0 && order.compare(order.timeOf(page[0].Path), p.Micros, page[0].ID, p.ID) <= 0 {
 		page = page[1:]
 	}
 	if len(page) > limit {
 		end := page[limit-1]
-		return &Place{true, true, TimeOf(end.Path), end.ID}, page[:limit]
+		last = &Place{Begun: true, Sorted: true, Micros: order.timeOf(end.Path), ID: end.ID, Now: p.Now}
+		if ahead {
+			last.Now = order.now
+		}
+		return last, page[:limit]
 	}
 	return nil, page
 }
 
-// A record of microsecond 0 has a time, but comes last, with the records whose keys name no time.
+// A record of microsecond 0 has a time, and comes before those whose keys name none.
 func TestMicrosecondZero(t *testing.T) {
 	tid := func(micros int) string { return string(syntax.AppendTID(nil, uint64(micros)<<format.ClockBits)) }
 	for name, c := range map[string]struct {
@@ -386,7 +391,7 @@ func TestMicrosecondZero(t *testing.T) {
 			g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
 		}
 		e := parsed(t, "followers("+star+")")
-		place := new(Place)
+		place, allTimed := new(Place), true
 		for pages := 0; place != nil && pages <= members/limit; pages++ {
 			must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
 				v, err := NewEvaluation(t.Context(), sn, e, free())
@@ -394,9 +399,14 @@ func TestMicrosecondZero(t *testing.T) {
 				v.dateAbove, v.lookUpAbove = uint64(c.dates), c.undatedUp
 				set, _, err := v.Result()
 				must(t, err)
-				page, last, err := v.Records(&e.Root, set, place, limit, NewestFirst)
+				page, last, err := v.Records(&e.Root, set, place, limit, NewestFirst(noon))
 				must(t, err)
 				for _, r := range page {
+					if timed := r.Path.HasTime(); timed && !allTimed {
+						t.Errorf("%s: a record of microsecond 0 comes after one without a time", name)
+					} else if allTimed = timed; timed && TimeOf(r.Path) != 0 {
+						t.Errorf("%s: %d, want 0", name, TimeOf(r.Path))
+					}
 					did, err := v.Names([]uint64{uint64(r.ID)})
 					must(t, err)
 					delete(want, did[0])
@@ -471,5 +481,101 @@ func TestRecordsAt(t *testing.T) {
 	}
 	if compared < 500 || several < 5 {
 		t.Errorf("%d records, %d members with several", compared, several)
+	}
+}
+
+// The order of a large set does not depend on the size of pages, and has every member once, also if many members are
+// of one second, and are ordered by id there.
+func TestCrowdedSeconds(t *testing.T) {
+	g := small.New(t, 5, 1, write.Limits{Row: 20})
+	star := g.Accounts[0]
+	const members = 400
+	for i := range members {
+		at := small.Begin.Add(time.Duration(g.Rand.IntN(3)*g.Rand.IntN(2)) * time.Second).Add(time.Duration(g.Rand.IntN(1e6)) * time.Microsecond)
+		rkey := string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
+		switch g.Rand.IntN(12) {
+		case 0:
+			rkey = fmt.Sprint("odd", i)
+		case 1:
+			rkey = string(syntax.AppendTID(nil, uint64(at.AddDate(70, 0, 0).UnixMicro())<<format.ClockBits))
+		}
+		g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
+		if g.Rand.IntN(9) == 0 { // without a date
+			g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro()+2e6)<<format.ClockBits)), Subject: star})
+		}
+	}
+	e := parsed(t, "followers("+star+")")
+	for _, order := range []Order{NewestFirst(noon), OldestFirst(noon)} {
+		secondOf := func(r MemberRecord) uint64 {
+			at := order.timeOf(r.Path)
+			if at != ask.Timeless {
+				at /= second
+			}
+			return at
+		}
+		for _, most := range []int{0, 40, 150, MaxWindowed} {
+			var first []dict.ID
+			for _, limit := range []int{members, 3, 17, 100} {
+				var all []dict.ID
+				last := MemberRecord{}
+				for place := new(Place); place != nil; {
+					must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+						v, err := NewEvaluation(t.Context(), sn, e, free())
+						must(t, err)
+						v.dateAbove, v.lookUpAbove, v.maxOfSecond = 0, 10, most
+						set, _, err := v.Result()
+						must(t, err)
+						page, next, err := v.Records(&e.Root, set, place, limit, order)
+						must(t, err)
+						for _, r := range page {
+							if x, y := secondOf(last), secondOf(r); len(all) > 0 && order.compare(x, y, 0, 0) > 0 {
+								t.Fatalf("%+v, %d, %d: second %d comes after %d", order, most, limit, y, x)
+							}
+							last = r
+							all = append(all, r.ID)
+						}
+						place = next
+						return nil
+					}))
+				}
+				if first == nil {
+					first = slices.Clone(all)
+				}
+				if !slices.Equal(all, first) || len(all) != members {
+					t.Fatalf("%+v: with pages of %d, and up to %d of a second by time: %d members, the same order: %v", order, limit, most, len(all), slices.Equal(all, first))
+				}
+				if slices.Sort(all); len(slices.Compact(all)) != members {
+					t.Fatalf("%+v, %d, %d: a member comes twice", order, most, limit)
+				}
+			}
+		}
+	}
+}
+
+// Keys at both ends of time: the key of TID 0 names the first microsecond of 1970, and one with the top bit set names no
+// time, neither of a subject nor of a record, also of a subject in the last days that a TID can name.
+func TestEndsOfTime(t *testing.T) {
+	tid := func(n uint64) string { return string(syntax.AppendTID(nil, n)) }
+	post := func(n uint64) string { return "at://did:web:a.example.com/app.bsky.feed.post/" + tid(n) }
+	for s, want := range map[string]uint64{
+		post(0): 0, post(7): 7, post(format.EndOfTime - 1): format.EndOfTime - 1, post(format.EndOfTime): ask.Timeless, post(math.MaxUint64): ask.Timeless,
+		"at://did:web:a.example.com/app.bsky.feed.post/odd": ask.Timeless, tid(7): ask.Timeless, "tags/" + tid(7): ask.Timeless,
+	} {
+		if got := TIDOf(dict.URI, s); got != want {
+			t.Errorf("%s is of %d, want %d", s, got, want)
+		}
+	}
+	if got := TIDOf(dict.DID, "did:web:"+tid(7)); got != ask.Timeless {
+		t.Errorf("a DID is of %d", got)
+	}
+	g := small.New(t, 6, 2, write.Limits{})
+	early, noTime := tid(1<<60), tid(format.EndOfTime|1<<20)
+	for _, subject := range []string{post(format.EndOfTime - 1<<40), post(format.EndOfTime - 1<<51)} {
+		for _, rkey := range []string{early, noTime} {
+			g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: rkey, Subject: subject})
+		}
+		listed(t, g, parsed(t, "likers("+subject+")"), 3, NewestFirst(noon), map[string]string{g.Accounts[0]: early})
+		g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: early, Delete: true})
+		g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: noTime, Delete: true})
 	}
 }

@@ -2,11 +2,11 @@ package algebra
 
 import (
 	"bytes"
+	"slices"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // EdgeRecords finds, for each of ids, the record that makes it a member of the leaf n. ids ascends.
@@ -24,7 +24,7 @@ func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 		return v.listRecords(n, ids)
 	default:
 	}
-	subjectTIDs := make([]uint64, len(ids))
+	subjectTIDs := slices.Repeat([]uint64{ask.Timeless}, len(ids))
 	if to := info.To.Is(); to == dict.URI {
 		if err = v.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = TIDOf(to, s); return nil }); err != nil {
 			return nil, err
@@ -34,14 +34,14 @@ func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 	return found, err
 }
 
-// TIDOf returns the record key of a URI as a TID, 0 if it is not a TID or s is a DID.
+// TIDOf returns the record key of an AT URI as a TID, ask.Timeless if it names no time, or s is another string.
 func TIDOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
-	if is != dict.URI {
-		return 0
+	if b := []byte(s); is == dict.URI && bytes.HasPrefix(b, []byte("at://")) {
+		if p := format.ParsePath(b[bytes.LastIndexByte(b, '/')+1:]); p.HasTime() {
+			return p.TID
+		}
 	}
-	b := []byte(s)
-	tid, _ := syntax.ParseTID(b[bytes.LastIndexByte(b, '/')+1:])
-	return tid
+	return ask.Timeless
 }
 
 // IsLeaf reports whether the expression is one stored set without an operator.

@@ -526,7 +526,7 @@ func TestCanonicalFormsDiffer(t *testing.T) {
 	}
 	same("follows("+a+")", " follows ( "+a+" ) ")
 	same("follows("+a+",since=24h)", "follows("+a+",since=1d)")
-	same("follows("+a+",since=24h)", "follows("+a+",since=2026-11-21T12:00:00Z)")
+	same("follows("+a+",since=24h)", "follows("+a+",since=2026-11-21T12:00:00Z,until=2026-11-22T12:05:01Z)") // an age ends at now
 	same("follows("+a+")", "follows(https://bsky.app/profile/"+a+")")
 }
 
@@ -716,7 +716,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// What comes along with a name when people copy it changes nothing, alone and in an expression.
+// Characters that a browser copies along with a name change nothing, in a name alone and in an expression.
 func TestPastedNames(t *testing.T) {
 	d := draw{Rand: rand.New(rand.NewPCG(47, 18))}
 	marks := []string{"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069", "\u200e", "\u200f", "\u200b", "\ufeff"}

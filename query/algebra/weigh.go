@@ -23,8 +23,8 @@ import (
 //   - Each member m of the set has a weight w(m), which is 1. With weigh=score it is m's score in the
 //     ranking that the set is, divided by the highest score in it.
 //   - An edge from m to x whose newest record is t old adds w(m) · 2^(−t/Decay) to x. Without
-//     Decay it adds w(m). A record from the future is 0 old. An edge none of whose records has a
-//     TID as its key adds nothing.
+//     Decay it adds w(m). A record that is up to five minutes ahead of the present is 0 old. An edge none of
+//     whose records has a TID as its key, or only ones further ahead, adds nothing.
 //   - The score of x is this sum, divided by total(x)^Damp, where total(x) is the number of
 //     active accounts with an edge to x; if via is a reverse set, the number of x's own subjects.
 //
@@ -111,11 +111,7 @@ const halvings = 41
 
 // effective returns the part of the window whose records still add to a score.
 func (w *Walk) effective() ask.Window {
-	recent := read.WindowOf(w.now-halvings*w.Decay.Microseconds(), math.MaxInt64)
-	if w.Window.All() {
-		return recent
-	}
-	return ask.Window{From: max(w.Window.From, recent.From), To: max(w.Window.From, recent.From, w.Window.To)}
+	return w.Window.And(read.WindowOf(w.now-halvings*w.Decay.Microseconds(), int64(latestAt(time.UnixMicro(w.now)))+1))
 }
 
 // A Scored is a result of a ranking by score.

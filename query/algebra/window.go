@@ -52,8 +52,17 @@ func FirstMicro(t time.Time) int64 {
 	return micro
 }
 
+// EndSince returns the end, in microseconds, of a window without one that begins at an age, or at a time.
+func EndSince(isAge bool, now time.Time) int64 {
+	if isAge {
+		return int64(latestAt(now)) + 1
+	}
+	_, end := read.AnyTime()
+	return end
+}
+
 // ParseWindow parses the times since and until, each "" if absent. isAge reports that one of
-// them is an age.
+// them is an age. A window since an age ends now: what is dated ahead of the present is not in it.
 func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, err error) {
 	if since == "" && until == "" {
 		return w, false, nil
@@ -65,7 +74,7 @@ func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, 
 		if err != nil {
 			return w, false, fmt.Errorf("since: %w", err)
 		}
-		first, from, isAge = t, FirstMicro(t), age
+		first, from, to, isAge = t, FirstMicro(t), EndSince(age, now), age
 	}
 	if until != "" {
 		t, age, err := ParseTime(until, now)

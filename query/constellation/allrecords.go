@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
@@ -30,11 +31,6 @@ func (b *backlinks) namesAll() bool {
 
 // listsAll reports whether all records of the accounts in a set are listed.
 func (b *backlinks) listsAll(set idset.Set) bool { return b.namesAll() && set.Len() <= maxAllRecords }
-
-// compareBacklinks orders records by their times, newest first, those without a time last.
-func compareBacklinks(x, y algebra.MemberRecord) int {
-	return cmp.Or(cmp.Compare(algebra.TimeOf(y.Path), algebra.TimeOf(x.Path)), cmp.Compare(x.ID, y.ID), format.ComparePaths(x.Path, y.Path))
-}
 
 // allRecords answers a page of all records of the accounts in a set.
 func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set idset.Set, e *algebra.Expr) (p backlinkPage, err error) {
@@ -64,27 +60,43 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set idset.S
 	if p.total = uint64(len(all)); b.limit == 0 {
 		return p, nil
 	}
-	compare := compareBacklinks
-	if b.oldest {
-		compare = func(x, y algebra.MemberRecord) int { return compareBacklinks(y, x) }
-	}
-	slices.SortFunc(all, compare)
 	bound := "all " + b.more() + e.Question()
+	now := time.Now()
+	var after *algebra.MemberRecord
 	if b.cursor != "" {
 		plain, err := q.Cursors.Open(b.cursor, bound)
-		if err != nil || len(plain) < 9 {
+		if err != nil || len(plain) < 17 {
 			return p, xrpc.Invalid("%v", xrpc.ErrCursor)
 		}
-		after := algebra.MemberRecord{ID: dict.ID(binary.BigEndian.Uint64(plain)), Path: format.ParsePath(plain[8:])}
-		at, found := slices.BinarySearchFunc(all, after, compare)
-		if found {
-			at++
+		if at := int64(binary.BigEndian.Uint64(plain)); at != 0 {
+			now = time.UnixMicro(at)
 		}
-		all = all[at:]
+		after = &algebra.MemberRecord{ID: dict.ID(binary.BigEndian.Uint64(plain[8:])), Path: format.ParsePath(plain[16:])}
+	}
+	order := algebra.NewestFirst(now)
+	if b.oldest {
+		order = algebra.OldestFirst(now)
+	}
+	compare := func(x, y algebra.MemberRecord) int {
+		return cmp.Or(order.Compare(x, y), format.ComparePaths(x.Path, y.Path))
+	}
+	slices.SortFunc(all, compare)
+	at := int64(0) // the same page has the same cursor, unless the time matters
+	if slices.ContainsFunc(all, func(r algebra.MemberRecord) bool { return order.IsAhead(r.Path) }) {
+		at = now.UnixMicro()
+	}
+	if after != nil {
+		from, found := slices.BinarySearchFunc(all, *after, compare)
+		if found {
+			from++
+		}
+		all = all[from:]
 	}
 	if len(all) > b.limit {
 		last := all[b.limit-1]
-		p.cursor = new(q.Cursors.Seal(last.Path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.ID))), bound))
+		plain := binary.BigEndian.AppendUint64(nil, uint64(at))
+		plain = binary.BigEndian.AppendUint64(plain, uint64(last.ID))
+		p.cursor = new(q.Cursors.Seal(last.Path.AppendRkey(plain), bound))
 		all = all[:b.limit]
 	}
 	var names map[dict.ID]string

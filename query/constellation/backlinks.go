@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
@@ -157,7 +158,7 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 		if b.oldest {
 			order = algebra.OldestFirst
 		}
-		page, last, err := v.Records(&v.Expr.Root, set, &after, b.limit, order)
+		page, last, err := v.Records(&v.Expr.Root, set, &after, b.limit, order(after.At(time.Now())))
 		if err != nil {
 			return err
 		}

@@ -11,11 +11,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
@@ -283,10 +285,14 @@ func TestPlacesOfFeeds(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, g := range feeds {
-		p := place{rng.Uint64(), rng.Uint64(), rng.Uint64()}
+		p := place{micros: rng.Uint64(), after: rng.Uint64(), id: rng.Uint64()}
+		for range rng.IntN(3) * rng.IntN(30) {
+			p.shown = append(p.shown, 1+rng.Uint64N(1<<40))
+		}
+		slices.Sort(p.shown)
 		cursor := g.seal(c, p)
 		for j, other := range feeds {
-			if got, err := other.open(c, cursor); (err == nil) != (i == j) || err == nil && got != p {
+			if got, err := other.open(c, cursor); (err == nil) != (i == j) || err == nil && !reflect.DeepEqual(got, p) {
 				t.Errorf("a cursor of %+v for %+v: %+v, %v", g, other, got, err)
 			}
 		}
@@ -386,9 +392,14 @@ func isPost(uri string) bool {
 	return strings.Count(uri, "/") == 4 && strings.Contains(uri, "/app.bsky.feed.post/")
 }
 
-// newest reports whether x is shown before y, by their keys. Keys that are not times come last.
+// newest reports whether x is shown before y, by their keys. Keys that are not times, or are ahead of now, come last.
 func newest(x, y string) int {
-	at := func(uri string) int64 { at, _ := small.Micros(uri[strings.LastIndexByte(uri, '/')+1:]); return at }
+	at := func(uri string) int64 {
+		if at, ok := small.Micros(uri[strings.LastIndexByte(uri, '/')+1:]); ok && at <= time.Now().Add(6*time.Minute).UnixMicro() {
+			return at
+		}
+		return -1
+	}
 	return cmp.Compare(at(y), at(x))
 }
 
@@ -503,6 +514,67 @@ func TestRankedFeeds(t *testing.T) {
 	}
 	if some < 100 {
 		t.Errorf("only %d posts", some)
+	}
+}
+
+// While likes come and go, also dated back, a ranked feed shows no post twice, and every post that is in it all the time.
+func TestRankedFeedsThatChange(t *testing.T) {
+	for _, window := range []string{"", ", since=2025-01-01"} {
+		s := serve(t, 6, "top = rank(of=members("+strings.Join([]string{small.Account(0), small.Account(1), small.Account(2), small.Account(3)}, ",")+"), via=likes"+window+")\n", Options{})
+		posts := map[string]int{} // and the number of likes that stay
+		like := func(account, n int, at time.Time, gone bool) {
+			rkey := string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<10))
+			s.Commit(small.Account(account), oracle.Op{Kind: "like", Rkey: rkey, Subject: fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n), Delete: gone})
+		}
+		begin := small.Begin.AddDate(0, -6, 0)
+		for n := range 30 {
+			like(0, n, begin.Add(time.Duration(n)*time.Minute), false)
+			posts[fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n)] = 0
+		}
+		turn := 0
+		seen := map[string]int{}
+		for _, uri := range s.pages("top", 4, func() {
+			turn++
+			for account := 1; account < 4; account++ { // what has the most likes changes, by likes that are dated back and by their end
+				n := s.Rand.IntN(30)
+				at := begin.Add(time.Duration(1000*account+turn) * time.Minute)
+				like(account, n, at, false)
+				if s.Rand.IntN(2) == 0 {
+					like(account, n, at, true)
+				}
+			}
+		}) {
+			if seen[uri]++; seen[uri] > 1 {
+				t.Errorf("%q: %s is shown %d times", window, uri, seen[uri])
+			}
+		}
+		for uri := range posts {
+			if seen[uri] == 0 {
+				t.Errorf("%q: %s is not shown", window, uri)
+			}
+		}
+	}
+}
+
+// A post whose key is ahead of the present comes last in a feed, whenever it is asked for.
+func TestPostsOfTheFutureComeLast(t *testing.T) {
+	s := serve(t, 7, "liked = likes("+small.Account(0)+")\n", Options{})
+	post := func(at time.Time) string {
+		return "at://did:web:a.example.com/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<10))
+	}
+	now := time.Now()
+	future, soon := post(now.AddDate(70, 0, 0)), post(now.Add(2*time.Minute))
+	for i, uri := range []string{future, soon} {
+		s.Commit(s.Accounts[0], oracle.Op{Kind: "like", Rkey: fmt.Sprint("future", i), Subject: uri})
+	}
+	for _, limit := range []int{1, 5, 100} {
+		got := s.pages("liked", limit, nil)
+		if last := slices.Index(got, future); got[0] != soon || last < 0 || slices.ContainsFunc(got[last:], func(uri string) bool {
+			at, timed := small.Micros(uri[strings.LastIndexByte(uri, '/')+1:])
+			return timed && at <= now.UnixMicro()
+		}) {
+			t.Errorf("%d at a time: %q", limit, got)
+		}
 	}
 }
 

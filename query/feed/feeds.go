@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -165,12 +164,14 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	return out, nil
 }
 
-// place is the start of a page. In a ranking it is a number of results, as of the time of
-// the first page; in a set it is the last post of the previous page.
+// place is the start of a page. A ranking changes between two pages, so its place has the posts that were shown: a page shows the
+// first of the others. The posts of a set are sorted by their keys, which do not change, so its place is the last post of the
+// previous page.
 type place struct {
-	micros uint64 // the time of the first page
-	after  uint64 // ranking: results before this page; set: the TID of the last post
-	id     uint64 // set: the id of the last post
+	micros uint64   // the time of the first page
+	after  uint64   // set: the key of the last post (algebra.Order.KeyOf)
+	id     uint64   // set: the id of the last post
+	shown  []uint64 // ranking: the ids of the posts on the pages before, ascending
 }
 
 // maxFeed is the largest number of posts in a ranked feed.
@@ -208,18 +209,20 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (post
 		if err != nil {
 			return err
 		}
-		skip, n := int(min(at.after, maxFeed)), 0
-		r.Limit = min(skip+limit+1, maxFeed)
-		_, err = ranked.Page(r, func(_ *rank.Result, member []byte) {
-			n++
-			switch {
-			case n <= skip:
+		limit := min(limit, maxFeed-len(at.shown))
+		r.Limit = len(at.shown) + limit + 1
+		shown := slices.Clone(at.shown)
+		_, err = ranked.Page(r, func(e *rank.Result, member []byte) {
+			switch _, again := slices.BinarySearch(at.shown, e.ID); {
+			case again:
 			case len(posts) < limit:
 				posts = append(posts, string(member))
-			default:
-				next = &place{at.micros, uint64(skip + limit), 0}
+				shown = append(shown, e.ID)
+			case len(shown) < maxFeed:
+				next = &place{micros: at.micros, shown: shown}
 			}
 		})
+		slices.Sort(shown)
 		return err
 	})
 	return posts, next, err
@@ -245,7 +248,9 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 		return nil, nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
 	}
 	all, _ := set.Page(0, postsRead, idset.Set{})
-	type post struct{ tid, id uint64 }
+	order := algebra.NewestFirst(time.UnixMicro(int64(at.micros)))
+	type post struct{ key, id uint64 }
+	compare := func(x, y post) int { return order.CompareKeys(x.key, y.key, dict.ID(x.id), dict.ID(y.id)) }
 	var found []post
 	uris := map[uint64]string{}
 	var known []dict.ID
@@ -255,8 +260,8 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 		}
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		if tid := algebra.TIDOf(dict.URI, uri); rank.IsPost(uri) && (at.after == 0 && at.id == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
-			found = append(found, post{tid, uint64(known[i])})
+		if p := (post{order.KeyOf(algebra.TIDOf(dict.URI, uri)), uint64(known[i])}); rank.IsPost(uri) && (at.id == 0 || compare(p, post{at.after, at.id}) > 0) {
+			found = append(found, p)
 			uris[uint64(known[i])] = string(uri)
 		}
 		return ctx.Err()
@@ -264,13 +269,13 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(found, func(x, y post) int { return cmp.Or(cmp.Compare(y.tid, x.tid), cmp.Compare(x.id, y.id)) })
+	slices.SortFunc(found, compare)
 	posts = []string{}
 	for _, p := range found[:min(limit, len(found))] {
 		posts = append(posts, uris[p.id])
 	}
 	if len(found) > limit {
-		next = &place{at.micros, found[limit-1].tid, found[limit-1].id}
+		next = &place{micros: at.micros, after: found[limit-1].key, id: found[limit-1].id}
 	}
 	return posts, next, nil
 }
@@ -279,15 +284,31 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 func (f feed) seal(c *xrpc.Cursors, p place) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, p.after)
-	return c.Seal(binary.BigEndian.AppendUint64(plain, p.id), f.question())
+	plain = binary.BigEndian.AppendUint64(plain, p.id)
+	last := uint64(0)
+	for _, id := range p.shown {
+		plain = binary.AppendUvarint(plain, id-last)
+		last = id
+	}
+	return c.Seal(plain, f.question())
 }
 
 func (f feed) open(c *xrpc.Cursors, cursor string) (p place, err error) {
 	plain, err := c.Open(cursor, f.question())
-	if err != nil || len(plain) != 24 {
+	if err != nil || len(plain) < 24 {
 		return p, xrpc.ErrCursor
 	}
-	return place{binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint64(plain[16:])}, nil
+	p = place{micros: binary.BigEndian.Uint64(plain), after: binary.BigEndian.Uint64(plain[8:]), id: binary.BigEndian.Uint64(plain[16:])}
+	last := uint64(0)
+	for rest := plain[24:]; len(rest) > 0; {
+		more, n := binary.Uvarint(rest)
+		if n <= 0 || more == 0 || len(p.shown) == maxFeed {
+			return p, xrpc.ErrCursor
+		}
+		last, rest = last+more, rest[n:]
+		p.shown = append(p.shown, last)
+	}
+	return p, nil
 }
 
 // describe implements app.bsky.feed.describeFeedGenerator.

@@ -119,12 +119,11 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 		if r.Via.Is != dict.URI {
 			return r, xrpc.Invalid("subjectsSince works only for results that are %s; these are %s, which have no time", algebra.Plural(dict.URI), algebra.Plural(r.Via.Is))
 		}
-		t, _, err := algebra.ParseTime(q.Values.Get("subjectsSince"), now)
+		t, isAge, err := algebra.ParseTime(q.Values.Get("subjectsSince"), now)
 		if err != nil {
 			return r, xrpc.Invalid("parameter subjectsSince: %v", err)
 		}
-		_, end := read.AnyTime()
-		r.subjects = read.WindowOf(algebra.FirstMicro(t), end)
+		r.subjects = read.WindowOf(algebra.FirstMicro(t), algebra.EndSince(isAge, now))
 	}
 	r.Limit, err = q.Integer("limit", 1, 1000, 100)
 	return r, err

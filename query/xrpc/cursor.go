@@ -121,8 +121,8 @@ func (c *Cursors) SealList(e *algebra.Expr, more string, p algebra.Place) string
 	}
 	plain = binary.BigEndian.AppendUint64(plain, p.Micros)
 	plain = binary.BigEndian.AppendUint64(plain, uint64(p.ID))
-	now := int64(0)
-	if e.HasAge { // without an age, the same page has the same cursor
+	now := p.Now
+	if e.HasAge { // otherwise the same page has the same cursor, unless the time matters
 		now = e.Now.UnixMicro()
 	}
 	plain = binary.BigEndian.AppendUint64(plain, uint64(now))
@@ -135,9 +135,9 @@ func (c *Cursors) OpenList(e *algebra.Expr, more, cursor string) (*algebra.Expr,
 	if err != nil || len(plain) != 25 {
 		return e, algebra.Place{}, ErrCursor
 	}
-	p := algebra.Place{Begun: true, Sorted: plain[0] == 1, Micros: binary.BigEndian.Uint64(plain[1:]), ID: dict.ID(binary.BigEndian.Uint64(plain[9:]))}
+	p := algebra.Place{Begun: true, Sorted: plain[0] == 1, Micros: binary.BigEndian.Uint64(plain[1:]), ID: dict.ID(binary.BigEndian.Uint64(plain[9:])), Now: int64(binary.BigEndian.Uint64(plain[17:]))}
 	if e.HasAge {
-		e, err = e.AsOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[17:]))))
+		e, err = e.AsOf(time.UnixMicro(p.Now))
 	}
 	return e, p, err
 }

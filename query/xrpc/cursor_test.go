@@ -101,7 +101,10 @@ func TestListCursorsReturn(t *testing.T) {
 	for range 300 {
 		text, more := sets[rng.IntN(len(sets))], mores[rng.IntN(len(mores))]
 		e := parsed(t, text, noon)
-		p := algebra.Place{Begun: true, Sorted: rng.IntN(2) == 0, Micros: rng.Uint64(), ID: dict.ID(rng.Uint64())}
+		p := algebra.Place{Begun: true, Sorted: rng.IntN(2) == 0, Micros: rng.Uint64(), ID: dict.ID(rng.Uint64()), Now: rng.Int64N(2) * rng.Int64N(1<<60)}
+		if e.HasAge {
+			p.Now = noon.Truncate(time.Microsecond).UnixMicro()
+		}
 		cursor := c.SealList(e, more, p)
 		got, place, err := c.OpenList(parsed(t, text, noon.Add(time.Hour)), more, cursor)
 		if err != nil || place != p || got.Canonical() != e.Canonical() {

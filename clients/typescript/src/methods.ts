@@ -498,7 +498,7 @@ export interface ListParams {
   /** Fail instead of sorting or ranking a sample. */
   exact?: boolean;
   limit?: number;
-  /** newest (default) or oldest: by the times of the records; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
+  /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
   order?: 'newest' | 'oldest' | 'id' | (string & {});
   /** A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
   set: string;
