@@ -78,6 +78,15 @@ func stateOf(t *testing.T, api string) string {
 	return stats.State
 }
 
+// The first start on a full disk fails: there is nothing to answer from, and it does not say that it
+// answers.
+func TestFirstStartOnFullDisk(t *testing.T) {
+	code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store"), "--min-free", "1000TiB", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	if code != 1 || !strings.Contains(errs, "the disk is full") || strings.Contains(errs, "answering") {
+		t.Errorf("exit %d:\n%s", code, errs)
+	}
+}
+
 // While the disk has too little free space, a daemon indexes nothing, says so everywhere, and
 // answers. When there is space, it resumes, and nothing is missing. A daemon that starts on a full
 // disk answers at once.

@@ -320,6 +320,8 @@ func TestExitCodes(t *testing.T) {
 		{64, "no such file", []string{"serve", "--store", store, "--tokens", "/none"}},
 		{64, "must not be negative", []string{"serve", "--store", store, "--rate", "-1"}},
 		{64, "--min-free", []string{"serve", "--store", store, "--min-free", "much"}},
+		{64, "the engine needs 76 MiB", []string{"serve", "--store", store, "--memory", "32MiB", "--min-free", "6MiB"}},
+		{1, "something other than a store", []string{"serve", "--store", dir}},
 		{64, "token needs a NAME", []string{"token"}},
 		{64, "rte=1", []string{"token", "app", "rte=1"}},
 		{64, "rank has no", []string{"query", "rank(off=follows(" + nobody + "))"}},

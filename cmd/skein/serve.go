@@ -202,6 +202,7 @@ type daemonConfig struct {
 	serve app.ServeOptions
 
 	mirror *plc.Mirror // nil without --plc-mirror
+	full   error       // why it only answers: the disk is full
 }
 
 // runWithoutSpace runs a daemon whose start failed with full, because the disk is full: it answers
@@ -214,10 +215,9 @@ func (d daemonConfig) runWithoutSpace(ctx context.Context, full error) error {
 	if !d.s.Consume {
 		return reading.run(ctx)
 	}
-	d.store.Logger.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", full)
 	space, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	reading.serve.Space = func() { stop(errSpace) }
+	reading.full, reading.serve.Space = full, func() { stop(errSpace) }
 	err := reading.run(space)
 	switch {
 	case errors.Is(err, kv.ErrNotFound), errors.Is(err, graph.ErrNoGraph):
@@ -242,6 +242,9 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if d.full != nil { // only now is it known that there is a store to answer from
+		so.Logger.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", d.full)
 	}
 	var answering atomic.Bool
 	stopping := sync.OnceFunc(command.NotifyStopping)

@@ -117,6 +117,11 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 				refuse(w, http.StatusUnsupportedMediaType, errors.New("the content type must be "+contentType))
 				return
 			}
+			// The server's deadlines are for strangers. A relay's list of hosts, a large repo and a
+			// slow disk may take minutes, and the operator can end the request.
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Time{})
+			_ = control.SetWriteDeadline(time.Time{})
 			if err := do(w, r); err != nil {
 				code := http.StatusBadRequest
 				if errors.Is(err, backfill.ErrBusy) {
@@ -134,7 +139,6 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		answer(w, http.StatusOK, x.Backfill.StatusNow())
 	})
 	post("/backfill", "application/json", func(w http.ResponseWriter, r *http.Request) error {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // listing a relay's hosts may take minutes
 		var job struct {
 			Archive string
 			Repos   bool
@@ -182,7 +186,6 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		return err
 	})
 	post("/car", "application/vnd.ipld.car", func(w http.ResponseWriter, r *http.Request) error {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Minute))
 		p, err := x.Backfill.PlaceCAR(r.Context(), r.Body)
 		if err == nil {
 			answer(w, http.StatusOK, p)

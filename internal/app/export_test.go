@@ -1,6 +1,17 @@
 package app
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // RegisterFollowMetrics registers the metrics of a following node.
 func RegisterFollowMetrics(reg prometheus.Registerer) { newFollowMetrics(reg) }
+
+// ServeBackfill serves the endpoints of skein backfill and skein resync.
+func (x *Index) ServeBackfill(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	x.backfillEndpoints(mux)
+	mux.ServeHTTP(w, r)
+}

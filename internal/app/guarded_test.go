@@ -2,15 +2,19 @@ package app_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"skein.blue/consumer"
+	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
 	"skein.blue/internal/testing/truth"
 )
@@ -130,5 +134,46 @@ func TestNoLocalPaths(t *testing.T) {
 		if _, all := send(t, req); all == "" || strings.Contains(all, filepath.Dir(frames)) || strings.Contains(all, dir) {
 			t.Errorf("%s: %s", path, all)
 		}
+	}
+}
+
+// withDeadlines has the deadlines of a connection.
+type withDeadlines struct {
+	*httptest.ResponseRecorder
+
+	read, write time.Time
+}
+
+func (w *withDeadlines) SetReadDeadline(at time.Time) error  { w.read = at; return nil }
+func (w *withDeadlines) SetWriteDeadline(at time.Time) error { w.write = at; return nil }
+
+// Read implements io.Reader for the body of the request.
+func (w *withDeadlines) Read([]byte) (int, error) {
+	if !w.read.IsZero() || !w.write.IsZero() {
+		return 0, os.ErrDeadlineExceeded // as if it took that long
+	}
+	return 0, io.EOF
+}
+
+// The server's deadlines do not end what an operator asks for: a large repo that is sent slowly, or
+// takes long to be placed, gets its answer.
+func TestOperatorsRequestsTakeTheirTime(t *testing.T) {
+	x, err := app.OpenIndex(t.Context(), app.StoreOptions{
+		Store: t.TempDir(), Create: true, Memory: 64 << 20, Backfill: &backfill.Options{Relay: "ws://127.0.0.1:1", PLC: "http://127.0.0.1:1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, contentType := range map[string]string{"/car": "application/vnd.ipld.car", "/backfill": "application/json", "/resync": "application/json"} {
+		w := &withDeadlines{httptest.NewRecorder(), time.Now(), time.Now()}
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, w)
+		req.Header.Set("Content-Type", contentType)
+		x.ServeBackfill(w, req)
+		if w.Code != http.StatusBadRequest || strings.Contains(w.Body.String(), os.ErrDeadlineExceeded.Error()) || !w.write.IsZero() {
+			t.Errorf("%s: %d %s, to be written by %v", path, w.Code, w.Body, w.write)
+		}
+	}
+	if err := x.Close(context.Background()); err != nil {
+		t.Error(err)
 	}
 }

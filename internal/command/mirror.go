@@ -40,7 +40,10 @@ func (s *Settings) OpenMirror(ctx context.Context, so app.StoreOptions) (m *plc.
 	store, err := pebblekv.Open(pebblekv.Options{
 		Dir: s.mirrorDir, Create: true, Merger: plc.Merger(), Memory: mirrorMemory, MinFree: so.MinFree, OpenFiles: 64, Fatal: so.Fatal, Logger: so.Logger,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, pebblekv.ErrMinFree):
+		return nil, nil, UsageError("--plc-mirror: %v", err)
+	case err != nil:
 		return nil, nil, fmt.Errorf("--plc-mirror: %w", err)
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate})

@@ -27,6 +27,7 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
+	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/outward"
 	"skein.blue/query"
 	"skein.blue/query/feed"
@@ -313,7 +314,7 @@ func CheckStoreFlag(store string) error {
 // OpenIndex opens a store to write to it. Settings that the store cannot have are usage errors.
 func OpenIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
 	x, err := app.OpenIndex(ctx, o)
-	if errors.Is(err, graph.ErrShare) || errors.Is(err, kinds.ErrContradiction) || errors.Is(err, dict.ErrSettings) {
+	if errors.Is(err, graph.ErrShare) || errors.Is(err, kinds.ErrContradiction) || errors.Is(err, dict.ErrSettings) || errors.Is(err, pebblekv.ErrMinFree) {
 		return nil, UsageError("%v", err)
 	}
 	return x, err

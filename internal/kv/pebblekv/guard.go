@@ -163,6 +163,26 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 	return false, nil
 }
 
+// vacant returns ErrForeign if a folder without a store has anything that an interrupted first
+// start cannot have left. A folder in it may be a store: the only place that a unit or a container
+// can write to may have to hold the copy of the PLC directory, too.
+func vacant(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w", dir, err)
+	}
+	for _, name := range names {
+		switch name {
+		case "lost+found", "LOCK", firstManifest, guardFile, guardFile + ".new": // a file system has the first at its root
+			continue
+		}
+		if inner, err := look(fs, fs.PathJoin(dir, name)); !strings.HasPrefix(name, "marker.") && (err != nil || !inner) {
+			return fmt.Errorf("%w: %s has %q; name an empty folder, or one that does not exist yet", ErrForeign, dir, name)
+		}
+	}
+	return nil
+}
+
 // Exists reports whether there is a store in a folder. Files of an incomplete store are a
 // kv.ErrDamaged.
 func Exists(dir string) (bool, error) { return look(vfs.Default, dir) }

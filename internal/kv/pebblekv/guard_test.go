@@ -319,6 +319,61 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
+// A store is not made among other files, and they stay as they are.
+func TestForeignFolder(t *testing.T) {
+	for name, foreign := range map[string]bool{"notes.txt": true, "sub/": true, ".ssh/": true, "skein.env": true, "lost+found/": false, "LOCK": false} {
+		dir := t.TempDir()
+		var err error
+		if at := filepath.Join(dir, name); strings.HasSuffix(name, "/") {
+			err = os.Mkdir(at, 0o700)
+		} else {
+			err = os.WriteFile(at, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20})
+		if foreign != errors.Is(err, ErrForeign) || !foreign && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			if left := names(t, dir); len(left) != 1 {
+				t.Errorf("%s: the folder has %q", name, left)
+			}
+			continue
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	dir := t.TempDir() // the inner one is made first
+	for _, at := range []string{filepath.Join(dir, "plc"), dir} {
+		s, err := Open(Options{Dir: at, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A floor of free space is never raised in silence.
+func TestMinFree(t *testing.T) {
+	least := leastFree(8 << 20)
+	for floor, want := range map[uint64]uint64{0: least, least: least, 2 * least: 2 * least, 1: 0, least - 1: 0} {
+		s, err := Open(Options{Dir: t.TempDir(), Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, MinFree: floor})
+		if (want == 0) != errors.Is(err, ErrMinFree) || want > 0 && (err != nil || s.fs.reserve != want) {
+			t.Errorf("%d: %v, %v", floor, s, err)
+		}
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // Deleting the lock file does not unlock a store, and a new store takes little space.
 func TestLockAndSize(t *testing.T) {
 	dir := t.TempDir()

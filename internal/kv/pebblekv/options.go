@@ -38,9 +38,9 @@ type Options struct {
 	// so a setting that is never removed does not accept a second loss. With ReadOnly
 	// it has no effect.
 	AcceptLoss string
-	// MinFree is the free space of the disk, in bytes, below which nothing is written. The
-	// minimum is the engine's own need: 64 MiB and three memtables. Writing resumes a tenth
-	// above it, at most 1 GiB above it.
+	// MinFree is the free space of the disk, in bytes, below which nothing is written. 0 means
+	// the engine's own need, 64 MiB and three memtables; Open returns ErrMinFree for less than
+	// that. Writing resumes a tenth above it, at most 1 GiB above it.
 	MinFree uint64
 	// AwaitSpace makes Update wait for free space instead of returning kv.ErrDiskFull.
 	AwaitSpace bool

@@ -43,16 +43,29 @@ type Store struct {
 	stalls   stalls // for metrics
 }
 
+// Errors of Open. They are wrapped; test with errors.Is.
+var (
+	// ErrForeign is returned for a folder that has other files and no store, instead of creating
+	// one there.
+	ErrForeign = errors.New("pebblekv: the folder holds something other than a store")
+	// ErrMinFree is returned if Options.MinFree is less than the engine needs.
+	ErrMinFree = errors.New("pebblekv: --min-free is too small")
+)
+
 // Open opens the store in o.Dir. It returns kv.ErrLocked if another process has it
-// open, kv.ErrNotFound if it does not exist and o.Create is not set, kv.ErrDamaged if
-// parts of it are missing or damaged, and kv.ErrDiskFull if the disk has too little
-// space. After any of these errors, the folder is unchanged.
+// open, kv.ErrNotFound if it does not exist and o.Create is not set, ErrForeign if it would
+// have to be created among other files, kv.ErrDamaged if parts of it are missing or damaged,
+// and kv.ErrDiskFull if the disk has too little space. After any of these errors, the folder
+// is unchanged.
 func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.SyncInterval <= 0 {
 		o.SyncInterval = time.Second
+	}
+	if least := leastFree(o.Memory); o.MinFree > 0 && o.MinFree < least {
+		return nil, fmt.Errorf("%w: with this --memory the engine needs %d MiB; set that or more, or 0 for as much as it needs", ErrMinFree, (least-1)>>20+1)
 	}
 	fs := o.FS
 	if fs == nil {
@@ -69,6 +82,11 @@ func Open(o Options) (*Store, error) {
 	}
 	if !found && (!o.Create || o.ReadOnly) {
 		return nil, fmt.Errorf("pebblekv: %s: %w", o.Dir, kv.ErrNotFound)
+	}
+	if !found {
+		if err := vacant(fs, o.Dir); err != nil {
+			return nil, err
+		}
 	}
 	if o.ReadOnly {
 		fs = unlockedFS{fs}

@@ -1,6 +1,7 @@
 package pebblekv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -67,14 +68,18 @@ type storeFS struct {
 // memtableSize returns the size of a memtable, given the engine's memory.
 func memtableSize(memory int64) int64 { return min(max(memory*2/9, 4<<20), 128<<20) }
 
-func newStoreFS(fs vfs.FS, o Options) *storeFS {
-	memory := o.Memory
+// leastFree returns how many bytes of the disk the engine needs: the memtables must still be
+// written to disk, while their logs stay.
+func leastFree(memory int64) uint64 {
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
+	return uint64(64<<20 + 3*memtableSize(memory))
+}
+
+func newStoreFS(fs vfs.FS, o Options) *storeFS {
 	s := &storeFS{FS: fs, dir: filepath.Clean(o.Dir), dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
-	// The memtables must still be written to disk, while their logs stay.
-	s.reserve = max(uint64(64<<20+3*memtableSize(memory)), o.MinFree)
+	s.reserve = cmp.Or(o.MinFree, leastFree(o.Memory))
 	s.await = o.AwaitSpace && !o.ReadOnly
 	s.look()
 	return s
