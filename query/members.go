@@ -76,7 +76,7 @@ func (s *Server) writeCSV(w http.ResponseWriter, r *http.Request, answer any) bo
 		h.Set("Cache-Control", "private, no-cache")
 		h.Add("Vary", "Authorization")
 	}
-	h.Set("Access-Control-Expose-Headers", "Link, Skein-Cursor, Skein-Total, Skein-Incomplete")
+	h.Set("Access-Control-Expose-Headers", "Link, Skein-As-Of, Skein-Cursor, Skein-Total, Skein-Incomplete")
 	if cursor != "" {
 		h.Set("Skein-Cursor", cursor)
 	}

@@ -182,6 +182,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "Skein-As-Of") // of package app
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
 		h.Set("Access-Control-Allow-Headers", "Authorization, *") // * does not stand for Authorization
@@ -418,6 +419,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	reg.MustRegister(m.Errors, m.Requests, m.InFlight, m.Waits)
 	for _, q := range (*Server)(nil).methods() {
 		m.Seconds.WithLabelValues(q.NSID)
+		for _, name := range []string{"InternalServerError", "QueryTimeout", "StoreDamaged", "StoreUnavailable"} {
+			m.Errors.WithLabelValues(q.NSID, name) // alerts see a rise from 0 only if there was a 0
+		}
 	}
 	return m
 }

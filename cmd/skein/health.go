@@ -21,10 +21,14 @@ import (
 func healthCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var admin string
+	var maxLag time.Duration
 	return &cli.Command{
 		Name:  "health",
 		Usage: "check that a running daemon answers queries; exits with 1 if not",
-		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")}}, s.SentAdminTokenFlags()...),
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")},
+			&cli.DurationFlag{Name: "max-lag", DefaultText: "any", Usage: "exit with 1 also if the index is further behind than this, such as 5m, or has no event yet: if answers that old are of no use to you", Destination: &maxLag},
+		}, s.SentAdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
@@ -33,12 +37,16 @@ func healthCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return health(ctx, e, admin, token)
+			if c.IsSet("max-lag") && maxLag <= 0 {
+				return command.UsageError("--max-lag %v: must be more than 0", maxLag)
+			}
+			return health(ctx, e, admin, token, maxLag)
 		},
 	}
 }
 
-func health(ctx context.Context, e *command.Environment, admin, token string) error {
+// health asks /readyz. maxLag is how far the index may be behind, 0: any.
+func health(ctx context.Context, e *command.Environment, admin, token string, maxLag time.Duration) error {
 	if !strings.Contains(admin, "://") {
 		host, port, err := net.SplitHostPort(admin)
 		if err != nil {
@@ -51,7 +59,11 @@ func health(ctx context.Context, e *command.Environment, admin, token string) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/readyz", nil)
+	address := strings.TrimSuffix(admin, "/") + "/readyz"
+	if maxLag > 0 {
+		address += "?maxLag=" + maxLag.String()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return command.UsageError("--admin: %v", err)
 	}
@@ -69,7 +81,7 @@ func health(ctx context.Context, e *command.Environment, admin, token string) er
 	}
 	state := human.Line(strings.TrimSpace(string(b)))
 	switch {
-	case resp.StatusCode == http.StatusOK && state == "ready":
+	case resp.StatusCode == http.StatusOK && (state == "ready" || strings.HasPrefix(state, "ready, but")): // not indexing
 		fmt.Fprintln(e.Stdout, state)
 		return nil
 	case strings.HasPrefix(state, "not ready"):

@@ -215,6 +215,15 @@ func TestServeWithoutRelay(t *testing.T) {
 			t.Errorf("%s: %v %v", path, resp, err)
 		}
 	}
+	for lag, want := range map[string]int{"": 0, "1m": 1, "1000000h": 0} { // without a relay, it falls ever further behind
+		args := []string{"health", "--admin", d.admin}
+		if lag != "" {
+			args = append(args, "--max-lag", lag)
+		}
+		if code, out, errs := skein(t, args...); code != want || (code == 1) != strings.Contains(out, "behind, which is more than 1m0s") {
+			t.Errorf("--max-lag %s: %d %s%s", lag, code, out, errs)
+		}
+	}
 	const known = "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"
 	if code, out, errs := skein(t, "query", "--server", d.api, "--count", "followers("+known+")"); code != 0 || out != "9\n" {
 		t.Errorf("%d %q %s", code, out, errs)
@@ -314,6 +323,7 @@ func TestExitCodes(t *testing.T) {
 		{1, "not answer as skein", []string{"resync", "--admin", stranger.URL, nobody}},
 		{1, "not an answer from skein", []string{"health", "--admin", stranger.URL}},
 		{64, "expected HOST:PORT", []string{"health", "--admin", "3211"}},
+		{64, "must be more than 0", []string{"health", "--max-lag", "-1s"}},
 		{64, "neither a network", []string{"serve", "--store", store, "--trusted-proxies", "proxy"}},
 		{64, "needs --tls-key", []string{"serve", "--store", store, "--tls-cert", "x"}},
 		{64, "no such file", []string{"serve", "--store", store, "--tls-cert", "/none", "--tls-key", "/none"}},

@@ -217,6 +217,7 @@ func get(ctx context.Context, client *http.Client, address, token string) (a que
 	if err != nil {
 		return a, 0, command.UsageError("--server: %v", err)
 	}
+	req.Header.Set("User-Agent", command.UserAgent())
 	if token != "" {
 		req.Header.Set(clients.TokenHeader, token)
 	}

@@ -116,7 +116,6 @@ func (c *client) once(ctx context.Context, request func() (*http.Request, error)
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
-	req.Header.Set("User-Agent", "skein")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	resp, err := c.http.Do(req.WithContext(ctx))

@@ -42,6 +42,11 @@ const (
 	failUnsigned = "signature" // the account's key did not sign the repo
 )
 
+// failures are all of them.
+var failures = []string{
+	failNoDID, failNoPDS, failNotFound, failPrivate, failTooLarge, failInvalid, failRefused, failHost, failOlder, failIdentity, failNoRoom, failUnsigned,
+}
+
 // failure is the reason why a repo was not fetched.
 type failure struct {
 	why   string
@@ -365,7 +370,6 @@ func (m *Manager) get(ctx context.Context, host, method string, query url.Values
 		return nil, fmt.Errorf("request to %s: %w", host, err)
 	}
 	req.Header.Set("Accept", accept)
-	req.Header.Set("User-Agent", "skein")
 	resp, err := m.client.Do(req)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the request

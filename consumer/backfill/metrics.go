@@ -82,8 +82,9 @@ func (f *failedRepos) Describe(ch chan<- *prometheus.Desc) { ch <- f.desc }
 
 // Collect implements prometheus.Collector.
 func (f *failedRepos) Collect(ch chan<- prometheus.Metric) {
-	for reason, n := range f.status().Failed {
-		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(n), reason)
+	failed := f.status().Failed
+	for _, reason := range failures { // also those at 0: an alert sees only a rise that it sees begin
+		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(failed[reason]), reason)
 	}
 }
 

@@ -47,8 +47,8 @@ const readyTime = 2 * time.Second
 var errDraining = errors.New("draining: the process is about to stop")
 
 // admin returns the handler of these endpoints. drains reports whether the process is about to stop,
-// and api answers queries.
-func (x *Index) admin(drains func() bool, api *query.Server) http.Handler {
+// api answers queries, and fresh knows how new their answers are.
+func (x *Index) admin(drains func() bool, api *query.Server, fresh *freshness) http.Handler {
 	mux := http.NewServeMux()
 	ready := func(ctx context.Context) error {
 		if drains() {
@@ -80,7 +80,11 @@ func (x *Index) admin(drains func() bool, api *query.Server) http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready(r.Context()); err != nil {
+		err := ready(r.Context())
+		if most := r.URL.Query().Get("maxLag"); err == nil && most != "" {
+			err = fresh.within(most)
+		}
+		if err != nil {
 			http.Error(w, human.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
 		}

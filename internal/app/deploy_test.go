@@ -73,7 +73,7 @@ func TestAlerts(t *testing.T) {
 		name, _, _ := strings.Cut(a, "\n")
 		for what, there := range map[string]bool{
 			"severity":               strings.Contains(a, "{severity: page}") || strings.Contains(a, "{severity: warn}"),
-			"link to the runbook":    strings.Contains(a, `runbook: "docs/runbook.md#`+strings.ToLower(name)+`"`),
+			"link to the runbook":    strings.Contains(a, `runbook_url: "https://skein.blue/docs/runbook.md#`+strings.ToLower(name)+`"`),
 			"entry in the runbook":   strings.Contains(runbook, "\n### "+name+"\n"),
 			"test that it fires":     regexp.MustCompile(`alertname: ` + name + `\n\s+exp_alerts:\n`).MatchString(tests),
 			"test that it is silent": strings.Contains(tests, "alertname: "+name+", exp_alerts: []}"),
@@ -85,6 +85,49 @@ func TestAlerts(t *testing.T) {
 	}
 	if n := strings.Count(runbook, "\n### "); n != len(alerts) {
 		t.Errorf("the runbook explains %d alerts; there are %d", n, len(alerts))
+	}
+}
+
+// selector matches a metric of an alert and its first label's values, without those of !~.
+var selector = regexp.MustCompile(`\b(skein_[a-z_]+)(?:\{([a-z_]+)=~?"([^"]+)"\})?`)
+
+// Every series that an alert looks at exists from the start: Prometheus sees a rise from 0 only if
+// there was a 0. Three have nothing to be 0 of.
+func TestAlertedSeriesExist(t *testing.T) {
+	_, gathered := allMetrics(t)
+	later := map[string]string{
+		"skein_consumer_lag_seconds":      "there is no event yet",
+		"skein_labeler_current":           "there is a series for each configured labeler, from its start",
+		"skein_intern_exhaustion_seconds": "it is measured once a minute, and low values matter",
+	}
+	exists := func(name, label, value string) bool {
+		for _, m := range gathered[name].GetMetric() {
+			if label == "" {
+				return true
+			}
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label && l.GetValue() == value {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	looked := 0
+	for _, rule := range strings.Split(fileText(t, deployed+"alerts.yml"), "\n      - alert: ")[1:] {
+		rule, _, _ = strings.Cut(rule, "\n        labels:")
+		for _, m := range selector.FindAllStringSubmatch(rule, -1) {
+			name := strings.TrimSuffix(m[1], "_bucket")
+			for value := range strings.SplitSeq(m[3], "|") {
+				looked++
+				if !exists(name, m[2], value) && later[name] == "" {
+					t.Errorf("there is no %s with %s=%q before the first error", name, m[2], value)
+				}
+			}
+		}
+	}
+	if looked < 30 {
+		t.Errorf("only %d series were found in the alerts", looked)
 	}
 }
 

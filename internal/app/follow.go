@@ -25,10 +25,6 @@ import (
 // backup, answers from it, and changes to the next one when that comes. A request is answered from
 // the backup that was the newest when it came.
 
-// AsOfHeader is the header of each answer of a following node: the time of the newest event in the
-// backup that it comes from.
-const AsOfHeader = "Skein-As-Of"
-
 // FollowOptions say what to follow.
 type FollowOptions struct {
 	Target target.Target
@@ -153,9 +149,6 @@ func (f *follower) handler(of func(*servedBackup) http.Handler) http.Handler {
 			return
 		}
 		defer s.release()
-		if seen := s.m.Store.Seen; !seen.IsZero() {
-			w.Header().Set(AsOfHeader, seen.UTC().Format(time.RFC3339))
-		}
 		of(s).ServeHTTP(w, r)
 	})
 }
@@ -336,7 +329,6 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1), admins: map[string]http.Handler{}}
 	mounted := make(chan struct{})
-	o.AsOf = m.Store.Seen
 	o.Ready = nil
 	o.mount = func(h handlers) {
 		s.api, s.admin = h.api(nil), h.admin

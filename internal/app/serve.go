@@ -54,8 +54,6 @@ type ServeOptions struct {
 	CheckEvery time.Duration
 	// Past says which history to fetch at the first start.
 	Past Past
-	// AsOf, if set, is the time of the newest event that a node which does not consume answers from.
-	AsOf time.Time
 	// Backup says when to back up; nil: never.
 	Backup *BackupSchedule
 	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
@@ -77,26 +75,14 @@ type handlers struct {
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	var c *consumer.Consumer
 	var source string
-	var status func() query.Status
 	if o.Consume != nil {
 		if c, err = x.Consumer(*o.Consume); err != nil {
 			return err
 		}
 		source = c.Source()
-		status = func() query.Status {
-			st := c.Status()
-			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
-		}
 	}
-	if !o.AsOf.IsZero() {
-		status = func() query.Status {
-			return query.Status{State: "off", Lag: time.Since(o.AsOf), HasLag: true}
-		}
-	}
-	if o.Space != nil {
-		status = func() query.Status { return query.Status{State: string(consumer.Full)} }
-	}
-	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry), Tracer: x.tracer}
+	fresh := &freshness{x: x, consumer: c, full: o.Space != nil}
+	qo := query.Options{Version: o.Version, Relay: source, Status: fresh.status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry), Tracer: x.tracer}
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 		if _, audits := x.Backfill.Audits(); audits {
@@ -128,8 +114,10 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
 	h := handlers{
-		api:   func(net.Addr) http.Handler { return o.closing(x.gate(page.Handler(api, live, o.Page), o.Clients)) },
-		admin: func(at net.Addr) http.Handler { return x.guard(&o, api, at) },
+		api: func(net.Addr) http.Handler {
+			return o.closing(fresh.dated(x.gate(page.Handler(api, live, o.Page), o.Clients)))
+		},
+		admin: func(at net.Addr) http.Handler { return fresh.dated(x.guard(&o, api, fresh, at)) },
 	}
 	var apiAddr, adminAddr net.Addr
 	if o.mount != nil {
@@ -254,8 +242,8 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 }
 
 // guard returns the admin endpoints behind a guard that refuses unauthorized requests.
-func (x *Index) guard(o *ServeOptions, api *query.Server, at net.Addr) http.Handler {
-	g := guardAdmin(x.admin(o.drains, api), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
+func (x *Index) guard(o *ServeOptions, api *query.Server, fresh *freshness, at net.Addr) http.Handler {
+	g := guardAdmin(x.admin(o.drains, api, fresh), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
 		if held, ok := x.front.limiter.Allow("admin"); ok {
 			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
 		}

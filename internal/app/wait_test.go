@@ -129,7 +129,7 @@ func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 	}()
 	cluster := &away{Store: x.KV}
 	x.KV = cluster
-	admin := x.admin(func() bool { return false }, nil)
+	admin := x.admin(func() bool { return false }, nil, nil)
 	for _, test := range []struct {
 		err  error
 		code int

@@ -54,7 +54,7 @@ func (b *BackupSettings) ScheduleFlags() []cli.Flag {
 func (b *BackupSettings) StartFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and consume the stream from there", Destination: &b.From, Sources: Env("from")},
-		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and switch to each newer one. --store is the folder for restored backups. The header " + app.AsOfHeader + " of each answer is the time of the newest event that it includes", Destination: &b.Follow, Sources: Env("follow")},
+		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and switch to each newer one. --store is the folder for restored backups. The header " + app.AsOfHeader + " of each answer is the time of the newest event in it", Destination: &b.Follow, Sources: Env("follow")},
 		&cli.DurationFlag{Name: "follow-every", Value: time.Minute, Usage: "how often to look for a newer backup", Destination: &b.followEvery, Sources: Env("follow-every")},
 		b.TrustFlag(),
 	}

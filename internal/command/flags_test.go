@@ -47,3 +47,21 @@ func TestServiceHost(t *testing.T) {
 		})
 	}
 }
+
+// What relays and labelers log names the version, and the page to read about it.
+func TestUserAgent(t *testing.T) {
+	s := &Settings{Relay: "ws://127.0.0.1:1", labelers: []string{"did:plc:6tnmqzyj3aj56cfk2uw7mi5e"}}
+	co, err := s.ConsumerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo, err := s.Labels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, agent := range []string{co.UserAgent, lo.UserAgent} {
+		if want := "skein/" + Version() + " (+https://skein.blue)"; agent != want {
+			t.Errorf("%q, want %q", agent, want)
+		}
+	}
+}

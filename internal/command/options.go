@@ -136,7 +136,7 @@ func (s *Settings) Labels() (*labels.Options, error) {
 	}
 	o := outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate}
 	return &labels.Options{
-		Labelers: s.labelers, UserAgent: "skein/" + Version(),
+		Labelers: s.labelers, UserAgent: UserAgent(),
 		Identities: identities.Labelers{Directory: identities.NewSource(s.plc, outward.NewClient(o))},
 		Dial:       outward.Dialer(outward.Options{AllowPrivate: s.allowPrivate}),
 	}, nil
@@ -224,7 +224,7 @@ func parseBytes(s string) (int64, error) {
 // ConsumerOptions builds the consumer's options from the flags.
 func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	o := consumer.Options{
-		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + Version(),
+		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: UserAgent(),
 	}
 	if s.watchdog < 0 {
 		return o, UsageError("--idle-timeout %v is negative", s.watchdog)

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/outward"
 )
 
 // number is the version, and revision the commit. The linker can set both, with
@@ -32,6 +33,10 @@ func Version() string {
 	}
 	return number
 }
+
+// UserAgent returns what requests say about who asks: the program, its version, and where to read
+// about it.
+func UserAgent() string { return "skein/" + Version() + " (+" + outward.Page + ")" }
 
 // Commit returns the commit that the binary was built from, if Go recorded it.
 func Commit() string {

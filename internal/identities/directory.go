@@ -18,6 +18,6 @@ func NewDirectory(plc string, c *http.Client) *identity.CacheDirectory {
 // NewSource returns a directory like NewDirectory's but without a cache, for Keys.
 func NewSource(plc string, c *http.Client) *identity.BaseDirectory {
 	return &identity.BaseDirectory{
-		PLCURL: plc, HTTPClient: *outward.Documents(c, 1<<20, 20*time.Second), SkipHandleVerification: true, UserAgent: "skein",
+		PLCURL: plc, HTTPClient: *outward.Documents(c, 1<<20, 20*time.Second), SkipHandleVerification: true,
 	}
 }

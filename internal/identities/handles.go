@@ -79,7 +79,7 @@ func New(o Options) (*Resolver, error) {
 	switch o.Resolver {
 	case "", "dns":
 		c := outward.Documents(outward.NewClient(outward.Options{AllowPrivate: o.AllowPrivate}), most, o.Timeout)
-		r.direct = &identity.BaseDirectory{HTTPClient: *c, UserAgent: "skein"}
+		r.direct = &identity.BaseDirectory{HTTPClient: *c}
 	case "off":
 	default:
 		u, err := url.Parse(o.Resolver)

@@ -34,14 +34,34 @@ type Options struct {
 	PerHost int
 }
 
-// NewClient returns a client. It checks the resolved address at the time of connecting, so
+// Page is where somebody who finds skein in a log can read what it is.
+const Page = "https://skein.blue"
+
+// userAgent is what a server receives unless the request says more.
+const userAgent = "skein (+" + Page + ")"
+
+// Named returns a transport whose requests say who asks, if they do not say so themselves.
+func Named(t http.RoundTripper) http.RoundTripper { return named{t} }
+
+type named struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (n named) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("User-Agent") == "" {
+		req = req.Clone(req.Context()) // a transport must not change its request
+		req.Header.Set("User-Agent", userAgent)
+	}
+	return n.RoundTripper.RoundTrip(req) //nolint:wrapcheck // a transport must not wrap
+}
+
+// NewClient returns a client, Named. It checks the resolved address at the time of connecting, so
 // neither a redirect nor a name that resolves differently the second time can evade the check.
 func NewClient(o Options) *http.Client {
 	if o.HeaderTimeout <= 0 {
 		o.HeaderTimeout = 10 * time.Second
 	}
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: Named(&http.Transport{
 			DialContext:            Dialer(o),
 			TLSHandshakeTimeout:    10 * time.Second,
 			ResponseHeaderTimeout:  o.HeaderTimeout,
@@ -51,7 +71,7 @@ func NewClient(o Options) *http.Client {
 			IdleConnTimeout:        time.Minute,
 			DisableCompression:     true, // count the bytes that a host sends
 			ForceAttemptHTTP2:      true,
-		},
+		}),
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) >= 5 {
 				return errors.New("more than five redirects")

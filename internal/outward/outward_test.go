@@ -123,3 +123,44 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("a host that hangs: %v after %v", err, time.Since(began))
 	}
 }
+
+// A server reads in each request, also in one after a redirect, where to learn what skein is. A request
+// that says more about itself keeps that.
+func TestRequestsNameThePage(t *testing.T) {
+	var got []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.UserAgent())
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, "/to", http.StatusFound)
+		}
+	}))
+	defer srv.Close()
+	client := NewClient(Options{AllowPrivate: true})
+	for _, c := range []*http.Client{client, Documents(client, 10, time.Minute)} {
+		for _, agent := range []string{"", "skein/1.2 (+" + Page + ")"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "skein (+https://skein.blue)"
+			if agent != "" {
+				req.Header.Set("User-Agent", agent)
+				want = agent
+			}
+			got = nil
+			resp, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := resp.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			if len(got) != 2 || got[0] != want || got[1] != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if agent == "" && req.Header.Get("User-Agent") != "" {
+				t.Error("the transport changed its request")
+			}
+		}
+	}
+}

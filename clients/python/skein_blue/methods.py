@@ -418,7 +418,7 @@ class GetStatsOutput(_GetStatsOutput, total=False):
     incomplete: int
     #: The labelers whose labels are indexed.
     labelers: List[GetStatsLabeler]
-    #: The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off.
+    #: The age of the newest event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event.
     lagSeconds: int
     #: Repos in the resync queue. Absent if this server fetches none.
     waiting: int

@@ -387,7 +387,7 @@ export interface GetStatsOutput {
   kinds: GetStatsKind[];
   /** The labelers whose labels are indexed. */
   labelers?: GetStatsLabeler[];
-  /** The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off. */
+  /** The age of the newest event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event. */
   lagSeconds?: number;
   /** Repos whose history is not indexed. */
   partial: number;

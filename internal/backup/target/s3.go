@@ -13,6 +13,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"skein.blue/internal/outward"
 )
 
 // bucket is a target in a bucket of an S3-compatible service. Where and as whom it connects comes
@@ -49,6 +51,7 @@ func openS3(name, prefix string) (Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: s3://%s: %w", ErrURL, name, err)
 	}
+	c.SetAppInfo("skein", "(+"+outward.Page+")")
 	return &bucket{client: c, name: name, prefix: prefix}, nil
 }
 

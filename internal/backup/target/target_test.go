@@ -193,3 +193,28 @@ func TestTargets(t *testing.T) {
 		}
 	}
 }
+
+// A bucket's service, too, learns where to read about skein.
+func TestServiceReadsWhoAsks(t *testing.T) {
+	agents := make(chan string, 10)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		agents <- r.UserAgent()
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer srv.Close()
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": srv.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
+		t.Setenv(name, value)
+	}
+	for _, name := range []string{"s3://bucket/x", srv.URL} {
+		to, err := target.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Get(t.Context(), "x", 0); err == nil {
+			t.Fatal("there is nothing")
+		}
+		if agent := <-agents; !strings.Contains(agent, "skein") || !strings.Contains(agent, "(+https://skein.blue)") {
+			t.Errorf("%s: %s", name, agent)
+		}
+	}
+}

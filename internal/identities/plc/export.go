@@ -107,7 +107,6 @@ func (m *Mirror) page(ctx context.Context, after int64, skip bool) (p page, err 
 	if err != nil {
 		return p, fmt.Errorf("the directory's address: %w", err)
 	}
-	req.Header.Set("User-Agent", "skein")
 	resp, err := m.o.Client.Do(req)
 	if err != nil {
 		return p, fmt.Errorf("asking the directory: %w", err)

@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skein.blue/consumer"
+	"skein.blue/graph/ask"
+	"skein.blue/query"
+)
+
+// AsOfHeader is the header of each answer: the time of the newest event in the index (RFC 3339). It
+// is absent before the first event.
+const AsOfHeader = "Skein-As-Of"
+
+// freshness knows how new the events in the index are.
+type freshness struct {
+	x        *Index
+	consumer *consumer.Consumer // nil on a query node
+	full     bool               // the process only answers because the disk is full
+
+	stored atomic.Int64 // time of the newest event in the store when it was last looked at, in Unix microseconds
+	mu     sync.Mutex   // held while looking; guards looked
+	looked time.Time
+}
+
+// storeEvery is how often to look at a store that other processes write, and storePatience how long
+// that may take.
+const (
+	storeEvery    = time.Second
+	storePatience = time.Second
+)
+
+// newest returns the time of the newest event, zero before the first.
+func (f *freshness) newest(ctx context.Context) (at time.Time) {
+	if f.mu.TryLock() { // while another request looks, the time that is known is good enough
+		if f.looked.IsZero() || EngineOf(f.x.Path).Shared && time.Since(f.looked) >= storeEvery {
+			f.look(ctx)
+		}
+		f.mu.Unlock()
+	}
+	if us := f.stored.Load(); us > 0 {
+		at = time.UnixMicro(us)
+	}
+	if f.consumer != nil && !f.x.part { // an index of several writers is as new as the oldest of their cursors
+		if applied := f.consumer.Progress().Time; applied.After(at) {
+			at = applied
+		}
+	}
+	return at
+}
+
+// look is called with mu held.
+func (f *freshness) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	err := f.x.Graph.View(ctx, func(s *ask.View) error {
+		cursors, err := s.Cursors()
+		for _, c := range cursors {
+			f.stored.Store(max(f.stored.Load(), c.Time.UnixMicro()))
+		}
+		return err
+	})
+	if err == nil {
+		f.looked = time.Now()
+	}
+}
+
+// status returns the status of the consumer, or of a process without one. Without an event of the
+// consumer's own, the index is as far behind as the newest event of others is old.
+func (f *freshness) status() query.Status {
+	st := consumer.Status{State: consumer.NotConsuming}
+	if f.consumer != nil {
+		st = f.consumer.Status()
+	} else if f.full {
+		st.State = consumer.Full
+	}
+	if at := f.newest(context.Background()); !st.HasLag && !at.IsZero() {
+		st.Lag, st.HasLag = max(0, time.Since(at)), true
+	}
+	return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
+}
+
+// within returns an error if the index is further behind than a duration, such as 1m30s, or nothing
+// tells how far.
+func (f *freshness) within(most string) error {
+	limit, err := time.ParseDuration(most)
+	if err != nil {
+		return fmt.Errorf("maxLag: %w", err)
+	}
+	switch st := f.status(); {
+	case !st.HasLag:
+		return errors.New("no event has been indexed yet")
+	case st.Lag > limit:
+		return fmt.Errorf("the index is %v behind, which is more than %v", st.Lag.Round(time.Second), limit)
+	}
+	return nil
+}
+
+// dated returns h with AsOfHeader in each answer. The time is that of the beginning, so that the
+// answer includes all events up to it.
+func (f *freshness) dated(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if at := f.newest(r.Context()); !at.IsZero() {
+			w.Header().Set(AsOfHeader, at.UTC().Format(time.RFC3339))
+		}
+		h.ServeHTTP(w, r)
+	})
+}

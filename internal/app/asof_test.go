@@ -1,0 +1,108 @@
+package app_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
+	"skein.blue/internal/app"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/relay"
+)
+
+// asOf returns the time that an answer names, zero if it names none.
+func asOf(t *testing.T, address string) (at time.Time) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if s := resp.Header.Get("Skein-As-Of"); s != "" {
+		if at, err = time.Parse(time.RFC3339, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return at
+}
+
+func readyWithin(t *testing.T, admin, lag string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/readyz?maxLag="+lag, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return send(t, req)
+}
+
+// newestOf returns the time of the newest event that a store has.
+func newestOf(x *app.Index) (at time.Time) {
+	for _, c := range x.Graph.Cursors() {
+		if c.Time.After(at) {
+			at = c.Time
+		}
+	}
+	return at.Truncate(time.Second)
+}
+
+// Every answer names the time of the newest event that it includes: with a consumer, before and after
+// more events, and without one. /readyz compares how far the index is behind.
+func TestAnswersAreDated(t *testing.T) {
+	all, err := frames.ReadFile(plainPDS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := relay.NewRecorded(nil)
+	srv := httptest.NewServer(r)
+	defer srv.Close()
+	dir := t.TempDir()
+	zero := int64(0)
+	x, closeIt := open(t, dir, nil)
+	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero})
+	if at := asOf(t, base+"/xrpc/blue.skein.graph.getStats"); !at.IsZero() {
+		t.Errorf("without an event: %v", at)
+	}
+	if code, why := readyWithin(t, admin, "1000000h"); code != http.StatusServiceUnavailable || !strings.Contains(why, "no event") {
+		t.Errorf("without an event: %d %s", code, why)
+	}
+	paths := []string{base + "/xrpc/blue.skein.graph.getStats", base + "/xrpc/blue.skein.graph.query?set=x", base + "/xrpc/none", base + "/", admin + "/readyz", admin + "/metrics", admin + "/none"}
+	was := time.Time{}
+	for _, part := range [][][]byte{all[:1000], all[1000:]} {
+		r.Append(part...)
+		var last wire.Message
+		if err := wire.Parse(part[len(part)-1], &last); err != nil {
+			t.Fatal(err)
+		}
+		waitForCursor(t, base, int64(last.Seq))
+		want := newestOf(x)
+		for _, path := range paths {
+			if at := asOf(t, path); !at.Equal(want) || !at.After(was) {
+				t.Errorf("%s: %v, want %v, after %v", path, at, want, was)
+			}
+		}
+		was = want
+	}
+	stop()
+	closeIt()
+	x, _ = open(t, dir, nil)
+	base, admin, _ = serve(t, x, nil)
+	for _, path := range []string{base + "/xrpc/blue.skein.graph.getStats", admin + "/readyz"} {
+		if at := asOf(t, path); !at.Equal(was) {
+			t.Errorf("without a consumer, %s: %v, want %v", path, at, was)
+		}
+	}
+	for lag, want := range map[string]string{"1000000h": "", "1m": "behind, which is more than 1m0s", "soon": "maxLag"} {
+		code, why := readyWithin(t, admin, lag)
+		if (code == http.StatusOK) != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("within %s: %d %s", lag, code, why)
+		}
+	}
+}
