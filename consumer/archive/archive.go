@@ -113,10 +113,10 @@ func New(o Options) (*Reader, error) {
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,
 		collections: collections(o.Store.Kinds()),
-		http: &http.Client{Transport: outward.Named(&http.Transport{
+		http: &http.Client{Transport: outward.Paced(outward.Named(&http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 20 * time.Second}).DialContext, TLSHandshakeTimeout: 20 * time.Second,
 			ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: 32, DisableCompression: true,
-		})},
+		}), pace)},
 		retrying: func(what string, err error, wait time.Duration) {
 			o.Logger.Warn("archive request failed; retrying", "request", what, "error", err, "retry_in", wait.Round(time.Millisecond).String())
 		},

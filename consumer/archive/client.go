@@ -105,8 +105,8 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 	}
 }
 
-// idleTime is how long a body may pause.
-const idleTime = time.Minute
+// pace is the least that an archive sends.
+var pace = outward.Pace{Bytes: 256 << 10, Within: time.Minute}
 
 func (c *client) once(ctx context.Context, request func() (*http.Request, error), take func(*http.Response) error) error {
 	req, err := request()
@@ -116,13 +116,10 @@ func (c *client) once(ctx context.Context, request func() (*http.Request, error)
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	resp, err := c.http.Do(req.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("requesting from the archive: %w", err)
 	}
-	resp.Body = outward.NewIdleBody(resp.Body, idleTime, cancel)
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))

@@ -276,13 +276,12 @@ func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
 func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.RepoTimeout)
 	defer cancel()
-	resp, err := m.get(ctx, host, "com.atproto.sync.getRepo", url.Values{"did": {did}}, "application/vnd.ipld.car") //nolint:bodyclose // lively closes it
+	resp, err := m.get(ctx, host, "com.atproto.sync.getRepo", url.Values{"did": {did}}, "application/vnd.ipld.car")
 	if err != nil {
 		return 0, explain(err)
 	}
-	lively := outward.NewIdleBody(resp.Body, m.o.IdleTimeout, cancel)
-	defer func() { _ = lively.Close() }()
-	body := &meteredBody{Reader: lively, least: m.o.MinRate, from: time.Now().Add(m.o.IdleTimeout)}
+	defer func() { _ = resp.Body.Close() }()
+	body := &counted{Reader: resp.Body}
 	err = r.Read(ctx, body, m.o.MaxRepoBytes)
 	switch {
 	case err == nil && string(r.DID) != did:
@@ -334,32 +333,17 @@ func (m *Manager) tooLarge(err error) error {
 	return fmt.Errorf("%w: %s (--max-repo-bytes)", err, human.Bytes(m.o.MaxRepoBytes))
 }
 
-// errSlow means that a repo arrives too slowly: it would hold a fetcher for long.
-var errSlow = errors.New("too slow")
-
-// meteredBody counts bytes, and ends a repo that arrives too slowly. The clock stops between
-// two Reads: the host is not to blame while we wait for memory.
-type meteredBody struct {
+// counted counts the bytes that are read.
+type counted struct {
 	io.Reader
-
-	least int64     // bytes a second, after from
-	from  time.Time // by the monotonic clock
-	ended time.Time // end of the last Read
 
 	n int64
 }
 
 // Read implements io.Reader.
-func (c *meteredBody) Read(p []byte) (int, error) {
-	if !c.ended.IsZero() {
-		c.from = c.from.Add(time.Since(c.ended))
-	}
+func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
-	c.ended = time.Now()
-	if late := time.Since(c.from); err == nil && late > 0 && c.n < c.least*int64(late/time.Millisecond)/1000 {
-		return n, fmt.Errorf("%w: %d bytes so far, less than %d a second", errSlow, c.n, c.least)
-	}
 	return n, err //nolint:wrapcheck // the io.Reader's error
 }
 

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
@@ -168,67 +166,5 @@ func TestBodiesOfHosts(t *testing.T) {
 				t.Errorf("%+v, want %s", f, c.why)
 			}
 		})
-	}
-}
-
-// ticking is a body that sends one chunk after each wait.
-type ticking struct {
-	chunk []byte
-	wait  time.Duration
-	n     int
-}
-
-func (r *ticking) Read(p []byte) (int, error) {
-	if r.n == 0 {
-		return 0, io.EOF
-	}
-	r.n--
-	time.Sleep(r.wait)
-	return copy(p, r.chunk), nil
-}
-
-// A repo that arrives more slowly than the lowest rate fails; one that is as fast does not, and the
-// time that skein itself takes between two reads does not count.
-func TestRateOfRepos(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		bytes int // a second
-		own   time.Duration
-		grace time.Duration
-		fails bool
-	}{
-		{"at the rate", 1000, 0, 0, false},
-		{"a little faster, with long breaks of ours", 1010, time.Minute, 0, false},
-		{"a little slower", 990, 0, 0, true},
-		{"slower, within the grace", 990, 0, time.Minute, false},
-		{"far slower, within the grace and no longer", 10, 0, 20 * time.Second, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				from := time.Now().Add(c.grace)
-				body := &meteredBody{Reader: &ticking{make([]byte, c.bytes), time.Second, 30}, least: 1000, from: from}
-				p := make([]byte, 4096)
-				var err error
-				read := 0
-				for err == nil {
-					var n int
-					n, err = body.Read(p)
-					read += n
-					time.Sleep(c.own)
-				}
-				if errors.Is(err, errSlow) != c.fails || !c.fails && (!errors.Is(err, io.EOF) || read != 30*c.bytes) || body.n != int64(read) {
-					t.Errorf("after %d bytes, counted %d: %v", read, body.n, err)
-				}
-			})
-		})
-	}
-}
-
-// The errors of the body itself are passed on.
-func TestMeteredErrors(t *testing.T) {
-	want := errors.New("reset by peer")
-	body := &meteredBody{Reader: iotest.ErrReader(want), least: 1 << 40, from: time.Now().Add(-time.Hour)}
-	if _, err := body.Read(make([]byte, 10)); !errors.Is(err, want) {
-		t.Errorf("%v, want %v", err, want)
 	}
 }

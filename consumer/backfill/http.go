@@ -14,9 +14,11 @@ import (
 // newClient returns a client for addresses from strangers, that is, from DID documents and
 // redirects. It also connects to private addresses if the operator named them.
 func newClient(o *Options) *http.Client {
-	return outward.NewClient(outward.Options{
+	c := outward.NewClient(outward.Options{
 		Trusted: append([]string{o.PLC, o.Relay}, o.Hosts...), AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
 	})
+	c.Transport = outward.Paced(c.Transport, outward.Pace{Bytes: int64(float64(o.MinRate) * o.IdleTimeout.Seconds()), Within: o.IdleTimeout})
+	return c
 }
 
 // answer is an HTTP error from a host.

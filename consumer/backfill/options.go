@@ -36,8 +36,8 @@ type Options struct {
 	// TrustHosts believes the lists of all hosts, and fetches from them without reading DID
 	// documents: for a private network.
 	TrustHosts bool
-	// MinRate is the mean number of bytes a second that a host must send of a repo, after
-	// the first IdleTimeout. 0 means 4 KiB.
+	// MinRate is the mean number of bytes a second that a host must send in each IdleTimeout.
+	// 0 means 4 KiB.
 	MinRate int64
 	// MaxRepoBytes bounds a repo. 0 means 1 GiB.
 	MaxRepoBytes int64

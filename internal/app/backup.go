@@ -240,7 +240,7 @@ const firstBackup = time.Minute
 
 type backupMetrics struct {
 	last, verified, seconds prometheus.Gauge
-	interval                prometheus.Gauge
+	interval, begun         prometheus.Gauge
 	failures, problems      prometheus.Counter
 	sent                    prometheus.Counter
 }
@@ -256,12 +256,13 @@ func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
 		last:     gauge("skein_backup_last_timestamp_seconds", "Time of the newest backup in the target of --backup-to; 0: none is known."),
 		verified: gauge("skein_backup_verified_timestamp_seconds", "Time at which the backups were last read back without a problem (--backup-verify); 0: not since the start."),
 		interval: gauge("skein_backup_interval_seconds", "How often a backup is made (--backup-every)."),
+		begun:    gauge("skein_backup_begun_timestamp_seconds", "Time since when a backup is under way; 0: none is."),
 		seconds:  gauge("skein_backup_last_seconds", "How long the last backup took."),
 		failures: counter("skein_backup_failures_total", "Backups and verifications that failed."),
 		problems: counter("skein_backup_problems_total", "Missing or damaged parts that verifications found."),
 		sent:     counter("skein_backup_sent_bytes_total", "Bytes of parts sent to the target."),
 	}
-	reg.MustRegister(m.last, m.verified, m.interval, m.seconds, m.failures, m.problems, m.sent)
+	reg.MustRegister(m.last, m.verified, m.interval, m.begun, m.seconds, m.failures, m.problems, m.sent)
 	return m
 }
 
@@ -287,7 +288,9 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 			return
 		}
 		start := time.Now()
+		m.begun.SetToCurrentTime()
 		r, err := x.backUpOnce(ctx, o)
+		m.begun.Set(0)
 		next := o.Every
 		switch {
 		case ctx.Err() != nil:

@@ -583,6 +583,41 @@ func TestRestoreOverHTTP(t *testing.T) {
 	}
 }
 
+// A server that breaks off after a few bytes, again and again, holds no restore, although each attempt
+// gets further.
+func TestRestoreFromADrip(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "target")
+	s := newStore(9)
+	s.has["000999.sst"] = strings.Repeat("0123456789abcdef", 40_000)
+	if _, err := create(t, open(t, dir), s.has, backup.CreateOptions{Time: s.now}); err != nil {
+		t.Fatal(err)
+	}
+	var served, cuts atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	files := http.FileServer(http.Dir(dir))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if cuts.Load() > 20 {
+			cancel()
+		}
+		if strings.HasPrefix(r.URL.Path, "/parts/") {
+			w = &cut{ResponseWriter: w, left: 10, served: &served, cuts: &cuts}
+		}
+		files.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	defer backup.SetPause(2 * time.Millisecond)()
+	web := open(t, srv.URL)
+	m, err := backup.Find(t.Context(), web, time.Time{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = backup.Restore(ctx, web, backup.RestoreOptions{Dir: filepath.Join(t.TempDir(), "store"), Manifest: m, Parallel: 1})
+	if err == nil || errors.Is(err, backup.ErrPart) || ctx.Err() != nil {
+		t.Errorf("after %d attempts: %v", cuts.Load(), err)
+	}
+}
+
 // cut is an answer that ends after so many bytes, as if the connection broke.
 type cut struct {
 	http.ResponseWriter
@@ -597,6 +632,7 @@ func (c *cut) Write(b []byte) (int, error) {
 	c.served.Add(int64(n))
 	if c.left == 0 {
 		c.cuts.Add(1)
+		_ = http.NewResponseController(c.ResponseWriter).Flush() // the client gets what was written
 		panic(http.ErrAbortHandler)
 	}
 	return n, err

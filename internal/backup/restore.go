@@ -70,7 +70,7 @@ func Unfinished(dir string) bool {
 	return err == nil
 }
 
-// attempts is how often a part is read without getting further before Restore gives up, and pause how long it waits after
+// attempts is how often a part is read without getting further, or not fast enough (target.Kept), before Restore gives up, and pause how long it waits after
 // the first failure; it doubles each time.
 const attempts = 6
 
@@ -242,11 +242,11 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 		return err //nolint:wrapcheck // it names the file
 	}
 	p := &partFile{f: f, w: w, sum: sha256.New(), tell: r.tell}
-	wait := pause
+	wait, began := pause, time.Now()
 	for try := 1; ; try++ {
 		if err = p.resume(r.m.Sealed); err == nil {
-			begun := p.at
-			if err = r.part(ctx, p); r.m.Sealed == "" && p.at > begun {
+			from := p.at
+			if err = r.part(ctx, p); r.m.Sealed == "" && target.Kept(p.at-from, time.Since(began)) {
 				try, wait = 1, pause // the next attempt goes on from there
 			}
 		}
@@ -254,6 +254,7 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 		if final {
 			break
 		}
+		began = time.Now() // the wait counts: else a server could break off after each byte, for ever
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

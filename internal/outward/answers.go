@@ -1,8 +1,6 @@
 package outward
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -43,33 +41,4 @@ func retryAfter(h http.Header, now time.Time) (wait time.Duration, found bool) {
 func seconds(s string) (time.Duration, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second, err == nil
-}
-
-// An IdleBody is the body of a response whose request ends if the server stops sending. The
-// clock stands still between two Reads: what we do then is not the server's fault.
-type IdleBody struct {
-	body  io.ReadCloser
-	timer *time.Timer
-	most  time.Duration
-}
-
-// NewIdleBody wraps a body. It calls cancel, which must end the request, if a Read takes longer
-// than most.
-func NewIdleBody(body io.ReadCloser, most time.Duration, cancel context.CancelFunc) *IdleBody {
-	timer := time.AfterFunc(most, cancel)
-	timer.Stop()
-	return &IdleBody{body, timer, most}
-}
-
-// Read implements io.Reader.
-func (b *IdleBody) Read(p []byte) (int, error) {
-	b.timer.Reset(b.most)
-	defer b.timer.Stop()
-	return b.body.Read(p) //nolint:wrapcheck // the body's error
-}
-
-// Close implements io.Closer.
-func (b *IdleBody) Close() error {
-	b.timer.Stop()
-	return b.body.Close() //nolint:wrapcheck // the body's error
 }

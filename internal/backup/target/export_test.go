@@ -1,10 +1,11 @@
 package target
 
-import "time"
+import "skein.blue/internal/outward"
 
-// SetQuiet sets how long a web server may send nothing, until the returned function is called.
-func SetQuiet(d time.Duration) (restore func()) {
-	was := quiet
-	quiet = d
-	return func() { quiet = was }
+// SetPace sets the least that a server moves, of targets that are opened until the returned function
+// is called.
+func SetPace(p outward.Pace) (restore func()) {
+	was := pace
+	pace = p
+	return func() { pace = was }
 }

@@ -43,10 +43,16 @@ func openS3(name, prefix string) (Target, error) {
 	if region == "" {
 		region = os.Getenv("AWS_DEFAULT_REGION")
 	}
+	transport, err := minio.DefaultTransport(u.Scheme == "https")
+	if err != nil {
+		return nil, fmt.Errorf("%w: s3://%s: %w", ErrURL, name, err)
+	}
 	c, err := minio.New(u.Host, &minio.Options{
-		Creds:  credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}),
-		Secure: u.Scheme == "https",
-		Region: region,
+		Transport:  outward.Paced(transport, pace),
+		MaxRetries: 3, // the caller tries again, too
+		Creds:      credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}),
+		Secure:     u.Scheme == "https",
+		Region:     region,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: s3://%s: %w", ErrURL, name, err)

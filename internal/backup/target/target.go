@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"skein.blue/internal/outward"
 )
 
 // Errors of a Target. They are wrapped; test with errors.Is.
@@ -82,6 +84,13 @@ func Open(name string) (Target, error) {
 		return nil, fmt.Errorf("%w: %s: unknown scheme %s; name a folder, s3://BUCKET/PREFIX or https://HOST/PATH", ErrURL, name, scheme)
 	}
 }
+
+// pace is the least that a server moves, of a part or of anything else.
+var pace = outward.Pace{Bytes: 256 << 10, Within: 30 * time.Second}
+
+// Kept reports whether a server that moved so many bytes of an object in a time, and then broke off,
+// was fast enough for another attempt that begins there.
+func Kept(moved int64, in time.Duration) bool { return pace.Kept(moved, in) }
 
 // LostFound is a folder that some file systems have at their root. A folder that has nothing else is
 // empty.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skein.blue/internal/backup/target"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/testing/bucket"
 )
 
@@ -133,41 +134,85 @@ func TestS3(t *testing.T) {
 	}
 }
 
-// Reading from a web server that goes silent in the middle fails, and says so.
-func TestSilentServer(t *testing.T) {
-	defer target.SetQuiet(100 * time.Millisecond)()
-	for _, ranges := range []bool{true, false} {
+// Reading from a web server that goes silent in the middle, or drips, fails, and says so.
+func TestSlowServer(t *testing.T) {
+	defer target.SetPace(outward.Pace{Bytes: 5000, Within: 100 * time.Millisecond})()
+	for _, drips := range []bool{true, false} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", "1000")
-			if r.Header.Get("Range") != "" && ranges {
+			w.Header().Set("Content-Length", "1000000")
+			if r.Header.Get("Range") != "" {
 				w.WriteHeader(http.StatusPartialContent)
 			}
-			_, _ = w.Write(make([]byte, 500))
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
+			for r.Context().Err() == nil {
+				_, _ = w.Write(make([]byte, 10))
+				_ = http.NewResponseController(w).Flush()
+				if !drips {
+					<-r.Context().Done()
+				}
+				time.Sleep(time.Millisecond)
+			}
 		}))
 		to, err := target.Open(srv.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, from := range []int64{0, 100, 600} {
+		for _, from := range []int64{0, 100} {
 			n := int64(0)
 			body, err := to.Get(t.Context(), "x", from)
 			if err == nil {
 				n, err = io.Copy(io.Discard, body)
 				err = errors.Join(err, body.Close())
 			}
-			want := int64(500)
-			if !ranges {
-				want = max(0, 500-from)
-			}
-			if err == nil || !strings.Contains(err.Error(), "sent nothing for 100ms") || n != want {
-				t.Errorf("from %d, ranges %v: %d bytes, %v", from, ranges, n, err)
+			if !errors.Is(err, outward.ErrSlow) || n < 10 || n > 5000 {
+				t.Errorf("from %d, drips %v: %d bytes, %v", from, drips, n, err)
 			}
 		}
 		srv.Close()
 	}
 }
+
+// A bucket's service that stops reading what is sent to it, or that drips, is given up. It does not hold
+// a backup, nor a restore.
+func TestSlowService(t *testing.T) {
+	defer target.SetPace(outward.Pace{Bytes: 5000, Within: 100 * time.Millisecond})()
+	end := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Length", "1000000")
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			_, _ = w.Write(make([]byte, 10))
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-end
+	}))
+	defer srv.Close()
+	defer close(end)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": srv.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
+		t.Setenv(name, value)
+	}
+	to, err := target.Open("s3://bucket/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 32 << 20 // more than the buffers between
+	if err := to.Put(t.Context(), "x", size, io.LimitReader(zeros{}, size)); !errors.Is(err, outward.ErrSlow) {
+		t.Errorf("sending: %v", err)
+	}
+	body, err := to.Get(t.Context(), "x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, body); !errors.Is(err, outward.ErrSlow) || n != 10 {
+		t.Errorf("reading: %d bytes, %v", n, err)
+	}
+	if err := body.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestTargets(t *testing.T) {
 	for name, want := range map[string]string{
