@@ -182,7 +182,7 @@ func missingLabels(l format.Labeler) completeness {
 	case l.Current && time.Since(l.Seen) > staleLabels:
 		return completeness{true, fmt.Sprintf("skein last read labeler %s at %s; new labels may be missing", l.DID, l.Seen.Format(time.RFC3339))}
 	case !l.Current:
-		return completeness{true, fmt.Sprintf("not all labels of %s have been read yet", l.DID)}
+		return completeness{true, fmt.Sprintf("skein may not have read all labels of %s yet", l.DID)}
 	}
 	return completeness{}
 }

@@ -119,7 +119,7 @@ func TestIncompleteLabels(t *testing.T) {
 		reason string
 	}{
 		{func(*format.Labeler) {}, ""},
-		{func(l *format.Labeler) { l.Current = false }, "not all labels of " + labeler + " have been read yet"},
+		{func(l *format.Labeler) { l.Current = false }, "skein may not have read all labels of " + labeler + " yet"},
 		{func(l *format.Labeler) { l.Current, l.Problem = false, "connecting to 10.0.0.1: refused" }, "cannot read labeler "},
 		{func(l *format.Labeler) { l.Problem, l.Seen = "", time.Now().Add(-time.Hour) }, "last read labeler"},
 		{func(l *format.Labeler) { l.Current, l.Problem = false, format.LabelerRemoved }, "no longer reads labeler"},

@@ -20,17 +20,22 @@ const mostLabels = 5000
 
 // A message is one frame of the stream.
 type message struct {
-	kind   string // its type; types that are none of the above are ignored
-	seq    int64
-	labels []labeling.Label
-	name   string // of an info or an error
-	text   string // its message
+	kind       string // its type; types that are none of the above are ignored
+	seq        int64
+	labels     []labeling.Label // those that can be read
+	unreadable int              // how many cannot
+	name       string           // of an info or an error
+	text       string           // its message
 }
+
+// futureCursor is the name of the error for a cursor above the labeler's last number.
+const futureCursor = "FutureCursor"
 
 var errFrame = errors.New("a message is not a frame of subscribeLabels")
 
 // decode reads a frame: a header and a body, both CBOR maps
-// (https://atproto.com/specs/event-stream). It never panics, whatever the bytes.
+// (https://atproto.com/specs/event-stream). It never panics, whatever the bytes. With an error, the message has the
+// labels that stand before what cannot be read: each has a signature of its own, so nothing else vouches for it.
 func decode(b []byte) (m message, err error) {
 	c := cbor.Cursor{B: b}
 	n := c.Count(cbor.Map)
@@ -87,13 +92,15 @@ func (m *message) readLabels(c *cbor.Cursor) {
 		return
 	}
 	for range n {
-		l := readLabel(c)
-		if c.Bad {
+		start := c.I
+		if c.Skip(); c.Bad {
 			return
 		}
-		if l.SourceDID == "" || l.URI == "" || l.Val == "" || l.CreatedAt == "" {
-			c.Fail() // the schema requires them
-			return
+		one := cbor.Cursor{B: c.B[start:c.I]}
+		l := readLabel(&one)
+		if one.Bad || l.SourceDID == "" || l.URI == "" || l.Val == "" || l.CreatedAt == "" { // the schema requires them
+			m.unreadable++
+			continue
 		}
 		m.labels = append(m.labels, l)
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,11 +33,11 @@ const (
 	pingEvery       = 30 * time.Second
 	messagesAtOnce  = 1000        // in one write, and about a messageBytes
 	messagesWaiting = 64          // not decoded yet; a quarter of them if they are large
-	seenEvery       = time.Minute // Seen is written that often while there is nothing else to write
+	seenEvery       = time.Minute // Seen is written, or the labeler asked for its end, that often while it sends nothing
+	askTime         = 10 * time.Second
 )
 
-// recent: a labeler is current if no message waits and its newest label is less than this old, or if it has
-// sent nothing for Options.Quiet.
+// recent: labels that were all made longer ago than this are of a labeler's past.
 const recent = 5 * time.Minute
 
 const (
@@ -59,7 +60,14 @@ type labeler struct {
 	taken     time.Time // when the messages that are being verified were taken
 	candidate string    // the source of the connection's first label, while the labeler's DID is not known
 	failedAt  time.Time // start of the current failure; zero if there is none
+
+	service   *url.URL // its stream, and how to reach it
+	dial      dialer
+	connected time.Time // when the connection was opened
+	caughtUp  bool      // on this connection, everything up to a number that is younger than it has been read
 }
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
 func (c *Consumer) newLabeler(name string, state format.Labeler) *labeler {
 	state.Name = name
@@ -180,13 +188,13 @@ func (l *labeler) read(ctx context.Context) error {
 			}
 			batch = gather(received, m)
 		case <-idle.C:
-			if err := l.current(ctx); err != nil {
+			if err := l.quiet(ctx); err != nil {
 				return err
 			}
 			idle.Reset(seenEvery)
 			continue
 		}
-		if err := l.take(ctx, batch, func() bool { return len(received) == 0 }); err != nil {
+		if err := l.take(ctx, batch); err != nil {
 			return err
 		}
 		idle.Reset(l.c.o.Quiet)
@@ -195,7 +203,7 @@ func (l *labeler) read(ctx context.Context) error {
 
 // take verifies and writes the labels of some messages. It looks up the key outside the turn, because a
 // look-up may take seconds.
-func (l *labeler) take(ctx context.Context, raw [][]byte, emptied func() bool) error {
+func (l *labeler) take(ctx context.Context, raw [][]byte) error {
 	var batch []message
 	l.taken = time.Now()
 	for {
@@ -203,7 +211,7 @@ func (l *labeler) take(ctx context.Context, raw [][]byte, emptied func() bool) e
 			if batch == nil {
 				batch = l.decodeAll(raw)
 			}
-			return l.apply(ctx, batch, emptied())
+			return l.apply(ctx, batch)
 		})
 		wanted, is := errors.AsType[keyWanted](err)
 		if !is {
@@ -247,34 +255,56 @@ func gather(from <-chan []byte, first []byte) (batch [][]byte) {
 	return batch
 }
 
-// decodeAll decodes messages. It drops those that cannot be read.
+// decodeAll decodes messages. It drops what cannot be read.
 func (l *labeler) decodeAll(raw [][]byte) (batch []message) {
 	batch = []message{}
 	for _, b := range raw {
 		m, err := decode(b)
 		if err != nil {
 			l.drop("frame", "error", err)
-			continue
 		}
-		batch = append(batch, m)
+		for range m.unreadable {
+			l.drop("label", "seq", m.seq)
+		}
+		if err == nil || len(m.labels) > 0 {
+			batch = append(batch, m)
+		}
 	}
 	return batch
 }
 
-// current notes that there is nothing more to read.
-func (l *labeler) current(ctx context.Context) error {
+// quiet is called when the labeler has sent nothing for a while. That alone says nothing: it may be at its end, or
+// be slow. So skein asks.
+func (l *labeler) quiet(ctx context.Context) error {
 	l.failedAt = time.Time{}
-	if l.state.Current && time.Since(l.state.Seen) < seenEvery {
-		return nil
-	}
-	if l.state.Current {
+	l.caughtUp = l.caughtUp || l.atEnd(ctx)
+	if l.caughtUp && l.state.Current && time.Since(l.state.Seen) >= seenEvery {
 		return l.write(ctx, nil, l.state)
 	}
-	return l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = true, "" })
+	return l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = l.caughtUp, "" })
+}
+
+// atEnd asks the labeler, on another connection, for what follows the number after the last one. If the labeler has
+// nothing beyond the last one, this cursor is in its future, and it must say so.
+func (l *labeler) atEnd(ctx context.Context) bool {
+	ctx, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	conn, err := l.open(ctx, l.state.Seq+1)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_, b, err := conn.ReadMessage()
+	if err != nil {
+		return false
+	}
+	m, err := decode(b)
+	return err == nil && m.kind == typeError && m.name == futureCursor
 }
 
 // connect finds the labeler and connects to it.
-func (l *labeler) connect(ctx context.Context) (*websocket.Conn, error) {
+func (l *labeler) connect(ctx context.Context) (_ *websocket.Conn, err error) {
 	service, dial := l.name, new(net.Dialer).DialContext
 	if l.name == l.state.DID {
 		endpoint, key, err := l.c.o.Identities.Labeler(ctx, l.name)
@@ -287,14 +317,20 @@ func (l *labeler) connect(ctx context.Context) (*websocket.Conn, error) {
 		l.key, l.keyOf, l.keyTime = key, l.name, time.Now()
 		service, dial = endpoint, l.c.o.Dial
 	}
-	u, err := addressOf(service)
-	if err != nil {
+	if l.service, err = addressOf(service); err != nil {
 		return nil, fmt.Errorf("the address of the labeler: %w", err)
 	}
-	u.RawQuery = "cursor=" + strconv.FormatInt(l.state.Seq, 10)
+	l.dial, l.connected, l.caughtUp = dial, time.Now(), false
+	return l.open(ctx, l.state.Seq)
+}
+
+// open connects to the labeler's stream after a number.
+func (l *labeler) open(ctx context.Context, after int64) (*websocket.Conn, error) {
+	u := *l.service
+	u.RawQuery = "cursor=" + strconv.FormatInt(after, 10)
 	var limited *outward.LimitedConn
 	dialer := websocket.Dialer{HandshakeTimeout: handshakeTime, NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
+		conn, err := l.dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -349,22 +385,24 @@ func ping(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// apply verifies and writes the labels of some messages. emptied reports whether the queue was empty.
-func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) error {
+// apply verifies and writes the labels of some messages.
+func (l *labeler) apply(ctx context.Context, batch []message) error {
 	after := l.state
 	var labels []write.Label
 	var ending error
 	for _, m := range batch {
 		switch m.kind {
 		case typeLabels:
-			if m.seq < after.Seq {
+			if m.seq > 0 && m.seq < after.Seq {
 				// It ignores the cursor, or has restarted its sequence. Labels that it sends again change nothing.
 				if held, ok := l.c.limiter.Allow(l.name + " restarted"); ok {
 					l.log.Warn("labeler sent a lower sequence number; continuing from it", "seq", m.seq, "after_seq", after.Seq, "occurrences", held+1)
 				}
-				after.Restarted = now()
+				after.Restarted, after.Current, l.caughtUp = now(), false, false
 			}
-			after.Seq, after.Time = m.seq, now()
+			if m.seq > 0 { // else its frame is damaged before the number
+				after.Seq, after.Time = m.seq, now()
+			}
 			for i := range m.labels {
 				label, err := l.verify(&m.labels[i], &after)
 				if err != nil {
@@ -380,7 +418,7 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 				after.Missed = now()
 			}
 		case typeError:
-			if m.name == "FutureCursor" && after.Seq > 0 {
+			if m.name == futureCursor && after.Seq > 0 {
 				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", clip(m.text))
 				after.Seq, after.Restarted, after.Current = 0, now(), false
 				ending = errAgain
@@ -392,18 +430,23 @@ func (l *labeler) apply(ctx context.Context, batch []message, emptied bool) erro
 			break
 		}
 	}
-	if n := len(labels); n > 0 {
+	if len(labels) > 0 {
 		l.failedAt, after.Problem = time.Time{}, ""
-		newest := slices.MaxFunc(labels, func(x, y write.Label) int { return int(x.Time - y.Time) }).Time
-		switch isRecent := time.Since(time.UnixMicro(newest)) < recent; {
+		madeSince := func(from time.Time) bool {
+			return slices.ContainsFunc(labels, func(x write.Label) bool {
+				made := time.UnixMicro(x.Time)
+				return !made.Before(from) && time.Until(made) < recent
+			})
+		}
+		switch isRecent := madeSince(time.Now().Add(-recent)); {
 		case ending != nil:
-		case emptied && isRecent:
-			after.Current = true
 		case !isRecent: // it sends its past
-			after.Current = false
+			after.Current, l.caughtUp = false, false
+		case madeSince(l.connected): // its number was given out after the connection was opened
+			after.Current, l.caughtUp = true, true
 		}
 	}
-	if after != l.state {
+	if after != l.state || len(labels) > 0 { // a damaged message may have labels and no number
 		if err := l.write(ctx, labels, after); err != nil {
 			return err
 		}

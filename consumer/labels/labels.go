@@ -53,7 +53,7 @@ type Options struct {
 	// Retry is the wait before the second try to connect; it doubles until RetryMost. The zero values mean
 	// one second and one minute.
 	Retry, RetryMost time.Duration
-	// Quiet is how long a labeler must send nothing before it counts as read. 0 means ten seconds.
+	// Quiet is how long a labeler must send nothing before skein asks it whether that was all. 0 means ten seconds.
 	Quiet time.Duration
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger

@@ -23,7 +23,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_labels_total", Help: "Labels that were written, by action: add or negate.",
 		}, []string{"labeler", "action"}),
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_labels_dropped_total", Help: "Labels that were dropped, by reason: frame (an unreadable message, counted once), signature (missing or wrong), source (not this labeler), subject (neither a DID nor an AT URI), value (invalid), version (unknown ver of the label format), cid (invalid) or time (invalid).",
+			Name: "skein_labels_dropped_total", Help: "Labels that were dropped, by reason: frame (an unreadable message, counted once), label (an unreadable label), signature (missing or wrong), source (not this labeler), subject (neither a DID nor an AT URI), value (invalid), version (unknown ver of the label format), cid (invalid) or time (invalid).",
 		}, []string{"labeler", "reason"}),
 		Connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skein_labeler_connected", Help: "1 while the labeler is connected, else 0.",
