@@ -133,9 +133,7 @@ func (w *feedWorld) pages(feed string, limit int, viewer string) (posts []string
 	w.t.Helper()
 	for cursor := ""; ; {
 		p := url.Values{"feed": {feedURI(feed)}, "limit": {fmt.Sprint(limit)}}
-		if cursor != "" {
-			p.Set("cursor", cursor)
-		}
+		p.Set("cursor", cursor) // empty on the first page
 		token := ""
 		if viewer != "" {
 			token = w.token(viewer, serviceDID, feedSkeleton, time.Minute, w.keys[viewer])

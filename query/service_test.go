@@ -147,7 +147,7 @@ func TestViewerRefusals(t *testing.T) {
 	sign := func(aud, lxm string) string { return w.token(a[0], aud, lxm, time.Minute, w.keys[a[0]]) }
 	for name, c := range map[string]struct{ token, error, says string }{
 		"none":           {"", "AuthMissing", "aud did:web:feeds.example.com#skein_graph and lxm blue.skein.graph.query"},
-		"the feeds'":     {sign(serviceDID+"#bsky_fg", method), "BadJwt", `aud is ["did:web:feeds.example.com#bsky_fg"]`},
+		"the feeds'":     {sign(serviceDID+"#bsky_fg", method), "BadJwt", `aud is "did:web:feeds.example.com#bsky_fg"`},
 		"another method": {sign(serviceDID, "blue.skein.graph.list"), "BadJwt", `lxm is "blue.skein.graph.list"`},
 	} {
 		var f failed

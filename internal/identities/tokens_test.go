@@ -2,9 +2,11 @@ package identities
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,6 +130,7 @@ func TestClaimsAreChecked(t *testing.T) {
 		"a longer entry":            {changed: claims{"aud": us + entry + "2"}, says: "aud is"},
 		"another service":           {changed: claims{"aud": "did:web:other.example.com" + entry}, says: "aud is"},
 		"two services":              {changed: claims{"aud": []string{us, "did:web:other.example.com"}}, says: "aud is"},
+		"a list of one service":     {changed: claims{"aud": []string{us}}, says: "aud is"},
 		"no audience":               {changed: claims{"aud": nil}, says: "aud is"},
 		"another method":            {changed: claims{"lxm": "blue.skein.graph.list"}, says: "lxm is"},
 		"no method":                 {changed: claims{"lxm": nil}, says: "lxm is"},
@@ -135,17 +138,23 @@ func TestClaimsAreChecked(t *testing.T) {
 		"an issuer with a fragment": {changed: claims{"iss": alice + "#atproto_labeler"}, says: "iss is"},
 		"an issuer by did:key":      {changed: claims{"iss": "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme"}, says: "iss is"},
 		"no issuer":                 {changed: claims{"iss": nil}, says: "iss is"},
-		"no nonce":                  {changed: claims{"jti": nil}, says: "jti has 0 bytes"},
-		"a long nonce":              {changed: claims{"jti": strings.Repeat("x", 1000)}, says: "jti has 1000 bytes"},
-		"no expiry":                 {changed: claims{"exp": nil}, says: "exp claim is required"},
+		"no nonce":                  {changed: claims{"jti": nil}},
+		"a long nonce":              {changed: claims{"jti": strings.Repeat("x", 1000)}},
+		"a number as the nonce":     {changed: claims{"jti": 7}},
+		"no expiry":                 {changed: claims{"exp": nil}, says: "exp is missing"},
+		"a text as the expiry":      {changed: claims{"exp": "tomorrow"}, says: "exp is missing"},
+		"long expired":              {changed: claims{"exp": -1e300}, says: "expired"},
+		"half a second":             {changed: claims{"exp": float64(now.UnixMilli())/1000 + 60.5}},
 		"expired":                   {changed: claims{"exp": now.Add(-10 * time.Second).Unix()}, says: "expired"},
 		"a slow clock":              {changed: claims{"exp": now.Add(-2 * time.Second).Unix()}},
 		"an hour":                   {changed: claims{"exp": now.Add(time.Hour).Unix()}},
-		"two hours":                 {changed: claims{"exp": now.Add(2 * time.Hour).Unix()}, says: "valid for at most 1h0m0s"},
-		"no time of issue":          {changed: claims{"iat": nil}, says: "iat is missing"},
-		"issued in the future":      {changed: claims{"iat": now.Add(time.Minute).Unix()}, says: "used before issued"},
+		"for ever":                  {changed: claims{"exp": 1e300}},
+		"no time of issue":          {changed: claims{"iat": nil}},
+		"neither time nor nonce":    {changed: claims{"iat": nil, "jti": nil}},
+		"a fast clock":              {changed: claims{"iat": now.Add(8 * time.Second).Unix(), "nbf": now.Add(8 * time.Second).Unix()}},
+		"a text as the time":        {changed: claims{"iat": "now", "nbf": "now"}},
 		"the key named":             {header: map[string]any{"kid": "#atproto"}},
-		"another key":               {header: map[string]any{"kid": "#atproto_label"}, says: "only #atproto"},
+		"the key named in full":     {header: map[string]any{"kid": alice + "#atproto"}},
 		"an access token":           {header: map[string]any{"typ": "at+jwt"}, says: `type "at+jwt"`},
 		"a proof of possession":     {header: map[string]any{"typ": "dpop+jwt"}, says: `type "dpop+jwt"`},
 	} {
@@ -192,6 +201,28 @@ func TestReplay(t *testing.T) {
 	if err := check(t, tokens, text); !errors.Is(err, ErrToken) {
 		t.Errorf("expired: %v", err)
 	}
+	// So is one without a nonce, whatever can be changed in it without the key, and another one is another.
+	for _, bare := range []jwt.MapClaims{{"jti": nil}, {"jti": nil, "iat": nil}, {"jti": nil, "exp": now.Add(3 * time.Hour).Unix()}} {
+		tokens.now = func() time.Time { return now }
+		text := sign(t, key, bare, nil)
+		if err := check(t, tokens, text); err != nil {
+			t.Fatal(err)
+		}
+		tokens.now = func() time.Time { return now.Add(64 * time.Second) }
+		if bare["exp"] != nil {
+			tokens.now = func() time.Time { return now.Add(time.Hour) }
+		}
+		for name, again := range map[string]string{"itself": text, "with the other s": negated(t, text), "with other unused bits": text[:len(text)-1] + string(text[len(text)-1]+1)} {
+			if _, err := tokens.Verify(t.Context(), again, entry, method, free); !errors.Is(err, ErrReplayed) {
+				t.Errorf("%s, claims %v: %v", name, bare, err)
+			}
+		}
+		tokens.now = func() time.Time { return now }
+		bare["exp"] = now.Add(65 * time.Second).Unix()
+		if err := check(t, tokens, sign(t, key, bare, nil)); err != nil {
+			t.Errorf("another one, claims %v: %v", bare, err)
+		}
+	}
 	tokens.now = time.Now
 	// A forgery must not use up the nonce of a valid token.
 	other := d.give(t, "did:web:bob.example.com")
@@ -204,6 +235,19 @@ func TestReplay(t *testing.T) {
 	if err := check(t, tokens, sign(t, key, jwt.MapClaims{"jti": "same"}, nil)); err != nil {
 		t.Errorf("the nonce of a forgery is used up: %v", err)
 	}
+}
+
+// negated returns a token with the other valid s of its signature.
+func negated(t *testing.T, text string) string {
+	t.Helper()
+	at := strings.LastIndexByte(text, '.') + 1
+	sig, err := base64.RawURLEncoding.DecodeString(text[at:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16) // the order of K-256
+	n.Sub(n, new(big.Int).SetBytes(sig[32:])).FillBytes(sig[32:])
+	return text[:at] + base64.RawURLEncoding.EncodeToString(sig)
 }
 
 // A changed key is looked up again; a key that cannot be looked up now stays valid.

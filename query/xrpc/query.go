@@ -37,7 +37,7 @@ type Query struct {
 
 // Parse reads the query string and the form of a call. An unknown parameter is an error,
 // and so is one that occurs twice but may not be repeated: a misspelled parameter must not
-// change the meaning of the answer.
+// change the meaning of the answer. An empty cursor is none.
 func Parse(raw string, form *string, m *Method) (*Query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -61,6 +61,9 @@ func Parse(raw string, form *string, m *Method) (*Query, error) {
 		case n > 1 && !slices.Contains(m.Many, name):
 			return nil, Invalid("parameter %s occurs %d times; it may occur once", name, n)
 		}
+	}
+	if values.Get("cursor") == "" { // clients send it so for the first page
+		values.Del("cursor")
 	}
 	return q, nil
 }

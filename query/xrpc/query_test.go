@@ -85,6 +85,14 @@ func TestParse(t *testing.T) {
 			}
 		}
 	}
+	for raw, want := range map[string]string{"cursor=": "", "cursor": "", "cursor=&limit=1": "limit=1", "cursor=x": "cursor=x"} {
+		for _, form := range []*string{nil, new("")} {
+			q, err := Parse(raw, form, &Method{NSID: "com.example.pages", Takes: []string{"cursor", "limit"}})
+			if err != nil || q.Values.Encode() != want {
+				t.Errorf("%s: %v, %v, want %q", raw, q, err, want)
+			}
+		}
+	}
 	_, err := Parse("x=1", nil, &Method{NSID: "com.example.none"})
 	says(t, "a method without parameters", err, "com.example.none takes no parameters")
 }
