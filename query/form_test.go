@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/abuse"
 	"skein.blue/internal/testing/history"
+	"skein.blue/query"
 	"skein.blue/query/algebra"
 )
 
@@ -107,6 +109,60 @@ func TestFormBodies(t *testing.T) {
 	if status, body := do(strings.NewReader("x"), "gzip"); status != 415 {
 		t.Errorf("a packed body: %d %s", status, body)
 	}
+}
+
+// A form that is late has its answer, and then its connection ends, whatever was sent of it. A body that nobody waits
+// for ends with its time, too.
+func TestLateForms(t *testing.T) {
+	w := newWorld(t, 87, 10)
+	s, err := query.New(w.store, query.Options{Timeout: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(s)
+	srv.Config.ReadTimeout = 200 * time.Millisecond
+	srv.Start()
+	defer srv.Close()
+	ask := func(request string) string {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		answer, err := io.ReadAll(conn)
+		if err != nil {
+			t.Errorf("%q: the connection did not end: %v", request, err)
+		}
+		return string(answer)
+	}
+	const post = "POST /xrpc/blue.skein.graph.query HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType + "\r\n"
+	for _, request := range []string{
+		"Content-Length: 100\r\n\r\n", "Content-Length: 100\r\n\r\nset=a", "Content-Length: 900000\r\n\r\nset=a",
+		"Transfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\nset=a\r\n", "Content-Length: 100\r\nExpect: 100-continue\r\n\r\n",
+	} {
+		if answer := ask(post + request); !strings.Contains(answer, "HTTP/1.1 408 ") || !strings.Contains(answer, `{"error":"RequestTimeout","message":"the complete body did not arrive within 1ms"}`) {
+			t.Errorf("%q: %q", request, answer)
+		}
+	}
+	if answer := ask(post + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n"); !strings.Contains(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "the body cannot be read") {
+		t.Errorf("a malformed body: %q", answer)
+	}
+	ask("GET /xrpc/blue.skein.graph.subscribe?set=members(did:web:a.example) HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n")
+	srv2 := httptest.NewUnstartedServer(s)
+	srv2.EnableHTTP2 = true
+	srv2.StartTLS()
+	defer srv2.Close()
+	never, end := io.Pipe()
+	defer func() { _ = end.Close() }()
+	resp, err := srv2.Client().Post(srv2.URL+"/xrpc/blue.skein.graph.query", formType, never)
+	if err != nil || resp.StatusCode != 408 || resp.ProtoMajor != 2 {
+		t.Fatalf("over HTTP/2: %+v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
 }
 
 // /openapi.json has the methods that take a form, with the bounds of a form.

@@ -116,7 +116,9 @@ var errSetMissing = errors.New(`parameter "set" is missing`)
 // operators only. The connection is cut if it fails after it has begun.
 func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil { // as in package sse
+		_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
+	}
 	_ = control.SetWriteDeadline(time.Time{})
 	out := &memberWriter{w: w}
 	err := s.members(r.Context(), r.URL.Query().Get("set"), out)

@@ -220,11 +220,12 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 		}
 		return
 	}
-	if r.Context().Err() != nil {
+	xerr, ok := errors.AsType[*xrpc.Error](err)
+	// The request's context ends when its client has gone, and also when a read times out, which a late form does.
+	if r.Context().Err() != nil && (!ok || xerr.Status != http.StatusRequestTimeout) {
 		s.answered(span, m.NSID, statusClientGone)
 		return
 	}
-	xerr, ok := errors.AsType[*xrpc.Error](err)
 	limit, isLimit := errors.AsType[*algebra.LimitError](err)
 	switch {
 	case ok:

@@ -194,7 +194,7 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 
 // asEvents sends server-sent events.
 func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
-	stream := sse.Start(w)
+	stream := sse.Start(w, r)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.watcher.Context(), cancel)()

@@ -193,7 +193,7 @@ func (l *Live) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer l.leave(v)
-	stream := sse.Start(w)
+	stream := sse.Start(w, r)
 	if stream.Write(first) != nil {
 		return
 	}

@@ -2,6 +2,7 @@
 package sse
 
 import (
+	"io"
 	"net/http"
 	"time"
 )
@@ -16,9 +17,12 @@ type Stream struct {
 }
 
 // Start starts a stream.
-func Start(w http.ResponseWriter) *Stream {
+func Start(w http.ResponseWriter, r *http.Request) *Stream {
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{}) // the request has been read
+	// Before it answers, the server reads a body, with or without a deadline. If it comes late, the request's context ends.
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
+		_ = c.SetReadDeadline(time.Time{})
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -92,18 +93,23 @@ func (f *Forms) Read(ctx context.Context, w http.ResponseWriter, r *http.Request
 			f.give(client, size)
 		}
 	}()
+	c := http.NewResponseController(w)
 	if until, ok := ctx.Deadline(); ok {
-		c := http.NewResponseController(w)
-		_ = c.SetReadDeadline(until)                          // fails only on a test's recorder
-		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // else it would look as if the client had disconnected
+		_ = c.SetReadDeadline(until) // fails only on a test's recorder
 	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, algebra.MaxForm))
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
 		return nil, nil, formTooLarge()
 	}
-	if err != nil {
-		return nil, nil, Errorf(http.StatusRequestTimeout, errorFormTooSlow, "the complete body did not arrive within %v: %v", timeout, err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, nil, Errorf(http.StatusRequestTimeout, errorFormTooSlow, "the complete body did not arrive within %v", timeout)
 	}
+	if err != nil {
+		return nil, nil, Invalid("the body cannot be read: %v", err)
+	}
+	// Its passing would look as if the client had disconnected. With an error it stays: before it answers, the server
+	// reads what is left of the body.
+	_ = c.SetReadDeadline(time.Time{})
 	text := string(b)
 	return &text, func() { f.give(client, size) }, nil
 }

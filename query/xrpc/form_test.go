@@ -76,8 +76,8 @@ func TestFormsAreReadWhole(t *testing.T) {
 		"a broken media type":   {FormMediaType + "; charset", "", strings.NewReader("set=a"), "", 415, "the body is"},
 		"a long media type":     {strings.Repeat("x/y", 5000), "", strings.NewReader("set=a"), "", 415, "…"},
 		"compressed":            {FormMediaType, "gzip", strings.NewReader("set=a"), "", 415, `encoded as "gzip"; send it without an encoding`},
-		"a body that breaks":    {FormMediaType, "", broken{strings.NewReader("set=")}, "", 408, "did not arrive within 3s: unexpected EOF"},
-		"a body that ends soon": {FormMediaType, "", broken{strings.NewReader("")}, "", 408, "did not arrive"},
+		"a body that breaks":    {FormMediaType, "", broken{strings.NewReader("set=")}, "", 400, "the body cannot be read: unexpected EOF"},
+		"a body that ends soon": {FormMediaType, "", broken{strings.NewReader("")}, "", 400, "cannot be read"},
 	} {
 		f := NewForms()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
