@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -13,9 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/quick"
+	"testing/synctest"
 	"time"
+
+	"skein.blue/internal/testing/abuse"
 )
 
 func request(remote string, headers ...string) *http.Request {
@@ -241,6 +246,60 @@ func TestBytes(t *testing.T) {
 	c.pass(time.Second)
 	if w := ask(g, request("192.0.2.1:9")); w.Code != http.StatusOK {
 		t.Errorf("after Retry-After: %d", w.Code)
+	}
+}
+
+// Answers that are in flight count as large as they may become: a client gets no more by asking in parallel. One with
+// streams open can still ask.
+func TestAbuseParallelBytes(t *testing.T) {
+	for _, perSecond := range []float64{10_000, 200_000, 1_000_000} {
+		synctest.Test(t, func(t *testing.T) {
+			rng, mu := rand.New(rand.NewPCG(1, uint64(perSecond))), sync.Mutex{}
+			answers, refused := 0, 0
+			g := NewGate(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				n, took := rng.IntN(largeAnswer), time.Duration(rng.IntN(500))*time.Millisecond
+				mu.Unlock()
+				if r.URL.Path == "/stream" {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+					return
+				}
+				time.Sleep(took)
+				_, _ = w.Write(make([]byte, n))
+			}), Options{Limit: Limit{Bytes: perSecond}})
+			ctx, end := context.WithTimeout(t.Context(), 60*time.Second)
+			defer end()
+			stream := request("192.0.2.1:9").WithContext(ctx)
+			stream.URL.Path = "/stream"
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() { ask(g, stream) })
+			}
+			sent, start := 0, time.Now()
+			for range abuse.Size(64, 500) {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						w := ask(g, request("192.0.2.1:9").WithContext(ctx))
+						mu.Lock()
+						if w.Code == http.StatusOK {
+							sent += w.Body.Len()
+							answers++
+						} else {
+							refused++
+						}
+						mu.Unlock()
+						time.Sleep(100 * time.Millisecond)
+					}
+				})
+			}
+			all.Wait()
+			allowed := perSecond * (time.Since(start).Seconds() + BurstSeconds)
+			abuse.Figure(t, "bytes of a client that asks in parallel", "%.0f per second allowed, %d of %.0f received in a minute, %d answers, %d refused", perSecond, sent, allowed, answers, refused)
+			if float64(sent) > allowed+largeAnswer || float64(sent) < allowed/2 || answers == 0 || refused == 0 {
+				t.Errorf("%.0f bytes a second: %d bytes in a minute, at most %.0f and one answer are allowed; %d answers, %d refused", perSecond, sent, allowed, answers, refused)
+			}
+		})
 	}
 }
 

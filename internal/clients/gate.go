@@ -54,10 +54,21 @@ type Gate struct {
 	clients *lru.Cache[string, *used]
 }
 
+// largeAnswer is about as large as an answer becomes, a page of half a megabyte. Until an answer of a client with a
+// limit of bytes has been sent, it may be as large.
+const largeAnswer = 512 << 10
+
+// patience is how long a request waits for others of its client, whose answers may use up the limit.
+const patience = 10 * time.Second
+
 // used is what a client has used of its limit.
 type used struct {
 	limit           Limit
 	requests, bytes *rate.Limiter
+
+	mu       sync.Mutex    // guards the fields below
+	inFlight int           // requests whose answers have not been sent, with a limit of bytes
+	fewer    chan struct{} // closed when there are fewer
 }
 
 // NewGate returns a gate in front of next.
@@ -128,8 +139,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name, limit = "token "+t.Name, t.Limit
 	}
 	u := g.usedBy(name, limit)
-	now := g.now()
-	if why, wait := u.admit(now); why != "" {
+	if why, wait := u.admit(r.Context(), g.now); why != "" {
 		seconds := strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))
 		w.Header().Set("Retry-After", seconds)
 		what := fmt.Sprintf("%g requests", limit.Requests)
@@ -144,21 +154,59 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
-	g.next.ServeHTTP(&countedWriter{ResponseWriter: w, g: g, u: u}, r)
+	counted := &countedWriter{ResponseWriter: w, g: g, u: u, sent: sync.OnceFunc(u.leave)}
+	defer counted.sent()
+	g.next.ServeHTTP(counted, r)
 }
 
 // admit takes a request from the client's limit. If there is none left, it returns which limit is
-// exceeded, and for how long.
-func (u *used) admit(now time.Time) (why string, wait time.Duration) {
+// exceeded, and for how long. After a request that it admits, leave must be called if there is a limit of bytes.
+func (u *used) admit(ctx context.Context, now func() time.Time) (why string, wait time.Duration) {
+	if at := now(); u.requests != nil && !u.requests.AllowN(at, 1) {
+		return "rate", time.Duration((1 - u.requests.TokensAt(at)) / float64(u.requests.Limit()) * float64(time.Second))
+	}
 	if u.bytes != nil {
-		if left := u.bytes.TokensAt(now); left < 0 {
+		if left := u.enter(ctx, now); left < 0 {
 			return "bytes", time.Duration(-left / float64(u.bytes.Limit()) * float64(time.Second))
 		}
 	}
-	if u.requests == nil || u.requests.AllowN(now, 1) {
-		return "", 0
+	return "", 0
+}
+
+// enter waits until the answers that are in flight, and one more, fit into what is left of the limit of bytes, however
+// large they become; one alone always may begin. If it returns less than 0, that much is missing.
+func (u *used) enter(ctx context.Context, now func() time.Time) (left float64) {
+	patient, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for {
+		u.mu.Lock()
+		wanted := float64(u.inFlight+1) * largeAnswer
+		left = u.bytes.TokensAt(now())
+		if left < 0 || u.inFlight == 0 || left >= wanted {
+			if left >= 0 {
+				u.inFlight++
+			}
+			u.mu.Unlock()
+			return left
+		}
+		fewer := u.fewer
+		u.mu.Unlock()
+		select {
+		case <-fewer:
+		case <-time.After(time.Millisecond + time.Duration(min((wanted-left)/float64(u.bytes.Limit()), patience.Seconds())*float64(time.Second))):
+		case <-patient.Done():
+			return left - wanted
+		}
 	}
-	return "rate", time.Duration((1 - u.requests.TokensAt(now)) / float64(u.requests.Limit()) * float64(time.Second))
+}
+
+// leave ends what enter began.
+func (u *used) leave() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.inFlight--
+	close(u.fewer)
+	u.fewer = make(chan struct{})
 }
 
 // usedBy returns what a client has used. A reload of the tokens may have changed its limit.
@@ -168,7 +216,7 @@ func (g *Gate) usedBy(name string, limit Limit) *used {
 	if u, ok := g.clients.Get(name); ok && u.limit == limit {
 		return u
 	}
-	u := &used{limit: limit}
+	u := &used{limit: limit, fewer: make(chan struct{})}
 	if limit.Requests > 0 {
 		u.requests = rate.NewLimiter(rate.Limit(limit.Requests), max(1, int(limit.Requests*BurstSeconds)))
 	}
@@ -198,8 +246,9 @@ func (g *Gate) refuse(w http.ResponseWriter, client, why string, status int, nam
 type countedWriter struct {
 	http.ResponseWriter
 
-	g *Gate
-	u *used
+	g    *Gate
+	u    *used
+	sent func() // called when the answer has been sent, or turns out to be a stream without an end
 }
 
 // Write implements http.ResponseWriter.
@@ -219,8 +268,12 @@ func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Hijack implements http.Hijacker. What is sent over a WebSocket afterwards is not counted:
 // subscriptions have bounds of their own.
 func (w *countedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.sent()
 	return http.NewResponseController(w.ResponseWriter).Hijack() //nolint:wrapcheck // the connection's
 }
 
-// Flush implements http.Flusher.
-func (w *countedWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+// Flush implements http.Flusher. Streams call it.
+func (w *countedWriter) Flush() {
+	w.sent()
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}

@@ -118,13 +118,18 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "443")
 }
 
-// notPublic are the ranges of the IANA special-purpose address registries that netip has no
-// method for: carrier-grade NAT, protocol assignments, documentation, benchmarking, 6to4 relays,
-// reserved ranges, and IPv4 mapping and translation.
+// global6 is all of IPv6 that IANA allocates as global unicast. Whatever lies outside may mean an IPv4 address, such as
+// ::10.0.0.1 and ::ffff:0:10.0.0.1, or what a network makes of it.
+var global6 = netip.MustParsePrefix("2000::/3")
+
+// notPublic are the ranges of IPv4, and of global6, in the IANA special-purpose address registries: private and shared
+// networks, loopback, link-local, multicast, protocol assignments, documentation, benchmarking, 6to4, and reserved
+// ranges. The last one of IPv4 is what every machine in Azure reaches its host by.
 var notPublic = func() (all []netip.Prefix) {
 	for _, s := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-		"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+		"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3", "168.63.129.16/32",
+		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 	} {
 		all = append(all, netip.MustParsePrefix(s))
 	}
@@ -149,15 +154,7 @@ func PublicHost(host string) bool {
 // isPublic reports whether an address belongs to the public internet.
 func isPublic(a netip.Addr) bool {
 	a = a.Unmap()
-	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
-		return false
-	}
-	for _, p := range notPublic {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return (a.Is4() || global6.Contains(a)) && !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Documents returns a copy of c for documents, which limits the size and the time of answers.

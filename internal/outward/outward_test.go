@@ -1,8 +1,10 @@
 package outward
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -26,9 +28,19 @@ func TestPublic(t *testing.T) {
 		"127.0.0.1": false, "::1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "fe80::1": false, "fd00::1": false,
 		"0.0.0.0": false, "::": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false,
 		"64:ff9b::7f00:1": false, "2002:7f00:1::": false, "198.18.0.1": false, "192.0.2.1": false, "2001:db8::1": false, "fec0::1": false,
+		"::10.0.0.1": false, "::8.8.8.8": false, "::ffff:0:10.0.0.1": false, "::ffff:0:8.8.8.8": false, "64:ff9b:1::a00:1": false, "2001:0:a00:1::1": false, "fec0::1%eth0": false, "2606:4700::1%eth0": false, "4000::1": false, "1fff::1": false,
+		"2000::1": true, "3ffe::1": true, "3fff:1000::1": true, "3fff::1": false, "5f00::1": false, "::ffff:8.8.8.8": true,
+		"168.63.129.16": false, "168.63.129.15": true, "192.0.0.192": false, "100.100.100.200": false, "fd00:ec2::254": false, "223.255.255.255": true, "1.0.0.0": true, "172.32.0.1": true, "239.1.1.1": false, "255.0.0.1": false,
 	} {
 		if got := isPublic(parse(t, address)); got != want {
 			t.Errorf("%s: %v", address, got)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 10_000 { // no address of IPv6 outside of global unicast is public, but for what is one of IPv4
+		b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, rng.Uint64()>>rng.IntN(65)), rng.Uint64()>>rng.IntN(65))
+		if a := netip.AddrFrom16([16]byte(b)); a.Is6() && !a.Is4In6() && b[0]>>5 != 1 && isPublic(a) {
+			t.Errorf("%v is public", a)
 		}
 	}
 }
