@@ -13,6 +13,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/tracing"
 )
@@ -93,7 +94,7 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	for from, spilledFor := 0, -1; ; {
 		to := write.EndOfSegment(b, events, from, looks)
 		for {
-			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], First: l.first, Whole: to == len(events)}
+			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], First: l.first, Whole: to == len(events), Stuck: l.stuck}
 			err := l.applySegment(ctx, seg)
 			if err == nil {
 				break
@@ -102,6 +103,12 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 				l.writerOf(b).Abandon()
 				l.store.o.Writes.Retried("erasing")
 				to, looks = from+ends.Before, true
+				continue
+			}
+			if errors.Is(err, dict.ErrStored) && (to-from > 1 || l.setAside(b.Event(int(events[from].N)), b, err)) {
+				l.writerOf(b).Abandon()
+				l.store.o.Writes.Retried("malformed")
+				to = from + max((to-from)/2, 1)
 				continue
 			}
 			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 && spilledFor == from {
@@ -124,6 +131,18 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 			return nil
 		}
 	}
+}
+
+// setAside sets a commit aside that needs a malformed value of the store, and reports whether it could: the repo is
+// desynchronized, nothing is guessed, and the value stays as it is. It cannot for other events.
+func (l *lane) setAside(ev *batch.Event, b *batch.Batch, err error) bool {
+	if !ev.SetAside() {
+		return false
+	}
+	if held, ok := l.store.limiter.Allow("malformed"); ok {
+		l.store.o.Logger.Error("a commit needs a malformed value of the store; its repo is desynchronized", "did", string(b.Bytes(ev.DID)), "error", err, "occurrences", held+1)
+	}
+	return true
 }
 
 // applySegment applies a segment in one write.
@@ -160,7 +179,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error)
 		case isErasing:
 			m.Retried("erasing")
 			span.AddEvent("again: records of a deleted account are erased first")
-			if err := l.eraseNow(ctx, erasing.Actor); err != nil {
+			if err := l.eraseNow(ctx, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err
 			}
 		case errors.Is(err, intern.ErrNoLease):

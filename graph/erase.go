@@ -3,6 +3,7 @@ package graph
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ import (
 func (s *Store) Erasing() bool {
 	s.status.Lock()
 	defer s.status.Unlock()
-	return slices.ContainsFunc(s.lanes, func(l *lane) bool { return len(l.erasing) > 0 })
+	return slices.ContainsFunc(s.lanes, func(l *lane) bool { return len(l.erasing) > len(l.stuck) })
 }
 
 // EraseSlice erases up to Options.SliceSize records of one deleted account, in one atomic write.
@@ -28,12 +29,32 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 	defer s.writing.Unlock()
 	for _, l := range s.lanes {
 		for actor := range l.erasing {
+			if l.stuck[actor] {
+				continue
+			}
 			err := l.eraseSlice(ctx, actor)
 			s.gauges()
+			if l.isStuck(actor, err) {
+				return nil
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// isStuck reports whether an error means that the records of a deleted account cannot be erased, because a value of the
+// store is malformed. Then they stay, until this process starts again, and what the stream says of the account meanwhile
+// leaves it desynchronized. It is false the second time, of an event that needs the erasure.
+func (l *lane) isStuck(actor dict.ID, err error) bool {
+	if !errors.Is(err, dict.ErrStored) || l.stuck[actor] {
+		return false
+	}
+	l.store.o.Logger.Error("erasing a deleted account needs a malformed value of the store; its records stay", "account", actor, "error", err)
+	l.store.status.Lock()
+	defer l.store.status.Unlock()
+	l.stuck[actor] = true
+	return true
 }
 
 // eraseNow finishes the job of an account, because its next event has arrived.
@@ -52,7 +73,10 @@ func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
 // eraseAll finishes all jobs.
 func (l *lane) eraseAll(ctx context.Context) error {
 	for _, actor := range slices.Sorted(maps.Keys(l.erasing)) {
-		if err := l.eraseNow(ctx, actor); err != nil {
+		if l.stuck[actor] {
+			continue
+		}
+		if err := l.eraseNow(ctx, actor); err != nil && !l.isStuck(actor, err) {
 			return err
 		}
 	}
@@ -100,6 +124,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	if done {
 		l.store.status.Lock()
 		delete(l.erasing, actor)
+		delete(l.stuck, actor)
 		l.store.status.Unlock()
 		l.states.Put(actor, state)
 	}

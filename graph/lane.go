@@ -50,6 +50,7 @@ type lane struct {
 	counts     format.Counts                 // the row of first, as of the last commit
 	others     format.Counts                 // the rows of the other partitions, from earlier runs
 	erasing    map[dict.ID]bool              // accounts with an erase job
+	stuck      map[dict.ID]bool              // those of them that wait for an operator
 	sources    map[string][]format.CursorRow // as of the last commit, by partition
 	// provisional are the numbers of sources that have no cursor yet.
 	provisional map[string]uint32
@@ -83,7 +84,7 @@ func (s *Store) makeLanes(first, end uint8) {
 	for i := range n {
 		l := &lane{
 			store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
-			erasing: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
+			erasing: map[dict.ID]bool{}, stuck: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
 			states: write.NewStateCache(s.o.StateCache / int64(n)),
 		}
 		l.notes.First = l.first

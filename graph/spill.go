@@ -7,6 +7,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
@@ -42,13 +43,16 @@ func (l *lane) spill(ctx context.Context) error {
 			if l.store.o.Metrics != nil {
 				l.store.o.Metrics.Spills.Add(float64(spilled))
 			}
-		case errors.Is(err, kv.ErrTooLarge) && len(keys) > 1:
+		case (errors.Is(err, kv.ErrTooLarge) || errors.Is(err, dict.ErrStored)) && len(keys) > 1:
 			for _, key := range keys {
 				l.store.merger.MarkLarge([]byte(key))
 			}
 			most = len(keys) / 2
 		case errors.Is(err, kv.ErrTooLarge): // the value stays large, and readable
 			l.store.o.Writes.Retried("spill_too_large")
+			return nil
+		case errors.Is(err, dict.ErrStored): // what reads the value says so
+			l.store.o.Writes.Retried("malformed")
 			return nil
 		default:
 			return fmt.Errorf("graph: spilling large values: %w", err)

@@ -20,6 +20,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/kvmetrics"
+	"skein.blue/internal/loglimit"
 )
 
 // Options say how a Store works. The zero value is usable.
@@ -96,7 +97,8 @@ type Store struct {
 	writing sync.Mutex // held by every write; guards lanes and watcher
 	watcher Watcher    // nil: there is none
 
-	waited atomic.Int64 // see TakeWait
+	waited  atomic.Int64 // see TakeWait
+	limiter loglimit.Limiter
 
 	// status guards what readers ask about the last commit while a write, which may take
 	// seconds, holds writing: backfill, and the lanes' cursors, erase jobs and counters. Writes

@@ -265,7 +265,7 @@ func (b *Batch) want(ns dict.Namespace, i int) {
 func (b *Batch) foundRow(key int, value []byte, m *Metrics) error {
 	id, n := dict.ReadID(value)
 	if n == 0 || n != len(value) {
-		return fmt.Errorf("intern: the id under %x is %x", b.keys[key], value)
+		return fmt.Errorf("intern: %w: the id under %x is %x", dict.ErrMalformed, b.keys[key], value)
 	}
 	b.found(key, id, m)
 	return nil

@@ -259,7 +259,7 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		err = w.look(tx.Snapshot(), asked, func(it *batchItem, key, v []byte) error {
 			id, n := dict.ReadID(v)
 			if n == 0 || n != len(v) {
-				return fmt.Errorf("intern: the id under %x is %x", key, v)
+				return fmt.Errorf("intern: %w: the id under %x is %x", dict.ErrMalformed, key, v)
 			}
 			it.found(id)
 			return nil

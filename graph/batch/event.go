@@ -34,6 +34,16 @@ type Event struct {
 	PrevData format.Root // with HasPrevData
 }
 
+// SetAside makes a commit one whose operations cannot be read (docs/semantics.md#s22). It reports whether the event was
+// one with operations.
+func (e *Event) SetAside() bool {
+	if e.Kind != EventCommit || e.Ops.IsEmpty() {
+		return false
+	}
+	e.Ops, e.Flags = Span{}, e.Flags&^HasData|IsDamaged
+	return true
+}
+
 // IsOfSource reports whether Seq is a sequence number of the batch's source.
 func (e *Event) IsOfSource() bool {
 	return e.Kind <= EventAccount || e.Kind == EventArchived || e.Kind == EventArchivedStatus

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"math/bits"
@@ -69,7 +68,7 @@ const (
 )
 
 // ErrChunk is returned for a malformed chunk.
-var ErrChunk = errors.New("format: malformed record chunk")
+var ErrChunk error = dict.Malformed("format: malformed record chunk")
 
 // CoderOfKey returns the coder of the chunk under a key.
 func CoderOfKey(key []byte) (c ChunkCoder, err error) {

@@ -2,10 +2,11 @@ package format
 
 import (
 	"encoding/binary"
-	"errors"
 	"math/bits"
 	"slices"
 	"sync"
+
+	"skein.blue/intern/dict"
 )
 
 // A container holds the members of one large set that share all but the low 16 bits of their
@@ -25,7 +26,7 @@ const (
 )
 
 // ErrContainer is returned for a malformed container.
-var ErrContainer = errors.New("format: malformed container")
+var ErrContainer error = dict.Malformed("format: malformed container")
 
 // SplitContainer returns the two parts of a container, which point into v.
 func SplitContainer(v []byte) (removed, present []byte, err error) {

@@ -83,8 +83,8 @@ func ParseDatesKey(key []byte) (k kinds.Kind, subject dict.ID, block uint64, err
 }
 
 var (
-	errDatesKey = errors.New("format: malformed key of dates")
-	errDates    = errors.New("format: malformed dates")
+	errDatesKey       = errors.New("format: malformed key of dates")
+	errDates    error = dict.Malformed("format: malformed dates")
 )
 
 // A Dated is a member of a block, and its date.

@@ -1,6 +1,8 @@
 package format
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -10,6 +12,25 @@ import (
 
 // ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
+
+// unreadable begins a value that holds others as they were. Values of records, sets, dates and posts begin with a number,
+// and this one has more than 64 bits.
+var unreadable = bytes.Repeat([]byte{0xff}, 11)
+
+// AppendUnreadable appends a value that keeps values that do not fold, because one of them is malformed. A reader of
+// the new value fails, like one of the malformed value. Further values can be folded into it. So compactions go on, and no
+// byte is lost.
+func AppendUnreadable(dst []byte, values [][]byte) []byte {
+	dst = append(dst, unreadable...)
+	for _, v := range values {
+		if kept, is := bytes.CutPrefix(v, unreadable); is {
+			dst = append(dst, kept...)
+		} else {
+			dst = append(binary.AppendUvarint(dst, uint64(len(v))), v...)
+		}
+	}
+	return dst
+}
 
 // A Folder folds the values that are merged into a store: chunks of records, rows, row groups, containers and
 // dates of sets, groups of accounts, groups of strings, and post groups. It holds the scratch space

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -106,7 +105,7 @@ func (es LabelEntries) Append(dst []byte) []byte {
 }
 
 // ErrLabels is the error of malformed keys and values of labels.
-var ErrLabels = errors.New("format: malformed labels")
+var ErrLabels error = dict.Malformed("format: malformed labels")
 
 // DecodeLabels reads a value.
 func DecodeLabels(v []byte) (es LabelEntries, err error) {

@@ -1,6 +1,10 @@
 package format
 
 import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"skein.blue/intern/dict"
@@ -80,6 +84,53 @@ func TestMalformedGroupsDoNotFold(t *testing.T) {
 	for _, base := range []bool{false, true} { // a fold appends
 		if v, _, err := new(Folder).Fold([]byte("x"), key, [][]byte{one}, base); string(v) != "x"+string(one) || err != nil {
 			t.Errorf("one group folds to %x: %v", v, err)
+		}
+	}
+}
+
+// TestUnreadable: a value that keeps others as they were is refused by every reader and fold of records, sets, dates and
+// posts, and keeps all of their bytes, however they are brought together.
+func TestUnreadable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		var values [][]byte
+		for range 1 + rng.IntN(4) {
+			v := make([]byte, rng.IntN(400))
+			for i := range v {
+				v[i] = byte(rng.Uint32() >> rng.IntN(25))
+			}
+			values = append(values, v)
+		}
+		v := AppendUnreadable(nil, values)
+		cut := rng.IntN(len(values))
+		parts := [][]byte{AppendUnreadable(nil, values[:cut]), AppendUnreadable(nil, values[cut:])}
+		if again := AppendUnreadable(nil, parts); !bytes.Equal(again, v) {
+			t.Fatalf("%x in parts is %x", v, again)
+		}
+		post := []byte("p" + strings.Repeat("x", 8))
+		errs := map[string]error{}
+		_, errs["row"] = ParseRow(5, v)
+		coder, err := CoderOfKey(AppendChunkKey(nil, 1, 5, Path{TID: 1650 << BucketShift}, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, errs["records"] = coder.Read(nil, v, 0)
+		_, errs["group of rows"] = RowIn(v, 5)
+		_, _, errs["container"] = SplitContainer(v)
+		_, errs["member of a container"] = ContainerHas(v, 7)
+		_, _, errs["dates"] = SplitDates(v)
+		errs["posts"] = dict.EachPost(v, func(dict.Post) bool { return true })
+		for name, key := range map[string][]byte{
+			"chunk": AppendChunkKey(nil, 1, 5, Path{TID: 1650 << BucketShift}, 0), "chunk of other keys": AppendChunkKey(nil, 1, 5, Path{Raw: []byte("x")}, 0),
+			"fold of a row": AppendRowKey(nil, 1, 5), "fold of a container": AppendBlock(AppendRowKey(nil, 1, 5), 7), "fold of posts": append([]byte{dict.KeyPosts}, post...),
+		} {
+			base := rng.IntN(2) == 0
+			_, errs[name] = newFolder().Fold(nil, key, [][]byte{v, {}}, base)
+		}
+		for name, err := range errs {
+			if !errors.Is(err, dict.ErrStored) {
+				t.Fatalf("%s: %v of %x", name, err, v)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 
 	"skein.blue/graph/kinds"
@@ -57,7 +56,7 @@ type Row struct {
 	shift      int    // of Members: its first difference is shifted by this many bits
 }
 
-var errRow = errors.New("format: malformed set row")
+var errRow error = dict.Malformed("format: malformed set row")
 
 // ParseRow splits the row of a subject's set into its lists.
 func ParseRow(subject dict.ID, v []byte) (r Row, err error) {

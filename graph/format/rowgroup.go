@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"skein.blue/graph/kinds"
@@ -32,7 +31,7 @@ const rowGroupBits = 4
 // rowsInGroup is the number of subjects of a group.
 const rowsInGroup = 1 << rowGroupBits
 
-var errRowGroup = errors.New("format: malformed row group")
+var errRowGroup error = dict.Malformed("format: malformed row group")
 
 // HasGroups reports whether the rows of a kind's sets lie in groups, in stores with one writer.
 func HasGroups(k kinds.Kind) bool { return k == kinds.Like || k == kinds.Repost }

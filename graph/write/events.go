@@ -57,14 +57,17 @@ func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
 	e.queue, e.latest = queue, seg.Latest
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
-		as := of.ofEvent(i)
-		if as.was.Has(format.FlagErasing) {
+		as, ev := of.ofEvent(i), seg.Batch.Event(int(p.N))
+		switch stuck := seg.Stuck[as.id] && ev.Kind <= batch.EventAccount; {
+		case stuck: // its records stay as they are
+			ev.SetAside()
+			e.queue.markMissed(as, seg.did(p), "damaged")
+		case as.was.Has(format.FlagErasing):
 			return ErasingError{as.id}
-		}
-		if as.now.Has(format.FlagErasing) {
+		case as.now.Has(format.FlagErasing):
 			return SegmentEndError{i}
 		}
-		e.event(seg.Batch, seg.Batch.Event(int(p.N)), as, seg.sourceOf(p))
+		e.event(seg.Batch, ev, as, seg.sourceOf(p))
 	}
 	e.lastWriteWins()
 	return nil

@@ -1,11 +1,13 @@
 package write
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
@@ -61,6 +63,9 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 	f.Plain = !m.packs.Load()
 	out, size, err := f.Fold(dst, key, values, base)
 	m.folders.Put(f)
+	if errors.Is(err, dict.ErrStored) && key[0] != dict.KeyString { // readers of strings would accept it
+		return format.AppendUnreadable(dst, values), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("folding %x: %w", key, err)
 	}

@@ -3,6 +3,7 @@ package write
 import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 )
 
 // A Segment is what one write applies: events of a batch, in stream order.
@@ -14,6 +15,7 @@ type Segment struct {
 	Cursors []format.CursorRow // the source's, by partition, from First on
 	Whole   bool               // the segment ends where the batch ends
 	Latest  format.Rev         // the highest rev to believe (format.LatestRev)
+	Stuck   map[dict.ID]bool   // deleted accounts whose records cannot be erased
 }
 
 // Picked is an event of the batch that belongs to the lane.

@@ -3,7 +3,6 @@ package dict
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 )
 
 // The strings of 64 neighbouring ids are a group, which is one row. Such strings were first
@@ -53,7 +52,7 @@ type Entry struct {
 }
 
 // ErrGroup is returned for a malformed group of strings.
-var ErrGroup = errors.New("dict: malformed group of strings")
+var ErrGroup error = Malformed("dict: malformed group of strings")
 
 // Zigzag maps differences near 0, positive and negative, to small numbers.
 func Zigzag(n uint64) uint64 { return n<<1 ^ uint64(int64(n)>>63) }

@@ -51,7 +51,19 @@ var packedCollections = [...]string{
 }
 
 // ErrMalformed is returned for a malformed packed string.
-var ErrMalformed = errors.New("malformed dictionary row")
+var ErrMalformed error = Malformed("malformed dictionary row")
+
+// ErrStored is what every Malformed error is.
+var ErrStored = errors.New("a stored value is malformed")
+
+// Malformed is the error of a value in the store that cannot be decoded, although its checksum is right.
+type Malformed string
+
+// Error implements error.
+func (m Malformed) Error() string { return string(m) }
+
+// Is reports whether target is ErrStored, for errors.Is.
+func (m Malformed) Is(target error) bool { return target == ErrStored }
 
 var base32Value = syntax.Values(Base32Alphabet)
 

@@ -3,7 +3,6 @@ package dict
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"slices"
 )
 
@@ -78,7 +77,7 @@ func AppendPostGroupKey(dst []byte, g PostGroup) []byte {
 }
 
 // ErrPosts is returned for a malformed post group.
-var ErrPosts = errors.New("dict: malformed post group")
+var ErrPosts error = Malformed("dict: malformed post group")
 
 // ParsePostGroupKey returns the number of the group with a key.
 func ParsePostGroupKey(key []byte) (PostGroup, error) {

@@ -1,0 +1,244 @@
+package graph_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/history"
+)
+
+// A value of the store is malformed: records, a set, its dates, or the id of a URI. The writer goes on, at each start, and
+// so do compactions. Whatever is answered is right, except about accounts that are known to have missed something.
+func TestMalformedValues(t *testing.T) {
+	var stopped, spoiled, unread int
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		h, model := history.New(seed, 20), oracle.New()
+		merger := write.NewMerger(write.Limits{Row: 6, Chunk: 5})
+		var store kv.Store = memkv.Open(memkv.Options{Merger: merger})
+		onDisk := seed%6 == 0
+		if onDisk {
+			p, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: merger})
+			if err != nil {
+				t.Fatal(err)
+			}
+			store = p
+		}
+		var log bytes.Buffer
+		open := func() *graph.Store {
+			o := graph.Options{Embedded: onDisk || seed%2 == 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			if !o.Embedded && seed%4 == 0 {
+				o.Defaults = dict.SharedSettings // several partitions, and lanes
+			}
+			s, err := graph.Open(t.Context(), store, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s, subjects := open(), map[string]map[string]bool{} // all that were ever named
+		apply := func(events int) {
+			var b batch.Batch
+			for range events {
+				e := h.Next()
+				model.Apply(e)
+				fill(&b, e)
+				for _, record := range e.Ops {
+					for _, o := range record.Edges() {
+						if subjects[o.Kind] == nil {
+							subjects[o.Kind] = map[string]bool{}
+						}
+						subjects[o.Kind][o.Subject] = o.Subject != ""
+					}
+				}
+			}
+			if err := s.Apply(t.Context(), "source", &b); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			for s.Erasing() {
+				if err := s.EraseSlice(t.Context()); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+			if p, is := store.(*pebblekv.Store); is {
+				if err := p.Compact(t.Context()); err != nil {
+					t.Fatalf("seed %d: compacting: %v", seed, err)
+				}
+			}
+		}
+		apply(600)
+		var keys []string
+		err := store.View(t.Context(), func(r kv.Reader) error {
+			return r.Scan(nil, []byte{0xff}, false, func(k, _ []byte) (bool, error) {
+				if strings.Contains("rvok", string(k[:1])) && !bytes.HasPrefix(k, []byte{format.KeyReverse, byte(kinds.Hidden)}) || bytes.HasPrefix(k, []byte{dict.KeyID, byte(dict.URI)}) {
+					keys = append(keys, string(k))
+				}
+				return true, nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := keys[rng.IntN(len(keys))]
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(key), bytes.Repeat([]byte{0xff}, 10+rng.IntN(20))); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s = open()
+			apply(150)
+		}
+		if strings.Contains(log.String(), "its repo is desynchronized") {
+			spoiled++
+		}
+		if strings.Contains(log.String(), "its records stay") {
+			stopped++
+		}
+		unread += compareReadable(t, seed, key, s, model, subjects)
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d times commits were set aside, %d times an erasure; %d sets could not be read", spoiled, stopped, unread)
+	if spoiled < 10 || unread < 10 {
+		t.Error("hardly anything needed the malformed values")
+	}
+}
+
+// A deleted account whose records cannot be erased stays hidden, and ends neither the writer nor its next start. When it
+// returns, it is known to have missed something.
+func TestMalformedErasure(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
+	did, star := []byte("did:web:gone.example"), []byte("did:web:star.example")
+	open := func() *graph.Store {
+		s, err := graph.Open(t.Context(), store, graph.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s, seq := open(), format.Seq(0)
+	apply := func(add func(b *batch.Batch)) {
+		t.Helper()
+		seq++
+		var b batch.Batch
+		add(&b)
+		b.Seen(seq, nil)
+		if err := s.Apply(t.Context(), "source", &b); err != nil {
+			t.Fatal(err)
+		}
+		for s.Erasing() {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	commit := func(b *batch.Batch) {
+		b.AddCommit(seq, &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddPut(1, syntax.AppendTID(nil, uint64(seq)<<30), star)
+	}
+	apply(commit)
+	err := store.Update(t.Context(), func(tx kv.Txn) error {
+		return kv.ScanPrefix(tx, []byte{format.KeyRecord}, func(k, _ []byte) error { tx.Set(k, bytes.Repeat([]byte{0xff}, 12)); return nil })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func(hidden, missed bool) {
+		t.Helper()
+		err := s.View(t.Context(), func(sn *ask.View) error {
+			st, _, _, err := sn.Account(string(did))
+			if st.Has(format.FlagHidden) != hidden || st.Has(format.FlagDesync) != missed || !st.Has(format.FlagErasing) || st.Complete() {
+				t.Errorf("event %d: the account's state is %+v, hidden should be %v, missed %v", seq, st, hidden, missed)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(func(b *batch.Batch) { b.AddAccount(seq, did, false, true) })
+	state(true, false)
+	for range 2 { // the second time in a process that has not met the value yet
+		apply(commit)
+		state(true, true)
+		apply(func(b *batch.Batch) { b.AddAccount(seq, did, true, false) })
+		state(false, true)
+		s = open()
+		apply(func(b *batch.Batch) { b.AddAccount(seq, did, false, false) })
+		state(true, true)
+		s = open()
+	}
+}
+
+// compareReadable compares the sets that can be read with the model's, but for accounts that have missed something. It
+// returns how many cannot be read.
+func compareReadable(t *testing.T, seed uint64, key string, s *graph.Store, model *oracle.Model, subjects map[string]map[string]bool) (unread int) {
+	t.Helper()
+	want := model.Views()
+	err := s.View(t.Context(), func(sn *ask.View) error {
+		missed := map[string]bool{}
+		for _, did := range slices.Sorted(maps.Keys(model.Repos)) {
+			st, _, _, err := sn.Account(did)
+			if err != nil {
+				return err
+			}
+			missed[did] = st.Has(format.FlagDesync) || st.Has(format.FlagErasing)
+		}
+		compare := func(what, kind, of string, got []string, err error, want []string) {
+			if errors.Is(err, dict.ErrStored) {
+				unread++
+				return
+			}
+			if err != nil {
+				t.Errorf("seed %d, key %x: %s %s of %s: %v", seed, key, what, kind, of, err)
+				return
+			}
+			known := func(all []string) []string {
+				return slices.DeleteFunc(slices.Clone(all), func(m string) bool { return missed[m] })
+			}
+			if !slices.Equal(known(got), known(want)) {
+				t.Errorf("seed %d, key %x: %s %s of %s: got %q, want %q", seed, key, what, kind, of, known(got), known(want))
+			}
+		}
+		for _, k := range kinds.All {
+			for did := range model.Repos {
+				if missed[did] {
+					continue
+				}
+				got, err := members(sn, k.To.Is(), func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				compare("forward", k.Name, did, got, err, want.Forward[k.Name][did])
+			}
+			for subject := range subjects[k.Name] {
+				got, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
+				compare("reverse", k.Name, subject, got, err, want.Reverse[k.Name][subject])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("seed %d, key %x: %v", seed, key, err)
+	}
+	return unread
+}
