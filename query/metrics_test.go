@@ -47,7 +47,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v queries in flight, want 1", n)
 	}
 	time.Sleep(20 * time.Millisecond)
-	s.queues.Light.Leave()
+	s.queues.Light.Leave("someone", time.Now())
 	asked.Wait()
 	if n := testutil.ToFloat64(m.InFlight); n != 0 {
 		t.Errorf("%v queries in flight afterwards", n)

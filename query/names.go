@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"skein.blue/internal/identities"
 	"skein.blue/query/algebra"
@@ -86,7 +87,8 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Lite
 				if errs[i] = s.naming.Enter(ctx, w.Client); errs[i] != nil {
 					return
 				}
-				defer s.naming.Leave()
+				began := time.Now()
+				defer func() { s.naming.Leave(w.Client, began) }()
 				did, err := s.o.Handles.Resolve(ctx, list[i].Handle)
 				if errs[i] = err; err == nil {
 					list[i].Resolve(did)

@@ -109,7 +109,7 @@ func TestLargeQueriesShareASmallQueue(t *testing.T) {
 			if err := s.queues.Large.Enter(t.Context(), "someone"); err != nil {
 				t.Fatal(err)
 			}
-			leave := sync.OnceFunc(s.queues.Large.Leave)
+			leave := sync.OnceFunc(func() { s.queues.Large.Leave("someone", time.Now()) })
 			defer leave()
 			ctx, cancel := context.WithCancel(t.Context())
 			answered := make(chan int, 16)

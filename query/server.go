@@ -160,7 +160,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s := &Server{
 		store: store, words: algebra.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		queues: xrpc.Queues{Light: xrpc.NewQueue(o.Concurrent), Slow: xrpc.NewQueue(runtime.GOMAXPROCS(0)), Large: xrpc.NewQueue(o.HeavyConcurrent)},
-		naming: xrpc.NewQueue(resolvedAtOnce), forms: xrpc.NewForms(), watcher: watch.New(store, o.Logger),
+		naming: xrpc.NewQueue(resolvedAtOnce), forms: xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
 	}
 	for name, q := range map[string]*xrpc.Queue{"light": s.queues.Light, "slow": s.queues.Slow, "large": s.queues.Large} {
 		q.Waited = o.Metrics.waits(name)
@@ -269,8 +269,15 @@ func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.R
 
 // answer computes an answer. It holds a slot meanwhile, but not while the answer is sent, so a
 // slow client delays nobody.
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (any, error) {
-	form, release, err := s.forms.Read(ctx, w, r, s.o.Timeout)
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (answer any, err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer func() {
+		if taken, ok := errors.AsType[*xrpc.Error](context.Cause(ctx)); ok && err != nil {
+			err = taken
+		}
+		end(nil)
+	}()
+	form, release, err := s.forms.Read(ctx, end, w, r, s.o.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +293,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, err
 	}
 	trace.SpanFromContext(ctx).AddEvent("has a slot")
-	answer, err := m.Serve(ctx, q)
+	answer, err = m.Serve(ctx, q)
 	if a.asked {
 		answer = personal{answer}
 	}

@@ -99,7 +99,9 @@ func (v *Service) viewer(ctx context.Context, client, nsid, header string) (stri
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	did, err := v.tokens.Verify(ctx, strings.TrimSpace(token), entryOf(nsid), nsid, func(ctx context.Context) (func(), error) {
-		return v.slots.Leave, v.slots.Enter(ctx, client)
+		err := v.slots.Enter(ctx, client)
+		began := time.Now()
+		return func() { v.slots.Leave(client, began) }, err
 	})
 	switch {
 	case err == nil:

@@ -83,7 +83,7 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that reconnects
 		after = last
 	}
-	sub, err := s.watcher.Subscribe(e, clients.Of(r), after, s.o.Subscribers)
+	sub, err := s.watcher.Subscribe(e, clients.Of(r), after)
 	if err != nil {
 		return nil, xrpc.Errorf(http.StatusServiceUnavailable, "TooManySubscriptions", "%v; try again later", err)
 	}
@@ -97,7 +97,7 @@ type subscriptionError struct {
 }
 
 // tooSlow is the reason for a disconnect.
-var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not received in time, or the server is stopping; reconnect with the last cursor"}
+var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not received in time, another client needs the place, or the server is stopping; reconnect with the last cursor"}
 
 // messages calls send for each message, and beat between them, until one of them fails, or the
 // client disconnects or is too slow.

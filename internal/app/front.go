@@ -56,6 +56,7 @@ func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ConnState:         ln.state,
+		ConnContext:       ln.context,
 		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(f.log.With("component", "http").Handler(), slog.LevelDebug),
 	}

@@ -56,7 +56,7 @@ const failures = 3
 // message once for all of them.
 type Live struct {
 	sample func(ctx context.Context) (Sample, error)
-	most   int
+	pool   *clients.Pool
 
 	mu      sync.Mutex // guards the fields below
 	ended   bool
@@ -65,15 +65,14 @@ type Live struct {
 	at      time.Time
 	shown   *Sample // the last one that was sent
 	past    rates
-	newest  []byte                 // the last message, encoded
-	viewers map[chan []byte]string // and their clients
-	clients map[string]int
+	newest  []byte // the last message, encoded
+	viewers map[chan []byte]*clients.Hold
 }
 
 // NewLive returns a Live that takes samples by calling sample. It has at most so many viewers at a
-// time, and at most half of them of one client.
+// time, which clients share (clients.Pool).
 func NewLive(sample func(ctx context.Context) (Sample, error), most int) *Live {
-	return &Live{sample: sample, most: most, viewers: map[chan []byte]string{}, clients: map[string]int{}}
+	return &Live{sample: sample, pool: clients.NewPool(int64(most)), viewers: map[chan []byte]*clients.Hold{}}
 }
 
 // Run takes samples until ctx ends.
@@ -139,7 +138,8 @@ func (l *Live) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
-	for v := range l.viewers {
+	for v, hold := range l.viewers {
+		hold.Give()
 		close(v)
 		delete(l.viewers, v)
 	}
@@ -150,7 +150,7 @@ func (l *Live) end() {
 func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.last == nil || len(l.viewers) >= l.most || l.clients[client] >= (l.most+1)/2 {
+	if l.ended || l.last == nil {
 		return nil, nil, false
 	}
 	m := message{Sample: l.shown, History: &rates{append([]int64{}, l.past.Events...), append([]int64{}, l.past.Edges...)}}
@@ -162,21 +162,22 @@ func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 		return nil, nil, false
 	}
 	v = make(chan []byte, 4)
-	l.viewers[v] = client
-	l.clients[client]++
+	hold, ok := l.pool.Take(client, 1, func() { l.leave(v) })
+	if !ok {
+		return nil, nil, false
+	}
+	l.viewers[v] = hold
 	return v, (&sse.Event{Data: b}).Append(nil), true
 }
 
+// leave disconnects a viewer.
 func (l *Live) leave(v chan []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	client, joined := l.viewers[v]
-	if !joined {
-		return
-	}
-	delete(l.viewers, v)
-	if l.clients[client]--; l.clients[client] == 0 {
-		delete(l.clients, client)
+	if hold, joined := l.viewers[v]; joined {
+		hold.Give()
+		close(v)
+		delete(l.viewers, v)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"skein.blue/internal/clients"
 	"strings"
 	"sync"
 	"syscall"
@@ -161,9 +162,11 @@ func TestLive(t *testing.T) {
 		l.take(t.Context())
 	}
 	l.mu.Lock()
-	for len(l.viewers) < most {
-		l.viewers[make(chan []byte, 1)] = "y"
+	full := clients.NewPool(1)
+	if _, ok := full.Take("y", 1, func() {}); !ok {
+		t.Fatal("no room for one")
 	}
+	l.pool = full // each client has as few as the newcomer
 	l.mu.Unlock()
 	if status, header, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 		t.Errorf("one viewer too many: %d", status)

@@ -88,7 +88,7 @@ func newWatchedGraph(t *testing.T) *watchedGraph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := New(g, slog.New(slog.DiscardHandler))
+	h := New(g, slog.New(slog.DiscardHandler), 1<<20)
 	h.running = true // keeps Subscribe from starting rounds
 	g.Watch(h)
 	return &watchedGraph{t: t, store: s, g: g, h: h, release: func() {}}
@@ -132,7 +132,7 @@ func (w *watchedGraph) subscribe(client, set string) *Subscriber {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s, err := w.h.Subscribe(e, client, "", 2000)
+	s, err := w.h.Subscribe(e, client, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

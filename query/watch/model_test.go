@@ -17,6 +17,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/testing/small"
@@ -37,7 +38,7 @@ func newWatched(t *testing.T, seed uint64, changes int) *watched {
 	t.Helper()
 	g := small.New(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(changes)
-	w := &watched{Graph: g, t: t, h: New(g.Store, slog.New(slog.DiscardHandler)), release: func() {}}
+	w := &watched{Graph: g, t: t, h: New(g.Store, slog.New(slog.DiscardHandler), 2000), release: func() {}}
 	w.h.running = true // keeps Subscribe from starting rounds
 	g.Store.Watch(w.h)
 	t.Cleanup(func() { w.release() })
@@ -60,7 +61,7 @@ func (w *watched) subscribe(client, set, cursor string) *Subscriber {
 	if err != nil {
 		w.t.Fatalf("%s: %v", set, err)
 	}
-	s, err := w.h.Subscribe(e, client, cursor, 2000)
+	s, err := w.h.Subscribe(e, client, cursor)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -263,8 +264,8 @@ func TestSubscribersHaveTheSet(t *testing.T) {
 		if changes < 50 || returned < 10 {
 			t.Errorf("%d changes, %d clients returned", changes, returned)
 		}
-		if w.h.subs != 0 || len(w.h.clients) != 0 {
-			t.Errorf("%d subscriptions are left, of %v", w.h.subs, w.h.clients)
+		if w.h.pool.Held() != 0 {
+			t.Errorf("%d subscriptions are left", w.h.pool.Held())
 		}
 		for key := range w.h.watches {
 			w.h.forget(w.h.watches[key])
@@ -476,8 +477,8 @@ func TestSlowSubscribers(t *testing.T) {
 	}
 	w.h.Leave(back)
 	w.h.Leave(quick)
-	if w.h.subs != 0 || len(w.h.clients) != 0 {
-		t.Errorf("%d subscriptions, %v", w.h.subs, w.h.clients)
+	if w.h.pool.Held() != 0 {
+		t.Errorf("%d subscriptions", w.h.pool.Held())
 	}
 }
 
@@ -486,13 +487,14 @@ func TestSlowSubscribers(t *testing.T) {
 func TestBoundsOfSubscriptions(t *testing.T) {
 	for limit := range 9 {
 		w := newWatched(t, 13, 0)
+		w.h.pool = clients.NewPool(int64(limit))
 		var all []*Subscriber
 		add := func(client string) bool {
 			e, err := algebra.Parse("followers(" + w.Any(w.Accounts) + ")")
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := w.h.Subscribe(e, client, "", limit)
+			s, err := w.h.Subscribe(e, client, "")
 			if err == nil {
 				all = append(all, s)
 			} else if !errors.Is(err, errBusy) {
@@ -506,14 +508,30 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 				one++
 			}
 		}
-		if want := min(limit, max(limit/2, 1)); one != want {
-			t.Errorf("limit %d: one client has %d subscriptions, want %d", limit, one, want)
+		if one != limit {
+			t.Errorf("limit %d: one client has %d subscriptions", limit, one)
 		}
-		for i := range limit + 2 {
+		for i := range limit + 2 { // each takes one of the first, until that has as few
 			add(fmt.Sprint("client", i))
 		}
-		if len(all) != limit || w.h.subs != limit {
-			t.Errorf("limit %d: %d subscriptions, counted as %d", limit, len(all), w.h.subs)
+		live := 0
+		for _, s := range all {
+			select {
+			case <-s.Ready:
+				select {
+				case _, open := <-s.Messages:
+					if open {
+						live++
+					}
+				default:
+					live++
+				}
+			case <-time.After(50 * time.Millisecond): // no round has begun
+				live++
+			}
+		}
+		if int(w.h.pool.Held()) != limit || live != limit || limit > 1 && len(all) != 2*limit-1 {
+			t.Errorf("limit %d: %d subscriptions are live, counted as %d, of %d", limit, live, w.h.pool.Held(), len(all))
 		}
 		if limit > 0 {
 			w.h.Leave(all[len(all)-1])
@@ -527,13 +545,14 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 		}
 	}
 	w := newWatched(t, 14, 0)
+	w.h.pool = clients.NewPool(1 << 20)
 	var last *Subscriber
 	for i := range maxWatches {
 		e, err := algebra.Parse("followers(" + small.Account(i) + ")")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last, err = w.h.Subscribe(e, fmt.Sprint(i%3), "", 1<<20); err != nil {
+		if last, err = w.h.Subscribe(e, fmt.Sprint(i%3), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -541,20 +560,20 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.h.Subscribe(e, "x", "", 1<<20); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
+	if _, err := w.h.Subscribe(e, "x", ""); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
 		t.Errorf("%d expressions: %v", len(w.h.watches), err)
 	}
 	equal, err := algebra.Parse(" " + last.w.e.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := w.h.Subscribe(equal, "x", "", 1<<20)
+	same, err := w.h.Subscribe(equal, "x", "")
 	if err != nil || same.w != last.w {
 		t.Fatalf("an equal expression is watched twice: %v", err)
 	}
 	w.h.Leave(same)
 	w.h.Leave(last)
-	if _, err := w.h.Subscribe(e, "x", "", 1<<20); err != nil || len(w.h.watches) != maxWatches || w.h.watches[last.w.key] != nil {
+	if _, err := w.h.Subscribe(e, "x", ""); err != nil || len(w.h.watches) != maxWatches || w.h.watches[last.w.key] != nil {
 		t.Errorf("%d expressions after one became idle: %v", len(w.h.watches), err)
 	}
 }
@@ -612,7 +631,7 @@ func bubble(t *testing.T, test func(t *testing.T, g *small.Graph, h *Watcher, di
 	synctest.Test(t, func(t *testing.T) {
 		disk := &failing{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: 5 * time.Second}})}
 		g := small.On(t, 1, 10, disk)
-		h := New(g.Store, slog.New(slog.DiscardHandler))
+		h := New(g.Store, slog.New(slog.DiscardHandler), 2000)
 		test(t, g, h, disk)
 		h.Close()
 		disk.fails.Store(false)
@@ -630,7 +649,7 @@ func follow(t *testing.T, h *Watcher, did, cursor string) *Subscriber {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := h.Subscribe(e, "client", cursor, 100)
+	s, err := h.Subscribe(e, "client", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -714,7 +733,7 @@ func TestFailedReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		never, err := h.Subscribe(waiting, "client", "", 100)
+		never, err := h.Subscribe(waiting, "client", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -738,8 +757,8 @@ func TestFailedReads(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		h.Leave(s)
-		if h.subs != 0 || len(h.clients) != 0 {
-			t.Errorf("%d subscriptions, %v", h.subs, h.clients)
+		if h.pool.Held() != 0 {
+			t.Errorf("%d subscriptions", h.pool.Held())
 		}
 	})
 }
@@ -762,8 +781,8 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 			}
 			h.Leave(s)
 		}
-		if h.Context().Err() == nil || len(h.watches) != 0 || h.subs != 0 {
-			t.Errorf("%v, %d expressions, %d subscriptions", h.Context().Err(), len(h.watches), h.subs)
+		if h.Context().Err() == nil || len(h.watches) != 0 || h.pool.Held() != 0 {
+			t.Errorf("%v, %d expressions, %d subscriptions", h.Context().Err(), len(h.watches), h.pool.Held())
 		}
 		h.Close() // a second time changes nothing
 	})

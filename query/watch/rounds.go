@@ -95,12 +95,7 @@ func (h *Watcher) abort(err error) {
 	defer h.mu.Unlock()
 	for _, w := range h.watches {
 		for s := range w.subs {
-			if s.Messages == nil {
-				s.Messages = make(chan Message)
-				close(s.Ready)
-			}
-			close(s.Messages)
-			delete(w.subs, s)
+			s.disconnect()
 		}
 		h.forget(w)
 	}
@@ -280,8 +275,7 @@ func (h *Watcher) notify(before, now *state, t task) {
 	}
 	for s := range w.subs {
 		if len(s.Messages) == cap(s.Messages) {
-			close(s.Messages)
-			delete(w.subs, s)
+			s.disconnect()
 			w.idle = time.Now() // kept for a reconnect with the cursor
 			continue
 		}

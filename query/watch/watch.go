@@ -15,6 +15,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
 )
@@ -75,9 +76,8 @@ type Watcher struct {
 	changed     map[*watchedEdges]struct{}   // leaves with candidates
 	hidden      candidates                   // accounts that became hidden or visible
 	touched     map[*watch]struct{}          // expressions with candidates of their own
-	subs        int
-	clients     map[string]int // subscriptions by client
-	spent       map[string]int // recent cost of rounds by client; see turns
+	pool        *clients.Pool                // of subscriptions
+	spent       map[string]int               // recent cost of rounds by client; see turns
 }
 
 // watchedEdges are the expressions with a leaf, and the leaf's members that may have changed
@@ -144,16 +144,17 @@ type watch struct {
 type Subscriber struct {
 	w        *watch
 	client   string
+	hold     *clients.Hold
 	after    string        // the cursor that it came with
 	Ready    chan struct{} // closed once Messages is set
-	Messages chan Message  // closed if the subscriber is too slow, or the server ends
+	Messages chan Message  // closed if the subscriber is too slow, another client needs its place, or the server ends
 }
 
-// New returns a watcher of a store. It starts work with the first subscriber.
-func New(store *graph.Store, log *slog.Logger) *Watcher {
+// New returns a watcher of a store. It starts work with the first subscriber. Clients share most subscriptions (clients.Pool).
+func New(store *graph.Store, log *slog.Logger, most int) *Watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Watcher{
-		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
+		store: store, log: log, ctx: ctx, stop: stop, pool: clients.NewPool(int64(most)),
 		watches: map[string]*watch{}, byEdges: map[watchedSet]*watchedEdges{}, byAuthor: map[dict.ID][]*watch{}, accountSets: map[*watch]struct{}{},
 		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unresolved: map[*watch]struct{}{},
 		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
@@ -173,18 +174,24 @@ func (h *Watcher) Context() context.Context { return h.ctx }
 var errBusy = errors.New("too many subscriptions")
 
 // Subscribe starts a subscription of a client. after is the cursor of the last message that
-// it received, or "" to receive changes from now on. limit bounds the subscribers; one client may
-// have half of them. Above that Subscribe returns an error.
-func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, limit int) (*Subscriber, error) {
+// it received, or "" to receive changes from now on. If there are too many, Subscribe ends one of the client with the most, or
+// returns an error.
+func (h *Watcher) Subscribe(e *algebra.Expr, client, after string) (*Subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := e.Canonical()
 	w := h.watches[key]
-	if h.subs >= limit || h.clients[client] >= max(limit/2, 1) || h.ctx.Err() != nil {
+	if h.ctx.Err() != nil {
+		return nil, errBusy
+	}
+	s := &Subscriber{client: client, after: after, Ready: make(chan struct{})}
+	var ok bool
+	if s.hold, ok = h.pool.Take(client, 1, func() { h.cut(s) }); !ok {
 		return nil, errBusy
 	}
 	if w == nil {
 		if len(h.watches) >= maxWatches && !h.evictIdle() {
+			s.hold.Give()
 			return nil, errBusy
 		}
 		var epoch [8]byte
@@ -193,13 +200,11 @@ func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, limit int) (*
 		h.watches[key] = w
 		h.pending[w] = struct{}{}
 	}
-	s := &Subscriber{w: w, client: client, after: after, Ready: make(chan struct{})}
+	s.w = w
 	if w.begun {
 		h.begin(s)
 	}
 	w.subs[s], w.lastClient = struct{}{}, client
-	h.subs++
-	h.clients[client]++
 	if !h.running {
 		h.running = true
 		h.ended.Go(h.rounds)
@@ -245,15 +250,35 @@ func (w *watch) seqOf(cursor string) (uint64, error) {
 	return n, nil
 }
 
+// cut disconnects a subscriber, whose place another client needs. Its expression is kept for a reconnect with the cursor.
+func (h *Watcher) cut(s *Subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.w == nil {
+		return
+	}
+	if _, joined := s.w.subs[s]; joined {
+		s.w.idle = time.Now()
+		s.disconnect()
+	}
+}
+
+// disconnect closes a subscriber's channels. It is called with mu held.
+func (s *Subscriber) disconnect() {
+	if s.Messages == nil {
+		s.Messages = make(chan Message)
+		close(s.Ready)
+	}
+	close(s.Messages)
+	delete(s.w.subs, s)
+}
+
 // Leave ends a subscription.
 func (h *Watcher) Leave(s *Subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(s.w.subs, s)
-	h.subs--
-	if h.clients[s.client]--; h.clients[s.client] == 0 {
-		delete(h.clients, s.client)
-	}
+	s.hold.Give()
 	if len(s.w.subs) > 0 {
 		return
 	}

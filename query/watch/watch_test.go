@@ -7,18 +7,19 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/write"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/query/algebra"
 )
 
 // Equivalent expressions share a watch, idle expressions are forgotten to make room, and one client
-// has at most half of the subscriptions.
+// cannot keep others out.
 func TestWatchesAreBounded(t *testing.T) {
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := New(g, slog.New(slog.DiscardHandler))
+	h := New(g, slog.New(slog.DiscardHandler), 1<<20)
 	h.running = true // keeps Subscribe from starting rounds
 	for i := range 3 * maxIdle {
 		for _, set := range []string{"followers(did:web:%d.example.com)", " followers( did:web:%d.example.com )"} {
@@ -26,7 +27,7 @@ func TestWatchesAreBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := h.Subscribe(e, "client", "", 10)
+			s, err := h.Subscribe(e, "client", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,8 +41,9 @@ func TestWatchesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.pool = clients.NewPool(5)
 	for i := range 7 {
-		_, err := h.Subscribe(e, []string{"one", "other"}[min(i/6, 1)], "", 10)
+		_, err := h.Subscribe(e, []string{"one", "other"}[min(i/6, 1)], "")
 		if refused := err != nil; refused != (i == 5) {
 			t.Errorf("subscription %d: %v", i, err)
 		}

@@ -124,13 +124,13 @@ func TestQueueProperties(t *testing.T) {
 				case len(r.held) > 0:
 					i := rng.IntN(len(r.held))
 					r.held = append(r.held[:i], r.held[i+1:]...)
-					r.q.Leave()
+					r.q.Leave("client", time.Now())
 					r.settle()
 				}
 			}
 			for len(r.held) > 0 {
 				r.held = r.held[1:]
-				r.q.Leave()
+				r.q.Leave("client", time.Now())
 				r.settle()
 			}
 			if r.q.free != slots || len(r.q.waiting) != 0 || len(r.q.turns) != 0 || r.granted < 80 {
@@ -156,7 +156,7 @@ func TestQueueKeepsItsSlots(t *testing.T) {
 					go cancel() // at any moment
 				}
 				if q.Enter(ctx, fmt.Sprint("client", i%7)) == nil {
-					q.Leave()
+					q.Leave("client", time.Now())
 				}
 				cancel()
 			}
@@ -184,7 +184,7 @@ func TestQueueMeasuresTheWait(t *testing.T) {
 		if err := q.Enter(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		go func() { time.Sleep(5 * time.Second); q.Leave() }()
+		go func() { time.Sleep(5 * time.Second); q.Leave("client", time.Now()) }()
 		if err := q.Enter(t.Context(), "b"); err != nil {
 			t.Error(err)
 		}
@@ -312,7 +312,7 @@ func TestWorkThatGivesUp(t *testing.T) {
 		t.Error(err)
 	}
 	q.Work.Leave()
-	qs.Large.Leave()
+	qs.Large.Leave("client", time.Now())
 	if qs.Light.free != 2 || qs.Large.free != 1 || qs.Large.Waiting() != 0 {
 		t.Errorf("%d and %d slots are free", qs.Light.free, qs.Large.free)
 	}

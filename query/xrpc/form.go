@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"skein.blue/internal/clients"
@@ -17,56 +16,36 @@ import (
 // Queries with expressions that are too long for a URL are sent as forms: POST, with the
 // parameters of GET in the body.
 
-// Bytes of forms in memory, of all clients and of one. A form takes about four times its size
-// until it is answered: encoded, decoded, parsed, and as ids.
+// formsInFlight is the number of bytes of forms in memory, which clients share (clients.Pool). A form takes about four times its
+// size until it is answered: encoded, decoded, parsed, and as ids.
+const formsInFlight = 16 << 20
+
+// Names of errors of forms.
 const (
-	formsInFlight     = 16 << 20
-	formsOfAClient    = 4 << 20
-	errorUnsupported  = "UnsupportedMediaType"
-	errorTooLarge     = "PayloadTooLarge"
-	errorFormTooSlow  = "RequestTimeout"
-	errorTooManyForms = "Busy"
+	errorUnsupported = "UnsupportedMediaType"
+	errorTooLarge    = "PayloadTooLarge"
+	errorFormTooSlow = "RequestTimeout"
+	errorBusy        = "Busy"
 )
 
 // FormMediaType is the media type of a form.
 const FormMediaType = "application/x-www-form-urlencoded"
 
-// Forms reads forms, and counts the bytes of the forms that are in memory.
-type Forms struct {
-	mu      sync.Mutex // guards the fields below
-	held    int64
-	clients map[string]int64
-}
+// Forms reads forms, and shares their memory among clients. Bytes count as they arrive: a form that was announced and does not
+// come takes nothing from others.
+type Forms struct{ pool *clients.Pool }
 
 // NewForms returns Forms.
-func NewForms() *Forms { return &Forms{clients: map[string]int64{}} }
+func NewForms() *Forms { return &Forms{clients.NewPool(formsInFlight)} }
 
-// take reserves n bytes for a client, and reports whether there is room.
-func (f *Forms) take(client string, n int64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.held+n > formsInFlight || f.clients[client]+n > formsOfAClient {
-		return false
-	}
-	f.held += n
-	f.clients[client] += n
-	return true
-}
-
-// give returns n bytes of a client.
-func (f *Forms) give(client string, n int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.held -= n
-	if f.clients[client] -= n; f.clients[client] == 0 {
-		delete(f.clients, client)
-	}
-}
+// errTaken is the error of a form whose memory was given to another client.
+var errTaken = Errorf(http.StatusServiceUnavailable, errorBusy, "the server's memory for forms is full, and this client held the most of it; try again later, with fewer or shorter forms at a time")
 
 // Read reads the body of a POST, nil for another method. It ends with ctx, whose timeout the error
-// names. The caller calls release after it has answered. The call holds no slot yet, so a client
-// that sends slowly delays nobody.
-func (f *Forms) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, timeout time.Duration) (form *string, release func(), err error) {
+// names. The caller calls release after it has answered; if the memory is needed for another client before, ctx ends, with an error for
+// the client as its cause. The call holds no slot yet, so a client that sends slowly delays nobody, and its connection counts as
+// idle.
+func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, timeout time.Duration) (form *string, release func(), err error) {
 	if r.Method != http.MethodPost {
 		return nil, func() {}, nil
 	}
@@ -79,27 +58,32 @@ func (f *Forms) Read(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if r.ContentLength > algebra.MaxForm {
 		return nil, nil, formTooLarge()
 	}
-	size := r.ContentLength
-	if size < 0 { // unknown
-		size = algebra.MaxForm
-	}
-	client := clients.Of(r)
-	if !f.take(client, size) {
-		w.Header().Set("Retry-After", "1")
-		return nil, nil, Errorf(http.StatusServiceUnavailable, errorTooManyForms, "too many forms in flight: one client may have %d bytes, all clients %d; try again later", formsOfAClient, formsInFlight)
+	c := http.NewResponseController(w)
+	hold, ok := f.pool.Take(clients.Of(r), 1, func() {
+		end(errTaken)
+		_ = c.SetReadDeadline(time.Now()) // fails only on a test's recorder
+	})
+	if !ok {
+		return nil, nil, errTaken
 	}
 	defer func() {
 		if err != nil {
-			f.give(client, size)
+			hold.Give()
 		}
 	}()
-	c := http.NewResponseController(w)
 	if until, ok := ctx.Deadline(); ok {
-		_ = c.SetReadDeadline(until) // fails only on a test's recorder
+		_ = c.SetReadDeadline(until)
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, algebra.MaxForm))
+	if r.ProtoMajor == 1 { // later versions have other requests on the connection
+		clients.SetConnectionIdle(r.Context(), true)
+		defer clients.SetConnectionIdle(r.Context(), false)
+	}
+	b, err := io.ReadAll(&heldReader{http.MaxBytesReader(w, r.Body, algebra.MaxForm), hold})
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
 		return nil, nil, formTooLarge()
+	}
+	if errors.Is(err, errTaken) || err != nil && errors.Is(context.Cause(ctx), errTaken) {
+		return nil, nil, errTaken
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, nil, Errorf(http.StatusRequestTimeout, errorFormTooSlow, "the complete body did not arrive within %v", timeout)
@@ -111,7 +95,22 @@ func (f *Forms) Read(ctx context.Context, w http.ResponseWriter, r *http.Request
 	// reads what is left of the body.
 	_ = c.SetReadDeadline(time.Time{})
 	text := string(b)
-	return &text, func() { f.give(client, size) }, nil
+	return &text, hold.Give, nil
+}
+
+// heldReader takes the bytes that it reads from a Pool.
+type heldReader struct {
+	from io.Reader
+	hold *clients.Hold
+}
+
+// Read implements io.Reader.
+func (h *heldReader) Read(p []byte) (int, error) {
+	n, err := h.from.Read(p)
+	if n > 0 && !h.hold.Add(int64(n)) {
+		return n, errTaken
+	}
+	return n, err //nolint:wrapcheck // Read looks at its type
 }
 
 func formTooLarge() error {

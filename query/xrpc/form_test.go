@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/testing/abuse"
 	"skein.blue/query/algebra"
 )
 
@@ -43,10 +44,8 @@ func (b broken) Read(p []byte) (int, error) {
 
 func (f *Forms) empty(t *testing.T, what string) {
 	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.held != 0 || len(f.clients) != 0 {
-		t.Errorf("%s: %d bytes are held, by %v", what, f.held, f.clients)
+	if n := f.pool.Held(); n != 0 {
+		t.Errorf("%s: %d bytes are held", what, n)
 	}
 }
 
@@ -81,7 +80,7 @@ func TestFormsAreReadWhole(t *testing.T) {
 	} {
 		f := NewForms()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		text, release, err := f.Read(ctx, httptest.NewRecorder(), post("192.0.2.1", c.kind, c.coding, c.body), 3*time.Second)
+		text, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), post("192.0.2.1", c.kind, c.coding, c.body), 3*time.Second)
 		cancel()
 		if c.status != 0 {
 			e, ok := errors.AsType[*Error](err)
@@ -99,7 +98,7 @@ func TestFormsAreReadWhole(t *testing.T) {
 	}
 	for _, by := range []string{http.MethodGet, http.MethodHead, http.MethodPut} {
 		f := NewForms()
-		text, release, err := f.Read(t.Context(), httptest.NewRecorder(), httptest.NewRequest(by, "/", strings.NewReader("set=a")), time.Second)
+		text, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), httptest.NewRequest(by, "/", strings.NewReader("set=a")), time.Second)
 		if text != nil || err != nil {
 			t.Errorf("%s: %v, %v", by, text, err)
 		}
@@ -108,49 +107,80 @@ func TestFormsAreReadWhole(t *testing.T) {
 	}
 }
 
-// A client may have four forms of the largest size at a time, and all clients together sixteen.
-func TestFormsAreBounded(t *testing.T) {
+// Clients share the memory of forms: one may have all of it while nobody else wants any, and then loses forms to others.
+func TestFormsAreShared(t *testing.T) {
 	f := NewForms()
-	releases := map[string][]func(){}
+	var mu sync.Mutex
+	ended := map[string]int{}
 	read := func(client string, size int) error {
 		w := httptest.NewRecorder()
-		_, release, err := f.Read(t.Context(), w, post(client, FormMediaType, "", bytes.NewReader(make([]byte, size))), time.Second)
-		if err == nil {
-			releases[client] = append(releases[client], release)
-		} else if e, ok := errors.AsType[*Error](err); !ok || e.Status != 503 || e.Name != "Busy" || w.Header().Get("Retry-After") != "1" || !strings.Contains(e.Message, "one client may have 4194304 bytes, all clients 16777216") {
-			t.Errorf("%s: %v, %v", client, err, w.Header())
+		_, _, err := f.Read(t.Context(), func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if ended[client]++; !errors.Is(err, errTaken) {
+				t.Errorf("%s ends with %v", client, err)
+			}
+		}, w, post(client, FormMediaType, "", bytes.NewReader(make([]byte, size))), time.Second)
+		if e, ok := errors.AsType[*Error](err); err != nil && (!ok || e.Status != 503 || e.Name != "Busy") {
+			t.Errorf("%s: %v", client, err)
 		}
 		return err
 	}
-	for c := range 4 {
-		client := fmt.Sprintf("192.0.2.%d", c)
-		for n := range 4 {
-			if err := read(client, algebra.MaxForm); err != nil {
-				t.Errorf("form %d of %s: %v", n, client, err)
+	greedy := 0
+	for read("192.0.2.1", algebra.MaxForm) == nil {
+		greedy++
+	}
+	if greedy != formsInFlight/algebra.MaxForm-1 {
+		t.Errorf("one client has %d forms of the largest size", greedy)
+	}
+	for n := range 7 {
+		if err := read(fmt.Sprintf("198.51.%d.1", n), algebra.MaxForm); err != nil {
+			t.Errorf("newcomer %d: %v", n, err)
+		}
+	}
+	if n := f.pool.Held(); n > formsInFlight {
+		t.Errorf("%d bytes are held", n)
+	}
+	time.Sleep(10 * time.Millisecond) // ends are called on other goroutines
+	mu.Lock()
+	defer mu.Unlock()
+	if len(ended) != 1 || ended["192.0.2.1"] < 5 {
+		t.Errorf("ended: %v", ended)
+	}
+}
+
+// A form that is announced and does not come takes a byte, from whatever number of clients.
+func TestAbuseAnnouncedForms(t *testing.T) {
+	f := NewForms()
+	var all sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for c := range abuse.Size(16, 400) {
+		body, never := io.Pipe()
+		defer func() { _ = never.Close() }()
+		all.Go(func() {
+			r := post(fmt.Sprintf("192.0.%d.2", c%4), FormMediaType, "", body)
+			r.ContentLength = algebra.MaxForm
+			go func() { <-ctx.Done(); _ = never.Close() }()
+			if _, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), r, time.Minute); err == nil {
+				release()
 			}
-		}
-		if err := read(client, 1); err == nil {
-			t.Errorf("%s has a byte too many", client)
-		}
+		})
 	}
-	const late = "192.0.2.99"
-	if err := read(late, 1); err == nil {
-		t.Error("all clients together have a byte too many")
-	}
-	if err := read(late, 0); err != nil {
-		t.Errorf("an empty form: %v", err)
-	}
-	releases["192.0.2.0"][0]()
-	releases["192.0.2.0"] = releases["192.0.2.0"][1:]
-	if err := read(late, algebra.MaxForm); err != nil {
-		t.Errorf("after a release: %v", err)
-	}
-	for _, all := range releases {
-		for _, release := range all {
+	answered := 0
+	for range 289 {
+		_, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), post("203.0.113.9", FormMediaType, "", bytes.NewReader(make([]byte, 10_000))), time.Second)
+		if err == nil {
+			answered++
 			release()
 		}
 	}
-	f.empty(t, "after all releases")
+	abuse.Figure(t, "forms beside forms that are announced and do not come", "%d of 289 read", answered)
+	if answered != 289 {
+		t.Errorf("%d of 289 forms were read", answered)
+	}
+	stop()
+	all.Wait()
+	f.empty(t, "at the end")
 }
 
 // Whatever forms are read and released, by however many clients at a time, the sums are right.
@@ -168,18 +198,10 @@ func TestFormsAreCounted(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					body = broken{body}
 				}
-				_, release, err := f.Read(t.Context(), httptest.NewRecorder(), post(fmt.Sprintf("192.0.2.%d", c%3), FormMediaType, "", body), time.Second)
-				f.mu.Lock()
-				sum := int64(0)
-				for client, n := range f.clients {
-					if sum += n; n > formsOfAClient || n < 0 {
-						t.Errorf("%s has %d bytes", client, n)
-					}
+				_, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), post(fmt.Sprintf("192.0.2.%d", c%3), FormMediaType, "", body), time.Second)
+				if n := f.pool.Held(); n > formsInFlight || n < 0 {
+					t.Errorf("%d bytes are held", n)
 				}
-				if sum != f.held || f.held > formsInFlight {
-					t.Errorf("%d bytes are held, and the clients have %d", f.held, sum)
-				}
-				f.mu.Unlock()
 				if err == nil {
 					release()
 				}

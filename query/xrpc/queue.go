@@ -3,28 +3,69 @@ package xrpc
 import (
 	"context"
 	"errors"
+	"maps"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/graph/ask"
+	"skein.blue/internal/clients"
 )
 
-// A Queue limits the number of queries that are answered at a time. Others wait, and their clients
-// take turns, so a client with many queries delays only itself.
+// A Queue limits the number of queries that are answered at a time. Others wait. A slot goes to the client that has used slots the least
+// lately, of the network that has; equal ones take turns. So neither a client with many queries nor a network with many clients
+// delays a newcomer by more than the queries that are running.
 type Queue struct {
 	// Waited, if set before the first Enter, receives how long each query waited for its slot.
 	Waited func(time.Duration)
 
 	mu      sync.Mutex
 	free    int
+	used    map[string]usage           // by network and by client
 	turns   []string                   // waiting clients, in the order of their turns
 	waiting map[string][]chan struct{} // by client; each is closed when it has a slot
 }
 
 // NewQueue returns a Queue with a number of slots.
-func NewQueue(slots int) *Queue { return &Queue{free: slots, waiting: map[string][]chan struct{}{}} }
+func NewQueue(slots int) *Queue {
+	return &Queue{free: slots, used: map[string]usage{}, waiting: map[string][]chan struct{}{}}
+}
+
+// usage is how long slots were used, with a half-life of usageHalf.
+type usage struct {
+	seconds float64
+	at      time.Time
+}
+
+// usageHalf is how long it takes to forget half of what was used. A Queue remembers at most usagesKept names.
+const (
+	usageHalf  = 30 * time.Second
+	usagesKept = 10_000
+)
+
+// lately returns what is left of a usage.
+func (u usage) lately(now time.Time) float64 {
+	return u.seconds * math.Exp2(-now.Sub(u.at).Seconds()/usageHalf.Seconds())
+}
+
+// charge notes that a client has used a slot since a time. It is called with mu held.
+func (q *Queue) charge(client string, since time.Time) {
+	now := time.Now()
+	if len(q.used) > usagesKept {
+		maps.DeleteFunc(q.used, func(_ string, u usage) bool { return u.lately(now) < 1 })
+	}
+	if len(q.used) > 2*usagesKept {
+		clear(q.used)
+	}
+	took := now.Sub(since).Seconds()
+	if network := clients.NetworkOf(client); network != client {
+		q.used[network] = usage{q.used[network].lately(now) + took, now}
+	}
+	q.used[client] = usage{q.used[client].lately(now) + took, now}
+}
 
 // Enter takes a slot, or waits for one until ctx ends.
 func (q *Queue) Enter(ctx context.Context, client string) error {
@@ -66,10 +107,11 @@ func (q *Queue) waited(took time.Duration) {
 	}
 }
 
-// Leave releases a slot.
-func (q *Queue) Leave() {
+// Leave releases a slot that a client has held since a time.
+func (q *Queue) Leave(client string, since time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.charge(client, since)
 	q.pass()
 }
 
@@ -79,8 +121,18 @@ func (q *Queue) pass() {
 		q.free++
 		return
 	}
-	client := q.turns[0]
-	q.turns = q.turns[1:]
+	now, next := time.Now(), 0
+	lately := func(client string) (network, own float64) {
+		return q.used[clients.NetworkOf(client)].lately(now), q.used[client].lately(now)
+	}
+	leastNetwork, leastOwn := lately(q.turns[0])
+	for i, client := range q.turns[1:] {
+		if network, own := lately(client); network < leastNetwork || network == leastNetwork && own < leastOwn {
+			next, leastNetwork, leastOwn = i+1, network, own
+		}
+	}
+	client := q.turns[next]
+	q.turns = slices.Delete(q.turns, next, next+1)
 	queue := q.waiting[client]
 	close(queue[0])
 	if len(queue) == 1 {
@@ -151,7 +203,8 @@ type Work struct {
 
 	first, large *Queue
 	in           *Queue // where it holds a slot; nil if it holds none
-	spent, may   int    // may: before it moves to the large queue
+	since        time.Time
+	spent, may   int // may: before it moves to the large queue
 }
 
 // Enter takes a slot of the query's first queue, or waits for one until ctx ends.
@@ -164,14 +217,14 @@ func (w *Work) enter(ctx context.Context, q *Queue) error {
 	if err := q.Enter(ctx, w.Client); err != nil {
 		return err
 	}
-	w.in = q
+	w.in, w.since = q, time.Now()
 	return nil
 }
 
 // Leave releases the slot, if the query holds one.
 func (w *Work) Leave() {
 	if w.in != nil {
-		w.in.Leave()
+		w.in.Leave(w.Client, w.since)
 		w.in = nil
 	}
 }
