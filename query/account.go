@@ -7,7 +7,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
-	"skein.blue/intern/dict"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
@@ -38,7 +38,7 @@ type queuedAccount struct {
 
 // getAccount describes what the index has of one account, and what it lacks.
 func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
-	account, err := q.List("did", 1, dict.DID)
+	account, err := q.List("did", 1, kinds.DID)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http/httptest"
 	"net/url"
@@ -154,9 +155,17 @@ func TestSubjectsOfPosts(t *testing.T) {
 		`linkers(example.com)`:      "is not a URI",
 		`taggers()`:                 "in double quotes if it has spaces",
 		`taggers("a" "b")`:          `expected "," or ")"`,
-		`tags("two words")`:         "is neither a DID nor an AT URI",
-		`mentioners("two words")`:   "is neither a DID nor an AT URI",
-		`taggers("unfinished`:       `expected "," or ")"`,
+		`tags("two words")`:         "is not a DID",
+		`mentioners("two words")`:   "is not a DID",
+		`taggers("unfinished`:       "the string that begins here has no double quote at its end",
+		`taggers("cats)`:            "at position 8: the string that begins here has no double quote at its end",
+		`taggers("cats\")`:          "the string that begins here has no double quote at its end",
+		`taggers(cats")`:            "has a double quote in it",
+		`taggers(ca"t"s)`:           "has a double quote in it",
+		`taggers("\q")`:             "is not a string in double quotes as in JSON",
+		`taggers("")`:               "is not a string of 1 to 640 bytes",
+		`members("")`:               "is not an AT URI or a URI of up to 8192 bytes or a string of 1 to 640 bytes",
+		`members(cats)`:             "is neither a DID nor an AT URI; put a text in double quotes",
 		`taggers("go", since=7d,x)`: "",
 	} {
 		if code, body, _ := w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(set)); code != 400 || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), what) {
@@ -176,6 +185,110 @@ func TestSubjectsOfPosts(t *testing.T) {
 		w.path("/xrpc/blue.microcosm.links.getBacklinks", url.Values{"subject": {want.subject}, "source": {"app.bsky.feed.post:" + source}, "limit": {"100"}}, &links)
 		if links.Total != want.total || len(links.Records) != want.total || links.Records[0].Collection != "app.bsky.feed.post" {
 			t.Errorf("%s: %+v", source, links)
+		}
+	}
+}
+
+// What an answer contains can be asked about, whatever it is: in double quotes in expressions and parameters, and
+// texts as they are in parameters.
+func TestMembersCanBeAskedAbout(t *testing.T) {
+	w, commit, index := arraysWorld(t)
+	const named = "at://Alice.example.com/app.bsky.feed.post/x"
+	tags := []string{"cats", "two, (words)", `a "quoted" \ one`, "line\nbreak", " ", "😀", "@alice.example.com", did(3), "did:plc:short", "https://bsky.app/profile/alice.example.com", named}
+	links := []string{named, "https://bsky.app/profile/alice.example.com/post/x", "https://example.com/a,b?c=(d)"}
+	for i := range 3 {
+		commit("create", i, 1, post([]string{did(7)}, links, tags))
+	}
+	index()
+	inJSON := func(s string) string {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for set, of := range map[string][]string{"tags(" + did(1) + ")": tags, "links(" + did(2) + ")": links, "mentions(" + did(0) + ")": {did(7)}, "union(tags(" + did(1) + "),links(" + did(2) + "))": append(slices.Clone(tags), links[1:]...)} {
+		var got answer
+		w.ask("blue.skein.graph.query", url.Values{"set": {set}}, &got)
+		slices.Sort(got.Members)
+		slices.Sort(of)
+		if !slices.Equal(got.Members, of) {
+			t.Fatalf("%s: %q, want %q", set, got.Members, of)
+		}
+		var all []string
+		for _, m := range of {
+			all = append(all, inJSON(m))
+		}
+		for _, in := range []string{"intersect(" + set + ",members(" + strings.Join(all, ",") + "))", "except(members(" + strings.Join(all, ",") + "),sample(" + set + ",1))", "rank(of=members(" + strings.Join(all, ",") + "),via=" + map[bool]string{true: "mentioners", false: "taggers"}[strings.HasPrefix(set, "mentions")] + ")"} {
+			var got struct{ Total int }
+			w.ask("blue.skein.graph.query", url.Values{"set": {in}}, &got)
+			want := map[byte]int{'i': len(of), 'e': len(of) - 1, 'r': 3}[in[0]]
+			if strings.HasPrefix(set, "links") && in[0] == 'r' {
+				want = 3 // one of them is a tag, too
+			}
+			if got.Total != want {
+				t.Errorf("%s: %d, want %d", in, got.Total, want)
+			}
+		}
+		for _, members := range [][]string{of, all} { // as they are, and as JSON
+			var in struct {
+				Members []struct {
+					Member    string
+					Contained bool
+				}
+			}
+			w.ask("blue.skein.graph.contains", url.Values{"set": {set}, "member": members}, &in)
+			for i, m := range in.Members {
+				if m.Member != of[i] || !m.Contained {
+					t.Errorf("%s: %+v, asked about %q", set, m, of[i])
+				}
+			}
+		}
+	}
+	// A quoted DID is what the other sets have: an account or a text.
+	text := "members(" + inJSON(did(3)) + ")"
+	for set, want := range map[string]int{
+		"intersect(tags(" + did(1) + ")," + text + ")": 1, "intersect(" + text + ",members(\"cats\"," + inJSON(did(3)) + "))": 1, "except(tags(" + did(1) + ")," + text + ")": len(tags) - 1, "rank(of=" + text + ",via=taggers)": 3,
+		"rank(of=taggers(cats),via=tags,except=" + text + ")": len(tags) - 1, "except(" + text + ",mentioners(" + did(7) + "))": 1, "intersect(" + text + ",members(" + did(3) + "))": 1,
+	} {
+		var got struct{ Total int }
+		if w.ask("blue.skein.graph.query", url.Values{"set": {set}}, &got); got.Total != want {
+			t.Errorf("%s: %d, want %d", set, got.Total, want)
+		}
+	}
+	for edge, subjects := range map[string][]string{"taggers": tags, "linkers": links, "mentioners": {did(7)}} {
+		for i, s := range subjects {
+			subject := s
+			if i%2 == 0 {
+				subject = inJSON(s)
+			}
+			var counted struct {
+				Subjects []struct {
+					Subject string
+					Totals  []int
+				}
+			}
+			w.ask("blue.skein.graph.counts", url.Values{"edge": {edge}, "subject": {subject}}, &counted)
+			var known struct {
+				Subjects []struct {
+					Subject string
+					Total   int
+				}
+			}
+			w.ask("blue.skein.graph.known", url.Values{"actor": {did(1)}, "edge": {edge}, "subject": {subject}}, &known)
+			if c := counted.Subjects[0]; c.Subject != s || c.Totals[0] != 3 || known.Subjects[0].Subject != s {
+				t.Errorf("%s of %q: %+v, %+v", edge, s, counted, known)
+			}
+		}
+		var sized struct{ Items []struct{ Size int } }
+		w.ask("blue.skein.graph.list", url.Values{"set": {map[string]string{"taggers": "tags", "linkers": "links", "mentioners": "mentions"}[edge] + "(" + did(1) + ")"}, "order": {"size(" + edge + ")"}}, &sized)
+		if len(sized.Items) != len(subjects) || sized.Items[0].Size != 3 {
+			t.Errorf("by size(%s): %+v", edge, sized)
+		}
+	}
+	for _, wrong := range []string{"contains?set=tags(" + did(1) + ")&member=", "contains?set=mentions(" + did(1) + ")&member=cats", "counts?edge=taggers&subject=%22cats", "counts?edge=likers&subject=cats", "counts?edge=followers&subject=%22cats%22"} {
+		if code, body, _ := w.get("/xrpc/blue.skein.graph." + wrong); code != 400 {
+			t.Errorf("%s: %d %s", wrong, code, body)
 		}
 	}
 }

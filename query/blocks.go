@@ -46,7 +46,7 @@ type listMatch struct {
 
 // getBlocks returns the accounts that an account blocks, or that block it, with the records that do.
 func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
-	actor, err := q.List("actor", 1, dict.DID)
+	actor, err := q.List("actor", 1, kinds.DID)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 		if q.Values.Has("cursor") || q.Values.Has("limit") {
 			return nil, xrpc.Invalid("others cannot be combined with limit or cursor: the answer is about each of the accounts in others")
 		}
-		if others, err = q.List("others", maxBlocks, dict.DID); err != nil {
+		if others, err = q.List("others", maxBlocks, kinds.DID); err != nil {
 			return nil, err
 		}
 	}

@@ -2,12 +2,11 @@ package query
 
 import (
 	"context"
-	"strings"
+	"slices"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -27,7 +26,11 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := q.List("subject", maxSubjects, edges[0].From)
+	forms := make([]kinds.Form, len(edges))
+	for i := range edges {
+		forms[i] = edges[i].Form
+	}
+	subjects, err := q.List("subject", maxSubjects, forms...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,30 +46,16 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		authors := make([]algebra.Literal, len(subjects)) // of lists
-		for i, subject := range subjects {
-			authors[i] = algebra.Literal{S: ask.AuthorityOf(subject.S), Is: dict.DID}
-		}
-		by, err := algebra.Lookup(sn, authors)
-		if err != nil {
-			return err
-		}
-		if out.completeness, err = s.countsMissing(sn, edges, authors, by); err != nil {
-			return err
-		}
 		v := algebra.NewReader(ctx, sn, q.Work)
+		if out.completeness, err = s.countsMissing(v, edges, subjects); err != nil {
+			return err
+		}
 		for n, edge := range edges {
 			add := func(i int, total uint64) error {
 				out.Subjects[i].Totals[n] = total
 				return v.Ended.Err()
 			}
-			switch edge.Op {
-			case algebra.OpForward, algebra.OpReverse:
-				err = v.Sizes(edge, ids, add)
-			default:
-				err = countListed(v, edge, ids, by, add)
-			}
-			if err != nil {
+			if err := v.Sizes(edge, ids, add); err != nil {
 				return err
 			}
 		}
@@ -84,63 +73,40 @@ func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
 	case len(names) > maxEdges:
 		return nil, xrpc.Invalid("parameter edge occurs %d times; at most %d are allowed", len(names), maxEdges)
 	}
-	from, known := dict.DID, map[string]algebra.Via{}
-	var all []string
-	for _, ns := range []dict.Namespace{dict.DID, dict.URI} {
-		for _, v := range s.words.Vias(ns) {
-			known[v.Name] = v
-			all = append(all, v.Name)
-		}
-	}
 	edges := make([]algebra.Via, len(names))
 	for i, name := range names {
-		edge, ok := known[name]
-		switch {
-		case !ok:
-			return nil, xrpc.Invalid("parameter edge is %q; it must be one of %s", algebra.Brief(name), strings.Join(all, ", "))
-		case i > 0 && edge.From != from:
-			return nil, xrpc.Invalid("parameter edge: %s and %s cannot be in one call, because %s takes %s and %s takes %s; make one call for each", names[0], name, names[0], algebra.Singular(from), name, algebra.Singular(edge.From))
+		edge, err := s.words.Named("parameter edge", name, "", slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)))
+		switch first := edges[0]; {
+		case err != nil:
+			return nil, xrpc.Invalid("%v", err)
+		case i > 0 && edge.From != first.From:
+			return nil, xrpc.Invalid("parameter edge: %s and %s cannot be in one call, because %[1]s takes %[3]s and %[2]s takes %[4]s; make one call for each", first.Name, edge.Name, algebra.Singular(first.From), algebra.Singular(edge.From))
 		}
-		edges[i], from = edge, edge.From
+		edges[i] = edge
 	}
 	return edges, nil
 }
 
-// countListed counts the lists that accounts are on, or the accounts on lists. by are the authors of
-// the lists.
-func countListed(v *algebra.Evaluation, edge algebra.Via, ids, by []dict.ID, each func(i int, total uint64) error) error {
-	var hidden idset.Set
-	if edge.Op == algebra.OpListed {
-		hidden = v.View.Hidden()
-	}
-	for i, id := range ids {
-		t, err := v.Leaf(algebra.Leaf{Op: edge.Op, Kind: edge.Kind, Of: id, By: by[i]})
-		if err == nil {
-			err = each(i, t.Set.Len()-idset.AndLen(hidden, t.Set))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// countsMissing returns the completeness of counts. The authors of the subjects are the accounts
-// themselves, or those who made the lists; by are their ids.
-func (s *Server) countsMissing(sn *ask.View, edges []algebra.Via, authors []algebra.Literal, by []dict.ID) (c completeness, err error) {
+// countsMissing returns the completeness of sets of subjects, which depend on the subjects' own records, or on those
+// of the authors of lists, or on the records of all accounts.
+func (s *Server) countsMissing(v *algebra.Evaluation, edges []algebra.Via, subjects []algebra.Literal) (c completeness, err error) {
 	var of []kinds.Kind
-	own := false // the authors' own records are counted
+	own := false
 	for _, edge := range edges {
 		of = append(of, edge.Kind)
 		own = own || edge.Op == algebra.OpForward || edge.Op == algebra.OpListed
 	}
 	if own {
-		beginAccounts(sn, by)
-	}
-	for i := 0; own && i < len(by); i++ {
-		if c, err = missingOf(sn, authors[i].S, by[i]); err != nil || c.Incomplete {
+		authors, by, err := v.Authors(subjects)
+		if err != nil {
 			return c, err
 		}
+		beginAccounts(v.View, by)
+		for i := range by {
+			if c, err = missingOf(v.View, authors[i].S, by[i]); err != nil || c.Incomplete {
+				return c, err
+			}
+		}
 	}
-	return s.ofEverybody(sn, of...)
+	return s.ofEverybody(v.View, of...)
 }

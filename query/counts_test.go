@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/testing/history"
 	"skein.blue/query/algebra"
 )
@@ -63,8 +64,7 @@ func TestCounts(t *testing.T) {
 					subjects = append(subjects, l.List)
 				}
 				subjects = slices.DeleteFunc(subjects, func(uri string) bool {
-					l, ok := algebra.LiteralOf(uri)
-					return !ok || l.S != uri || l.Handle != "" || l.Unusable() != ""
+					return algebra.Literal{S: uri, Is: dict.URI}.Unusable() != ""
 				})
 			}
 			p := url.Values{}
@@ -80,7 +80,7 @@ func TestCounts(t *testing.T) {
 					Totals  []int
 				}
 			}
-			w.ask("blue.skein.graph.counts", p, &got)
+			w.ask("blue.skein.graph.counts", url.Values{"edge": p["edge"], "subject": quoted(rng, p["subject"])}, &got)
 			if len(got.Subjects) != len(p["subject"]) {
 				t.Fatalf("%v: %d subjects", p, len(got.Subjects))
 			}
@@ -113,6 +113,8 @@ func TestMistakesInCounts(t *testing.T) {
 		"subject=" + d:                        "edge\\\" is missing",
 		"edge=followers":                      "subject\\\" is missing",
 		"edge=follow&subject=" + d:            `parameter edge is \"follow\"; it must be one of follows, followers`,
+		"edge=followed_by&subject=" + d:       "; did you mean followers?",
+		"edge=like&subject=" + u:              "; did you mean likes?",
 		"edge=members&subject=" + d:           `parameter edge is \"members\"`,
 		"edge=followers&subject=" + u:         "is not an account",
 		"edge=likers&subject=" + d:            "is not an AT URI",

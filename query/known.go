@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
@@ -12,27 +11,6 @@ import (
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
-
-// knownEdges are the edges that the method known supports, by the names of their sets.
-var knownEdges = func() map[string]kinds.Info {
-	edges := map[string]kinds.Info{}
-	for _, k := range kinds.All {
-		if k.Known {
-			edges[k.Reverse] = k
-		}
-	}
-	return edges
-}()
-
-// KnownEdges returns the names of the sets that the method known supports.
-func KnownEdges() (names []string) {
-	for _, k := range kinds.All {
-		if k.Known {
-			names = append(names, k.Reverse)
-		}
-	}
-	return names
-}
 
 // followKind is the edge from an actor to the accounts that known considers.
 var followKind = kindNamed("follow").Kind
@@ -49,18 +27,19 @@ type knownSubject struct {
 	Sample  []string `json:"sample"`
 }
 
-// known returns, for each subject, the accounts that an actor follows and that follow, like or
-// repost the subject.
+// known returns, for each subject, the accounts that an actor follows and that are in a set of the subject: that
+// follow, like or repost it, or are on the list that it is.
 func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
-	actor, err := q.List("actor", 1, dict.DID)
+	actor, err := q.List("actor", 1, kinds.DID)
 	if err != nil {
 		return nil, err
 	}
-	edge, ok := knownEdges[q.Values.Get("edge")]
-	if !ok {
-		return nil, xrpc.Invalid("parameter edge is %q; it must be one of %s", algebra.Brief(q.Values.Get("edge")), strings.Join(KnownEdges(), ", "))
+	edges := slices.DeleteFunc(slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)), func(v algebra.Via) bool { return v.Is != dict.DID })
+	edge, err := s.words.Named("parameter edge", q.Values.Get("edge"), "", edges)
+	if err != nil {
+		return nil, xrpc.Invalid("%v", err)
 	}
-	subjects, err := q.List("subject", maxSubjects, edge.To.Is())
+	subjects, err := q.List("subject", maxSubjects, edge.Form)
 	if err != nil {
 		return nil, err
 	}
@@ -80,15 +59,25 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 		sn.BeginAccount(ids[len(subjects)])
 		sn.BeginSubjects(followKind, ids[len(subjects)], ask.Window{})
 		for i := range subjects {
-			sn.BeginActors(edge.Kind, ids[i])
+			switch edge.Op {
+			case algebra.OpReverse:
+				sn.BeginActors(edge.Kind, ids[i])
+			case algebra.OpForward:
+				sn.BeginSubjects(edge.Kind, ids[i], ask.Window{})
+			default:
+			}
+		}
+		v := algebra.NewReader(ctx, sn, q.Work)
+		_, authors, err := v.Authors(subjects)
+		if err != nil {
+			return err
 		}
 		if out.completeness, err = missingOf(sn, actor[0].S, ids[len(subjects)]); err == nil && !out.Incomplete {
-			out.completeness, err = s.ofEverybody(sn, followKind, edge.Kind)
+			out.completeness, err = s.countsMissing(v, []algebra.Via{edge, {Op: algebra.OpReverse, Kind: followKind}}, subjects)
 		}
 		if err != nil {
 			return err
 		}
-		v := algebra.NewReader(ctx, sn, q.Work)
 		t, err := v.Leaf(algebra.Leaf{Op: algebra.OpForward, Kind: followKind, Of: ids[len(subjects)]})
 		if err != nil {
 			return err
@@ -98,7 +87,7 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 		var of []int // the subject of each sample
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.S, 0, []string{}}
-			t, err := v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: edge.Kind, Of: ids[i]})
+			t, err := v.Leaf(algebra.Leaf{Op: edge.Op, Kind: edge.Kind, Of: ids[i], By: authors[i]})
 			if err != nil {
 				return err
 			}

@@ -143,18 +143,11 @@ func (s *Server) listingOf(q *xrpc.Query, e *algebra.Expr) (*listing, error) {
 		if !isSize || !closed {
 			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", algebra.Brief(l.order))
 		}
-		var names []string
-		for _, via := range s.words.Vias(e.Type()) {
-			if via.Op != algebra.OpForward && via.Op != algebra.OpReverse {
-				continue
-			}
-			if names = append(names, via.Name); via.Name == name {
-				l.via = &via
-			}
+		via, err := s.words.NamedFrom("order=size(NAME): NAME", name, e.Type())
+		if err != nil {
+			return nil, xrpc.Invalid("%v", err)
 		}
-		if l.via == nil {
-			return nil, xrpc.Invalid("order=size(NAME): NAME is %q; for a set of %s it must be one of %s", algebra.Brief(name), algebra.Plural(e.Type()), strings.Join(names, ", "))
-		}
+		l.via = &via
 	}
 	if l.order != newestFirst {
 		l.bound = l.order

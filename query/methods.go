@@ -126,7 +126,7 @@ func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := q.List("member", maxMembers, e.Type())
+	members, err := q.List("member", maxMembers, e.Forms()...)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -16,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"skein.blue/query/algebra"
 )
 
 // ask calls a method that must answer, and decodes into v.
@@ -41,19 +44,25 @@ func TestKnown(t *testing.T) {
 	v := w.model.Views()
 	rng := rand.New(rand.NewPCG(3, 3))
 	accounts := append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa")
-	kinds := map[string]string{"followers": "follow", "likers": "like", "reposters": "repost"}
-	hits := 0
-	for range 300 {
-		edge := []string{"followers", "likers", "reposters"}[rng.IntN(3)]
+	listed := map[string][]string{}
+	for _, l := range w.model.Listings() {
+		if !w.model.Hidden[l.Member] && !slices.Contains(listed[l.List], l.Member) {
+			listed[l.List] = append(listed[l.List], l.Member)
+		}
+	}
+	sets := map[string]map[string][]string{
+		"follows": v.Forward["follow"], "followers": v.Reverse["follow"], "blocks": v.Forward["block"], "blockers": v.Reverse["block"],
+		"likers": v.Reverse["like"], "reposters": v.Reverse["repost"], "listblockers": v.Reverse["listblock"], "listed": listed,
+	}
+	edges, hits := slices.Sorted(maps.Keys(sets)), map[string]int{}
+	for range 500 {
+		edge := edges[rng.IntN(len(edges))]
 		actor := accounts[rng.IntN(len(accounts))]
 		subjects := []string{accounts[rng.IntN(len(accounts))], accounts[rng.IntN(len(accounts))], accounts[0]}
-		if edge != "followers" {
+		if !slices.Contains([]string{"follows", "followers", "blocks", "blockers"}, edge) {
 			subjects = []string{"at://did:plc:neverseenaaaaaaaaaaaaaaa/app.bsky.feed.post/x"}
-			for uri := range v.Reverse[kinds[edge]] {
-				if !strings.HasPrefix(uri, "at://did:") { // the others may not be asked about
-					continue
-				}
-				if subjects = append(subjects, uri); len(subjects) == 5 {
+			for uri := range sets[edge] {
+				if subjects = append(subjects, uri); len(subjects) == 9 {
 					break
 				}
 			}
@@ -66,21 +75,32 @@ func TestKnown(t *testing.T) {
 				Sample  []string
 			}
 		}
-		w.ask("blue.skein.graph.known", url.Values{"actor": {actor}, "edge": {edge}, "subject": subjects, "limit": {fmt.Sprint(limit)}}, &got)
+		w.ask("blue.skein.graph.known", url.Values{"actor": {actor}, "edge": {edge}, "subject": quoted(rng, subjects), "limit": {fmt.Sprint(limit)}}, &got)
 		if len(got.Subjects) != len(subjects) {
 			t.Fatalf("%d subjects, asked about %d", len(got.Subjects), len(subjects))
 		}
 		for i, g := range got.Subjects {
-			want := intersect(v.Forward["follow"][actor], v.Reverse[kinds[edge]][subjects[i]])
-			hits += len(want)
+			want := intersect(v.Forward["follow"][actor], sets[edge][subjects[i]])
+			hits[edge] += len(want)
 			if g.Subject != subjects[i] || g.Total != len(want) || len(g.Sample) != min(limit, len(want)) || len(intersect(g.Sample, want)) != len(g.Sample) || g.Sample == nil {
 				t.Fatalf("%s, %s of %s: %+v, want %q", actor, edge, subjects[i], g, want)
 			}
 		}
 	}
-	if hits == 0 {
-		t.Error("nobody was known")
+	if len(hits) < len(sets) || slices.Contains(slices.Collect(maps.Values(hits)), 0) {
+		t.Errorf("nobody was known by some sets: %v", hits)
 	}
+}
+
+// quoted puts subjects in double quotes: those that would be looked up, and some others.
+func quoted(rng *rand.Rand, subjects []string) []string {
+	all := slices.Clone(subjects)
+	for i, s := range all {
+		if l, _ := algebra.LiteralOf(s); l.S != s || l.Handle != "" || rng.IntN(4) == 0 {
+			all[i] = fmt.Sprintf("%q", s)
+		}
+	}
+	return all
 }
 
 func TestRank(t *testing.T) {
@@ -218,8 +238,9 @@ func TestBadCalls(t *testing.T) {
 		known + "edge=followers&subject=" + did:                                       "parameter \"actor\" is missing",
 		known + "actor=x&edge=followers&subject=" + did:                               `actor "x" (number 1) is not an account`,
 		known + "actor=" + did + "&actor=" + did + "&edge=followers&subject=" + did:   "parameter actor occurs 2 times",
-		known + "actor=" + did + "&subject=" + did:                                    "it must be one of followers, likers, reposters",
-		known + "actor=" + did + "&edge=blockers&subject=" + did:                      "it must be one of followers, likers, reposters",
+		known + "actor=" + did + "&subject=" + did:                                    "it must be one of follows, followers",
+		known + "actor=" + did + "&edge=followedBy&subject=" + did:                    "; did you mean followers?",
+		known + "actor=" + did + "&edge=likes&subject=" + did:                         "it must be one of follows, followers, blocks, blockers, likers, reposters, listblockers, listed",
 		known + "actor=" + did + "&edge=likers&subject=" + did:                        "(number 1) is not an AT URI",
 		known + "actor=" + did + "&edge=followers&subject=" + did + "&subject=" + uri: "(number 2) is not an account",
 		known + "actor=" + did + "&edge=followers":                                    "parameter \"subject\" is missing",

@@ -142,7 +142,7 @@ func TestMistakesInOrders(t *testing.T) {
 		"set=follows(" + d + ")&order=size()":                             `NAME is \"\"; for a set of DIDs it must be one of`,
 		"set=follows(" + d + ")&order=size(likers)":                       `NAME is \"likers\"; for a set of DIDs`,
 		"set=likes(" + d + ")&order=size(followers)":                      "for a set of AT URIs it must be one of",
-		"set=follows(" + d + ")&order=size(lists)":                        `NAME is \"lists\"`,
+		"set=follows(" + d + ")&order=size(following)":                    "; did you mean follows?",
 		"set=members(" + d + ")&order=newest":                             "needs a set without operators",
 		"set=union(follows(" + d + "),followers(" + d + "))&order=oldest": "needs a set without operators",
 	} {

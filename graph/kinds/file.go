@@ -119,7 +119,7 @@ func (k *Info) check() error {
 			return fmt.Errorf("%q is not a name for a set: a letter, then letters, digits and _, at most %d", name, maxName)
 		}
 	}
-	if k.Name != k.Forward || k.Verb != "" || k.Object != "" || k.Known || !k.Optional || k.To.Form > Text {
+	if k.Name != k.Forward || k.Verb != "" || k.Object != "" || !k.Optional || k.To.Form > Text {
 		return errors.New("the row is only valid for built-in kinds")
 	}
 	return nil

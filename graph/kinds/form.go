@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
 )
 
@@ -41,9 +42,17 @@ var nouns = [...]string{"did", "uri", "link", "text"}
 // may quote them.
 func (f Form) IsString() bool { return f >= Link }
 
+// Is returns the namespace of the ids of what has the form.
+func (f Form) Is() dict.Namespace {
+	if f == DID {
+		return dict.DID
+	}
+	return dict.URI
+}
+
 // Described returns what a subject of the form is, with an article, for messages.
 func (f Form) Described() string {
-	return [...]string{"a DID", "an AT URI", "a URI of up to 8192 bytes", "a string of up to 640 bytes"}[f]
+	return [...]string{"a DID", "an AT URI", "a URI of up to 8192 bytes", "a string of 1 to 640 bytes"}[f]
 }
 
 // FormOfNoun returns the form with a Noun.

@@ -29,12 +29,7 @@ type End struct {
 }
 
 // Is returns the namespace of the subject's id.
-func (e *End) Is() dict.Namespace {
-	if e.Form == DID {
-		return dict.DID
-	}
-	return dict.URI
-}
+func (e *End) Is() dict.Namespace { return e.Form.Is() }
 
 // Path returns the path as it is written: its steps, joined with dots.
 func (e *End) Path() string { return strings.Join(e.Field, ".") }
@@ -62,9 +57,6 @@ type Info struct {
 	// OBJECT": a regular verb in the infinitive, and account, post or list. They are "" for
 	// kinds without sets, and for configured ones.
 	Verb, Object string
-	// Known makes the kind available to the method known, which lists an account's follows that
-	// have such an edge to a subject.
-	Known bool
 	// Optional says that the field may be absent, as most posts are not replies. Such a record
 	// makes no edge, and is not malformed.
 	Optional bool
@@ -84,13 +76,13 @@ func (k *Info) HasSets() bool { return k.Reverse != "" }
 // members: such a record makes two edges, to the member and to the list, and queries join the two
 // by the record's key (graph.Snapshot.Listed).
 var All = []Info{
-	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", true, false},
-	{Like, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", true, false},
-	{Repost, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", true, false},
-	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false, false},
-	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false, false},
-	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false, false},
-	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false, false},
+	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", false},
+	{Like, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", false},
+	{Repost, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", false},
+	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false},
+	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false},
+	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false},
+	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false},
 }
 
 // The kinds whose subjects are posts.

@@ -29,7 +29,7 @@ func (e *Expr) Canonical() string {
 			fmt.Fprintf(&b, "%d:%s", len(s), s) // it may have any characters
 		case OpMembers:
 			for _, l := range e.Strings[n.First:n.End] {
-				b.WriteString(l.S + ",")
+				fmt.Fprintf(&b, "%d:%d:%s", l.Is, len(l.S), l.S)
 			}
 		default:
 			if n.Rank != nil {

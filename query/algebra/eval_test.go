@@ -665,13 +665,22 @@ func TestBySize(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		vias := slices.DeleteFunc(builtIn.Vias(e.Type()), func(via Via) bool { return via.Op != OpForward && via.Op != OpReverse })
+		vias := builtIn.Vias(e.Type())
 		via := vias[d.IntN(len(vias))]
-		sets := g.Between(false, 0, 0).Forward[builtIn.Table.Info(via.Kind).Name]
-		if via.Op == OpReverse {
-			sets = g.Between(false, 0, 0).Reverse[builtIn.Table.Info(via.Kind).Name]
-		}
 		want := twin{g}.members(e)
+		sets := g.Between(false, 0, 0).Forward[builtIn.Table.Info(via.Kind).Name]
+		switch via.Op {
+		case OpReverse:
+			sets = g.Between(false, 0, 0).Reverse[builtIn.Table.Info(via.Kind).Name]
+		case OpLists, OpListed:
+			sets = map[string][]string{}
+			for _, s := range want {
+				if sets[s] = g.ListsOf(s, false, 0, 0); via.Op == OpListed {
+					sets[s] = slices.DeleteFunc(g.Listed(s, false, 0, 0), func(did string) bool { return g.Model.Hidden[did] })
+				}
+			}
+		default:
+		}
 		ids := twin{g}.ids(want, e.Type())
 		for s, id := range ids {
 			if id == dict.None {

@@ -38,7 +38,7 @@ type Node struct {
 	Offset int            // in Expr.Source, in bytes
 
 	isList   bool // members(…) of one list, not of the accounts on it
-	eitherIs bool // a labeled(…) whose members are what the sets around it have: accounts or records
+	eitherIs bool // members are what the sets around have: accounts or records of a labeled(…), accounts or texts of a members(…) of quoted DIDs
 }
 
 // An Op is an operator, or the type of a leaf.
@@ -75,7 +75,7 @@ type Expr struct {
 	HasAge  bool      // a window contains an age, so the result depends on Now
 }
 
-// A Literal is a DID or an AT URI in an expression.
+// A Literal is a DID, an AT URI or another string in an expression.
 type Literal struct {
 	S      string
 	Is     dict.Namespace
@@ -96,6 +96,31 @@ func (e *Expr) Info(n *Node) *kinds.Info { return e.words.Table.Info(n.Kind) }
 
 // Type returns the namespace of the members: DIDs or AT URIs.
 func (e *Expr) Type() dict.Namespace { return e.Root.Is }
+
+// Forms returns what the members may be, all of one namespace.
+func (e *Expr) Forms() []kinds.Form { return e.forms(&e.Root) }
+
+func (e *Expr) forms(n *Node) (forms []kinds.Form) {
+	switch {
+	case n.Is == dict.DID:
+		return []kinds.Form{kinds.DID}
+	case n.Op == OpForward, n.Op == OpRank && n.Rank.Via.Op == OpForward:
+		return []kinds.Form{e.Info(n).To.Form}
+	case n.Op.IsSet(), n.Op == OpRank:
+		return []kinds.Form{kinds.ATURI}
+	case n.Op == OpMembers:
+		for _, l := range e.Strings[n.First:n.End] {
+			if l.Handle == "" && !syntax.ValidURI(l.S) {
+				return []kinds.Form{kinds.Link, kinds.Text}
+			}
+		}
+		return []kinds.Form{kinds.ATURI}
+	}
+	for i := range n.Args {
+		forms = append(forms, e.forms(&n.Args[i])...)
+	}
+	return forms
+}
 
 // Unusable returns why the index can never contain a syntactically valid literal, "" if it can.
 func (l Literal) Unusable() string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"skein.blue/graph/ask"
@@ -25,7 +24,10 @@ func (p *parser) labeled(n *Node) error {
 	n.First, n.Of = len(p.e.Strings), len(p.e.Strings)
 	p.space()
 	at := p.i
-	word := p.word()
+	word, _, err := p.argument()
+	if err != nil {
+		return err
+	}
 	l, ok := LiteralOf(word)
 	if !ok || l.Is != dict.DID || l.Handle == ViewerName {
 		return p.errorf(at, "the labeler %q is neither a DID nor a handle; %s", Brief(word), usage)
@@ -39,12 +41,12 @@ func (p *parser) labeled(n *Node) error {
 	}
 	p.space()
 	valueAt := p.i
-	value, err := p.labelValue()
+	value, _, err := p.argument()
 	if err != nil {
 		return err
 	}
 	if !kinds.ValidLabel(value) {
-		return p.errorf(valueAt, "the value %q of labeled is not a string of 1 to %d bytes; put it in double quotes if it has spaces, commas or parentheses", Brief(value), kinds.MaxLabel)
+		return p.errorf(valueAt, "the value %q of labeled is not a string of 1 to %d bytes; put it in double quotes if it has spaces, commas, parentheses or double quotes", Brief(value), kinds.MaxLabel)
 	}
 	set := Literal{S: l.S, Is: dict.URI, Handle: l.Handle, Label: value}
 	if l.Handle == "" {
@@ -65,28 +67,14 @@ func (p *parser) labeled(n *Node) error {
 		n.eitherIs = false
 		switch what {
 		case "accounts":
-			n.become(dict.DID)
+			p.e.become(n, dict.DID)
 		case "records":
-			n.become(dict.URI)
+			p.e.become(n, dict.URI)
 		default:
 			return true, p.errorf(start, "unknown value %q of on; use accounts or records", Brief(what))
 		}
 		return true, nil
 	})
-}
-
-// labelValue reads a word, or a string in double quotes with the escapes of Go.
-func (p *parser) labelValue() (string, error) {
-	quoted, err := strconv.QuotedPrefix(p.e.Source[p.i:])
-	if err != nil || quoted[0] != '"' {
-		return p.word(), nil //nolint:nilerr // it is not quoted
-	}
-	p.i += len(quoted)
-	value, err := strconv.Unquote(quoted)
-	if err != nil {
-		return "", p.errorf(p.i, "%v", err)
-	}
-	return value, nil
 }
 
 func firstError(errs ...error) error {
@@ -98,8 +86,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// canBecome reports whether the members of n can be of a namespace: they are, or all of n's sets are of what
-// has a label, and do not say which.
+// canBecome reports whether the members of n can be of a namespace: they are, or all of n's sets do not say
+// which (eitherIs).
 func (n *Node) canBecome(ns dict.Namespace) bool {
 	switch {
 	case n.Is == ns, n.eitherIs:
@@ -116,11 +104,16 @@ func (n *Node) canBecome(ns dict.Namespace) bool {
 }
 
 // become makes the members of n those of a namespace. n must be able to (canBecome).
-func (n *Node) become(ns dict.Namespace) {
+func (e *Expr) become(n *Node, ns dict.Namespace) {
 	if n.Is == ns {
 		return
 	}
 	n.Is = ns
+	if n.Op == OpMembers {
+		for i := n.First; i < n.End; i++ {
+			e.Strings[i].Is = ns
+		}
+	}
 	if n.Kind.IsLabel() {
 		if n.Kind = kinds.LabeledAccount; ns == dict.URI {
 			n.Kind = kinds.LabeledRecord
@@ -128,7 +121,7 @@ func (n *Node) become(ns dict.Namespace) {
 		return
 	}
 	for i := range n.Args {
-		n.Args[i].become(ns)
+		e.become(&n.Args[i], ns)
 	}
 }
 
@@ -185,12 +178,12 @@ func (v *Evaluation) findLabelers() error {
 }
 
 // Except makes the expression one that can be left out of results of a namespace. Its error is for the client.
-func (e *Expr) Except(results dict.Namespace) error { return e.Root.except(results) }
+func (e *Expr) Except(results dict.Namespace) error { return e.except(&e.Root, results) }
 
-func (n *Node) except(results dict.Namespace) error {
+func (e *Expr) except(n *Node, results dict.Namespace) error {
 	switch {
 	case n.canBecome(results):
-		n.become(results)
+		e.become(n, results)
 		return nil
 	case n.isList:
 		return errNotItsMembers

@@ -61,6 +61,35 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p format.Path)) er
 	return v.View.Lists(l.Of, from, l.Window, each)
 }
 
+// listSizes is Sizes along an OpListed or OpLists set.
+func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
+	var authors map[dict.ID]dict.ID
+	var hidden idset.Set
+	if via.Op == OpListed {
+		lists := make([]uint64, 0, len(ids))
+		for _, id := range ids {
+			if id != dict.None {
+				lists = append(lists, uint64(id))
+			}
+		}
+		var err error
+		if authors, err = v.authors(idset.FromUnsorted(lists)); err != nil {
+			return err
+		}
+		hidden = v.View.Hidden()
+	}
+	for i, id := range ids {
+		t, err := v.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id]})
+		if err == nil {
+			err = each(i, t.Set.Len()-idset.AndLen(hidden, t.Set))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // A MemberRecord is a member and the record that makes it one.
 type MemberRecord struct {
 	ID   dict.ID

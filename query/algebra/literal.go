@@ -1,8 +1,13 @@
 package algebra
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -63,6 +68,60 @@ func LiteralOf(s string) (l Literal, ok bool) {
 		return l, true
 	}
 	return Literal{}, false
+}
+
+// unquote reads a string in double quotes, which is written as in JSON. JSON's decoder would replace what is not
+// Unicode, such as half of a surrogate pair.
+func unquote(quoted string) (s string, err error) {
+	const replaced = string(utf8.RuneError)
+	bad := !utf8.ValidString(quoted) || json.Unmarshal([]byte(quoted), &s) != nil
+	if bad || strings.Contains(s, replaced) && !strings.Contains(strings.ReplaceAll(strings.ToLower(quoted), `\ufffd`, replaced), replaced) {
+		return "", fmt.Errorf(`%s is not a string in double quotes as in JSON, where \" is a double quote and \\ a backslash`, Brief(quoted)) //nolint:err113 // the client reads it
+	}
+	return s, nil
+}
+
+var errNoName = errors.New(" is neither a DID nor an AT URI")
+
+// literalAs reads a name of what has one of some forms, which are of one namespace; without forms, of an account or a
+// record. A text is itself, character for character. So is a string in double quotes: no handle in it is
+// resolved. The error is the end of a message.
+func literalAs(s string, quoted bool, forms ...kinds.Form) (l Literal, err error) {
+	texts := slices.ContainsFunc(forms, kinds.Form.IsString)
+	l, ok := LiteralOf(s)
+	if quoted || texts {
+		understood := quoted && ok && l.Is == forms[0].Is()
+		l = Literal{S: s, Is: forms[0].Is()}
+		if ok = slices.ContainsFunc(forms, func(f kinds.Form) bool { return f.Valid([]byte(s)) }); !ok && understood {
+			return l, fmt.Errorf(" is not %s; leave out the double quotes, in which a string is itself", described(forms)) //nolint:err113 // the client reads it
+		}
+	}
+	switch {
+	case !ok && !texts && NamesSpace(s):
+		return l, errors.New(" is in a permissioned space (at://…/space/…); skein does not index those") //nolint:err113 // likewise
+	case !ok && (quoted || texts):
+		return l, fmt.Errorf(" is not %s", described(forms)) //nolint:err113 // likewise
+	case !ok:
+		return l, errNoName
+	case !texts && l.Unusable() != "":
+		return l, fmt.Errorf(": %s", l.Unusable()) //nolint:err113 // likewise
+	}
+	return l, nil
+}
+
+// LiteralAs reads the value of a parameter that names what has one of some forms, all of one namespace. If it
+// begins with a double quote, it is a string of JSON. The error is the end of a message.
+func LiteralAs(s string, forms ...kinds.Form) (l Literal, err error) {
+	quoted := strings.HasPrefix(s, `"`)
+	if quoted {
+		if s, err = unquote(s); err != nil {
+			return l, fmt.Errorf(": %w", err)
+		}
+	}
+	if l, err = literalAs(s, quoted, forms...); errors.Is(err, errNoName) || err == nil && l.Is != forms[0].Is() {
+		err = fmt.Errorf(" is not %s%s", Singular(forms[0].Is()), Hint(s)) //nolint:err113 // likewise
+	}
+	return l, err
 }
 
 // NamesSpace reports whether s is the URI of a space or of a record in one. The authority is

@@ -528,8 +528,12 @@ func toIDs(list []uint64) []dict.ID {
 	return ids
 }
 
-// MaxSized is the largest set that BySize sorts. Of a larger one it sorts a sample.
-const MaxSized = 20_000
+// MaxSized is the largest set that BySize sorts. Of a larger one it sorts a sample. By lists and listed, which it
+// reads item by item, it sorts at most maxSizedLists.
+const (
+	MaxSized      = 20_000
+	maxSizedLists = 1_000
+)
 
 // A Sized is a member of a set, with the size of a set of its own.
 type Sized struct {
@@ -541,12 +545,16 @@ type Sized struct {
 // numbers of their followers: the largest first, equal ones by id. last is the Place of the next page,
 // nil after the last one; its Micros are a size.
 func (v *Evaluation) BySize(set idset.Set, via Via, after Place, limit int) (page []Sized, last *Place, err error) {
-	if size := set.Len() - idset.AndLen(v.Hidden(), set); size > MaxSized {
+	most := MaxSized
+	if via.isList() {
+		most = maxSizedLists
+	}
+	if size := set.Len() - idset.AndLen(v.Hidden(), set); size > uint64(most) {
 		if v.Exact {
-			return nil, nil, &LimitError{fmt.Sprintf("order=size(%s) with exact=true reads a set of every member, and fails for sets of more than %d members; this one has %d", via.Name, MaxSized, size)}
+			return nil, nil, &LimitError{fmt.Sprintf("order=size(%s) with exact=true reads a set of every member, and fails for sets of more than %d members; this one has %d", via.Name, most, size)}
 		}
-		set = lowest(set, v.Hidden(), size, MaxSized, 0)
-		v.samples = append(v.samples, fmt.Sprintf("order=size(%s) sorted %d of %d members", via.Name, MaxSized, size))
+		set = lowest(set, v.Hidden(), size, most, 0)
+		v.samples = append(v.samples, fmt.Sprintf("order=size(%s) sorted %d of %d members", via.Name, most, size))
 	}
 	if set.Len() > manyTotals {
 		if err := v.budget.Heavy(); err != nil {

@@ -2,10 +2,10 @@ package algebra
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -161,7 +161,7 @@ func (p *parser) fitting() []string {
 	names := maps.Clone(p.e.words.functions)
 	if rest, ok := strings.CutPrefix(strings.TrimSpace(p.e.Source[p.i:]), "("); ok {
 		end := strings.IndexAny(rest, ",)")
-		if l, ok := LiteralOf(strings.TrimSpace(rest[:max(end, 0)])); ok {
+		if l, ok := LiteralOf(strings.Trim(rest[:max(end, 0)], "\" \t\r\n")); ok {
 			for _, ns := range dict.Namespaces {
 				for _, via := range p.e.words.Vias(ns) {
 					if ns != l.Is {
@@ -207,7 +207,7 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 		if len(n.Args) > 0 && arg.Is != n.Is {
 			if before := (Node{Op: opIntersect, Is: n.Is, Args: n.Args}); !arg.canBecome(n.Is) && before.canBecome(arg.Is) {
 				for i := range n.Args {
-					n.Args[i].become(arg.Is)
+					p.e.become(&n.Args[i], arg.Is)
 				}
 				n.Is = arg.Is
 			}
@@ -223,7 +223,7 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 		if len(n.Args) == 0 {
 			n.Is = arg.Is
 		}
-		arg.become(n.Is)
+		p.e.become(&arg, n.Is)
 		n.Args = append(n.Args, arg)
 		if more, err = p.next(name); err != nil {
 			return err
@@ -232,90 +232,90 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 	return nil
 }
 
-// text reads a subject that is any URI or any string: a word, or a string in double quotes with the
-// escapes of Go.
-func (p *parser) text(info *kinds.Info, name string) (l Literal, err error) {
+// argument reads a word, or a string in double quotes.
+func (p *parser) argument() (s string, quoted bool, err error) {
+	p.space()
 	start := p.i
-	l.Is = dict.URI
-	if quoted, err := strconv.QuotedPrefix(p.e.Source[p.i:]); err == nil && quoted[0] == '"' {
-		p.i += len(quoted)
-		l.S, _ = strconv.Unquote(quoted)
-	} else if l.S = p.word(); l.S == "" {
-		return l, p.errorf(start, "%s(…) needs an argument: %s, in double quotes if it has spaces, commas or parentheses", name, info.To.Form.Described())
+	if p.i == len(p.e.Source) || p.e.Source[p.i] != '"' {
+		if s = p.word(); strings.Contains(s, `"`) {
+			err = p.errorf(start, `%q has a double quote in it: write the whole string in double quotes, and \" for this one`, Brief(s))
+		}
+		return s, false, err
 	}
-	if !info.To.Form.Valid([]byte(l.S)) {
-		return l, p.errorf(start, "the argument %q of %s is not %s", Brief(l.S), name, info.To.Form.Described())
+	for p.i++; p.i < len(p.e.Source) && p.e.Source[p.i] != '"'; p.i++ {
+		if p.e.Source[p.i] == '\\' {
+			p.i++
+		}
 	}
-	return l, nil
+	if p.i >= len(p.e.Source) {
+		p.i = len(p.e.Source)
+		return "", true, p.errorf(start, "the string that begins here has no double quote at its end")
+	}
+	p.i++
+	if s, err = unquote(p.e.Source[start:p.i]); err != nil {
+		err = p.errorf(start, "%v", err)
+	}
+	return s, true, err
 }
 
+// literals reads the arguments of a set or of members.
 func (p *parser) literals(n *Node, name string) error {
 	n.First = len(p.e.Strings)
 	info := p.e.words.Table.Info(n.Kind) // nil for members
+	form := kinds.DID
+	switch n.Op {
+	case OpForward:
+		n.Is = info.To.Is()
+	case OpReverse:
+		form, n.Is = info.To.Form, dict.DID
+	case OpListed:
+		form, n.Is = kinds.ATURI, dict.DID
+	default: // OpLists, and members until its first argument
+		n.Is = dict.URI
+	}
 	for more := true; more; {
 		p.space()
 		start := p.i
-		if n.Op == OpReverse && info.To.Form.IsString() {
-			l, err := p.text(info, name)
-			if err != nil {
-				return err
-			}
-			n.Is = dict.DID
-			p.e.Strings, p.e.Offsets = append(p.e.Strings, l), append(p.e.Offsets, start)
-			if more, err = p.next(name); err != nil {
-				return err
-			}
-			if more {
-				if err := p.times(n, name); err != nil {
-					return err
-				}
-			}
-			break
-		}
-		word := p.word()
-		if word == "" {
+		s, quoted, err := p.argument()
+		switch {
+		case err != nil:
+			return err
+		case s == "" && !quoted && form.IsString():
+			return p.errorf(start, "%s(…) needs an argument: %s, in double quotes if it has spaces, commas, parentheses or double quotes", name, form.Described())
+		case s == "" && !quoted:
 			return p.errorf(start, "%s(…) needs an argument, such as a handle (@alice.example.com), a DID or an AT URI", name)
 		}
-		l, ok := LiteralOf(word)
-		if !ok && NamesSpace(word) {
-			return p.errorf(start, "the argument %q of %s is in a permissioned space (at://…/space/…); skein does not index those", Brief(word), name)
-		}
-		if !ok {
-			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", Brief(word), name, Hint(word))
-		}
-		want := l.Is
-		switch n.Op {
-		case OpForward:
-			want, n.Is = dict.DID, info.To.Is()
-		case OpReverse:
-			want, n.Is = info.To.Is(), dict.DID
-		case OpListed:
-			want, n.Is = dict.URI, dict.DID
-		case OpLists:
-			want, n.Is = dict.DID, dict.URI
-		default:
-			if len(p.e.Strings) > n.First {
-				want = n.Is
-			}
-			n.Is = want
-		}
+		var l Literal
 		if n.Op == OpMembers {
 			if p.given++; p.given > MaxGiven {
 				return p.errorf(start, "more than %d arguments of members in one expression", MaxGiven)
 			}
+			l, err = p.member(n, s, quoted)
+		} else {
+			l, err = literalAs(s, quoted, form)
+		}
+		switch {
+		case errors.Is(err, errNoName):
+			hint := Hint(s)
+			if hint == "" && n.Op == OpMembers {
+				hint = "; put a text in double quotes"
+			}
+			return p.errorf(start, "the argument %q of %s%v%s", Brief(s), name, err, hint)
+		case err != nil:
+			return p.errorf(start, "the argument %q of %s%v", Brief(s), name, err)
+		}
+		want := form.Is()
+		if n.Op == OpMembers {
+			want = n.Is
 		}
 		if l.Is != want {
 			return p.errorf(start, "the argument %q of %s is %s; %s takes %s", Brief(l.S), name, Singular(l.Is), name, Singular(want))
-		}
-		if why := l.Unusable(); why != "" {
-			return p.errorf(start, "the argument %q of %s: %s", Brief(l.S), name, why)
 		}
 		p.e.Strings, p.e.Offsets = append(p.e.Strings, l), append(p.e.Offsets, start)
 		if n.Op == OpListed {
 			n.By = len(p.e.Strings)
 			p.e.Strings, p.e.Offsets = append(p.e.Strings, l.author()), append(p.e.Offsets, start)
 		}
-		var err error
 		if more, err = p.next(name); err != nil {
 			return err
 		}
@@ -332,6 +332,31 @@ func (p *parser) literals(n *Node, name string) error {
 		n.isList = strings.HasPrefix(path, "app.bsky.graph.list/")
 	}
 	return nil
+}
+
+// member reads an argument of members. If all arguments are DIDs in double quotes, the set around decides
+// whether these are accounts or texts.
+func (p *parser) member(n *Node, s string, quoted bool) (l Literal, err error) {
+	l = Literal{S: s, Is: dict.DID}
+	either := quoted && kinds.DID.Valid([]byte(s)) && l.Unusable() == ""
+	switch {
+	case either:
+	case quoted:
+		l, err = literalAs(s, true, kinds.ATURI, kinds.Link, kinds.Text)
+	default:
+		l, err = literalAs(s, false)
+	}
+	n.End = len(p.e.Strings)
+	switch {
+	case n.End == n.First:
+		n.Is, n.eitherIs = l.Is, either
+	case either:
+		l.Is = n.Is
+	case n.eitherIs:
+		p.e.become(n, l.Is)
+		n.eitherIs = false
+	}
+	return l, err
 }
 
 // times reads the window of a leaf: since=T, until=T or both.

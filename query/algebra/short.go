@@ -69,6 +69,6 @@ func (p *parser) rankVia(of Node, name string) (Node, error) {
 	if p.ranks++; p.ranks > maxRanks {
 		return of, p.errorf(of.Offset, "more than %d rankings in one expression: each of blocking and blockedBy contains one", maxRanks)
 	}
-	via, err := p.e.words.ViaOf(name, of.Is)
+	via, err := p.e.words.NamedFrom("via", name, of.Is)
 	return Node{Op: OpRank, Kind: via.Kind, Args: []Node{of}, Rank: &RankSpec{Via: via, Min: 1}, Is: via.Is, Offset: of.Offset}, err
 }

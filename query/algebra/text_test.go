@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -89,7 +90,16 @@ func spelled(l Literal) string {
 	if l.Is == dict.DID && l.Handle != "" && l.Handle != ViewerName {
 		return "@" + l.Handle
 	}
+	if plain, ok := LiteralOf(l.S); !ok || plain != l || l.Unusable() != "" {
+		return quote(l.S)
+	}
 	return l.S
+}
+
+// quote writes a string as JSON does.
+func quote(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
 }
 
 func nameOf(v *Vocabulary, n *Node) string {
@@ -110,9 +120,19 @@ type draw struct {
 
 func (d draw) one(of ...string) string { return of[d.IntN(len(of))] }
 
+// maybeQuoted puts a DID or an AT URI in double quotes, sometimes.
+func (d draw) maybeQuoted(name string) string {
+	if (kinds.DID.Valid([]byte(name)) || kinds.ATURI.Valid([]byte(name))) && d.IntN(6) == 0 {
+		return quote(name)
+	}
+	return name
+}
+
 func (d draw) space() string { return d.one("", "", "", " ", "\n\t", "  ", "\r\n") }
 
-func (d draw) account() string {
+func (d draw) account() string { return d.maybeQuoted(d.name()) }
+
+func (d draw) name() string {
 	if d.accounts != nil {
 		return d.one(d.accounts...)
 	}
@@ -122,10 +142,15 @@ func (d draw) account() string {
 
 func (d draw) record() string {
 	if d.records != nil {
-		return d.one(d.records...)
+		return d.maybeQuoted(d.one(d.records...))
 	}
-	return d.one("at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/3kaaaaaaaaaaa", "at://did:web:n4.example.com/app.bsky.graph.list/self", "at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa",
-		"at://$viewer/app.bsky.graph.list/x", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "https://bsky.app/profile/bob.example.com/post/3kaaaaaaaaaaa", "https://bsky.app/profile/did:web:n4.example.com/lists/x")
+	return d.maybeQuoted(d.one("at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/3kaaaaaaaaaaa", "at://did:web:n4.example.com/app.bsky.graph.list/self", "at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa",
+		"at://$viewer/app.bsky.graph.list/x", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "https://bsky.app/profile/bob.example.com/post/3kaaaaaaaaaaa", "https://bsky.app/profile/did:web:n4.example.com/lists/x"))
+}
+
+// text draws a string in double quotes that only texts can be.
+func (d draw) text() string {
+	return d.one(`"cats"`, `"a, (b) \\ \"c\"\n"`, `"\ud83d\ude00"`, `" "`, `"@alice.example.com"`, `"https://example.com/a,b"`, `"at://Alice.example.com/x.y.z/1"`)
 }
 
 func (d draw) window() string {
@@ -154,6 +179,9 @@ func (d draw) expr(dids bool, depth int) string {
 		}
 		if d.IntN(5) == 0 {
 			args := []string{sp() + member() + sp()}
+			if !dids && d.IntN(2) == 0 { // what comes after a text may be any string
+				args = []string{sp() + d.text() + sp(), d.one(d.text(), `"did:web:n4.example.com"`)}
+			}
 			for range d.IntN(4) {
 				args = append(args, sp()+member()+sp())
 			}
@@ -289,14 +317,11 @@ func checkOffsets(t *testing.T, e *Expr) {
 		t.Fatalf("%q: %d strings and %d offsets", e.Source, len(e.Strings), len(e.Offsets))
 	}
 	for i, at := range e.Offsets {
-		rest := e.Source[at:]
-		end := strings.IndexAny(rest, "(), \t\r\n")
-		if end < 0 {
-			t.Fatalf("%q: string %d at %d has no end", e.Source, i, at)
-		}
-		l, ok := LiteralOf(rest[:end])
-		if ok && l != e.Strings[i] && l.author() != e.Strings[i] || !ok {
-			t.Fatalf("%q: string %d at %d is %q, not %+v", e.Source, i, at, rest[:end], e.Strings[i])
+		s, quoted, err := (&parser{e: e, i: at}).argument()
+		l, ok := LiteralOf(s)
+		itself := quoted && e.Strings[i].Handle == "" && (e.Strings[i].S == s || e.Strings[i] == Literal{S: s, Is: dict.URI}.author())
+		if err != nil || !itself && (!ok || l != e.Strings[i] && l.author() != e.Strings[i]) {
+			t.Fatalf("%q: string %d at %d is %q, not %+v: %v", e.Source, i, at, s, e.Strings[i], err)
 		}
 	}
 	var walk func(n *Node)
@@ -368,9 +393,9 @@ func TestDamagedExpressions(t *testing.T) {
 			case 0:
 				b = slices.Delete(b, at, at+1)
 			case 1:
-				b[at] = "(),= \n@$:/.%\x00\xff\xc3é0az"[d.IntN(20)]
+				b[at] = "(),= \n@$:/.%\x00\xff\xc3é0az\"\\"[d.IntN(22)]
 			case 2:
-				b = slices.Insert(b, at, []byte(d.one("(", ")", ",", "since=", "until=7d", "members(", "\xe2\x82", "did:", "at://", "$viewer"))...)
+				b = slices.Insert(b, at, []byte(d.one("(", ")", ",", "since=", "until=7d", "members(", "\xe2\x82", "did:", "at://", "$viewer", `"`, `"\`, `"\ud800`))...)
 			default:
 				b = b[:at+1]
 			}
@@ -501,7 +526,7 @@ func TestCanonicalFormsDiffer(t *testing.T) {
 		"follows(" + a + ")", "followers(" + a + ")", "follows(" + b + ")", "blocks(" + a + ")", "members(" + a + ")", "members(" + a + "," + b + ")", "members(" + b + "," + a + ")",
 		"union(follows(" + a + "))", "intersect(follows(" + a + "))", "union(follows(" + a + "),follows(" + b + "))", "union(follows(" + b + "),follows(" + a + "))",
 		"union(union(follows(" + a + ")),follows(" + b + "))", "union(union(follows(" + a + "),follows(" + b + ")))", "follows(" + a + ",since=2026-01-01)", "follows(" + a + ",until=2026-01-01)",
-		"lists(" + a + ")", "listed(at://" + a + ")", "likers(at://" + a + ")", "union(members(" + a + "),members(" + b + "))",
+		"lists(" + a + ")", "listed(at://" + a + ")", "likers(at://" + a + ")", `members("a,b")`, `members("a","b")`, `members("a","b,")`, `members("x","` + a + `")`, "union(members(" + a + "),members(" + b + "))",
 	} {
 		e, err := builtIn.Parse(text, MaxExpr, noon)
 		if err != nil {
@@ -525,6 +550,7 @@ func TestCanonicalFormsDiffer(t *testing.T) {
 		}
 	}
 	same("follows("+a+")", " follows ( "+a+" ) ")
+	same("follows("+a+")", `follows("`+a+`")`)
 	same("follows("+a+",since=24h)", "follows("+a+",since=1d)")
 	same("follows("+a+",since=24h)", "follows("+a+",since=2026-11-21T12:00:00Z,until=2026-11-22T12:05:01Z)") // an age ends at now
 	same("follows("+a+")", "follows(https://bsky.app/profile/"+a+")")
@@ -721,7 +747,7 @@ func TestPastedNames(t *testing.T) {
 	d := draw{Rand: rand.New(rand.NewPCG(47, 18))}
 	marks := []string{"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069", "\u200e", "\u200f", "\u200b", "\ufeff"}
 	for range 2000 {
-		plain, pasted := d.account(), ""
+		plain, pasted := d.name(), ""
 		for _, r := range plain {
 			if d.IntN(8) == 0 {
 				pasted += d.one(marks...)

@@ -3,7 +3,6 @@ package algebra
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"skein.blue/graph/ask"
@@ -18,57 +17,65 @@ type Via struct {
 	Name string
 	Op   Op // OpForward, OpReverse, OpListed or OpLists
 	Kind kinds.Kind
-	From dict.Namespace // of the members that it leads from
+	Form kinds.Form     // of the members that it leads from
+	From dict.Namespace // likewise
 	Is   dict.Namespace // of the results
 }
 
+// isList reports whether the set is read through list items.
+func (v *Via) isList() bool { return v.Op == OpListed || v.Op == OpLists }
+
 // Vias returns the edges that lead from accounts, or from URIs.
 func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
-	add := func(name string, op Op, k kinds.Kind, takes, is dict.Namespace) {
-		if takes == from {
-			all = append(all, Via{name, op, k, takes, is})
+	add := func(name string, op Op, k kinds.Kind, takes kinds.Form, is dict.Namespace) {
+		if takes.Is() == from {
+			all = append(all, Via{name, op, k, takes, from, is})
 		}
 	}
 	for i := range v.Table.All {
 		if k := &v.Table.All[i]; k.HasSets() {
-			add(k.Forward, OpForward, k.Kind, dict.DID, k.To.Is())
-			add(k.Reverse, OpReverse, k.Kind, k.To.Is(), dict.DID)
+			add(k.Forward, OpForward, k.Kind, kinds.DID, k.To.Is())
+			add(k.Reverse, OpReverse, k.Kind, k.To.Form, dict.DID)
 		}
 	}
-	add("lists", OpLists, kinds.ListItem, dict.DID, dict.URI)
-	add("listed", OpListed, kinds.ListMember, dict.URI, dict.DID)
+	add("lists", OpLists, kinds.ListItem, kinds.DID, dict.URI)
+	add("listed", OpListed, kinds.ListMember, kinds.ATURI, dict.DID)
 	return all
 }
 
-// ViaOf returns the edge with a name that leads from accounts, or from URIs. Its error is for the
-// client.
-func (v *Vocabulary) ViaOf(name string, from dict.Namespace) (Via, error) {
-	all := v.Vias(from)
-	if i := slices.IndexFunc(all, func(a Via) bool { return a.Name == name }); i >= 0 {
-		return all[i], nil
-	}
+// Named returns the set of all that has a name. Its error is for the client: what says where the name stands, and
+// why, if it is not "", for what all are all.
+func (v *Vocabulary) Named(what, name, why string, all []Via) (Via, error) {
+	name = Pasted(name)
 	names := make([]string, len(all))
 	for i := range all {
-		names[i] = all[i].Name
+		if names[i] = all[i].Name; names[i] == name {
+			return all[i], nil
+		}
 	}
-	return Via{}, fmt.Errorf("via is %q; for a set of %s it must be one of %s%s", Brief(name), Plural(from), strings.Join(names, ", "), v.didYouMean(name, names)) //nolint:err113 // the client reads it
+	return Via{}, fmt.Errorf("%s is %q; %sit must be one of %s%s", what, Brief(name), why, strings.Join(names, ", "), v.didYouMean(name, names)) //nolint:err113 // the client reads it
 }
 
-// ViaFrom returns the edge with a name that leads from the members of a set. If the set can have members of
+// NamedFrom is Named of the sets that lead from accounts, or from URIs.
+func (v *Vocabulary) NamedFrom(what, name string, from dict.Namespace) (Via, error) {
+	return v.Named(what, name, "for a set of "+Plural(from)+" ", v.Vias(from))
+}
+
+// ViaFrom returns the set with a name that leads from the members of a part of the expression. If the set can have members of
 // either namespace, it then has those from which there is such an edge. Its error is for the client.
-func (v *Vocabulary) ViaFrom(name string, of *Node) (Via, error) {
-	via, err := v.ViaOf(name, of.Is)
+func (e *Expr) ViaFrom(name string, of *Node) (Via, error) {
+	via, err := e.words.NamedFrom("via", name, of.Is)
 	for _, ns := range dict.Namespaces {
 		if err == nil || ns == of.Is || !of.canBecome(ns) {
 			continue
 		}
-		if other, otherErr := v.ViaOf(name, ns); otherErr == nil {
-			of.become(ns)
+		if other, otherErr := e.words.NamedFrom("via", name, ns); otherErr == nil {
+			e.become(of, ns)
 			return other, nil
 		}
 	}
 	if of.isList && err != nil {
-		if _, fromAccounts := v.ViaOf(name, dict.DID); fromAccounts == nil {
+		if _, fromAccounts := e.words.NamedFrom("via", name, dict.DID); fromAccounts == nil {
 			err = fmt.Errorf("via=%s: %w", name, errNotItsMembers)
 		}
 	}
@@ -163,14 +170,14 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
 	}
 	var err error
-	if n.Rank.Via, err = p.e.words.ViaFrom(via, of); errors.Is(err, errNotItsMembers) {
+	if n.Rank.Via, err = p.e.ViaFrom(via, of); errors.Is(err, errNotItsMembers) {
 		return p.errorf(of.Offset, "%v", err)
 	} else if err != nil {
 		return p.errorf(viaAt, "%v", err)
 	}
 	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
 	if except != nil {
-		if err := except.except(n.Is); err != nil {
+		if err := p.e.except(except, n.Is); err != nil {
 			return p.errorf(except.Offset, "%v", err)
 		}
 		n.Args = append(n.Args, *except)

@@ -266,7 +266,10 @@ func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) 
 // leads to from each of ids. It asks the budget before it reads a large reverse set, and after it has
 // read a large forward set.
 func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
-	if via.Op == OpReverse {
+	switch {
+	case via.isList():
+		return v.listSizes(via, ids, each)
+	case via.Op == OpReverse:
 		return v.View.ActorCounts(via.Kind, ids, v.budget.Heavy, each)
 	}
 	return v.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {

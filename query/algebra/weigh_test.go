@@ -96,7 +96,7 @@ func TestScores(t *testing.T) {
 func TestSizesAskTheBudget(t *testing.T) {
 	g := small.New(t, 3, 30, early)
 	g.Grow(2000)
-	via, err := builtIn.ViaOf("followers", dict.DID)
+	via, err := builtIn.NamedFrom("via", "followers", dict.DID)
 	must(t, err)
 	ids := make([]dict.ID, 0, len(g.Accounts))
 	for _, id := range (twin{g}).ids(g.Accounts, dict.DID) {
@@ -122,7 +122,7 @@ func TestSizesAskTheBudget(t *testing.T) {
 func TestOrdersAskTheBudget(t *testing.T) {
 	g := small.New(t, 5, 10, write.Limits{})
 	g.Crowd(manyTotals, func(int) []string { return g.Accounts[:1] })
-	via, err := builtIn.ViaOf("follows", dict.DID)
+	via, err := builtIn.NamedFrom("via", "follows", dict.DID)
 	must(t, err)
 	sorted := func(left int) (asked int, err error) {
 		b := &allowed{left: left}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
 )
@@ -123,6 +124,17 @@ func Singular(ns dict.Namespace) string {
 		return "an account"
 	}
 	return "an AT URI"
+}
+
+// described returns what has one of some forms.
+func described(forms []kinds.Form) string {
+	var all []string
+	for _, f := range forms {
+		if !slices.Contains(all, f.Described()) {
+			all = append(all, f.Described())
+		}
+	}
+	return strings.Join(all, " or ")
 }
 
 // Hint returns the end of an error message about s, which is neither a DID nor an AT URI:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"skein.blue/intern/dict"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
@@ -64,7 +64,7 @@ func previewer(q *xrpc.Query) (string, error) {
 	if v := algebra.Pasted(q.Values.Get(previewParameter)); syntax.ValidHandle(v) {
 		q.Values.Set(previewParameter, "@"+v)
 	}
-	list, err := q.List(previewParameter, 1, dict.DID)
+	list, err := q.List(previewParameter, 1, kinds.DID)
 	if err != nil {
 		return "", err
 	}

@@ -65,7 +65,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	if r.Of, err = q.ExprAt("of", now); err != nil {
 		return r, err
 	}
-	if r.Via, err = q.Words.ViaFrom(q.Values.Get("via"), &r.Of.Root); err != nil {
+	if r.Via, err = r.Of.ViaFrom(q.Values.Get("via"), &r.Of.Root); err != nil {
 		return r, xrpc.Invalid("parameter %v", err)
 	}
 	if q.Values.Has("except") {

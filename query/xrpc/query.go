@@ -13,7 +13,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
-	"skein.blue/intern/dict"
+	"skein.blue/graph/kinds"
 	"skein.blue/query/algebra"
 )
 
@@ -97,8 +97,8 @@ func (q *Query) ExprAt(name string, now time.Time) (*algebra.Expr, error) {
 	return e, q.Resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.Offsets[i]) })
 }
 
-// List parses a parameter that occurs 1 to hi times, with literals of the namespace ns.
-func (q *Query) List(name string, hi int, ns dict.Namespace) ([]algebra.Literal, error) {
+// List parses a parameter that occurs 1 to hi times, with names of what has one of some forms (algebra.LiteralAs).
+func (q *Query) List(name string, hi int, forms ...kinds.Form) ([]algebra.Literal, error) {
 	given := q.Values[name]
 	switch {
 	case len(given) < 1:
@@ -108,17 +108,11 @@ func (q *Query) List(name string, hi int, ns dict.Namespace) ([]algebra.Literal,
 	}
 	list := make([]algebra.Literal, len(given))
 	for i, v := range given {
-		l, ok := algebra.LiteralOf(v)
-		if !ok && algebra.NamesSpace(v) {
-			return nil, Invalid("%s %q (number %d) is in a permissioned space (at://…/space/…); skein does not index those", name, algebra.Brief(v), i+1)
-		}
-		if !ok || l.Is != ns {
-			return nil, Invalid("%s %q (number %d) is not %s%s", name, algebra.Brief(v), i+1, algebra.Singular(ns), algebra.Hint(v))
+		l, err := algebra.LiteralAs(v, forms...)
+		if err != nil {
+			return nil, Invalid("%s %q (number %d)%v", name, algebra.Brief(v), i+1, err)
 		}
 		list[i] = l
-		if why := list[i].Unusable(); why != "" {
-			return nil, Invalid("%s %q (number %d): %s", name, algebra.Brief(v), i+1, why)
-		}
 	}
 	return list, q.Resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
 }

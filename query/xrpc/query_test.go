@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/lexicon"
 	"skein.blue/query/algebra"
@@ -209,7 +210,7 @@ func TestLists(t *testing.T) {
 		return all
 	}
 	for n := range 7 {
-		list, err := query(url.Values{"m": many(n)}).List("m", 5, dict.DID)
+		list, err := query(url.Values{"m": many(n)}).List("m", 5, kinds.DID)
 		if ok := n >= 1 && n <= 5; (err == nil) != ok || ok && len(list) != n {
 			t.Errorf("%d values: %d, %v", n, len(list), err)
 		}
@@ -221,24 +222,63 @@ func TestLists(t *testing.T) {
 	}
 	for _, c := range []struct {
 		values []string
-		ns     dict.Namespace
+		form   kinds.Form
 		says   string
 	}{
-		{nil, dict.DID, "parameter \"m\" is missing"},
-		{many(6), dict.DID, "parameter m occurs 6 times; at most 5 are allowed"},
-		{[]string{did, uri}, dict.DID, "(number 2) is not an account"},
-		{[]string{uri, did}, dict.URI, `m "did:web:a.example.com" (number 2) is not an AT URI`},
-		{[]string{""}, dict.DID, `m "" (number 1) is not an account`},
-		{[]string{"a.example.com"}, dict.DID, "write a handle as @a.example.com"},
-		{[]string{"https://example.com"}, dict.URI, "of web addresses, skein understands only links"},
-		{[]string{did, "did:plc:short"}, dict.DID, "(number 2): a did:plc has 24 characters"},
-		{[]string{"at://" + did + "/space/com.example.forum/main"}, dict.URI, "is in a permissioned space (at://…/space/…); skein does not index those"},
-		{[]string{strings.Repeat("x", 9000)}, dict.DID, "is not an account"},
-		{[]string{did + " x"}, dict.DID, "is not an account"},
-		{[]string{did + ")"}, dict.DID, "is not an account"},
+		{nil, kinds.DID, "parameter \"m\" is missing"},
+		{many(6), kinds.DID, "parameter m occurs 6 times; at most 5 are allowed"},
+		{[]string{did, uri}, kinds.DID, "(number 2) is not an account"},
+		{[]string{uri, did}, kinds.ATURI, `m "did:web:a.example.com" (number 2) is not an AT URI`},
+		{[]string{""}, kinds.DID, `m "" (number 1) is not an account`},
+		{[]string{"a.example.com"}, kinds.DID, "write a handle as @a.example.com"},
+		{[]string{"https://example.com"}, kinds.ATURI, "of web addresses, skein understands only links"},
+		{[]string{did, "did:plc:short"}, kinds.DID, "(number 2): a did:plc has 24 characters"},
+		{[]string{"at://" + did + "/space/com.example.forum/main"}, kinds.ATURI, "is in a permissioned space (at://…/space/…); skein does not index those"},
+		{[]string{strings.Repeat("x", 9000)}, kinds.DID, "is not an account"},
+		{[]string{did + " x"}, kinds.DID, "is not an account"},
+		{[]string{did + ")"}, kinds.DID, "is not an account"},
+		{[]string{`"` + did}, kinds.DID, "is not a string in double quotes as in JSON"},
+		{[]string{`"` + did + `"x`}, kinds.DID, "is not a string in double quotes as in JSON"},
+		{[]string{`"cats`}, kinds.Text, "is not a string in double quotes as in JSON"},
+		{[]string{`"\q"`}, kinds.Text, "is not a string in double quotes as in JSON"},
+		{[]string{`"` + "\xff" + `"`}, kinds.Text, "is not a string in double quotes as in JSON"},
+		{[]string{`"half \ud83d"`}, kinds.Text, "is not a string in double quotes as in JSON"},
+		{[]string{`"@a.example.com"`}, kinds.DID, "is not a DID; leave out the double quotes"},
+		{[]string{`"$viewer"`}, kinds.DID, "is not a DID"},
+		{[]string{`"https://bsky.app/profile/a.example.com/post/x"`}, kinds.ATURI, "is not an AT URI; leave out the double quotes"},
+		{[]string{""}, kinds.Text, `m "" (number 1) is not a string of 1 to 640 bytes`},
+		{[]string{`""`}, kinds.Text, "is not a string of 1 to 640 bytes"},
+		{[]string{"cats"}, kinds.Link, "is not a URI of up to 8192 bytes"},
 	} {
-		_, err := query(url.Values{"m": c.values}).List("m", 5, c.ns)
+		_, err := query(url.Values{"m": c.values}).List("m", 5, c.form)
 		says(t, "a list", err, c.says)
+	}
+}
+
+// A value in double quotes is itself, character for character; so is a text without them, unless it begins with one.
+func TestQuotedValues(t *testing.T) {
+	const did, named, post = "did:web:a.example.com", "at://A.example.com/app.bsky.feed.post/x", "app.bsky.feed.post/x"
+	for _, c := range []struct {
+		value string
+		forms []kinds.Form
+		want  algebra.Literal
+	}{
+		{`"` + did + `"`, []kinds.Form{kinds.DID}, algebra.Literal{S: did, Is: dict.DID}},
+		{named, []kinds.Form{kinds.ATURI}, algebra.Literal{S: "at://a.example.com/" + post, Is: dict.URI, Handle: "a.example.com"}},
+		{`"` + named + `"`, []kinds.Form{kinds.ATURI}, algebra.Literal{S: named, Is: dict.URI}},
+		{named, []kinds.Form{kinds.ATURI, kinds.Link}, algebra.Literal{S: named, Is: dict.URI}},
+		{"two, (words)", []kinds.Form{kinds.Text}, algebra.Literal{S: "two, (words)", Is: dict.URI}},
+		{` 5" disk `, []kinds.Form{kinds.Text}, algebra.Literal{S: ` 5" disk `, Is: dict.URI}},
+		{`"\"quoted\" \u0061\ud83d\ude00\n"`, []kinds.Form{kinds.Text}, algebra.Literal{S: "\"quoted\" a😀\n", Is: dict.URI}},
+		{`"\uFFFD"`, []kinds.Form{kinds.Text}, algebra.Literal{S: "\ufffd", Is: dict.URI}},
+		{did, []kinds.Form{kinds.Link, kinds.Text}, algebra.Literal{S: did, Is: dict.URI}},
+		{"did:plc:short", []kinds.Form{kinds.Text}, algebra.Literal{S: "did:plc:short", Is: dict.URI}},
+		{"@a.example.com", []kinds.Form{kinds.Text}, algebra.Literal{S: "@a.example.com", Is: dict.URI}},
+	} {
+		got, err := query(url.Values{"m": {c.value}}).List("m", 5, c.forms...)
+		if err != nil || len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s of %v: %+v, %v, want %+v", c.value, c.forms, got, err, c.want)
+		}
 	}
 }
 
@@ -261,7 +301,7 @@ func TestExpressions(t *testing.T) {
 	_, err = q.Set()
 	says(t, "an unknown handle", err, "set: at position 39: no account has the handle b.example.com")
 	q.Values = url.Values{"m": {"@a.example.com", "@b.example.com"}}
-	_, err = q.List("m", 5, dict.DID)
+	_, err = q.List("m", 5, kinds.DID)
 	says(t, "an unknown handle", err, "m (number 2): no account has the handle b.example.com")
 	form := query(url.Values{"set": {strings.Repeat(" ", algebra.MaxExpr) + "follows(did:web:a.example.com)"}})
 	form.MaxExpr = algebra.MaxForm

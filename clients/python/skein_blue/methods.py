@@ -486,7 +486,7 @@ class _KnownOutput(TypedDict):
 
 
 class KnownOutput(_KnownOutput, total=False):
-    """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject."""
+    """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list."""
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
@@ -700,7 +700,7 @@ class Methods:
         """Tells for each of the given strings whether it is a member of a set.
 
         set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
-        member: DIDs or AT URIs, the type of the set's members.
+        member: DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character.
         """
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
@@ -709,7 +709,7 @@ class Methods:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
         edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
-        subject: DIDs or AT URIs, as the sets take them. $viewer stands for the DID of the account in the service auth token.
+        subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
         """
         answer: CountsOutput = self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject})
         return answer
@@ -748,11 +748,12 @@ class Methods:
         answer: HistogramOutput = self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "since": since, "until": until})
         return answer
 
-    def known(self, actor: str, edge: Literal["followers", "likers", "reposters"], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
-        """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject.
+    def known(self, actor: str, edge: Union[Literal["follows", "followers", "blocks", "blockers", "likers", "reposters", "listblockers", "listed"], str], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
+        """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list.
 
         actor: $viewer stands for the DID of the account in the service auth token.
-        subject: DIDs if edge is followers, AT URIs for likers and others.
+        edge: The name of a set of accounts; one of a configured kind, too.
+        subject: DIDs, AT URIs or texts, as the set takes them. A string in double quotes, as in JSON, is taken character for character.
         limit: How many accounts to name for each subject.
         """
         answer: KnownOutput = self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
@@ -893,7 +894,7 @@ class AsyncMethods:
         """Tells for each of the given strings whether it is a member of a set.
 
         set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
-        member: DIDs or AT URIs, the type of the set's members.
+        member: DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character.
         """
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
@@ -902,7 +903,7 @@ class AsyncMethods:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
         edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
-        subject: DIDs or AT URIs, as the sets take them. $viewer stands for the DID of the account in the service auth token.
+        subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
         """
         answer: CountsOutput = await self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject})
         return answer
@@ -941,11 +942,12 @@ class AsyncMethods:
         answer: HistogramOutput = await self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "since": since, "until": until})
         return answer
 
-    async def known(self, actor: str, edge: Literal["followers", "likers", "reposters"], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
-        """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject.
+    async def known(self, actor: str, edge: Union[Literal["follows", "followers", "blocks", "blockers", "likers", "reposters", "listblockers", "listed"], str], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
+        """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list.
 
         actor: $viewer stands for the DID of the account in the service auth token.
-        subject: DIDs if edge is followers, AT URIs for likers and others.
+        edge: The name of a set of accounts; one of a configured kind, too.
+        subject: DIDs, AT URIs or texts, as the set takes them. A string in double quotes, as in JSON, is taken character for character.
         limit: How many accounts to name for each subject.
         """
         answer: KnownOutput = await self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})

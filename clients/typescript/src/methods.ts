@@ -197,7 +197,7 @@ export interface GetManyToManyCountsOutput {
 }
 
 export interface ContainsParams {
-  /** DIDs or AT URIs, the type of the set's members. */
+  /** DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character. */
   member: string[];
   /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token. */
   set: string;
@@ -230,7 +230,7 @@ export interface CountsCountedSubject {
 export interface CountsParams {
   /** The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject. */
   edge: ('follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {}))[];
-  /** DIDs or AT URIs, as the sets take them. $viewer stands for the DID of the account in the service auth token. */
+  /** DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token. */
   subject: string[];
 }
 
@@ -466,10 +466,11 @@ export interface KnownKnownSubject {
 export interface KnownParams {
   /** $viewer stands for the DID of the account in the service auth token. */
   actor: string;
-  edge: 'followers' | 'likers' | 'reposters';
+  /** The name of a set of accounts; one of a configured kind, too. */
+  edge: 'follows' | 'followers' | 'blocks' | 'blockers' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {});
   /** How many accounts to name for each subject. */
   limit?: number;
-  /** DIDs if edge is followers, AT URIs for likers and others. */
+  /** DIDs, AT URIs or texts, as the set takes them. A string in double quotes, as in JSON, is taken character for character. */
   subject: string[];
 }
 
@@ -714,7 +715,7 @@ export class Methods {
     return this.call('blue.skein.graph.histogram', params, options) as Promise<HistogramOutput>;
   }
 
-  /** Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject. */
+  /** Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list. */
   known(params: KnownParams, options?: CallOptions): Promise<KnownOutput> {
     return this.call('blue.skein.graph.known', params, options) as Promise<KnownOutput>;
   }

@@ -200,7 +200,7 @@ const incomplete = answer => {
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 
 // literals matches the names in an expression: handles, DIDs, AT URIs and bsky.app addresses.
-const literals = /(@[\w-]+(?:\.[\w-]+)+|did:[a-z]+:[A-Za-z0-9._:%-]+|at:\/\/[^\s(),]+|https:\/\/bsky\.app\/profile\/[^\s(),]+)/;
+const literals = /(@[\w-]+(?:\.[\w-]+)+|did:[a-z]+:[A-Za-z0-9._:%-]+|at:\/\/[^\s(),"]+|https:\/\/bsky\.app\/profile\/[^\s(),"]+)/;
 
 // spell returns an expression with a link at each name. names.js replaces the names.
 const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 === 0 ? part : el(as, {class: 'lit', 'data-member': part, ...as === 'a' && {href: '/?' + new URLSearchParams({q: part}), 'data-link': true}}, part));
@@ -261,7 +261,7 @@ function opened(params, member) {
   const {inverse} = setOf(params.via);
   if (!inverse || !params.of) return null;
   const window = ['since', 'until'].filter(w => params[w]).map(w => `, ${w}=${params[w]}`).join('');
-  return `intersect(${params.of}, ${inverse}(${member}${window}))`;
+  return `intersect(${params.of}, ${inverse}(${/^(at:\/\/)?did:[^\s(),"]+$/.test(member) ? member : JSON.stringify(member)}${window}))`;
 }
 
 async function showRank(out, q, typed, paged, signal) {

@@ -64,7 +64,7 @@ const follow = "follow"
 
 func (f facts) known(ctx context.Context, base, actor string, accounts []string) (differences []string, nonEmpty int, err error) {
 	for _, k := range kinds.All {
-		if !k.Known {
+		if !k.HasSets() {
 			continue
 		}
 		subjects := accounts
