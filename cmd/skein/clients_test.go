@@ -67,7 +67,7 @@ func TestClientsOfDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", filepath.Join(dir, "store"), "--rate", "0.5", "--tokens", tokens,
-		"--trusted-proxies", "127.0.0.0/8", "--tls-cert", cert, "--tls-key", key)
+		"--trusted-proxies", "X-Forwarded-For=127.0.0.0/8", "--tls-cert", cert, "--tls-key", key)
 	if !strings.HasPrefix(d.api, "https://") {
 		t.Fatalf("the API is at %s", d.api)
 	}

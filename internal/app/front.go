@@ -26,7 +26,7 @@ func (f *front) listen(t *tasks, o *ServeOptions, h handlers) (api, admin net.Ad
 	if api, err = f.serveHTTP(t, "--listen", o.Listen, h.api, share.api, o.Clients.Proxies, o.Certificate); err != nil {
 		return nil, nil, err
 	}
-	admin, err = f.serveHTTP(t, "--admin-listen", o.AdminListen, h.admin, share.admin, nil, nil)
+	admin, err = f.serveHTTP(t, "--admin-listen", o.AdminListen, h.admin, share.admin, clients.Proxies{}, nil)
 	return api, admin, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/clients"
 	"skein.blue/internal/testing/abuse"
 	"skein.blue/query/xrpc"
 )
@@ -24,7 +25,7 @@ func TestLimitedListener(t *testing.T) {
 	}
 	const most = 8
 	var refused atomic.Int64
-	ln := limitListener(tcp, most, nil, func() { refused.Add(1) })
+	ln := limitListener(tcp, most, clients.Proxies{}, func() { refused.Add(1) })
 	release := make(chan struct{})
 	var working atomic.Int64
 	srv := &http.Server{ConnState: ln.state, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +117,7 @@ func TestAbuseSlowBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 8
-	ln := limitListener(tcp, most, nil, func() { t.Error("refused") })
+	ln := limitListener(tcp, most, clients.Proxies{}, func() { t.Error("refused") })
 	forms := xrpc.NewForms()
 	srv := &http.Server{ConnState: ln.state, ConnContext: ln.context, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := context.WithCancelCause(r.Context())

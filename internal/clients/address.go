@@ -4,67 +4,79 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// Proxies are the networks of the proxies whose word about their clients' addresses counts.
-type Proxies []netip.Prefix
+// Proxies are the networks of the proxies whose word about their clients' addresses counts, and the header in which
+// they give it. There is only one, because a proxy passes on what a client sends in any other.
+type Proxies struct {
+	header   string // in canonical form
+	networks []netip.Prefix
+}
 
-// ParseProxies parses a list of networks and addresses, separated by commas.
-func ParseProxies(list string) (p Proxies, err error) {
+var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+// ParseProxies parses a header, an equals sign, and a list of networks and addresses, separated by commas.
+func ParseProxies(value string) (p Proxies, err error) {
+	header, list, ok := strings.Cut(value, "=")
+	if !ok || !headerName.MatchString(header) {
+		return p, fmt.Errorf("%q does not begin with the header in which the proxies name the client, as X-Forwarded-For=10.0.0.0/8,127.0.0.1 does", value) //nolint:err113 // the operator reads it
+	}
+	p.header = http.CanonicalHeaderKey(header)
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
 		prefix, err := netip.ParsePrefix(part)
 		if err != nil {
 			addr, addrErr := netip.ParseAddr(part)
 			if addrErr != nil {
-				return nil, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part) //nolint:err113 // the operator reads it
+				return p, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part) //nolint:err113 // likewise
 			}
 			addr = addr.Unmap()
 			prefix = netip.PrefixFrom(addr, addr.BitLen())
 		}
-		p = append(p, prefix.Masked())
+		p.networks = append(p.networks, prefix.Masked())
 	}
 	return p, nil
 }
 
-func (p Proxies) has(addr netip.Addr) bool {
-	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(addr) })
+func (p *Proxies) has(addr netip.Addr) bool {
+	return slices.ContainsFunc(p.networks, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
-// address returns the address that sent a request: that of the connection, or, if that is a
-// trusted proxy's, the last address in X-Forwarded-For or Forwarded that is not. Each proxy
-// appends the address that it heard from, so only what trusted proxies appended is believed. If
-// both headers are sent, or one cannot be read that far, the client is the proxy itself.
-func (p Proxies) address(r *http.Request) (addr netip.Addr, ok bool) {
+// unnamed is the client of all requests in which a trusted proxy names nobody but proxies: its own, such as health
+// checks, and forwarded ones without the header. They are not refused, because who asks on the proxy's machine
+// sends such requests, too. They are not a proxy's, because a proxy is no client, whose limit others could use up.
+const unnamed = "unnamed by a proxy"
+
+// client returns the name of the client that sent a request: by the address of the connection or, if that is a trusted
+// proxy's, by the last address in the header that is not. Each proxy appends the address that it heard from, so
+// only what trusted proxies appended is believed.
+func (p *Proxies) client(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return addr, false
+		return r.RemoteAddr
 	}
-	addr = at.Addr().Unmap().WithZone("")
+	addr := at.Addr().Unmap().WithZone("")
 	if !p.has(addr) {
-		return addr, true
+		return nameOf(addr)
 	}
-	list, standard := r.Header.Values("X-Forwarded-For"), r.Header.Values("Forwarded")
-	if len(list) > 0 && len(standard) > 0 {
-		return addr, true
-	}
-	hops := strings.Split(strings.Join(append(list, standard...), ","), ",")
+	hops := strings.Split(strings.Join(r.Header.Values(p.header), ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		hop = strings.TrimSpace(hop)
-		if len(standard) > 0 {
+		if p.header == "Forwarded" {
 			hop = forwardedFor(hop)
 		}
-		next, ok := parseHop(hop)
+		addr, ok := parseHop(hop)
 		if !ok {
 			break
 		}
-		if addr = next; !p.has(addr) {
-			break
+		if !p.has(addr) {
+			return nameOf(addr)
 		}
 	}
-	return addr, true
+	return unnamed
 }
 
 // forwardedFor returns the for parameter of an element of a Forwarded header (RFC 7239).
@@ -89,15 +101,11 @@ func parseHop(s string) (netip.Addr, bool) {
 
 // ClientAt returns the name of the client with a connection from the address "IP:port", and "" if
 // that is a proxy's.
-func (p Proxies) ClientAt(remote string) string {
-	addr, ok := Proxies(nil).address(&http.Request{RemoteAddr: remote})
-	switch {
-	case !ok:
-		return remote
-	case p.has(addr):
-		return ""
+func (p *Proxies) ClientAt(remote string) string {
+	if name := p.client(&http.Request{RemoteAddr: remote}); name != unnamed {
+		return name
 	}
-	return nameOf(addr)
+	return ""
 }
 
 // nameOf returns the name of the client with an address.

@@ -32,44 +32,50 @@ func request(remote string, headers ...string) *http.Request {
 	return r
 }
 
-// Only trusted proxies name other clients, and only what they appended is believed.
+// Only trusted proxies name other clients, in the header that the operator names, and only what they appended is
+// believed. A proxy is never the client.
 func TestAddress(t *testing.T) {
 	const xff, fwd = "X-Forwarded-For", "Forwarded"
-	proxies, err := ParseProxies("10.0.0.0/8, 127.0.0.1,2001:db8:ffff::/48, ::1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	const networks = "=10.0.0.0/8, 127.0.0.1,2001:db8:ffff::/48, ::1"
 	for name, c := range map[string]struct {
-		r    *http.Request
-		want string
+		header string
+		r      *http.Request
+		want   string
 	}{
-		"direct":                                   {request("192.0.2.1:99"), "192.0.2.1/32"},
-		"IPv6: its network of 64 bits":             {request("[2001:db8:1:2:3:4:5:6]:99"), "2001:db8:1:2::/64"},
-		"IPv6 with a zone":                         {request("[fe80::1%eth0]:99"), "fe80::/64"},
-		"IPv4 as IPv6":                             {request("[::ffff:192.0.2.1]:99"), "192.0.2.1/32"},
-		"a stranger's header":                      {request("192.0.2.1:99", xff, "198.51.100.7"), "192.0.2.1/32"},
-		"a proxy's header":                         {request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
-		"what the client forged":                   {request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7"), "198.51.100.7/32"},
-		"two proxies":                              {request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7, 127.0.0.1"), "198.51.100.7/32"},
-		"in two headers":                           {request("10.1.1.1:99", xff, "203.0.113.9", xff, "198.51.100.7"), "198.51.100.7/32"},
-		"only proxies":                             {request("10.1.1.1:99", xff, "10.2.2.2"), "10.2.2.2/32"},
-		"with a port":                              {request("10.1.1.1:99", xff, "198.51.100.7:4711"), "198.51.100.7/32"},
-		"unreadable":                               {request("10.1.1.1:99", xff, "unknown"), "10.1.1.1/32"},
-		"unreadable behind a proxy":                {request("10.1.1.1:99", xff, "198.51.100.7, unknown, 127.0.0.1"), "127.0.0.1/32"},
-		"a proxy without a header":                 {request("10.1.1.1:99"), "10.1.1.1/32"},
-		"Forwarded":                                {request("10.1.1.1:99", fwd, `for=198.51.100.7;proto=https`), "198.51.100.7/32"},
-		"Forwarded, IPv6 with a port":              {request("10.1.1.1:99", fwd, `proto=https;FOR="[2001:db8:1:2::3]:47"`), "2001:db8:1:2::/64"},
-		"Forwarded, forged":                        {request("10.1.1.1:99", fwd, `for=203.0.113.9, for=198.51.100.7`), "198.51.100.7/32"},
-		"Forwarded without for":                    {request("10.1.1.1:99", fwd, `proto=https`), "10.1.1.1/32"},
-		"both headers, of which one may be forged": {request("10.1.1.1:99", xff, "203.0.113.9", fwd, "for=198.51.100.7"), "10.1.1.1/32"},
-		"an IPv6 proxy":                            {request("[2001:db8:ffff:1::1]:99", xff, "2001:db8:1:2::9"), "2001:db8:1:2::/64"},
+		"direct":                         {xff, request("192.0.2.1:99"), "192.0.2.1/32"},
+		"IPv6: its network of 64 bits":   {xff, request("[2001:db8:1:2:3:4:5:6]:99"), "2001:db8:1:2::/64"},
+		"IPv6 with a zone":               {xff, request("[fe80::1%eth0]:99"), "fe80::/64"},
+		"IPv4 as IPv6":                   {xff, request("[::ffff:192.0.2.1]:99"), "192.0.2.1/32"},
+		"a stranger's header":            {xff, request("192.0.2.1:99", xff, "198.51.100.7"), "192.0.2.1/32"},
+		"a proxy's header":               {xff, request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
+		"in small letters":               {"x-forwarded-for", request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
+		"another header":                 {"X-Real-IP", request("10.1.1.1:99", "X-Real-IP", "198.51.100.7", xff, "203.0.113.9"), "198.51.100.7/32"},
+		"what the client forged":         {xff, request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7"), "198.51.100.7/32"},
+		"two proxies":                    {xff, request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7, 127.0.0.1"), "198.51.100.7/32"},
+		"in two headers":                 {xff, request("10.1.1.1:99", xff, "203.0.113.9", xff, "198.51.100.7"), "198.51.100.7/32"},
+		"with a port":                    {xff, request("10.1.1.1:99", xff, "198.51.100.7:4711"), "198.51.100.7/32"},
+		"only proxies":                   {xff, request("10.1.1.1:99", xff, "10.2.2.2"), unnamed},
+		"unreadable":                     {xff, request("10.1.1.1:99", xff, "unknown"), unnamed},
+		"unreadable behind a proxy":      {xff, request("10.1.1.1:99", xff, "198.51.100.7, unknown, 127.0.0.1"), unnamed},
+		"a proxy without a header":       {xff, request("10.1.1.1:99"), unnamed},
+		"an empty header":                {xff, request("10.1.1.1:99", xff, ""), unnamed},
+		"the other header":               {xff, request("10.1.1.1:99", fwd, "for=203.0.113.9"), unnamed},
+		"both headers":                   {xff, request("10.1.1.1:99", xff, "198.51.100.7", fwd, "for=203.0.113.9"), "198.51.100.7/32"},
+		"Forwarded":                      {fwd, request("10.1.1.1:99", fwd, `for=198.51.100.7;proto=https`), "198.51.100.7/32"},
+		"Forwarded, both headers":        {fwd, request("10.1.1.1:99", xff, "203.0.113.9", fwd, "for=198.51.100.7"), "198.51.100.7/32"},
+		"Forwarded, IPv6 with a port":    {fwd, request("10.1.1.1:99", fwd, `proto=https;FOR="[2001:db8:1:2::3]:47"`), "2001:db8:1:2::/64"},
+		"Forwarded, forged":              {fwd, request("10.1.1.1:99", fwd, `for=203.0.113.9, for=198.51.100.7`), "198.51.100.7/32"},
+		"Forwarded, a quote left open":   {fwd, request("10.1.1.1:99", fwd, `for="203.0.113.9, for=198.51.100.7`), "198.51.100.7/32"},
+		"Forwarded without for":          {fwd, request("10.1.1.1:99", fwd, `proto=https`), unnamed},
+		"Forwarded, hidden by the proxy": {fwd, request("10.1.1.1:99", fwd, `for=_secret`), unnamed},
+		"an IPv6 proxy":                  {xff, request("[2001:db8:ffff:1::1]:99", xff, "2001:db8:1:2::9"), "2001:db8:1:2::/64"},
 	} {
-		addr, ok := proxies.address(c.r)
-		if got := nameOf(addr); !ok || got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+		proxies, err := ParseProxies(c.header + networks)
+		if got := proxies.client(c.r); err != nil || got != c.want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
 		}
 	}
-	for _, bad := range []string{"", "10.0.0.0/33", "example.com", "10.0.0.0/8,"} {
+	for _, bad := range []string{"", "10.0.0.0/8", "10.0.0.0/8,127.0.0.1", "=10.0.0.0/8", "X Y=10.0.0.0/8", xff, xff + "=", xff + "=10.0.0.0/33", xff + "=example.com", xff + "=10.0.0.0/8,", xff + "=10.0.0.0/8," + fwd + "=::1"} {
 		if _, err := ParseProxies(bad); err == nil {
 			t.Errorf("--trusted-proxies %q is accepted", bad)
 		}
@@ -77,21 +83,66 @@ func TestAddress(t *testing.T) {
 	if got := Of(request("[2001:db8:1:2:3:4:5:6]:99", xff, "192.0.2.1")); got != "2001:db8:1:2::/64" {
 		t.Errorf("without a gate: %s", got)
 	}
+	proxies, err := ParseProxies(xff + networks)
+	if at, proxy := proxies.ClientAt("192.0.2.1:99"), proxies.ClientAt("10.1.1.1:99"); err != nil || at != "192.0.2.1/32" || proxy != "" {
+		t.Errorf("connections of %q and %q, %v", at, proxy, err)
+	}
 }
 
-// Whatever a client sends, it does not choose a name outside of its own address.
+// Whatever a client sends, in whatever headers, it does not choose a name outside of its own address: not directly, and
+// not behind a proxy that appends to one header and passes the others on.
 func TestForgedHeaders(t *testing.T) {
-	proxies, err := ParseProxies("10.0.0.1")
+	headers := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via"}
+	for n, header := range headers[:2] {
+		proxies, err := ParseProxies(header + "=10.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = quick.Check(func(forged [4]string, pick uint8) bool {
+			text := []string{"", "10.0.0.1", "for=10.0.0.1", `for="`, "192.0.2.9", "unknown", ","}
+			direct, proxied := request("192.0.2.1:99"), request("10.0.0.1:99")
+			for i, h := range headers {
+				if pick>>i&1 == 1 {
+					forged[i] = text[int(pick>>4)%len(text)]
+				}
+				direct.Header.Add(h, forged[i])
+				proxied.Header.Add(h, forged[i])
+			}
+			proxied.Header.Set(header, forged[n]+", "+[]string{"", "for="}[n]+"192.0.2.1")
+			return proxies.client(direct) == "192.0.2.1/32" && proxies.client(proxied) == "192.0.2.1/32"
+		}, nil)
+		if err != nil {
+			t.Errorf("%s: %v", header, err)
+		}
+	}
+}
+
+// A client behind a proxy with the usual lines cannot use up what the proxy's own requests need, and health checks are
+// outside of all limits.
+func TestHealthChecksBehindProxies(t *testing.T) {
+	proxies, err := ParseProxies("X-Forwarded-For=10.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = quick.Check(func(forged, forwarded string) bool {
-		direct, _ := proxies.address(request("192.0.2.1:99", "X-Forwarded-For", forged, "Forwarded", forwarded))
-		proxied, _ := proxies.address(request("10.0.0.1:99", "X-Forwarded-For", forged+", 192.0.2.1"))
-		return nameOf(direct) == "192.0.2.1/32" && nameOf(proxied) == "192.0.2.1/32"
-	}, nil)
-	if err != nil {
-		t.Error(err)
+	refused := 0
+	g, _ := newTestGate(Options{Proxies: proxies, Limit: Limit{Requests: 2, Bytes: 100}, Refused: func(string, string) { refused++ }}, nil)
+	for i := range 60 {
+		ask(g, request("10.0.0.1:9", "X-Forwarded-For", "unknown, 192.0.2.1", "Forwarded", "for=10.0.0.1"))
+		r := request("10.0.0.1:9")
+		if r.URL.Path = "/xrpc/_health"; i%2 == 1 {
+			r.Header.Set("Authorization", "Bearer skein_unknown")
+		}
+		if w := ask(g, r); w.Code != http.StatusOK {
+			t.Fatalf("health check %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+	if refused != 40 {
+		t.Errorf("%d requests of the client were refused, want 40", refused)
+	}
+	for i := range 5 {
+		if w := ask(g, request("10.0.0.1:9")); w.Code != http.StatusOK || w.Body.String() != unnamed {
+			t.Errorf("request %d of the proxy itself: %d %s", i, w.Code, w.Body)
+		}
 	}
 }
 

@@ -88,16 +88,15 @@ func Of(r *http.Request) string {
 	if name, ok := r.Context().Value(nameKey{}).(string); ok {
 		return name
 	}
-	addr, ok := Proxies(nil).address(r)
-	if !ok {
-		return r.RemoteAddr
-	}
-	return nameOf(addr)
+	return new(Proxies).client(r)
 }
 
 // TokenHeader carries a token of a client whose Authorization header carries something else: the
 // service auth token of an account.
 const TokenHeader = "Skein-Token"
+
+// healthPath is where proxies and balancers ask whether the server lives.
+const healthPath = "/xrpc/_health"
 
 // token returns the operator's token that a request carries, "" if none, and removes it, so that
 // nobody takes it for an account's.
@@ -115,14 +114,11 @@ func token(r *http.Request) string {
 
 // ServeHTTP implements http.Handler.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodOptions { // a browser's question, which costs nothing
+	if r.Method == http.MethodOptions || r.URL.Path == healthPath { // a browser's question and a balancer's, which cost nothing
 		g.next.ServeHTTP(w, r)
 		return
 	}
-	name, limit := r.RemoteAddr, g.o.Limit
-	if addr, ok := g.o.Proxies.address(r); ok {
-		name = nameOf(addr)
-	}
+	name, limit := g.o.Proxies.client(r), g.o.Limit
 	if sent := token(r); sent != "" {
 		var t *Token
 		if g.o.Tokens != nil {

@@ -24,7 +24,7 @@ func (s *Settings) ClientFlags() []cli.Flag {
 		&cli.FloatFlag{Name: "rate", Usage: "average number of requests per second allowed for each client of the query API; bursts of ten seconds' worth are allowed. An IPv6 /64 counts as one client. 0: no limit", Destination: &c.rate, Sources: Env("rate")},
 		&cli.FloatFlag{Name: "rate-bytes", Usage: "average number of response bytes per second allowed for each client; 0: no limit", Destination: &c.rateBytes, Sources: Env("rate-bytes")},
 		&cli.StringFlag{Name: "tokens", Usage: "file of client tokens, each with its own limits. To make a line, run skein token NAME. SIGHUP reloads the file", Destination: &c.tokens, Sources: Env("tokens")},
-		&cli.StringFlag{Name: "trusted-proxies", Usage: "comma-separated addresses and networks of your reverse proxies, such as 10.0.0.0/8,127.0.0.1; for their requests, the client's address is read from Forwarded or X-Forwarded-For", Destination: &c.proxies, Sources: Env("trusted-proxies")},
+		&cli.StringFlag{Name: "trusted-proxies", Usage: "the header in which your reverse proxies name the client, and their addresses and networks, such as X-Forwarded-For=10.0.0.0/8,127.0.0.1. Name only a header that they all set or append to", Destination: &c.proxies, Sources: Env("trusted-proxies")},
 		&cli.StringFlag{Name: "tls-cert", Usage: "file with the query API's TLS certificate and its chain (PEM); needs --tls-key. When the file is renewed, skein loads it within a minute", Destination: &c.tlsCert, Sources: Env("tls-cert")},
 		&cli.StringFlag{Name: "tls-key", Usage: "file with the certificate's private key (PEM)", Destination: &c.tlsKey, Sources: Env("tls-key")},
 	}
