@@ -266,8 +266,8 @@ func TestAbuseTwentyThousandMembers(t *testing.T) {
 	}
 }
 
-// Clients that announce forms and send them slowly hold no slot, and no more memory than a
-// client may: others are served meanwhile, and the bytes are given back when they leave.
+// Clients that announce forms and send them slowly hold no slot, and a few bytes of memory: others are served meanwhile, and
+// so is the client itself.
 func TestAbuseSlowForms(t *testing.T) {
 	w := newWorld(t, 86, 100)
 	host := strings.TrimPrefix(w.base, "http://")
@@ -283,24 +283,18 @@ func TestAbuseSlowForms(t *testing.T) {
 		}
 		slow = append(slow, conn)
 	}
-	refused := 0
-	read := slow[:40]
-	for _, conn := range read { // four wait for the rest of their bodies
-		line := make([]byte, 12)
-		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-		if _, err := io.ReadFull(conn, line); err == nil && string(line) == "HTTP/1.1 503" {
-			refused++
-		}
-	}
-	abuse.Figure(t, "forms announced and not sent", "%d of %d refused, the others hold %d MiB", refused, len(read), len(read)-refused)
-	if refused != len(read)-4 {
-		t.Errorf("%d of %d were refused, want all but 4", refused, len(read))
-	}
 	if status, body, _ := w.get("/xrpc/blue.skein.graph.getStats"); status != 200 {
 		t.Errorf("a question meanwhile: %d %s", status, body)
 	}
-	if status, body, _ := w.post("blue.skein.graph.query", formType, "set=members(did:web:a.example)"); status != 503 || !strings.Contains(body, `"Busy"`) {
-		t.Errorf("a form of the same client meanwhile: %d %s", status, body)
+	answered := 0
+	for range 20 {
+		if status, _, _ := w.post("blue.skein.graph.query", formType, "set=members(did:web:a.example)"); status == 200 {
+			answered++
+		}
+	}
+	abuse.Figure(t, "forms of a client that has announced others", "%d of 20 answered beside %d", answered, len(slow))
+	if answered != 20 {
+		t.Errorf("%d of 20 forms were answered meanwhile", answered)
 	}
 	for _, conn := range slow {
 		_ = conn.Close()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -123,7 +124,7 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 	return set
 }
 
-// sampled sorts the visible members by the hashes of their ids.
+// sampled sorts the visible members by the hashes of their ids, those that the sample names by the hashes of their names.
 func (w twin) sampled(e *Expr, n *Node) map[string]bool {
 	set := w.set(e, &n.Args[0])
 	if n.Is == dict.DID {
@@ -133,12 +134,26 @@ func (w twin) sampled(e *Expr, n *Node) map[string]bool {
 	}
 	list := slices.Sorted(maps.Keys(set))
 	ids := w.ids(list, n.Is)
-	for s, id := range ids {
-		if id == dict.None {
-			ids[s] = standInID(slices.IndexFunc(e.Strings, func(l Literal) bool { return l.S == s && l.Is == n.Is }))
+	named := map[string]bool{}
+	var walk func(n *Node)
+	walk = func(n *Node) {
+		for i := range n.Args {
+			walk(&n.Args[i])
+		}
+		for i := n.First; n.Op == OpMembers && i < n.End; i++ {
+			named[e.Strings[i].S] = true
 		}
 	}
-	slices.SortFunc(list, func(x, y string) int { return cmp.Compare(mix(uint64(ids[x]), n.Seed), mix(uint64(ids[y]), n.Seed)) })
+	walk(&n.Args[0])
+	hash := func(s string) uint64 {
+		if named[s] {
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(s))
+			return mix(h.Sum64(), n.Seed)
+		}
+		return mix(uint64(ids[s]), n.Seed)
+	}
+	slices.SortFunc(list, func(x, y string) int { return cmp.Compare(hash(x), hash(y)) })
 	for _, s := range list[min(n.Least, len(list)):] {
 		delete(set, s)
 	}
@@ -184,6 +199,12 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 	}
 	counts, sums := map[string]int{}, map[string]uint64{}
 	via := n.Rank.Via
+	type edge struct {
+		result           string
+		weight, halvings float64
+	}
+	var edges []edge // with a decay
+	newest := math.Inf(1)
 	for member, weight := range weights {
 		if w.Model.Hidden[member] {
 			continue
@@ -198,12 +219,23 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 		}
 		for _, s := range list {
 			counts[s]++
-			share := weight
-			if n.Rank.Decay > 0 {
-				share *= w.fresh(e, n, member, s)
+			if n.Rank.Decay == 0 {
+				sums[s] += uint64(weight * (1 << 40))
+				continue
 			}
-			sums[s] += uint64(share * (1 << 40))
+			old := w.halvings(e, n, member, s)
+			edges = append(edges, edge{s, weight, old})
+			if weight > 0 {
+				newest = min(newest, old)
+			}
 		}
+	}
+	unit := 0.0 // in which weights are counted
+	if newest > 8 && !math.IsInf(newest, 1) {
+		unit = newest
+	}
+	for _, e := range edges {
+		sums[e.result] += uint64(e.weight * math.Exp2(unit-e.halvings) * (1 << 40))
 	}
 	out := map[string]bool{}
 	if len(n.Args) > 1 {
@@ -213,7 +245,7 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 		if w.Model.Hidden[s] || out[s] || count < int(n.Rank.Min) {
 			continue
 		}
-		score := float64(sums[s]) / (1 << 40)
+		score := float64(sums[s]) / (1 << 40) * math.Exp2(-min(unit, 900))
 		if n.Rank.Damp > 0 {
 			score /= math.Pow(float64(max(len(totals[via.Op][s]), 1)), n.Rank.Damp)
 		}
@@ -236,8 +268,8 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 	return all
 }
 
-// fresh returns what is left of an edge from a member to a result at noon.
-func (w twin) fresh(e *Expr, n *Node, member, result string) float64 {
+// halvings returns how many half-lives old an edge from a member to a result is at noon, infinitely many if it has no time.
+func (w twin) halvings(e *Expr, n *Node, member, result string) float64 {
 	windowed, since, until := span(n)
 	newest, found := int64(0), false
 	offer := func(rkey string) {
@@ -264,9 +296,9 @@ func (w twin) fresh(e *Expr, n *Node, member, result string) float64 {
 		}
 	}
 	if !found {
-		return 0
+		return math.Inf(1)
 	}
-	return math.Exp2(-float64(max(noon.UnixMicro()-newest, 0)) / float64(n.Rank.Decay.Microseconds()))
+	return float64(max(noon.UnixMicro()-newest, 0)) / float64(n.Rank.Decay.Microseconds())
 }
 
 // ids returns the ids of strings.

@@ -47,6 +47,8 @@ type hop struct {
 	thinned uint64 // sets that were sampled
 	largest uint64 // the largest of them
 
+	newest int64 // time of the newest edge with a weight, in microseconds; 0: none was read
+
 	ids  []uint64   // scratch memory
 	aged []agedEdge // likewise
 }
@@ -74,15 +76,44 @@ type agedEdge struct{ id, weight uint64 }
 // w.Via.From. It skips hidden members, but does not remove hidden results. If w.Exact or v.Exact is
 // set, it fails instead of reading a sample.
 func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
-	h := hop{v: v, ended: ended, w: w}
-	t, err := h.whole(members)
-	if errors.Is(err, errSpent) {
-		t, err = h.sample(members)
+	before := len(v.samples)
+	expand := func() (t *tally.Tally, newest int64, err error) {
+		v.samples = v.samples[:before]
+		h := hop{v: v, ended: ended, w: w}
+		t, err = h.whole(members)
+		if errors.Is(err, errSpent) {
+			t, err = h.sample(members)
+		}
+		if l, ok := errors.AsType[*tally.LimitError](err); ok {
+			err = &LimitError{l.What}
+		}
+		return t, h.newest, err
 	}
-	if l, ok := errors.AsType[*tally.LimitError](err); ok {
-		err = &LimitError{l.What}
+	t, newest, err := expand()
+	now, half := w.now, w.Decay.Microseconds()
+	if err != nil || half == 0 || now-newest <= freshest*half {
+		return t, err
+	}
+	if newest == 0 { // all edges are too old to have a weight, or none has a time
+		w.wide = true
+		if _, newest, err = expand(); err != nil || newest == 0 {
+			return t, err
+		}
+		w.wide = false
+	}
+	w.now = min(newest, now)
+	if t, _, err = expand(); err == nil {
+		t.Halvings = float64(now-w.now) / float64(half)
 	}
 	return t, err
+}
+
+// weigh returns the weight of an edge, and notes its time.
+func (h *hop) weigh(weight float64, tid uint64) uint64 {
+	if weight > 0 {
+		h.newest = max(h.newest, int64(tid>>format.ClockBits))
+	}
+	return h.w.aged(weight, tid)
 }
 
 // start prepares to read members in a number of units; 0 units are unlimited.
@@ -187,7 +218,7 @@ func (h *hop) sample(members idset.Set) (*tally.Tally, error) {
 	units, all := h.v.HopUnits, h.visible(members)
 	order := members
 	if most := units / memberUnits; all > uint64(most) {
-		order = lowest(members, h.hidden(), all, most, 0)
+		order = lowest(members, h.hidden(), all, most, 0, nil)
 	}
 	if err := h.start(order, units); err != nil {
 		return h.t, err
@@ -319,7 +350,7 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 	offer := func(id dict.ID, p format.Path) {
 		e := agedEdge{id: uint64(id)}
 		if p.HasTime() {
-			e.weight = h.w.aged(weight, p.TID)
+			e.weight = h.weigh(weight, p.TID)
 		}
 		h.aged = append(h.aged, e)
 	}
@@ -400,7 +431,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 	for actor := range ask.Ahead(h.v.View, set.All(), begin) {
 		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
 		if err == nil && found {
-			err = h.t.AddWeighing(h.ended, actor, h.w.aged(weight, tid))
+			err = h.t.AddWeighing(h.ended, actor, h.weigh(weight, tid))
 		}
 		if err != nil {
 			return err

@@ -553,7 +553,7 @@ func (v *Evaluation) BySize(set idset.Set, via Via, after Place, limit int) (pag
 		if v.Exact {
 			return nil, nil, &LimitError{fmt.Sprintf("order=size(%s) with exact=true reads a set of every member, and fails for sets of more than %d members; this one has %d", via.Name, most, size)}
 		}
-		set = lowest(set, v.Hidden(), size, most, 0)
+		set = lowest(set, v.Hidden(), size, most, 0, v.named(&v.Expr.Root))
 		v.samples = append(v.samples, fmt.Sprintf("order=size(%s) sorted %d of %d members", via.Name, most, size))
 	}
 	if set.Len() > manyTotals {

@@ -2,6 +2,8 @@ package algebra
 
 import (
 	"cmp"
+	"hash/fnv"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -66,7 +68,7 @@ func (v *Evaluation) sampled(n *Node) (set idset.Set, err error) {
 		hidden = v.View.Hidden()
 	}
 	if size := set.Len() - idset.AndLen(hidden, set); size > uint64(n.Least) {
-		set = lowest(set, hidden, size, n.Least, n.Seed)
+		set = lowest(set, hidden, size, n.Least, n.Seed, v.named(&n.Args[0]))
 	}
 	v.keep(n, set)
 	if set.Len() > idset.ListMax {
@@ -75,9 +77,28 @@ func (v *Evaluation) sampled(n *Node) (set idset.Set, err error) {
 	return set, err
 }
 
+// named returns hashes of the strings that n names as members, by id. A sample goes by these: such a string may have no id yet,
+// and then has a stand-in that depends on its place in the expression, or get one between two pages.
+func (v *Evaluation) named(n *Node) map[uint64]uint64 {
+	hashes := map[uint64]uint64{}
+	var walk func(n *Node)
+	walk = func(n *Node) {
+		for i := range n.Args {
+			walk(&n.Args[i])
+		}
+		for i := n.First; n.Op == OpMembers && i < n.End; i++ {
+			h := fnv.New64a()
+			_, _ = io.WriteString(h, v.Expr.Strings[i].S)
+			hashes[uint64(v.literal(i))] = h.Sum64()
+		}
+	}
+	walk(n)
+	return hashes
+}
+
 // lowest returns the n members with the lowest hashes of a set that has about size members beside the
 // hidden ones. There must be n.
-func lowest(set, hidden idset.Set, size uint64, n int, seed uint64) idset.Set {
+func lowest(set, hidden idset.Set, size uint64, n int, seed uint64, named map[uint64]uint64) idset.Set {
 	type hashed struct{ hash, id uint64 }
 	found := make([]hashed, 0, n+n/4+100)
 	// The hashes below limit are a few more than n, most probably.
@@ -87,7 +108,11 @@ func lowest(set, hidden idset.Set, size uint64, n int, seed uint64) idset.Set {
 	}
 	for {
 		for id := range set.All() {
-			if h := mix(id, seed); h <= limit && !hidden.Has(id) {
+			of := id
+			if hash, ok := named[id]; ok {
+				of = hash
+			}
+			if h := mix(of, seed); h <= limit && !hidden.Has(id) {
 				found = append(found, hashed{h, id})
 			}
 		}

@@ -2,13 +2,16 @@ package algebra
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"skein.blue/graph/write"
 	"skein.blue/internal/idset"
+	"skein.blue/internal/testing/small"
 )
 
 // randomSet returns a set of n ids, some of them neighbours, as writers hand them out.
@@ -52,7 +55,7 @@ func TestLowest(t *testing.T) {
 			return 1
 		})
 		size := uint64(len(want)) * uint64(1+rng.IntN(3)) // also if the guess that it is used for is too low
-		got := lowest(set, hidden, size, n, seed).List(nil)
+		got := lowest(set, hidden, size, n, seed, nil).List(nil)
 		slices.Sort(want[:n])
 		if !slices.Equal(got, want[:n]) {
 			t.Fatalf("%d of %d members, seed %d: %d others", n, len(want), seed, len(got))
@@ -64,10 +67,10 @@ func TestLowest(t *testing.T) {
 func TestSamplesAreStable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	set := randomSet(rng, 3000)
-	before := lowest(set, idset.Set{}, set.Len(), 100, 5)
+	before := lowest(set, idset.Set{}, set.Len(), 100, 5, nil)
 	for range 200 {
 		set = idset.Or(set, idset.FromList([]uint64{rng.Uint64() >> 10}))
-		after := lowest(set, idset.Set{}, set.Len(), 100, 5)
+		after := lowest(set, idset.Set{}, set.Len(), 100, 5, nil)
 		if common := idset.AndLen(before, after); common < 99 || after.Len() != 100 {
 			t.Fatalf("only %d of %d members remain", common, after.Len())
 		}
@@ -82,7 +85,7 @@ func TestSamplesAreFair(t *testing.T) {
 	const n, seeds = 20, 4000
 	chosen := map[uint64]int{}
 	for seed := range uint64(seeds) {
-		for id := range lowest(set, idset.Set{}, set.Len(), n, seed).All() {
+		for id := range lowest(set, idset.Set{}, set.Len(), n, seed, nil).All() {
 			chosen[id]++
 		}
 	}
@@ -131,6 +134,39 @@ func TestMistakesInSamples(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	set := randomSet(rand.New(rand.NewPCG(1, 1)), 1_000_000)
 	for b.Loop() {
-		lowest(set, idset.Set{}, set.Len(), 10_000, 1)
+		lowest(set, idset.Set{}, set.Len(), 10_000, 1, nil)
+	}
+}
+
+// A sample depends on its set and its seed only: neither on the rest of the expression, nor on whether the graph has
+// seen its members.
+func TestSamplesOfUnseenMembers(t *testing.T) {
+	g := small.New(t, 15, 4, write.Limits{})
+	var names []string
+	for i := range 40 {
+		names = append(names, fmt.Sprintf("did:web:unseen%d.example.com", i))
+	}
+	of := "sample(members(" + strings.Join(names, ",") + "),5,seed=3)"
+	sample := func(text string) (all []string) {
+		must(t, on(t, g, parsed(t, text), free(), func(v *Evaluation) error {
+			set, _, err := v.Result()
+			must(t, err)
+			_, all, _, err = v.Page(set, 0, 1000, v.Unseen())
+			return err
+		}))
+		slices.Sort(all)
+		return slices.DeleteFunc(all, func(s string) bool { return !strings.Contains(s, "unseen") })
+	}
+	want := sample(of)
+	for _, text := range []string{"union(members(did:web:x.example.com,did:web:y.example.com)," + of + ")", "union(" + of + ",members(" + small.Account(0) + "))"} {
+		if got := sample(text); !slices.Equal(got, want) || len(got) != 5 {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for _, name := range names[:20] { // these are seen now
+		g.Put(g.Accounts[0], "follow", name)
+	}
+	if got := sample(of); !slices.Equal(got, want) {
+		t.Errorf("once some are seen: %q, want %q", got, want)
 	}
 }

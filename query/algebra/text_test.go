@@ -49,7 +49,7 @@ func shown(e *Expr) string {
 			if n.Rank.OfScores {
 				args = append(args, "weigh=score")
 			}
-			if n.Rank.Damp > 0 {
+			if n.Rank.Damped {
 				args = append(args, fmt.Sprint("damp=", n.Rank.Damp))
 			}
 			if n.Rank.Decay > 0 {

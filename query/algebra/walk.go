@@ -235,6 +235,7 @@ type Walk struct {
 	Window  ask.Window // of the records that make the edge
 	Weights []Weight   // of the members, ascending, with weigh=score
 	Exact   bool       // fail instead of reading a sample
+	wide    bool       // read records whose weight is 0, too
 }
 
 // leafSet returns the members of a leaf.

@@ -34,6 +34,7 @@ import (
 // Recommendations at Twitter", 2016) approximates it by sampling; here it is computed in full.
 type Weighing struct {
 	OfScores bool          // weigh=score
+	Damped   bool          // by Damp, which may be 0: then scores are not damped
 	Damp     float64       // from 0 to 1
 	Decay    time.Duration // the half-life of an edge; 0: edges do not age
 
@@ -41,7 +42,7 @@ type Weighing struct {
 }
 
 // ByScore reports whether results are ordered by score, not by count.
-func (w *Weighing) ByScore() bool { return w.OfScores || w.Damp > 0 || w.Decay > 0 }
+func (w *Weighing) ByScore() bool { return w.OfScores || w.Damped || w.Decay > 0 }
 
 // shortestDecay is the shortest half-life. Shorter ones mean nothing: record keys count
 // microseconds, but clocks differ by more.
@@ -61,6 +62,7 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 		w.OfScores, of.Rank.keepsWeights = true, true
 	}
 	if damp != "" {
+		w.Damped = true
 		w.Damp, err = strconv.ParseFloat(damp, 64)
 		if err != nil || !(w.Damp >= 0 && w.Damp <= 1) || len(damp) > 20 {
 			return w, fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp)) //nolint:err113 // likewise
@@ -106,12 +108,20 @@ func (w *Weighing) aged(weight float64, tid uint64) uint64 {
 	return tallyWeight(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
 }
 
+// freshest is the number of half-lives that the newest edge may be old. If it is older, its age is the unit in which weights are
+// counted (tally.Tally.Unit): weights of 2^-20 would be too coarse, and those of 2^-41 are 0.
+const freshest = 8
+
 // halvings is the number of half-lives after which an edge adds nothing: 2^-41 is below 1/tally.One.
 const halvings = 41
 
 // effective returns the part of the window whose records still add to a score.
 func (w *Walk) effective() ask.Window {
-	return w.Window.And(read.WindowOf(w.now-halvings*w.Decay.Microseconds(), int64(latestAt(time.UnixMicro(w.now)))+1))
+	from, _ := read.AnyTime()
+	if !w.wide {
+		from = w.now - halvings*w.Decay.Microseconds()
+	}
+	return w.Window.And(read.WindowOf(from, int64(latestAt(time.UnixMicro(w.now)))+1))
 }
 
 // A Scored is a result of a ranking by score.
@@ -145,7 +155,7 @@ func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint
 	sums := t.TopSums(minCount, min(t.AtLeast(minCount), most))
 	all := make([]Scored, len(sums))
 	for i := range sums {
-		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One * max(t.Scale, 1)}
+		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One * max(t.Scale, 1) * t.Unit()}
 	}
 	if damp > 0 {
 		if len(all) > manyTotals {
@@ -251,15 +261,6 @@ func (h *lowestFirst) Pop() any {
 // CompareScores compares results by rank.
 func CompareScores(x, y Scored) int {
 	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
-}
-
-// Totals calls each, in no order, with the size of the opposite set of each of ids: the number of
-// active accounts with an edge to it or, if via is a reverse set, of its subjects.
-func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) error) error {
-	if via.Op == OpReverse {
-		return s.SubjectCounts(via.Kind, ids, each)
-	}
-	return s.ActorCounts(via.Kind, ids, nil, each)
 }
 
 // Sizes calls each, in no order, with the number of active accounts, or of subjects, that an edge

@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
+	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
 	"skein.blue/internal/testing/small"
 )
 
@@ -171,5 +176,33 @@ func TestDampingAsksTheBudget(t *testing.T) {
 	}
 	if _, _, err := ask(before); !errors.Is(err, errHeavy) {
 		t.Errorf("a refusal: %v", err)
+	}
+}
+
+// An edge whose record is dated ahead of now adds nothing to a decayed score, and edges of long ago are told apart.
+func TestFutureEdgesAddNothing(t *testing.T) {
+	g := small.New(t, 21, 3, write.Limits{})
+	at := func(d time.Duration) string {
+		return string(syntax.AppendTID(nil, uint64(noon.Add(d).UnixMicro())<<format.ClockBits))
+	}
+	stars := []string{small.Account(10), small.Account(11), small.Account(12)}
+	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(70 * 365 * 24 * time.Hour), Subject: stars[0]})
+	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(-1010 * time.Hour), Subject: stars[1]})
+	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(-1000 * time.Hour), Subject: stars[2]})
+	for text, want := range map[string][]string{
+		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=1h,top=2)": {stars[2], stars[1]},
+		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=1h,top=1)": {stars[2]},
+		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=9w,top=1)": {stars[2]},
+	} {
+		must(t, on(t, g, parsed(t, text), free(), func(v *Evaluation) error {
+			set, _, err := v.Result()
+			must(t, err)
+			got, err := v.Names(set.List(nil))
+			slices.Sort(got)
+			if slices.Sort(want); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", text, got, want)
+			}
+			return err
+		}))
 	}
 }

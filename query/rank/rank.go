@@ -185,10 +185,14 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		return nil, err
 	}
 	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of}
-	st.Sampled = strings.Join(slices.DeleteFunc([]string{v.Sampled(), exceptSampled}, func(s string) bool { return s == "" }), "; ")
+	sampled := func() string {
+		return strings.Join(slices.DeleteFunc([]string{v.Sampled(), exceptSampled}, func(s string) bool { return s == "" }), "; ")
+	}
+	st.Sampled = sampled()
 	switch {
 	case r.scored():
-		err = st.measure(r)
+		err = st.measure(v, r)
+		st.Sampled = sampled()
 	case r.ByScore():
 		var all []algebra.Scored
 		all, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)

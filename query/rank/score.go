@@ -20,7 +20,7 @@ import (
 )
 
 // The scores of rankings. If c of the n members of a set have an edge to a result, and t of all N
-// accounts do, share is c / t, and lift is (c / n) / (t / N): the ratio of c to what chance would
+// accounts do, both in the window if there is one, share is c / t, and lift is (c / n) / (t / N): the ratio of c to what chance would
 // give. Lift, or interest, comes from association rules (Brin, Motwani, Ullman and Tsur, "Dynamic
 // itemset counting and implication rules for market basket data", 1997). Both give the same
 // order.
@@ -53,27 +53,37 @@ type Standing struct {
 	results  []Result
 }
 
-// measure looks up the totals of the results, and orders them by score.
-func (st *Standing) measure(r Ranking) error {
+// measure looks up the totals of the results, and orders them by score. In a window, the results with the highest
+// counts come first: those that are not counted before the budget is spent are left out.
+func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
 	counts, err := st.sn.AccountCounts()
 	if err != nil {
 		return err
 	}
 	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
 	top := st.tally.Top(min(st.tally.AtLeast(r.min), algebra.MaxScored))
-	slices.SortFunc(top, func(x, y tally.Counted) int { return cmp.Compare(x.ID, y.ID) })
+	if r.Window.All() {
+		slices.SortFunc(top, func(x, y tally.Counted) int { return cmp.Compare(x.ID, y.ID) })
+	}
 	ids := make([]dict.ID, len(top))
 	for i, c := range top {
 		ids[i] = dict.ID(c.ID)
 	}
 	st.results = make([]Result, len(top))
-	err = algebra.Totals(st.sn, r.Via, ids, func(i int, total uint64) error {
+	total := func(i int, total uint64) error {
 		if st.Sampled != "" { // the count is an estimate
 			top[i].Count = uint32(min(uint64(top[i].Count), max(total, 1)))
 		}
-		st.results[i] = Result{Counted: top[i], Total: total}
+		st.results[i] = Result{Counted: top[i], Total: max(total, uint64(top[i].Count))} // a total may be one, too
 		return st.ctx.Err()
-	})
+	}
+	if r.Window.All() {
+		err = algebra.Totals(st.sn, r.Via, ids, total)
+	} else {
+		var counted int
+		counted, err = v.TotalsIn(r.Via, ids, r.Window, func(i int, n uint64) { _ = total(i, n) })
+		st.results = st.results[:counted]
+	}
 	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })
 	return err
 }

@@ -48,6 +48,9 @@ type Tally struct {
 	// Scale is what every count is multiplied by, at least 1, if the actors are a sample; 0 is 1.
 	Scale float64
 
+	// Halvings is how often the unit of weights was halved, so that small weights can be told apart (Unit).
+	Halvings float64
+
 	weight uint64 // of the actor's ids, if they have none of their own
 
 	parts    [tallyParts]tallyPart

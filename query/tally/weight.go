@@ -11,6 +11,9 @@ import (
 // in which they were added: equal states have equal scores, on every page.
 const One = 1 << 40
 
+// Unit returns the weight that sums are counted in, above 0 however small it is.
+func (t *Tally) Unit() float64 { return math.Exp2(-min(t.Halvings, 900)) }
+
 // Summed is a result, its count, and the sum of its weights.
 type Summed struct {
 	Counted

@@ -1,0 +1,119 @@
+package algebra
+
+import (
+	"fmt"
+	"slices"
+
+	"skein.blue/graph/ask"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+)
+
+// Totals calls each, in no order, with the size of the opposite set of each of ids: the number of
+// active accounts with an edge to it or, if via is a reverse set, of its subjects.
+func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) error) error {
+	if via.Op == OpReverse {
+		return s.SubjectCounts(via.Kind, ids, each)
+	}
+	return s.ActorCounts(via.Kind, ids, nil, each)
+}
+
+// TotalsIn is Totals of the edges with a record in a window. It costs as much as a hop and has a budget as large (hop): it
+// reads ids in order, all members of each if that is within the budget; else it reads the records of a sample of the members of each,
+// and ends once the budget is spent. It returns how many ids were counted. With v.Exact it fails instead.
+func (v *Evaluation) TotalsIn(via Via, ids []dict.ID, w ask.Window, each func(i int, total uint64)) (counted int, err error) {
+	t := windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: MaxWindowed}
+	counted, err = t.count(ids, each)
+	if err != nil || counted == len(ids) {
+		return counted, err
+	}
+	if v.Exact {
+		return 0, &LimitError{fmt.Sprintf("share and lift in a window read the records of the members of the results' own sets, and more than %d units of them here; use a higher min, or leave out exact=true", v.HopUnits)}
+	}
+	if err := v.budget.Heavy(); err != nil {
+		return 0, err
+	}
+	t = windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: max(t.units/lookUpUnits/len(ids), leastTotal)}
+	counted, err = t.count(ids, each)
+	sampled := ""
+	if t.sampled > 0 {
+		sampled = fmt.Sprintf(", %d of them from a sample of their sets", t.sampled)
+	}
+	v.samples = append(v.samples, fmt.Sprintf("the totals of %d of %d results were counted in the window%s", counted, len(ids), sampled))
+	return counted, err
+}
+
+// leastTotal is the least number of members without a date of which TotalsIn reads the records.
+const leastTotal = 256
+
+// windowTotals counts totals in a window.
+type windowTotals struct {
+	v       *Evaluation
+	via     Via
+	w       ask.Window
+	units   int
+	most    int // members whose records are read, for each total
+	ids     []uint64
+	sampled int // totals
+}
+
+// count counts the totals of ids until the units are spent.
+func (t *windowTotals) count(ids []dict.ID, each func(i int, total uint64)) (counted int, err error) {
+	for i, id := range ids {
+		total, err := t.one(id)
+		if err == nil {
+			err = t.v.Ended.Err()
+		}
+		if err != nil {
+			return i, err
+		}
+		if t.units < 0 && i > 0 {
+			return i, nil
+		}
+		each(i, total)
+	}
+	return len(ids), nil
+}
+
+func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
+	v, k := t.v, t.via.Kind
+	t.units -= memberUnits
+	hidden := v.View.Hidden()
+	if t.via.Op == OpReverse {
+		if t.ids, err = v.View.AppendSubjects(t.ids[:0], k, id, t.w); err != nil {
+			return 0, err
+		}
+		t.units -= len(t.ids)
+		set := idset.FromUnsorted(slices.Clone(t.ids))
+		if v.Expr.words.Table.Info(k).To.Is() == dict.DID {
+			total = idset.AndLen(hidden, set)
+		}
+		return set.Len() - total, nil
+	}
+	set, err := v.leafSet(Leaf{Op: OpReverse, Kind: k, Of: id})
+	if err != nil {
+		return 0, err
+	}
+	if set.Len() > v.dateAbove {
+		t.units -= int(set.Len() / datesPerUnit)
+		var dated idset.Set
+		if dated, set, err = v.View.DatedIn(k, id, t.w); err != nil {
+			return 0, err
+		}
+		total = dated.Len() - idset.AndLen(hidden, dated)
+	}
+	set = idset.AndNot(set, hidden)
+	n := set.Len()
+	if most := uint64(t.most); n > most {
+		set = lowest(set, idset.Set{}, n, t.most, uint64(id), nil)
+		t.sampled++
+	}
+	if t.units -= int(set.Len()) * lookUpUnits; t.units < 0 {
+		return 0, nil // not counted
+	}
+	in, err := v.View.ActorsIn(k, id, t.w, set)
+	if err != nil {
+		return 0, err
+	}
+	return total + in.Len()*n/max(set.Len(), 1), nil
+}
