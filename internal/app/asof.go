@@ -38,7 +38,11 @@ const (
 
 // newest returns the time of the newest event, zero before the first.
 func (f *freshness) newest(ctx context.Context) (at time.Time) {
-	if f.mu.TryLock() { // while another request looks, the time that is known is good enough
+	first := f.stored.Load() == 0
+	if first {
+		f.mu.Lock() // another request may be looking, and no time is known yet
+	}
+	if first || f.mu.TryLock() { // while another request looks, the time that is known is good enough
 		if f.looked.IsZero() || EngineOf(f.x.Path).Shared && time.Since(f.looked) >= storeEvery {
 			f.look(ctx)
 		}

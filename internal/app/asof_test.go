@@ -83,6 +83,12 @@ func TestAnswersAreDated(t *testing.T) {
 		}
 		waitForCursor(t, base, int64(last.Seq))
 		want := newestOf(x)
+		for end := time.Now().Add(time.Minute); !want.After(was) || !asOf(t, paths[0]).Equal(want); want = newestOf(x) {
+			if time.Now().After(end) { // the consumer says what it has applied just after the store has it
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
 		for _, path := range paths {
 			if at := asOf(t, path); !at.Equal(want) || !at.After(was) {
 				t.Errorf("%s: %v, want %v, after %v", path, at, want, was)
