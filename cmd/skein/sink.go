@@ -27,7 +27,7 @@ type sink interface {
 	close() error
 }
 
-// newSink returns the sink of a format. What strangers wrote cannot control a terminal, or begin a
+// newSink returns the sink of a format. Text written by strangers cannot control a terminal, or begin a
 // line of its own there.
 func newSink(format string, e *command.Environment) (sink, error) {
 	out := bufio.NewWriterSize(e.Data, 256<<10)

@@ -558,7 +558,7 @@ func TestHiddenAccountIsAskedAbout(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.hosts[0].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool { // it sends the repo all the same
+	w.hosts[0].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool { // it sends the repo anyway
 		if a != all[1] || !strings.HasSuffix(r.URL.Path, "getRepoStatus") {
 			return false
 		}
@@ -591,8 +591,13 @@ func TestHiddenAccountIsAskedAbout(t *testing.T) {
 		what string
 		want bool
 	}{
-		{"host and relay say that it is active", true}, {"its host says inactive", false}, {"the relay says inactive", false}, {"a repeated commit", false},
-		{"deleted, and there again", true}, {"deleted", false}, {"a commit from another source", false},
+		{"host and relay say that it is active", true},
+		{"its host says inactive", false},
+		{"the relay says inactive", false},
+		{"a repeated commit", false},
+		{"deleted, and there again", true},
+		{"deleted", false},
+		{"a commit from another source", false},
 	} {
 		switch i {
 		case 3:

@@ -20,7 +20,7 @@ const NoRev Rev = 1<<64 - 1
 // index allow the same.
 const maxAhead = 5 * time.Minute
 
-// LatestRev returns the highest rev that is believed at a time. Whoever makes a rev chooses it, and one
+// LatestRev returns the highest rev that is believed at a time. The author of a commit chooses its rev, and one
 // of the far future would order everything after it: all later commits would be replays. Pass
 // the later of the clock and the times of the stream: a machine may begin with no clock.
 func LatestRev(now time.Time) Rev { return Rev(max(now.Add(maxAhead).UnixMicro(), 0)) << 10 }

@@ -10,8 +10,8 @@ import (
 
 // A Pool divides units of one thing among clients: connections, bytes of forms, subscriptions. While there is room, a
 // client gets what it asks for. At the limit, it takes from the client that holds the most, unless it would then hold as much
-// itself. So no client needs a cap of its own, few addresses cannot keep all others out, and whoever holds
-// little keeps it.
+// itself. So no client needs a cap of its own, few addresses cannot keep all others out, and a client
+// that holds little keeps it.
 //
 // Addresses are cheap: a household has a network of 2^64 of them, a customer often 256 or 65,536 such networks. So a Pool
 // divides among large networks first (/48, or /24 of IPv4), then among the networks within one (/56), then among clients

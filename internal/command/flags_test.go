@@ -48,7 +48,7 @@ func TestServiceHost(t *testing.T) {
 	}
 }
 
-// What relays and labelers log names the version, and the page to read about it.
+// The User-Agent, which relays and labelers log, names the version and the page to read about it.
 func TestUserAgent(t *testing.T) {
 	s := &Settings{Relay: "ws://127.0.0.1:1", labelers: []string{"did:plc:6tnmqzyj3aj56cfk2uw7mi5e"}}
 	co, err := s.ConsumerOptions()

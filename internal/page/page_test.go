@@ -9,12 +9,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"skein.blue/internal/clients"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"skein.blue/internal/clients"
 
 	"skein.blue/query/feed"
 )

@@ -77,7 +77,7 @@ func (v *Evaluation) sampled(n *Node) (set idset.Set, err error) {
 	return set, err
 }
 
-// named returns hashes of the strings that n names as members, by id. A sample goes by these: such a string may have no id yet,
+// named returns hashes of the strings that n names as members, by id. A sample uses these: such a string may have no id yet,
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
 func (v *Evaluation) named(n *Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}

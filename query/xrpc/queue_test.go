@@ -59,7 +59,7 @@ func TestQueueTakesTurns(t *testing.T) {
 	})
 }
 
-// A network whose clients keep the slots busy with long queries does not starve a newcomer: it is next, whoever waits.
+// A network whose clients keep the slots busy with long queries does not starve a newcomer: it is next, whatever the length of the queue.
 func TestAbuseSlots(t *testing.T) {
 	for what, address := range map[string]func(i, n int) string{
 		"30 addresses":                       func(i, _ int) string { return fmt.Sprintf("192.0.%d.1/32", i) },
