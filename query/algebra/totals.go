@@ -43,7 +43,7 @@ func (v *Evaluation) TotalsIn(via Via, ids []dict.ID, w ask.Window, each func(i 
 	return counted, err
 }
 
-// leastTotal is how many members without a date there must be before TotalsIn reads their records.
+// leastTotal is the least that a sample of a set has members.
 const leastTotal = 256
 
 // windowTotals counts totals in a window.
