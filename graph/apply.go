@@ -182,6 +182,9 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error)
 			if err := l.eraseNow(ctx, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err
 			}
+		case errors.Is(err, write.FarError{}):
+			m.Retried("far")
+			span.AddEvent("again: a commit that needs too many records is set aside")
 		case errors.Is(err, intern.ErrNoLease):
 			m.Retried("lease")
 			span.AddEvent("again: ids are leased first")

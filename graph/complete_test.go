@@ -189,7 +189,7 @@ func newNet(t *testing.T, seed uint64) *net {
 }
 
 func (n *net) newStore() *crashingStore {
-	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})}), rng: rand.New(rand.NewPCG(n.rng.Uint64(), 78))}
+	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8, Search: 24})}), rng: rand.New(rand.NewPCG(n.rng.Uint64(), 78))}
 }
 
 // xs is the kind that is added.

@@ -6,21 +6,25 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/testing/abuse"
 )
 
-// reading counts the chunks that writes look up, and the scans of chunks.
+// reading counts the chunks that writes look up, the scans of chunks, and what they read.
 type reading struct {
 	kv.Store
 
-	chunks, scans int
+	chunks, scans, scanned, bytes int
 }
 
 type readingTxn struct {
@@ -43,10 +47,15 @@ func (t readingTxn) MultiGet(keys [][]byte, each func(i int, value []byte, ok bo
 }
 
 func (t readingTxn) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
-	if lo[0] == format.KeyRecord {
-		t.of.scans++
+	if lo[0] != format.KeyRecord {
+		return t.Txn.Scan(lo, hi, reverse, each)
 	}
-	return t.Txn.Scan(lo, hi, reverse, each)
+	t.of.scans++
+	return t.Txn.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
+		t.of.scanned++
+		t.of.bytes += len(k) + len(v)
+		return each(k, v)
+	})
 }
 
 // commits applies commits of accounts, each with a rev above the one before.
@@ -55,13 +64,22 @@ type commits struct {
 	s *graph.Store
 	n int
 	b batch.Batch
+
+	since []byte // the rev of the commit before, if begin is to name it
+}
+
+func (c *commits) rev() []byte {
+	return rkeyAt(1<<50 - 1<<30 + uint64(c.n))
 }
 
 func (c *commits) begin(actor int) {
 	c.n++
-	rev := format.Path{TID: (uint64(1<<50-1<<30) + uint64(c.n)) << format.ClockBits}.AppendRkey(nil)
-	c.b.AddCommit(format.Seq(c.n), &batch.Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", actor), Rev: rev, Data: make([]byte, 32)})
+	rev := c.rev()
+	c.b.AddCommit(format.Seq(c.n), &batch.Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", actor), Rev: rev, Data: make([]byte, 32), Since: c.since})
 	c.b.Seen(format.Seq(c.n), nil)
+	if c.since != nil {
+		c.since = rev
+	}
 }
 
 func (c *commits) apply() {
@@ -170,6 +188,142 @@ func TestOtherRecordNearby(t *testing.T) {
 		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A delete from a chunk that was spilled reads the records of one second: the date in a large set says that there are no others.
+func TestDeleteReadsOneSecond(t *testing.T) {
+	const bucket = 1 << (format.BucketShift - format.ClockBits)
+	store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 1, Chunk: 16})})}
+	s, err := graph.Open(t.Context(), store, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &commits{t: t, s: s}
+	put := func(actor int, micros uint64, subject string) {
+		c.begin(actor)
+		c.b.AddPut(kindOf("follow"), rkeyAt(micros), []byte("did:web:"+subject+".example.com"))
+		c.apply()
+	}
+	for actor := range 3 { // the set has containers
+		put(actor, 1000*bucket, "friend")
+	}
+	for i := range uint64(400) {
+		put(3, (1000+i%40)*bucket+i, "other")
+		put(3, 1050*bucket+i*1_000_000_000, "other")
+	}
+	put(3, 1050*bucket+77_000_000, "friend")
+	for i := range uint64(400) { // moves it down
+		put(3, 1050*bucket+(400+i)*1_000_000_000, "other")
+	}
+	verify(t, store)
+	c.begin(3)
+	c.b.AddDelete(kindOf("follow"), rkeyAt(1050*bucket+77_000_000))
+	store.scans, store.scanned = 0, 0
+	c.apply()
+	if store.scans > 2 || store.scanned > 4 {
+		t.Errorf("the delete scans %d times and reads %d chunks", store.scans, store.scanned)
+	}
+	verify(t, store)
+	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An account that names a subject twice and deletes one of the records, again and again, makes each of these commits search
+// its records for the other one. Only the first commit reads them all; the second reads little and desynchronizes the repo, and the
+// others read nothing until the repo has been fetched.
+func TestAbuseSearch(t *testing.T) { synctest.Test(t, testAbuseSearch) }
+
+func testAbuseSearch(t *testing.T) {
+	const bucket, subject, did = 1 << (format.BucketShift - format.ClockBits), "did:web:friend.example.com", "did:web:u1.example.com"
+	records := abuse.Size(80_000, 300_000)
+	store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
+	s, err := graph.Open(t.Context(), store, graph.Options{Queued: func([]batch.Queued) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &commits{t: t, s: s}
+	c.begin(1) // without a since: the repo's first commit
+	c.since = c.rev()
+	time.Sleep(time.Until(time.UnixMicro(1 << 50))) // the clock here begins in 2000
+	at := func(i int) []byte { return rkeyAt(uint64(1000+i%80)*bucket + uint64(i)*3_000_000) }
+	account := func() (st format.RepoState, row *format.Resync) {
+		if err := s.View(t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(did); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return st, row
+	}
+	for i := range records {
+		if i%5000 == 0 {
+			c.apply()
+			c.begin(1)
+		}
+		c.b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
+	}
+	c.begin(1)
+	c.b.AddPut(kindOf("follow"), rkeyAt(1081*bucket), []byte(subject))
+	c.apply()
+	all := 0
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, v []byte) error { all += len(k) + len(v); return nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	commit := func() (read int, took time.Duration) {
+		c.begin(1)
+		c.b.AddPut(kindOf("follow"), rkeyAt(1040*bucket), []byte(subject))
+		c.apply()
+		store.bytes = 0
+		c.begin(1)
+		c.b.AddDelete(kindOf("follow"), rkeyAt(1040*bucket))
+		start := time.Now()
+		c.apply()
+		return store.bytes, time.Since(start)
+	}
+	const most = 256<<10 + 32<<10 // and a chunk
+	read, took := commit()
+	abuse.Figure(t, "the first delete", "reads %d of %d bytes of %d records, %v", read, all, records, took)
+	if st, _ := account(); read < all || !st.Complete() {
+		t.Errorf("the first search reads %d bytes of %d; %+v", read, all, st)
+	}
+	for fetched := range 3 {
+		if fetched == 2 {
+			time.Sleep(10 * time.Minute)
+			if read, _ := commit(); read < all {
+				t.Errorf("the first search after ten minutes reads %d bytes of %d", read, all)
+			}
+		}
+		read, took := commit()
+		abuse.Figure(t, "the next delete", "reads %d bytes, %v", read, took)
+		st, row := account()
+		if read > most || read == 0 || st.Complete() || row == nil {
+			t.Errorf("the search reads %d bytes of %d; %+v, queued %+v", read, all, st, row)
+		}
+		for range 3 {
+			if read, _ := commit(); read > 0 {
+				t.Errorf("before its repo was fetched, another search reads %d bytes", read)
+			}
+		}
+		verify(t, store)
+		_, row = account()
+		sn := batch.Snapshot{DID: []byte(did), Rev: c.rev(), Data: make([]byte, 32), Generation: row.Generation, First: true, Last: true}
+		var b batch.Batch
+		n := b.AddSnapshot(&sn)
+		for i := range records {
+			b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
+		}
+		b.AddPut(kindOf("follow"), rkeyAt(1081*bucket), []byte(subject))
+		if err := s.Apply(t.Context(), "", &b); err != nil || b.Outcome(n) != batch.Placed {
+			t.Fatal(b.Outcome(n), err)
+		}
+		if st, row := account(); !st.Complete() || row != nil {
+			t.Errorf("after the fetch: %+v, queued %+v", st, row)
+		}
+		verify(t, store)
+	}
+	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

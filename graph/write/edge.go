@@ -2,11 +2,13 @@ package write
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // edge identifies an edge that some record starts or stops naming.
@@ -19,7 +21,10 @@ type edge struct {
 	date uint32
 	// tid is that of a removed edge's record, or of one of them; 0 if its key is not a TID. It does not identify
 	// the edge.
-	tid     uint64
+	tid uint64
+	// oneSecond says that all records of a removed edge are of tid's second. It does not identify the edge.
+	oneSecond bool
+
 	actor   dict.ID
 	subject dict.ID
 }
@@ -65,4 +70,24 @@ func (o *otherRecords) unnamed(changes []change, removed []edge, scan func(wante
 	})
 	o.left = left
 	return left
+}
+
+// errFar is the error of a metered Reader that may read no more.
+var errFar = errors.New("graph: an edge's other records are too far away")
+
+// metered ends scans once they have read more than so many bytes.
+type metered struct {
+	kv.Reader
+
+	left int
+}
+
+// Scan implements kv.Reader.
+func (m *metered) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
+	return m.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) { //nolint:wrapcheck // the engine's error
+		if m.left -= len(k) + len(v); m.left < 0 {
+			return false, errFar
+		}
+		return each(k, v)
+	})
 }

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -26,8 +28,11 @@ type edges struct {
 	sets           []SetChange // by set, then member
 	spare          []SetChange // scratch space for sorting sets
 	others         [searchers]otherRecords
-	groups         [][]edge // of search: by actor and kind
-	found          []edge   // likewise
+	groups         [][]edge              // of search: by actor and kind
+	found          []edge                // likewise
+	far            []dict.ID             // likewise: actors with too many records to read
+	wide           []dict.ID             // likewise: actors of which much was read
+	searched       map[dict.ID]time.Time // when much was last read of actors
 	lone           loneEdges
 	sorter         radix.Sorter
 	rows           rows
@@ -48,8 +53,8 @@ type SetChange struct {
 // decide decides which members the sets gain and lose. An edge that lost a record stays if this
 // write adds another record of it, or if the store has one that this write does not remove. Edges whose
 // actor's records were not all read are looked up in their sets, all together; only if a set cannot rule
-// out other records, the actor's records are read.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, totals *format.Counts, t *kinds.Table) error {
+// out other records, the actor's records are read: at most so many bytes of them.
+func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, totals *format.Counts, t *kinds.Table, most int) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes, totals, t)
@@ -81,7 +86,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
 	}
 	lose(lone)
-	lost, err := e.search(tx, changes, others, t)
+	lost, err := e.search(tx, changes, others, t, most)
 	if err != nil {
 		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
@@ -159,43 +164,75 @@ func compareSetChanges(x, y SetChange) int {
 	return cmp.Compare(x.Member, y.Member)
 }
 
+// A search may read wideSearch times as much as others if the last such search of the account was searchEvery ago: large
+// accounts of ordinary people seldom need one, and fetching their repos costs more.
+const wideSearch, searchEvery = 32, 10 * time.Minute
+
+// committed notes of which actors much was read.
+func (e *edges) committed() {
+	for _, id := range e.wide {
+		e.searched[id] = time.Now()
+	}
+	if e.wide = e.wide[:0]; len(e.searched) > 10_000 {
+		maps.DeleteFunc(e.searched, func(_ dict.ID, at time.Time) bool { return time.Since(at) >= searchEvery })
+	}
+}
+
 // searchers is how many actors search reads at a time. Its work is unpacking, which keeps a core busy.
 const searchers = 2
 
 // search returns those of the removed edges that no stored record names after this write. The edges ascend.
-// It searches several actors side by side if the engine has readers for that.
-func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table) ([]edge, error) {
-	e.groups = e.groups[:0]
-	for one := range runs.Of(removed, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+// It searches several actors side by side if the engine has readers for that, reads at most so many bytes of each one's
+// records, once in searchEvery wideSearch times as many, and leaves those to e.far that have more.
+func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, most int) ([]edge, error) {
+	e.groups, e.far, e.wide = e.groups[:0], e.far[:0], e.wide[:0]
+	for one := range runs.Of(removed, func(x, y edge) bool {
+		return x.kind == y.kind && x.actor == y.actor && x.oneSecond == y.oneSecond
+	}) {
 		e.groups = append(e.groups, one)
 	}
 	e.found = e.found[:0]
+	var mu sync.Mutex // guards e.found, e.far and failed
+	search := func(r kv.Reader, one []edge, o *otherRecords) error {
+		m := &metered{r, wideSearch * most}
+		if time.Since(e.searched[one[0].actor]) < searchEvery {
+			m.left = most
+		}
+		allowed := m.left
+		lost, err := o.search(m, changes, one, t)
+		mu.Lock()
+		defer mu.Unlock()
+		if allowed-m.left > most {
+			e.wide = append(e.wide, one[0].actor)
+		}
+		switch {
+		case errors.Is(err, errFar):
+			e.far = append(e.far, one[0].actor)
+		case err == nil:
+			e.found = append(e.found, lost...)
+		default:
+			return err
+		}
+		return nil
+	}
 	forker, ok := tx.(kv.Forker)
 	if !ok || len(e.groups) < 2 {
 		for _, one := range e.groups {
-			lost, err := e.others[0].search(tx, changes, one, t)
-			if err != nil {
+			if err := search(tx, one, &e.others[0]); err != nil {
 				return nil, err
 			}
-			e.found = append(e.found, lost...)
 		}
 		return e.found, nil
 	}
 	var next atomic.Int32
 	var wg sync.WaitGroup
-	var mu sync.Mutex // guards e.found and failed
 	var failed error
 	for i := range e.others {
 		wg.Go(func() {
 			r, release := forker.Fork()
 			var err error
 			for n := int(next.Add(1)) - 1; n < len(e.groups) && err == nil; n = int(next.Add(1)) - 1 {
-				var lost []edge
-				if lost, err = e.others[i].search(r, changes, e.groups[n], t); err == nil {
-					mu.Lock()
-					e.found = append(e.found, lost...)
-					mu.Unlock()
-				}
+				err = search(r, e.groups[n], &e.others[i])
 			}
 			if err = errors.Join(err, release()); err != nil {
 				mu.Lock()
@@ -211,12 +248,20 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 // mostNear is the most windows in which otherRecords looks before it reads all records. With more, it reads all at once.
 const mostNear = 4
 
-// near returns the windows in which other records of the removed edges, all of one actor and kind, are most likely: most
-// accounts that like a post a second time are expected to do so within weeks. There are none for kinds whose subjects are accounts, and
-// if the edges' records are scattered.
-func near(removed []edge, t *kinds.Table) (windows []read.Window) {
+// windows returns the windows in which to look for other records of the removed edges, all of one actor and kind, one after
+// another. If all records of each edge are of one second, these are their seconds. The last window is all of time otherwise;
+// before it come those in which the records are most likely: most accounts that like a post a second time are expected to do
+// so within weeks. There are none of these for kinds whose subjects are accounts, and if the edges' records are scattered.
+func windows(removed []edge, t *kinds.Table) (windows []read.Window) {
+	if !slices.ContainsFunc(removed, func(g edge) bool { return !g.oneSecond }) {
+		for i := range removed {
+			second := int64(removed[i].tid >> format.ClockBits / 1_000_000 * 1_000_000)
+			windows = append(windows, read.WindowOf(second, second+1_000_000))
+		}
+		return windows
+	}
 	if t.Info(removed[0].kind).To.Is() != dict.URI {
-		return nil
+		return []read.Window{{}}
 	}
 	for i := range removed {
 		if tid := removed[i].tid; tid > 0 && tid < format.EndOfTime {
@@ -225,14 +270,14 @@ func near(removed []edge, t *kinds.Table) (windows []read.Window) {
 			}
 		}
 		if len(windows) > mostNear {
-			return nil
+			return []read.Window{{}}
 		}
 	}
-	return windows
+	return append(windows, read.Window{})
 }
 
 // search returns those of the removed edges, all of one actor and kind, that no stored record names after this
-// write. It first looks near their own records. If that does not find one for each edge, it reads all records of
+// write. It first looks where they are most likely. If that does not find one for each edge, it reads all records of
 // the actor, once, however many edges it checks.
 func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *kinds.Table) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
@@ -241,7 +286,7 @@ func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *
 	})
 	lost = o.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		more := true
-		for _, w := range append(near(removed, t), read.Window{}) {
+		for _, w := range windows(removed, t) {
 			err = read.RecordsOf(r, kind, actor, w, wanted, func(rec *format.Record) bool {
 				more = each(rec)
 				return more

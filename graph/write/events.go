@@ -24,8 +24,9 @@ type events struct {
 	erasing []dict.ID        // accounts whose stored records must be erased
 
 	queue  *resyncs
-	latest format.Rev // Segment.Latest
-	rkey   []byte     // scratch
+	latest format.Rev       // Segment.Latest
+	far    map[dict.ID]bool // accounts whose commits are set aside until their repos are fetched, because of a FarError
+	rkey   []byte           // scratch
 }
 
 // ErasingError is returned by Attempt if the segment has an event of an account whose records are
@@ -51,6 +52,13 @@ func (e SegmentEndError) Error() string {
 	return fmt.Sprintf("graph: the write must end before its event %d: an earlier event of the write erases that event's account", e.Before)
 }
 
+// FarError is returned by Attempt if commits of accounts needed more of the accounts' records than one commit may read
+// (Limits.Search). Attempt has set them aside (batch.Event.SetAside): try again.
+type FarError struct{}
+
+// Error implements error.
+func (FarError) Error() string { return "graph: the other records of an edge are too far away" }
+
 // walk applies the segment's events to the states of their accounts, and collects the record
 // changes in e.changes.
 func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
@@ -58,6 +66,9 @@ func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
 		as, ev := of.ofEvent(i), seg.Batch.Event(int(p.N))
+		if e.far[as.id] {
+			ev.SetAside() // without another search
+		}
 		switch stuck := seg.Stuck[as.id] && ev.Kind <= batch.EventAccount; {
 		case stuck: // its records stay as they are
 			ev.SetAside()

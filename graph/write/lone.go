@@ -11,7 +11,7 @@ import (
 // and those that may have one. The sets tell. In a set without containers, the row notes repeated members
 // (format.Row). In one with containers, the date of a member (package format, dates.go) is OneRecord, or the second of all
 // of the member's records. In the second case another record can only lie in the chunk that the phase previous has already
-// read. loneEdges holds scratch memory.
+// read, or, if that chunk was spilled, in those below it of that second. loneEdges holds scratch memory.
 type loneEdges struct {
 	lone, others []edge
 	asked        []edge
@@ -28,8 +28,8 @@ type dateLookup struct {
 	has  bool   // the row has the member
 }
 
-// read divides the edges into those that surely have no other record and the others, which ascend. It reads
-// the row of each, and then, if the set has containers, the block with the member's date.
+// read divides the edges into those that surely have no other record and the others, which ascend, for each actor those with
+// oneSecond first. It reads the row of each, and then, if the set has containers, the block with the member's date.
 func (l *loneEdges) read(tx kv.Txn, layout format.Layout, removed []edge) (lone, others []edge, err error) {
 	l.lone, l.others, l.asked, l.rows = l.lone[:0], l.others[:0], l.asked[:0], l.rows[:0]
 	l.keys.Reset()
@@ -57,7 +57,15 @@ func (l *loneEdges) read(tx kv.Txn, layout format.Layout, removed []edge) (lone,
 	if err := l.dates(tx); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(l.others, compareEdges)
+	slices.SortFunc(l.others, func(x, y edge) int { // one search for those with oneSecond, one for the others
+		if x.kind == y.kind && x.actor == y.actor && x.oneSecond != y.oneSecond {
+			if x.oneSecond {
+				return -1
+			}
+			return 1
+		}
+		return compareEdges(x, y)
+	})
 	return l.lone, l.others, nil
 }
 
@@ -115,6 +123,7 @@ func (l *loneEdges) dates(tx kv.Txn) error {
 		if in && (date == format.OneRecord || date == g.edge.date && date != format.Undated) {
 			l.lone = append(l.lone, g.edge)
 		} else {
+			g.oneSecond = in && date != format.Undated && date == format.DateOf(format.Path{TID: g.tid})
 			l.others = append(l.others, g.edge)
 		}
 		return nil

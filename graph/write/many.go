@@ -2,6 +2,7 @@ package write
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -23,10 +24,13 @@ type manySubjects struct {
 	raw     []byte          // keys of records
 	subject []dict.ID       // of one record
 	lost    []dict.ID       // subjects that records of the actor stop naming
+	far     []dict.ID       // actors with too many records to read
 }
 
-// settle does so for the changes from first on. It adds to p the removed edges that have no record left.
-func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous) ([]change, error) {
+// settle does so for the changes from first on. It adds to p the removed edges that have no record left. It reads at most
+// so many bytes of an actor's records: no set tells which of these edges have one record, so every deletion reads them.
+func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous, most int) ([]change, error) {
+	m.far = m.far[:0]
 	if first == len(all) {
 		return all, nil
 	}
@@ -34,7 +38,12 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous) (
 	for one := range runs.Of(all[first:], sameKindAndActor) {
 		m.records, m.raw, m.lost = m.records[:0], m.raw[:0], m.lost[:0]
 		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
-			if err := m.read(tx, one[0].kind, one[0].actor); err != nil {
+			err := m.read(&metered{tx, most}, one[0].kind, one[0].actor)
+			if errors.Is(err, errFar) {
+				m.far = append(m.far, one[0].actor)
+				continue
+			}
+			if err != nil {
 				return nil, fmt.Errorf("graph: reading records: %w", err)
 			}
 		}
@@ -56,7 +65,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous) (
 }
 
 // read reads the live records of an actor and kind.
-func (m *manySubjects) read(tx kv.Txn, kind kinds.Kind, actor dict.ID) error {
+func (m *manySubjects) read(tx kv.Reader, kind kinds.Kind, actor dict.ID) error {
 	err := read.Records(tx, kind, actor, func(r *format.Record) bool {
 		m.records = append(m.records, *r)
 		if r.Path.Raw != nil {

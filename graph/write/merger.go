@@ -15,10 +15,14 @@ import (
 type Limits struct {
 	Row   int // members of a row
 	Chunk int // records of a chunk
+	// Search is how many bytes of an account's records a commit may read to find an edge's other records; once in
+	// searchEvery, wideSearch times as many. 0 means the default.
+	Search int
 }
 
-// DefaultLimits come from measurements. Chunk: a delete reads the whole chunk, some 15 KB at 2,000 records.
-var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048}
+// DefaultLimits come from measurements. Chunk: a delete reads the whole chunk, some 15 KB at 2,000 records. Search: some
+// 50,000 records, 5 ms.
+var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048, Search: 256 << 10}
 
 // A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
 // It implements kv.Merger. It also keeps the keys of values that have grown too large: they wait to be spilled.
@@ -35,6 +39,9 @@ type Merger struct {
 func NewMerger(l Limits) *Merger {
 	if l == (Limits{}) {
 		l = DefaultLimits
+	}
+	if l.Search == 0 {
+		l.Search = DefaultLimits.Search
 	}
 	return &Merger{
 		limits:  l,

@@ -58,6 +58,7 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	if part.Last {
 		st.Flags &^= format.FlagPartial | format.FlagDesync
 		e.queue.dequeue(as)
+		delete(e.far, as.id)
 	}
 }
 

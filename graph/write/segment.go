@@ -38,6 +38,11 @@ func (g *Segment) last() format.Seq {
 // did returns the account of an event.
 func (g *Segment) did(p Picked) []byte { return g.Batch.Bytes(g.Batch.Event(int(p.N)).DID) }
 
+// isOfStream reports whether the segment's operations are those of commits.
+func (g *Segment) isOfStream() bool {
+	return len(g.Events) > 0 && g.Batch.Event(int(g.Events[0].N)).Kind <= batch.EventAccount
+}
+
 // maxSegment bounds the events that one write of a stream applies.
 const maxSegment = 32_768
 

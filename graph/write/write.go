@@ -3,6 +3,8 @@ package write
 import (
 	"context"
 	"encoding/binary"
+	"math"
+	"slices"
 	"time"
 
 	"skein.blue/graph/batch"
@@ -68,6 +70,7 @@ func New(o Options) *Writer {
 	return &Writer{
 		layout: o.Layout, merger: o.Merger, ids: o.IDs, shared: o.Shared, kinds: o.Kinds, notes: o.Notes, holes: o.Holes,
 		accounts: accounts{layout: o.Layout, cache: o.States}, resyncs: resyncs{layout: o.Layout, holes: o.HoleCounts},
+		events: events{far: map[dict.ID]bool{}}, edges: edges{searched: map[dict.ID]time.Time{}},
 	}
 }
 
@@ -140,14 +143,24 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
 		return out, err
 	}
-	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous); err != nil {
+	search := math.MaxInt / wideSearch // what is placed has been fetched whole: its bytes pay for the search
+	if seg.isOfStream() {
+		search = w.merger.limits.Search
+	}
+	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.layout, &out.Totals, w.kinds()); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.layout, &out.Totals, w.kinds(), search); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
+	if far := slices.Concat(w.many.far, w.edges.far); len(far) > 0 {
+		for _, id := range far {
+			w.events.far[id] = true
+		}
+		return out, FarError{}
+	}
 
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err
@@ -274,6 +287,7 @@ func (w *Writer) Abandon() { w.ids.Abandon(&w.strings) }
 func (w *Writer) Committed() {
 	w.ids.Committed(&w.strings)
 	w.accounts.committed()
+	w.edges.committed()
 }
 
 // LabelsCommitted is Committed for AttemptLabels.
