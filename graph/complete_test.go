@@ -520,7 +520,12 @@ func (n *net) fetch(a int, cached bool) {
 			f.bounds = append(f.bounds, bound)
 		}
 	}
-	f.bounds = append(f.bounds, "")
+	if paths := slices.Sorted(maps.Keys(acc.states[f.state].records)); len(paths) > 0 { // within a collection, perhaps within the text of a TID
+		path := paths[n.rng.IntN(len(paths))]
+		f.bounds = append(f.bounds, path[:len(path)-n.rng.IntN(2)*n.rng.IntN(min(14, len(path)))])
+	}
+	slices.Sort(f.bounds)
+	f.bounds = append(slices.Compact(f.bounds), "")
 	n.fetches = append(n.fetches, f)
 }
 

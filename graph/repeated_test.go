@@ -387,3 +387,64 @@ func TestRepeatedEdges(t *testing.T) {
 		}
 	}
 }
+
+// A repo that is placed in parts reads each stored record about once, however its keys lie, and not once for each part. Keys that
+// are not TIDs are read for each part of their collection.
+func TestAbuseParts(t *testing.T) {
+	const bucket, did = 1 << (format.BucketShift - format.ClockBits), "did:web:u1.example.com"
+	records, parts := abuse.Size(8000, 300_000), 16
+	for name, at := range map[string]func(i int) []byte{
+		"in many buckets": func(i int) []byte { return rkeyAt(uint64(1000+i*80/records)*bucket + uint64(i)*3) },
+		"in one minute":   func(i int) []byte { return rkeyAt(1000*bucket + uint64(i)*60_000_000/uint64(records)) },
+	} {
+		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
+		s, err := graph.Open(t.Context(), store, graph.Options{Queued: func([]batch.Queued) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := func() (read int) {
+			var row *format.Resync
+			var b batch.Batch
+			b.AddResync([]byte(did), batch.Cause{Reason: "operator"})
+			err := errors.Join(s.Apply(t.Context(), "", &b), s.View(t.Context(), func(sn *ask.View) (err error) { _, _, row, err = sn.Account(did); return err }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.bytes = 0
+			from := ""
+			for p := range parts {
+				b.Reset()
+				to := ""
+				if p+1 < parts {
+					to = "app.bsky.graph.follow/" + string(at((p+1)*records/parts))
+				}
+				sn := batch.Snapshot{DID: []byte(did), Rev: rkeyAt(bucket << 13 / 8), Data: make([]byte, 32), Generation: row.Generation, From: from, To: to, First: p == 0, Last: to == ""}
+				n := b.AddSnapshot(&sn)
+				for i := p * records / parts; i < (p+1)*records/parts; i++ {
+					b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
+				}
+				if err := s.Apply(t.Context(), "", &b); err != nil || b.Outcome(n) != batch.Placed {
+					t.Fatal(b.Outcome(n), err)
+				}
+				from = to
+			}
+			return store.bytes
+		}
+		place()
+		all := 0
+		if err := store.View(t.Context(), func(r kv.Reader) error {
+			return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, v []byte) error { all += len(k) + len(v); return nil })
+		}); err != nil {
+			t.Fatal(err)
+		}
+		read := place()
+		abuse.Figure(t, "placing a repo again, "+name, "%d records in %d parts read %d bytes, of %d stored", records, parts, read, all)
+		if read > 3*all {
+			t.Errorf("%s: %d parts read %d bytes, of %d stored", name, parts, read, all)
+		}
+		verify(t, store)
+		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"strings"
 
 	"skein.blue/graph/format"
 )
@@ -29,6 +30,20 @@ type Part struct {
 	Generation  uint64 // see Snapshot
 	from, to    string
 	First, Last bool // see Snapshot
+}
+
+// Keys returns the range of a collection's record keys in the part, and reports whether there may be any. An empty bound is
+// open; to is exclusive.
+func (n *Part) Keys(collection string) (from, to string, ok bool) {
+	prefix := collection + "/"
+	if n.to != "" && n.to <= prefix || n.from >= collection+"0" { // the character after the slash
+		return "", "", false
+	}
+	from, _ = strings.CutPrefix(max(n.from, prefix), prefix)
+	if strings.HasPrefix(n.to, prefix) {
+		to = n.to[len(prefix):]
+	}
+	return from, to, true
 }
 
 // Holds reports whether a path lies in the part.

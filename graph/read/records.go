@@ -95,13 +95,13 @@ func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, nil, each)
 }
 
-// buckets is Buckets for the chunks in [lo, hi). If the chunk at lo was spilled, it skips the
-// keys between lo and below. If wanted is not nil, buckets of one chunk may lack the records whose subjects are not wanted.
+// buckets is Buckets for the chunks in [lo, hi). If the chunk at lo was spilled, it skips the chunks below it before below:
+// it goes on with the chunk whose key is the next longer beginning of below, and so on. If wanted is not nil, buckets of one chunk may lack the records whose subjects are not wanted.
 func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) bool, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
 	defer recordReaders.Put(rr)
 	rr.reset()
-	more, jump := true, false
+	more, jump, at := true, false, lo
 	chunk := func(key, v []byte) (bool, error) {
 		kind, actor, bucket, depth, err := format.ParseChunkKey(key)
 		if err != nil {
@@ -122,12 +122,13 @@ func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) boo
 		if err != nil {
 			return false, fmt.Errorf("chunk %x: %w", key, err)
 		}
-		jump = below != nil && generation > 0 && bytes.Equal(key, lo)
+		jump = len(at) < len(below) && generation > 0 && bytes.Equal(key, at)
 		return !jump, nil
 	}
-	err := r.Scan(lo, hi, false, chunk)
-	if err == nil && jump {
-		err = r.Scan(below, hi, false, chunk)
+	err := r.Scan(at, hi, false, chunk)
+	for err == nil && jump {
+		at, jump = below[:len(at)+1], false
+		err = r.Scan(at, hi, false, chunk)
 	}
 	if err == nil && more && rr.Chunks > 0 {
 		each(rr)

@@ -2,6 +2,7 @@ package read
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -76,8 +77,8 @@ func (w Window) And(x Window) Window {
 	return w
 }
 
-// keys returns the range of the keys of an actor's chunks in a window, and the first key of
-// interest below the first chunk, if that was spilled. from is nil if the window is empty.
+// keys returns the range of the keys of an actor's chunks in a window. Below the first chunk, if that was spilled, only
+// chunks whose keys begin below, and the later ones, are of interest. from is nil if the window is empty.
 func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 	if w.All() {
 		from = format.AppendRecordsKey(nil, k, actor)
@@ -86,9 +87,32 @@ func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 	if w.From >= w.To {
 		return nil, nil, nil
 	}
-	first, last := format.Path{TID: w.From}, format.Path{TID: w.To - 1}
-	from = format.AppendChunkKey(nil, k, actor, first, 0)
-	return from, kv.PrefixEnd(format.AppendChunkKey(nil, k, actor, last, 1)), format.AppendChunkKey(nil, k, actor, first, 1)
+	return keysOf(k, actor, w.From, w.To-1)
+}
+
+// keysOf is Window.keys for the TIDs in [first, last].
+func keysOf(k kinds.Kind, actor dict.ID, first, last uint64) (from, to, below []byte) {
+	below = format.AppendChunkKey(nil, k, actor, format.Path{TID: first}, format.MaxChunkDepth)
+	from = below[:len(below)-format.MaxChunkDepth : len(below)-format.MaxChunkDepth]
+	return from, kv.PrefixEnd(format.AppendChunkKey(nil, k, actor, format.Path{TID: last}, format.MaxChunkDepth)), below
+}
+
+// RecordsWithin is Records for the records whose keys are TIDs in [first, last], and, if raw is set, for all whose keys are
+// not TIDs. It reads only chunks that may have one, so each may get others.
+func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64, raw bool, each func(*format.Record) bool) error {
+	more := true
+	live := func(rr *Bucket) bool { more = rr.live(each); return more }
+	lo, hi, below := keysOf(k, actor, first, last)
+	if first <= last {
+		if err := buckets(r, lo, hi, below, nil, live); err != nil || !more {
+			return err
+		}
+	}
+	if !raw {
+		return nil
+	}
+	prefix := format.AppendRecordsKey(nil, k, actor)
+	return buckets(r, binary.BigEndian.AppendUint16(bytes.Clone(prefix), format.RawBucket), kv.PrefixEnd(prefix), nil, nil, live)
 }
 
 // RangeOf returns the range of keys that Records, RecordsIn and Subjects scan first, for

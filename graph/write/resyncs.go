@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/syntax"
 )
 
 // resyncs is the phase that tracks which accounts are queued for a refetch, what the stream changed
@@ -102,7 +104,7 @@ func (q *resyncs) read(tx kv.Txn, seg *Segment, of *accounts, t *kinds.Table) er
 			}
 		}
 		if ev.Kind == batch.EventSnapshot && as.known && as.was.LowBucket != format.LowNone {
-			if err := q.readStored(tx, as.id, seg.Batch.Part(ev.Seq), t); err != nil {
+			if err := q.readStored(tx, as, seg.Batch.Part(ev.Seq), t); err != nil {
 				return err
 			}
 		}
@@ -167,12 +169,26 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 
 func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
-// readStored reads the records in the range that a snapshot replaces.
-func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kinds.Table) error {
-	stored := map[string]storedRecord{}
+// readStored reads the records in the range that a snapshot replaces, and few others: a large snapshot comes in many parts.
+// Only records whose keys are not TIDs are all read for each part of their collection.
+func (q *resyncs) readStored(tx kv.Txn, as *actorState, part *batch.Part, t *kinds.Table) error {
+	stored, actor := map[string]storedRecord{}, as.id
 	for i := range t.All {
 		k := &t.All[i]
-		err := read.Records(tx, k.Kind, actor, func(r *format.Record) bool {
+		from, to, ok := part.Keys(k.Collection)
+		if !ok {
+			continue
+		}
+		first, ok := syntax.FirstTID(from)
+		last := uint64(math.MaxUint64)
+		if end, before := syntax.FirstTID(to); to != "" && before {
+			last = end - 1
+			ok = ok && end > 0
+		}
+		if !ok {
+			first, last = 1, 0 // none
+		}
+		err := read.RecordsWithin(tx, k.Kind, actor, first, last, as.was.LowBucket == 0, func(r *format.Record) bool {
 			q.path = r.Path.AppendRkey(append(append(q.path[:0], k.Collection...), '/'))
 			if part.Holds(q.path) {
 				p := r.Path

@@ -1,5 +1,7 @@
 package syntax
 
+import "strings"
+
 // ValidTID reports whether s is a timestamp identifier
 // (https://atproto.com/specs/tid), as revs are.
 func ValidTID[S ~string | ~[]byte](s S) bool {
@@ -36,6 +38,35 @@ func AppendTID(dst []byte, tid uint64) []byte {
 		dst = append(dst, tidAlphabet[tid>>shift&31])
 	}
 	return dst
+}
+
+// FirstTID returns the number of the first TID that does not sort before s, and reports whether there is one.
+func FirstTID[S ~string | ~[]byte](s S) (tid uint64, ok bool) {
+	const length, most = 13, 16 // a TID has 64 bits: the first character has four
+	for i := range length {
+		if i >= len(s) {
+			return tid << (5 * (length - i)), true
+		}
+		v := uint64(strings.IndexFunc(tidAlphabet+"\u00ff", func(c rune) bool { return c >= rune(s[i]) }))
+		if i == 0 && v >= most {
+			return 0, false
+		}
+		if v < uint64(len(tidAlphabet)) && tidAlphabet[v] == s[i] {
+			tid = tid<<5 | v
+			continue
+		}
+		if v == uint64(len(tidAlphabet)) { // after all TIDs that begin with what was read
+			if tid++; tid == most<<(5*(i-1)) {
+				return 0, false
+			}
+			return tid << (5 * (length - i)), true
+		}
+		return (tid<<5 | v) << (5 * (length - 1 - i)), true
+	}
+	if len(s) > length {
+		tid++
+	}
+	return tid, tid > 0 || len(s) == length
 }
 
 const tidAlphabet = "234567abcdefghijklmnopqrstuvwxyz"
