@@ -91,11 +91,13 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 			return err
 		}
 	}
+	waits := false
 	for from, spilledFor := 0, -1; ; {
 		to := write.EndOfSegment(b, events, from, looks)
 		for {
-			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], First: l.first, Whole: to == len(events), Stuck: l.stuck}
+			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], First: l.first, Whole: to == len(events), Stuck: l.stuck, Waits: waits}
 			err := l.applySegment(ctx, seg)
+			waits = seg.Waits
 			if err == nil {
 				break
 			}
@@ -179,7 +181,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error)
 		case isErasing:
 			m.Retried("erasing")
 			span.AddEvent("again: records of a deleted account are erased first")
-			if err := l.eraseNow(ctx, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
+			if err := l.eraseSome(ctx, seg, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err
 			}
 		case errors.Is(err, write.FarError{}):

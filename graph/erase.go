@@ -57,17 +57,24 @@ func (l *lane) isStuck(actor dict.ID, err error) bool {
 	return true
 }
 
-// eraseNow finishes the job of an account, because its next event has arrived.
+// eraseSome erases records of an account because its next event has arrived: all of them if its repo cannot be fetched later,
+// else a slice, once in a batch. That is enough for most accounts. The event of a larger one does not keep those of others
+// waiting.
+func (l *lane) eraseSome(ctx context.Context, seg *write.Segment, actor dict.ID) error {
+	if !l.modes.Queues {
+		return l.eraseNow(ctx, actor)
+	}
+	seg.Waits = true
+	return l.eraseSlice(ctx, actor)
+}
+
+// eraseNow finishes the job of an account.
 func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
-	l.store.status.Lock()
-	l.erasing[actor] = true // its row says so, whatever this process remembers
-	l.store.status.Unlock()
-	for l.erasing[actor] {
-		if err := l.eraseSlice(ctx, actor); err != nil {
+	for {
+		if err := l.eraseSlice(ctx, actor); err != nil || !l.erasing[actor] {
 			return err
 		}
 	}
-	return nil
 }
 
 // eraseAll finishes all jobs.
@@ -84,6 +91,9 @@ func (l *lane) eraseAll(ctx context.Context) error {
 }
 
 func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
+	l.store.status.Lock()
+	l.erasing[actor] = true // its row says so, whatever this process remembers
+	l.store.status.Unlock()
 	layout := l.store.layout
 	var done bool
 	var counts format.Counts

@@ -93,7 +93,7 @@ func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 // keysOf is Window.keys for the TIDs in [first, last].
 func keysOf(k kinds.Kind, actor dict.ID, first, last uint64) (from, to, below []byte) {
 	below = format.AppendChunkKey(nil, k, actor, format.Path{TID: first}, format.MaxChunkDepth)
-	from = below[:len(below)-format.MaxChunkDepth : len(below)-format.MaxChunkDepth]
+	from = below[: len(below)-format.MaxChunkDepth : len(below)-format.MaxChunkDepth]
 	return from, kv.PrefixEnd(format.AppendChunkKey(nil, k, actor, format.Path{TID: last}, format.MaxChunkDepth)), below
 }
 

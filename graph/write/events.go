@@ -3,6 +3,7 @@ package write
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -30,7 +31,7 @@ type events struct {
 }
 
 // ErasingError is returned by Attempt if the segment has an event of an account whose records are
-// still being erased. Finish erasing them, then try again.
+// still being erased, unless Segment.Waits is set and repos are queued. Erase them, then try again.
 type ErasingError struct {
 	Actor dict.ID // the account
 }
@@ -73,8 +74,11 @@ func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
 		case stuck: // its records stay as they are
 			ev.SetAside()
 			e.queue.markMissed(as, seg.did(p), "damaged")
-		case as.was.Has(format.FlagErasing):
+		case as.was.Has(format.FlagErasing) && (!seg.Waits || !queue.Queues):
 			return ErasingError{as.id}
+		case as.was.Has(format.FlagErasing):
+			e.whileErasing(seg.Batch, ev, as, seg.sourceOf(p))
+			continue
 		case as.now.Has(format.FlagErasing):
 			return SegmentEndError{i}
 		}
@@ -82,6 +86,32 @@ func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
 	}
 	e.lastWriteWins()
 	return nil
+}
+
+// eraseWait is when the repo of an account is fetched that had events while it was being erased.
+const eraseWait = 10 * time.Second
+
+// whileErasing applies an event of an account whose records are still being erased. Nothing is put among them: the repo is
+// desynchronized, and fetched later. The account stays hidden: with its repo comes the answer whether it is active.
+func (e *events) whileErasing(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+	hidden := as.now.Has(format.FlagHidden)
+	switch ev.Kind {
+	case batch.EventSnapshot:
+		b.SetOutcome(ev.Seq, batch.Superseded)
+		return
+	case batch.EventCommit:
+		ev.Ops, ev.Flags = batch.Span{}, ev.Flags&^batch.HasData|batch.IsDamaged
+	default:
+	}
+	e.event(b, ev, as, source)
+	if hidden && !as.now.Has(format.FlagHidden) {
+		as.now.Flags |= format.FlagHidden
+		e.recordHidden(as.id, true)
+		e.queue.markMissed(as, b.Bytes(ev.DID), "back")
+	}
+	if row := e.queue.rows[as.id]; row != nil && row.changed && !row.gone {
+		row.Due = e.queue.now.Add(eraseWait)
+	}
 }
 
 // event applies one event. source is the source's number in the partition of the event's account.

@@ -103,7 +103,7 @@ func (q *resyncs) read(tx kv.Txn, seg *Segment, of *accounts, t *kinds.Table) er
 				return err
 			}
 		}
-		if ev.Kind == batch.EventSnapshot && as.known && as.was.LowBucket != format.LowNone {
+		if ev.Kind == batch.EventSnapshot && as.known && as.was.LowBucket != format.LowNone && !as.was.Has(format.FlagErasing) {
 			if err := q.readStored(tx, as, seg.Batch.Part(ev.Seq), t); err != nil {
 				return err
 			}
