@@ -322,6 +322,19 @@ func testAbuseSearch(t *testing.T) {
 		}
 		verify(t, store)
 	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = graph.Open(t.Context(), store, graph.Options{}); err != nil { // without a queue of repos, nothing could repair this one
+		t.Fatal(err)
+	}
+	c.s = s
+	for range 2 {
+		read, _ := commit()
+		if st, _ := account(); read < all || !st.Complete() {
+			t.Errorf("without a queue, a search reads %d bytes of %d; %+v", read, all, st)
+		}
+	}
 	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
 		t.Fatal(err)
 	}

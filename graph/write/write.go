@@ -143,8 +143,9 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
 		return out, err
 	}
-	search := math.MaxInt / wideSearch // what is placed has been fetched whole: its bytes pay for the search
-	if seg.isOfStream() {
+	// What is placed has been fetched whole: its bytes pay for the search. Without a queue, nothing could repair the repo.
+	search := math.MaxInt / wideSearch
+	if seg.isOfStream() && w.resyncs.Queues {
 		search = w.merger.limits.Search
 	}
 	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
