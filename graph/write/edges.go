@@ -31,8 +31,8 @@ type edges struct {
 	groups         [][]edge              // of search: by actor and kind
 	found          []edge                // likewise
 	far            []dict.ID             // likewise: actors with too many records to read
-	wide           []dict.ID             // likewise: actors of which much was read
-	searched       map[dict.ID]time.Time // when much was last read of actors
+	wide           []dict.ID             // likewise: actors for which much was read
+	searched       map[dict.ID]time.Time // when much was last read for an actor
 	lone           loneEdges
 	sorter         radix.Sorter
 	rows           rows
@@ -168,7 +168,7 @@ func compareSetChanges(x, y SetChange) int {
 // accounts of ordinary people seldom need one, and fetching their repos costs more.
 const wideSearch, searchEvery = 32, 10 * time.Minute
 
-// committed notes of which actors much was read.
+// committed notes the actors for which much was read.
 func (e *edges) committed() {
 	for _, id := range e.wide {
 		e.searched[id] = time.Now()
