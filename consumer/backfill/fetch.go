@@ -327,7 +327,10 @@ func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) err
 
 // tooLarge adds the exceeded limit to the error, and the flag that raises it.
 func (m *Manager) tooLarge(err error) error {
-	if errors.Is(err, repo.ErrMemory) {
+	switch {
+	case errors.Is(err, repo.ErrEdges):
+		return err
+	case errors.Is(err, repo.ErrMemory):
 		return fmt.Errorf("%w: %s (--memory)", err, human.Bytes(m.memory.One()))
 	}
 	return fmt.Errorf("%w: %s (--max-repo-bytes)", err, human.Bytes(m.o.MaxRepoBytes))

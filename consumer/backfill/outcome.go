@@ -20,9 +20,9 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 		return
 	}
 	if err != nil {
-		var invalid bool
-		for _, e := range []error{repo.ErrMissing, repo.ErrTree} {
-			invalid = invalid || errors.Is(err, e)
+		why, invalid := failInvalid, errors.Is(err, repo.ErrMissing) || errors.Is(err, repo.ErrTree)
+		if errors.Is(err, repo.ErrTooLarge) {
+			why, invalid, err = failTooLarge, true, m.tooLarge(err)
 		}
 		if !invalid && !j.alone { // the cause may be another repo in the same write
 			m.mu.Lock()
@@ -38,7 +38,9 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 		if !invalid {
 			m.log.Error("indexing a fetched repo failed", "did", j.did, "error", err)
 		}
-		m.jobs.Go(func() { m.failedJob(ctx, j, &failure{why: failInvalid, err: err}) })
+		m.jobs.Go(func() {
+			m.failedJob(ctx, j, &failure{why: why, err: err, final: why == failTooLarge})
+		})
 		return
 	}
 	m.o.Metrics.outcome(o)

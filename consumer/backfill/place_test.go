@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"skein.blue/consumer/repo"
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/human"
 	"skein.blue/internal/synth"
 	"skein.blue/internal/testing/abuse"
@@ -80,12 +82,12 @@ func TestPlaceWalksWithoutTheLock(t *testing.T) {
 func TestAbusePlacedBytes(t *testing.T) {
 	n := abuse.Size(6_000, 19_000)
 	did := "did:web:a.example.com"
-	car := likesOf(did, n, 2500)
+	car := likesOf(did, n, 1000)
 	w := newWorld(t, 1)
 	x := w.index(newStore(), func(o *Options) { o.Relay = "" })
 	one := part{sn: batch.Snapshot{}}
 	most := 0
-	uri := []byte(strings.Repeat("u", 2500))
+	uri := []byte(strings.Repeat("u", 1000))
 	for range n {
 		if one.isFull() {
 			one.next("")
@@ -96,7 +98,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	if most > placeBytes+len(uri)+6 {
 		t.Errorf("a part has %d bytes, want at most %d", most, placeBytes+len(uri)+6)
 	}
-	abuse.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*2450), human.Bytes(most))
+	abuse.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*1000), human.Bytes(most))
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
 	if err != nil || p.Outcome != "placed" || p.Records != n {
 		t.Fatalf("%+v: %v", p, err)
@@ -109,6 +111,60 @@ func TestAbusePlacedBytes(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A repo whose records make too many edges for its bytes is given up as too large, from a host and from a file, and the message says so.
+func TestAbuseRepoOfManyEdges(t *testing.T) {
+	more, err := kinds.Parse("app.bsky.feed.post tags[] text tags taggers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, 1)
+	a := w.add(0, 3)
+	var tags []any
+	for i := range kinds.MaxSubjects {
+		tags = append(tags, fmt.Sprint(i))
+	}
+	record := synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "tags", Value: tags}}))
+	records := make([]synth.RepoRecord, 500)
+	for i := range records {
+		records[i] = synth.RepoRecord{Path: fmt.Sprintf("app.bsky.feed.post/%06d", i), Block: record}
+	}
+	var r synth.Repo
+	root := r.Root(records)
+	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(a.did), []byte("3mb2kxx5ts22a"), []byte("sig"), &root))
+	car := r.AppendCAR(nil, &commit, records[:1])
+	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool {
+		_, _ = rw.Write(car)
+		return true
+	}
+	store := newStore()
+	g, err := graph.Open(t.Context(), store, graph.Options{Kinds: more})
+	if err == nil {
+		err = g.Close(t.Context()) // the kind stays
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := w.index(store, nil)
+	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Failed[failTooLarge] != 1 || st.Fetched != 0 {
+		t.Errorf("%+v", st)
+	}
+	if err := x.g.View(t.Context(), func(s *ask.View) error {
+		_, _, row, err := s.Account(a.did)
+		if row == nil || row.State != format.ResyncFailed || !strings.Contains(row.Detail, "too many edges") {
+			t.Errorf("%+v", row)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car)); err == nil || !strings.Contains(err.Error(), "too many edges") {
+		t.Error(err)
 	}
 }
 

@@ -273,3 +273,33 @@ func (s *slow) Read(p []byte) (int, error) {
 	runtime.Gosched()
 	return s.in.Read(p[:min(len(p), 4096)])
 }
+
+// A small repo whose tree names one record of many subjects many times makes few edges: above a number that its bytes pay
+// for, it is too large.
+func TestAbuseEdges(t *testing.T) {
+	more, err := kinds.Parse("a.b.c to[] text ms msBy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := kinds.Configure(kinds.BuiltIn, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := cbor.AppendHead(synth.CBOR([]byte("\xa1"), "to"), 4, kinds.MaxSubjects)
+	for i := range kinds.MaxSubjects {
+		tags = synth.CBOR(tags, fmt.Sprint(i))
+	}
+	for _, n := range []int{1, 3, abuse.Size(2_000, 20_000)} {
+		car := oneNode("a.b.c/", n, tags)
+		r := repo.Reader{Kinds: table}
+		if err := r.Read(t.Context(), bytes.NewReader(car), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+		edges := 0
+		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) { edges++ })
+		abuse.Figure(t, fmt.Sprint(n, " names of a record"), "a CAR of %s makes %d of %d edges: %v", human.Bytes(len(car)), edges, n*kinds.MaxSubjects, err)
+		if few := n*kinds.MaxSubjects <= kinds.MostEdges(len(car)); few != (err == nil) || errors.Is(err, repo.ErrTooLarge) == few || edges > kinds.MostEdges(len(car)) || (n == 1) != few {
+			t.Errorf("a CAR of %d bytes and %d names makes %d edges: %v", len(car), n, edges, err)
+		}
+	}
+}

@@ -33,6 +33,7 @@ var (
 	ErrCAR       = errors.New("not a repo's CAR")
 	ErrTruncated = errors.New("the CAR is cut short")
 	ErrTooLarge  = errors.New("the repo is too large")
+	ErrEdges     = fmt.Errorf("%w: its records make too many edges for its bytes", ErrTooLarge)
 	ErrHash      = errors.New("a block does not match the hash in its CID")
 	ErrMissing   = errors.New("a block is missing")
 	ErrTree      = errors.New("the tree is malformed")
@@ -84,6 +85,7 @@ type Reader struct {
 
 	in    io.Reader
 	left  int64 // bytes that may still be read
+	bytes int   // that were read
 	buf   []byte
 	start int
 	end   int
@@ -159,7 +161,7 @@ func (r *Reader) reset(in io.Reader, most int64) {
 	if r.allocated > maxUnreleased {
 		r.Release()
 	}
-	r.in, r.left, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0
+	r.in, r.left, r.bytes, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0, 0
 	r.DID, r.Rev, r.Data, r.Commit, r.Tolerate = nil, nil, nil, nil, 0
 	r.clearBlocks()
 	r.walk.forget(r)
@@ -189,6 +191,7 @@ func (r *Reader) fill(ctx context.Context, n int) error {
 		k, err := r.in.Read(room)
 		r.end += k
 		r.left -= int64(k)
+		r.bytes += k
 		if err != nil && r.end-r.start < n {
 			return err //nolint:wrapcheck // io.EOF, or the error of in
 		}

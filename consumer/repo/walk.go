@@ -18,13 +18,13 @@ const maxKey = syntax.MaxNSID + 1 + syntax.MaxRkey
 // Walk calls each for the records of indexed collections, in the order of their paths. If a record
 // names several subjects of a kind (kinds.Kind.IsMany), it calls each once for each subject.
 // subject is nil if a record names none; it is valid until the next Read or Release, rkey
-// only during the call. Walk ends early with the error of ctx.
+// only during the call. Walk ends early with the error of ctx, or with ErrEdges.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
 	w := &r.walk
 	w.forget(r)
 	w.r, w.each, w.ctx = r, each, ctx
 	w.key, w.slash, w.bad, w.of = w.key[:0], none, none, nil
-	w.missing, w.nodes, w.steps, w.read, w.work = 0, 0, 0, 0, 0
+	w.missing, w.nodes, w.steps, w.read, w.work, w.edges = 0, 0, 0, 0, 0, 0
 	r.Malformed, r.Spaces = 0, 0
 	_, err := w.node(r.Data, 0)
 	return err
@@ -57,6 +57,8 @@ type walk struct {
 	memo map[memoKey][]named
 	last []named // subjects of the last record
 	work int     // bytes of keys and records that were compared, copied or decoded
+
+	edges int // that the records make
 }
 
 // step counts a node or an entry, and checks ctx now and then.
@@ -232,6 +234,14 @@ func (w *walk) record(cid []byte) error {
 	all, err := w.subjects(index)
 	if err != nil {
 		return err
+	}
+	for i := range all {
+		if w.edges += len(all[i].many); all[i].subject != nil {
+			w.edges++
+		}
+	}
+	if most := kinds.MostEdges(w.r.bytes); w.edges > most {
+		return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.bytes)
 	}
 	var dropped wire.Reason
 	for i, k := range w.of.Kinds {

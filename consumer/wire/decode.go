@@ -201,7 +201,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	case d.isAhead(c.Rev):
 		d.drop(FutureRev, nil)
 		c.Rev, c.Data = nil, nil
-	case reason == "" && d.hasTooManySubjects(b):
+	case reason == "" && d.hasTooManyEdges(m, b):
 		d.drop(BadOps, nil)
 		c.Data = nil
 	case reason != "" && !m.tooBig: // the blocks of one that is too big are missing anyway

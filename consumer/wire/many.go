@@ -124,25 +124,22 @@ func (s *search) take(subject []byte) {
 	s.all = append(s.all, subject)
 }
 
-// maxSubjects bounds the subjects that the records of a commit name in arrays: many operations can name
-// the same block.
-const maxSubjects = 20_000
-
 // maxRewrites bounds the updates and deletions of records that can name several subjects: each may remove
 // kinds.MaxSubjects edges of each kind. The protocol allows 200 operations in a commit.
 const maxRewrites = 300
 
-// hasTooManySubjects reports whether the records of a commit name more than maxSubjects subjects in
-// arrays, or whether it updates and deletes more than maxRewrites records that may have named some. Such
-// a commit is damaged: its repo is fetched instead.
-func (d *Decoder) hasTooManySubjects(b *batch.Batch) bool {
+// hasTooManyEdges reports whether the records of a commit make more edges than a message of its size may, or whether it
+// updates and deletes more than maxRewrites records that may have named several subjects. Such a commit is damaged: its repo is
+// fetched instead.
+func (d *Decoder) hasTooManyEdges(m *Message, b *batch.Batch) bool {
+	const few = 2 // kinds of a collection: an operation takes enough bytes for them
 	n, rewrites := 0, 0
 	for i := range d.ops {
 		o := &d.ops[i]
-		if o.of == nil || !o.of.HasMany() {
+		if o.of == nil || len(o.of.Kinds) <= few && !o.of.HasMany() {
 			continue
 		}
-		if string(o.action) != "create" {
+		if o.of.HasMany() && string(o.action) != "create" {
 			rewrites++
 		}
 		if len(o.cid) == 0 {
@@ -150,8 +147,11 @@ func (d *Decoder) hasTooManySubjects(b *batch.Batch) bool {
 		}
 		subjects, _ := d.subjects(o, b)
 		for i := range subjects {
-			n += int(subjects[i].to - subjects[i].from)
+			one := &subjects[i]
+			if n += int(one.to - one.from); !one.subject.IsEmpty() {
+				n++
+			}
 		}
 	}
-	return n > maxSubjects || rewrites > maxRewrites
+	return n > kinds.MostEdges(len(m.ops)+len(m.blocks)) || rewrites > maxRewrites
 }

@@ -11,7 +11,9 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
+	"skein.blue/internal/human"
 	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/abuse"
 )
 
 // item is a value of DAG-CBOR: a string, nil, an int, a []item or a map of items.
@@ -205,5 +207,81 @@ func TestManySubjectsOfACommit(t *testing.T) {
 	}
 	if got := add(ops[1:], empty); len(got) == 0 || len(d.Drops) != 0 {
 		t.Errorf("%d changes, %v", len(got), d.Drops)
+	}
+}
+
+// A small commit that names one record of many subjects many times makes few edges: it is damaged above a number of edges that
+// its bytes pay for, whether the subjects are those of one kind or of many.
+func TestAbuseEdges(t *testing.T) {
+	fields, file := map[string]item{}, "a.b.c to[] text ms msBy"
+	for i := range 40 {
+		fields[fmt.Sprint("f", i)] = "x"
+		file += fmt.Sprintf("\nd.e.f f%d text f%ds f%dsBy", i, i, i)
+	}
+	var tags []item
+	for i := range kinds.MaxSubjects {
+		tags = append(tags, fmt.Sprint(i))
+	}
+	d := wire.Decoder{Kinds: tableWith(t, file)}
+	for collection, record := range map[string]map[string]item{"a.b.c": {"to": tags}, "d.e.f": fields} {
+		block := synth.NewBlock(appendItem(nil, record))
+		edges := func(names int) (size, n int) {
+			var ops []any
+			for i := range names {
+				ops = append(ops, op("create", fmt.Sprint(collection, "/", i), block.CID))
+			}
+			frame := commit(ops, []synth.Block{block}, nil)
+			var m wire.Message
+			if err := wire.Parse(frame, &m); err != nil {
+				t.Fatal(err)
+			}
+			var b batch.Batch
+			d.Add(&m, &b)
+			for _, line := range b.Describe()[1:] {
+				if strings.HasPrefix(line, "  put") {
+					n++
+				}
+			}
+			if (n == 0) != (len(d.Drops) == 1 && d.Drops[0].Reason == wire.BadOps) {
+				t.Errorf("%d edges, %v", n, d.Drops)
+			}
+			return len(frame), n
+		}
+		if _, n := edges(1); n < 40 {
+			t.Errorf("one record of %s makes %d edges", collection, n)
+		}
+		most, at := 0, 0
+		for names := 1; names <= abuse.Size(200, 1000); names++ {
+			if size, n := edges(names); n > kinds.MostEdges(size) {
+				t.Fatalf("%d names of a record in %s: a commit of %d bytes makes %d edges", names, collection, size, n)
+			} else if n > most {
+				most, at = n, size
+			}
+		}
+		size, n := edges(156)
+		abuse.Figure(t, collection, "a commit of %s that names one record 156 times makes %d edges; the most are %d, in %s", human.Bytes(size), n, most, human.Bytes(at))
+	}
+}
+
+// The longest subject is a record of a did:web of a host with the longest name, with the longest collection and key.
+func TestLongSubjects(t *testing.T) {
+	label := strings.Repeat("a", 61) + "."
+	did := "did:web:" + strings.Repeat(label, 4) + "aaaaa"
+	uri := "at://" + did + "/" + strings.Repeat(label, 4) + strings.Repeat("a", 63) + ".bbbbb/" + strings.Repeat("k", 512)
+	for _, test := range []struct {
+		k       string
+		field   map[string]item
+		subject string
+		reason  wire.Reason
+	}{
+		{"follow", map[string]item{"subject": did}, did, ""},
+		{"follow", map[string]item{"subject": did + "a"}, "", wire.BadSubject},
+		{"like", map[string]item{"subject": map[string]item{"uri": uri}}, uri, ""},
+		{"like", map[string]item{"subject": map[string]item{"uri": "at://did:web:" + strings.Repeat("a", 1100) + "/app.bsky.feed.post/x"}}, "", wire.BadSubject},
+	} {
+		got, reason := wire.Subject(kinds.BuiltIn.ByName(test.k), appendItem(nil, test.field))
+		if string(got) != test.subject || reason != test.reason {
+			t.Errorf("the subject of %d bytes: %q, %q", len(test.subject), got, reason)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/syntax"
 )
 
 // Dictionary reads the whole dictionary and calls report for every violated invariant: it is
@@ -312,7 +313,7 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) {
 
 // valid reports whether a string may be in a namespace.
 func (v *dictionary) valid(ns dict.Namespace, s []byte) bool {
-	return ns == dict.DID && kinds.DID.Valid(s) ||
+	return ns == dict.DID && syntax.ValidDID(s) ||
 		ns == dict.URI && (kinds.ValidLabelSet(s) || slices.ContainsFunc(v.forms, func(f kinds.Form) bool { return f.Valid(s) }))
 }
 

@@ -21,8 +21,11 @@ const (
 	Text              // any string of up to MaxText bytes
 )
 
-// The longest subjects, in bytes.
+// The longest subjects, in bytes. The longest DID that the protocol uses is a did:web of a host
+// (https://atproto.com/specs/did), whose name has at most 253 bytes.
 const (
+	MaxDID  = len("did:web:") + 253
+	MaxURI  = len("at://") + MaxDID + 1 + syntax.MaxNSID + 1 + syntax.MaxRkey
 	MaxLink = 8 << 10
 	MaxText = 640 // as the lexicon of posts bounds a tag
 )
@@ -75,9 +78,9 @@ func FormOf(name string) (Form, error) {
 func (f Form) Valid(s []byte) bool {
 	switch f {
 	case DID:
-		return syntax.ValidDID(s)
+		return len(s) <= MaxDID && syntax.ValidDID(s)
 	case ATURI:
-		return syntax.ValidURI(s)
+		return len(s) <= MaxURI && syntax.ValidURI(s)
 	case Link:
 		return ValidLink(s)
 	case Text:

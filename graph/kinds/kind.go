@@ -165,6 +165,11 @@ func (k Kind) IsMany() bool { return k >= FirstMany }
 // the record. It bounds what one record costs.
 const MaxSubjects = 128
 
+// MostEdges returns the most edges that what was received in so many bytes may make: many records of a commit or a repo can
+// have the same block. In real records, an edge takes more than 16 bytes even in an array: a DID 32, a tag 80 as
+// a facet of a post, and an operation of a commit or an entry of a repo's tree, 60 and more.
+func MostEdges(bytes int) int { return 2*MaxSubjects + bytes/16 }
+
 // A Table has the kinds that a store indexes.
 type Table struct {
 	// All are its rows, with the built-in ones first.

@@ -65,7 +65,7 @@ func newHistory(seed uint64, accounts int, step uint64) *History {
 // did generates mostly did:plc, and some other methods.
 func (h *History) did(i int) string {
 	if i%20 == 19 { // long DIDs are stored separately
-		return fmt.Sprintf("did:web:host%d.%s.example.com", i, strings.Repeat("long-", 60))
+		return fmt.Sprintf("did:web:host%d.%s.example.com", i, strings.Repeat("long-", 44))
 	}
 	if i%10 == 9 {
 		return fmt.Sprintf("did:web:host%d.example.com", i)
