@@ -52,7 +52,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 	for seed := range uint64(6) {
 		most := []int{rows + 1, 1000, 60, 3, 1500, 400}[seed]
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 20, Chunk: 20})})
-		s, err := Open(t.Context(), store, Options{Embedded: true, SliceSize: 5})
+		s, err := Open(t.Context(), store, Options{Embedded: true, SliceSize: 5, Queued: func([]batch.Queued) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
