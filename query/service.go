@@ -12,6 +12,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
+	"skein.blue/internal/clients"
 	"skein.blue/internal/identities"
 	"skein.blue/query/algebra"
 	"skein.blue/query/feed"
@@ -43,7 +44,7 @@ type ServiceOptions struct {
 type Service struct {
 	host   string
 	tokens *identities.Tokens
-	slots  *xrpc.Queue // of checks of signatures
+	slots  *clients.Queue // of checks of signatures
 }
 
 // NewService returns a Service.
@@ -51,7 +52,7 @@ func NewService(o ServiceOptions) (*Service, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
 		return nil, fmt.Errorf("%q is not a host name; give the public name of this server, such as graph.example.com", o.Host) //nolint:err113 // the operator reads it
 	}
-	v := &Service{host: o.Host, slots: xrpc.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
+	v := &Service{host: o.Host, slots: clients.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {
 		return nil, fmt.Errorf("%q cannot be used in a did:web: %w", o.Host, err)
 	}

@@ -4,194 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/query/algebra"
 )
 
-// queueRun is a random run of a queue, with what must hold of it.
-type queueRun struct {
-	t       *testing.T
-	q       *Queue
-	slots   int
-	held    []string                // clients, one for each slot in use
-	waiting map[string][]*oneWaiter // by client, in order
-	passed  map[string]map[string]int
-	granted int
-}
-
-type oneWaiter struct {
-	client string
-	cancel context.CancelFunc
-	done   chan error
-}
-
-func (r *queueRun) enter(client string) {
-	ctx, cancel := context.WithCancel(r.t.Context())
-	w := &oneWaiter{client, cancel, make(chan error, 1)}
-	if len(r.waiting[client]) == 0 {
-		r.passed[client] = map[string]int{}
+// freeOf counts the free slots of a queue.
+func freeOf(q *clients.Queue) (n int) {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for ; q.Enter(ended, "counting") == nil; n++ {
+		defer q.Leave("counting", time.Now())
 	}
-	r.waiting[client] = append(r.waiting[client], w)
-	go func() { w.done <- r.q.Enter(ctx, client) }()
-	r.settle()
-}
-
-// settle waits until nothing changes, and checks the grants.
-func (r *queueRun) settle() {
-	r.t.Helper()
-	synctest.Wait()
-	for client, list := range r.waiting {
-		var left []*oneWaiter
-		for i, w := range list {
-			select {
-			case err := <-w.done:
-				w.cancel()
-				if err != nil {
-					if !errors.Is(err, context.Canceled) {
-						r.t.Fatalf("%s: %v", client, err)
-					}
-					continue
-				}
-				if len(left) > 0 && i > 0 {
-					r.t.Fatalf("%s was served out of order", client)
-				}
-				r.grant(client)
-			default:
-				left = append(left, w)
-			}
-		}
-		if r.waiting[client] = left; len(left) == 0 {
-			delete(r.waiting, client)
-			delete(r.passed, client)
-		}
-	}
-	n := 0
-	for _, list := range r.waiting {
-		n += len(list)
-	}
-	if got := r.q.Waiting(); got != n {
-		r.t.Fatalf("%d queries wait, want %d", got, n)
-	}
-	if len(r.held) > r.slots || n > 0 && len(r.held) < r.slots {
-		r.t.Fatalf("%d of %d slots are in use, and %d queries wait", len(r.held), r.slots, n)
-	}
-}
-
-// grant notes that a client has got a slot. While a client waits, no other client gets two.
-func (r *queueRun) grant(client string) {
-	r.t.Helper()
-	r.granted++
-	r.held = append(r.held, client)
-	r.passed[client] = map[string]int{}
-	for other := range r.waiting {
-		if other == client {
-			continue
-		}
-		if r.passed[other][client]++; r.passed[other][client] > 1 {
-			r.t.Fatalf("%s got two slots while %s waited", client, other)
-		}
-	}
-}
-
-// In random runs, a queue never has more slots than it was given, none is free while a query
-// waits, clients take turns, and the queries of one client are served in order.
-func TestQueueProperties(t *testing.T) {
-	for seed := range uint64(12) {
-		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			slots := 1 + rng.IntN(3)
-			r := &queueRun{t: t, q: NewQueue(slots), slots: slots, waiting: map[string][]*oneWaiter{}, passed: map[string]map[string]int{}}
-			for range 400 {
-				switch n := rng.IntN(10); {
-				case n < 5 && len(r.held)+r.q.Waiting() < 40:
-					r.enter(fmt.Sprint("client", rng.IntN(5)))
-				case n < 6 && len(r.waiting) > 0:
-					for _, list := range r.waiting {
-						list[rng.IntN(len(list))].cancel()
-						break
-					}
-					r.settle()
-				case len(r.held) > 0:
-					i := rng.IntN(len(r.held))
-					r.held = append(r.held[:i], r.held[i+1:]...)
-					r.q.Leave("client", time.Now())
-					r.settle()
-				}
-			}
-			for len(r.held) > 0 {
-				r.held = r.held[1:]
-				r.q.Leave("client", time.Now())
-				r.settle()
-			}
-			if r.q.free != slots || len(r.q.waiting) != 0 || len(r.q.turns) != 0 || r.granted < 80 {
-				t.Errorf("after %d grants: %d of %d slots are free, %d clients wait, %d turns", r.granted, r.q.free, slots, len(r.q.waiting), len(r.q.turns))
-			}
-		})
-	}
-}
-
-// A query that gives up in the moment of its turn passes the turn on. No slot is lost.
-func TestQueueKeepsItsSlots(t *testing.T) {
-	const slots = 3
-	q := NewQueue(slots)
-	var waits int
-	var mu sync.Mutex
-	q.Waited = func(time.Duration) { mu.Lock(); waits++; mu.Unlock() }
-	var all sync.WaitGroup
-	for i := range 60 {
-		all.Go(func() {
-			for n := range 40 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if (i+n)%3 == 0 {
-					go cancel() // at any moment
-				}
-				if q.Enter(ctx, fmt.Sprint("client", i%7)) == nil {
-					q.Leave("client", time.Now())
-				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	if q.free != slots || q.Waiting() != 0 || len(q.turns) != 0 {
-		t.Errorf("%d of %d slots are free, %d queries wait, %d turns", q.free, slots, q.Waiting(), len(q.turns))
-	}
-	if waits != 60*40 {
-		t.Errorf("%d waits were measured, want %d", waits, 60*40)
-	}
-}
-
-func TestQueueMeasuresTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(1)
-		var took []time.Duration
-		q.Waited = func(d time.Duration) { took = append(took, d) }
-		if err := q.Enter(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		if err := q.Enter(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		go func() { time.Sleep(5 * time.Second); q.Leave("client", time.Now()) }()
-		if err := q.Enter(t.Context(), "b"); err != nil {
-			t.Error(err)
-		}
-		if fmt.Sprint(took) != "[0s 3s 5s]" {
-			t.Error(took)
-		}
-	})
+	return n
 }
 
 // queued returns a query, its queues, and its store with one record.
@@ -201,7 +33,7 @@ func queued(t *testing.T, slow bool) (*Query, *Queues) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	qs := &Queues{Light: NewQueue(2), Slow: NewQueue(1), Large: NewQueue(1)}
+	qs := &Queues{Light: clients.NewQueue(2), Slow: clients.NewQueue(1), Large: clients.NewQueue(1)}
 	return &Query{Store: s, Work: qs.Work("client", slow)}, qs
 }
 
@@ -226,8 +58,8 @@ func TestWorkMovesToTheLargeQueue(t *testing.T) {
 			if slow {
 				other, most = qs.Light, 2
 			}
-			if f := qs.Work("client", slow).first; f.free != first || qs.Large.free != large || other.free != most {
-				t.Errorf("slow %v, %s: %d, %d and %d slots are free", slow, when, f.free, qs.Large.free, other.free)
+			if f := qs.Work("client", slow).first; freeOf(f) != first || freeOf(qs.Large) != large || freeOf(other) != most {
+				t.Errorf("slow %v, %s: %d, %d and %d slots are free", slow, when, freeOf(f), freeOf(qs.Large), freeOf(other))
 			}
 		}
 		if err := q.Work.Enter(t.Context()); err != nil {
@@ -249,7 +81,7 @@ func TestWorkMovesToTheLargeQueue(t *testing.T) {
 			}
 		}
 		free(slots, 0, "in the large queue")
-		if q.Work.in != qs.Large || first.free != slots {
+		if q.Work.in != qs.Large || freeOf(first) != slots {
 			t.Errorf("slow %v: %+v", slow, q.Work)
 		}
 		q.Work.Leave()
@@ -264,7 +96,7 @@ func TestHeavyWork(t *testing.T) {
 	if err := q.Work.Enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var in []*Queue
+	var in []*clients.Queue
 	err := q.View(t.Context(), func(*ask.View) error {
 		in = append(in, q.Work.in)
 		if err := q.Work.Heavy(); err != nil {
@@ -281,8 +113,8 @@ func TestHeavyWork(t *testing.T) {
 		t.Errorf("%d calls: %v", calls, err)
 	}
 	q.Work.Leave()
-	if qs.Light.free != 2 || qs.Large.free != 1 {
-		t.Errorf("%d and %d slots are free", qs.Light.free, qs.Large.free)
+	if freeOf(qs.Light) != 2 || freeOf(qs.Large) != 1 {
+		t.Errorf("%d and %d slots are free", freeOf(qs.Light), freeOf(qs.Large))
 	}
 }
 
@@ -313,8 +145,8 @@ func TestWorkThatGivesUp(t *testing.T) {
 	}
 	q.Work.Leave()
 	qs.Large.Leave("client", time.Now())
-	if qs.Light.free != 2 || qs.Large.free != 1 || qs.Large.Waiting() != 0 {
-		t.Errorf("%d and %d slots are free", qs.Light.free, qs.Large.free)
+	if freeOf(qs.Light) != 2 || freeOf(qs.Large) != 1 || qs.Large.Waiting() != 0 {
+		t.Errorf("%d and %d slots are free", freeOf(qs.Light), freeOf(qs.Large))
 	}
 }
 
