@@ -18,6 +18,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
+	"skein.blue/internal/identities"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/history"
 	"skein.blue/query"
@@ -65,7 +66,7 @@ func (w *feedWorld) insert(did string) {
 func (w *feedWorld) serve(d identity.Directory) {
 	w.t.Helper()
 	var err error
-	if w.service, err = query.NewService(query.ServiceOptions{Host: "feeds.example.com", Directory: d}); err != nil {
+	if w.service, err = query.NewService(query.ServiceOptions{Host: "feeds.example.com", Directory: new(identities.Broker).Over(d)}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.f, err = feed.New(feed.Options{Path: w.path, Service: w.service.DID()}); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"time"
 
 	"skein.blue/internal/identities"
 	"skein.blue/query/algebra"
@@ -20,16 +19,12 @@ import (
 type Handles interface {
 	// Kept returns the remembered DID of a handle, or the remembered error.
 	Kept(handle string) (did string, known bool, err error)
-	// Resolve looks a handle up.
+	// Resolve looks a handle up, for a client (identities.ForClient).
 	Resolve(ctx context.Context, handle string) (did string, err error)
 }
 
-// maxUnknownHandles is the number of handles that are looked up for one query; resolvedAtOnce is
-// the number for all queries at a time, in which clients take turns.
-const (
-	maxUnknownHandles = 8
-	resolvedAtOnce    = 16
-)
+// maxUnknownHandles is the number of handles that are looked up for one query.
+const maxUnknownHandles = 8
 
 // resolveViewer replaces $viewer by the viewer's DID.
 func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []algebra.Literal, where func(i int) string) error {
@@ -84,12 +79,7 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Lite
 		var wg sync.WaitGroup
 		for _, i := range unknown {
 			wg.Go(func() {
-				if errs[i] = s.naming.Enter(ctx, w.Client); errs[i] != nil {
-					return
-				}
-				began := time.Now()
-				defer func() { s.naming.Leave(w.Client, began) }()
-				did, err := s.o.Handles.Resolve(ctx, list[i].Handle)
+				did, err := s.o.Handles.Resolve(identities.ForClient(ctx, w.Client), list[i].Handle)
 				if errs[i] = err; err == nil {
 					list[i].Resolve(did)
 				}
@@ -105,6 +95,8 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Lite
 		case err == nil:
 		case errors.Is(err, identities.ErrNotFound):
 			return xrpc.Errorf(http.StatusBadRequest, "HandleNotFound", "%sno account has the handle %s", where(i), list[i].Handle)
+		case errors.Is(err, identities.ErrBusy):
+			return xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "%s%s: %v; try again", where(i), list[i].Handle, err)
 		case errors.Is(err, identities.ErrOff):
 			return xrpc.Invalid("%s%v", where(i), err)
 		default:

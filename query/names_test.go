@@ -2,12 +2,16 @@ package query_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"skein.blue/internal/identities"
 	"skein.blue/query"
@@ -172,4 +176,55 @@ func TestMovedHandle(t *testing.T) {
 			t.Errorf("%s: %d %s", method, status, body)
 		}
 	}
+}
+
+// Handles are looked up for the client who asks, in the part that clients have (identities.Broker).
+func TestHandlesAreLookedUpForClients(t *testing.T) {
+	w := newWorld(t, 31, 100)
+	var now, most atomic.Int32
+	full := make(chan struct{})
+	reached := sync.OnceFunc(func() { close(full) })
+	slow := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		if n := now.Add(1); n > most.Load() {
+			if most.Store(n); n == identities.ClientsOfHandles {
+				reached()
+			}
+		}
+		select {
+		case <-full:
+		case <-time.After(4 * time.Second):
+		}
+		now.Add(-1)
+		rw.WriteHeader(http.StatusNotFound)
+	}))
+	defer slow.Close()
+	h, err := identities.New(identities.Options{Resolver: slow.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := query.New(w.store, query.Options{Handles: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	w.base = srv.URL
+	var asking sync.WaitGroup
+	for i := range 3 {
+		asking.Go(func() { w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(members(8*i, 8+8*i))) })
+	}
+	asking.Wait()
+	select {
+	case <-full:
+	default:
+		t.Errorf("at most %d look-ups ran at a time, want %d", most.Load(), identities.ClientsOfHandles)
+	}
+}
+
+func members(from, to int) string {
+	var all []string
+	for i := range to - from {
+		all = append(all, fmt.Sprintf("@h%d.example.com", from+i))
+	}
+	return "members(" + strings.Join(all, ",") + ")"
 }

@@ -98,7 +98,6 @@ type Server struct {
 	cursors *xrpc.Cursors
 	mux     *http.ServeMux
 	queues  xrpc.Queues
-	naming  *clients.Queue // of look-ups of handles
 	forms   *xrpc.Forms
 	watcher *watch.Watcher
 
@@ -160,7 +159,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s := &Server{
 		store: store, words: algebra.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		queues: xrpc.Queues{Light: clients.NewQueue(o.Concurrent), Slow: clients.NewQueue(runtime.GOMAXPROCS(0)), Large: clients.NewQueue(o.HeavyConcurrent)},
-		naming: clients.NewQueue(resolvedAtOnce), forms: xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
+		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
 	}
 	for name, q := range map[string]*clients.Queue{"light": s.queues.Light, "slow": s.queues.Slow, "large": s.queues.Large} {
 		q.Waited = o.Metrics.waits(name)

@@ -35,7 +35,7 @@ type ServiceOptions struct {
 	// Host is the server's public HTTPS name; its DID is did:web:HOST. localhost uses plain
 	// HTTP, as in resolvers of did:web.
 	Host string
-	// Directory finds the DID documents with the viewers' keys. The Service caches them.
+	// Directory finds the DID documents with the viewers' keys (identities.Broker). The Service caches them.
 	Directory identity.Directory
 }
 
@@ -97,7 +97,7 @@ func (v *Service) viewer(ctx context.Context, client, nsid, header string) (stri
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "the answer depends on the viewer: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entryOf(nsid), nsid)
 	}
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	ctx, cancel := context.WithTimeout(identities.ForClient(ctx, client), verifyTimeout)
 	defer cancel()
 	did, err := v.tokens.Verify(ctx, strings.TrimSpace(token), entryOf(nsid), nsid, func(ctx context.Context) (func(), error) {
 		err := v.slots.Enter(ctx, client)

@@ -73,8 +73,8 @@ func TestAbuseHangingIssuers(t *testing.T) {
 		atOnce   int64
 		others   []string // issuers whose keys are not kept
 	}{
-		{"one domain", abuse.Size(100, 2000), func(i int) string { return fmt.Sprintf("did:web:h%d.evil.com", i) }, identities.DomainAtOnce, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa", "did:web:good.example.com"}},
-		{"many domains", abuse.Size(200, 2000), func(i int) string { return fmt.Sprintf("did:web:evil%d.com", i) }, identities.WebAtOnce, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa"}},
+		{"one domain", abuse.Size(100, 2000), func(i int) string { return fmt.Sprintf("did:web:h%d.evil.com", i) }, identities.ClientsOfDomain, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa", "did:web:good.example.com"}},
+		{"many domains", abuse.Size(200, 2000), func(i int) string { return fmt.Sprintf("did:web:evil%d.com", i) }, identities.ClientsOfWeb, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFeedWorld(t, "mine = likes($viewer)\n")

@@ -18,7 +18,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/internal/identities"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/loglimit"
 )
@@ -72,7 +71,7 @@ func New(o Options) *Manager {
 
 // documents returns the source of DID documents.
 func (m *Manager) documents() identity.Directory {
-	cached := identities.NewDirectory(m.o.PLC, m.client)
+	cached := m.o.LookUps.NewDirectory(m.o.PLC, m.client)
 	if m.o.Mirror == nil {
 		return cached
 	}

@@ -110,6 +110,7 @@ func (w *world) document(rw http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(rw).Encode(map[string]any{
 		"id": a.did, "service": []any{map[string]string{"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": a.host.srv.URL}},
+		"verificationMethod": []any{map[string]string{"id": "#atproto", "type": "Multikey", "controller": a.did, "publicKeyMultibase": "zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme"}},
 	})
 }
 

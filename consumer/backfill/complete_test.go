@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/testing/abuse"
 )
 
@@ -499,6 +502,121 @@ func TestUnreachableKeys(t *testing.T) {
 	if h := x.m.sched.hosts[a.host.srv.URL]; h == nil || h.inFlight != 0 || h.domain.inFlight != 0 {
 		t.Errorf("fetches of its host: %+v", h)
 	}
+}
+
+// anySigned are keys by which everything is signed, of accounts whose documents can be had.
+type anySigned struct{ *identities.Keys }
+
+type anyKey struct{ atcrypto.PublicKey }
+
+// HashAndVerify implements atcrypto.PublicKey.
+func (anyKey) HashAndVerify(_, _ []byte) error { return nil }
+
+// Key implements proof.Keys.
+func (k anySigned) Key(ctx context.Context, did indigo.DID) (atcrypto.PublicKey, error) {
+	key, err := k.Keys.Key(ctx, did)
+	return anyKey{key}, err
+}
+
+// Cached implements proof.Keys.
+func (k anySigned) Cached(did indigo.DID) (atcrypto.PublicKey, bool) {
+	key, ok := k.Keys.Cached(did)
+	return anyKey{key}, ok
+}
+
+// A directory that refuses for long, or fails, takes no tries from the repos either, which wait.
+func TestRefusedDocuments(t *testing.T) {
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
+		w := newWorld(t, 1)
+		a := w.add(0, 4)
+		w.dir.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Retry-After", "60")
+			rw.WriteHeader(status)
+		})
+		x := w.index(newStore(), func(o *Options) { o.Tries, o.Relay = 1, "" })
+		if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+			t.Fatal(err)
+		}
+		waits := func() bool {
+			x.m.mu.Lock()
+			defer x.m.mu.Unlock()
+			j := x.m.sched.jobs[a.did]
+			return j != nil && j.busy == 1 && !j.running
+		}
+		for began := time.Now(); !waits(); time.Sleep(5 * time.Millisecond) {
+			if row := rowOf(t, x.m, a.did); time.Since(began) > 10*time.Second || row.Tries > 0 {
+				t.Fatalf("%d: the repo does not wait for the directory: %+v", status, row)
+			}
+		}
+		if row := rowOf(t, x.m, a.did); row.State != format.ResyncWaiting {
+			t.Errorf("%d: %+v", status, row)
+		}
+	}
+}
+
+// A commit whose key the directory refused to give leaves its repo queued, and the account's later commits count. While the
+// directory refuses, nobody asks it again and again, and the repos lose no tries; once it answers, all are fetched.
+func TestAbuseRefusingDirectory(t *testing.T) {
+	const accounts, known = 200, 20
+	w := newWorld(t, 1)
+	for i := range accounts {
+		w.add(i, 3)
+	}
+	var refuses atomic.Bool
+	var refused atomic.Int64
+	answers := w.dir.Config.Handler
+	w.dir.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if refuses.Load() {
+			refused.Add(1)
+			rw.Header().Set("Retry-After", "2")
+			rw.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		answers.ServeHTTP(rw, r)
+	})
+	lookUps := new(identities.Broker)
+	x := w.index(newStore(), func(o *Options) {
+		o.Tries, o.Relay, o.LookUps = 1, "", lookUps
+		o.Verifier = proof.NewVerifier(anySigned{identities.NewKeys(lookUps.NewSource(o.PLC, outward.NewClient(outward.Options{AllowPrivate: true})))})
+	})
+	all := slices.Collect(maps.Values(w.repos))
+	w.fetched(x, all[:known]...)
+	refuses.Store(true)
+	rng := rand.New(rand.NewPCG(1, 2))
+	x.deliver(t, func(b *batch.Batch) {
+		for _, a := range all[known:] {
+			w.commit(rng, a, nil) // Decoder.Reject: nothing of it is believed
+			w.seq++
+			b.AddCommit(w.seq, &batch.Commit{DID: []byte(a.did), Refuted: true})
+		}
+		for _, a := range all {
+			w.commit(rng, a, b)
+		}
+	})
+	counted := 0
+	for _, a := range all[known:] {
+		if st, row := x.stateOf(t, a.did); !st.Has(format.FlagDesync) || row == nil || row.State != format.ResyncWaiting {
+			t.Fatalf("%s is not queued: %+v, %+v", a.did, st, row)
+		} else if st.Rev == format.Rev(a.rev) {
+			counted++
+		}
+	}
+	for began := time.Now(); refused.Load() == 0 && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+	}
+	time.Sleep(200 * time.Millisecond) // in the pause
+	asked := refused.Load()
+	refuses.Store(false)
+	st := x.settle(t)
+	abuse.Figure(t, "repos of commits whose keys a directory refused", "%d of %d queued, later commits of %d counted, %d fetched; the directory was asked %d times meanwhile", accounts-known, accounts-known, counted, st.Fetched-known, asked)
+	if counted != accounts-known || st.Fetched != accounts || len(st.Failed) > 0 || asked == 0 || asked > identities.PLCAtOnce {
+		t.Errorf("%d later commits counted, %d requests refused, %+v", counted, asked, st)
+	}
+	for _, a := range all {
+		if st, row := x.stateOf(t, a.did); !st.Complete() || row != nil {
+			t.Errorf("%s: %+v, %+v", a.did, st, row)
+		}
+	}
+	x.has(t, w)
 }
 
 // With a Verifier, a repo that the account's key did not sign is not indexed, wherever it comes

@@ -21,6 +21,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/human"
+	"skein.blue/internal/identities"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/tracing"
 )
@@ -90,7 +91,7 @@ func (m *Manager) resolveOne(ctx context.Context, j *job) {
 
 // resolve returns the address of an account's PDS from its DID document.
 func (m *Manager) resolve(ctx context.Context, did string) (host string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(identities.ForRepos(ctx), 30*time.Second)
 	defer cancel()
 	ident, err := m.directory.LookupDID(ctx, indigo.DID(did))
 	switch {
@@ -98,6 +99,8 @@ func (m *Manager) resolve(ctx context.Context, did string) (host string, err err
 		return "", &failure{why: failPrivate, err: err, final: true}
 	case errors.Is(err, identity.ErrDIDNotFound):
 		return "", &failure{why: failNoDID, err: err}
+	case errors.Is(err, identities.ErrBusy), errors.Is(err, identity.ErrDIDResolutionFailed) && indigo.DID(did).Method() == "plc":
+		return "", busyDirectory(fmt.Errorf("resolving the DID: %w", err))
 	case err != nil:
 		return "", &failure{why: failIdentity, err: fmt.Errorf("resolving the DID: %w", err)}
 	}
@@ -142,7 +145,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		m.leave(h)
 		select {
 		case <-time.After(keyPause):
-			m.failedJob(ctx, j, keyFailure())
+			m.failedJob(ctx, j, busyDirectory(errNoKey))
 		case <-ctx.Done():
 		}
 		return
@@ -301,7 +304,7 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	return body.n, err
 }
 
-// keyWait is at most how long until a repo is fetched whose account's key could not be looked up. A
+// keyWait is at most how long until a repo is fetched whose account's document or key could not be looked up. A
 // directory that is slow for a moment fails all look-ups for half a minute (package proof): a fetcher
 // waits keyPause before it takes the next repo, which will likely fail as well.
 const (
@@ -309,9 +312,12 @@ const (
 	keyPause = 100 * time.Millisecond
 )
 
-func keyFailure() *failure {
-	return &failure{why: failIdentity, err: errors.New("the account's signing key could not be looked up"), busy: true, wait: keyWait}
+// busyDirectory is the failure of a look-up that is not the repo's fault.
+func busyDirectory(err error) *failure {
+	return &failure{why: failIdentity, err: err, busy: true, wait: keyWait}
 }
+
+var errNoKey = errors.New("the account's signing key could not be looked up")
 
 // verified checks the signature of a repo.
 func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) error {
@@ -319,7 +325,7 @@ func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) err
 	case "":
 		return nil
 	case wire.KeyUnreachable:
-		return keyFailure()
+		return busyDirectory(errNoKey)
 	default:
 		return &failure{why: failUnsigned, err: fmt.Errorf("%s sent a repo that the account's key did not sign (%s)", host, reason)}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
+	"skein.blue/internal/identities"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/tracing"
 )
@@ -23,6 +24,8 @@ type Options struct {
 	Relay string
 	// PLC is the address of the did:plc directory. "" means the public one.
 	PLC string
+	// LookUps admits look-ups of DID documents. nil means one of the Manager's own.
+	LookUps *identities.Broker
 	// Mirror, if set, is a copy of that directory, which is asked first.
 	Mirror *plc.Mirror
 	// Tracer receives a span for each fetched repo. nil means none.
@@ -130,6 +133,9 @@ func (o *Options) defaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.LookUps == nil {
+		o.LookUps = new(identities.Broker)
 	}
 	if o.PLC == "" {
 		o.PLC = identity.DefaultPLCURL

@@ -31,10 +31,14 @@ type Keys interface {
 
 // A slow source of keys holds up the stream for at most patience, and then not again for respite:
 // meanwhile, accounts whose key is not cached are unverifiable. A source is the did:plc directory,
-// or a registered domain of did:web.
+// or a registered domain of did:web. While the directory answers others, a look-up that waits for its turn
+// (identities.Broker) may take up to longest: fetching the repo instead would need the same key.
 const (
 	patience = 2 * time.Second
+	longest  = 15 * time.Second
 	respite  = 30 * time.Second
+
+	directory = "plc"
 )
 
 // A Verifier checks messages and repos. Any goroutine may use it.
@@ -43,8 +47,9 @@ type Verifier struct {
 	checkers sync.Pool
 	slots    chan struct{} // one for each processor
 
-	mu   sync.Mutex           // guards slow
-	slow map[string]time.Time // sources that were slow, until when
+	mu       sync.Mutex           // guards the fields below
+	slow     map[string]time.Time // sources that were slow, until when
+	answered time.Time            // when the directory answered last
 }
 
 // NewVerifier returns a Verifier.
@@ -105,7 +110,7 @@ func (v *Verifier) VerifyRepo(ctx context.Context, did string, block []byte) wir
 	if err != nil || string(k.DID) != did {
 		return wire.BadCommit
 	}
-	reason, _ := v.signed(ctx, syntax.DID(did), &k)
+	reason, _ := v.signed(identities.ForRepos(ctx), syntax.DID(did), &k)
 	return reason
 }
 
@@ -115,7 +120,7 @@ func (v *Verifier) KeyUnreachable(ctx context.Context, did string) bool {
 	if _, cached := v.keys.Cached(syntax.DID(did)); cached {
 		return false
 	}
-	_, reason, _ := v.key(ctx, syntax.DID(did), v.keys.Key)
+	_, reason, _ := v.key(identities.ForRepos(ctx), syntax.DID(did), v.keys.Key)
 	return reason == wire.KeyUnreachable
 }
 
@@ -159,7 +164,7 @@ func (v *Verifier) matches(key atcrypto.PublicKey, k *Commit) bool {
 // key gets a key, with patience. A look-up that takes longer goes on, and its key is cached. No
 // look-up starts at a source that was slow a moment ago.
 func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Context, syntax.DID) (atcrypto.PublicKey, error)) (atcrypto.PublicKey, wire.Reason, error) {
-	source := "plc"
+	source := directory
 	if did.Method() != "plc" {
 		source = identities.PayerOf(did)
 	}
@@ -171,28 +176,50 @@ func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Con
 		err error
 	}
 	found := make(chan answer, 1)
+	until := time.Now().Add(longest)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), respite)
 		defer cancel()
 		key, err := get(ctx, did)
 		found <- answer{key, err}
 	}()
-	var a answer
-	select {
-	case a = <-found:
-	case <-time.After(patience):
-		v.wasSlow(source)
-		return nil, wire.KeyUnreachable, errSlow
-	case <-ctx.Done():
-		return nil, wire.KeyUnreachable, ctx.Err()
+	for wait := patience; wait > 0; wait = v.more(source, until) {
+		select {
+		case a := <-found:
+			if errors.Is(a.err, identities.ErrUnreachable) || errors.Is(a.err, identities.ErrBusy) {
+				return nil, wire.KeyUnreachable, a.err
+			}
+			v.answers(source)
+			if a.err != nil {
+				return nil, wire.NoKey, a.err
+			}
+			return a.key, "", nil
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, wire.KeyUnreachable, ctx.Err()
+		}
 	}
-	switch {
-	case errors.Is(a.err, identities.ErrUnreachable), errors.Is(a.err, identities.ErrBusy):
-		return nil, wire.KeyUnreachable, a.err
-	case a.err != nil:
-		return nil, wire.NoKey, a.err
+	v.wasSlow(source)
+	return nil, wire.KeyUnreachable, errSlow
+}
+
+// answers notes that the directory has answered.
+func (v *Verifier) answers(source string) {
+	if source == directory {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.answered = time.Now()
 	}
-	return a.key, "", nil
+}
+
+// more returns how much longer to wait for a source: for a host that an account chose, no longer.
+func (v *Verifier) more(source string, until time.Time) time.Duration {
+	if source != directory {
+		return 0
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return min(time.Until(v.answered.Add(patience)), time.Until(until))
 }
 
 func (v *Verifier) isSlow(source string) bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/consumer/proof"
+	"skein.blue/internal/identities"
 	"skein.blue/internal/identities/plc"
 )
 
@@ -47,6 +48,7 @@ type Settings struct {
 	audit        string
 	Verify       string // cid or full
 	verifier     *proof.Verifier
+	lookUps      identities.Broker // of this process
 	mirrorDir    string
 	mirror       *plc.Mirror
 

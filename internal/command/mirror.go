@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/app"
-	"skein.blue/internal/identities"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/outward"
@@ -63,7 +62,7 @@ func (s *Settings) OpenMirror(ctx context.Context, so app.StoreOptions) (m *plc.
 
 // directory returns the source of DID documents, without a cache.
 func (s *Settings) directory(c *http.Client) identity.Directory {
-	source := identities.NewSource(s.plc, c)
+	source := s.lookUps.NewSource(s.plc, c)
 	if s.mirror == nil {
 		return source
 	}

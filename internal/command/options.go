@@ -65,7 +65,7 @@ func (s *Settings) Public() bool {
 
 // Handles builds the resolver of handles.
 func (s *Settings) Handles() (*identities.Resolver, error) {
-	r, err := identities.New(identities.Options{Resolver: s.Resolver, AllowPrivate: s.allowPrivate})
+	r, err := identities.New(identities.Options{Resolver: s.Resolver, AllowPrivate: s.allowPrivate, Broker: &s.lookUps})
 	if err != nil {
 		return nil, UsageError("--resolver: %v", err)
 	}
@@ -137,14 +137,14 @@ func (s *Settings) Labels() (*labels.Options, error) {
 	o := outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate}
 	return &labels.Options{
 		Labelers: s.labelers, UserAgent: UserAgent(),
-		Identities: identities.Labelers{Directory: identities.NewSource(s.plc, outward.NewClient(o))},
+		Identities: identities.Labelers{Directory: s.lookUps.NewSource(s.plc, outward.NewClient(o))},
 		Dial:       outward.Dialer(outward.Options{AllowPrivate: s.allowPrivate}),
 	}, nil
 }
 
 // BackfillOptions builds the backfill options from the flags.
 func (s *Settings) BackfillOptions() (*backfill.Options, error) {
-	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, Mirror: s.mirror, AllowPrivateHosts: s.allowPrivate, TrustHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
+	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, LookUps: &s.lookUps, Mirror: s.mirror, AllowPrivateHosts: s.allowPrivate, TrustHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
 	n, err := parseBytes(s.maxRepo)
 	if err != nil || n < 1 {
 		return nil, UsageError("--max-repo-bytes %q: expected a number of bytes, such as 1GiB", s.maxRepo)

@@ -3,7 +3,7 @@
 // (com.atproto.identity.resolveHandle); the document of a DID; and the issuer of a service
 // auth token. indigo's atproto/identity does the resolving.
 //
-// The package bounds concurrent look-ups, caches answers, and connects only to addresses
+// The package admits look-ups to their upstreams (Broker), caches answers, and connects only to addresses
 // of the public internet (package outward). It decides nothing about permissions.
 package identities
 
@@ -42,8 +42,8 @@ type Options struct {
 	AllowPrivate bool
 	// Timeout bounds one resolution. 0 means five seconds.
 	Timeout time.Duration
-	// AtOnce bounds concurrent resolutions. 0 means 16.
-	AtOnce int
+	// Broker admits look-ups. nil means one of the Resolver's own.
+	Broker *Broker
 	// Kept bounds the cached answers. They are cached for ten minutes, failures for one. 0
 	// means 100,000.
 	Kept int
@@ -53,9 +53,8 @@ type Options struct {
 type Resolver struct {
 	o       Options
 	service string // address of the service
-	client  *http.Client
+	client  http.Client
 	direct  *identity.BaseDirectory
-	slots   chan struct{}
 	found   *expirable.LRU[string, string]
 	failed  *expirable.LRU[string, error]
 }
@@ -65,21 +64,21 @@ func New(o Options) (*Resolver, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
 	}
-	if o.AtOnce <= 0 {
-		o.AtOnce = 16
+	if o.Broker == nil {
+		o.Broker = new(Broker)
 	}
 	if o.Kept <= 0 {
 		o.Kept = 100_000
 	}
 	r := &Resolver{
-		o: o, slots: make(chan struct{}, o.AtOnce),
+		o:     o,
 		found: expirable.NewLRU[string, string](o.Kept, nil, 10*time.Minute), failed: expirable.NewLRU[string, error](o.Kept, nil, time.Minute),
 	}
 	const most = 16 << 10
 	switch o.Resolver {
 	case "", "dns":
-		c := outward.Documents(outward.NewClient(outward.Options{AllowPrivate: o.AllowPrivate}), most, o.Timeout)
-		r.direct = &identity.BaseDirectory{HTTPClient: *c}
+		c := documents(outward.NewClient(outward.Options{AllowPrivate: o.AllowPrivate}), most, o.Timeout)
+		r.direct = &identity.BaseDirectory{HTTPClient: c}
 	case "off":
 	default:
 		u, err := url.Parse(o.Resolver)
@@ -87,7 +86,7 @@ func New(o Options) (*Resolver, error) {
 			return nil, fmt.Errorf("resolver %q is not dns, off, or the URL of a service with com.atproto.identity.resolveHandle", o.Resolver) //nolint:err113 // for the operator
 		}
 		r.service = strings.TrimSuffix(o.Resolver, "/")
-		r.client = outward.Documents(outward.NewClient(outward.Options{Trusted: []string{o.Resolver}, AllowPrivate: o.AllowPrivate}), most, o.Timeout)
+		r.client = documents(outward.NewClient(outward.Options{Trusted: []string{o.Resolver}, AllowPrivate: o.AllowPrivate}), most, o.Timeout)
 	}
 	return r, nil
 }
@@ -105,22 +104,25 @@ func (r *Resolver) Kept(handle string) (did string, known bool, err error) {
 	return "", known, err
 }
 
-// Resolve returns the DID of a valid handle.
+// Resolve returns the DID of a valid handle. The error is ErrBusy if the look-up could not start.
 func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err error) {
 	handle = strings.ToLower(handle)
 	if did, known, err := r.Kept(handle); known {
 		return did, err
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return "", fmt.Errorf("%w: %w", ErrFailed, ctx.Err())
+	limits := []limit{allHandles}
+	if r.direct != nil {
+		limits = handleLimits(handle)
 	}
+	v, err := r.o.Broker.enter(ctx, limits...)
+	if err != nil {
+		return "", err
+	}
+	defer v.leave()
 	if did, known, err := r.Kept(handle); known { // by the resolution that we waited for
 		return did, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	bounded, cancel := context.WithTimeout(v.context(ctx), r.o.Timeout)
 	defer cancel()
 	if r.direct != nil {
 		did, err = r.resolveDirect(bounded, handle)

@@ -13,10 +13,6 @@ import (
 	"github.com/hashicorp/golang-lru/v2/expirable"
 )
 
-// ErrBusy means that a look-up never started, because too many look-ups of the same host are
-// running. It says nothing about the account.
-var ErrBusy = errors.New("too many running look-ups of the same host")
-
 // ErrUnreachable means that fetching a DID document failed.
 var ErrUnreachable = errors.New("fetching the DID document failed")
 
@@ -36,17 +32,21 @@ const (
 )
 
 // Keys finds the keys by which accounts sign (#atproto in their DID documents), and caches
-// them. Cached keys cost nothing. Look-ups are bounded per host (bounds), so hosts that
-// never answer delay only their own users. Any goroutine may use Keys.
+// them. Cached keys cost nothing. Any goroutine may use Keys.
 type Keys struct {
 	directory identity.Directory
 	found     *expirable.LRU[syntax.DID, atcrypto.PublicKey]
 	failed    *expirable.LRU[syntax.DID, failure]
 	renewed   *expirable.LRU[syntax.DID, bool] // renewed in the last minute
-	bounds    bounds
 
 	mu       sync.Mutex // guards underWay
-	underWay map[syntax.DID]*keyLookUp
+	underWay map[flight]*keyLookUp
+}
+
+// flight names a running look-up. Askers do not wait for each other's: another client's may wait for its turn for long.
+type flight struct {
+	did syntax.DID
+	asker
 }
 
 // failure is the reason why there is no key, and how long it is cached.
@@ -63,7 +63,7 @@ type keyLookUp struct {
 	err  error
 }
 
-// NewKeys returns Keys over a directory, which needs no cache.
+// NewKeys returns Keys over a directory, which needs no cache, and is that of a Broker (Broker.Over).
 func NewKeys(d identity.Directory) *Keys { return NewKeysKept(d, maxKeys, keptKey) }
 
 // NewKeysKept is NewKeys with as many cached keys as given, for as long as given. A key takes some
@@ -74,7 +74,7 @@ func NewKeysKept(d identity.Directory, most int, kept time.Duration) *Keys {
 		found:     expirable.NewLRU[syntax.DID, atcrypto.PublicKey](most, nil, kept),
 		failed:    expirable.NewLRU[syntax.DID, failure](maxFailures, nil, keptAbsence),
 		renewed:   expirable.NewLRU[syntax.DID, bool](maxFailures, nil, time.Minute),
-		underWay:  map[syntax.DID]*keyLookUp{},
+		underWay:  map[flight]*keyLookUp{},
 	}
 }
 
@@ -122,20 +122,21 @@ func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKe
 // get returns a cached key unless fresh, or looks it up. Concurrent requests for the same
 // key share one look-up.
 func (k *Keys) get(ctx context.Context, did syntax.DID, fresh bool) (atcrypto.PublicKey, error) {
+	f := flight{did, askerOf(ctx)}
 	for {
 		k.mu.Lock()
 		if key, err, known := k.kept(did); known && !fresh {
 			k.mu.Unlock()
 			return key, err
 		}
-		l, joined := k.underWay[did]
+		l, joined := k.underWay[f]
 		if !joined {
 			l = &keyLookUp{done: make(chan struct{})}
-			k.underWay[did] = l
+			k.underWay[f] = l
 		}
 		k.mu.Unlock()
 		if !joined {
-			return k.lookUp(ctx, did, l)
+			return k.lookUp(ctx, f, l)
 		}
 		select {
 		case <-l.done:
@@ -159,41 +160,37 @@ func (k *Keys) kept(did syntax.DID) (key atcrypto.PublicKey, err error, known bo
 	return nil, nil, false
 }
 
-// lookUp looks up a key once the bounds of its host allow it, and wakes the requests that
-// wait for it. A running look-up does not end with ctx: a client that leaves must not make
-// us believe that there is no key.
-func (k *Keys) lookUp(ctx context.Context, did syntax.DID, l *keyLookUp) (atcrypto.PublicKey, error) {
+// lookUp looks up a key, and wakes the requests that wait for it.
+func (k *Keys) lookUp(ctx context.Context, f flight, l *keyLookUp) (atcrypto.PublicKey, error) {
 	defer func() {
 		k.mu.Lock()
-		delete(k.underWay, did)
+		delete(k.underWay, f)
 		k.mu.Unlock()
 		close(l.done)
 	}()
-	leave, err := k.bounds.enter(ctx, did)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookUpTimeout)
-	defer cancel()
-	l.key, l.err = k.fetch(ctx, did)
+	key, err := k.fetch(ctx, f.did)
 	switch {
-	case l.err == nil:
-		k.found.Add(did, l.key)
-	case errors.Is(l.err, ErrUnreachable): // a cached key stays
-		k.failed.Add(did, failure{l.err, time.Now().Add(keptUnreachable)})
+	case errors.Is(err, ErrBusy): // it says nothing to the others
+		return nil, err
+	case err == nil:
+		k.found.Add(f.did, key)
+	case errors.Is(err, ErrUnreachable): // a cached key stays
+		k.failed.Add(f.did, failure{err, time.Now().Add(keptUnreachable)})
 	default:
-		k.found.Remove(did)
-		k.failed.Add(did, failure{l.err, time.Now().Add(keptAbsence)})
+		k.found.Remove(f.did)
+		k.failed.Add(f.did, failure{err, time.Now().Add(keptAbsence)})
 	}
-	return l.key, l.err
+	l.key, l.err = key, err
+	return key, err
 }
 
 // fetch fetches the document of an account, and returns its key.
 func (k *Keys) fetch(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error) {
 	ident, err := k.directory.LookupDID(ctx, did)
 	switch {
-	case err != nil && (ctx.Err() != nil || errors.Is(err, identity.ErrDIDResolutionFailed)):
+	case errors.Is(err, ErrBusy):
+		return nil, err //nolint:wrapcheck // the Broker's
+	case errors.Is(err, identity.ErrDIDResolutionFailed):
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, did, err)
 	case err != nil:
 		return nil, fmt.Errorf("looking up %s: %w", did, err)

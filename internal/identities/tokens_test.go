@@ -326,30 +326,36 @@ func TestPayerOf(t *testing.T) {
 // A look-up that cannot start says nothing about the key, and holds no slot that others
 // need.
 func TestBusy(t *testing.T) {
-	k := NewKeys(&keyDirectory{keys: map[syntax.DID]string{}})
+	var b Broker
+	k := NewKeys(b.Over(&keyDirectory{keys: map[syntax.DID]string{}}))
 	var leave []func()
-	for range DomainAtOnce {
-		l, err := k.bounds.enter(t.Context(), "did:web:a.evil.com")
+	ctx := ForClient(t.Context(), "192.0.2.1/32")
+	for range ClientsOfDomain {
+		v, err := b.enter(ctx, webLimits("did:web:a.evil.com")...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave = append(leave, l)
+		leave = append(leave, v.leave)
 	}
-	ended, end := context.WithCancel(t.Context())
+	ended, end := context.WithCancel(ctx)
 	end()
 	if _, err := k.Key(ended, "did:web:b.evil.com"); !errors.Is(err, ErrBusy) {
 		t.Errorf("without a free slot: %v", err)
 	}
-	if n := len(k.bounds.sources["web"].slots); n != DomainAtOnce {
+	if n := b.upstreams["web"].users; n != ClientsOfDomain {
 		t.Errorf("%d slots of all hosts in use", n)
 	}
+	if _, err := k.Key(t.Context(), "did:web:b.evil.com"); !errors.Is(err, identity.ErrDIDNotFound) {
+		t.Errorf("of the writer: %v", err)
+	}
+	k.Forget("did:web:b.evil.com")
 	for _, l := range leave {
 		l()
 	}
-	if _, err := k.Key(t.Context(), "did:web:b.evil.com"); !errors.Is(err, identity.ErrDIDNotFound) {
+	if _, err := k.Key(ctx, "did:web:b.evil.com"); !errors.Is(err, identity.ErrDIDNotFound) {
 		t.Errorf("later: %v", err)
 	}
-	if len(k.bounds.sources) != 0 || len(k.underWay) != 0 {
-		t.Errorf("%d sources and %d look-ups left", len(k.bounds.sources), len(k.underWay))
+	if b.upstreams["web"].users != 0 || len(k.underWay) != 0 {
+		t.Errorf("%d and %d look-ups left", b.upstreams["web"].users, len(k.underWay))
 	}
 }

@@ -1,0 +1,273 @@
+package identities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/golang-jwt/jwt/v5"
+
+	"skein.blue/internal/testing/abuse"
+)
+
+// network answers requests after 50 ms, as a test says.
+type network struct {
+	mu     sync.Mutex
+	asked  []time.Time
+	answer func(path string) (status int, header, body string) // with mu held
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(50 * time.Millisecond):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked = append(n.asked, time.Now())
+	status, after, body := n.answer(strings.TrimPrefix(req.URL.Path, "/"))
+	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: req}
+	if after != "" {
+		resp.Header.Set("Retry-After", after)
+	}
+	return resp, nil
+}
+
+func (n *network) requests() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.asked)
+}
+
+const public = "https://plc.example.com"
+
+// madeUp returns a DID of nobody.
+func madeUp(kind byte, i int) string {
+	digits := strings.NewReplacer("0", "w", "1", "x", "8", "y", "9", "z").Replace(fmt.Sprintf("%022d", i))
+	return "did:plc:" + string(kind) + "a" + digits
+}
+
+// Tokens that name made-up accounts take a part of the look-ups at the directory that is for clients, and of that part a
+// share like any other client's: neither the writer nor a viewer notices. Nor does it hold up a viewer that somebody else
+// named the viewer first.
+func TestAbuseLookUps(t *testing.T) {
+	const (
+		attackers = 100
+		allowed   = 300 // requests a second that the directory answers
+	)
+	seconds := abuse.Size(10, 60)
+	var window, end time.Time
+	inWindow, refused := 0, 0
+	of := map[byte]int{} // requests by the kind of account
+	var document string
+	n := &network{}
+	n.answer = func(did string) (int, string, string) {
+		if now := time.Now().Truncate(time.Second); !now.Equal(window) {
+			window, inWindow = now, 0
+		}
+		if time.Now().Before(end) {
+			of[did[len("did:plc:")]]++
+		}
+		if inWindow++; inWindow > allowed {
+			refused++
+			return http.StatusTooManyRequests, "1", ""
+		}
+		if did[len("did:plc:")] == 'n' {
+			return http.StatusNotFound, "", ""
+		}
+		return http.StatusOK, "", strings.ReplaceAll(document, "DID", did)
+	}
+	d := &keyDirectory{keys: map[syntax.DID]string{}}
+	key := d.give(t, alice)
+	document = fmt.Sprintf(`{"id":"DID","verificationMethod":[{"id":"DID#atproto","type":"Multikey","controller":"DID","publicKeyMultibase":%q}]}`, d.keys[alice])
+	var b Broker
+	source := func() identity.Directory { return b.NewSource(public, &http.Client{Transport: n}) }
+	tokens, writer := NewTokens(us, NewKeys(source())), NewKeys(source()) // their caches' goroutines never end
+	var verified, had, inVain int
+	var longestViewer, longestWriter time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		tokens.now = time.Now
+		verify := func(client, did string) error {
+			ctx, cancel := context.WithTimeout(ForClient(t.Context(), client), 5*time.Second)
+			defer cancel()
+			_, err := tokens.Verify(ctx, sign(t, key, jwt.MapClaims{"iss": did}, nil), entry, method, free)
+			return err
+		}
+		var running sync.WaitGroup
+		end = time.Now().Add(time.Duration(seconds) * time.Second)
+		for a := range attackers {
+			running.Go(func() {
+				for i := 0; time.Now().Before(end); i++ {
+					if verify(fmt.Sprintf("198.51.100.%d/32", a%2), madeUp('n', a<<16|i)) == nil {
+						t.Error("a token of nobody proves something")
+					}
+				}
+			})
+		}
+		running.Go(func() { // a viewer a second, from another network; the attacker names each just before
+			time.Sleep(500 * time.Millisecond)
+			for i := range seconds - 1 {
+				running.Go(func() { _ = verify("198.51.100.0/32", madeUp('v', i)) })
+				time.Sleep(10 * time.Millisecond)
+				running.Go(func() {
+					asked := time.Now()
+					err := verify("203.0.113.1/32", madeUp('v', i))
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					if longestViewer = max(longestViewer, time.Since(asked)); err == nil {
+						verified++
+					}
+				})
+				time.Sleep(990 * time.Millisecond)
+			}
+		})
+		running.Go(func() { // the writer meets a new account each 10 ms
+			for i := 0; time.Now().Before(end); i++ {
+				running.Go(func() {
+					asked := time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					defer cancel()
+					_, err := writer.Key(ctx, syntax.DID(madeUp('w', i)))
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					if longestWriter = max(longestWriter, time.Since(asked)); err == nil {
+						had++
+					} else {
+						inVain++
+					}
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		running.Wait()
+	})
+	rate := float64(of['n']) / float64(seconds)
+	abuse.Figure(t, "made-up tokens that reach the directory", "%.0f/s", rate)
+	abuse.Figure(t, "viewers beside them", "%d of %d, after at most %v", verified, seconds-1, longestViewer)
+	abuse.Figure(t, "the writer's look-ups beside them", "%d of %d, after at most %v", had, had+inVain, longestWriter)
+	abuse.Figure(t, "answers 429", "%d", refused)
+	if l := plcLimit(true).clients; rate > float64(l.rate)+float64(l.burst)/float64(seconds)+1 || rate < float64(l.rate)/2 {
+		t.Errorf("%.0f/s", rate)
+	}
+	if verified != seconds-1 || longestViewer > time.Second || inVain > 0 || longestWriter > 200*time.Millisecond || refused > 0 {
+		t.Error("somebody else notices")
+	}
+}
+
+// An upstream that answers 429 or 503 is left alone by everybody for as long as it says, or else for a second, two, four …,
+// and for five minutes at most. A look-up that can wait for that waits, any other fails at once.
+func TestPauses(t *testing.T) {
+	status, after := http.StatusTooManyRequests, "7"
+	n := &network{}
+	n.answer = func(string) (int, string, string) {
+		if status == http.StatusOK {
+			return http.StatusNotFound, "", ""
+		}
+		return status, after, ""
+	}
+	var b Broker
+	keys := NewKeys(b.NewSource(public, &http.Client{Transport: n}))
+	r, err := New(Options{Resolver: "https://resolver.example.com", Broker: &b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.client.Transport = noting{n}
+	synctest.Test(t, func(t *testing.T) {
+		next := 0
+		look := func(ctx context.Context, patience time.Duration) (took time.Duration, err error) {
+			next++
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			began := time.Now()
+			_, err = keys.Key(ctx, syntax.DID(madeUp('n', next)))
+			return time.Since(began), err
+		}
+		client := ForClient(t.Context(), "192.0.2.1/32")
+		if took, err := look(client, 5*time.Second); !errors.Is(err, ErrBusy) || took > 100*time.Millisecond {
+			t.Errorf("refused: %v after %v", err, took)
+		}
+		for _, ctx := range []context.Context{client, t.Context()} {
+			before := n.requests()
+			if took, err := look(ctx, 5*time.Second); !errors.Is(err, ErrBusy) || took > 0 || n.requests() != before {
+				t.Errorf("in the pause: %v after %v", err, took)
+			}
+		}
+		status = http.StatusOK
+		if took, err := look(t.Context(), 30*time.Second); !errors.Is(err, identity.ErrDIDNotFound) || took < 6*time.Second || took > 8*time.Second {
+			t.Errorf("who can wait: %v after %v", err, took)
+		}
+		for _, c := range []struct {
+			status int
+			after  string
+			pauses []time.Duration
+		}{
+			{http.StatusServiceUnavailable, "", []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}},
+			{http.StatusTooManyRequests, "", []time.Duration{16 * time.Second}},
+			{http.StatusTooManyRequests, "86400", []time.Duration{5 * time.Minute, 5 * time.Minute}},
+		} {
+			status, after = c.status, c.after
+			for _, pause := range c.pauses {
+				var all sync.WaitGroup
+				for range 10 { // side by side: they count once
+					next++
+					did := syntax.DID(madeUp('n', next))
+					all.Go(func() { _, _ = keys.Key(deadline(t, 100*time.Millisecond), did) })
+				}
+				all.Wait()
+				u := b.upstreams["plc"]
+				if wait := time.Until(u.until); wait > pause || wait < pause-time.Second/2 {
+					t.Errorf("%+v: a pause of %v, want %v", c, wait, pause)
+				}
+				time.Sleep(pause)
+			}
+		}
+		status = http.StatusOK
+		if _, err := look(t.Context(), time.Second); !errors.Is(err, identity.ErrDIDNotFound) || b.upstreams["plc"].refusals != 0 {
+			t.Errorf("once it answers: %v", err)
+		}
+
+		status, after = http.StatusTooManyRequests, "60" // and so for handles
+		if _, err := r.Resolve(client, "a.example.com"); !errors.Is(err, ErrFailed) {
+			t.Error(err)
+		}
+		before := n.requests()
+		if _, err := r.Resolve(deadline(t, time.Second), "b.example.com"); !errors.Is(err, ErrBusy) || n.requests() != before {
+			t.Errorf("a handle in the pause: %v, %d requests", err, n.requests()-before)
+		}
+	})
+}
+
+func deadline(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Idle upstreams are forgotten: their names come from strangers.
+func TestUpstreamsAreForgotten(t *testing.T) {
+	var b Broker
+	v, err := b.enter(t.Context(), webLimits("did:web:kept.com")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * maxUpstreams {
+		b.unuse(b.use(webLimits(syntax.DID("did:web:h" + strconv.Itoa(i) + ".com"))[0]))
+	}
+	if len(b.upstreams) > maxUpstreams || b.upstreams["web kept.com"] != v.at {
+		t.Errorf("%d upstreams, that in use is %v", len(b.upstreams), b.upstreams["web kept.com"])
+	}
+	v.leave()
+}
