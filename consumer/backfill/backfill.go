@@ -138,7 +138,12 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	for ctx.Err() == nil {
 		m.mu.Lock()
 		now := time.Now()
+		m.sched.setFull(len(slots) == cap(slots), now)
+		m.sched.share(now, m.o.IdleTimeout)
 		j, resolve, wait := m.sched.next(now, len(resolvers) < cap(resolvers))
+		if m.sched.isFull && (wait <= 0 || wait > m.o.IdleTimeout) {
+			wait = m.o.IdleTimeout
+		}
 		m.mu.Unlock()
 		if j == nil {
 			if wait <= 0 || wait > time.Minute {

@@ -357,6 +357,83 @@ func TestAbuseEndlessList(t *testing.T) {
 	x.has(t, w)
 }
 
+// drip sends an account's repo byte after byte, until its client leaves or end is closed.
+func (w *world) drip(rw http.ResponseWriter, r *http.Request, a *account, end chan struct{}) {
+	w.mu.Lock()
+	car := a.car()
+	w.mu.Unlock()
+	for _, c := range car {
+		if _, err := rw.Write([]byte{c}); err != nil {
+			return
+		}
+		_ = http.NewResponseController(rw).Flush()
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-end:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// Hosts of several domains that send their repos as slowly as is allowed hold all fetchers only until another domain's repo
+// has waited for one for IdleTimeout.
+func TestAbuseSharedFetchers(t *testing.T) {
+	w := newWorld(t, 3)
+	var others []*account
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	var held atomic.Int64
+	for host := range 2 {
+		for i := range 20 {
+			w.add(3*i+host, 20)
+		}
+		w.hosts[host].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
+			held.Add(1)
+			defer held.Add(-1)
+			w.drip(rw, r, a, end)
+			return true
+		}
+	}
+	x := w.index(newStore(), func(o *Options) {
+		o.Fetchers, o.PerHost, o.MinRate, o.IdleTimeout, o.RepoTimeout = 8, 8, 1, time.Second, time.Hour
+	})
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); held.Load() < 8; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("the slow hosts hold %d of 8 fetchers", held.Load())
+		}
+	}
+	for i := range 30 {
+		others = append(others, w.add(3*i+2, 3))
+	}
+	began := time.Now()
+	for x.m.Hosts(t.Context()) != nil { // the first lists are still being read
+		if time.Sleep(5 * time.Millisecond); time.Since(began) > 30*time.Second {
+			t.Fatal("the lists are not read")
+		}
+	}
+	for n := 0; n < len(others); time.Sleep(5 * time.Millisecond) {
+		n = 0
+		for _, a := range others {
+			if st, _ := x.stateOf(t, a.did); st.Complete() {
+				n++
+			}
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("fetched only %d of %d repos of another host", n, len(others))
+		}
+	}
+	abuse.Figure(t, "30 repos of a host beside two slow domains with all fetchers", "fetched after %v", time.Since(began).Round(100*time.Millisecond))
+	if held.Load() < 5 {
+		t.Errorf("the slow hosts hold only %d of 8 fetchers; one of them was enough", held.Load())
+	}
+	x.end()
+}
+
 // Hosts that send a byte now and then do not hold all fetchers: repos of other hosts are
 // fetched meanwhile, and each dripping repo is given up after it has been too slow for long
 // enough.
@@ -378,22 +455,7 @@ func TestAbuseDrip(t *testing.T) {
 		defer held.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		w.mu.Lock()
-		car := a.car()
-		w.mu.Unlock()
-		for _, c := range car {
-			if _, err := rw.Write([]byte{c}); err != nil {
-				return true
-			}
-			_ = http.NewResponseController(rw).Flush()
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-end:
-				return true
-			case <-r.Context().Done():
-				return true
-			}
-		}
+		w.drip(rw, r, a, end)
 		return true
 	}
 	x := w.index(newStore(), func(o *Options) {

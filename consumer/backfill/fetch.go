@@ -166,7 +166,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("server.address", j.host), attribute.String("skein.did", j.did), attribute.Int("skein.tries", j.tries))
 	}
-	n, err := m.getRepo(ctx, j.host, j.did, r)
+	n, err := m.askForRepo(ctx, j, h, r)
 	span.SetAttributes(attribute.Int64("http.response.body.size", n))
 	tracing.End(span, err)
 	m.bytes.Add(n)
@@ -208,6 +208,23 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	}
 	m.placer.place(ctx, r, generation, true, asked, func(o batch.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
 	m.o.Metrics.spaces(r.Spaces)
+}
+
+// askForRepo fetches a job's repo from its host, unless it takes long and others wait.
+func (m *Manager) askForRepo(ctx context.Context, j *job, h *host, r *repo.Reader) (n int64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m.mu.Lock()
+	j.asked, j.end, m.sched.fetching[j] = time.Now(), cancel, h
+	m.mu.Unlock()
+	n, err = m.getRepo(ctx, j.host, j.did, r)
+	m.mu.Lock()
+	delete(m.sched.fetching, j)
+	m.mu.Unlock()
+	if err != nil && errors.Is(context.Cause(ctx), errOthersWait) {
+		err = &failure{why: failHost, err: fmt.Errorf("%s is slow, and %w", j.host, errOthersWait), busy: true, wait: time.Minute}
+	}
+	return n, err
 }
 
 // leave ends a job's turn at a host that was not asked for the repo.

@@ -2,6 +2,8 @@ package backfill
 
 import (
 	"container/heap"
+	"context"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"net/url"
@@ -55,9 +57,11 @@ type job struct {
 	resolved   bool   // its DID document was read
 	moves      int    // how often it turned out to be elsewhere
 	tries      int
-	index      int  // in waiting; -1 if not there
-	running    bool // being fetched
-	again      bool // queued again while being fetched
+	index      int                     // in waiting; -1 if not there
+	running    bool                    // being fetched
+	again      bool                    // queued again while being fetched
+	asked      time.Time               // when its host was asked for it
+	end        context.CancelCauseFunc // of that request
 }
 
 // backoff returns the wait after a number of failures, with jitter: base, doubled for each, up
@@ -103,10 +107,13 @@ type scheduler struct {
 	suspects  map[string]string // hosts that listed repos which may have moved, by DID
 	listed    map[string]int    // number of jobs by the host that listed them
 	unknown   []*job            // due, but the host is unknown
+	fetching  map[*job]*host    // repos that a host has been asked for
+	isFull    bool              // all fetchers are busy
+	full      time.Time         // since then, or since share ended a request
 }
 
 func newScheduler(perHost, fetchers int) *scheduler {
-	return &scheduler{perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}, listed: map[string]int{}}
+	return &scheduler{perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}, listed: map[string]int{}, fetching: map[*job]*host{}}
 }
 
 func (s *scheduler) host(name string) *host {
@@ -179,7 +186,7 @@ func (s *scheduler) drop(j *job) {
 
 // next returns the next job, or nil. Without a job, wait is the time until there may be one; 0
 // means that something else must happen first. resolve means that the job's host is unknown;
-// next returns such jobs only if mayResolve.
+// next returns such jobs only if mayResolve, and others only if not isFull.
 func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
 	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
 		j, _ := heap.Pop(&s.waiting).(*job)
@@ -193,6 +200,9 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 		s.unknown = s.unknown[:n-1]
 		j.running, j.started = true, j.generation
 		return j, true, 0
+	}
+	if s.isFull {
+		return nil, false, wait
 	}
 	h, until := s.turns(now)
 	if h == nil {
@@ -245,6 +255,40 @@ func (s *scheduler) turns(now time.Time) (next *host, wait time.Duration) {
 		s.turn = append(slices.Delete(s.turn, at, at+1), next)
 	}
 	return next, wait
+}
+
+// errOthersWait is why a request for a repo ends that took a fetcher too long from another domain's.
+var errOthersWait = errors.New("other hosts' repos have waited for it")
+
+// setFull notes whether all fetchers are busy: then next returns no repo to fetch.
+func (s *scheduler) setFull(isFull bool, now time.Time) {
+	if isFull && !s.isFull {
+		s.full = now
+	}
+	s.isFull = isFull
+}
+
+// share ends the longest request of the domain with the most fetches if all fetchers have been busy for so long, and the next
+// repo's domain has fewer than that without it. So a domain holds several fetchers only while nobody waits long for one.
+func (s *scheduler) share(now time.Time, wait time.Duration) {
+	if !s.isFull || now.Sub(s.full) < wait {
+		return
+	}
+	next, _ := s.turns(now)
+	if next == nil {
+		return
+	}
+	var longest *job
+	most := next.domain.inFlight + 1
+	for j, h := range s.fetching {
+		if n := h.domain.inFlight; n > most || n == most && longest != nil && j.asked.Before(longest.asked) {
+			longest, most = j, n
+		}
+	}
+	if longest != nil && now.Sub(longest.asked) >= wait {
+		s.full = now
+		longest.end(errOthersWait)
+	}
 }
 
 // later returns how many jobs are not due by a time.
