@@ -27,6 +27,14 @@ type plcOver struct {
 	asked   int
 }
 
+// refuse sets when the directory answers 429, and with which Retry-After. It returns the number of requests so far.
+func (p *plcOver) refuse(after string, when func(asked int) bool) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuses, p.after = when, after
+	return p.asked
+}
+
 // RoundTrip implements http.RoundTripper.
 func (p *plcOver) RoundTrip(req *http.Request) (*http.Response, error) {
 	time.Sleep(30 * time.Millisecond)
@@ -53,7 +61,8 @@ func (p *plcOver) RoundTrip(req *http.Request) (*http.Response, error) {
 // after a bounded time and with few requests, and are verified once it is back.
 func TestAbuseRationedKeys(t *testing.T) {
 	const accounts = 2000
-	p := &plcOver{keys: map[string]atcrypto.PublicKey{}, refuses: func(int) bool { return false }}
+	never := func(int) bool { return false }
+	p := &plcOver{keys: map[string]atcrypto.PublicKey{}, refuses: never}
 	did := func(i int) string {
 		return "did:plc:" + strings.NewReplacer("0", "w", "1", "x", "8", "y", "9", "z").Replace(fmt.Sprintf("%024d", i))
 	}
@@ -95,28 +104,30 @@ func TestAbuseRationedKeys(t *testing.T) {
 		}
 
 		until := time.Now().Add(900 * time.Millisecond)
-		p.refuses = func(int) bool { return time.Now().Before(until) }
+		p.refuse("", func(int) bool { return time.Now().Before(until) })
 		if got, took = verify(paused, 20); got[""] != 20 {
 			t.Errorf("a short pause: %v in %v", got, took)
 		}
 
-		p.refuses = func(int) bool { return true }
+		p.refuse("", func(int) bool { return true })
 		if got, took = verify(slow, 200); got[wire.KeyUnreachable] != 200 || took > longest {
 			t.Errorf("refused again and again: %v in %v", got, took)
 		}
 
-		before := p.asked
-		p.after = "60"
-		p.refuses = func(asked int) bool { return asked > before+20 }
+		p.refuse("", never)
+		time.Sleep(time.Minute) // until nothing of that runs
+		before := p.refuse("", never)
+		p.refuse("60", func(asked int) bool { return asked > before+20 })
 		got, took = verify(out, 200)
-		abuse.Figure(t, "200 commits at a directory that answers 20 times", "%d verified, the repos of %d queued, %d requests in %v", got[""], got[wire.KeyUnreachable], p.asked-before, took)
-		if got[""] != 20 || got[wire.KeyUnreachable] != 180 || took > patience || p.asked-before > 20+identities.PLCAtOnce {
-			t.Errorf("%v, %d requests in %v", got, p.asked-before, took)
+		asked := p.refuse("60", func(int) bool { return true }) - before
+		abuse.Figure(t, "200 commits at a directory that answers 20 times", "%d verified, the repos of %d queued, %d requests in %v", got[""], got[wire.KeyUnreachable], asked, took)
+		if got[""] != 20 || got[wire.KeyUnreachable] != 180 || took > patience || asked > 20+identities.PLCAtOnce {
+			t.Errorf("%v, %d requests in %v", got, asked, took)
 		}
 		if !out.KeyUnreachable(t.Context(), did(199)) && !out.KeyUnreachable(t.Context(), did(198)) {
 			t.Error("their keys are known")
 		}
-		p.refuses = func(int) bool { return false }
+		p.refuse("", never)
 		time.Sleep(time.Minute + time.Second)
 		if got, _ = verify(out, 200); got[""] != 200 {
 			t.Errorf("once the directory is back: %v", got)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -254,6 +255,92 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// In random runs, the client that asks, leaves early or is refused: no lane admits more than its number at once and its rate, none
+// is admitted in a pause, and nothing is left at the end.
+func TestBrokerProperties(t *testing.T) {
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			var b Broker
+			var mu sync.Mutex
+			running, admitted := map[string]int{}, map[string]int{}
+			begun := time.Now()
+			var refused, pause time.Time // when "plc" refused, and until when it rests
+			all := append(webLimits("did:web:a.com"), plcLimit(true))
+			check := func(l limit, who asker, more int) {
+				mu.Lock()
+				defer mu.Unlock()
+				name, of := l.upstream+" writer", l.writer
+				if who.isClient {
+					name, of = l.upstream+" clients", l.clients
+				}
+				running[name] += more
+				admitted[name] += max(more, 0)
+				if most := float64(of.burst) + float64(of.rate)*time.Since(begun).Seconds() + 1; running[name] > of.atOnce || float64(admitted[name]) > most {
+					t.Errorf("seed %d: %s: %d at once, %d admitted in %v", seed, name, running[name], admitted[name], time.Since(begun))
+				}
+				if now := time.Now(); l.upstream == "plc" && more > 0 && now.After(refused) && now.Before(pause) {
+					t.Errorf("seed %d: admitted %v before the pause ends", seed, time.Until(pause))
+				}
+			}
+			var looking sync.WaitGroup
+			for range 3000 {
+				ctx, limits := t.Context(), all[2:]
+				if rng.IntN(2) == 0 {
+					limits = all[:2]
+				}
+				if rng.IntN(3) > 0 {
+					ctx = ForClient(ctx, fmt.Sprintf("192.0.%d.1/32", rng.IntN(4)))
+				}
+				ctx, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(5000))*time.Millisecond)
+				takes, refuses := time.Duration(rng.IntN(400))*time.Millisecond, rng.IntN(40) == 0
+				leaves := time.Duration(1+rng.IntN(20000)) * time.Millisecond
+				looking.Go(func() {
+					defer cancel()
+					defer time.AfterFunc(leaves, cancel).Stop()
+					v, err := b.enter(ctx, limits...)
+					if err != nil {
+						if !errors.Is(err, ErrBusy) {
+							t.Error(err)
+						}
+						return
+					}
+					for _, l := range limits {
+						check(l, askerOf(ctx), 1)
+					}
+					time.Sleep(takes)
+					if refuses && limits[0].upstream == "plc" {
+						mu.Lock()
+						v.note(&http.Response{StatusCode: http.StatusTooManyRequests})
+						refused, pause = time.Now(), v.at.until
+						mu.Unlock()
+					}
+					for _, l := range limits {
+						check(l, askerOf(ctx), -1)
+					}
+					v.leave()
+				})
+				time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
+			}
+			looking.Wait()
+			if admitted["plc writer"] < 100 || admitted["plc clients"] < 50 || admitted["web clients"] < 50 {
+				t.Errorf("seed %d: %v", seed, admitted)
+			}
+			ended, end := context.WithCancel(t.Context())
+			end()
+			for _, l := range all {
+				u, free := b.upstreams[l.upstream], 0
+				for u.clients.turns.Enter(ended, "") == nil {
+					free++
+				}
+				if u.users != 0 || free != l.clients.atOnce {
+					t.Errorf("seed %d: %s: %d users, %d of %d free", seed, l.upstream, u.users, free, l.clients.atOnce)
+				}
+			}
+		})
+	}
 }
 
 // Idle upstreams are forgotten: their names come from strangers.
