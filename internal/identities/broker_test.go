@@ -257,8 +257,8 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// In random runs, the client that asks, leaves early or is refused: no lane admits more than its number at once and its rate, none
-// is admitted in a pause, and nothing is left at the end.
+// In random runs, in which askers leave early and upstreams refuse, no lane admits more than its number at once and its rate,
+// none is admitted in a pause, and nothing is left at the end.
 func TestBrokerProperties(t *testing.T) {
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
