@@ -28,7 +28,7 @@ def sync(skein: Skein) -> None:
     skein.histogram("x", bucket=timedelta(hours=1))
     skein.rank("x", "likes", since=0.5)  # type: ignore[arg-type]  # not a time
     skein.rank("x", "likes", sicne="1h")  # type: ignore[call-arg]  # unknown parameter
-    skein.known("x", "friends", ["y"])  # type: ignore[arg-type]  # unknown edge
+    skein.known("x", "quoters", ["y"])  # of a configured kind
     skein.query("x")["totla"]  # type: ignore[typeddict-item]  # unknown field
 
 

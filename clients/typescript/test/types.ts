@@ -27,8 +27,7 @@ export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
   await skein.rank({of: 'x', via: 'likes', since: 0.5});
   // @ts-expect-error: unknown parameter
   await skein.rank({of: 'x', via: 'likes', sicne: '1h'});
-  // @ts-expect-error: unknown edge
-  await skein.known({actor: 'x', edge: 'friends', subject: ['y']});
+  await skein.known({actor: 'x', edge: 'quoters', subject: ['y']}); // of a configured kind
   new Skein('http://x', {headers: {authorization: 'x'}, onIncomplete: (reason: string, method: string) => console.log(reason, method)});
   f(missing, why, total, incomplete, reason);
 }
