@@ -25,8 +25,9 @@ type freshness struct {
 	full     bool               // the process only answers because the disk is full
 
 	stored atomic.Int64 // time of the newest event in the store when it was last looked at, in Unix microseconds
-	mu     sync.Mutex   // held while looking; guards looked
-	looked time.Time
+	mu     sync.Mutex   // held while looking; guards the fields below
+	looked time.Time    // when it last succeeded
+	tried  time.Time
 }
 
 // storeEvery is how often to look at a store that other processes write, and storePatience how long
@@ -43,7 +44,7 @@ func (f *freshness) newest(ctx context.Context) (at time.Time) {
 		f.mu.Lock() // another request may be looking, and no time is known yet
 	}
 	if first || f.mu.TryLock() { // while another request looks, the time that is known is good enough
-		if f.looked.IsZero() || EngineOf(f.x.Path).Shared && time.Since(f.looked) >= storeEvery {
+		if f.looked.IsZero() && time.Since(f.tried) >= storeEvery || !f.looked.IsZero() && EngineOf(f.x.Path).Shared && time.Since(f.looked) >= storeEvery {
 			f.look(ctx)
 		}
 		f.mu.Unlock()
@@ -59,9 +60,9 @@ func (f *freshness) newest(ctx context.Context) (at time.Time) {
 	return at
 }
 
-// look is called with mu held.
+// look is called with mu held. It does not end with the request: others may wait for what it finds.
 func (f *freshness) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storePatience)
 	defer cancel()
 	err := f.x.Graph.View(ctx, func(s *ask.View) error {
 		cursors, err := s.Cursors()
@@ -70,8 +71,8 @@ func (f *freshness) look(ctx context.Context) {
 		}
 		return err
 	})
-	if err == nil {
-		f.looked = time.Now()
+	if f.tried = time.Now(); err == nil {
+		f.looked = f.tried
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +101,15 @@ func TestAnswersAreDated(t *testing.T) {
 	closeIt()
 	x, _ = open(t, dir, nil)
 	base, admin, _ = serve(t, x, nil)
+	var first sync.WaitGroup
+	for range 8 { // the first answers of a process, all at once
+		first.Go(func() {
+			if at := asOf(t, base+"/"); !at.Equal(was) {
+				t.Errorf("one of the first answers: %v, want %v", at, was)
+			}
+		})
+	}
+	first.Wait()
 	for _, path := range []string{base + "/xrpc/blue.skein.graph.getStats", admin + "/readyz"} {
 		if at := asOf(t, path); !at.Equal(was) {
 			t.Errorf("without a consumer, %s: %v, want %v", path, at, was)

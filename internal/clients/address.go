@@ -47,7 +47,7 @@ func (p *Proxies) has(addr netip.Addr) bool {
 
 // unnamed is the client of all requests in which a trusted proxy names nobody but proxies: its own, such as health
 // checks, and forwarded ones without the header. They are not refused, because who asks on the proxy's machine
-// sends such requests, too. They are not a proxy's, because a proxy is no client, whose limit others could use up.
+// sends such requests, too. They are not a proxy's, because a proxy is not a client: others could use up its limit.
 const unnamed = "unnamed by a proxy"
 
 // client returns the name of the client that sent a request: by the address of the connection or, if that is a trusted
