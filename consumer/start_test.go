@@ -93,7 +93,9 @@ func TestLiveStartCut(t *testing.T) {
 		}
 		_, _, _ = conn.NextReader()
 	})
-	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(*consumer.Consumer) bool { return n.Load() == 4 })
+	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(*consumer.Consumer) bool {
+		return n.Load() == 4 && len(gaps(t, store)) == 3 // the consumer learns of a connection after the server
+	})
 	all := gaps(t, store)
 	if len(all) != 3 { // between four connections
 		t.Fatalf("gaps: %+v", all)
