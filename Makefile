@@ -26,7 +26,7 @@ bench: ## run benchmarks: decoding compared with indigo, indexing from memory, i
 	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 	go test ./intern -run xxx -bench .
 	go test ./internal/idset -run xxx -bench .
-	CGO_ENABLED=0 go test ./internal/testing/scale -run xxx -bench . -timeout 1h
+	CGO_ENABLED=0 go test ./internal/sim/scale -run xxx -bench . -timeout 1h
 
 soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of queries, every fault for a minute each, the relay gone for an hour
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
@@ -42,7 +42,7 @@ cluster: ## kill two writers and stop their cluster, twenty times; needs Foundat
 
 ids: ## compare ways to allocate ids on both engines, and allocate a hundred million from 64 writers; needs FoundationDB
 	go test -tags fdb ./intern -run xxx -bench 'Schemes|Claim' -benchtime 1x -timeout 20m
-	go test -tags fdb ./internal/testing/scale -run xxx -bench IndexFDB -benchtime 1x
+	go test -tags fdb ./internal/sim/scale -run xxx -bench IndexFDB -benchtime 1x
 	go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v -timeout 30m
 
 load: ## run the load test: a hundred times the network's peak for two minutes, relay included
@@ -68,4 +68,4 @@ house: ## measure the code: sizes and dependencies of files and functions, linke
 
 chaos: ## follow the reference PDS and indigo's relay while they are cut, stalled, killed and replaced; takes minutes
 	.ci/peers .tools/peers
-	go test ./internal/testing/peers -run TestChaos -peers $(CURDIR)/.tools/peers -v -timeout 1h
+	go test ./internal/sim/harness -run TestChaos -peers $(CURDIR)/.tools/peers -v -timeout 1h

@@ -26,11 +26,10 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/frames"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 func open(t *testing.T) (*graph.Store, kv.Store) {
@@ -46,7 +45,7 @@ func open(t *testing.T) (*graph.Store, kv.Store) {
 // follow encodes a commit of a new account, its only one.
 func follow(seq int64, rkey string) []byte {
 	return synth.Frame(&oracle.Event{
-		Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:" + rkey, Rev: history.TID(1<<50 + uint64(seq)),
+		Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:" + rkey, Rev: oracle.TID(1<<50 + uint64(seq)),
 		Ops: []oracle.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:subject"}},
 	})
 }
@@ -196,7 +195,7 @@ func TestSlowStoreIsNotSilence(t *testing.T) {
 	const n = 40_000
 	all := make([][]byte, 0, n)
 	for i := range int64(n) {
-		all = append(all, follow(i+1, "r"+history.TID(uint64(i))))
+		all = append(all, follow(i+1, "r"+oracle.TID(uint64(i))))
 	}
 	srv := httptest.NewServer(relay.NewRecorded(all))
 	defer srv.Close()
@@ -265,8 +264,8 @@ func TestFutureRevIsRefused(t *testing.T) {
 	g, store := open(t)
 	commit := func(seq int64, rev uint64) []byte {
 		return synth.Frame(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: history.TID(rev),
-			Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(rev), Subject: "did:plc:subject"}},
+			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: oracle.TID(rev),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(rev), Subject: "did:plc:subject"}},
 		})
 	}
 	now := uint64(time.Now().UnixMicro()) << 10
@@ -391,7 +390,7 @@ func TestParseRelay(t *testing.T) {
 func TestReplayFromRelay(t *testing.T) {
 	var all [][]byte
 	for i := range int64(500) {
-		all = append(all, follow(i+1, "r"+history.TID(uint64(i))))
+		all = append(all, follow(i+1, "r"+oracle.TID(uint64(i))))
 	}
 	zero := int64(0)
 	for name, c := range map[string]struct {
@@ -413,7 +412,7 @@ func TestReplayFromRelay(t *testing.T) {
 				}))
 			}
 			if c.more == 1 { // the stream continues after it
-				r.Append(follow(502, "r"+history.TID(501)))
+				r.Append(follow(502, "r"+oracle.TID(501)))
 			}
 			var n atomic.Int64
 			r.DropAfter = func() int {

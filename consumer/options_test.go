@@ -19,8 +19,8 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/graph/format"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/synth"
 )
 
 // The cursor of the options and the stored one decide where a run starts. One that would skip events
@@ -54,7 +54,7 @@ func TestCursorOptions(t *testing.T) {
 			g, store := open(t)
 			var before [][]byte
 			for seq := int64(1); seq <= c.stored; seq++ {
-				before = append(before, follow(seq, "r"+history.TID(uint64(seq))))
+				before = append(before, follow(seq, "r"+oracle.TID(uint64(seq))))
 			}
 			if len(before) > 0 {
 				run(t, g, consumer.Options{}, before...)
@@ -79,7 +79,7 @@ func TestCursorOptions(t *testing.T) {
 				from = c.stored + 1
 			}
 			for seq := from; seq <= 30; seq++ {
-				name := history.TID(uint64(seq))
+				name := oracle.TID(uint64(seq))
 				if c.future {
 					name = "again" + name // another sequence
 				}
@@ -131,7 +131,7 @@ func TestRateOfFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.frames")
 	var file []byte
 	for seq := range int64(60) {
-		file = frames.Append(file, follow(seq+1, "r"+history.TID(uint64(seq))))
+		file = frames.Append(file, follow(seq+1, "r"+oracle.TID(uint64(seq))))
 	}
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
@@ -163,12 +163,12 @@ func TestErasesWhileIdle(t *testing.T) {
 	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
 		send := func(frame []byte) { _ = conn.WriteMessage(websocket.BinaryMessage, frame) }
 		for seq := range int64(2000) {
-			send(follow(seq+1, "r"+history.TID(uint64(seq))))
+			send(follow(seq+1, "r"+oracle.TID(uint64(seq))))
 		}
 		for seq := range int64(2000) {
 			if seq%4 == 0 {
 				send(synth.Message("#account", synth.Map{
-					{Key: "did", Value: "did:plc:r" + history.TID(uint64(seq))},
+					{Key: "did", Value: "did:plc:r" + oracle.TID(uint64(seq))},
 					{Key: "seq", Value: 2001 + seq},
 					{Key: "time", Value: synth.Time(2001 + seq)},
 					{Key: "active", Value: false},
@@ -253,7 +253,7 @@ func TestForgedNumbers(t *testing.T) {
 		old := 0
 		for n := range 300 {
 			seq += 1 + int64(rng.IntN(3))*int64(rng.IntN(50))
-			frames = append(frames, follow(seq, "r"+history.TID(seed<<32+uint64(n))))
+			frames = append(frames, follow(seq, "r"+oracle.TID(seed<<32+uint64(n))))
 			sent = append(sent, seq)
 			real++
 			if n < 10 || n > 290 { // the first numbers, and the last, are what a run must believe
@@ -261,10 +261,10 @@ func TestForgedNumbers(t *testing.T) {
 			}
 			switch rng.IntN(20) {
 			case 0: // one forged number, far ahead
-				frames = append(frames, follow(seq+1<<40+int64(rng.IntN(1<<30)), "forged"+history.TID(seed<<32+uint64(n))))
+				frames = append(frames, follow(seq+1<<40+int64(rng.IntN(1<<30)), "forged"+oracle.TID(seed<<32+uint64(n))))
 			case 1: // an event again, under its own number
 				k := rng.IntN(len(sent))
-				frames = append(frames, follow(sent[k], "old"+history.TID(seed<<32+uint64(n))))
+				frames = append(frames, follow(sent[k], "old"+oracle.TID(seed<<32+uint64(n))))
 				old++
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // consume runs a consumer for a while, or until done reports true.

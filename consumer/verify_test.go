@@ -20,10 +20,9 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // judge is a Verifier that takes its time, and decides by the account's name.
@@ -77,7 +76,7 @@ func since(i int64) string {
 	if i == 0 {
 		return ""
 	}
-	return history.TID(1<<50 + uint64(i-1))
+	return oracle.TID(1<<50 + uint64(i-1))
 }
 
 func deadLetters(t *testing.T, store kv.Store) (letters []format.DeadLetter) {
@@ -100,14 +99,14 @@ func TestVerifier(t *testing.T) {
 	const honest = 200
 	for i := range int64(honest) {
 		all = append(all, synth.Frame(&oracle.Event{ // one repo: any disorder would break its chain
-			Type: oracle.CommitEvent, Seq: i + 1, DID: "did:web:honest.example.com", Rev: history.TID(1<<50 + uint64(i)), Since: since(i), Data: root(i), PrevData: before(i),
-			Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(uint64(i+1) << 20), Subject: fmt.Sprintf("did:web:%d.example.com", i)}},
+			Type: oracle.CommitEvent, Seq: i + 1, DID: "did:web:honest.example.com", Rev: oracle.TID(1<<50 + uint64(i)), Since: since(i), Data: root(i), PrevData: before(i),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(uint64(i+1) << 20), Subject: fmt.Sprintf("did:web:%d.example.com", i)}},
 		}))
 	}
 	for i, reason := range []wire.Reason{wire.BadSignature, wire.NoKey, wire.KeyUnreachable} {
 		all = append(all, synth.Frame(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: honest + int64(i) + 1, DID: "did:web:" + strings.ReplaceAll(string(reason), "_", "") + ".example.com", Rev: history.TID(1 << 51),
-			Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(1 << 30), Subject: "did:web:victim.example.com"}},
+			Type: oracle.CommitEvent, Seq: honest + int64(i) + 1, DID: "did:web:" + strings.ReplaceAll(string(reason), "_", "") + ".example.com", Rev: oracle.TID(1 << 51),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(1 << 30), Subject: "did:web:victim.example.com"}},
 		}))
 	}
 	all = append(all, synth.AppendIdentity(nil, []byte("did:web:honest.example.com"), honest+4, []byte(synth.Time(honest+4))))

@@ -13,10 +13,9 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // witness is a Verifier that notes what it is asked. The first commits wait until the witness has
@@ -63,8 +62,8 @@ func (w *witness) position(what string) int { return slices.Index(w.calls, what)
 
 func commitOf(did string, seq int64) []byte {
 	return synth.Frame(&oracle.Event{
-		Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: history.TID(1<<50 + uint64(seq)),
-		Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(uint64(seq) << 20), Subject: "did:web:subject.example.com"}},
+		Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: oracle.TID(1<<50 + uint64(seq)),
+		Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(uint64(seq) << 20), Subject: "did:web:subject.example.com"}},
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // chain sends one account's events to a store.
@@ -34,17 +34,17 @@ func (c *chain) commit(source string, seq format.Seq, rev, since uint64, prev, d
 	var b batch.Batch
 	commit := &batch.Commit{DID: []byte(chained)}
 	if rev > 0 {
-		commit.Rev, commit.Data = []byte(history.TID(rev<<20)), root(data)
+		commit.Rev, commit.Data = []byte(oracle.TID(rev<<20)), root(data)
 	}
 	if since > 0 {
-		commit.Since = []byte(history.TID(since << 20))
+		commit.Since = []byte(oracle.TID(since << 20))
 	}
 	if prev > 0 {
 		commit.PrevData = root(prev)
 	}
 	b.AddCommit(seq, commit)
 	if rev > 0 {
-		b.AddPut(kinds.ByName("follow").Kind, []byte(history.TID(rev<<20)), []byte("did:web:star.example.com"))
+		b.AddPut(kinds.ByName("follow").Kind, []byte(oracle.TID(rev<<20)), []byte("did:web:star.example.com"))
 	}
 	c.apply(source, &b)
 }
@@ -164,8 +164,8 @@ func TestArchiveOfDeletedAccount(t *testing.T) {
 	b.AddAccount(2, []byte(chained), false, true)
 	c.apply("pds", &b)
 	b.Reset()
-	b.AddArchived(1, []byte(chained), []byte(history.TID(100<<20)))
-	b.AddPut(kinds.ByName("follow").Kind, []byte(history.TID(100<<20)), []byte("did:web:star.example.com"))
+	b.AddArchived(1, []byte(chained), []byte(oracle.TID(100<<20)))
+	b.AddPut(kinds.ByName("follow").Kind, []byte(oracle.TID(100<<20)), []byte("did:web:star.example.com"))
 	b.Seen(1, nil)
 	c.apply("archive", &b)
 	c.has("deleted, then archived", 0, 0)

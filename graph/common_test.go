@@ -8,7 +8,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // scansOf counts the scans of a Reader.

@@ -10,7 +10,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // Accounts that are not active are in no count, asked about few subjects or about many.

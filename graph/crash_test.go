@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -16,16 +16,15 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A crash at every commit, before and after it: what is in the store is the
 // model at the stored cursor.
 func TestCrashAtEveryCommit(t *testing.T) {
-	h := history.New(4, 12)
+	h := oracle.NewHistory(4, 12)
 	var events []*oracle.Event
 	for range 400 {
 		events = append(events, h.Next())
@@ -126,7 +125,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 func TestPowerFailure(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		fs := crashmem.New()
+		fs := harness.NewCrashFS()
 		openMem := func(fs vfs.FS) (kv.Store, *graph.Store) {
 			store, err := pebblekv.Open(pebblekv.Options{Dir: "s", Create: true, FS: fs, Merger: merger(), Memory: 8 << 20, SyncInterval: time.Hour})
 			if err != nil {
@@ -135,7 +134,7 @@ func TestPowerFailure(t *testing.T) {
 			return store, openGraph(t, store)
 		}
 		store, s := openMem(fs)
-		h := history.New(seed, 30)
+		h := oracle.NewHistory(seed, 30)
 		var events []*oracle.Event
 		var b batch.Batch
 		synced := int64(0)
@@ -197,7 +196,7 @@ func TestReplayOverDeletion(t *testing.T) {
 	s := openGraph(t, store)
 	commit := func(seq int64, rev uint64, rkey string) *oracle.Event {
 		return &oracle.Event{
-			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: history.TID(rev),
+			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: oracle.TID(rev),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:b"}},
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"skein.blue/internal/backup/target"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 )
 
 // engine opens a store, and opens it again after a crash.
@@ -144,13 +144,13 @@ func engines() []engine {
 	}
 	fdb := map[kv.Store]fdbkv.Options{}
 	openFDB := func(t *testing.T, o fdbkv.Options) kv.Store {
-		s := fdbtest.Open(t, o)
+		s := kvtest.Open(t, o)
 		fdb[s] = o
 		return s
 	}
 	onFDB := engine{
 		"fdb", fewPartitions,
-		func(t *testing.T, _ uint64) kv.Store { return openFDB(t, fdbtest.Options(t, merger())) },
+		func(t *testing.T, _ uint64) kv.Store { return openFDB(t, kvtest.Options(t, merger())) },
 		func(t *testing.T, s kv.Store) kv.Store {
 			if err := s.Close(); err != nil { // its heartbeat ends with it
 				t.Fatal(err)

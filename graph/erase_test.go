@@ -12,14 +12,14 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // Events of a large account that is being erased do not keep those of others waiting for the erasure. They are put aside, the
 // account stays hidden, and its repo is fetched once its old records are gone.
 func TestAbuseErasing(t *testing.T) {
 	const did = "did:web:u1.example.com"
-	records := abuse.Size(30_000, 300_000)
+	records := harness.Size(30_000, 300_000)
 	disk, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: write.NewMerger(write.Limits{}), Memory: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestAbuseErasing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	abuse.Figure(t, "events of an account that is being erased", "held others for %d chunks, %v; erasing the other records took %d chunks, %v", read, took, store.scanned, time.Since(began))
+	harness.Figure(t, "events of an account that is being erased", "held others for %d chunks, %v; erasing the other records took %d chunks, %v", read, took, store.scanned, time.Since(began))
 	if read*4 > store.scanned {
 		t.Errorf("the batch reads %d chunks, and the erasure %d", read, store.scanned)
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -23,11 +23,9 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/faults"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A written is a history and the batches that it is applied in.
@@ -37,7 +35,7 @@ type written struct {
 }
 
 func writeHistory(seed uint64, accounts, batches, perBatch int) *written {
-	h := history.New(seed, accounts)
+	h := oracle.NewHistory(seed, accounts)
 	w := &written{}
 	for range batches {
 		var b []*oracle.Event
@@ -116,8 +114,8 @@ func judge(t *testing.T, fs vfs.FS, w *written, least int64) {
 // The power fails at every kind of operation on the disk, and a random part of what was not synced
 // is lost. The store is then the model at its cursor, which is not before the last sync.
 func TestFaultPowerFailure(t *testing.T) {
-	want := faults.Times(20)
-	failed := faults.NewRecord(t, "power failure", want)
+	want := harness.Times(20)
+	failed := harness.NewFault(t, "power failure", want)
 	points := map[string]int{}
 	for seed := uint64(0); failed.Count() < want; seed++ {
 		if seed > 20+uint64(want) {
@@ -125,10 +123,10 @@ func TestFaultPowerFailure(t *testing.T) {
 		}
 		rng := rand.New(rand.NewPCG(seed, 8))
 		w := writeHistory(seed, 30, 50, 60)
-		mem := crashmem.New()
-		disk := faults.NewDisk(mem)
+		mem := harness.NewCrashFS()
+		disk := harness.NewDisk(mem)
 		type cut struct {
-			fs    *crashmem.FS
+			fs    *harness.CrashFS
 			least int64
 			point string
 		}
@@ -136,7 +134,7 @@ func TestFaultPowerFailure(t *testing.T) {
 		var synced atomic.Int64
 		var mu sync.Mutex
 		share := rng.IntN(101)
-		disk.Before(func(o faults.Operation) error {
+		disk.Before(func(o harness.Operation) error {
 			mu.Lock()
 			defer mu.Unlock()
 			// Rare points fail first, so that each has its turn.
@@ -189,11 +187,11 @@ func TestFaultPowerFailure(t *testing.T) {
 // A disk that is slow at every operation delays writes. Nothing is lost, and queries do not wait
 // for a sync.
 func TestFaultSlowDisk(t *testing.T) {
-	want := faults.Times(10)
-	slow := faults.NewRecord(t, "slow disk: a sync that blocks while queries are answered", want)
+	want := harness.Times(10)
+	slow := harness.NewFault(t, "slow disk: a sync that blocks while queries are answered", want)
 	w := writeHistory(3, 30, want, 40)
 	mem := vfs.NewMem()
-	disk := faults.NewDisk(mem)
+	disk := harness.NewDisk(mem)
 	store, err := openDisk(disk, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +203,7 @@ func TestFaultSlowDisk(t *testing.T) {
 		}
 		blocked, release := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		disk.Before(func(o faults.Operation) error {
+		disk.Before(func(o harness.Operation) error {
 			if o.Point() == "sync log" {
 				once.Do(func() { close(blocked) })
 				<-release
@@ -232,8 +230,8 @@ func TestFaultSlowDisk(t *testing.T) {
 // Reads of tables fail for a while, in queries, writes and compactions. A query returns an error
 // or the truth. A write that failed is repeated. Nothing is lost.
 func TestFaultReadErrors(t *testing.T) {
-	want := faults.Times(20)
-	failed := faults.NewRecord(t, "read error", want)
+	want := harness.Times(20)
+	failed := harness.NewFault(t, "read error", want)
 	for seed := uint64(0); failed.Count() < want; seed++ {
 		if seed > 30+uint64(want) {
 			t.Fatal("too few reads failed")
@@ -245,14 +243,14 @@ func TestFaultReadErrors(t *testing.T) {
 	}
 }
 
-func readErrors(t *testing.T, seed uint64, failed *faults.Record) {
+func readErrors(t *testing.T, seed uint64, failed *harness.Fault) {
 	t.Helper()
 	w := writeHistory(seed, 30, 40, 60)
 	mem := vfs.NewMem()
-	disk := faults.NewDisk(mem)
+	disk := harness.NewDisk(mem)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var mu sync.Mutex
-	fail := func(o faults.Operation) error {
+	fail := func(o harness.Operation) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if o.Point() != "read table" || rng.IntN(3) != 0 {
@@ -308,12 +306,12 @@ func readErrors(t *testing.T, seed uint64, failed *faults.Record) {
 // check and queries find the damage, or the bit does not matter: no answer is wrong, and no
 // committed write is lost without an error.
 func TestFaultFlippedBits(t *testing.T) {
-	want := faults.Times(60)
-	flipped := faults.NewRecord(t, "flipped bit on the disk", want)
+	want := harness.Times(60)
+	flipped := harness.NewFault(t, "flipped bit on the disk", want)
 	outcomes := map[string]int{}
 	for seed := uint64(0); flipped.Count() < want; seed++ {
 		w := writeHistory(seed, 30, 30, 60)
-		mem := crashmem.New()
+		mem := harness.NewCrashFS()
 		store, err := openDisk(mem, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -337,7 +335,7 @@ func TestFaultFlippedBits(t *testing.T) {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(seed, 2))
-		for _, base := range []*crashmem.FS{mem, killed} {
+		for _, base := range []*harness.CrashFS{mem, killed} {
 			names, err := base.List("s")
 			if err != nil {
 				t.Fatal(err)
@@ -348,7 +346,7 @@ func TestFaultFlippedBits(t *testing.T) {
 				switch {
 				case strings.HasPrefix(name, "OPTIONS"):
 					flips = 20 // few of its bits matter
-				case !strings.HasSuffix(name, ".sst") || faults.Whole():
+				case !strings.HasSuffix(name, ".sst") || harness.Whole():
 				case base == killed || name != "000007.sst":
 					continue
 				default:
@@ -399,9 +397,9 @@ func damaged(t *testing.T, fs vfs.FS, w *written) (outcome string) {
 	return "harmless"
 }
 
-func copyFS(t *testing.T, from *crashmem.FS) *crashmem.FS {
+func copyFS(t *testing.T, from *harness.CrashFS) *harness.CrashFS {
 	t.Helper()
-	to := crashmem.New()
+	to := harness.NewCrashFS()
 	if _, err := vfs.Clone(from, to, "s", "s"); err != nil {
 		t.Fatal(err)
 	}
@@ -440,8 +438,8 @@ func TestFaultLogCannotBeCompleted(t *testing.T) {
 	for _, point := range []string{"create log", "close log", "sync folder", "write log", "sync log"} {
 		for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
 			t.Run(fmt.Sprintf("%s/%v", point, cause), func(t *testing.T) {
-				ended := faults.NewRecord(t, point+" fails: "+cause.Error(), faults.Times(1))
-				for seed := range uint64(faults.Times(1)) {
+				ended := harness.NewFault(t, point+" fails: "+cause.Error(), harness.Times(1))
+				for seed := range uint64(harness.Times(1)) {
 					logFails(t, seed, point, cause, ended)
 				}
 			})
@@ -449,11 +447,11 @@ func TestFaultLogCannotBeCompleted(t *testing.T) {
 	}
 }
 
-func logFails(t *testing.T, seed uint64, point string, cause error, ended *faults.Record) {
+func logFails(t *testing.T, seed uint64, point string, cause error, ended *harness.Fault) {
 	t.Helper()
 	w := writeHistory(seed, 30, 12, 60)
-	mem := crashmem.New()
-	disk := faults.NewDisk(mem)
+	mem := harness.NewCrashFS()
+	disk := harness.NewDisk(mem)
 	var once sync.Once
 	fatal := make(chan error, 16)
 	store, err := openDisk(disk, func(err error) {
@@ -469,7 +467,7 @@ func logFails(t *testing.T, seed uint64, point string, cause error, ended *fault
 			t.Fatal(err)
 		}
 	}
-	disk.Before(func(o faults.Operation) error {
+	disk.Before(func(o harness.Operation) error {
 		if o.Point() == point {
 			once.Do(ended.Happened)
 			return fmt.Errorf("faults: %w", cause)
@@ -498,15 +496,15 @@ func logFails(t *testing.T, seed uint64, point string, cause error, ended *fault
 func TestFaultNoDescriptorForLog(t *testing.T) {
 	w := writeHistory(7, 30, 12, 60)
 	mem := vfs.NewMem()
-	disk := faults.NewDisk(mem)
-	missing := faults.NewRecord(t, "no file descriptor for a log", faults.Times(2))
+	disk := harness.NewDisk(mem)
+	missing := harness.NewFault(t, "no file descriptor for a log", harness.Times(2))
 	store, err := openDisk(disk, func(err error) { t.Errorf("the process ends: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := openGraph(t, store)
-	left := faults.Times(2)
-	disk.Before(func(o faults.Operation) error {
+	left := harness.Times(2)
+	disk.Before(func(o harness.Operation) error {
 		if o.Point() != "create log" || left == 0 {
 			return nil
 		}
@@ -531,8 +529,8 @@ func TestFaultNoDescriptorForLog(t *testing.T) {
 // Commits of a cluster report an unknown outcome, applied or not, and conflict. Each event counts
 // once.
 func TestFaultUnknownOutcome(t *testing.T) {
-	want := faults.Times(20)
-	unknown := faults.NewRecord(t, "commit with an unknown outcome", want)
+	want := harness.Times(20)
+	unknown := harness.NewFault(t, "commit with an unknown outcome", want)
 	for seed := uint64(0); unknown.Count() < want; seed++ {
 		w := writeHistory(seed, 30, 30, 40)
 		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}})

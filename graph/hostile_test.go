@@ -16,8 +16,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 

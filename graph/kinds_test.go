@@ -18,8 +18,8 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // forget has a store lack the last kind of the table, as one that an older program made.

@@ -16,7 +16,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 

@@ -69,7 +69,7 @@ type lane struct {
 
 // defaultLanes is how many writes to a store with several partitions are in flight. On two
 // cores, with the FoundationDB server on the same machine, two lanes index the most events:
-// 51,000/s (one: 40,000 to 52,000; three: 44,000; eight: 39,000; internal/testing/scale,
+// 51,000/s (one: 40,000 to 52,000; three: 44,000; eight: 39,000; internal/sim/scale,
 // BenchmarkIndexFDB -scale.lanes).
 const defaultLanes = 2
 

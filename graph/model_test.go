@@ -24,15 +24,14 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/oracle"
 )
 
 // go test ./graph -run TestModel -model.ops 1000000 -timeout 1h is the long run.
 var modelOps = flag.Int("model.ops", 20_000, "operations per history in TestModel")
 
-func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
 
 func fill(b *batch.Batch, e *oracle.Event) {
 	switch e.Type {
@@ -259,7 +258,7 @@ func TestModel(t *testing.T) {
 func testModel(t *testing.T, eng engine, seed uint64, most int) {
 	store := eng.open(t, seed)
 	s := openShare(t, store, eng.settings, graph.Share{})
-	m, h := oracle.New(), history.New(seed, 60)
+	m, h := oracle.New(), oracle.NewHistory(seed, 60)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var b batch.Batch
 	var window []*oracle.Event // the newest events, for replays
@@ -389,7 +388,7 @@ func TestDoubleDelivery(t *testing.T) {
 			defer func() { limits = smallLimits }()
 			store := eng.open(t, 1)
 			s := openShare(t, store, eng.settings, graph.Share{})
-			h := history.New(9, 40)
+			h := oracle.NewHistory(9, 40)
 			var events []*oracle.Event
 			for range 4000 {
 				events = append(events, h.Next())

@@ -11,8 +11,8 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // noted lists the dead letters and gaps of a store, as source, seq and reason.

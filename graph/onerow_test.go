@@ -12,7 +12,7 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // A row of a shared store whose members come from several shards, with those of another partition

@@ -16,8 +16,8 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 
@@ -70,7 +70,7 @@ func TestOversize(t *testing.T) {
 		for engine, open := range map[string]func(t *testing.T) kv.Store{
 			"memory": func(*testing.T) kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}) },
 			"fdb": func(t *testing.T) kv.Store {
-				return fdbtest.Open(t, fdbtest.Options(t, write.NewMerger(write.Limits{})))
+				return kvtest.Open(t, kvtest.Options(t, write.NewMerger(write.Limits{})))
 			},
 		} {
 			t.Run(name+"/"+engine, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/memkv"
 )
 
 // reading counts the chunks that writes look up, the scans of chunks, and what they read.
@@ -237,7 +237,7 @@ func TestAbuseSearch(t *testing.T) { synctest.Test(t, testAbuseSearch) }
 
 func testAbuseSearch(t *testing.T) {
 	const bucket, subject, did = 1 << (format.BucketShift - format.ClockBits), "did:web:friend.example.com", "did:web:u1.example.com"
-	records := abuse.Size(80_000, 300_000)
+	records := harness.Size(80_000, 300_000)
 	store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
 	s, err := graph.Open(t.Context(), store, graph.Options{Queued: func([]batch.Queued) {}})
 	if err != nil {
@@ -283,7 +283,7 @@ func testAbuseSearch(t *testing.T) {
 	}
 	const most = 256<<10 + 32<<10 // and a chunk
 	read, took := commit()
-	abuse.Figure(t, "the first delete", "reads %d of %d bytes of %d records, %v", read, all, records, took)
+	harness.Figure(t, "the first delete", "reads %d of %d bytes of %d records, %v", read, all, records, took)
 	if st, _ := account(); read < all || !st.Complete() {
 		t.Errorf("the first search reads %d bytes of %d; %+v", read, all, st)
 	}
@@ -295,7 +295,7 @@ func testAbuseSearch(t *testing.T) {
 			}
 		}
 		read, took := commit()
-		abuse.Figure(t, "the next delete", "reads %d bytes, %v", read, took)
+		harness.Figure(t, "the next delete", "reads %d bytes, %v", read, took)
 		st, row := account()
 		if read > most || read == 0 || st.Complete() || row == nil {
 			t.Errorf("the search reads %d bytes of %d; %+v, queued %+v", read, all, st, row)
@@ -405,7 +405,7 @@ func TestRepeatedEdges(t *testing.T) {
 // are not TIDs are read for each part of their collection.
 func TestAbuseParts(t *testing.T) {
 	const bucket, did = 1 << (format.BucketShift - format.ClockBits), "did:web:u1.example.com"
-	records, parts := abuse.Size(8000, 300_000), 16
+	records, parts := harness.Size(8000, 300_000), 16
 	for name, at := range map[string]func(i int) []byte{
 		"in many buckets": func(i int) []byte { return rkeyAt(uint64(1000+i*80/records)*bucket + uint64(i)*3) },
 		"in one minute":   func(i int) []byte { return rkeyAt(1000*bucket + uint64(i)*60_000_000/uint64(records)) },
@@ -451,7 +451,7 @@ func TestAbuseParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := place()
-		abuse.Figure(t, "placing a repo again, "+name, "%d records in %d parts read %d bytes, of %d stored", records, parts, read, all)
+		harness.Figure(t, "placing a repo again, "+name, "%d records in %d parts read %d bytes, of %d stored", records, parts, read, all)
 		if read > 3*all {
 			t.Errorf("%s: %d parts read %d bytes, of %d stored", name, parts, read, all)
 		}

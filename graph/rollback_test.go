@@ -9,8 +9,8 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A repo is put back to an older state, whose snapshot comes in two parts. Between them a commit writes
@@ -37,9 +37,9 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 		}
 		commit := func(seq format.Seq, rev, since uint64, prev, data byte) *batch.Batch {
 			var b batch.Batch
-			h := &batch.Commit{DID: []byte(chained), Rev: []byte(history.TID(rev)), Data: root(data)}
+			h := &batch.Commit{DID: []byte(chained), Rev: []byte(oracle.TID(rev)), Data: root(data)}
 			if since > 0 {
-				h.Since, h.PrevData = []byte(history.TID(since)), root(prev)
+				h.Since, h.PrevData = []byte(oracle.TID(since)), root(prev)
 			}
 			b.AddCommit(seq, h)
 			return &b
@@ -48,12 +48,12 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 		b.AddPut(follow, []byte("self"), []byte("did:web:kept.example.com")) // a second record of the edge
 		c.apply("pds", b)
 		b = commit(2, newest, 1<<40, 1, 2)
-		b.AddPut(follow, []byte(history.TID(newest)), []byte("did:web:kept.example.com"))
+		b.AddPut(follow, []byte(oracle.TID(newest)), []byte("did:web:kept.example.com"))
 		c.apply("pds", b)
 
 		reopen()
 		b = new(batch.Batch)
-		b.AddSync(3, &batch.Commit{DID: []byte(chained), Rev: []byte(history.TID(1 << 40)), Data: root(1), OtherRev: true})
+		b.AddSync(3, &batch.Commit{DID: []byte(chained), Rev: []byte(oracle.TID(1 << 40)), Data: root(1), OtherRev: true})
 		c.apply("pds", b)
 		var generation uint64
 		if err := c.s.View(t.Context(), func(v *ask.View) error {
@@ -66,7 +66,7 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 		part := func(from, to string) *batch.Batch {
 			var b batch.Batch
 			b.AddSnapshot(&batch.Snapshot{
-				DID: []byte(chained), Rev: []byte(history.TID(1 << 40)), Data: root(1), Generation: generation,
+				DID: []byte(chained), Rev: []byte(oracle.TID(1 << 40)), Data: root(1), Generation: generation,
 				From: from, To: to, First: from == "", Last: to == "",
 			})
 			return &b
@@ -77,11 +77,11 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 		b = commit(4, newest+1, 1<<40, 1, 3)
 		want := "did:web:kept.example.com"
 		if moved { // the record names another account, and the edge to the first is gone with "self"
-			b.AddPut(follow, []byte(history.TID(newest)), []byte("did:web:other.example.com"))
+			b.AddPut(follow, []byte(oracle.TID(newest)), []byte("did:web:other.example.com"))
 			b.AddDelete(follow, []byte("self"))
 			want = "did:web:other.example.com"
 		} else {
-			b.AddDelete(follow, []byte(history.TID(newest)))
+			b.AddDelete(follow, []byte(oracle.TID(newest)))
 		}
 		c.apply("pds", b)
 		b = part("app.bsky.graph", "")

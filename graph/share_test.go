@@ -19,9 +19,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 var sharedSettings = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
@@ -38,7 +37,7 @@ func TestShares(t *testing.T) {
 		conflicts[key[0]]++
 	}}
 	store := memkv.Open(o)
-	m, h := oracle.New(), history.New(3, 200)
+	m, h := oracle.New(), oracle.NewHistory(3, 200)
 	var stream []*oracle.Event
 	for run, n := range []int{1, 2, 3, 2, 64, 1} {
 		for range 1500 {
@@ -151,7 +150,7 @@ func TestFence(t *testing.T) {
 	}
 	for i := range 64 { // of nearly all partitions
 		fill(&b, &oracle.Event{
-			Type: oracle.CommitEvent, Seq: int64(i + 2), DID: fmt.Sprintf("did:plc:a%d", i), Rev: history.TID(1000),
+			Type: oracle.CommitEvent, Seq: int64(i + 2), DID: fmt.Sprintf("did:plc:a%d", i), Rev: oracle.TID(1000),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
 		})
 	}
@@ -187,7 +186,7 @@ func TestFence(t *testing.T) {
 		b.Reset()
 		for i := range 64 {
 			fill(&b, &oracle.Event{
-				Type: oracle.CommitEvent, Seq: int64(i + 100), DID: fmt.Sprintf("did:plc:c%d", i), Rev: history.TID(2000),
+				Type: oracle.CommitEvent, Seq: int64(i + 100), DID: fmt.Sprintf("did:plc:c%d", i), Rev: oracle.TID(2000),
 				Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}},
 			})
 		}
@@ -204,7 +203,7 @@ func TestFence(t *testing.T) {
 // A store moves to another engine and layout and back, and answers as before. A truncated export,
 // or a file that is not an export, is rejected and changes nothing for good.
 func TestExportImport(t *testing.T) {
-	m, h := oracle.New(), history.New(8, 100)
+	m, h := oracle.New(), oracle.NewHistory(8, 100)
 	mem := func(settings dict.Settings, imports bool) (*memkv.Store, *graph.Store) {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: imports, Beat: 20 * time.Millisecond})

@@ -13,9 +13,8 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // apply applies events as batches of one source.
@@ -46,7 +45,7 @@ func TestOtherSource(t *testing.T) {
 		for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 			store := memkv.Open(memkv.Options{Merger: merger()})
 			s := openShare(t, store, settings, graph.Share{})
-			h, m := history.New(seed, 15), oracle.New()
+			h, m := oracle.NewHistory(seed, 15), oracle.New()
 			var events []*oracle.Event
 			for range 1500 {
 				e := h.Next()
@@ -88,21 +87,21 @@ func TestImportOfTheSame(t *testing.T) {
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	root, next := [32]byte{1}, [32]byte{2}
 	apply(t, s, "pds", []*oracle.Event{
-		{Type: oracle.CommitEvent, Seq: 1, DID: did, Rev: history.TID(100 << 20), Data: root},
-		{Type: oracle.SyncEvent, Seq: 2, DID: did, Rev: history.TID(200 << 20), Data: root},
-		{Type: oracle.CommitEvent, Seq: 3, DID: did, Rev: history.TID(300 << 20), Since: history.TID(200 << 20), Data: next, PrevData: &root},
+		{Type: oracle.CommitEvent, Seq: 1, DID: did, Rev: oracle.TID(100 << 20), Data: root},
+		{Type: oracle.SyncEvent, Seq: 2, DID: did, Rev: oracle.TID(200 << 20), Data: root},
+		{Type: oracle.CommitEvent, Seq: 3, DID: did, Rev: oracle.TID(300 << 20), Since: oracle.TID(200 << 20), Data: next, PrevData: &root},
 	})
 	if c := counts(t, s); c.Desynchronized != 0 {
 		t.Errorf("%+v", c)
 	}
 	// A relay that was killed sends an older one again, under a new number.
-	apply(t, s, "pds", []*oracle.Event{{Type: oracle.SyncEvent, Seq: 4, DID: did, Rev: history.TID(200 << 20), Data: root}})
+	apply(t, s, "pds", []*oracle.Event{{Type: oracle.SyncEvent, Seq: 4, DID: did, Rev: oracle.TID(200 << 20), Data: root}})
 	if c := counts(t, s); c.Desynchronized != 0 {
 		t.Errorf("sent again: %+v", c)
 	}
 	// An older repo is imported: the message names a rev that its block does not have.
 	var b batch.Batch
-	b.AddSync(5, &batch.Commit{DID: []byte(did), Rev: []byte(history.TID(100 << 20)), Data: root[:], OtherRev: true})
+	b.AddSync(5, &batch.Commit{DID: []byte(did), Rev: []byte(oracle.TID(100 << 20)), Data: root[:], OtherRev: true})
 	b.Seen(5, nil)
 	if err := s.Apply(t.Context(), "pds", &b); err != nil {
 		t.Fatal(err)
@@ -121,10 +120,10 @@ func TestOtherRev(t *testing.T) {
 	commit := func(source string, seq format.Seq, rev, since uint64, root byte, other bool) {
 		t.Helper()
 		var b batch.Batch
-		c := &batch.Commit{DID: []byte(did), Rev: []byte(history.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
+		c := &batch.Commit{DID: []byte(did), Rev: []byte(oracle.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
 		c.Data[0] = root
 		if since > 0 {
-			c.Since = []byte(history.TID(since << 20))
+			c.Since = []byte(oracle.TID(since << 20))
 		}
 		b.AddCommit(seq, c)
 		b.Seen(seq, nil)
@@ -236,7 +235,7 @@ func TestToggledAccount(t *testing.T) {
 	var events []*oracle.Event
 	for i := range int64(toggles) {
 		events = append(events,
-			&oracle.Event{Type: oracle.CommitEvent, Seq: 3*i + 1, DID: did, Rev: history.TID(uint64(i+1) << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: did}}},
+			&oracle.Event{Type: oracle.CommitEvent, Seq: 3*i + 1, DID: did, Rev: oracle.TID(uint64(i+1) << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: did}}},
 			&oracle.Event{Type: oracle.AccountEvent, Seq: 3*i + 2, DID: did, Deleted: true},
 			&oracle.Event{Type: oracle.AccountEvent, Seq: 3*i + 3, DID: did, Active: true})
 	}

@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // stuck is a store whose writes take as long as the test wants.

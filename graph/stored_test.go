@@ -19,11 +19,10 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/history"
 )
 
 // A value of the store is malformed: records, a set, its dates, or the id of a URI. The writer goes on, at each start, and
@@ -32,7 +31,7 @@ func TestMalformedValues(t *testing.T) {
 	var stopped, spoiled, unread int
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		h, model := history.New(seed, 20), oracle.New()
+		h, model := oracle.NewHistory(seed, 20), oracle.New()
 		merger := write.NewMerger(write.Limits{Row: 6, Chunk: 5})
 		var store kv.Store = memkv.Open(memkv.Options{Merger: merger})
 		onDisk := seed%6 == 0

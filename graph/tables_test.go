@@ -22,10 +22,9 @@ import (
 	"skein.blue/graph/tables"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/history"
 )
 
 // column reads a column of a row group: nil for nulls.
@@ -131,7 +130,7 @@ func TestTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, h := oracle.New(), history.New(3, 60)
+		m, h := oracle.New(), oracle.NewHistory(3, 60)
 		var b batch.Batch
 		for i := range 6000 {
 			e := h.Next()

@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // heard is what a Watcher received.

@@ -11,7 +11,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // stocked returns an allocator that has leases, and cannot get any more.

@@ -7,7 +7,7 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // TestAudit: the audit distinguishes an open lease, a closed one, and one whose writer is gone,

@@ -12,8 +12,8 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 )
 
 // cutter ends a context, if there is one to end, within an Update. The attempt may still be
@@ -48,7 +48,7 @@ func TestClaimersTwin(t *testing.T) {
 		t.Run(settings.String(), func(t *testing.T) { testClaimersTwin(t, faulty(uint64(seed)), settings, uint64(seed)) })
 	}
 	t.Run("fdb", func(t *testing.T) {
-		testClaimersTwin(t, fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})), dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 64}, 9)
+		testClaimersTwin(t, kvtest.Open(t, kvtest.Options(t, dict.Merger{})), dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 64}, 9)
 	})
 }
 

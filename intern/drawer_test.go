@@ -8,7 +8,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // TestDrawerTwin: over lives that end with Close and without it, a Drawer gives every string one

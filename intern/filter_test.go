@@ -8,7 +8,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 func drawItem(rng *rand.Rand, now uint64) filterItem {

@@ -7,7 +7,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // hook calls before once, between the first attempt of an Update and its commit.

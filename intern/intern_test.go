@@ -15,8 +15,8 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 )
 
 func mem(seed uint64) *memkv.Store {
@@ -61,7 +61,7 @@ func uri(i int) string {
 // string has one id and each id one string, in both namespaces and over restarts.
 func TestConcurrentWriters(t *testing.T) {
 	onMemory := func(*testing.T) kv.Store { return mem(7) }
-	onFDB := func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})) }
+	onFDB := func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, dict.Merger{})) }
 	for _, c := range []struct {
 		dict.Settings
 		engine string

@@ -11,8 +11,8 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 )
 
 // go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v runs the test with a
@@ -32,7 +32,7 @@ func TestManyIDs(t *testing.T) {
 		"memory": func(*testing.T) kv.Store {
 			return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: 5, Conflict: 0.05, Unknown: 0.05}})
 		},
-		"fdb": func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})) },
+		"fdb": func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, dict.Merger{})) },
 	} {
 		t.Run(name, func(t *testing.T) { testManyIDs(t, open(t)) })
 	}

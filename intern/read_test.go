@@ -9,7 +9,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // filled returns a store with some hundred strings, and its twin.

@@ -18,12 +18,12 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/syntax"
 )
 
-func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
 
 // scheme is a way to hand out ids.
 type scheme struct {
@@ -73,7 +73,7 @@ func BenchmarkSchemes(b *testing.B) {
 			}
 			return s
 		}},
-		{"fdb", func(b *testing.B) kv.Store { return fdbtest.Open(b, fdbtest.Options(b, dict.Merger{})) }},
+		{"fdb", func(b *testing.B) kv.Store { return kvtest.Open(b, kvtest.Options(b, dict.Merger{})) }},
 	}
 	writers := []int{1, 8, 64}
 	type cell struct{ ids, retries float64 }
@@ -339,11 +339,11 @@ func BenchmarkClaim(b *testing.B) {
 
 func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 	const size, batches = 10_000, 20
-	var rec fdbtest.Recorder
-	o := fdbtest.Options(b, dict.Merger{})
+	var rec kvtest.Recorder
+	o := kvtest.Options(b, dict.Merger{})
 	o.Wrote = rec.Wrote
-	store := fdbtest.Open(b, o)
-	raw := fdbtest.Open(b, fdbtest.Options(b, dict.Merger{}))
+	store := kvtest.Open(b, o)
+	raw := kvtest.Open(b, kvtest.Options(b, dict.Merger{}))
 	var claims, blind time.Duration
 	made, measured := 0, 0
 	for b.Loop() {

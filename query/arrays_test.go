@@ -13,9 +13,9 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/query"
 )
 
@@ -66,9 +66,9 @@ func arraysWorld(t *testing.T) (w *world, commit func(action string, author, n i
 	w = &world{t: t, store: store, base: srv.URL}
 	var frames [][]byte
 	commit = func(action string, author, n int, record synth.Map) {
-		root := synth.CommitBlock(did(author), history.TID(uint64(len(frames)+1)<<20), [32]byte{1})
-		m := synth.Commit{Repo: []byte(did(author)), Rev: []byte(history.TID(uint64(len(frames)+1) << 20)), Seq: int64(len(frames) + 1), Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
-		o := synth.Op{Action: action, Collection: "app.bsky.feed.post", Rkey: []byte(history.TID(uint64(n) << 40))}
+		root := synth.CommitBlock(did(author), oracle.TID(uint64(len(frames)+1)<<20), [32]byte{1})
+		m := synth.Commit{Repo: []byte(did(author)), Rev: []byte(oracle.TID(uint64(len(frames)+1) << 20)), Seq: int64(len(frames) + 1), Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
+		o := synth.Op{Action: action, Collection: "app.bsky.feed.post", Rkey: []byte(oracle.TID(uint64(n) << 40))}
 		blocks := []synth.Block{root}
 		if record != nil {
 			b := synth.NewBlock(synth.CBOR(nil, record))
@@ -301,7 +301,7 @@ func TestAllBacklinks(t *testing.T) {
 	for n := range 25 {
 		author := n % 4
 		commit("create", author, n+1, post([]string{did(20)}, nil, []string{"go"}))
-		want = append(want, did(author)+" "+history.TID(uint64(n+1)<<40))
+		want = append(want, did(author)+" "+oracle.TID(uint64(n+1)<<40))
 	}
 	commit("delete", 0, 1, nil)
 	want = want[1:]

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/history"
 )
 
 type blockAnswer struct {
@@ -176,12 +175,12 @@ func TestBlocksThroughManyLists(t *testing.T) {
 	a := w.history.Accounts()
 	var items, blocks []oracle.Op
 	for n := range 25 {
-		list := history.ListOf(a[1], n)
-		items = append(items, oracle.Op{Kind: oracle.ListItem, Rkey: history.TID(uint64(n+1) << 20), Subject: a[2], List: list})
-		blocks = append(blocks, oracle.Op{Kind: "listblock", Rkey: history.TID(uint64(n+1) << 20), Subject: list})
+		list := oracle.ListOf(a[1], n)
+		items = append(items, oracle.Op{Kind: oracle.ListItem, Rkey: oracle.TID(uint64(n+1) << 20), Subject: a[2], List: list})
+		blocks = append(blocks, oracle.Op{Kind: "listblock", Rkey: oracle.TID(uint64(n+1) << 20), Subject: list})
 	}
-	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[1], Rev: history.TID(1 << 50), Ops: items})
-	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 2, DID: a[0], Rev: history.TID(1 << 50), Ops: blocks})
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[1], Rev: oracle.TID(1 << 50), Ops: items})
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 2, DID: a[0], Rev: oracle.TID(1 << 50), Ops: blocks})
 	for direction, pair := range map[string][2]string{"blocking": {a[0], a[2]}, "blockedBy": {a[2], a[0]}} {
 		for _, others := range [][]string{nil, {pair[1]}} {
 			var got blockAnswer

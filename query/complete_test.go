@@ -9,8 +9,7 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 )
 
 type complete struct {
@@ -65,7 +64,7 @@ func TestIncomplete(t *testing.T) {
 			forward = false
 		}
 		for set, incomplete := range map[string]bool{
-			"follows(" + did + ")": forward, "listed(" + history.ListOf(did, 0) + ")": forward, "members(" + did + ")": false,
+			"follows(" + did + ")": forward, "listed(" + oracle.ListOf(did, 0) + ")": forward, "members(" + did + ")": false,
 			"followers(" + did + ")": anybody, "lists(" + did + ")": anybody, "union(likes(" + did + "),likes(" + did + "))": forward,
 		} {
 			method := "query"
@@ -106,10 +105,10 @@ func TestSizesDependOnAll(t *testing.T) {
 	w := newWorld(t, 93, 0)
 	a := w.history.Accounts()
 	commit := func(seq int64, did, since string) {
-		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Since: since, Rev: history.TID(1<<20 + uint64(seq)), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Since: since, Rev: oracle.TID(1<<20 + uint64(seq)), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
 	}
 	commit(1, a[0], "")
-	commit(2, a[2], history.TID(1<<19)) // an older record of it may be missing
+	commit(2, a[2], oracle.TID(1<<19)) // an older record of it may be missing
 	for query, incomplete := range map[string]bool{"": false, "&order=oldest": false, "&order=id": false, "&order=size(follows)": true, "&order=size(likes)": true, "&order=size(followers)": true} {
 		_, body, _ := w.get("/xrpc/blue.skein.graph.list?set=follows(" + a[0] + ")" + query)
 		if strings.Contains(body, `"incomplete":true`) != incomplete || !strings.Contains(body, a[1]) {
@@ -125,7 +124,7 @@ func TestComplete(t *testing.T) {
 	if _, body, _ := w.get("/xrpc/blue.skein.graph.query?set=followers(" + a[1] + ")"); !strings.Contains(body, `"reason":"nothing is indexed yet"`) {
 		t.Errorf("an index of nothing: %s", body)
 	}
-	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: oracle.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
 	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "list?set=follows(" + a[0] + ")&order=size(followers)", "rank?of=members(" + a[0] + ")&via=follows", "getBlocks?actor=" + a[0] + "&direction=blockedBy", "getBlocks?actor=" + a[0] + "&direction=blocking&others=" + a[1], "counts?edge=followers&subject=" + a[1] + "&subject=did:plc:neverseenaaaaaaaaaaaaaaa", "counts?edge=follows&subject=" + a[0], "query?set=rank(of=members(did:plc:neverseenaaaaaaaaaaaaaaa),via=followers)"} {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, "ncomplete") {
 			t.Errorf("%s: %s", path, body)
@@ -134,10 +133,10 @@ func TestComplete(t *testing.T) {
 	const unknown = "did:plc:neverseenaaaaaaaaaaaaaaa"
 	for _, path := range []string{
 		"rank?of=members(" + unknown + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + unknown + ")",
-		"counts?edge=follows&subject=" + a[0] + "&subject=" + unknown, "counts?edge=listed&subject=" + history.ListOf(unknown, 0),
+		"counts?edge=follows&subject=" + a[0] + "&subject=" + unknown, "counts?edge=listed&subject=" + oracle.ListOf(unknown, 0),
 		"getBlocks?actor=" + unknown + "&direction=blocking", "getBlocks?actor=" + a[0] + "&direction=blockedBy&others=" + unknown,
 		"histogram?set=follows(" + unknown + ")", "query?set=rank(of=members(" + unknown + "),via=follows)", "query?set=rank(of=rank(of=members(" + unknown + "),via=follows),via=followers)",
-		"rank?of=members(" + history.ListOf(unknown, 0) + ")&via=listed", "query?set=rank(of=union(members(" + history.ListOf(unknown, 0) + "),lists(" + a[0] + ")),via=listed)",
+		"rank?of=members(" + oracle.ListOf(unknown, 0) + ")&via=listed", "query?set=rank(of=union(members(" + oracle.ListOf(unknown, 0) + "),lists(" + a[0] + ")),via=listed)",
 	} {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); !strings.Contains(body, `"incomplete":true`) {
 			t.Errorf("%s: %s", path, body)
@@ -155,7 +154,7 @@ func TestInDoubt(t *testing.T) {
 	w := newWorld(t, 94, 0)
 	a := w.history.Accounts()
 	for i, did := range a[:3] {
-		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(i + 1), DID: did, Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[(i+1)%3]}}})
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(i + 1), DID: did, Rev: oracle.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[(i+1)%3]}}})
 	}
 	apply := func(fill func(b *batch.Batch)) {
 		t.Helper()
@@ -187,7 +186,7 @@ func TestInDoubt(t *testing.T) {
 
 	w = newWorld(t, 95, 0)
 	a = w.history.Accounts()
-	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: oracle.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
 	apply(func(b *batch.Batch) {
 		b.AddGap(format.Gap{After: 1, Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})

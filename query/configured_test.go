@@ -22,10 +22,9 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/query"
 )
 
@@ -135,7 +134,7 @@ func (w *configuredWorld) grow(commits int) {
 
 func (w *configuredWorld) commit() []byte {
 	w.seq++
-	author, rev := did(w.rng.IntN(10)), history.TID(uint64(w.seq)<<20)
+	author, rev := did(w.rng.IntN(10)), oracle.TID(uint64(w.seq)<<20)
 	root := synth.CommitBlock(author, rev, [32]byte{1})
 	m := synth.Commit{Repo: []byte(author), Rev: []byte(rev), Seq: w.seq, Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
 	if last := w.revs[author]; last != "" {

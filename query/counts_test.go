@@ -11,7 +11,7 @@ import (
 
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/algebra"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	for seed, l := range map[uint64]write.Limits{21: {}, 22: {Row: 5, Chunk: 3}} {
-		w := newWorldOf(t, history.New(seed, 40), l, 5000)
+		w := newWorldOf(t, oracle.NewHistory(seed, 40), l, 5000)
 		rng := rand.New(rand.NewPCG(seed, 3))
 		accounts := append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa")
 		some := map[string]uint64{}

@@ -13,7 +13,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 )

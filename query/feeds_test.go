@@ -19,8 +19,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/internal/identities"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
 	"skein.blue/query/feed"
 )
@@ -38,7 +37,7 @@ type feedWorld struct {
 
 func newFeedWorld(t *testing.T, file string) *feedWorld {
 	t.Helper()
-	w := &feedWorld{world: newWorldOf(t, history.New(41, 30), spreadLimits, 4000), path: filepath.Join(t.TempDir(), "feeds"), dir: identity.NewMockDirectory(), keys: map[string]atcrypto.PrivateKey{}}
+	w := &feedWorld{world: newWorldOf(t, oracle.NewHistory(41, 30), spreadLimits, 4000), path: filepath.Join(t.TempDir(), "feeds"), dir: identity.NewMockDirectory(), keys: map[string]atcrypto.PrivateKey{}}
 	for _, did := range w.history.Accounts()[:8] {
 		w.insert(did)
 	}
@@ -168,7 +167,7 @@ mine = likes($viewer)
 `
 
 func TestFeeds(t *testing.T) {
-	h := history.New(41, 30)
+	h := oracle.NewHistory(41, 30)
 	a := h.Accounts()
 	var all []string
 	for _, did := range a[:20] {
@@ -238,9 +237,9 @@ func sameSet(t *testing.T, got, want []string) {
 
 // Posts whose keys are no times come to an end, too.
 func TestFeedOfOddPosts(t *testing.T) {
-	a := history.New(41, 30).Accounts()
+	a := oracle.NewHistory(41, 30).Accounts()
 	w := newFeedWorld(t, "mine = likes(did:web:odd.example.com)\n")
-	e := &oracle.Event{Type: oracle.CommitEvent, Seq: 20_000, DID: "did:web:odd.example.com", Rev: history.TID(1 << 60)}
+	e := &oracle.Event{Type: oracle.CommitEvent, Seq: 20_000, DID: "did:web:odd.example.com", Rev: oracle.TID(1 << 60)}
 	var want []string
 	for _, rkey := range []string{"x1", "x2", "x3", "3kaaaaaaaaaaa"} {
 		uri := "at://" + a[1] + "/app.bsky.feed.post/" + rkey
@@ -253,7 +252,7 @@ func TestFeedOfOddPosts(t *testing.T) {
 
 // Feeds with $viewer need a valid token.
 func TestFeedTokens(t *testing.T) {
-	w := newFeedWorld(t, "mine = likes($viewer)\npublic = likes("+history.New(41, 30).Accounts()[0]+")\n")
+	w := newFeedWorld(t, "mine = likes($viewer)\npublic = likes("+oracle.NewHistory(41, 30).Accounts()[0]+")\n")
 	const aud, method = serviceDID, feedSkeleton
 	a := w.history.Accounts()
 	sign := func() string { return w.token(a[0], aud, method, time.Minute, w.keys[a[0]]) }

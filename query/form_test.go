@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/abuse"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
 	"skein.blue/query/algebra"
 )
@@ -218,14 +217,14 @@ func TestAbuseTwentyThousandMembers(t *testing.T) {
 	var events []*oracle.Event
 	for i := 0; i < n; i += 2 { // every other one is known
 		seq++
-		events = append(events, &oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: given[i], Rev: history.TID(uint64(seq) << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(uint64(seq) << 20), Subject: star}}})
+		events = append(events, &oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: given[i], Rev: oracle.TID(uint64(seq) << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(uint64(seq) << 20), Subject: star}}})
 	}
 	w.apply(events)
 	set := "members(" + strings.Join(given, ",") + ")"
 	timed := func(what string, method string, p url.Values, v any) {
 		start := time.Now()
 		status, body, _ := w.post("blue.skein.graph."+method, formType, p.Encode())
-		abuse.Figure(t, what, "%v, %d bytes sent", time.Since(start).Round(time.Millisecond), len(p.Encode()))
+		harness.Figure(t, what, "%v, %d bytes sent", time.Since(start).Round(time.Millisecond), len(p.Encode()))
 		if err := json.Unmarshal([]byte(body), v); err != nil || status != 200 {
 			t.Fatalf("%s: %d %.200s", what, status, body)
 		}
@@ -272,7 +271,7 @@ func TestAbuseSlowForms(t *testing.T) {
 	w := newWorld(t, 86, 100)
 	host := strings.TrimPrefix(w.base, "http://")
 	var slow []net.Conn
-	for range abuse.Size(40, 400) {
+	for range harness.Size(40, 400) {
 		conn, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatal(err)
@@ -292,7 +291,7 @@ func TestAbuseSlowForms(t *testing.T) {
 			answered++
 		}
 	}
-	abuse.Figure(t, "forms of a client that has announced others", "%d of 20 answered beside %d", answered, len(slow))
+	harness.Figure(t, "forms of a client that has announced others", "%d of 20 answered beside %d", answered, len(slow))
 	if answered != 20 {
 		t.Errorf("%d of 20 forms were answered meanwhile", answered)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 )
 
 // Whatever is asked about, a hidden account is in no answer, neither as a member nor as the author of a record, and its own

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 )
 
 // histogramAnswer is an answer of histogram.
@@ -134,9 +133,9 @@ func TestHistogram(t *testing.T) {
 // buckets of the others.
 func TestHistogramOfForgedTimes(t *testing.T) {
 	w := newWorld(t, 28, 0)
-	star, hour := history.New(28, 40).Accounts()[0], time.Now().UTC().Truncate(time.Hour).Add(-4*time.Hour)
+	star, hour := oracle.NewHistory(28, 40).Accounts()[0], time.Now().UTC().Truncate(time.Hour).Add(-4*time.Hour)
 	follow := func(n int, at time.Time) {
-		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(n + 1), DID: fmt.Sprintf("did:plc:%s%c%c", strings.Repeat("a", 22), 'a'+n/26, 'a'+n%26), Rev: history.TID(uint64(1<<20 + n)), Ops: []oracle.Op{{Kind: "follow", Rkey: history.TID(uint64(at.UnixMicro())<<10 | uint64(n)), Subject: star}}})
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(n + 1), DID: fmt.Sprintf("did:plc:%s%c%c", strings.Repeat("a", 22), 'a'+n/26, 'a'+n%26), Rev: oracle.TID(uint64(1<<20 + n)), Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(uint64(at.UnixMicro())<<10 | uint64(n)), Subject: star}}})
 	}
 	for n := range 20 {
 		follow(n, hour.Add(time.Duration(n)*10*time.Minute))

@@ -3,7 +3,6 @@ package query_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"maps"
 	"os"
 	"regexp"
@@ -13,13 +12,12 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/algebra"
 	"skein.blue/query/lexicons"
 	"skein.blue/query/rank"
 )
-
-var update = flag.Bool("update", false, "write the names of sets into the lexicons anew")
 
 // The names of sets in the lexicons are those of the table of kinds. After a row was
 // added, go test ./query -run TestLexiconNames -update rewrites them.
@@ -60,7 +58,7 @@ func TestLexiconNames(t *testing.T) {
 		case !found.Match(b):
 			t.Errorf("%s has not the list that is looked for", name)
 		case bytes.Equal(b, want):
-		case *update:
+		case harness.Update():
 			if err := os.WriteFile(name, want, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +71,7 @@ func TestLexiconNames(t *testing.T) {
 // The lexicons and the handlers agree: every method has one, every parameter
 // and every field of every answer is in it, and what is required is there.
 func TestLexicons(t *testing.T) {
-	w := newFeedWorld(t, "popular = rank(of=members("+strings.Join(history.New(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
+	w := newFeedWorld(t, "popular = rank(of=members("+strings.Join(oracle.NewHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
 	a := w.history.Accounts()
 	calls := map[string][]string{
 		"blue.skein.graph.query":      {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},

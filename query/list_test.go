@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/write"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/query"
 	"skein.blue/query/algebra"

@@ -16,9 +16,9 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/abuse"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -31,7 +31,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	const actor, other = "did:web:actor.example.com", "did:web:other.example.com"
-	lists, authors := abuse.Size(30_000, 300_000), abuse.Size(200, 2000)
+	lists, authors := harness.Size(30_000, 300_000), harness.Size(200, 2000)
 	author := func(n int) string { return fmt.Sprintf("did:web:author%d.example.com", n%authors) }
 	list := func(n int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", author(n), n) }
 	var b batch.Batch
@@ -82,7 +82,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	abuse.Figure(t, "two accounts that block lists", "%d lists each: %v, %d bytes and look-ups' worth of bytes read", lists, time.Since(start).Round(time.Millisecond), cost)
+	harness.Figure(t, "two accounts that block lists", "%d lists each: %v, %d bytes and look-ups' worth of bytes read", lists, time.Since(start).Round(time.Millisecond), cost)
 	// Two look-ups for each block of a list that is looked at: of its address, and in the list's
 	// bucket. The blocks beyond the bound cost nothing.
 	if most := 1024 * maxListBlocks; cost > most {

@@ -9,8 +9,7 @@ import (
 	"testing"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 )
 
 // named are the kinds whose sets have names.
@@ -44,7 +43,7 @@ func (w *world) listLeaf(rng *rand.Rand, s span) (name, of string, members []str
 	listed, lists := w.listSets(s)
 	of = accounts[rng.IntN(len(accounts))]
 	if rng.IntN(2) == 0 {
-		of = history.ListOf(of, rng.IntN(history.Lists))
+		of = oracle.ListOf(of, rng.IntN(oracle.Lists))
 		return "listed", of, listed[of]
 	}
 	return "lists", of, lists[of]
@@ -89,19 +88,19 @@ func (w *world) blockLists(rng *rand.Rand, commits int) {
 	some := func() string { return accounts[rng.IntN(len(accounts))] }
 	list := func(of string) string {
 		if rng.IntN(2) == 0 {
-			return history.ListOf(of, rng.IntN(history.Lists))
+			return oracle.ListOf(of, rng.IntN(oracle.Lists))
 		}
-		return "at://" + of + "/app.bsky.graph.list/" + history.TID(uint64(1+rng.IntN(3))<<58)
+		return "at://" + of + "/app.bsky.graph.list/" + oracle.TID(uint64(1+rng.IntN(3))<<58)
 	}
 	key := func() string {
 		if rng.IntN(3) == 0 {
 			return []string{"A", "zz", "self"}[rng.IntN(3)]
 		}
-		return history.TID(uint64(1+rng.IntN(500)) << 51)
+		return oracle.TID(uint64(1+rng.IntN(500)) << 51)
 	}
 	var events []*oracle.Event
 	for n := range commits {
-		e := &oracle.Event{Type: oracle.CommitEvent, Seq: int64(1_000_000 + n), DID: some(), Rev: history.TID(3<<59 + uint64(n))}
+		e := &oracle.Event{Type: oracle.CommitEvent, Seq: int64(1_000_000 + n), DID: some(), Rev: oracle.TID(3<<59 + uint64(n))}
 		for i := range 3 {
 			if n%2 == 0 {
 				of := e.DID
@@ -124,10 +123,10 @@ func (w *world) blockLists(rng *rand.Rand, commits int) {
 func TestListsOfOthers(t *testing.T) {
 	w := newWorld(t, 71, 0)
 	a := w.history.Accounts()
-	list, seq := history.ListOf(a[0], 0), int64(0)
+	list, seq := oracle.ListOf(a[0], 0), int64(0)
 	commit := func(did string, ops ...oracle.Op) {
 		seq++
-		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: history.TID(uint64(seq) << 20), Ops: ops})
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: oracle.TID(uint64(seq) << 20), Ops: ops})
 	}
 	account := func(did string, active bool) {
 		seq++
@@ -148,8 +147,8 @@ func TestListsOfOthers(t *testing.T) {
 	}
 	listed, lists := "listed("+list+")", "lists("+a[1]+")"
 	commit(a[0], item("3jzfcijpj2z2a", a[1], list), item("3jzfcijpj2z2b", a[2], list), item("self", a[3], list))
-	commit(a[4], item("3jzfcijpj2z2a", a[5], list), item("3jzfcijpj2z2b", a[1], history.ListOf(a[4], 1)))
-	expect("another's record", map[string][]string{listed: {a[1], a[2], a[3]}, lists: {list, history.ListOf(a[4], 1)}, "lists(" + a[5] + ")": nil})
+	commit(a[4], item("3jzfcijpj2z2a", a[5], list), item("3jzfcijpj2z2b", a[1], oracle.ListOf(a[4], 1)))
+	expect("another's record", map[string][]string{listed: {a[1], a[2], a[3]}, lists: {list, oracle.ListOf(a[4], 1)}, "lists(" + a[5] + ")": nil})
 	account(a[2], false)
 	expect("a hidden member", map[string][]string{listed: {a[1], a[3]}, "lists(" + a[2] + ")": {list}})
 	account(a[4], false)
@@ -157,13 +156,13 @@ func TestListsOfOthers(t *testing.T) {
 	account(a[0], false)
 	expect("two hidden authors", map[string][]string{listed: nil, lists: nil})
 	account(a[0], true)
-	commit(a[0], item("3jzfcijpj2z2a", a[1], history.ListOf(a[0], 2)))
-	expect("moved to another list", map[string][]string{listed: {a[3]}, lists: {history.ListOf(a[0], 2)}})
+	commit(a[0], item("3jzfcijpj2z2a", a[1], oracle.ListOf(a[0], 2)))
+	expect("moved to another list", map[string][]string{listed: {a[3]}, lists: {oracle.ListOf(a[0], 2)}})
 	commit(a[0], item("3jzfcijpj2z2d", a[1], list), item("3jzfcijpj2z2e", a[1], list))
 	commit(a[0], oracle.Op{Kind: oracle.ListItem, Rkey: "3jzfcijpj2z2d", Delete: true})
-	expect("one of two", map[string][]string{listed: {a[1], a[3]}, lists: {list, history.ListOf(a[0], 2)}})
+	expect("one of two", map[string][]string{listed: {a[1], a[3]}, lists: {list, oracle.ListOf(a[0], 2)}})
 	commit(a[0], oracle.Op{Kind: oracle.ListItem, Rkey: "3jzfcijpj2z2e", Delete: true}, item("self", a[3], ""))
-	expect("deleted, and malformed", map[string][]string{listed: nil, lists: {history.ListOf(a[0], 2)}})
+	expect("deleted, and malformed", map[string][]string{listed: nil, lists: {oracle.ListOf(a[0], 2)}})
 }
 
 // Sets of lists take what they are of, and are not ranked along.
@@ -171,12 +170,12 @@ func TestBadLists(t *testing.T) {
 	w := newWorld(t, 72, 50)
 	d := w.history.Accounts()[0]
 	for ask, want := range map[string]string{
-		"query?set=listed(" + d + ")":                                        "the argument",
-		"query?set=lists(" + history.ListOf(d, 0) + ")":                      "the argument",
-		"query?set=intersect(lists(" + d + "),follows(" + d + "))":           "cannot combine",
-		"rank?of=follows(" + d + ")&via=listed":                              "parameter via",
-		"subscribe?set=lists(" + d + ")":                                     "cannot be watched",
-		"subscribe?set=union(listed(" + history.ListOf(d, 0) + ",since=1d))": "since or until",
+		"query?set=listed(" + d + ")":                                       "the argument",
+		"query?set=lists(" + oracle.ListOf(d, 0) + ")":                      "the argument",
+		"query?set=intersect(lists(" + d + "),follows(" + d + "))":          "cannot combine",
+		"rank?of=follows(" + d + ")&via=listed":                             "parameter via",
+		"subscribe?set=lists(" + d + ")":                                    "cannot be watched",
+		"subscribe?set=union(listed(" + oracle.ListOf(d, 0) + ",since=1d))": "since or until",
 	} {
 		status, body, _ := w.get("/xrpc/blue.skein.graph." + ask)
 		var e struct{ Message string }
@@ -215,7 +214,7 @@ func TestOneRecordIsShown(t *testing.T) {
 		actor, k := a[i], kinds.ByName(c.kind)
 		for _, rkey := range c.rkeys {
 			seq++
-			w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: history.TID(uint64(seq) << 20), Ops: []oracle.Op{{Kind: c.kind, Rkey: rkey, Subject: c.subject}}})
+			w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: oracle.TID(uint64(seq) << 20), Ops: []oracle.Op{{Kind: c.kind, Rkey: rkey, Subject: c.subject}}})
 		}
 		want := "at://" + actor + "/" + c.collection + "/" + c.want
 		if model := w.record(*k, actor, c.subject, span{all: true}); model != want {

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 )
 
 // The records that name an account, or a list, and what else they name, are those of the
@@ -23,7 +22,7 @@ func TestManyToMany(t *testing.T) {
 		subject := accounts[rng.IntN(len(accounts))]
 		from, to, path, other := oracle.ListItem, oracle.ListItemOf, "subject", "list"
 		if rng.IntN(2) == 0 {
-			subject = history.ListOf(subject, rng.IntN(history.Lists))
+			subject = oracle.ListOf(subject, rng.IntN(oracle.Lists))
 			from, to, path, other = to, from, other, path
 		}
 		ask := url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:" + path}, "pathToOther": {other}, "limit": {fmt.Sprint(1 + rng.IntN(5))}}
@@ -32,7 +31,7 @@ func TestManyToMany(t *testing.T) {
 			by = []string{accounts[rng.IntN(10)], accounts[rng.IntN(10)], "did:plc:neverseenaaaaaaaaaaaaaaa"}
 		}
 		if rng.IntN(3) == 0 {
-			others = []string{accounts[rng.IntN(10)], history.ListOf(accounts[rng.IntN(10)], 0), history.ListOf(accounts[rng.IntN(10)], 1), "neither"}
+			others = []string{accounts[rng.IntN(10)], oracle.ListOf(accounts[rng.IntN(10)], 0), oracle.ListOf(accounts[rng.IntN(10)], 1), "neither"}
 		}
 		ask["otherSubject"] = others
 		total, distinct := map[string]int{}, map[string]map[string]bool{}

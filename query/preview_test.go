@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 	"skein.blue/query"
 	"skein.blue/query/feed"
 )
@@ -122,7 +122,7 @@ func TestAbuseFeedPreview(t *testing.T) {
 	w := newFeedWorld(t, "friends = rank(of=follows($viewer), via=likes)\n")
 	h := &countingHandles{handles: handles{kept: map[string]string{}}}
 	w.preview(h)
-	refused, asked := 0, abuse.Size(50, 5000)
+	refused, asked := 0, harness.Size(50, 5000)
 	for i := range asked {
 		p := url.Values{"feed": {feedURI("friends")}, "viewer": {fmt.Sprintf("stranger%d.example.com", i)}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+"/xrpc/app.bsky.feed.getFeedSkeleton?"+p.Encode(), nil)
@@ -142,7 +142,7 @@ func TestAbuseFeedPreview(t *testing.T) {
 	if n := h.looked.Load(); refused != asked || n > 0 {
 		t.Errorf("of %d requests %d are refused, and %d handles were looked up", asked, refused, n)
 	}
-	abuse.Figure(t, "handles looked up", "%d of %d that a proxy forwarded", h.looked.Load(), asked)
+	harness.Figure(t, "handles looked up", "%d of %d that a proxy forwarded", h.looked.Load(), asked)
 	if status, _ := w.skeleton(url.Values{"feed": {feedURI("friends")}, "viewer": {"nobody.example.com"}}, ""); status != 400 || h.looked.Load() == 0 {
 		t.Error("without a proxy the handle is not looked up: nothing was proven")
 	}

@@ -18,10 +18,9 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/query"
 	"skein.blue/query/algebra"
 )
@@ -30,7 +29,7 @@ import (
 type world struct {
 	t       *testing.T
 	store   *graph.Store
-	history *history.History
+	history *oracle.History
 	model   *oracle.Model
 	base    string
 	n       int
@@ -38,10 +37,10 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, events int) *world {
 	t.Helper()
-	return newWorldOf(t, history.New(seed, 40), write.Limits{}, events)
+	return newWorldOf(t, oracle.NewHistory(seed, 40), write.Limits{}, events)
 }
 
-func newWorldOf(t *testing.T, h *history.History, l write.Limits, events int) *world {
+func newWorldOf(t *testing.T, h *oracle.History, l write.Limits, events int) *world {
 	t.Helper()
 	w := newWorldOn(t, h, memkv.Options{Merger: write.NewMerger(l)}, graph.Options{})
 	w.grow(events)
@@ -49,7 +48,7 @@ func newWorldOf(t *testing.T, h *history.History, l write.Limits, events int) *w
 }
 
 // newWorldOn returns a world without events.
-func newWorldOn(t *testing.T, h *history.History, mo memkv.Options, o graph.Options) *world {
+func newWorldOn(t *testing.T, h *oracle.History, mo memkv.Options, o graph.Options) *world {
 	t.Helper()
 	g, err := graph.Open(t.Context(), memkv.Open(mo), o)
 	if err != nil {
@@ -315,7 +314,7 @@ func TestPagesWhileGrowing(t *testing.T) {
 	members, _ := w.all("union(members("+strings.Join(given, ",")+"), followers("+w.history.Accounts()[0]+"))", 5, func() {
 		// One of the strings that were never seen gets an id, as a subject.
 		e := &oracle.Event{
-			Type: oracle.CommitEvent, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: history.TID(1<<55 + uint64(i)),
+			Type: oracle.CommitEvent, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: oracle.TID(1<<55 + uint64(i)),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: numbered((i * 7) % 60)}},
 		}
 		w.happen(e)
@@ -342,7 +341,7 @@ func TestPinnedTwice(t *testing.T) {
 	i := 0
 	members, totals := w.all("members("+y+","+x+","+x+")", 1, func() {
 		w.happen(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: history.TID(1<<55 + uint64(i)),
+			Type: oracle.CommitEvent, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: oracle.TID(1<<55 + uint64(i)),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: "r", Subject: []string{x, y}[i%2]}},
 		})
 		i++

@@ -14,7 +14,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/internal/identities"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // hangingDirectory counts look-ups. Those of evil hosts hang until they are given up, or the
@@ -73,8 +73,8 @@ func TestAbuseHangingIssuers(t *testing.T) {
 		atOnce   int64
 		others   []string // issuers whose keys are not kept
 	}{
-		{"one domain", abuse.Size(100, 2000), func(i int) string { return fmt.Sprintf("did:web:h%d.evil.com", i) }, identities.ClientsOfDomain, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa", "did:web:good.example.com"}},
-		{"many domains", abuse.Size(200, 2000), func(i int) string { return fmt.Sprintf("did:web:evil%d.com", i) }, identities.ClientsOfWeb, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa"}},
+		{"one domain", harness.Size(100, 2000), func(i int) string { return fmt.Sprintf("did:web:h%d.evil.com", i) }, identities.ClientsOfDomain, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa", "did:web:good.example.com"}},
+		{"many domains", harness.Size(200, 2000), func(i int) string { return fmt.Sprintf("did:web:evil%d.com", i) }, identities.ClientsOfWeb, []string{"did:plc:newaaaaaaaaaaaaaaaaaaaaa"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFeedWorld(t, "mine = likes($viewer)\n")
@@ -91,14 +91,14 @@ func TestAbuseHangingIssuers(t *testing.T) {
 			for _, viewer := range append(c.others, known) {
 				w.pages("mine", 50, viewer) // fails the test unless it is answered
 			}
-			abuse.Figure(t, c.name+": valid viewers answered beside hanging look-ups", "%d of %d in %d ms", len(c.others)+1, len(c.others)+1, time.Since(began).Milliseconds())
+			harness.Figure(t, c.name+": valid viewers answered beside hanging look-ups", "%d of %d in %d ms", len(c.others)+1, len(c.others)+1, time.Since(began).Milliseconds())
 			if d.hanging.Load() == 0 {
 				t.Error("nothing hung any more: the viewers were not answered beside it")
 			}
 			if n := d.most.Load(); n > c.atOnce {
 				t.Errorf("%d look-ups hung at a time, at most %d may", n, c.atOnce)
 			}
-			abuse.Figure(t, c.name+": look-ups that hang at a time", "%d for %d tokens", d.most.Load(), c.requests)
+			harness.Figure(t, c.name+": look-ups that hang at a time", "%d for %d tokens", d.most.Load(), c.requests)
 		})
 	}
 }
@@ -109,7 +109,7 @@ func TestAbuseRefusedTokens(t *testing.T) {
 	d := &hangingDirectory{MockDirectory: w.dir, ended: make(chan struct{})}
 	w.serve(d)
 	key := w.keys[w.history.Accounts()[0]]
-	n := abuse.Size(100, 10_000)
+	n := harness.Size(100, 10_000)
 	for i := range n {
 		iss := fmt.Sprintf("did:plc:new%021d", i)
 		iss = strings.NewReplacer("0", "a", "1", "b", "8", "c", "9", "d").Replace(iss)
@@ -121,7 +121,7 @@ func TestAbuseRefusedTokens(t *testing.T) {
 			}
 		}
 	}
-	abuse.Figure(t, "look-ups caused by tokens that are refused anyway", "%d for %d tokens", d.all.Load(), 3*n)
+	harness.Figure(t, "look-ups caused by tokens that are refused anyway", "%d for %d tokens", d.all.Load(), 3*n)
 	if d.all.Load() > 0 {
 		t.Errorf("%d look-ups", d.all.Load())
 	}
@@ -132,7 +132,7 @@ func TestAbuseRefusedTokens(t *testing.T) {
 			t.Fatalf("%d %+v", status, s)
 		}
 	}
-	abuse.Figure(t, "look-ups caused by wrong signatures of one account", "%d for %d tokens", d.all.Load(), n)
+	harness.Figure(t, "look-ups caused by wrong signatures of one account", "%d for %d tokens", d.all.Load(), n)
 	if d.all.Load() > 2 {
 		t.Errorf("%d look-ups for one account", d.all.Load())
 	}

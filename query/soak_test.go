@@ -21,8 +21,7 @@ import (
 	"skein.blue/graph/check"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
 )
 
@@ -61,7 +60,7 @@ func TestSoak(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 	srv := httptest.NewServer(api)
-	s := &soak{world: &world{t, g, history.New(21, 80), oracle.New(), srv.URL, 0}}
+	s := &soak{world: &world{t, g, oracle.NewHistory(21, 80), oracle.New(), srv.URL, 0}}
 	s.grow(2000)
 	s.versions = []oracle.Views{s.model.Views()}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}

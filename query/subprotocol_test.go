@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
 )
 

@@ -11,9 +11,8 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // tripCounter counts the round trips of the views of a store.
@@ -42,17 +41,17 @@ func (c *tripCounter) take() (trips, unused int) {
 func TestRoundTrips(t *testing.T) {
 	const people = 320
 	var c tripCounter
-	w := newWorldOn(t, history.New(1, 4), memkv.Options{Merger: write.NewMerger(write.Limits{}), Trips: c.add},
+	w := newWorldOn(t, oracle.NewHistory(1, 4), memkv.Options{Merger: write.NewMerger(write.Limits{}), Trips: c.add},
 		graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}})
 
 	did := func(n int) string { return fmt.Sprintf("did:web:p%d.example.com", n%people) }
-	post := func(n int) string { return "at://" + did(n) + "/app.bsky.feed.post/" + history.TID(1<<50) }
-	list := func(n int) string { return "at://" + did(n) + "/app.bsky.graph.list/" + history.TID(1<<49) }
+	post := func(n int) string { return "at://" + did(n) + "/app.bsky.feed.post/" + oracle.TID(1<<50) }
+	list := func(n int) string { return "at://" + did(n) + "/app.bsky.graph.list/" + oracle.TID(1<<49) }
 	var events []*oracle.Event
 	for n := range people {
 		var ops []oracle.Op
 		add := func(kind, subject, list string) {
-			ops = append(ops, oracle.Op{Kind: kind, Rkey: history.TID(1<<50 + uint64(n)<<30 + uint64(len(ops))<<20), Subject: subject, List: list})
+			ops = append(ops, oracle.Op{Kind: kind, Rkey: oracle.TID(1<<50 + uint64(n)<<30 + uint64(len(ops))<<20), Subject: subject, List: list})
 		}
 		follows := 20
 		if n == 0 {
@@ -67,7 +66,7 @@ func TestRoundTrips(t *testing.T) {
 		add("block", did(n+30), "")
 		add("listblock", list(n+1), "")
 		add(oracle.ListItem, did(n+40), list(n))
-		events = append(events, &oracle.Event{Type: oracle.CommitEvent, Seq: int64(n + 1), DID: did(n), Rev: history.TID(1 << 50), Ops: ops})
+		events = append(events, &oracle.Event{Type: oracle.CommitEvent, Seq: int64(n + 1), DID: did(n), Rev: oracle.TID(1 << 50), Ops: ops})
 	}
 	w.apply(events)
 

@@ -14,9 +14,8 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/history"
 )
 
 // spreadLimits have rows and chunks spilled soon.
@@ -24,7 +23,7 @@ var spreadLimits = write.Limits{Row: 6, Chunk: 3}
 
 // spread is a world over centuries, whose chunks and rows are spilled.
 func spread(t *testing.T, seed uint64) *world {
-	return newWorldOf(t, history.NewSpread(seed, 30), spreadLimits, 5000)
+	return newWorldOf(t, oracle.NewSpreadHistory(seed, 30), spreadLimits, 5000)
 }
 
 // span is a window of the model, in microseconds: [from, to), or all.
@@ -173,7 +172,7 @@ func TestAges(t *testing.T) {
 	for i, age := range []time.Duration{time.Second, time.Hour, 3 * time.Hour, 30 * time.Hour, 8 * 24 * time.Hour, -time.Hour} {
 		key := string(syntax.AppendTID(nil, uint64(now.Add(-age).UnixMicro())<<10))
 		w.happen(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: int64(i + 1), DID: actor, Rev: history.TID(uint64(i+1) << 20),
+			Type: oracle.CommitEvent, Seq: int64(i + 1), DID: actor, Rev: oracle.TID(uint64(i+1) << 20),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: key, Subject: w.history.Accounts()[i+1]}},
 		})
 	}
@@ -494,7 +493,7 @@ func TestWindowEnds(t *testing.T) {
 	follow := func(tid uint64) {
 		seq++
 		w.happen(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: history.TID(uint64(seq) << 20),
+			Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: oracle.TID(uint64(seq) << 20),
 			Ops: []oracle.Op{{Kind: "like", Rkey: string(syntax.AppendTID(nil, tid)), Subject: "at://" + actor + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, tid))}},
 		})
 	}

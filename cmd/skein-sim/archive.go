@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/command"
-	"skein.blue/internal/relay"
+	"skein.blue/internal/sim/relay"
 )
 
 func archiveCommand(e *command.Environment) *cli.Command {

@@ -17,9 +17,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/command"
-	"skein.blue/internal/load"
-	"skein.blue/internal/network"
-	"skein.blue/internal/relay"
+	"skein.blue/internal/sim/load"
+	"skein.blue/internal/sim/network"
+	"skein.blue/internal/sim/relay"
 )
 
 func loadCommand(e *command.Environment) *cli.Command {

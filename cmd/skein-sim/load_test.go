@@ -8,20 +8,20 @@ import (
 	"testing"
 
 	"skein.blue/internal/command"
-	"skein.blue/internal/load"
-	"skein.blue/internal/testing/program"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/load"
 )
 
 var binary, skein string // skein-sim, and skein
 
 func TestMain(m *testing.M) {
-	os.Exit(program.Main(m, func(path func(string) string) { binary, skein = path("skein-sim"), path("skein") }, "skein-sim", "skein"))
+	os.Exit(harness.Main(m, func(path func(string) string) { binary, skein = path("skein-sim"), path("skein") }, "skein-sim", "skein"))
 }
 
 // loadReport runs a load test, and reads its report.
 func loadReport(t *testing.T, args ...string) (load.Report, string) {
 	t.Helper()
-	code, stdout, stderr := program.Run(t, binary, append([]string{"load"}, args...)...)
+	code, stdout, stderr := harness.Run(t, binary, append([]string{"load"}, args...)...)
 	var r load.Report
 	d := json.NewDecoder(strings.NewReader(stdout))
 	d.DisallowUnknownFields()
@@ -42,10 +42,10 @@ func TestLoadCommand(t *testing.T) {
 	if !strings.Contains(stderr, "killed") {
 		t.Error(stderr)
 	}
-	if code, _, stderr := program.Run(t, skein, "check", "--store", dir); code != 0 {
+	if code, _, stderr := harness.Run(t, skein, "check", "--store", dir); code != 0 {
 		t.Error(code, stderr)
 	}
-	if code, stdout, _ := program.Run(t, binary, "load", "--store", dir, "--rate", "2000", "--duration", "1s", "--accounts", "8192", "--markdown"); code != 0 ||
+	if code, stdout, _ := harness.Run(t, binary, "load", "--store", dir, "--rate", "2000", "--duration", "1s", "--accounts", "8192", "--markdown"); code != 0 ||
 		!strings.HasPrefix(stdout, "| offered/s |") || strings.Count(stdout, "\n") != 3 {
 		t.Errorf("%d\n%s", code, stdout)
 	}
@@ -58,7 +58,7 @@ func TestLoadCommand(t *testing.T) {
 		{"--prefill", "10", "--fault", "corrupt=0.5"},
 		{"--kill", "--fault", "jump=5000000@1s"},
 	} {
-		if code, _, stderr := program.Run(t, binary, append([]string{"load"}, wrong...)...); code != command.ExitUsage || stderr == "" {
+		if code, _, stderr := harness.Run(t, binary, append([]string{"load"}, wrong...)...); code != command.ExitUsage || stderr == "" {
 			t.Errorf("%q: exit code %d: %s", wrong, code, stderr)
 		}
 	}
@@ -99,13 +99,13 @@ func TestRelayCommand(t *testing.T) {
 		{64, "did you mean relay?", []string{"relai"}},
 		{0, "skein-sim 0.", []string{"version"}},
 	} {
-		code, out, errs := program.Run(t, binary, c.args...)
+		code, out, errs := harness.Run(t, binary, c.args...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
 			t.Errorf("skein-sim %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.want, out, errs)
 		}
 	}
 	for _, name := range []string{"relay", "load"} {
-		_, out, _ := program.Run(t, binary, name, "--help")
+		_, out, _ := harness.Run(t, binary, name, "--help")
 		for line := range strings.Lines(out) {
 			if strings.Count(line, "(default:") > 1 {
 				t.Errorf("%s has a flag with two defaults: %s", name, line)
@@ -118,43 +118,35 @@ func TestRelayCommand(t *testing.T) {
 func TestVerifyCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	loadReport(t, "--store", dir, "--rate", "4000", "--duration", "1s", "--accounts", "4096")
-	if code, _, stderr := program.Run(t, binary, "verify", "--store", dir, "--accounts", "4096"); code != 0 || !strings.Contains(stderr, " 0 differences") {
+	if code, _, stderr := harness.Run(t, binary, "verify", "--store", dir, "--accounts", "4096"); code != 0 || !strings.Contains(stderr, " 0 differences") {
 		t.Errorf("its own network: %d %s", code, stderr)
 	}
-	if code, _, stderr := program.Run(t, binary, "verify", "--store", dir, "--accounts", "4096", "--seed", "2"); code != 1 || !strings.Contains(stderr, "verify: difference:") {
+	if code, _, stderr := harness.Run(t, binary, "verify", "--store", dir, "--accounts", "4096", "--seed", "2"); code != 1 || !strings.Contains(stderr, "verify: difference:") {
 		t.Errorf("another network: %d %s", code, stderr)
 	}
 	for _, wrong := range [][]string{{"--accounts", "0"}, {"--store", dir, "more"}} {
-		if code, _, stderr := program.Run(t, binary, append([]string{"verify"}, wrong...)...); code != 64 {
+		if code, _, stderr := harness.Run(t, binary, append([]string{"verify"}, wrong...)...); code != 64 {
 			t.Errorf("verify %q: %d %s", wrong, code, stderr)
 		}
 	}
-	if code, _, stderr := program.Run(t, binary, "verify", "--store", dir+"-missing"); code != 1 || !strings.Contains(stderr, "no store") {
+	if code, _, stderr := harness.Run(t, binary, "verify", "--store", dir+"-missing"); code != 1 || !strings.Contains(stderr, "no store") {
 		t.Errorf("no store: %d %s", code, stderr)
 	}
 }
 
-// A load of a network with a history verifies, its samples can be drawn, and verify finds its store equal to that
+// A load of a network with a history verifies, and verify finds its store equal to that
 // network, and different from one without a history.
 func TestPastCommand(t *testing.T) {
 	dir := t.TempDir()
 	store, samples := filepath.Join(dir, "store"), filepath.Join(dir, "samples.jsonl")
 	loadReport(t, "--store", store, "--rate", "4000", "--duration", "1s", "--accounts", "4096", "--past", "6", "--samples", samples)
-	if code, _, stderr := program.Run(t, binary, "verify", "--store", store, "--accounts", "4096", "--past", "6"); code != 0 || !strings.Contains(stderr, " 0 differences") {
+	if code, _, stderr := harness.Run(t, binary, "verify", "--store", store, "--accounts", "4096", "--past", "6"); code != 0 || !strings.Contains(stderr, " 0 differences") {
 		t.Errorf("its own network: %d %s", code, stderr)
 	}
-	if code, _, _ := program.Run(t, binary, "verify", "--store", store, "--accounts", "4096"); code == 0 {
+	if code, _, _ := harness.Run(t, binary, "verify", "--store", store, "--accounts", "4096"); code == 0 {
 		t.Error("the store is that of a network without a history")
 	}
-	if code, out, stderr := program.Run(t, binary, "chart", "small="+samples); code != 0 || !strings.Contains(out, "small: history") || !strings.Contains(out, "small: stream") {
-		t.Errorf("chart: %d %s%s", code, out, stderr)
-	}
-	if code, out, stderr := program.Run(t, binary, "chart", "--markdown", "small="+samples); code != 0 || !strings.Contains(out, "| small: stream |") {
-		t.Errorf("chart --markdown: %d %s%s", code, out, stderr)
-	}
 	for _, wrong := range [][]string{
-		{"chart"},
-		{"chart", samples},
 		{"archive", "--past", "0"},
 		{"archive", "--accounts", "0"},
 		{"relay", "--past", "-1"},
@@ -162,11 +154,8 @@ func TestPastCommand(t *testing.T) {
 		{"load", "--past", "-1"},
 		{"load", "--past", "5", "--backfill", "5", "--rate", "10"},
 	} {
-		if code, _, stderr := program.Run(t, binary, wrong...); code != 64 {
+		if code, _, stderr := harness.Run(t, binary, wrong...); code != 64 {
 			t.Errorf("%q: %d %s", wrong, code, stderr)
 		}
-	}
-	if code, _, stderr := program.Run(t, binary, "chart", "x="+samples+"-missing"); code != 1 || !strings.Contains(stderr, "no such file") {
-		t.Errorf("no samples: %d %s", code, stderr)
 	}
 }

@@ -16,7 +16,7 @@ func main() {
 		Name:  "skein-sim",
 		Usage: "simulate an AT Protocol network: a relay, an archive, and a load test of skein",
 		Commands: func(e *command.Environment) []*cli.Command {
-			return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), sizeCommand(e), verifyCommand(e), chartCommand(e), command.VersionCommand(e)}
+			return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), sizeCommand(e), verifyCommand(e), command.VersionCommand(e)}
 		},
 	}))
 }

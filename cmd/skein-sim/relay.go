@@ -13,7 +13,7 @@ import (
 
 	"skein.blue/internal/command"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/relay"
+	"skein.blue/internal/sim/relay"
 )
 
 // relayOptions holds the flags of relay.

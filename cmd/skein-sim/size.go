@@ -15,16 +15,15 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/load"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/sizing"
+	"skein.blue/internal/sim/load"
+	"skein.blue/internal/sim/relay"
 )
 
 func sizeCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var o load.Options
 	var network relay.Options
-	var n sizing.Network
+	var n load.Network
 	flags := append(networkFlags(&network),
 		&cli.Int64Flag{Name: "prefill", Value: 20_000_000, Usage: "edges in the store that is measured", Destination: &o.Prefill},
 		&cli.DurationFlag{Name: "duration", Value: 30 * time.Second, Usage: "how long to measure at full rate, and at the mean rate", Destination: &o.Duration},
@@ -66,7 +65,7 @@ func sizeCommand(e *command.Environment) *cli.Command {
 }
 
 // runSize measures at full rate, and then at the mean rate, in one store.
-func runSize(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, n sizing.Network) (err error) {
+func runSize(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, n load.Network) (err error) {
 	if s.Store == "" {
 		if s.Store, err = os.MkdirTemp("", "skein-sim-size"); err != nil {
 			return fmt.Errorf("size: %w", err)
@@ -119,7 +118,7 @@ func runSize(ctx context.Context, e *command.Environment, s *command.Settings, o
 		return err
 	}
 	events := float64(mean.Events)
-	fmt.Fprint(e.Stdout, sizing.Markdown(sizing.Measured{
+	fmt.Fprint(e.Stdout, load.Markdown(load.Measured{
 		Edges: mean.Edges, BytesPerEdge: mean.BytesPerEdge, LogicalPer: float64(logical) / float64(mean.Edges),
 		EdgesPer:   float64(mean.Edges-full.Edges) / events,
 		FrameBytes: mean.MegabytesPerSecond * 1e6 / mean.EventsPerSecond, WrittenPer: float64(written) / events,

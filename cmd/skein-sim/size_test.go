@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"skein.blue/internal/testing/program"
+	"skein.blue/internal/sim/harness"
 )
 
 // skein-sim size measures a small store, and prints both tables.
 func TestSizeCommand(t *testing.T) {
-	code, out, errs := program.Run(t, binary, "size", "--prefill", "20000", "--accounts", "8192", "--duration", "1s", "--mean", "500", "--peak", "700", "--history", "1e9", "--memory", "64MiB")
+	code, out, errs := harness.Run(t, binary, "size", "--prefill", "20000", "--accounts", "8192", "--duration", "1s", "--mean", "500", "--peak", "700", "--history", "1e9", "--memory", "64MiB")
 	if code != 0 {
 		t.Fatalf("%d: %s", code, errs)
 	}
@@ -23,7 +23,7 @@ func TestSizeCommand(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--mean", "0"}, {"--mean", "2000"}, {"--history", "-1"}, {"--duration", "0s"}, {"--prefill", "0"}, {"--store", "fdb:///x"}} {
-		if code, _, errs := program.Run(t, binary, append([]string{"size"}, args...)...); code != 64 || !strings.Contains(errs, "--") {
+		if code, _, errs := harness.Run(t, binary, append([]string{"size"}, args...)...); code != 64 || !strings.Contains(errs, "--") {
 			t.Errorf("%q: %d %s", args, code, errs)
 		}
 	}

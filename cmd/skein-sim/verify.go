@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/command"
-	"skein.blue/internal/load"
-	"skein.blue/internal/relay"
+	"skein.blue/internal/sim/load"
+	"skein.blue/internal/sim/relay"
 )
 
 func verifyCommand(e *command.Environment) *cli.Command {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/testing/faults"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // eventually waits until a condition holds.
@@ -30,13 +30,13 @@ func TestClusterAway(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
 	}
-	c := fdbtest.Start(t)
+	c := kvtest.Start(t)
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)
 		}
 	}()
-	stood := faults.NewRecord(t, "FoundationDB cluster that stands still for 12s", 1)
+	stood := harness.NewFault(t, "FoundationDB cluster that stands still for 12s", 1)
 	store := fmt.Sprintf("fdb://%s?prefix=away", c.File)
 	relay := startSimulator(t, plainPDS, 120)
 
@@ -112,7 +112,7 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
 	}
-	c := fdbtest.Start(t)
+	c := kvtest.Start(t)
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)

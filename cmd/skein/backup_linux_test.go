@@ -14,9 +14,8 @@ import (
 
 	"skein.blue/internal/backup"
 	"skein.blue/internal/backup/target"
-	"skein.blue/internal/testing/bucket"
-	"skein.blue/internal/testing/faults"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A daemon that indexes thousands of events a second is backed up, and meanwhile the command, the
@@ -24,12 +23,12 @@ import (
 // the network was at its cursor, and the last one goes on to what it is.
 func TestFaultBackup(t *testing.T) {
 	t.Run("folder", func(t *testing.T) { testFaultBackup(t, filepath.Join(t.TempDir(), "target"), nil) })
-	t.Run("bucket", func(t *testing.T) { testFaultBackup(t, "s3://"+bucket.Name+"/skein", bucket.Start(t)) })
+	t.Run("bucket", func(t *testing.T) { testFaultBackup(t, "s3://"+harness.Name+"/skein", harness.Start(t)) })
 }
 
-func testFaultBackup(t *testing.T, to string, server *bucket.Server) {
-	times := faults.Times(2)
-	killed := faults.NewRecord(t, "SIGKILL of a backup, its daemon or its target", times)
+func testFaultBackup(t *testing.T, to string, server *harness.Server) {
+	times := harness.Times(2)
+	killed := harness.NewFault(t, "SIGKILL of a backup, its daemon or its target", times)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -150,7 +149,7 @@ func verifyNetwork(t *testing.T, store string) {
 // truth. The backup is encrypted.
 func TestBackupOfRecordedStream(t *testing.T) {
 	t.Parallel()
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/testing/faults"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/oracle"
 )
 
 // The long loop:
@@ -33,18 +33,18 @@ func TestCluster(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := fdbtest.Start(t)
+	c := kvtest.Start(t)
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)
 		}
 	}()
-	rounds := max(*clusterRounds, faults.Times(1))
-	down := faults.NewRecord(t, "FoundationDB cluster down and back, beside killed writers", rounds)
+	rounds := max(*clusterRounds, harness.Times(1))
+	down := harness.NewFault(t, "FoundationDB cluster down and back, beside killed writers", rounds)
 	for round := range rounds {
 		seed := rand.Uint64()
 		t.Logf("round %d, seed %d", round, seed)
@@ -62,18 +62,18 @@ func TestClusterLosesAServer(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const servers = 3
-	c := fdbtest.StartServers(t, servers, "double")
+	c := kvtest.StartServers(t, servers, "double")
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)
 		}
 	}()
-	lost := faults.NewRecord(t, "one of three FoundationDB servers lost", servers)
+	lost := harness.NewFault(t, "one of three FoundationDB servers lost", servers)
 	store := fmt.Sprintf("fdb://%s?prefix=lost", c.File)
 	relay := startSimulator(t, plainPDS, 14) // takes two and a half minutes
 	var writers []*daemon
@@ -83,7 +83,7 @@ func TestClusterLosesAServer(t *testing.T) {
 	node := serveDaemon(t, nil, "--store", store, "--consume=false")
 	cursor := func() (seq int64) {
 		var stats struct{ Cursor int64 }
-		if err := truth.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err != nil {
+		if err := oracle.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err != nil {
 			return -1
 		}
 		return stats.Cursor
@@ -120,7 +120,7 @@ func TestClusterLosesAServer(t *testing.T) {
 	}
 }
 
-func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store string, rng *rand.Rand) {
+func clusterRound(t *testing.T, c *kvtest.Cluster, tr *oracle.Truth, store string, rng *rand.Rand) {
 	relay := startSimulator(t, plainPDS, 120) // takes 18 s
 	writers := make([]*daemon, 2)
 	seen := map[string]string{}
@@ -160,7 +160,7 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		var stats struct{ Cursor int64 }
-		if err := truth.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err == nil && stats.Cursor == last {
+		if err := oracle.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err == nil && stats.Cursor == last {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatalf("cursor %d after a minute (%v)\n%s\n%s", stats.Cursor, err, writers[0].log.String(), writers[1].log.String())
@@ -200,14 +200,14 @@ func TestClusterBackup(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = fdbtest.Shell(t, "true") // skips the test if the tools are not installed
+	_ = kvtest.Shell(t, "true") // skips the test if the tools are not installed
 	var stores [2]string
 	for i := range stores {
-		c := fdbtest.Start(t)
+		c := kvtest.Start(t)
 		t.Cleanup(func() {
 			if err := c.Remove(); err != nil {
 				t.Error(err)
@@ -227,14 +227,14 @@ func TestClusterBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := func(line string) {
-		cmd := fdbtest.Shell(t, line)
+		cmd := kvtest.Shell(t, line)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	}
 	run := func(line string) (string, error) {
-		out, err := fdbtest.Shell(t, line).CombinedOutput()
+		out, err := kvtest.Shell(t, line).CombinedOutput()
 		return string(out), err
 	}
 
@@ -286,7 +286,7 @@ func TestClusterBackup(t *testing.T) {
 	restored()
 	node := serveDaemon(t, nil, "--store", stores[1], "--consume=false")
 	var stats struct{ Cursor int64 }
-	if err := truth.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err != nil || stats.Cursor <= 100 || stats.Cursor >= last {
+	if err := oracle.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err != nil || stats.Cursor <= 100 || stats.Cursor >= last {
 		t.Errorf("the restored cursor is %d (%v)", stats.Cursor, err)
 	}
 	node.stop()

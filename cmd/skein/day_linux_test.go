@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	simulated "skein.blue/internal/network"
+	simulated "skein.blue/internal/sim/network"
 )
 
 // A day of the network's mean traffic, a thousand events a second, in an hour or less:

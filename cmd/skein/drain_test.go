@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // balancer sends queries to the nodes that /readyz says are ready, as a load balancer does.
@@ -160,7 +160,7 @@ func TestRollingRestart(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
 	}
-	c := fdbtest.Start(t)
+	c := kvtest.Start(t)
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)

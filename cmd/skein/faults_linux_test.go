@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/faults"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/oracle"
 )
 
 // wire passes TCP connections on to a relay, and can be cut.
@@ -105,13 +105,13 @@ type sufferer struct {
 // compares all answers with the truth.
 func endure(t *testing.T, fault string, few int, env, args []string, hurt func(s *sufferer)) {
 	t.Helper()
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	times := faults.Times(few)
-	happened := faults.NewRecord(t, fault, times)
-	whole := time.Duration(times) * (faults.Pause() + time.Second)
+	times := harness.Times(few)
+	happened := harness.NewFault(t, fault, times)
+	whole := time.Duration(times) * (harness.Pause() + time.Second)
 	s := &sufferer{t: t, store: filepath.Join(t.TempDir(), "store")}
 	s.wire = newWire(t, startSimulator(t, plainPDS, max(1, int(2115/whole.Seconds()))))
 	s.args = append([]string{"--store", s.store, "--relay", "ws://" + s.wire.address, "--cursor", "0"}, args...)
@@ -156,8 +156,8 @@ func (s *sufferer) signal(sig syscall.Signal) {
 // again and again. Its store is then exactly the network up to its cursor.
 func TestFaultKill(t *testing.T) {
 	t.Parallel()
-	times := faults.Times(5)
-	killed := faults.NewRecord(t, "SIGKILL under load", times)
+	times := harness.Times(5)
+	killed := harness.NewFault(t, "SIGKILL under load", times)
 	store := filepath.Join(t.TempDir(), "store")
 	relay := startRelay(t, "--accounts", "20000", "--rate", "3000")
 	seed := rand.Uint64()
@@ -176,7 +176,7 @@ func TestFaultKill(t *testing.T) {
 			last = n
 			return true
 		})
-		for end := time.Now().Add(time.Duration(rng.Int64N(int64(faults.Pause() / 2)))); time.Now().Before(end); answered++ {
+		for end := time.Now().Add(time.Duration(rng.Int64N(int64(harness.Pause() / 2)))); time.Now().Before(end); answered++ {
 			if code, body := askAt(t, d.api+"/xrpc/blue.skein.graph.getStats"); code != http.StatusOK {
 				t.Errorf("a query under load: %d %s", code, body)
 			}
@@ -233,9 +233,9 @@ func startRelayAt(t *testing.T, listen string, flags ...string) (address string,
 // A daemon that does not run for a while, as on a suspended machine, goes on where it was.
 func TestFaultStopped(t *testing.T) {
 	t.Parallel()
-	endure(t, fmt.Sprintf("SIGSTOP for %v", faults.Pause()), 2, nil, []string{"--repair=false", "--idle-timeout", "1s"}, func(s *sufferer) {
+	endure(t, fmt.Sprintf("SIGSTOP for %v", harness.Pause()), 2, nil, []string{"--repair=false", "--idle-timeout", "1s"}, func(s *sufferer) {
 		s.signal(syscall.SIGSTOP)
-		time.Sleep(faults.Pause())
+		time.Sleep(harness.Pause())
 		s.signal(syscall.SIGCONT)
 	})
 }
@@ -243,9 +243,9 @@ func TestFaultStopped(t *testing.T) {
 // While the relay is gone, queries are answered. When it is back, nothing is missed.
 func TestFaultRelayGone(t *testing.T) {
 	t.Parallel()
-	endure(t, fmt.Sprintf("relay gone for %v", faults.Pause()), 2, nil, noRepair, func(s *sufferer) {
+	endure(t, fmt.Sprintf("relay gone for %v", harness.Pause()), 2, nil, noRepair, func(s *sufferer) {
 		s.wire.cut()
-		time.Sleep(faults.Pause())
+		time.Sleep(harness.Pause())
 		if code, body := askAt(s.t, s.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
 			s.t.Errorf("a query while the relay is gone: %d %s", code, body)
 		}
@@ -273,7 +273,7 @@ func TestFaultDescriptors(t *testing.T) {
 		limit(s, len(open))
 		s.wire.cut() // it must connect again, which takes a descriptor
 		s.wire.join()
-		ctx, cancel := context.WithTimeout(s.t.Context(), faults.Pause())
+		ctx, cancel := context.WithTimeout(s.t.Context(), harness.Pause())
 		defer cancel()
 		refused := false
 		for range 50 { // connections that stay open take what is free
@@ -327,7 +327,7 @@ func TestFaultHangingServers(t *testing.T) {
 	endure(t, "servers that never answer: archive, directory, resolver", 1, nil, []string{
 		"--backfill", "archive", "--archive", archive, "--plc", directory, "--resolver", resolver, "--allow-private-hosts",
 	}, func(s *sufferer) {
-		ctx, cancel := context.WithTimeout(s.t.Context(), faults.Pause())
+		ctx, cancel := context.WithTimeout(s.t.Context(), harness.Pause())
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.api+"/xrpc/blue.skein.graph.query?set=followers(@somebody.example.com)", nil)
 		if err != nil {
@@ -388,10 +388,10 @@ func TestFaultMemoryLimit(t *testing.T) {
 // The wall clock jumps by a day, forward and back, while the daemon indexes and answers. Built with
 // a changed package time, which takes minutes: make faults.
 func TestFaultClock(t *testing.T) {
-	if !faults.Whole() {
+	if !harness.Whole() {
 		t.Skip("builds a second program, for minutes: make faults")
 	}
-	changed, clock := faults.BuildWithClock(t, ".")
+	changed, clock := harness.BuildWithClock(t, ".")
 	was := binary
 	binary = changed
 	t.Cleanup(func() { binary = was })
@@ -400,7 +400,7 @@ func TestFaultClock(t *testing.T) {
 	endure(t, "wall clock set by a day", 2, []string{clock.Env()}, noRepair, func(s *sufferer) {
 		offset = -offset
 		clock.Set(s.t, offset)
-		time.Sleep(faults.Pause())
+		time.Sleep(harness.Pause())
 		if code, body := askAt(s.t, s.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
 			s.t.Errorf("a query with the clock set by %v: %d %s", offset, code, body)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"aead.dev/minisign"
 
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/oracle"
 )
 
 // published is a folder of signed backups behind a web server.
@@ -60,7 +60,7 @@ func (p *published) add(t *testing.T, d *daemon) {
 func TestServeFrom(t *testing.T) {
 	t.Parallel()
 	p := publish(t, backupPassword)
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestServeFrom(t *testing.T) {
 func TestServeFollow(t *testing.T) {
 	t.Parallel()
 	p := publish(t, "")
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestServeFollow(t *testing.T) {
 			LagSeconds int64
 			State      string
 		}
-		if err := truth.Get(t.Context(), d.api+"/xrpc/blue.skein.graph.getStats", &st); err != nil || st.State != "off" || st.LagSeconds <= 0 {
+		if err := oracle.Get(t.Context(), d.api+"/xrpc/blue.skein.graph.getStats", &st); err != nil || st.State != "off" || st.LagSeconds <= 0 {
 			t.Fatalf("%+v: %v", st, err)
 		}
 		return st.Cursor
@@ -245,7 +245,7 @@ func TestServeFollowDamaged(t *testing.T) {
 		t.Helper()
 		var st struct{ Cursor int64 }
 		d := serveDaemon(t, nil, args...)
-		if err := truth.Get(t.Context(), d.api+"/xrpc/blue.skein.graph.getStats", &st); err != nil || st.Cursor != last {
+		if err := oracle.Get(t.Context(), d.api+"/xrpc/blue.skein.graph.getStats", &st); err != nil || st.Cursor != last {
 			t.Errorf("%+v: %v", st, err)
 		}
 		d.stop()

@@ -12,14 +12,14 @@ import (
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A set is the same in every format, in one stream or page by page, and an export of a running
 // daemon's store has what the store has.
 func TestFormats(t *testing.T) {
 	t.Parallel()
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/faults"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/oracle"
 )
 
 // filler takes space on the disk of the tests, until it is removed.
@@ -91,14 +91,14 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 // answers. When there is space, it resumes, and nothing is missing. A daemon that starts on a full
 // disk answers at once.
 func TestFullDisk(t *testing.T) {
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := newFiller(t)
 	store := filepath.Join(t.TempDir(), "store")
-	rounds := faults.Times(2)
-	filled := faults.NewRecord(t, "disk full, and space again", rounds)
+	rounds := harness.Times(2)
+	filled := harness.NewFault(t, "disk full, and space again", rounds)
 	relay := startSimulator(t, plainPDS, max(20, 400/rounds)) // 11 s, and as many events left for each round
 	args := []string{"--store", store, "--relay", relay, "--cursor", "0", "--min-free", f.minFree(), "--repair=false"}
 	d := serveDaemon(t, nil, args...)

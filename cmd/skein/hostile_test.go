@@ -12,7 +12,7 @@ import (
 
 	"skein.blue/internal/command"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // hostile is text that a server, host or relay may send and that a terminal would obey: a title,

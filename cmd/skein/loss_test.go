@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/oracle"
 )
 
 // syncedLog waits until a part of a store's write-ahead log is synced, and returns the log's name.
@@ -73,7 +73,7 @@ func TestAcceptLoss(t *testing.T) {
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
 		t.Fatal(out, errs)
 	}
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}

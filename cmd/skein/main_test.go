@@ -20,8 +20,8 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/testing/program"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/oracle"
 )
 
 // The long run, twenty kills in a minute:
@@ -56,13 +56,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, indigoConsumer(address))
 		os.Exit(1)
 	}
-	os.Exit(program.Main(m, func(path func(string) string) { binary, simulator = path("skein"), path("skein-sim") }, "skein", "skein-sim"))
+	os.Exit(harness.Main(m, func(path func(string) string) { binary, simulator = path("skein"), path("skein-sim") }, "skein", "skein-sim"))
 }
 
 // skein runs the program to its end.
 func skein(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return program.Run(t, binary, args...)
+	return harness.Run(t, binary, args...)
 }
 
 // daemon is a running skein serve.
@@ -143,7 +143,7 @@ func (d *daemon) stop() (time.Duration, string) {
 // A replay that is killed at random moments and restarted each time still indexes the truth.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/load"
-	simulated "skein.blue/internal/network"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/load"
+	simulated "skein.blue/internal/sim/network"
+	"skein.blue/internal/sim/oracle"
 )
 
 var (
@@ -42,7 +42,7 @@ func TestScaling(t *testing.T) {
 	if *scalingServers >= 3 {
 		redundancy = "double"
 	}
-	c := fdbtest.StartServers(t, *scalingServers, redundancy)
+	c := kvtest.StartServers(t, *scalingServers, redundancy)
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)
@@ -76,7 +76,7 @@ func TestScaling(t *testing.T) {
 		began := time.Now()
 		eventually(t, 20*time.Minute, "all events are indexed", func() bool {
 			var stats struct{ Cursor int64 }
-			err := truth.Get(t.Context(), writers[0].api+"/xrpc/blue.skein.graph.getStats", &stats)
+			err := oracle.Get(t.Context(), writers[0].api+"/xrpc/blue.skein.graph.getStats", &stats)
 			return err == nil && stats.Cursor >= *scalingEvents
 		})
 		took, events := time.Since(began).Seconds(), float64(*scalingEvents)

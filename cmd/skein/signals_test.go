@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"skein.blue/internal/command"
-	"skein.blue/internal/testing/faults"
+	"skein.blue/internal/sim/harness"
 )
 
 // stuckVariable makes the test binary a command that never stops after a signal.
@@ -147,7 +147,7 @@ func TestDiskFills(t *testing.T) {
 		t.Skipf("cannot mount a file system here: %v", err)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
-	filled := faults.NewRecord(t, "disk without a free byte", 1)
+	filled := harness.NewFault(t, "disk without a free byte", 1)
 	store := filepath.Join(disk, "store")
 	args := []string{"--store", store, "--memory", "32MiB", "--relay", "ws://127.0.0.1:1", "--min-free", "0"}
 	replay := []string{"replay", "--frames", plainPDS, "--store", store, "--memory", "32MiB", "--min-free", "0"}

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	simulated "skein.blue/internal/network"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
+	simulated "skein.blue/internal/sim/network"
 )
 
 // from returns an HTTP client that connects from a loopback address: to the daemon, another client.
@@ -33,7 +33,7 @@ func from(address string, connections int) *http.Client {
 // that the limits allow. Other clients' small queries, their subscriptions, and indexing go on. At
 // full size the stranger shares two cores with the daemon, the relay and the other clients.
 func TestAbuseStranger(t *testing.T) {
-	events, rate, connections, quiet := abuse.Size(20_000, 12_000_000), abuse.Size(500, 10_000), abuse.Size(60, 1000), abuse.Size(1, 20)
+	events, rate, connections, quiet := harness.Size(20_000, 12_000_000), harness.Size(500, 10_000), harness.Size(60, 1000), harness.Size(1, 20)
 	const accounts = 1_000_000
 	ports, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -150,14 +150,14 @@ func TestAbuseStranger(t *testing.T) {
 	silent := time.Duration(longest.Load())
 	cancel()
 	running.Wait()
-	abuse.Figure(t, "others' small queries, p99", "%v; %v without the stranger", during.Round(100*time.Microsecond), before.Round(100*time.Microsecond))
-	abuse.Figure(t, "events indexed per second", "%.0f; %.0f without the stranger", beside, alone)
-	abuse.Figure(t, "longest silence of another's busy subscription", "%v", silent.Round(time.Millisecond))
-	abuse.Figure(t, "the stranger's requests", "%d, %d of them refused", sent.Load(), refused.Load())
+	harness.Figure(t, "others' small queries, p99", "%v; %v without the stranger", during.Round(100*time.Microsecond), before.Round(100*time.Microsecond))
+	harness.Figure(t, "events indexed per second", "%.0f; %.0f without the stranger", beside, alone)
+	harness.Figure(t, "longest silence of another's busy subscription", "%v", silent.Round(time.Millisecond))
+	harness.Figure(t, "the stranger's requests", "%d, %d of them refused", sent.Load(), refused.Load())
 	if beside <= 0 || sent.Load() == 0 {
 		t.Errorf("indexing stopped (%v events/s), or there was no attack (%d requests)", beside, sent.Load())
 	}
-	if abuse.Full() && (during > 50*time.Millisecond || beside < 0.9*alone || silent > 2*time.Second) {
+	if harness.Full() && (during > 50*time.Millisecond || beside < 0.9*alone || silent > 2*time.Second) {
 		t.Error("a figure of docs/trust.md is exceeded")
 	}
 	d.stop()

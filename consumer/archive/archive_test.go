@@ -26,7 +26,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // expected returns the records that remain of what jetstream's own client printed of the

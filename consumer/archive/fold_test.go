@@ -15,8 +15,8 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/synth"
 )
 
 // columns encodes rows as an unpacked block, as segment.go describes it.

@@ -8,7 +8,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // A row of a collection with several kinds makes one operation for each: a put with the

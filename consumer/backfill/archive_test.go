@@ -17,8 +17,8 @@ import (
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/network"
-	"skein.blue/internal/relay"
+	"skein.blue/internal/sim/network"
+	"skein.blue/internal/sim/relay"
 )
 
 // history is a server of an archive of some 20,000 records.

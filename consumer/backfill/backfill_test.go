@@ -33,9 +33,9 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/synth"
 )
 
 // world is a network on loopback: accounts with repos, well-behaved and misbehaving hosts, a

@@ -25,7 +25,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/outward"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // stateOf returns the index's state of an account.
@@ -352,8 +352,8 @@ func TestAbuseEndlessList(t *testing.T) {
 	if looks := looked.Load(); looks > mostForeign+100 || st.Accounts != 1 || st.Waiting != 0 || st.Ended["repos"] != "1 of 2 hosts could not be listed" {
 		t.Errorf("%d requests to the directory; %+v", looks, st)
 	}
-	abuse.Figure(t, "look-ups of an endless list", "%d (before: one for each DID, forever)", looked.Load())
-	abuse.Figure(t, "DIDs interned from it", "%d (before: all)", st.Accounts-1)
+	harness.Figure(t, "look-ups of an endless list", "%d (before: one for each DID, forever)", looked.Load())
+	harness.Figure(t, "DIDs interned from it", "%d (before: all)", st.Accounts-1)
 	x.has(t, w)
 }
 
@@ -427,7 +427,7 @@ func TestAbuseSharedFetchers(t *testing.T) {
 			t.Fatalf("fetched only %d of %d repos of another host", n, len(others))
 		}
 	}
-	abuse.Figure(t, "30 repos of a host beside two slow domains with all fetchers", "fetched after %v", time.Since(began).Round(100*time.Millisecond))
+	harness.Figure(t, "30 repos of a host beside two slow domains with all fetchers", "fetched after %v", time.Since(began).Round(100*time.Millisecond))
 	if held.Load() < 5 {
 		t.Errorf("the slow hosts hold only %d of 8 fetchers; one of them was enough", held.Load())
 	}
@@ -440,7 +440,7 @@ func TestAbuseSharedFetchers(t *testing.T) {
 func TestAbuseDrip(t *testing.T) {
 	w := newWorld(t, 2)
 	var others []*account
-	dripping := abuse.Size(40, 400)
+	dripping := harness.Size(40, 400)
 	for i := range dripping {
 		w.add(2*i, 3)
 	}
@@ -481,14 +481,14 @@ func TestAbuseDrip(t *testing.T) {
 	if most.Load() > 7 {
 		t.Errorf("one host held %d of 8 fetchers", most.Load())
 	}
-	abuse.Figure(t, "fetchers that a dripping domain holds", "%d of 8 (before: all)", most.Load())
-	if !abuse.Full() {
+	harness.Figure(t, "fetchers that a dripping domain holds", "%d of 8 (before: all)", most.Load())
+	if !harness.Full() {
 		x.end()
 		return
 	}
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if st := x.m.StatusNow(); st.Failed[failHost] == int64(dripping) {
-			abuse.Figure(t, "repos given up for their slowness", "%d, after %v", dripping, time.Since(began).Round(time.Second))
+			harness.Figure(t, "repos given up for their slowness", "%d, after %v", dripping, time.Since(began).Round(time.Second))
 			return
 		} else if time.Since(began) > 5*time.Minute {
 			t.Fatalf("the dripping repos are not given up: %+v", st)
@@ -669,7 +669,7 @@ func TestAbuseRefusingDirectory(t *testing.T) {
 	asked := refused.Load()
 	refuses.Store(false)
 	st := x.settle(t)
-	abuse.Figure(t, "repos of commits whose keys a directory refused", "%d of %d queued, later commits of %d counted, %d fetched; the directory was asked %d times meanwhile", accounts-known, accounts-known, counted, st.Fetched-known, asked)
+	harness.Figure(t, "repos of commits whose keys a directory refused", "%d of %d queued, later commits of %d counted, %d fetched; the directory was asked %d times meanwhile", accounts-known, accounts-known, counted, st.Fetched-known, asked)
 	if counted != accounts-known || st.Fetched != accounts || len(st.Failed) > 0 || asked == 0 || asked > identities.PLCAtOnce {
 		t.Errorf("%d later commits counted, %d requests refused, %+v", counted, asked, st)
 	}

@@ -3,10 +3,10 @@ package backfill
 import (
 	"testing"
 
-	"skein.blue/internal/testing/parallel"
+	"skein.blue/internal/sim/harness"
 )
 
 func TestMain(m *testing.M) {
-	parallel.Waiting()
+	harness.Waiting()
 	m.Run()
 }

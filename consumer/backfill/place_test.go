@@ -17,8 +17,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/human"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/synth"
 )
 
 // likesOf returns the CAR of a repo with n likes of one post with a URI of uriLen bytes; all
@@ -80,7 +80,7 @@ func TestPlaceWalksWithoutTheLock(t *testing.T) {
 // Thousands of likes may share one record with a long URI: a small CAR that makes a large
 // batch. Writes are bounded by bytes, too, and all records are put in place.
 func TestAbusePlacedBytes(t *testing.T) {
-	n := abuse.Size(6_000, 19_000)
+	n := harness.Size(6_000, 19_000)
 	did := "did:web:a.example.com"
 	car := likesOf(did, n, 1000)
 	w := newWorld(t, 1)
@@ -98,7 +98,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	if most > placeBytes+len(uri)+6 {
 		t.Errorf("a part has %d bytes, want at most %d", most, placeBytes+len(uri)+6)
 	}
-	abuse.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*1000), human.Bytes(most))
+	harness.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*1000), human.Bytes(most))
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
 	if err != nil || p.Outcome != "placed" || p.Records != n {
 		t.Fatalf("%+v: %v", p, err)

@@ -36,8 +36,8 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/outward"
+	"skein.blue/internal/sim/memkv"
 )
 
 const labelerDID = "did:plc:llllllllllllllllllllllll"

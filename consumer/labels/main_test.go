@@ -3,10 +3,10 @@ package labels
 import (
 	"testing"
 
-	"skein.blue/internal/testing/parallel"
+	"skein.blue/internal/sim/harness"
 )
 
 func TestMain(m *testing.M) {
-	parallel.Waiting()
+	harness.Waiting()
 	m.Run()
 }

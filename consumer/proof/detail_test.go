@@ -14,7 +14,7 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // oneKey is a directory that has one key for all accounts, or an error.

@@ -15,7 +15,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // plcOver is a did:plc directory in memory, whose answers come after 30 ms.
@@ -98,7 +98,7 @@ func TestAbuseRationedKeys(t *testing.T) {
 			return reasons, time.Since(began)
 		}
 		got, took := verify(cold, accounts)
-		abuse.Figure(t, "commits of 2,000 accounts without a cached key", "%d verified in %v", got[""], took)
+		harness.Figure(t, "commits of 2,000 accounts without a cached key", "%d verified in %v", got[""], took)
 		if got[""] != accounts || took < patience || took > longest {
 			t.Errorf("%v in %v", got, took)
 		}
@@ -120,7 +120,7 @@ func TestAbuseRationedKeys(t *testing.T) {
 		p.refuse("60", func(asked int) bool { return asked > before+20 })
 		got, took = verify(out, 200)
 		asked := p.refuse("60", func(int) bool { return true }) - before
-		abuse.Figure(t, "200 commits at a directory that answers 20 times", "%d verified, the repos of %d queued, %d requests in %v", got[""], got[wire.KeyUnreachable], asked, took)
+		harness.Figure(t, "200 commits at a directory that answers 20 times", "%d verified, the repos of %d queued, %d requests in %v", got[""], got[wire.KeyUnreachable], asked, took)
 		if got[""] != 20 || got[wire.KeyUnreachable] != 180 || took > patience || asked > 20+identities.PLCAtOnce {
 			t.Errorf("%v, %d requests in %v", got, asked, took)
 		}

@@ -24,8 +24,8 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/frames"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/synth"
 )
 
 // TestMain silences indigo, which logs each message.

@@ -18,7 +18,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // register is Keys of a directory whose answers a test decides.

@@ -17,8 +17,8 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/human"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/synth"
 )
 
 // treeEntry appends an entry of a node, whose key has prefix bytes of the previous key.
@@ -57,12 +57,12 @@ func follow(items int) []byte {
 // however many paths have the same record.
 func TestAbuseWalkWork(t *testing.T) {
 	const collection = "app.bsky.graph.follow/"
-	n := abuse.Size(10_000, 60_000) // a node has at most 4 MiB
+	n := harness.Size(10_000, 60_000) // a node has at most 4 MiB
 	for name, b := range map[string][]byte{
 		"keys as long as a path":           oneNode(collection+strings.Repeat("k", 512-5), n, follow(0)),
 		"keys without collection":          oneNode(strings.Repeat("k", repo.MaxKey-5), n, follow(0)),
 		"keys without collection, slashes": oneNode(strings.Repeat("k/", repo.MaxKey/2-3), n, follow(0)),
-		"one large record at all paths":    oneNode(collection, n, follow(abuse.Size(1<<14, 1<<20))),
+		"one large record at all paths":    oneNode(collection, n, follow(harness.Size(1<<14, 1<<20))),
 	} {
 		var r repo.Reader
 		if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); err != nil {
@@ -75,7 +75,7 @@ func TestAbuseWalkWork(t *testing.T) {
 		if strings.HasPrefix(name, "keys without") != (records == 0) {
 			t.Errorf("%s: %d records", name, records)
 		}
-		abuse.Figure(t, name, "%d entries, %s, %.2f bytes of work a byte", n, human.Bytes(len(b)), float64(r.Work())/float64(len(b)))
+		harness.Figure(t, name, "%d entries, %s, %.2f bytes of work a byte", n, human.Bytes(len(b)), float64(r.Work())/float64(len(b)))
 		if r.Work() > 4*len(b) {
 			t.Errorf("%s: %d bytes of work for a CAR of %d", name, r.Work(), len(b))
 		}
@@ -135,7 +135,7 @@ func tiny(n int, stored bool) []byte {
 // A Reader allocates no more than the size of the CAR, however small its blocks, and the
 // allocations on the way stay within twice that.
 func TestAbuseKept(t *testing.T) {
-	n := abuse.Size(100_000, 1_000_000)
+	n := harness.Size(100_000, 1_000_000)
 	for name, b := range map[string][]byte{
 		"tiny blocks":         tiny(n, false),
 		"tiny blocks, stored": tiny(n, true),
@@ -165,7 +165,7 @@ func TestAbuseKept(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - before.TotalAlloc
-		abuse.Figure(t, name, "a CAR of %s: %.2f bytes in use a byte, and %.2f allocated", human.Bytes(len(b)), float64(r.Allocated())/float64(len(b)), float64(allocated)/float64(len(b)))
+		harness.Figure(t, name, "a CAR of %s: %.2f bytes in use a byte, and %.2f allocated", human.Bytes(len(b)), float64(r.Allocated())/float64(len(b)), float64(allocated)/float64(len(b)))
 		if most := len(b)*5/4 + repo.OwnBytes; r.Allocated() > most {
 			t.Errorf("%s: %d bytes in use for a CAR of %d", name, r.Allocated(), len(b))
 		}
@@ -196,7 +196,7 @@ func TestAbuseAnnounced(t *testing.T) {
 // the bound for one repo fails.
 func TestAbuseSharedMemory(t *testing.T) {
 	const all = 8 << 20
-	b := tiny(abuse.Size(100_000, 120_000), true) // needs about 4 MB
+	b := tiny(harness.Size(100_000, 120_000), true) // needs about 4 MB
 	synctest.Test(t, func(t *testing.T) {
 		memory := repo.NewMemory(all)
 		const readers = 12
@@ -225,7 +225,7 @@ func TestAbuseSharedMemory(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		abuse.Figure(t, "memory", "%d repos of %s at once: %s of %s in use", readers, human.Bytes(len(b)), human.Bytes(most.Load()), human.Bytes(int64(all)))
+		harness.Figure(t, "memory", "%d repos of %s at once: %s of %s in use", readers, human.Bytes(len(b)), human.Bytes(most.Load()), human.Bytes(int64(all)))
 		if most.Load() > all || memory.InUse() != 0 {
 			t.Errorf("up to %d bytes in use, and %d at the end", most.Load(), memory.InUse())
 		}
@@ -289,7 +289,7 @@ func TestAbuseEdges(t *testing.T) {
 	for i := range kinds.MaxSubjects {
 		tags = synth.CBOR(tags, fmt.Sprint(i))
 	}
-	for _, n := range []int{1, 3, abuse.Size(2_000, 20_000)} {
+	for _, n := range []int{1, 3, harness.Size(2_000, 20_000)} {
 		car := oneNode("a.b.c/", n, tags)
 		r := repo.Reader{Kinds: table}
 		if err := r.Read(t.Context(), bytes.NewReader(car), 1<<30); err != nil {
@@ -297,7 +297,7 @@ func TestAbuseEdges(t *testing.T) {
 		}
 		edges := 0
 		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) { edges++ })
-		abuse.Figure(t, fmt.Sprint(n, " names of a record"), "a CAR of %s makes %d of %d edges: %v", human.Bytes(len(car)), edges, n*kinds.MaxSubjects, err)
+		harness.Figure(t, fmt.Sprint(n, " names of a record"), "a CAR of %s makes %d of %d edges: %v", human.Bytes(len(car)), edges, n*kinds.MaxSubjects, err)
 		if few := n*kinds.MaxSubjects <= kinds.MostEdges(len(car)); few != (err == nil) || errors.Is(err, repo.ErrTooLarge) == few || edges > kinds.MostEdges(len(car)) || (n == 1) != few {
 			t.Errorf("a CAR of %d bytes and %d names makes %d edges: %v", len(car), n, edges, err)
 		}

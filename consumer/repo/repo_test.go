@@ -20,8 +20,8 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
+	"skein.blue/internal/sim/synth"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/synth"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"skein.blue/consumer/repo"
 	"skein.blue/internal/cbor"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // randomTree makes a tree from keys, with prefixes that are often shorter than what two keys

@@ -12,9 +12,8 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/synth"
 )
 
 const (
@@ -324,7 +323,7 @@ func TestSharedBlock(t *testing.T) {
 
 // The decoder reads the events that package synth encoded, and indigo agrees.
 func TestSynthetic(t *testing.T) {
-	h := history.New(3, 30)
+	h := oracle.NewHistory(3, 30)
 	var d wire.Decoder
 	for range 3000 {
 		e := h.Next()

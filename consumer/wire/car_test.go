@@ -16,7 +16,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // The fields of an envelope that Parse leaves to package proof are those that indigo reads, on

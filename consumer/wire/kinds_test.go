@@ -7,7 +7,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // Records with the same bytes, and so the same CID, are parsed once for each of their

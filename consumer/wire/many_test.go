@@ -12,8 +12,8 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/human"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/synth"
 )
 
 // item is a value of DAG-CBOR: a string, nil, an int, a []item or a map of items.
@@ -251,7 +251,7 @@ func TestAbuseEdges(t *testing.T) {
 			t.Errorf("one record of %s makes %d edges", collection, n)
 		}
 		most, at := 0, 0
-		for names := 1; names <= abuse.Size(200, 1000); names++ {
+		for names := 1; names <= harness.Size(200, 1000); names++ {
 			if size, n := edges(names); n > kinds.MostEdges(size) {
 				t.Fatalf("%d names of a record in %s: a commit of %d bytes makes %d edges", names, collection, size, n)
 			} else if n > most {
@@ -259,7 +259,7 @@ func TestAbuseEdges(t *testing.T) {
 			}
 		}
 		size, n := edges(156)
-		abuse.Figure(t, collection, "a commit of %s that names one record 156 times makes %d edges; the most are %d, in %s", human.Bytes(size), n, most, human.Bytes(at))
+		harness.Figure(t, collection, "a commit of %s that names one record 156 times makes %d edges; the most are %d, in %s", human.Bytes(size), n, most, human.Bytes(at))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"skein.blue/graph/export"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // summed makes an export of lines, with the right sum in its last line.

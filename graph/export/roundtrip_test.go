@@ -20,7 +20,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 

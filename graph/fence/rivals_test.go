@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // TestShards: the writers of two partitions may draw ids from the same shards or from disjoint

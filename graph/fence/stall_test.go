@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // A connection is one process's connection to a store. It can stall, or report that the store

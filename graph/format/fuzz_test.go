@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/golden"
+	"skein.blue/internal/sim/harness"
 )
 
 // fuzzCodec fuzzes codecs from their golden values, whole and cut in half. No input makes a
 // codec panic, and a value that it reads survives a round trip.
 func fuzzCodec(f *testing.F, names ...string) {
 	f.Helper()
-	var chosen []golden.Codec
+	var chosen []harness.Codec
 	for _, c := range codecs() {
 		if slices.Contains(names, c.Name) {
 			chosen = append(chosen, c)

@@ -7,7 +7,7 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/golden"
+	"skein.blue/internal/sim/harness"
 )
 
 var (
@@ -68,11 +68,11 @@ func readPlainKey(key []byte) (string, error) {
 }
 
 // goldenKeys lists a key of every shape, in both layouts.
-func goldenKeys() []golden.Form {
+func goldenKeys() []harness.Form {
 	tid, raw := Path{TID: goldenTID}, Path{Raw: []byte("self")}
-	var forms []golden.Form
+	var forms []harness.Form
 	add := func(name string, key []byte, read func([]byte) (string, error)) {
-		forms = append(forms, golden.New(name, key, read))
+		forms = append(forms, harness.NewForm(name, key, read))
 	}
 	for _, id := range []struct {
 		name string
@@ -121,7 +121,7 @@ func goldenKeys() []golden.Form {
 }
 
 // TestGoldenKeys: every form of key is written and read as in existing stores.
-func TestGoldenKeys(t *testing.T) { golden.Check(t, "keys.golden", goldenKeys()) }
+func TestGoldenKeys(t *testing.T) { harness.CheckGolden(t, "keys.golden", goldenKeys()) }
 
 // TestKeysDiffer: no two forms of key are equal.
 func TestKeysDiffer(t *testing.T) {

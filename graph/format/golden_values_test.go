@@ -10,7 +10,7 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/golden"
+	"skein.blue/internal/sim/harness"
 )
 
 // goldenSubject is the subject of the golden rows.
@@ -131,7 +131,7 @@ func asJSON(x any) []byte {
 	return v
 }
 
-func goldenRows() (forms []golden.Form) {
+func goldenRows() (forms []harness.Form) {
 	for _, r := range []struct {
 		name             string
 		generation       uint64
@@ -152,7 +152,7 @@ func goldenRows() (forms []golden.Form) {
 		{"spilled row that adds", 2, nil, []uint64{1001, 1003}},
 		{"spilled row that adds and removes", 1 << 40, []uint64{1000, 1002}, []uint64{1001, 1003}},
 	} {
-		forms = append(forms, golden.New(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow))
+		forms = append(forms, harness.NewForm(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow))
 	}
 	for _, r := range []struct {
 		name             string
@@ -165,7 +165,7 @@ func goldenRows() (forms []golden.Form) {
 		{"spilled row with dates", 3, nil, []uint64{1001, 1003}, []uint32{Undated - 1, Undated}},
 		{"spilled row with dates that removes", 1 << 40, []uint64{1000}, []uint64{999, uint64(longID)}, []uint32{1, 2}},
 	} {
-		forms = append(forms, golden.New(r.name, AppendDatedRow(nil, goldenSubject, r.generation, r.removed, r.members, r.dates), readRow))
+		forms = append(forms, harness.NewForm(r.name, AppendDatedRow(nil, goldenSubject, r.generation, r.removed, r.members, r.dates), readRow))
 	}
 	for _, r := range []struct {
 		name                       string
@@ -174,13 +174,13 @@ func goldenRows() (forms []golden.Form) {
 		{"row with repeated members", []uint64{999, 1001}, nil, []uint64{999, 1000, 1001}},
 		{"row operand with a repeated member that was removed before", []uint64{7}, []uint64{5, 7}, []uint64{7, uint64(longID)}},
 	} {
-		forms = append(forms, golden.New(r.name, AppendRow(AppendRepeated(nil, goldenSubject, r.repeated), goldenSubject, 0, r.removed, r.members), readRow))
+		forms = append(forms, harness.NewForm(r.name, AppendRow(AppendRepeated(nil, goldenSubject, r.repeated), goldenSubject, 0, r.removed, r.members), readRow))
 	}
 	return forms
 }
 
 // goldenGroups has row groups; their first subject is 1008.
-func goldenGroups() []golden.Form {
+func goldenGroups() []harness.Form {
 	read := func(v []byte) (words string, err error) {
 		words = "rows"
 		err = EachRow(1008, v, func(subject dict.ID, row []byte) error {
@@ -206,16 +206,16 @@ func goldenGroups() []golden.Form {
 	for i := range uint64(200) {
 		long = append(long, 1000+300*i)
 	}
-	return []golden.Form{
-		golden.New("group of no rows", group(nil), read),
-		golden.New("group of neighbours", group(map[dict.ID][]byte{1008: row(1008, 7), 1009: row(1009, 1010, 5000), 1010: row(1010, uint64(longID))}), read),
-		golden.New("group of the last subject", group(map[dict.ID][]byte{1023: row(1023, 7)}), read),
-		golden.New("group with holes, and a row of 400 bytes", group(map[dict.ID][]byte{1010: row(1010, 7), 1011: row(1011, long...), 1020: row(1020, 8)}), read),
-		golden.New("operand that takes the place of a row", group(map[dict.ID][]byte{1012: AppendRow(nil, 1012, 2, nil, nil), 1014: AppendRow(nil, 1014, 0, []uint64{5}, nil)}), read),
+	return []harness.Form{
+		harness.NewForm("group of no rows", group(nil), read),
+		harness.NewForm("group of neighbours", group(map[dict.ID][]byte{1008: row(1008, 7), 1009: row(1009, 1010, 5000), 1010: row(1010, uint64(longID))}), read),
+		harness.NewForm("group of the last subject", group(map[dict.ID][]byte{1023: row(1023, 7)}), read),
+		harness.NewForm("group with holes, and a row of 400 bytes", group(map[dict.ID][]byte{1010: row(1010, 7), 1011: row(1011, long...), 1020: row(1020, 8)}), read),
+		harness.NewForm("operand that takes the place of a row", group(map[dict.ID][]byte{1012: AppendRow(nil, 1012, 2, nil, nil), 1014: AppendRow(nil, 1014, 0, []uint64{5}, nil)}), read),
 	}
 }
 
-func goldenChunks() (forms []golden.Form) {
+func goldenChunks() (forms []harness.Form) {
 	tid := func(micros, clock uint64) Path { return Path{TID: (goldenTID>>ClockBits+micros)<<ClockBits | clock} }
 	raw := func(s string) Path { return Path{Raw: []byte(s)} }
 	const a = shortID
@@ -245,7 +245,7 @@ func goldenChunks() (forms []golden.Form) {
 			bucket = c.records[0].Path.Bucket()
 		}
 		coder := CoderOf(1, c.actor, bucket)
-		forms = append(forms, golden.New(c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)))
+		forms = append(forms, harness.NewForm(c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)))
 	}
 	coder := CoderOf(1, a, Path{TID: goldenTID}.Bucket())
 	for _, c := range []struct {
@@ -255,12 +255,12 @@ func goldenChunks() (forms []golden.Form) {
 		{"packed chunk of TIDs of one clock", []Record{{Path: tid(0, 17), Subject: a + 1}, {Path: tid(1, 17), Subject: a - 1}, {Path: tid(5000, 17), Subject: a}, {Path: tid(1<<30, 17), Subject: longID}}},
 		{"packed chunk of TIDs of four clocks", []Record{{Path: tid(0, 31), Subject: a + 1}, {Path: tid(0, 32), Subject: 4}, {Path: tid(1, 1023), Subject: 1 << 63}, {Path: tid(70, 0), Subject: 6}}},
 	} {
-		forms = append(forms, golden.New(c.name, coder.AppendStored(nil, 0, c.records), readChunk(coder)))
+		forms = append(forms, harness.NewForm(c.name, coder.AppendStored(nil, 0, c.records), readChunk(coder)))
 	}
 	return forms
 }
 
-func goldenContainers() (forms []golden.Form) {
+func goldenContainers() (forms []harness.Form) {
 	for _, c := range []struct {
 		name         string
 		add, removed []uint16
@@ -273,7 +273,7 @@ func goldenContainers() (forms []golden.Form) {
 		{"container of a bitmap and removed", upTo[uint16](300, 300+ArrayMax), []uint16{0, 299, 65535}},
 		{"container of all", upTo[uint16](0, 1<<16), nil},
 	} {
-		forms = append(forms, golden.New(c.name, AppendContainer(nil, c.add, c.removed), readContainer))
+		forms = append(forms, harness.NewForm(c.name, AppendContainer(nil, c.add, c.removed), readContainer))
 	}
 	return forms
 }
@@ -292,7 +292,7 @@ var goldenStates = []RepoState{
 	{Flags: FlagResync},
 }
 
-func goldenAccounts() (forms []golden.Form) {
+func goldenAccounts() (forms []harness.Form) {
 	var all []byte
 	for i, s := range goldenStates {
 		id := shortID&^255 + dict.ID(i*51)
@@ -300,13 +300,13 @@ func goldenAccounts() (forms []golden.Form) {
 			all = alone.AppendAccount(all, id, &s)
 		}
 		forms = append(forms,
-			golden.New(fmt.Sprintf("account %d, of a group", i), alone.AppendAccount(nil, id, &s), readGroup(alone, id)),
-			golden.New(fmt.Sprintf("account %d, its own group", i), shared.AppendAccount(nil, id, &s), readGroup(shared, id)))
+			harness.NewForm(fmt.Sprintf("account %d, of a group", i), alone.AppendAccount(nil, id, &s), readGroup(alone, id)),
+			harness.NewForm(fmt.Sprintf("account %d, its own group", i), shared.AppendAccount(nil, id, &s), readGroup(shared, id)))
 	}
-	return append(forms, golden.New("group of accounts", all, readGroup(alone, shortID)))
+	return append(forms, harness.NewForm("group of accounts", all, readGroup(alone, shortID)))
 }
 
-func goldenRest() (forms []golden.Form) {
+func goldenRest() (forms []harness.Form) {
 	at := time.UnixMicro(1_767_225_600_123_456).UTC()
 	for _, c := range []struct {
 		name string
@@ -317,7 +317,7 @@ func goldenRest() (forms []golden.Form) {
 		{"cursor before the first event", CursorRow{Number: 2, Time: at, Live: true}},
 		{"cursor with both flags, before 1970", CursorRow{Number: 1<<32 - 1, Seq: -1, Time: time.UnixMicro(-1), Live: true, Future: true}},
 	} {
-		forms = append(forms, golden.New(c.name, c.Value(), readCursorRow))
+		forms = append(forms, harness.NewForm(c.name, c.Value(), readCursorRow))
 	}
 	for _, h := range []struct {
 		name string
@@ -327,7 +327,7 @@ func goldenRest() (forms []golden.Form) {
 		{"header of several writers", Header{Version: Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
 		{"header without kinds", Header{Version: Newest, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, Kinds: nil}},
 	} {
-		forms = append(forms, golden.New(h.name, h.Append(nil), readHeader))
+		forms = append(forms, harness.NewForm(h.name, h.Append(nil), readHeader))
 	}
 	counts := Counts{
 		Accounts: 40_000_000, Hidden: 3, Complete: 39_999_998, Partial: 2, Desynchronized: 1,
@@ -346,30 +346,30 @@ func goldenRest() (forms []golden.Form) {
 	touched := TouchedCommit{Since: 5, Data: Root{1, 2}, Prev: Root{3}, HasPrev: true, Broken: true}
 	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}
 	return append(forms,
-		golden.New("settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings),
-		golden.New("settings before version 4, several", []byte{2, 14, 0, 0, 16, 0, 64}, readOldSettings),
-		golden.New("header while it is upgraded", AppendUpgrading(nil, []byte{3}), func(v []byte) (string, error) {
+		harness.NewForm("settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings),
+		harness.NewForm("settings before version 4, several", []byte{2, 14, 0, 0, 16, 0, 64}, readOldSettings),
+		harness.NewForm("header while it is upgraded", AppendUpgrading(nil, []byte{3}), func(v []byte) (string, error) {
 			version, err := HeaderVersion(UpgradingHeader(v))
 			return fmt.Sprintf("from version %d", version), err
 		}),
-		golden.New("counts", asJSON(counts), readCounts), golden.New("counts of nothing", asJSON(Counts{}), readCounts),
-		golden.New("gap", asJSON(gap), readJSON[Gap]), golden.New("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
-		golden.New("dead letter", asJSON(letter), readJSON[DeadLetter]), golden.New("dead letter with a detail", asJSON(DeadLetter{Reason: "proof", Time: at, Detail: "a node of the tree is missing"}), readJSON[DeadLetter]), golden.New("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),
-		golden.New("queued resync", asJSON(resync), readJSON[Resync]), golden.New("failed resync", asJSON(Resync{State: ResyncFailed, Reason: "sync"}), readJSON[Resync]),
-		golden.New("backfill", asJSON(backfill), readJSON[Backfill]), golden.New("no backfill", asJSON(Backfill{}), readJSON[Backfill]),
-		golden.New("touched commit", touched.Append(nil), func(v []byte) (string, error) {
+		harness.NewForm("counts", asJSON(counts), readCounts), harness.NewForm("counts of nothing", asJSON(Counts{}), readCounts),
+		harness.NewForm("gap", asJSON(gap), readJSON[Gap]), harness.NewForm("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
+		harness.NewForm("dead letter", asJSON(letter), readJSON[DeadLetter]), harness.NewForm("dead letter with a detail", asJSON(DeadLetter{Reason: "proof", Time: at, Detail: "a node of the tree is missing"}), readJSON[DeadLetter]), harness.NewForm("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),
+		harness.NewForm("queued resync", asJSON(resync), readJSON[Resync]), harness.NewForm("failed resync", asJSON(Resync{State: ResyncFailed, Reason: "sync"}), readJSON[Resync]),
+		harness.NewForm("backfill", asJSON(backfill), readJSON[Backfill]), harness.NewForm("no backfill", asJSON(Backfill{}), readJSON[Backfill]),
+		harness.NewForm("touched commit", touched.Append(nil), func(v []byte) (string, error) {
 			c, err := DecodeTouched(AppendTouchedCommitKey(nil, shortID, 7), v)
 			return fmt.Sprintf("%+v", c.Commit), err
 		}),
-		golden.New("claim", asJSON(claim), readJSON[ClaimRow]),
-		golden.New("claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
+		harness.NewForm("claim", asJSON(claim), readJSON[ClaimRow]),
+		harness.NewForm("claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
 			var c ClaimRow
 			err := json.Unmarshal(v, &c)
 			return fmt.Sprintf("owner %s, shards %v, since %v", c.Owner, c.Shards, c.Since), err
 		}))
 }
 
-func goldenDates() []golden.Form {
+func goldenDates() []harness.Form {
 	read := func(v []byte) (words string, err error) {
 		removed, _, err := SplitDates(v)
 		if err == nil {
@@ -378,20 +378,20 @@ func goldenDates() []golden.Form {
 		}
 		return words, err
 	}
-	return []golden.Form{
-		golden.New("dates of nothing", AppendDates(nil, nil, nil), read),
-		golden.New("dates", AppendDates(nil, nil, []Dated{{0, 1_767_225_600}, {4095, Undated}}), read),
-		golden.New("operand of dates", AppendDates(nil, []uint16{1, 7}, []Dated{{7, 5}}), read),
+	return []harness.Form{
+		harness.NewForm("dates of nothing", AppendDates(nil, nil, nil), read),
+		harness.NewForm("dates", AppendDates(nil, nil, []Dated{{0, 1_767_225_600}, {4095, Undated}}), read),
+		harness.NewForm("operand of dates", AppendDates(nil, []uint16{1, 7}, []Dated{{7, 5}}), read),
 	}
 }
 
 // TestGoldenValues: every form of value is written and read as in existing stores.
 func TestGoldenValues(t *testing.T) {
-	golden.Check(t, "rows.golden", goldenRows())
-	golden.Check(t, "rowgroups.golden", goldenGroups())
-	golden.Check(t, "chunks.golden", goldenChunks())
-	golden.Check(t, "containers.golden", goldenContainers())
-	golden.Check(t, "dates.golden", goldenDates())
-	golden.Check(t, "accounts.golden", goldenAccounts())
-	golden.Check(t, "rest.golden", goldenRest())
+	harness.CheckGolden(t, "rows.golden", goldenRows())
+	harness.CheckGolden(t, "rowgroups.golden", goldenGroups())
+	harness.CheckGolden(t, "chunks.golden", goldenChunks())
+	harness.CheckGolden(t, "containers.golden", goldenContainers())
+	harness.CheckGolden(t, "dates.golden", goldenDates())
+	harness.CheckGolden(t, "accounts.golden", goldenAccounts())
+	harness.CheckGolden(t, "rest.golden", goldenRest())
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/golden"
+	"skein.blue/internal/sim/harness"
 )
 
 func rowAgain(v []byte) ([]byte, error) {
@@ -97,8 +97,8 @@ func versionAgain(v []byte) ([]byte, error) {
 }
 
 // codecs lists the codec of every decoder, with its golden forms.
-func codecs() []golden.Codec {
-	valid := func(forms []golden.Form, has ...string) (out [][]byte) {
+func codecs() []harness.Codec {
+	valid := func(forms []harness.Form, has ...string) (out [][]byte) {
 		for _, f := range forms {
 			for _, s := range has {
 				if strings.Contains(f.Name, s) {
@@ -113,7 +113,7 @@ func codecs() []golden.Codec {
 		states = append(states, s.Append(nil))
 	}
 	bucket := Path{TID: goldenTID}.Bucket()
-	return []golden.Codec{
+	return []harness.Codec{
 		{Name: "row", Again: rowAgain, Valid: valid(goldenRows(), "row"), Cut: true},
 		{Name: "row group", Again: rowGroupAgain, Valid: valid(goldenGroups(), "group", "operand"), Cut: true},
 		{Name: "chunk of TIDs", Again: chunkAgain(CoderOf(1, shortID, bucket)), Valid: valid(goldenChunks(), "TID"), Cut: true},

@@ -13,8 +13,8 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // TestGroupsAfterCrashes interrupts the step that groups rows at each of its writes. Some writes end within a group. The next run

@@ -10,7 +10,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // grouped is the rows of a store in format.FormatRowGroups with some URIs, and what an upgrade makes of them.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // forgetful keeps a snapshot only for some keys, like FoundationDB for five seconds: a View that reads

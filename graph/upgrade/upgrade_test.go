@@ -31,8 +31,8 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/memkv"
 )
 
 func gunzip(t *testing.T, name string) []byte {

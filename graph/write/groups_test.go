@@ -14,8 +14,8 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/memkv"
 )
 
 var errBroken = errors.New("the engine is broken")

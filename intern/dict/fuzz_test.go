@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein.blue/internal/testing/golden"
+	"skein.blue/internal/sim/harness"
 )
 
 // groupAgain decodes a group and encodes it again.
@@ -61,8 +61,8 @@ func idAgain(v []byte) ([]byte, error) {
 	return append(AppendID(nil, id), v[n:]...), nil
 }
 
-func codecs() []golden.Codec {
-	bytesOf := func(forms []golden.Form, prefix string) (out [][]byte) {
+func codecs() []harness.Codec {
+	bytesOf := func(forms []harness.Form, prefix string) (out [][]byte) {
 		for _, f := range forms {
 			if len(f.Name) >= len(prefix) && f.Name[:len(prefix)] == prefix {
 				out = append(out, f.Bytes)
@@ -74,7 +74,7 @@ func codecs() []golden.Codec {
 	for _, l := range goldenLeases {
 		leases = append(leases, append(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()...))
 	}
-	return []golden.Codec{
+	return []harness.Codec{
 		{Name: "group", Again: groupAgain, Valid: bytesOf(goldenGroups(), "group")},
 		{Name: "posts", Again: postsAgain, Valid: bytesOf(goldenPosts(), "posts")},
 		{Name: "uri", Again: uriAgain, Valid: bytesOf(goldenStrings(), "uri")},

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/golden"
 )
 
 const (
@@ -74,14 +74,14 @@ func uriOf(did, collection string, tid uint64) string {
 	return "at://" + did + "/" + collection + "/" + string(syntax.AppendTID(nil, tid))
 }
 
-func goldenIDs() (forms []golden.Form) {
+func goldenIDs() (forms []harness.Form) {
 	for _, id := range []ID{None, 1, author, FirstLong - 1, FirstLong, 1<<40 - 1, 1 << 40, longAuthor, FirstReserved - 1, 1<<64 - 1} {
-		forms = append(forms, golden.New(fmt.Sprintf("id %#x", uint64(id)), AppendID(nil, id), readID))
+		forms = append(forms, harness.NewForm(fmt.Sprintf("id %#x", uint64(id)), AppendID(nil, id), readID))
 	}
 	return forms
 }
 
-func goldenStrings() (forms []golden.Form) {
+func goldenStrings() (forms []harness.Form) {
 	for _, c := range []struct{ name, s string }{
 		{"plc", goldenDID},
 		{"plc of the lowest bits", "did:plc:" + strings.Repeat("a", plcChars)},
@@ -90,7 +90,7 @@ func goldenStrings() (forms []golden.Form) {
 		{"web", "did:web:example.com"},
 		{"web as long as a packed one", "did:web:abc.xyz"},
 	} {
-		forms = append(forms, golden.New("did, "+c.name, formOf(DID, c.s, None), readDID))
+		forms = append(forms, harness.NewForm("did, "+c.name, formOf(DID, c.s, None), readDID))
 	}
 	for _, a := range []ID{author, longAuthor} {
 		name := "author of a short id"
@@ -98,18 +98,18 @@ func goldenStrings() (forms []golden.Form) {
 			name = "author of a long id"
 		}
 		forms = append(forms,
-			golden.New("uri, post of the shorter form, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID), a), readURI),
-			golden.New("uri, post of another microsecond, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", longTID1), a), readURI),
-			golden.New("uri, post of another clock, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID|32), a), readURI))
+			harness.NewForm("uri, post of the shorter form, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID), a), readURI),
+			harness.NewForm("uri, post of another microsecond, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", longTID1), a), readURI),
+			harness.NewForm("uri, post of another clock, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID|32), a), readURI))
 		for i, collection := range packedCollections[1:] {
-			forms = append(forms, golden.New(fmt.Sprintf("uri, collection %d, %s", i+1, name), formOf(URI, uriOf(goldenDID, collection, shortTID), a), readURI))
+			forms = append(forms, harness.NewForm(fmt.Sprintf("uri, collection %d, %s", i+1, name), formOf(URI, uriOf(goldenDID, collection, shortTID), a), readURI))
 		}
 	}
 	for _, s := range []string{
 		"at://ab.cde", "at://abc.def", "at://abc.defgh", "at://abcd.efghi", "at://abcd.efghij", "at://abcd.efghijkl", "at://abcd.efghijklm",
 		"at://" + goldenDID + "/app.bsky.feed.post/self", "at://" + goldenDID,
 	} {
-		forms = append(forms, golden.New("uri, raw: "+s, formOf(URI, s, None), readURI))
+		forms = append(forms, harness.NewForm("uri, raw: "+s, formOf(URI, s, None), readURI))
 	}
 	return forms
 }
@@ -124,21 +124,21 @@ func goldenGroup(ns Namespace, forms ...[]byte) (v []byte) {
 	return v
 }
 
-func goldenGroups() []golden.Form {
+func goldenGroups() []harness.Form {
 	post := func(millis uint64, author ID) []byte {
 		return formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID+millis*1000<<ClockBits), author)
 	}
 	like := formOf(URI, uriOf(goldenDID, "app.bsky.feed.like", longTID1), author)
 	raw, long := formOf(URI, "at://abc.defgh", None), formOf(URI, "at://"+goldenDID+"/a.b.c/"+strings.Repeat("x", 300), None)
-	return []golden.Form{
-		golden.New("group of nothing", goldenGroup(DID), readGroup(DID)),
-		golden.New("group of a plc", goldenGroup(DID, formOf(DID, goldenDID, None)), readGroup(DID)),
-		golden.New("group of plcs and a web", goldenGroup(DID, formOf(DID, goldenDID, None), formOf(DID, "did:web:abc.xyz", None), formOf(DID, otherDID, None)), readGroup(DID)),
-		golden.New("group of posts", goldenGroup(URI, post(5, author), post(4, author+1), post(4, longAuthor), post(9, author)), readGroup(URI)),
-		golden.New("group of forms", goldenGroup(URI, like, raw, like), readGroup(URI)),
-		golden.New("group of an own row", goldenGroup(URI, long), readGroup(URI)),
-		golden.New("group of all kinds", goldenGroup(URI, post(5, author), like, raw, long, post(6, author-1)), readGroup(URI)),
-		golden.New("group of the last of its ids", func() []byte {
+	return []harness.Form{
+		harness.NewForm("group of nothing", goldenGroup(DID), readGroup(DID)),
+		harness.NewForm("group of a plc", goldenGroup(DID, formOf(DID, goldenDID, None)), readGroup(DID)),
+		harness.NewForm("group of plcs and a web", goldenGroup(DID, formOf(DID, goldenDID, None), formOf(DID, "did:web:abc.xyz", None), formOf(DID, otherDID, None)), readGroup(DID)),
+		harness.NewForm("group of posts", goldenGroup(URI, post(5, author), post(4, author+1), post(4, longAuthor), post(9, author)), readGroup(URI)),
+		harness.NewForm("group of forms", goldenGroup(URI, like, raw, like), readGroup(URI)),
+		harness.NewForm("group of an own row", goldenGroup(URI, long), readGroup(URI)),
+		harness.NewForm("group of all kinds", goldenGroup(URI, post(5, author), like, raw, long, post(6, author-1)), readGroup(URI)),
+		harness.NewForm("group of the last of its ids", func() []byte {
 			e := EntryOf(DID, 127, formOf(DID, goldenDID, None))
 			return new(GroupWriter).Append(nil, &e)
 		}(), readGroup(DID)),
@@ -146,7 +146,7 @@ func goldenGroups() []golden.Form {
 }
 
 // goldenPosts are post groups and a key of one.
-func goldenPosts() []golden.Form {
+func goldenPosts() []harness.Form {
 	read := func(v []byte) (words string, err error) {
 		err = EachPost(v, func(p Post) bool {
 			words += fmt.Sprintf("%d of %#x: %#x, ", p.At, uint64(p.Author), uint64(p.ID))
@@ -163,11 +163,11 @@ func goldenPosts() []golden.Form {
 	}
 	g, p, _ := SplitPost(AppendPackedURI(nil, shortTID, author, 0))
 	p.ID = 0x0102030405
-	return []golden.Form{
-		golden.New("posts: none", row(), read),
-		golden.New("posts: one", row(p), read),
-		golden.New("posts: all differences", row(p, Post{p.At, longAuthor, 7}, Post{p.At + 1, author, longAuthor}, Post{1<<postGroupBits - 1, 1, 1}), read),
-		golden.New("post group, key", AppendPostGroupKey(nil, g), func(key []byte) (string, error) {
+	return []harness.Form{
+		harness.NewForm("posts: none", row(), read),
+		harness.NewForm("posts: one", row(p), read),
+		harness.NewForm("posts: all differences", row(p, Post{p.At, longAuthor, 7}, Post{p.At + 1, author, longAuthor}, Post{1<<postGroupBits - 1, 1, 1}), read),
+		harness.NewForm("post group, key", AppendPostGroupKey(nil, g), func(key []byte) (string, error) {
 			g, err := ParsePostGroupKey(key)
 			return fmt.Sprintf("group %d, its first TID %#x", g, g.TID(Post{})), err
 		}),
@@ -188,23 +188,23 @@ func readLease(key []byte) func(v []byte) (string, error) {
 	}
 }
 
-func goldenRows() (forms []golden.Form) {
+func goldenRows() (forms []harness.Form) {
 	for i, l := range goldenLeases {
 		key := AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block)
 		forms = append(forms,
-			golden.New(fmt.Sprintf("lease %d, key", i), key, func(key []byte) (string, error) {
+			harness.NewForm(fmt.Sprintf("lease %d, key", i), key, func(key []byte) (string, error) {
 				l, err := DecodeLease(key, goldenLeases[0].Value())
 				return fmt.Sprintf("%q %+v", key[0], l.BlockKey()), err
 			}),
-			golden.New(fmt.Sprintf("lease %d", i), l.Value(), readLease(key)))
+			harness.NewForm(fmt.Sprintf("lease %d", i), l.Value(), readLease(key)))
 	}
 	key := AppendClaimedKey(nil, DID, 7, 3, 0x0102030405060708)
 	value := AppendClaimed(AppendClaimed(nil, PackDID(nil, []byte(goldenDID))), PackDID(nil, []byte("did:web:example.com")))
-	forms = append(forms, golden.New("log of claims, key", key, func(key []byte) (string, error) {
+	forms = append(forms, harness.NewForm("log of claims, key", key, func(key []byte) (string, error) {
 		var r ClaimedRow
 		err := r.Decode(key, value)
 		return fmt.Sprintf("%q %v slot %d lane %d count %#x", key[0], r.Namespace, r.Slot, r.Lane, r.Count), err
-	}), golden.New("log of claims", value, func(value []byte) (string, error) {
+	}), harness.NewForm("log of claims", value, func(value []byte) (string, error) {
 		var r ClaimedRow
 		err := r.Decode(key, value)
 		var dids []string
@@ -223,7 +223,7 @@ func goldenRows() (forms []golden.Form) {
 		{"own row of a short id", AppendOwnKey(nil, URI, author)},
 		{"own row of a long id", AppendOwnKey(nil, URI, longAuthor|63)},
 	} {
-		forms = append(forms, golden.New("key, "+c.name, c.key, func(key []byte) (string, error) {
+		forms = append(forms, harness.NewForm("key, "+c.name, c.key, func(key []byte) (string, error) {
 			if key[0] == KeyNext {
 				return fmt.Sprintf("shard %d of %v", binary.BigEndian.Uint32(key[2:]), Namespace(key[1])), nil
 			}
@@ -236,11 +236,11 @@ func goldenRows() (forms []golden.Form) {
 
 // TestGoldenForms: every form is written and read as in existing stores.
 func TestGoldenForms(t *testing.T) {
-	golden.Check(t, "ids.golden", goldenIDs())
-	golden.Check(t, "strings.golden", goldenStrings())
-	golden.Check(t, "groups.golden", goldenGroups())
-	golden.Check(t, "rows.golden", goldenRows())
-	golden.Check(t, "posts.golden", goldenPosts())
+	harness.CheckGolden(t, "ids.golden", goldenIDs())
+	harness.CheckGolden(t, "strings.golden", goldenStrings())
+	harness.CheckGolden(t, "groups.golden", goldenGroups())
+	harness.CheckGolden(t, "rows.golden", goldenRows())
+	harness.CheckGolden(t, "posts.golden", goldenPosts())
 }
 
 // TestGoldenStringsDiffer: no two strings have the same form, and each form has the documented
@@ -263,7 +263,7 @@ func TestGoldenStringsDiffer(t *testing.T) {
 
 // TestGoldenPartitions: stores depend on the partitions of DIDs, which must never change.
 func TestGoldenPartitions(t *testing.T) {
-	var forms []golden.Form
+	var forms []harness.Form
 	for _, did := range []string{
 		goldenDID, otherDID, "did:plc:" + strings.Repeat("a", plcChars), "did:plc:" + strings.Repeat("7", plcChars),
 		"did:web:example.com", "did:web:abc.xyz", "did:plc:ewvi7nxzyoun6zhxrhs64oi1", "did:plc:short",
@@ -272,7 +272,7 @@ func TestGoldenPartitions(t *testing.T) {
 		for bits := range 7 {
 			parts = append(parts, Settings{ShardBits: 14, LeaseSize: 1 << 16, Partitions: 1 << bits}.PartitionOf([]byte(did)))
 		}
-		forms = append(forms, golden.New(did, parts, func(v []byte) (string, error) {
+		forms = append(forms, harness.NewForm(did, parts, func(v []byte) (string, error) {
 			for bits, part := range v { // fewer partitions are the lower bits
 				if part != v[6]&(1<<bits-1) {
 					return "", fmt.Errorf("partition %d of %d, and %d of 64", part, 1<<bits, v[6])
@@ -281,5 +281,5 @@ func TestGoldenPartitions(t *testing.T) {
 			return fmt.Sprintf("partition %d of 64", v[6]), nil
 		}))
 	}
-	golden.Check(t, "partitions.golden", forms)
+	harness.CheckGolden(t, "partitions.golden", forms)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"skein.blue/consumer"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/oracle"
 )
 
 // raw sends bytes and returns the first line of the answer, "" if the server closed the
@@ -85,7 +85,7 @@ func TestAbuse(t *testing.T) {
 	}
 	start := time.Now()
 	for range 100 {
-		if _, total, err := truth.Members(t.Context(), base, fmt.Sprintf("followers(%s)", did), 100); err != nil || total != 9 {
+		if _, total, err := oracle.Members(t.Context(), base, fmt.Sprintf("followers(%s)", did), 100); err != nil || total != 9 {
 			t.Fatalf("beside slow clients: %d, %v", total, err)
 		}
 	}

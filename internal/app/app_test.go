@@ -23,8 +23,8 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
 )
 
 const (
@@ -84,16 +84,16 @@ func serveWith(t *testing.T, x *app.Index, o app.ServeOptions) (base, admin stri
 	return "", "", nil
 }
 
-func readTruth(t *testing.T) *truth.Truth {
+func readTruth(t *testing.T) *oracle.Truth {
 	t.Helper()
-	tr, err := truth.Read(plainTruth)
+	tr, err := oracle.ReadTruth(plainTruth)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tr
 }
 
-func compare(t *testing.T, tr *truth.Truth, base string, limits ...int) {
+func compare(t *testing.T, tr *oracle.Truth, base string, limits ...int) {
 	t.Helper()
 	for _, limit := range limits {
 		diffs, n, err := tr.Compare(t.Context(), base, limit)
@@ -128,7 +128,7 @@ type stats struct {
 
 func getStats(t *testing.T, base string) (s stats) {
 	t.Helper()
-	if err := truth.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &s); err != nil {
+	if err := oracle.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -215,13 +215,13 @@ func TestTruthOverSocket(t *testing.T) {
 	base, admin, stop := serve(t, x, &consumer.Options{
 		Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Watchdog: 10 * time.Second,
 	})
-	watched := make([]*truth.Watched, len(tr.Accounts))
+	watched := make([]*oracle.Watched, len(tr.Accounts))
 	var watching sync.WaitGroup
 	for n, did := range slices.Sorted(maps.Keys(tr.Accounts)) {
 		set := []string{"followers(%s)", "follows(%s)", "intersect(follows(%[1]s),followers(%[1]s))", "except(follows(%[1]s),blocks(%[1]s))"}[n%4]
 		watching.Go(func() { // each waits for the next round of the server
 			var err error
-			if watched[n], err = truth.Watch(t.Context(), base, fmt.Sprintf(set, did)); err != nil {
+			if watched[n], err = oracle.Watch(t.Context(), base, fmt.Sprintf(set, did)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -252,11 +252,11 @@ func TestTruthOverSocket(t *testing.T) {
 }
 
 // compareWatched compares watched sets, as the subscriptions reported them, with their members.
-func compareWatched(t *testing.T, base string, all []*truth.Watched) {
+func compareWatched(t *testing.T, base string, all []*oracle.Watched) {
 	t.Helper()
 	some := 0
 	for _, w := range all {
-		want, _, err := truth.Members(t.Context(), base, w.Set, 1000)
+		want, _, err := oracle.Members(t.Context(), base, w.Set, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,7 +366,7 @@ func TestJetstream(t *testing.T) {
 	for set, members := range want {
 		slices.Sort(members)
 		members = slices.Compact(members)
-		got, total, err := truth.Members(t.Context(), base, set, 7)
+		got, total, err := oracle.Members(t.Context(), base, set, 7)
 		slices.Sort(got)
 		if err != nil || !slices.Equal(got, members) || total != len(members) {
 			t.Errorf("%s: got %q, %v, want %q", set, got, err, members)

@@ -12,7 +12,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/app"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/relay"
+	"skein.blue/internal/sim/relay"
 )
 
 // asOf returns the time that an answer names, zero if it names none.

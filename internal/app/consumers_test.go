@@ -13,10 +13,9 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/internal/app"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/relay"
-	"skein.blue/internal/synth"
-	"skein.blue/internal/testing/history"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // An index may have several consumers in turn. Metrics report the most recent one.
@@ -76,7 +75,7 @@ func TestFutureCursor(t *testing.T) {
 	// contacted.
 	for i := range int64(10) {
 		r.Append(synth.Frame(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: history.TID(1 << 60),
+			Type: oracle.CommitEvent, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: oracle.TID(1 << 60),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}},
 		}))
 	}

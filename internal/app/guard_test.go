@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // countedBody counts how often it is read.
@@ -60,7 +60,7 @@ func TestAbuseRebinding(t *testing.T) {
 		"evil.example", "evil.example:3211", "127.0.0.1.evil.example:3211", "localhost.evil.example", "evil.example.", "0.0.0.0:3211",
 		"192.168.1.5:3211", "[2001:db8::1]:3211", "localhost@evil.example", "", "127.0.0.1:3211, evil.example", "xn--localhost", "128.0.0.1",
 	}
-	for i := range abuse.Size(1, 1000) {
+	for i := range harness.Size(1, 1000) {
 		hosts = append(hosts, fmt.Sprintf("r%d.rebind.example:3211", i))
 	}
 	local := []string{"127.0.0.1:3211", "localhost:3211", "[::1]:3211"}
@@ -98,7 +98,7 @@ func TestAbuseRebinding(t *testing.T) {
 	if served > 0 || reads > 0 || refused != tries {
 		t.Errorf("%d requests: %d served, %d bodies read, %d refusals reported", tries, served, reads, refused)
 	}
-	abuse.Figure(t, "requests of pages / endpoints that ran / bodies read", "%d / %d / %d", tries, served, reads)
+	harness.Figure(t, "requests of pages / endpoints that ran / bodies read", "%d / %d / %d", tries, served, reads)
 }
 
 // On loopback the operator's tools are served under each of its names. Elsewhere requests without

@@ -16,7 +16,7 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
-	"skein.blue/internal/testing/truth"
+	"skein.blue/internal/sim/oracle"
 )
 
 // An admin listener that is not on loopback serves only metrics and health without a token, and
@@ -123,7 +123,7 @@ func TestNoLocalPaths(t *testing.T) {
 	base, _, stop := serve(t, x, nil)
 	defer stop()
 	var stats struct{ Relay string }
-	if err := truth.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &stats); err != nil || stats.Relay != "file" {
+	if err := oracle.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &stats); err != nil || stats.Relay != "file" {
 		t.Errorf("getStats: %+v, %v", stats, err)
 	}
 	for _, path := range []string{"/", "/xrpc/blue.skein.graph.getStats", "/xrpc/_health", "/xrpc/blue.skein.graph.query?set=x", "/page/config.json", "/openapi.json", "/xrpc/nothing"} {

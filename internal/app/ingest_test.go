@@ -12,7 +12,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
 	"skein.blue/internal/frames"
-	"skein.blue/internal/testing/vary"
+	"skein.blue/internal/sim/oracle"
 )
 
 var (
@@ -31,7 +31,7 @@ func variations(tb testing.TB, path string, n int) [][]byte {
 	}
 	out := make([][]byte, 0, n)
 	for copies := uint64(0); len(out) < n; copies++ {
-		c := vary.NewCopy(1, copies)
+		c := oracle.NewCopy(1, copies)
 		for _, f := range all {
 			v, err := c.Frame(f, uint64(len(out)+1))
 			if err != nil {

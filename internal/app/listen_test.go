@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"skein.blue/internal/clients"
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 	"skein.blue/query/xrpc"
 )
 
@@ -147,7 +147,7 @@ func TestAbuseSlowBodies(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}
-	abuse.Figure(t, "forms beside requests whose bodies do not come", "%d connections allowed, %d held: %d of 40 forms answered", most, 4*most, answered)
+	harness.Figure(t, "forms beside requests whose bodies do not come", "%d connections allowed, %d held: %d of 40 forms answered", most, 4*most, answered)
 	if answered != 40 {
 		t.Errorf("%d of 40 forms were answered", answered)
 	}

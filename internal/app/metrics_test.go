@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -22,10 +21,9 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup/target"
 	"skein.blue/internal/identities/plc"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/memkv"
 )
-
-var updateMetrics = flag.Bool("update", false, "write docs/metrics.md")
 
 const metricsPage = "../../docs/metrics.md"
 
@@ -169,7 +167,7 @@ func comparePage(t *testing.T, all []served) {
 	for _, m := range all {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
 	}
-	if *updateMetrics {
+	if harness.Update() {
 		if err := os.WriteFile(metricsPage, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the documentation
 			t.Fatal(err)
 		}

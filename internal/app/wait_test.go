@@ -18,7 +18,7 @@ import (
 	"skein.blue/graph/fence"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // failing returns a function that returns the errors in turn, and then nil.

@@ -20,7 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 func request(remote string, headers ...string) *http.Request {
@@ -328,7 +328,7 @@ func TestAbuseParallelBytes(t *testing.T) {
 				all.Go(func() { ask(g, stream) })
 			}
 			sent, start := 0, time.Now()
-			for range abuse.Size(64, 500) {
+			for range harness.Size(64, 500) {
 				all.Go(func() {
 					for ctx.Err() == nil {
 						w := ask(g, request("192.0.2.1:9").WithContext(ctx))
@@ -346,7 +346,7 @@ func TestAbuseParallelBytes(t *testing.T) {
 			}
 			all.Wait()
 			allowed := perSecond * (time.Since(start).Seconds() + BurstSeconds)
-			abuse.Figure(t, "bytes of a client that asks in parallel", "%.0f per second allowed, %d of %.0f received in a minute, %d answers, %d refused", perSecond, sent, allowed, answers, refused)
+			harness.Figure(t, "bytes of a client that asks in parallel", "%.0f per second allowed, %d of %.0f received in a minute, %d answers, %d refused", perSecond, sent, allowed, answers, refused)
 			if float64(sent) > allowed+largeAnswer || float64(sent) < allowed/2 || answers == 0 || refused == 0 {
 				t.Errorf("%.0f bytes a second: %d bytes in a minute, at most %.0f and one answer are allowed; %d answers, %d refused", perSecond, sent, allowed, answers, refused)
 			}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // slowPool is a Pool as its documentation says, with a list of holds.
@@ -200,7 +200,7 @@ func TestAbuseOfPools(t *testing.T) {
 		}
 		p := NewPool(int64(most))
 		held := 0
-		for i := range abuse.Size(3*most, 50*most) {
+		for i := range harness.Size(3*most, 50*most) {
 			if _, ok := p.Take(address(i), 1, func() {}); ok {
 				held++
 			}
@@ -216,7 +216,7 @@ func TestAbuseOfPools(t *testing.T) {
 				p.Take(address(j*i), 1, func() {})
 			}
 		}
-		abuse.Figure(t, "newcomers beside "+what, "%d units, all taken %d times: %d of 100 newcomers have one", most, held/most, got)
+		harness.Figure(t, "newcomers beside "+what, "%d units, all taken %d times: %d of 100 newcomers have one", most, held/most, got)
 		if got != 100 {
 			t.Errorf("%s: %d of 100 newcomers have one", what, got)
 		}

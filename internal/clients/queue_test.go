@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // Clients take turns: a client with many queries delays only itself.
@@ -93,7 +93,7 @@ func TestAbuseSlots(t *testing.T) {
 				cancel()
 				time.Sleep(time.Second)
 			}
-			abuse.Figure(t, "small queries beside long ones of "+what, "%d of 20 had a slot within 10 s, after at most %s", answered, longest)
+			harness.Figure(t, "small queries beside long ones of "+what, "%d of 20 had a slot within 10 s, after at most %s", answered, longest)
 			if answered != 20 || longest > 3*time.Second {
 				t.Errorf("%s: %d of 20 had a slot, after at most %s", what, answered, longest)
 			}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/synth"
+	"skein.blue/internal/sim/synth"
 )
 
 // ledger tracks every existing record of a network, as an index would.

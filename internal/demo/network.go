@@ -15,8 +15,8 @@ import (
 	"sort"
 	"time"
 
+	"skein.blue/internal/sim/synth"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/synth"
 )
 
 const (

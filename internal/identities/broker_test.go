@@ -18,7 +18,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/golang-jwt/jwt/v5"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // network answers requests after 50 ms, as a test says.
@@ -68,7 +68,7 @@ func TestAbuseLookUps(t *testing.T) {
 		attackers = 100
 		allowed   = 300 // requests a second that the directory answers
 	)
-	seconds := abuse.Size(10, 60)
+	seconds := harness.Size(10, 60)
 	var window, end time.Time
 	inWindow, refused := 0, 0
 	of := map[byte]int{} // requests by the kind of account
@@ -155,10 +155,10 @@ func TestAbuseLookUps(t *testing.T) {
 		running.Wait()
 	})
 	rate := float64(of['n']) / float64(seconds)
-	abuse.Figure(t, "made-up tokens that reach the directory", "%.0f/s", rate)
-	abuse.Figure(t, "viewers beside them", "%d of %d, after at most %v", verified, seconds-1, longestViewer)
-	abuse.Figure(t, "the writer's look-ups beside them", "%d of %d, after at most %v", had, had+inVain, longestWriter)
-	abuse.Figure(t, "answers 429", "%d", refused)
+	harness.Figure(t, "made-up tokens that reach the directory", "%.0f/s", rate)
+	harness.Figure(t, "viewers beside them", "%d of %d, after at most %v", verified, seconds-1, longestViewer)
+	harness.Figure(t, "the writer's look-ups beside them", "%d of %d, after at most %v", had, had+inVain, longestWriter)
+	harness.Figure(t, "answers 429", "%d", refused)
 	if l := plcLimit(true).clients; rate > float64(l.rate)+float64(l.burst)/float64(seconds)+1 || rate < float64(l.rate)/2 {
 		t.Errorf("%.0f/s", rate)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/golang-jwt/jwt/v5"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 const (
@@ -290,7 +290,7 @@ func TestAbuseReplays(t *testing.T) {
 	if err := r.add(victim, "stolen", now.Add(time.Minute), now); err != nil {
 		t.Fatal(err)
 	}
-	refused, n := 0, abuse.Size(2, 30)*MaxRemembered
+	refused, n := 0, harness.Size(2, 30)*MaxRemembered
 	for i := range n {
 		iss := syntax.DID(fmt.Sprintf("did:web:h%d.evil%d.com", i, min(i%200, 99))) // half of them from one domain
 		if errors.Is(r.add(iss, fmt.Sprint(i), now.Add(time.Hour), now), ErrTooMany) {
@@ -300,7 +300,7 @@ func TestAbuseReplays(t *testing.T) {
 			t.Fatalf("%d tokens remembered", len(r.used))
 		}
 	}
-	abuse.Figure(t, "tokens remembered of those used within their hour", "%d of %d, %d rejected", len(r.used), n, refused)
+	harness.Figure(t, "tokens remembered of those used within their hour", "%d of %d, %d rejected", len(r.used), n, refused)
 	if refused == 0 {
 		t.Error("no issuer exceeded its limit")
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 )
 
 // AheadOf yields everything once and in order, begins each element before it yields it, and no more than

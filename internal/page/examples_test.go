@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 )
 
 // Finding examples reads the store. However often strangers load the page, it happens at most
@@ -17,7 +17,7 @@ func TestAbuseExamples(t *testing.T) {
 		looks, found := 0, []Example(nil)
 		h := Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{Examples: CacheExamples(func() []Example { looks++; return found })})
 		load := func() {
-			for range abuse.Size(1000, 100_000) {
+			for range harness.Size(1000, 100_000) {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/page/config.json", nil))
 			}
 		}
@@ -35,7 +35,7 @@ func TestAbuseExamples(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		load()
-		abuse.Figure(t, "searches of the store", "%d in %v of %d loads a burst", looks, cacheExamples+noExamples, abuse.Size(1000, 100_000))
+		harness.Figure(t, "searches of the store", "%d in %v of %d loads a burst", looks, cacheExamples+noExamples, harness.Size(1000, 100_000))
 		if looks != 3 {
 			t.Errorf("%d searches: the cache never expires", looks)
 		}

@@ -9,8 +9,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 )
 
 // BenchmarkBlockedBy evaluates blockedBy(…) of an account that is on 2,000 lists. Ten accounts block each list.
@@ -20,15 +19,15 @@ func BenchmarkBlockedBy(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	g := small.On(b, 1, 10, store)
+	g := oracle.GraphOn(b, 1, 10, store)
 	const lists = 2000
 	target := g.Accounts[0]
 	for i := range lists {
-		author := small.Account(100 + i)
+		author := oracle.Account(100 + i)
 		list := fmt.Sprintf("at://%s/app.bsky.graph.list/%s", author, g.Key())
 		g.PutListItem(author, list, target)
 		for n := range 10 {
-			g.Commit(small.Account(10_000+(i*7+n*131)%5000), oracle.Op{Kind: "listblock", Rkey: g.Key(), Subject: list})
+			g.Commit(oracle.Account(10_000+(i*7+n*131)%5000), oracle.Op{Kind: "listblock", Rkey: g.Key(), Subject: list})
 		}
 	}
 	e, err := builtIn.Parse("blockedBy("+target+")", MaxExpr, noon)

@@ -20,7 +20,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 )
 
 // early has rows and chunks spilled early, so that few members make a large set.
@@ -32,17 +32,17 @@ const (
 )
 
 // drawOf draws expressions about a graph.
-func drawOf(g *small.Graph, seed uint64) draw {
+func drawOf(g *oracle.Graph, seed uint64) draw {
 	d := draw{Rand: rand.New(rand.NewPCG(seed, 5)), accounts: append(slices.Clone(g.Accounts), unseenDID), records: slices.Concat(g.Posts, g.Lists, g.Lists, []string{unseenURI})}
-	length := g.Now().Sub(small.Begin)
+	length := g.Now().Sub(oracle.Begin)
 	for i := range 12 {
-		d.times = append(d.times, small.Begin.Add(length*time.Duration(i)/11).Format(time.RFC3339Nano))
+		d.times = append(d.times, oracle.Begin.Add(length*time.Duration(i)/11).Format(time.RFC3339Nano))
 	}
 	return d
 }
 
 // twin evaluates expressions in maps of strings.
-type twin struct{ *small.Graph }
+type twin struct{ *oracle.Graph }
 
 func (w twin) members(e *Expr) []string {
 	set := w.set(e, &e.Root)
@@ -273,7 +273,7 @@ func (w twin) halvings(e *Expr, n *Node, member, result string) float64 {
 	windowed, since, until := span(n)
 	newest, found := int64(0), false
 	offer := func(rkey string) {
-		if at, ok := small.Micros(rkey); ok && (!windowed || at >= since && at < until) {
+		if at, ok := oracle.Micros(rkey); ok && (!windowed || at >= since && at < until) {
 			newest, found = max(newest, at), true
 		}
 	}
@@ -337,7 +337,7 @@ func (a *allowed) Heavy() error {
 func free() *allowed { return &allowed{left: math.MaxInt} }
 
 // on evaluates an expression in the present state of a graph.
-func on(t *testing.T, g *small.Graph, e *Expr, b Budget, fn func(v *Evaluation) error) error {
+func on(t *testing.T, g *oracle.Graph, e *Expr, b Budget, fn func(v *Evaluation) error) error {
 	t.Helper()
 	return g.Store.View(t.Context(), func(sn *ask.View) error {
 		v, err := NewEvaluation(t.Context(), sn, e, b)
@@ -374,7 +374,7 @@ func parsed(t *testing.T, text string) *Expr {
 // one, and in pages of every size. A budget that ends an evaluation changes no answer.
 func TestEvaluation(t *testing.T) {
 	for seed, l := range map[uint64]write.Limits{1: early, 2: {Row: 2, Chunk: 2}, 3: {}} {
-		g := small.New(t, seed, 30, l)
+		g := oracle.NewGraph(t, seed, 30, l)
 		g.Grow(2000)
 		d := drawOf(g, seed)
 		some, refused := 0, 0
@@ -410,7 +410,7 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-func checkEvaluation(t *testing.T, g *small.Graph, d draw, e *Expr, want []string) {
+func checkEvaluation(t *testing.T, g *oracle.Graph, d draw, e *Expr, want []string) {
 	t.Helper()
 	var got []string
 	must(t, on(t, g, e, free(), func(v *Evaluation) error {
@@ -459,7 +459,7 @@ func checkEvaluation(t *testing.T, g *small.Graph, d draw, e *Expr, want []strin
 // Members that are in a set all the time are on exactly one page, and others on at most one,
 // while the graph grows, accounts disappear and return, and strings get their ids.
 func TestPagesWhileTheGraphChanges(t *testing.T) {
-	g := small.New(t, 4, 30, early)
+	g := oracle.NewGraph(t, 4, 30, early)
 	g.Grow(1000)
 	d := drawOf(g, 4)
 	several, late := 0, 100
@@ -468,7 +468,7 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 		if i%3 == 0 { // strings that get their ids between two pages, some of them given twice
 			text = "union(members("
 			for j := range 6 {
-				text += small.Account(late+j*j%5) + ","
+				text += oracle.Account(late+j*j%5) + ","
 			}
 			text += g.Accounts[0] + ")," + d.expr(true, 1) + ")"
 		}
@@ -500,7 +500,7 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 			}))
 			g.Grow(4)
 			if i%3 == 0 {
-				g.Put(g.Any(g.Accounts), "follow", small.Account(late+4-pages%5))
+				g.Put(g.Any(g.Accounts), "follow", oracle.Account(late+4-pages%5))
 			}
 			now := map[string]bool{}
 			for _, m := range (twin{g}).members(e) {
@@ -531,7 +531,7 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 
 // An evaluation ends soon after its request, whatever it evaluates.
 func TestEvaluationEndsWithItsRequest(t *testing.T) {
-	g := small.New(t, 5, 20, early)
+	g := oracle.NewGraph(t, 5, 20, early)
 	g.Grow(500)
 	d := drawOf(g, 5)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -557,7 +557,7 @@ func TestEvaluationEndsWithItsRequest(t *testing.T) {
 
 // A page ends before its strings exceed the bound of a page, and no member is lost.
 func TestPagesOfLongStrings(t *testing.T) {
-	g := small.New(t, 6, 3, write.Limits{})
+	g := oracle.NewGraph(t, 6, 3, write.Limits{})
 	var uris []string
 	for i := range 150 {
 		uris = append(uris, "at://"+g.Accounts[0]+"/app.bsky.feed.post/"+fmt.Sprint(i)+strings.Repeat("x", 500)[:i*3])
@@ -599,13 +599,13 @@ func TestPagesOfLongStrings(t *testing.T) {
 func slowShown(rkeys []string, subject string) string {
 	slices.Sort(rkeys)
 	key := subject[strings.LastIndexByte(subject, '/')+1:]
-	if _, timed := small.Micros(key); !timed || !strings.HasPrefix(subject, "at://") {
+	if _, timed := oracle.Micros(key); !timed || !strings.HasPrefix(subject, "at://") {
 		return rkeys[0]
 	}
 	best := ""
 	for _, k := range rkeys { // TIDs sort as their times
-		_, isTime := small.Micros(k)
-		_, bestIsTime := small.Micros(best)
+		_, isTime := oracle.Micros(k)
+		_, bestIsTime := oracle.Micros(best)
 		switch {
 		case !isTime:
 			if best == "" {
@@ -623,7 +623,7 @@ func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
 	n := e.Root.Source()
 	of := e.Strings[n.Of].S
 	windowed, since, until := span(n)
-	in := func(rkey string) bool { return !windowed || small.InWindow(rkey, since, until) }
+	in := func(rkey string) bool { return !windowed || oracle.InWindow(rkey, since, until) }
 	if n.Op == OpListed || n.Op == OpLists {
 		list, account := of, member
 		if n.Op == OpLists {
@@ -655,7 +655,7 @@ func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
 // The records of a set, and of what operators leave of it, are, in pages of every size, those that the
 // rule of the specification shows: newest first, and oldest first in the opposite order.
 func TestRecordsOfSets(t *testing.T) {
-	g := small.New(t, 7, 25, early)
+	g := oracle.NewGraph(t, 7, 25, early)
 	g.Grow(3000)
 	d := drawOf(g, 7)
 	some, repeated, cut := 0, 0, 0
@@ -688,7 +688,7 @@ func TestRecordsOfSets(t *testing.T) {
 // Members of random expressions, sorted by the sizes of their sets in pages of every size, are in the
 // order that the maps give; a set that is too large is an error with both numbers.
 func TestBySize(t *testing.T) {
-	g := small.New(t, 9, 25, early)
+	g := oracle.NewGraph(t, 9, 25, early)
 	g.Grow(2500)
 	d := drawOf(g, 9)
 	some, ties := 0, 0
@@ -786,9 +786,9 @@ func TestBySize(t *testing.T) {
 // records have no time, or one of more than five minutes after noon.
 func inOrder(t *testing.T, e *Expr, newest, oldest []string, want map[string]string) {
 	t.Helper()
-	at := func(m string) int64 { at, _ := small.Micros(want[m]); return at }
+	at := func(m string) int64 { at, _ := oracle.Micros(want[m]); return at }
 	comesLast := func(m string) bool {
-		at, timed := small.Micros(want[m])
+		at, timed := oracle.Micros(want[m])
 		return !timed || at > noon.Add(5*time.Minute+time.Second).UnixMicro()
 	}
 	n := slices.IndexFunc(newest, comesLast)
@@ -805,7 +805,7 @@ func inOrder(t *testing.T, e *Expr, newest, oldest []string, want map[string]str
 }
 
 // listed reads the records of a set in pages, and compares them with the wanted keys.
-func listed(t *testing.T, g *small.Graph, e *Expr, limit int, order Order, want map[string]string) (all []string) {
+func listed(t *testing.T, g *oracle.Graph, e *Expr, limit int, order Order, want map[string]string) (all []string) {
 	t.Helper()
 	var place Place
 	for pages := 0; ; pages++ {
@@ -845,7 +845,7 @@ func listed(t *testing.T, g *small.Graph, e *Expr, limit int, order Order, want 
 // above it, with both numbers.
 func TestLargeSets(t *testing.T) {
 	const star, other, third = "did:web:star.example.com", "did:web:other.example.com", "did:web:third.example.com"
-	g := small.New(t, 8, 1, write.Limits{})
+	g := oracle.NewGraph(t, 8, 1, write.Limits{})
 	n := MaxWindowed + 1
 	g.Crowd(n, func(i int) []string {
 		all := []string{star}
@@ -897,7 +897,7 @@ func TestLargeSets(t *testing.T) {
 		"except(followers(" + other + "),followers(" + third + "))":                                          two,
 		"union(followers(" + third + "),followers(" + other + "))":                                           uint64(n) - none,
 		"intersect(union(followers(" + other + ")),union(followers(" + third + ")),followers(" + star + "))": all,
-		"intersect(followers(" + star + "),members(" + small.Account(7) + "," + unseenDID + "))":             1,
+		"intersect(followers(" + star + "),members(" + oracle.Account(7) + "," + unseenDID + "))":            1,
 		"intersect(followers(" + star + "),followers(" + unseenDID + "))":                                    0,
 	} {
 		if got := count(text); got != want {
@@ -925,7 +925,7 @@ func TestLargeSets(t *testing.T) {
 	if total, err := result(window); err != nil || total != uint64(n) {
 		t.Errorf("a window on %d members, nearly all dated: %d, %v", n, total, err)
 	}
-	recent := parsed(t, "followers("+star+",since="+small.Begin.Add(time.Duration(n-9)*10*time.Microsecond).Format(time.RFC3339Nano)+")")
+	recent := parsed(t, "followers("+star+",since="+oracle.Begin.Add(time.Duration(n-9)*10*time.Microsecond).Format(time.RFC3339Nano)+")")
 	// All members came within a second, so a window that begins in it reads the records of all.
 	_, err := result(recent)
 	limit, ok := errors.AsType[*LimitError](err)
@@ -947,7 +947,7 @@ func TestLargeSets(t *testing.T) {
 			t.Fatalf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
 		}
 		for i, r := range page { // all have the same date
-			if want := small.Begin.Add(time.Duration(n-1-i) * 10 * time.Microsecond).UnixMicro(); int64(TimeOf(r.Path)) != want {
+			if want := oracle.Begin.Add(time.Duration(n-1-i) * 10 * time.Microsecond).UnixMicro(); int64(TimeOf(r.Path)) != want {
 				t.Errorf("record %d of the page is of %d, want %d", i, TimeOf(r.Path), want)
 			}
 		}

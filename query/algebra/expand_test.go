@@ -10,7 +10,7 @@ import (
 
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/tally"
 )
 
@@ -22,7 +22,7 @@ type hopped struct {
 }
 
 // hopWith evaluates the last step of a ranking with a budget.
-func hopWith(t *testing.T, g *small.Graph, text string, units int) (h hopped, err error) {
+func hopWith(t *testing.T, g *oracle.Graph, text string, units int) (h hopped, err error) {
 	t.Helper()
 	e := parsed(t, text)
 	err = on(t, g, e, free(), func(v *Evaluation) error {
@@ -51,7 +51,7 @@ func hopWith(t *testing.T, g *small.Graph, text string, units int) (h hopped, er
 // A hop within its budget reads everything, and one unit less makes it read a sample: along each edge,
 // with windows and decay. exact=true reads everything with any budget.
 func TestBudgetOfAHop(t *testing.T) {
-	g := small.New(t, 7, 30, early)
+	g := oracle.NewGraph(t, 7, 30, early)
 	g.Grow(2500)
 	d := drawOf(g, 7)
 	sampled := map[string]int{}
@@ -117,7 +117,7 @@ func TestBudgetOfAHop(t *testing.T) {
 func TestSamplesAreScaled(t *testing.T) {
 	const star, half, third = "did:web:star.example.com", "did:web:half.example.com", "did:web:third.example.com"
 	const n = 12_000
-	g := small.New(t, 8, 1, write.Limits{})
+	g := oracle.NewGraph(t, 8, 1, write.Limits{})
 	g.Crowd(n, func(i int) []string {
 		all := []string{star}
 		if i%2 == 0 {
@@ -159,7 +159,7 @@ func TestSamplesAreScaled(t *testing.T) {
 			}
 		}
 	}
-	within := ",since=" + small.Begin.Add(time.Microsecond).Format(time.RFC3339Nano) // a second in which all came
+	within := ",since=" + oracle.Begin.Add(time.Microsecond).Format(time.RFC3339Nano) // a second in which all came
 	for _, more := range []string{"", within, ",decay=500w"} {
 		text, units := "rank(of=members("+star+","+half+"),via=followers"+more+")", 8000
 		if more != "" {

@@ -6,14 +6,13 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/small"
 )
 
 // A record of the first second of 1970 has a time, whether dates or records are read.
 func TestFirstSecond(t *testing.T) {
-	g := small.New(t, 1, 30, write.Limits{Row: 2, Chunk: 50})
+	g := oracle.NewGraph(t, 1, 30, write.Limits{Row: 2, Chunk: 50})
 	for i := 1; i < 30; i++ {
 		rkey := string(syntax.AppendTID(nil, 500_000<<format.ClockBits|uint64(i)))
 		g.Commit(g.Accounts[i], oracle.Op{Kind: "follow", Rkey: rkey, Subject: g.Accounts[0]})

@@ -10,14 +10,14 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A sample of one large set does not exceed the bound of different results, whatever the set's size.
 func TestSampleFitsATally(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
-	g := small.On(t, 1, 10, store)
+	g := oracle.GraphOn(t, 1, 10, store)
 	for i := 1; i < 10; i++ {
 		g.Put(g.Accounts[0], "follow", g.Accounts[i])
 	}

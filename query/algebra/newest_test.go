@@ -12,18 +12,17 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/small"
 )
 
 // Pages newest first of sets whose records span three years are those that the rule of the specification shows, in
 // their order: with several records of an edge, deletes, keys that name no time, and keys that are newer than any event.
 func TestNewestOfYears(t *testing.T) {
 	for seed, l := range map[uint64]write.Limits{1: {Row: 8, Chunk: 3}, 2: {Row: 20, Chunk: 50}, 3: {}} {
-		g := small.New(t, seed, 60, l)
+		g := oracle.NewGraph(t, seed, 60, l)
 		key := func() string {
-			switch at := small.Begin.UnixMicro(); g.Rand.IntN(12) {
+			switch at := oracle.Begin.UnixMicro(); g.Rand.IntN(12) {
 			case 0:
 				return fmt.Sprintf("odd-%d", g.Rand.IntN(1000))
 			case 1:
@@ -82,11 +81,11 @@ func TestNewestOfYears(t *testing.T) {
 func TestNewestReadsApart(t *testing.T) {
 	const members, first, limit = 400, 40, 20
 	for _, skewed := range []bool{false, true} {
-		g := small.New(t, 5, members+1, write.Limits{})
+		g := oracle.NewGraph(t, 5, members+1, write.Limits{})
 		star := g.Accounts[members]
 		e := parsed(t, "followers("+star+")")
 		key := func(months int) string {
-			at := small.Begin.AddDate(0, -months, 0).Add(time.Duration(g.Rand.Int64N(int64(25 * 24 * time.Hour))))
+			at := oracle.Begin.AddDate(0, -months, 0).Add(time.Duration(g.Rand.Int64N(int64(25 * 24 * time.Hour))))
 			return string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
 		}
 		follow := map[string]string{}

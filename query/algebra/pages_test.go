@@ -21,10 +21,9 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/small"
 )
 
 var pageSeeds = flag.Int("pages.seeds", 2, "the number of random stores of TestPagesOfRecords")
@@ -62,7 +61,7 @@ type recordName struct {
 // newWorld returns an empty world. Its store has one writer or several, and small rows and chunks or large ones.
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 4711)), records: map[recordName][]string{}, hidden: map[string]bool{}, revs: map[string][]byte{}, now: small.Begin.UnixMicro()}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 4711)), records: map[recordName][]string{}, hidden: map[string]bool{}, revs: map[string][]byte{}, now: oracle.Begin.UnixMicro()}
 	limits := []write.Limits{{Row: 6, Chunk: 3}, {Row: 25, Chunk: 6}, {}, {Row: 12}, {Chunk: 2}}[(seed+uint64(w.rng.IntN(2)))%5]
 	settings := []dict.Settings{dict.DefaultSettings, {ShardBits: 14, LeaseSize: 64, Partitions: 4}}[seed%2]
 	more, err := kinds.Parse(pageKinds)
@@ -77,7 +76,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 	}
 	for i := range 40 + w.rng.IntN(80) {
-		w.accounts = append(w.accounts, small.Account(i))
+		w.accounts = append(w.accounts, oracle.Account(i))
 	}
 	return w
 }
@@ -378,7 +377,7 @@ func TestMicrosecondZero(t *testing.T) {
 		"records":   {write.Limits{}, func(int) string { return tid(0) }, format.RowMax, manyUndated},
 		"and dates": {write.Limits{Row: 20}, func(int) string { return tid(0) }, 0, 10},
 	} {
-		g := small.New(t, 3, 2, c.limits)
+		g := oracle.NewGraph(t, 3, 2, c.limits)
 		star := g.Accounts[1]
 		const members, limit = 300, 10
 		want := map[string]bool{}
@@ -387,8 +386,8 @@ func TestMicrosecondZero(t *testing.T) {
 			if i%5 > 1 {
 				rkey = c.rkey(i)
 			}
-			want[small.Account(10+i)] = true
-			g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
+			want[oracle.Account(10+i)] = true
+			g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
 		}
 		e := parsed(t, "followers("+star+")")
 		place, allTimed := new(Place), true
@@ -424,12 +423,12 @@ func TestMicrosecondZero(t *testing.T) {
 // RecordsAt shows the records that RecordsTo shows, for members whose records are of one second: several of them, in chunks
 // that were spilled, and in windows that begin or end in that second.
 func TestRecordsAt(t *testing.T) {
-	g := small.New(t, 4, 80, write.Limits{Row: 50, Chunk: 3})
+	g := oracle.NewGraph(t, 4, 80, write.Limits{Row: 50, Chunk: 3})
 	key := func() uint64 {
-		at := uint64(small.Begin.UnixMicro()) + g.Rand.Uint64N(2)*5_000_000 + g.Rand.Uint64N(1_000_000)
+		at := uint64(oracle.Begin.UnixMicro()) + g.Rand.Uint64N(2)*5_000_000 + g.Rand.Uint64N(1_000_000)
 		return at<<format.ClockBits | g.Rand.Uint64N(4)
 	}
-	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(small.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
+	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(oracle.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
 	odd := "at://" + g.Accounts[0] + "/app.bsky.feed.post/odd"
 	dates := map[string][]uint32{}
 	for range 260 {
@@ -487,11 +486,11 @@ func TestRecordsAt(t *testing.T) {
 // The order of a large set does not depend on the size of pages, and has every member once, also if many members are
 // of one second, and are ordered by id there.
 func TestCrowdedSeconds(t *testing.T) {
-	g := small.New(t, 5, 1, write.Limits{Row: 20})
+	g := oracle.NewGraph(t, 5, 1, write.Limits{Row: 20})
 	star := g.Accounts[0]
 	const members = 400
 	for i := range members {
-		at := small.Begin.Add(time.Duration(g.Rand.IntN(3)*g.Rand.IntN(2)) * time.Second).Add(time.Duration(g.Rand.IntN(1e6)) * time.Microsecond)
+		at := oracle.Begin.Add(time.Duration(g.Rand.IntN(3)*g.Rand.IntN(2)) * time.Second).Add(time.Duration(g.Rand.IntN(1e6)) * time.Microsecond)
 		rkey := string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
 		switch g.Rand.IntN(12) {
 		case 0:
@@ -499,9 +498,9 @@ func TestCrowdedSeconds(t *testing.T) {
 		case 1:
 			rkey = string(syntax.AppendTID(nil, uint64(at.AddDate(70, 0, 0).UnixMicro())<<format.ClockBits))
 		}
-		g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
+		g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
 		if g.Rand.IntN(9) == 0 { // without a date
-			g.Commit(small.Account(10+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro()+2e6)<<format.ClockBits)), Subject: star})
+			g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro()+2e6)<<format.ClockBits)), Subject: star})
 		}
 	}
 	e := parsed(t, "followers("+star+")")
@@ -568,7 +567,7 @@ func TestEndsOfTime(t *testing.T) {
 	if got := TIDOf(dict.DID, "did:web:"+tid(7)); got != ask.Timeless {
 		t.Errorf("a DID is of %d", got)
 	}
-	g := small.New(t, 6, 2, write.Limits{})
+	g := oracle.NewGraph(t, 6, 2, write.Limits{})
 	early, noTime := tid(1<<60), tid(format.EndOfTime|1<<20)
 	for _, subject := range []string{post(format.EndOfTime - 1<<40), post(format.EndOfTime - 1<<51)} {
 		for _, rkey := range []string{early, noTime} {

@@ -11,7 +11,7 @@ import (
 
 	"skein.blue/graph/write"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 )
 
 // randomSet returns a set of n ids, some of them neighbours, as writers hand them out.
@@ -141,7 +141,7 @@ func BenchmarkSample(b *testing.B) {
 // A sample depends on its set and its seed only: neither on the rest of the expression, nor on whether the graph has
 // seen its members.
 func TestSamplesOfUnseenMembers(t *testing.T) {
-	g := small.New(t, 15, 4, write.Limits{})
+	g := oracle.NewGraph(t, 15, 4, write.Limits{})
 	var names []string
 	for i := range 40 {
 		names = append(names, fmt.Sprintf("did:web:unseen%d.example.com", i))
@@ -158,7 +158,7 @@ func TestSamplesOfUnseenMembers(t *testing.T) {
 		return slices.DeleteFunc(all, func(s string) bool { return !strings.Contains(s, "unseen") })
 	}
 	want := sample(of)
-	for _, text := range []string{"union(members(did:web:x.example.com,did:web:y.example.com)," + of + ")", "union(" + of + ",members(" + small.Account(0) + "))"} {
+	for _, text := range []string{"union(members(did:web:x.example.com,did:web:y.example.com)," + of + ")", "union(" + of + ",members(" + oracle.Account(0) + "))"} {
 		if got := sample(text); !slices.Equal(got, want) || len(got) != 5 {
 			t.Errorf("%q, want %q", got, want)
 		}

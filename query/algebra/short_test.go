@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"skein.blue/graph/write"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A name for an expression means what is written out here, in any expression.
@@ -51,7 +51,7 @@ func TestShortNames(t *testing.T) {
 
 // mutuals, blocking and blockedBy have the accounts that the records name, directly and through lists.
 func TestBlocksThroughLists(t *testing.T) {
-	g := small.New(t, 9, 25, write.Limits{Row: 6, Chunk: 3})
+	g := oracle.NewGraph(t, 9, 25, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(4000)
 	through := 0
 	for range 8 {

@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 )
 
 // noon is the time of the questions in these tests.
@@ -195,7 +195,7 @@ func (d draw) expr(dids bool, depth int) string {
 			if d.IntN(3) == 0 {
 				on += "," + d.window()
 			}
-			return "labeled(" + d.one(small.Labelers...) + sp() + "," + d.one("spam", "!hide", `"two words"`, "never") + on + ")"
+			return "labeled(" + d.one(oracle.Labelers...) + sp() + "," + d.one("spam", "!hide", `"two words"`, "never") + on + ")"
 		}
 		name, arg := d.one("likes", "reposts", "listblocks", "lists"), d.account()
 		if dids {

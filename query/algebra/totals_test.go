@@ -11,33 +11,32 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/small"
 )
 
 // Totals in a window are those of the records, read whole or by their dates. Above the budget they are of a sample, for as many
 // results as there are units, in their order, and say so; with exact they are an error.
 func TestTotalsInAWindow(t *testing.T) {
 	const stars, fans = 12, 700
-	g := small.New(t, 12, 1, write.Limits{Row: 60})
+	g := oracle.NewGraph(t, 12, 1, write.Limits{Row: 60})
 	want := make([]uint64, stars)
-	hidden := small.Account(100)
+	hidden := oracle.Account(100)
 	for s := range stars {
 		for i := range fans {
-			at := small.Begin.Add(-time.Duration(g.Rand.IntN(20)) * 24 * time.Hour).Add(time.Duration(g.Rand.IntN(1e6)) * time.Microsecond)
+			at := oracle.Begin.Add(-time.Duration(g.Rand.IntN(20)) * 24 * time.Hour).Add(time.Duration(g.Rand.IntN(1e6)) * time.Microsecond)
 			if s%3 == 0 && i > 30 {
 				break // a small set
 			}
-			g.Commit(small.Account(100+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits|uint64(s))), Subject: small.Account(10 + s)})
-			if !at.Before(small.Begin.AddDate(0, 0, -7)) && i > 0 {
+			g.Commit(oracle.Account(100+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits|uint64(s))), Subject: oracle.Account(10 + s)})
+			if !at.Before(oracle.Begin.AddDate(0, 0, -7)) && i > 0 {
 				want[s]++
 			}
 		}
 	}
 	g.Hide(hidden, true)
-	w := read.WindowOf(small.Begin.AddDate(0, 0, -7).UnixMicro(), math.MaxInt64)
-	e := parsed(t, "followers("+small.Account(10)+")")
+	w := read.WindowOf(oracle.Begin.AddDate(0, 0, -7).UnixMicro(), math.MaxInt64)
+	e := parsed(t, "followers("+oracle.Account(10)+")")
 	via, err := builtIn.NamedFrom("via", "follows", dict.DID)
 	must(t, err)
 	for _, c := range []struct {
@@ -55,7 +54,7 @@ func TestTotalsInAWindow(t *testing.T) {
 			v.HopUnits, v.dateAbove, v.Exact = c.units, uint64(c.dateAbove), c.exact
 			var names []Literal
 			for s := range stars {
-				names = append(names, Literal{S: small.Account(10 + s), Is: dict.DID})
+				names = append(names, Literal{S: oracle.Account(10 + s), Is: dict.DID})
 			}
 			ids, err := Lookup(v.View, names)
 			must(t, err)

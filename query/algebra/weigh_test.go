@@ -12,16 +12,15 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/small"
 )
 
 // Walks of two steps have the members and the weights that the maps have: with every pair of edges,
 // damped, aged, and cut off after few results.
 func TestScores(t *testing.T) {
 	for seed, l := range map[uint64]write.Limits{1: early, 2: {}} {
-		g := small.New(t, seed, 30, l)
+		g := oracle.NewGraph(t, seed, 30, l)
 		g.Grow(2500)
 		d := drawOf(g, seed)
 		some, halves := 0, 0
@@ -99,7 +98,7 @@ func TestScores(t *testing.T) {
 
 // Sizes asks the budget before it reads a large set that is not in memory, and a refusal ends it.
 func TestSizesAskTheBudget(t *testing.T) {
-	g := small.New(t, 3, 30, early)
+	g := oracle.NewGraph(t, 3, 30, early)
 	g.Grow(2000)
 	via, err := builtIn.NamedFrom("via", "followers", dict.DID)
 	must(t, err)
@@ -125,7 +124,7 @@ func TestSizesAskTheBudget(t *testing.T) {
 // Sorting a thousand members by size is light, and one more is expensive; so is a sample that is
 // larger than a list holds.
 func TestOrdersAskTheBudget(t *testing.T) {
-	g := small.New(t, 5, 10, write.Limits{})
+	g := oracle.NewGraph(t, 5, 10, write.Limits{})
 	g.Crowd(manyTotals, func(int) []string { return g.Accounts[:1] })
 	via, err := builtIn.NamedFrom("via", "follows", dict.DID)
 	must(t, err)
@@ -155,7 +154,7 @@ func TestOrdersAskTheBudget(t *testing.T) {
 
 // Damping a thousand results is light, and one more is expensive.
 func TestDampingAsksTheBudget(t *testing.T) {
-	g := small.New(t, 5, 10, write.Limits{})
+	g := oracle.NewGraph(t, 5, 10, write.Limits{})
 	g.Crowd(manyTotals, func(int) []string { return g.Accounts[:1] })
 	ask := func(left int) (asked, results int, err error) {
 		b := &allowed{left: left}
@@ -181,11 +180,11 @@ func TestDampingAsksTheBudget(t *testing.T) {
 
 // An edge whose record is dated ahead of now adds nothing to a decayed score, and edges of long ago are told apart.
 func TestFutureEdgesAddNothing(t *testing.T) {
-	g := small.New(t, 21, 3, write.Limits{})
+	g := oracle.NewGraph(t, 21, 3, write.Limits{})
 	at := func(d time.Duration) string {
 		return string(syntax.AppendTID(nil, uint64(noon.Add(d).UnixMicro())<<format.ClockBits))
 	}
-	stars := []string{small.Account(10), small.Account(11), small.Account(12)}
+	stars := []string{oracle.Account(10), oracle.Account(11), oracle.Account(12)}
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(70 * 365 * 24 * time.Hour), Subject: stars[0]})
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(-1010 * time.Hour), Subject: stars[1]})
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(-1000 * time.Hour), Subject: stars[2]})

@@ -15,15 +15,14 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/internal/oracle"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
 
 // served is a graph whose methods the tests call, without a server.
 type served struct {
-	*small.Graph
+	*oracle.Graph
 
 	t       *testing.T
 	cursors *xrpc.Cursors
@@ -32,7 +31,7 @@ type served struct {
 
 func serve(t *testing.T, seed uint64, changes int) *served {
 	t.Helper()
-	g := small.New(t, seed, 20, write.Limits{Row: 6, Chunk: 3})
+	g := oracle.NewGraph(t, seed, 20, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(changes)
 	c, err := xrpc.NewCursors(g.Store.Secret())
 	if err != nil {
@@ -173,7 +172,7 @@ func TestBacklinksOfRandomGraphs(t *testing.T) {
 				if subject := s.Model.Records[oracle.Path{DID: r.DID, Kind: k.Name, Rkey: r.Rkey}]; subject != target || r.Collection != k.Collection {
 					t.Fatalf("%s %v: %+v names %q", method, p, r, subject)
 				}
-				if at, timed := small.Micros(r.Rkey); timed && at <= time.Now().UnixMicro() {
+				if at, timed := oracle.Micros(r.Rkey); timed && at <= time.Now().UnixMicro() {
 					times = append(times, at)
 				}
 				got = append(got, r.DID)

@@ -21,9 +21,8 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/internal/oracle"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/small"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -306,7 +305,7 @@ func TestPlacesOfFeeds(t *testing.T) {
 
 // served serves a file of feeds over a random graph.
 type served struct {
-	*small.Graph
+	*oracle.Graph
 
 	t       *testing.T
 	f       *Feeds
@@ -316,7 +315,7 @@ type served struct {
 
 func serve(t *testing.T, seed uint64, file string, o Options) *served {
 	t.Helper()
-	g := small.New(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
+	g := oracle.NewGraph(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(2500)
 	c, err := xrpc.NewCursors(g.Store.Secret())
 	if err != nil {
@@ -395,7 +394,7 @@ func isPost(uri string) bool {
 // newest reports whether x is shown before y, by their keys. Keys that are not times, or are ahead of now, come last.
 func newest(x, y string) int {
 	at := func(uri string) int64 {
-		if at, ok := small.Micros(uri[strings.LastIndexByte(uri, '/')+1:]); ok && at <= time.Now().Add(6*time.Minute).UnixMicro() {
+		if at, ok := oracle.Micros(uri[strings.LastIndexByte(uri, '/')+1:]); ok && at <= time.Now().Add(6*time.Minute).UnixMicro() {
 			return at
 		}
 		return -1
@@ -446,7 +445,7 @@ func TestFeedsOfSets(t *testing.T) {
 func TestFeedsThatChange(t *testing.T) {
 	var all []string
 	for i := range 25 {
-		all = append(all, "likes("+small.Account(i)+")")
+		all = append(all, "likes("+oracle.Account(i)+")")
 	}
 	s := serve(t, 2, "everybody = union("+strings.Join(all, ",")+")\n", Options{})
 	for range 8 {
@@ -488,7 +487,7 @@ func TestFeedsThatChange(t *testing.T) {
 // are made later change no page.
 func TestRankedFeeds(t *testing.T) {
 	s := serve(t, 3, "friends = rank(of=follows($viewer), via=likes, since=2026-01-01, except=likes($viewer))\n", Options{})
-	v := s.Between(true, small.Begin.UnixMicro(), 1<<62)
+	v := s.Between(true, oracle.Begin.UnixMicro(), 1<<62)
 	all := s.Between(false, 0, 0)
 	some := 0
 	for _, s.viewer = range s.Accounts {
@@ -520,13 +519,13 @@ func TestRankedFeeds(t *testing.T) {
 // While likes come and go, also dated back, a ranked feed shows no post twice, and every post that is in it all the time.
 func TestRankedFeedsThatChange(t *testing.T) {
 	for _, window := range []string{"", ", since=2025-01-01"} {
-		s := serve(t, 6, "top = rank(of=members("+strings.Join([]string{small.Account(0), small.Account(1), small.Account(2), small.Account(3)}, ",")+"), via=likes"+window+")\n", Options{})
+		s := serve(t, 6, "top = rank(of=members("+strings.Join([]string{oracle.Account(0), oracle.Account(1), oracle.Account(2), oracle.Account(3)}, ",")+"), via=likes"+window+")\n", Options{})
 		posts := map[string]int{} // and the number of likes that stay
 		like := func(account, n int, at time.Time, gone bool) {
 			rkey := string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<10))
-			s.Commit(small.Account(account), oracle.Op{Kind: "like", Rkey: rkey, Subject: fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n), Delete: gone})
+			s.Commit(oracle.Account(account), oracle.Op{Kind: "like", Rkey: rkey, Subject: fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n), Delete: gone})
 		}
-		begin := small.Begin.AddDate(0, -6, 0)
+		begin := oracle.Begin.AddDate(0, -6, 0)
 		for n := range 30 {
 			like(0, n, begin.Add(time.Duration(n)*time.Minute), false)
 			posts[fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n)] = 0
@@ -558,7 +557,7 @@ func TestRankedFeedsThatChange(t *testing.T) {
 
 // A post whose key is ahead of the present comes last in a feed, whenever it is asked for.
 func TestPostsOfTheFutureComeLast(t *testing.T) {
-	s := serve(t, 7, "liked = likes("+small.Account(0)+")\n", Options{})
+	s := serve(t, 7, "liked = likes("+oracle.Account(0)+")\n", Options{})
 	post := func(at time.Time) string {
 		return "at://did:web:a.example.com/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<10))
 	}
@@ -570,7 +569,7 @@ func TestPostsOfTheFutureComeLast(t *testing.T) {
 	for _, limit := range []int{1, 5, 100} {
 		got := s.pages("liked", limit, nil)
 		if last := slices.Index(got, future); got[0] != soon || last < 0 || slices.ContainsFunc(got[last:], func(uri string) bool {
-			at, timed := small.Micros(uri[strings.LastIndexByte(uri, '/')+1:])
+			at, timed := oracle.Micros(uri[strings.LastIndexByte(uri, '/')+1:])
 			return timed && at <= now.UnixMicro()
 		}) {
 			t.Errorf("%d at a time: %q", limit, got)
@@ -580,7 +579,7 @@ func TestPostsOfTheFutureComeLast(t *testing.T) {
 
 // Later records, which a client may date into the future, are in no page of a ranked feed.
 func TestRankedFeedsEndNow(t *testing.T) {
-	s := serve(t, 4, "top = rank(of=members("+small.Account(0)+","+small.Account(1)+"), via=likes, since=2026-01-01)\n", Options{})
+	s := serve(t, 4, "top = rank(of=members("+oracle.Account(0)+","+oracle.Account(1)+"), via=likes, since=2026-01-01)\n", Options{})
 	before := s.pages("top", 100, nil)
 	future := string(syntax.AppendTID(nil, uint64(1<<62)))
 	s.Commit(s.Accounts[0], oracle.Op{Kind: "like", Rkey: future, Subject: "at://did:web:late.example.com/app.bsky.feed.post/3kaaaaaaaaaaa"})
@@ -591,7 +590,7 @@ func TestRankedFeedsEndNow(t *testing.T) {
 
 // Each parameter has its bounds, and each error its name.
 func TestBadSkeletons(t *testing.T) {
-	s := serve(t, 5, "mine = likes($viewer)\npublic = likes("+small.Account(0)+")\n", Options{})
+	s := serve(t, 5, "mine = likes($viewer)\npublic = likes("+oracle.Account(0)+")\n", Options{})
 	public := s.uri("public")
 	first, err := s.ask(url.Values{"feed": {public}, "limit": {"1"}}, nil)
 	if err != nil || first.Cursor == "" {
@@ -622,7 +621,7 @@ func TestBadSkeletons(t *testing.T) {
 	if _, err := s.ask(url.Values{"feed": {s.uri("mine")}, "cursor": {first.Cursor}}, nil); err == nil {
 		t.Error("a cursor of one feed opens another")
 	}
-	write1(t, s.f.o.Path, "mine = likes($viewer)\npublic = likes("+small.Account(1)+")\n")
+	write1(t, s.f.o.Path, "mine = likes($viewer)\npublic = likes("+oracle.Account(1)+")\n")
 	if _, err := s.f.Reload(); err != nil {
 		t.Fatal(err)
 	}

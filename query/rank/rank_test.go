@@ -18,7 +18,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/algebra"
 	"skein.blue/query/tally"
 	"skein.blue/query/xrpc"
@@ -313,10 +313,10 @@ type slowRanking struct {
 
 // slowRank counts in maps: the members of of, their edges in a window, and the accounts with an
 // edge to each result.
-func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed bool, since, until int64) (all []slowRanking) {
+func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowed bool, since, until int64) (all []slowRanking) {
 	var k kinds.Info
 	reverse := false
-	for _, info := range small.Kinds() {
+	for _, info := range oracle.Kinds() {
 		if info.Forward == p.Get("via") || info.Reverse == p.Get("via") {
 			k, reverse = info, info.Reverse == p.Get("via")
 		}
@@ -359,7 +359,7 @@ func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed
 		from = algebra.FirstMicro(at)
 	}
 	for m, n := range counts {
-		at, timed := small.Micros(m[strings.LastIndexByte(m, '/')+1:])
+		at, timed := oracle.Micros(m[strings.LastIndexByte(m, '/')+1:])
 		if n >= least && !except[m] && !g.Model.Hidden[m] && (!p.Has("subjectsSince") || timed && at >= from) {
 			damp, _ := strconv.ParseFloat(p.Get("damp"), 64)
 			all = append(all, slowRanking{m, n, uint64(len(totals[m])), scores[m] / math.Pow(float64(max(len(totals[m]), 1)), damp)})
@@ -369,7 +369,7 @@ func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed
 }
 
 // slowFresh returns what is left, at noon, of an edge from a member to a result.
-func slowFresh(g *small.Graph, p url.Values, k kinds.Info, member, result string, windowed bool, since, until int64) float64 {
+func slowFresh(g *oracle.Graph, p url.Values, k kinds.Info, member, result string, windowed bool, since, until int64) float64 {
 	if !p.Has("decay") {
 		return 1
 	}
@@ -379,7 +379,7 @@ func slowFresh(g *small.Graph, p url.Values, k kinds.Info, member, result string
 	}
 	best := 0.0
 	offer := func(rkey string) {
-		if at, ok := small.Micros(rkey); ok && (!windowed || at >= since && at < until) {
+		if at, ok := oracle.Micros(rkey); ok && (!windowed || at >= since && at < until) {
 			best = max(best, math.Pow(0.5, max(0, noon.Sub(time.UnixMicro(at)).Seconds())/half.Seconds()))
 		}
 	}
@@ -405,14 +405,14 @@ func slowFresh(g *small.Graph, p url.Values, k kinds.Info, member, result string
 func TestRankings(t *testing.T) {
 	some := map[string]int{}
 	for seed, l := range map[uint64]write.Limits{1: {Row: 6, Chunk: 3}, 2: {}} {
-		g := small.New(t, seed, 25, l)
+		g := oracle.NewGraph(t, seed, 25, l)
 		g.Grow(3000)
 		rng := rand.New(rand.NewPCG(seed, 8))
 		c, err := xrpc.NewCursors(g.Store.Secret())
 		if err != nil {
 			t.Fatal(err)
 		}
-		length := g.Now().Sub(small.Begin)
+		length := g.Now().Sub(oracle.Begin)
 		for range 250 {
 			p := url.Values{"via": {Vias()[rng.IntN(len(Vias()))]}, "by": {[]string{ByCount, ByShare, ByLift, ByScore}[rng.IntN(4)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
 			of, except := map[string]bool{}, map[string]bool{}
@@ -453,13 +453,13 @@ func TestRankings(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				p.Set("min", fmt.Sprint(1+rng.IntN(3)))
 			}
-			windowed, since, until := rng.IntN(2) == 0, small.Begin.Add(length*time.Duration(rng.IntN(50))/100), small.Begin.Add(length*time.Duration(51+rng.IntN(50))/100)
+			windowed, since, until := rng.IntN(2) == 0, oracle.Begin.Add(length*time.Duration(rng.IntN(50))/100), oracle.Begin.Add(length*time.Duration(51+rng.IntN(50))/100)
 			if windowed {
 				p.Set("since", since.Format(time.RFC3339Nano))
 				p.Set("until", until.Format(time.RFC3339Nano))
 			}
 			if p.Get("via") == "likes" && rng.IntN(2) == 0 {
-				p.Set("subjectsSince", small.Begin.Add(small.Step*time.Duration(rng.IntN(60))).Format(time.RFC3339))
+				p.Set("subjectsSince", oracle.Begin.Add(oracle.Step*time.Duration(rng.IntN(60))).Format(time.RFC3339))
 			}
 			want := slowRank(g, p, of, except, windowed, since.UnixMicro(), until.UnixMicro())
 			got := pages(t, g, c, p)
@@ -497,7 +497,7 @@ func TestRankings(t *testing.T) {
 }
 
 // pages reads all pages of a ranking, each with a new state of the store, and its scores.
-func pages(t *testing.T, g *small.Graph, c *xrpc.Cursors, p url.Values) (all []slowRanking) {
+func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []slowRanking) {
 	t.Helper()
 	q := query(p)
 	for cursor := ""; ; {

@@ -15,9 +15,9 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/harness"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
-	"skein.blue/internal/testing/abuse"
 	"skein.blue/query/algebra"
 )
 
@@ -176,7 +176,7 @@ func (w *watchedGraph) begun(subs ...*Subscriber) {
 // sent, only that client's sets are read, and a round is bounded.
 func TestAbuseWatchedSets(t *testing.T) {
 	const other, star, big = "did:web:other.example.com", "did:web:star.example.com", "did:web:big.example.com"
-	members, subs := abuse.Size(20_000, 200_000), abuse.Size(60, 300)
+	members, subs := harness.Size(20_000, 200_000), harness.Size(60, 300)
 	did := func(i int) string { return fmt.Sprintf("did:web:m%d.example.com", i) }
 	list := func(i int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", big, i) }
 	for name, attack := range map[string]struct {
@@ -249,7 +249,7 @@ func TestAbuseWatchedSets(t *testing.T) {
 			look()
 			w.store.on = nil
 			took, read := time.Since(start), w.store.read-before
-			abuse.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is notified after %v and %d KiB read; the round takes %v and reads %d KiB", notified.Round(time.Millisecond), notifiedAt>>10, took.Round(time.Millisecond), read>>10)
+			harness.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is notified after %v and %d KiB read; the round takes %v and reads %d KiB", notified.Round(time.Millisecond), notifiedAt>>10, took.Round(time.Millisecond), read>>10)
 			if m := <-victim.Messages; len(m.Entered) != 1 || m.Entered[0] != other {
 				t.Errorf("the other client receives %+v, want %s to enter", m, other)
 			}

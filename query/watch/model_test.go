@@ -19,14 +19,14 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
-	"skein.blue/internal/testing/small"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/algebra"
 )
 
 // watched is a small graph with a watcher. The test runs the rounds.
 type watched struct {
-	*small.Graph
+	*oracle.Graph
 
 	t       *testing.T
 	h       *Watcher
@@ -36,7 +36,7 @@ type watched struct {
 
 func newWatched(t *testing.T, seed uint64, changes int) *watched {
 	t.Helper()
-	g := small.New(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
+	g := oracle.NewGraph(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(changes)
 	w := &watched{Graph: g, t: t, h: New(g.Store, slog.New(slog.DiscardHandler), 2000), release: func() {}}
 	w.h.running = true // keeps Subscribe from starting rounds
@@ -285,7 +285,7 @@ func TestUnseenStringsAreWatched(t *testing.T) {
 	}
 	w.round()
 	const post = "at://did:web:late.example.com/app.bsky.feed.post/3kaaaaaaaaaaa"
-	late := []string{small.Account(500), small.Account(501)}
+	late := []string{oracle.Account(500), oracle.Account(501)}
 	list := "at://" + late[0] + "/app.bsky.graph.list/x"
 	var all []*client
 	for _, set := range []string{
@@ -340,7 +340,7 @@ func TestCursorsOfSubscriptions(t *testing.T) {
 	cursors := []string{(<-first.Messages).Cursor}
 	var entered []string
 	for i := range retainedMessages + 10 {
-		did := small.Account(100 + i)
+		did := oracle.Account(100 + i)
 		entered = append(entered, did)
 		w.Put(did, "follow", star)
 		w.round()
@@ -397,7 +397,7 @@ func TestCursorsOfSubscriptions(t *testing.T) {
 // Kept messages are bounded by their members, too.
 func TestKeptMembersAreBounded(t *testing.T) {
 	w := newWatched(t, 11, 0)
-	w.Put(w.Accounts[0], "follow", small.Account(999)) // a new id would be one more change
+	w.Put(w.Accounts[0], "follow", oracle.Account(999)) // a new id would be one more change
 	set := "follows(" + w.Accounts[0] + ")"
 	s := w.subscribe("client", set, "")
 	w.round()
@@ -406,7 +406,7 @@ func TestKeptMembersAreBounded(t *testing.T) {
 	for n := range 12 {
 		var dids []string
 		for i := range maxCandidates {
-			dids = append(dids, small.Account(1000+n*maxCandidates+i))
+			dids = append(dids, oracle.Account(1000+n*maxCandidates+i))
 		}
 		w.PutMany(w.Accounts[0], "follow", dids)
 		w.round()
@@ -428,7 +428,7 @@ func TestKeptMembersAreBounded(t *testing.T) {
 	}
 	var dids []string
 	for i := range maxCandidates + 1 {
-		dids = append(dids, small.Account(100_000+i))
+		dids = append(dids, oracle.Account(100_000+i))
 	}
 	w.PutMany(w.Accounts[0], "follow", dids)
 	w.round()
@@ -447,7 +447,7 @@ func TestSlowSubscribers(t *testing.T) {
 	w.round()
 	<-quick.Messages
 	for i := range messageBuffer + 1 { // the first message waits, too
-		w.Put(small.Account(100+i), "follow", star)
+		w.Put(oracle.Account(100+i), "follow", star)
 		w.round()
 		if m := <-quick.Messages; len(m.Entered) != 1 {
 			t.Fatalf("%+v", m)
@@ -466,7 +466,7 @@ func TestSlowSubscribers(t *testing.T) {
 		t.Errorf("%d messages before the end, want %d", n, messageBuffer+1)
 	}
 	w.h.Leave(slow)
-	w.Put(small.Account(1000), "follow", star)
+	w.Put(oracle.Account(1000), "follow", star)
 	w.round()
 	back := w.subscribe("slow", set, last.Cursor)
 	if m := <-back.Messages; m.Reset != "" || m.Cursor != last.Cursor {
@@ -548,7 +548,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	w.h.pool = clients.NewPool(1 << 20)
 	var last *Subscriber
 	for i := range maxWatches {
-		e, err := algebra.Parse("followers(" + small.Account(i) + ")")
+		e, err := algebra.Parse("followers(" + oracle.Account(i) + ")")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -556,7 +556,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, err := algebra.Parse("follows(" + small.Account(0) + ")")
+	e, err := algebra.Parse("follows(" + oracle.Account(0) + ")")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -626,11 +626,11 @@ func (f *failing) View(ctx context.Context, fn func(kv.Reader) error) error {
 }
 
 // bubble runs a test of a watcher that runs its own rounds, in virtual time.
-func bubble(t *testing.T, test func(t *testing.T, g *small.Graph, h *Watcher, disk *failing)) {
+func bubble(t *testing.T, test func(t *testing.T, g *oracle.Graph, h *Watcher, disk *failing)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		disk := &failing{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: 5 * time.Second}})}
-		g := small.On(t, 1, 10, disk)
+		g := oracle.GraphOn(t, 1, 10, disk)
 		h := New(g.Store, slog.New(slog.DiscardHandler), 2000)
 		test(t, g, h, disk)
 		h.Close()
@@ -659,13 +659,13 @@ func follow(t *testing.T, h *Watcher, did, cursor string) *Subscriber {
 
 // Changes arrive within a round, and none is sent without a change.
 func TestChangesArriveWithinARound(t *testing.T) {
-	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, _ *failing) {
+	bubble(t, func(t *testing.T, g *oracle.Graph, h *Watcher, _ *failing) {
 		star := g.Accounts[0]
 		s := follow(t, h, star, "")
 		<-s.Messages
 		for i := range 20 {
 			time.Sleep(time.Duration(i*37) * time.Millisecond)
-			g.Put(small.Account(100+i), "follow", star)
+			g.Put(oracle.Account(100+i), "follow", star)
 			start := time.Now()
 			if m := <-s.Messages; len(m.Entered) != 1 || time.Since(start) > roundInterval {
 				t.Errorf("change %d after %v: %+v", i, time.Since(start), m)
@@ -682,12 +682,12 @@ func TestChangesArriveWithinARound(t *testing.T) {
 // A cursor is good for two minutes after its client left, and not much longer. Then nothing is
 // watched, and nothing runs.
 func TestIdleExpressionsAreForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, _ *failing) {
+	bubble(t, func(t *testing.T, g *oracle.Graph, h *Watcher, _ *failing) {
 		star := g.Accounts[0]
 		s := follow(t, h, star, "")
 		cursor := (<-s.Messages).Cursor
 		h.Leave(s)
-		g.Put(small.Account(100), "follow", star)
+		g.Put(oracle.Account(100), "follow", star)
 		time.Sleep(idleRetention - time.Second)
 		s = follow(t, h, star, cursor)
 		if m := <-s.Messages; m.Reset != "" || len(s.Messages) != 1 {
@@ -705,8 +705,8 @@ func TestIdleExpressionsAreForgotten(t *testing.T) {
 		if m := <-s.Messages; m.Reset == "" {
 			t.Errorf("after two minutes: %+v", m)
 		}
-		g.Put(small.Account(101), "follow", star)
-		if m := <-s.Messages; len(m.Entered) != 1 || m.Entered[0] != small.Account(101) {
+		g.Put(oracle.Account(101), "follow", star)
+		if m := <-s.Messages; len(m.Entered) != 1 || m.Entered[0] != oracle.Account(101) {
 			t.Errorf("after a restart of the rounds: %+v", m)
 		}
 		// The new watch has sent as many messages as the old one.
@@ -724,7 +724,7 @@ func TestIdleExpressionsAreForgotten(t *testing.T) {
 // A read that fails ends all subscriptions, and the next one starts the rounds again. Changes that
 // were made in the meantime are not lost silently: the old cursor is answered by a reset.
 func TestFailedReads(t *testing.T) {
-	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, disk *failing) {
+	bubble(t, func(t *testing.T, g *oracle.Graph, h *Watcher, disk *failing) {
 		star := g.Accounts[0]
 		s := follow(t, h, star, "")
 		cursor := (<-s.Messages).Cursor
@@ -747,13 +747,13 @@ func TestFailedReads(t *testing.T) {
 		h.Leave(s)
 		h.Leave(never)
 		disk.fails.Store(false)
-		g.Put(small.Account(100), "follow", star)
+		g.Put(oracle.Account(100), "follow", star)
 		s = follow(t, h, star, cursor)
 		if m := <-s.Messages; m.Reset == "" {
 			t.Errorf("%+v", m)
 		}
-		g.Put(small.Account(101), "follow", star)
-		if m := <-s.Messages; len(m.Entered) != 1 || m.Entered[0] != small.Account(101) {
+		g.Put(oracle.Account(101), "follow", star)
+		if m := <-s.Messages; len(m.Entered) != 1 || m.Entered[0] != oracle.Account(101) {
 			t.Errorf("%+v", m)
 		}
 		h.Leave(s)
@@ -765,7 +765,7 @@ func TestFailedReads(t *testing.T) {
 
 // Close ends the rounds, the subscriptions that have begun and those that have not.
 func TestCloseEndsSubscriptions(t *testing.T) {
-	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, _ *failing) {
+	bubble(t, func(t *testing.T, g *oracle.Graph, h *Watcher, _ *failing) {
 		var all []*Subscriber
 		for _, did := range g.Accounts {
 			all = append(all, follow(t, h, did, ""))

@@ -8,7 +8,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/write"
 	"skein.blue/internal/clients"
-	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/query/algebra"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/abuse"
+	"skein.blue/internal/sim/harness"
 	"skein.blue/query/algebra"
 )
 
@@ -154,7 +154,7 @@ func TestAbuseAnnouncedForms(t *testing.T) {
 	f := NewForms()
 	var all sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
-	for c := range abuse.Size(16, 400) {
+	for c := range harness.Size(16, 400) {
 		body, never := io.Pipe()
 		defer func() { _ = never.Close() }()
 		all.Go(func() {
@@ -174,7 +174,7 @@ func TestAbuseAnnouncedForms(t *testing.T) {
 			release()
 		}
 	}
-	abuse.Figure(t, "forms beside forms that are announced and do not come", "%d of 289 read", answered)
+	harness.Figure(t, "forms beside forms that are announced and do not come", "%d of 289 read", answered)
 	if answered != 289 {
 		t.Errorf("%d of 289 forms were read", answered)
 	}

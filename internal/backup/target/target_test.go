@@ -17,7 +17,7 @@ import (
 
 	"skein.blue/internal/backup/target"
 	"skein.blue/internal/outward"
-	"skein.blue/internal/testing/bucket"
+	"skein.blue/internal/sim/harness"
 )
 
 // Every target does what a map does.
@@ -124,8 +124,8 @@ func TestFolder(t *testing.T) {
 }
 
 func TestS3(t *testing.T) {
-	bucket.Start(t)
-	for _, name := range []string{"s3://" + bucket.Name, "s3://" + bucket.Name + "/a/prefix/"} {
+	harness.Start(t)
+	for _, name := range []string{"s3://" + harness.Name, "s3://" + harness.Name + "/a/prefix/"} {
 		to, err := target.Open(name)
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/identity"
@@ -25,8 +25,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // document is what an account's document says.
@@ -269,7 +269,7 @@ func TestMirror(t *testing.T) {
 		d.grow(3000)
 		server := httptest.NewServer(d)
 		rng := rand.New(rand.NewPCG(seed, 2))
-		fs := crashmem.New()
+		fs := harness.NewCrashFS()
 		open := func(t *testing.T) (kv.Store, *Mirror) {
 			t.Helper()
 			s, err := pebblekv.Open(pebblekv.Options{Dir: "plc", Create: true, FS: fs, Merger: Merger(), Memory: 8 << 20, SyncInterval: time.Hour})

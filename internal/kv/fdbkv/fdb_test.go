@@ -18,20 +18,19 @@ import (
 
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/fdbkv/fdbtest"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
 
 // open opens a new store on the cluster.
 func open(t testing.TB, m kv.Merger, change func(*fdbkv.Options)) kv.Store {
 	t.Helper()
-	o := fdbtest.Options(t, m)
+	o := kvtest.Options(t, m)
 	if change != nil {
 		change(&o)
 	}
-	return fdbtest.Open(t, o)
+	return kvtest.Open(t, o)
 }
 
 func TestConformance(t *testing.T) {
@@ -294,13 +293,13 @@ func TestSnapshotThatLasts(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
 	}
-	c := fdbtest.Start(t, "--knob_max_read_transaction_life_versions=60000000")
+	c := kvtest.Start(t, "--knob_max_read_transaction_life_versions=60000000")
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)
 		}
 	}()
-	s := fdbtest.Open(t, fdbkv.Options{Location: fdbkv.Location{ClusterFile: c.File, Prefix: "x"}, Create: true, Merger: kvtest.LastByte{}, Timeout: 100 * time.Millisecond})
+	s := kvtest.Open(t, fdbkv.Options{Location: fdbkv.Location{ClusterFile: c.File, Prefix: "x"}, Create: true, Merger: kvtest.LastByte{}, Timeout: 100 * time.Millisecond})
 	err := s.View(t.Context(), func(r kv.Reader) error {
 		for began := time.Now(); time.Since(began) < 13*time.Second; time.Sleep(500 * time.Millisecond) {
 			if _, _, err := r.Get([]byte("k")); err != nil {
@@ -354,7 +353,7 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	cluster := fdbtest.Shared(t).File
+	cluster := kvtest.Shared(t).File
 	if err := try(cluster, nil); !errors.Is(err, kv.ErrNotFound) {
 		t.Errorf("no store: %v", err)
 	}
@@ -372,7 +371,7 @@ func (otherMerger) Name() string { return "another" }
 // No write is lost or made twice.
 func TestClusterRestarts(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := fdbtest.Start(t)
+	c := kvtest.Start(t)
 	defer func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // A value of more than 50,000 bytes is an error, and nothing of its transaction is written:

@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // A checkpoint made during writes, flushes and compactions holds the state after one of the

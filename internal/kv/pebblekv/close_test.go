@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // closingIn calls fn within a View once another goroutine's Close waits for that View.

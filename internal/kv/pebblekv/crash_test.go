@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // roundOf returns the number of a history's transactions that a store holds.
@@ -56,7 +56,7 @@ func (s *states) at(i int) kvtest.State { s.mu.Lock(); defer s.mu.Unlock(); retu
 func TestCrashAtAnyMoment(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		mem := crashmem.New()
+		mem := harness.NewCrashFS()
 		o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20}
 		s := pebblekv.OpenForTest(t, o)
 		var was states
@@ -95,7 +95,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 			}
 		})
 		type crash struct {
-			fs    *crashmem.FS
+			fs    *harness.CrashFS
 			least int
 		}
 		var crashes []crash
@@ -144,7 +144,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 
 // A commit reaches the disk soon, even without a call of Sync.
 func TestSyncInterval(t *testing.T) {
-	mem := crashmem.New()
+	mem := harness.NewCrashFS()
 	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
 	s := pebblekv.OpenForTest(t, o)
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
@@ -239,7 +239,7 @@ func TestSyncFails(t *testing.T) {
 
 // ReadOnly opens a store that was not closed, and changes none of its files.
 func TestReadOnly(t *testing.T) {
-	mem := crashmem.New()
+	mem := harness.NewCrashFS()
 	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, Memory: 8 << 20}
 	s := pebblekv.OpenForTest(t, o)
 	h := kvtest.NewHistory(4)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // A flipped bit in a table is an error that names the file and its keys.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // inOrder is a Merger whose folds show the arguments of Fold.

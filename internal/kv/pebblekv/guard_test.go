@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 var marker = []byte("marker")
@@ -279,7 +279,7 @@ func (c cutFS) Remove(name string) error { return errors.Join(c.step(), c.FS.Rem
 // If a first start is interrupted at any step, the next start continues it.
 func TestInterruptedFirstStart(t *testing.T) {
 	for steps := int64(0); ; steps++ {
-		mem := crashmem.New()
+		mem := harness.NewCrashFS()
 		var left atomic.Int64
 		left.Store(steps)
 		ended := make(chan bool, 1)

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // otherProcess is the environment variable with the folder that the child process of

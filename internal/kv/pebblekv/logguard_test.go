@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // logged returns the options of a store that syncs only when Sync is called.
@@ -122,7 +122,7 @@ func TestCrashIsNeverDamage(t *testing.T) {
 func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var (
-		mem       = crashmem.New()
+		mem       = harness.NewCrashFS()
 		mu        sync.Mutex // guards dice, crashes and torn
 		dice      = rand.New(rand.NewPCG(seed, 2))
 		committed atomic.Int64
@@ -258,9 +258,9 @@ func (s slowTables) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 
 // killedStore returns what a SIGKILL leaves of a store with two unflushed logs. synced is
 // the number of its synced records.
-func killedStore(t *testing.T, rng *rand.Rand) (killed *crashmem.FS, synced int) {
+func killedStore(t *testing.T, rng *rand.Rand) (killed *harness.CrashFS, synced int) {
 	t.Helper()
-	mem := crashmem.New()
+	mem := harness.NewCrashFS()
 	wait := make(chan struct{})
 	s, err := Open(logged(slowTables{mem, wait}))
 	if err != nil {
@@ -359,7 +359,7 @@ func listing(t *testing.T, fs vfs.FS) string {
 }
 
 // copyMem copies a store as a SIGKILL leaves it.
-func copyMem(fs *crashmem.FS) *crashmem.FS {
+func copyMem(fs *harness.CrashFS) *harness.CrashFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 }
 
@@ -425,7 +425,7 @@ func TestDamagedLog(t *testing.T) {
 }
 
 // acceptAndCheck opens a store without its lost writes, and checks that it works.
-func acceptAndCheck(t *testing.T, fs *crashmem.FS, lost *LostWrites, mark logMark) {
+func acceptAndCheck(t *testing.T, fs *harness.CrashFS, lost *LostWrites, mark logMark) {
 	t.Helper()
 	if lost.Log != mark.Log || lost.Bytes <= 0 || !strings.Contains(lost.Error(), mark.Log) {
 		t.Errorf("%s is damaged: %v", mark.Log, lost)

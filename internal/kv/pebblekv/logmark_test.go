@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // closedStore returns a store after a clean stop, and the number of its records.
-func closedStore(t *testing.T, rng *rand.Rand) (closed *crashmem.FS, synced int) {
+func closedStore(t *testing.T, rng *rand.Rand) (closed *harness.CrashFS, synced int) {
 	t.Helper()
-	mem := crashmem.New()
+	mem := harness.NewCrashFS()
 	for range 2 { // the second Open must flush logs first
 		s, err := Open(logged(mem))
 		if err != nil {

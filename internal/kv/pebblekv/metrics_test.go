@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // The engine's metrics change with what it does. A closed store has none.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // OpenForTest opens a store with the suite's Merger, and closes it at the end of the test.

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/testing/crashmem"
+	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 )
 
 func TestConformance(t *testing.T) {
@@ -95,7 +95,7 @@ func TestOpenErrors(t *testing.T) {
 func TestCrash(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		mem := crashmem.New()
+		mem := harness.NewCrashFS()
 		s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: time.Hour, Memory: 8 << 20})
 		synced, n := 0, 100+rng.IntN(400)
 		for i := range n {

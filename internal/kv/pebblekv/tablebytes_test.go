@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvtest"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sim/kvtest"
 )
 
 // The counts of the bytes in tables agree with what flushes and compactions write, if it cannot be compressed.

@@ -1,0 +1,18 @@
+package harness
+
+import "flag"
+
+// Waiting lets eight parallel tests run at a time, unless -parallel says how many. Call it in TestMain.
+func Waiting() {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	isGiven := false
+	flag.Visit(func(f *flag.Flag) { isGiven = isGiven || f.Name == "test.parallel" })
+	if isGiven {
+		return
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // it is not a test's process
+	}
+}

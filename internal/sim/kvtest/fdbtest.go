@@ -1,0 +1,311 @@
+package kvtest
+
+// A FoundationDB cluster on loopback: of one server process, of several with copies of the data, or
+// of one behind a slow network. A Recorder measures what a cluster takes for writes alone. fdbserver and
+// fdbcli must be in the PATH or where FoundationDB's packages put them; without them, tests are skipped.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Main runs the tests of a package, then stops the cluster if they started it:
+// os.Exit(fdbtest.Main(m)).
+func Main(m *testing.M) int {
+	code := m.Run()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared != nil {
+		if err := shared.Remove(); err != nil {
+			fmt.Fprintln(os.Stderr, "fdbtest:", err)
+			return 1
+		}
+	}
+	return code
+}
+
+var (
+	mu     sync.Mutex
+	shared *Cluster
+)
+
+// Shared returns the cluster that all tests of a package share, each under its own
+// prefix. The first call starts it.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared == nil {
+		shared = Start(t)
+	}
+	return shared
+}
+
+// A Cluster is one fdbserver process, or several.
+type Cluster struct {
+	File string // the cluster file
+
+	dir, server, cli string
+	knobs            []string // arguments of the servers
+	servers          []server
+	delay            *atomic.Int64 // of what clients send, ns; nil: there are no proxies
+}
+
+// server is an fdbserver process.
+type server struct {
+	address string    // where clients reach it
+	listens string    // where it listens, if a proxy is in between
+	process *exec.Cmd // nil: it is down
+	proxy   *delayProxy
+}
+
+// Start starts a cluster of one server, or skips the test if FoundationDB is not installed. The
+// caller must call Remove. knobs are more arguments of the server, such as "--knob_name=1".
+func Start(t testing.TB, knobs ...string) *Cluster {
+	t.Helper()
+	return begin(t, &Cluster{knobs: knobs, servers: make([]server, 1)}, "single")
+}
+
+// StartServers starts a cluster of n servers, each of them a coordinator and as if on a machine of its own.
+// redundancy is FoundationDB's: "double" keeps two copies of the data, so that one of three servers can be
+// lost.
+func StartServers(t testing.TB, n int, redundancy string) *Cluster {
+	t.Helper()
+	return begin(t, &Cluster{servers: make([]server, n)}, redundancy)
+}
+
+func begin(t testing.TB, c *Cluster, redundancy string) *Cluster {
+	t.Helper()
+	var err error
+	if c.server, err = find("fdbserver"); err == nil {
+		c.cli, err = find("fdbcli")
+	}
+	if err != nil {
+		t.Skipf("FoundationDB is not installed: %v", err)
+	}
+	if err := c.create(redundancy); err != nil {
+		t.Fatal(errors.Join(err, c.Remove()))
+	}
+	return c
+}
+
+// folders are where FoundationDB's packages put programs that are not in the PATH.
+var folders = []string{"/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec", "/usr/lib/foundationdb/backup_agent"}
+
+// Shell returns a shell that runs a line of FoundationDB's tools, and ends with the tests. It skips the test
+// if the tools for backups are not installed.
+func Shell(t testing.TB, line string) *exec.Cmd {
+	t.Helper()
+	for _, tool := range []string{"fdbbackup", "fdbrestore", "backup_agent"} {
+		if _, err := find(tool); err != nil {
+			t.Skipf("FoundationDB's tools for backups are not installed: %v", err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec "+line)
+	cmd.Env = append(os.Environ(), "PATH="+strings.Join(append(folders, os.Getenv("PATH")), ":"))
+	dieWithParent(cmd)
+	return cmd
+}
+
+// find looks in the PATH, and where FoundationDB's packages put their programs.
+func find(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range folders {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is neither in the PATH nor in %s", name, strings.Join(folders, ", "))
+}
+
+func (c *Cluster) create(redundancy string) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.Up(); err != nil {
+		return err
+	}
+	engine := os.Getenv("SKEIN_TEST_FDB_ENGINE") // to compare FoundationDB's storage engines
+	if engine == "" {
+		engine = "ssd-2"
+	}
+	return c.run("configure new " + redundancy + " " + engine)
+}
+
+// prepare chooses the servers' addresses, and writes the cluster file.
+func (c *Cluster) prepare() (err error) {
+	if c.dir, err = os.MkdirTemp("", "skein-fdb-"); err != nil {
+		return err
+	}
+	var addresses []string
+	for i := range c.servers {
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() //nolint:errcheck // only its port was needed; all are different because all are open
+		c.servers[i].address = l.Addr().String()
+		if c.delay != nil {
+			c.servers[i].listens = c.servers[i].address
+			if c.servers[i].proxy, err = newDelayProxy(c.servers[i].listens, c.delay); err != nil {
+				return err
+			}
+			c.servers[i].address = c.servers[i].proxy.l.Addr().String()
+		}
+		addresses = append(addresses, c.servers[i].address)
+	}
+	c.File = filepath.Join(c.dir, "fdb.cluster")
+	return os.WriteFile(c.File, []byte("skein:test@"+strings.Join(addresses, ",")+"\n"), 0o600)
+}
+
+// Up starts the servers.
+func (c *Cluster) Up() error {
+	for i := range c.servers {
+		if err := c.UpServer(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpServer starts one server.
+func (c *Cluster) UpServer(i int) error {
+	dir := filepath.Join(c.dir, strconv.Itoa(i))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "fdbserver.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	id := "server" + strconv.Itoa(i)
+	process := exec.CommandContext(context.Background(), c.server, append([]string{
+		"--cluster-file", c.File, "--public-address", c.servers[i].address,
+		"--datadir", filepath.Join(dir, "data"), "--logdir", dir, "--memory", "3GiB", "--cache-memory", "512MiB",
+		"--locality-zoneid", id, "--locality-machineid", id, "--knob_disable_posix_kernel_aio=1",
+	}, c.knobs...)...)
+	if c.servers[i].listens != "" {
+		process.Args = append(process.Args, "--listen-address", c.servers[i].listens)
+	}
+	process.Stdout, process.Stderr = log, log
+	dieWithParent(process)
+	if err := errors.Join(process.Start(), log.Close()); err != nil {
+		return fmt.Errorf("starting fdbserver: %w", err)
+	}
+	c.servers[i].process = process
+	return nil
+}
+
+// Down kills the servers, as a power cut would.
+func (c *Cluster) Down() (err error) {
+	for i := range c.servers {
+		err = errors.Join(err, c.DownServer(i))
+	}
+	return err
+}
+
+// DownServer kills one server.
+func (c *Cluster) DownServer(i int) error {
+	process := c.servers[i].process
+	if process == nil {
+		return nil
+	}
+	err := process.Process.Kill()
+	_ = process.Wait() // returns "killed"
+	c.servers[i].process = nil
+	return err
+}
+
+// Pause stops the servers until Resume, as if their machines swapped or their disks hung.
+func (c *Cluster) Pause() error { return c.signal(syscall.SIGSTOP) }
+
+// Resume continues the servers after Pause.
+func (c *Cluster) Resume() error { return c.signal(syscall.SIGCONT) }
+
+func (c *Cluster) signal(s os.Signal) (err error) {
+	for i := range c.servers {
+		err = errors.Join(err, c.servers[i].process.Process.Signal(s))
+	}
+	return err
+}
+
+// Ready waits until the cluster answers.
+func (c *Cluster) Ready() error { return c.run("getversion") }
+
+// Processes returns the process ids of the running servers.
+func (c *Cluster) Processes() (pids []int) {
+	for _, s := range c.servers {
+		if s.process != nil {
+			pids = append(pids, s.process.Process.Pid)
+		}
+	}
+	return pids
+}
+
+// Whole waits until all servers have joined, and the cluster has all copies of the data again.
+func (c *Cluster) Whole() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for {
+		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", "status json").Output()
+		var status struct {
+			Cluster struct {
+				Data      struct{ State struct{ Healthy bool } }
+				Processes map[string]any
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal(out, &status)
+		}
+		if err == nil && status.Cluster.Data.State.Healthy && len(status.Cluster.Processes) == len(c.servers) {
+			return nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster is not whole: %w: %s", errors.Join(err, ctx.Err()), out)
+		}
+	}
+}
+
+func (c *Cluster) run(command string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", command).CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("fdbcli %s: %w: %s", command, err, out)
+		}
+	}
+}
+
+// Remove stops the cluster and deletes its data.
+func (c *Cluster) Remove() error {
+	err := c.Down()
+	for _, s := range c.servers {
+		if s.proxy != nil {
+			err = errors.Join(err, s.proxy.close())
+		}
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}

@@ -1,0 +1,12 @@
+package load
+
+import (
+	"testing"
+
+	"skein.blue/internal/sim/harness"
+)
+
+func TestMain(m *testing.M) {
+	harness.Waiting()
+	m.Run()
+}
