@@ -44,7 +44,7 @@ func open(t *testing.T) (*graph.Store, kv.Store) {
 
 // follow encodes a commit of a new account, its only one.
 func follow(seq int64, rkey string) []byte {
-	return synth.Frame(&oracle.Event{
+	return oracle.Frame(&oracle.Event{
 		Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:" + rkey, Rev: oracle.TID(1<<50 + uint64(seq)),
 		Ops: []oracle.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:subject"}},
 	})
@@ -263,7 +263,7 @@ func TestGarbage(t *testing.T) {
 func TestFutureRevIsRefused(t *testing.T) {
 	g, store := open(t)
 	commit := func(seq int64, rev uint64) []byte {
-		return synth.Frame(&oracle.Event{
+		return oracle.Frame(&oracle.Event{
 			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: oracle.TID(rev),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(rev), Subject: "did:plc:subject"}},
 		})

@@ -98,13 +98,13 @@ func TestVerifier(t *testing.T) {
 	var all [][]byte
 	const honest = 200
 	for i := range int64(honest) {
-		all = append(all, synth.Frame(&oracle.Event{ // one repo: any disorder would break its chain
+		all = append(all, oracle.Frame(&oracle.Event{ // one repo: any disorder would break its chain
 			Type: oracle.CommitEvent, Seq: i + 1, DID: "did:web:honest.example.com", Rev: oracle.TID(1<<50 + uint64(i)), Since: since(i), Data: root(i), PrevData: before(i),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(uint64(i+1) << 20), Subject: fmt.Sprintf("did:web:%d.example.com", i)}},
 		}))
 	}
 	for i, reason := range []wire.Reason{wire.BadSignature, wire.NoKey, wire.KeyUnreachable} {
-		all = append(all, synth.Frame(&oracle.Event{
+		all = append(all, oracle.Frame(&oracle.Event{
 			Type: oracle.CommitEvent, Seq: honest + int64(i) + 1, DID: "did:web:" + strings.ReplaceAll(string(reason), "_", "") + ".example.com", Rev: oracle.TID(1 << 51),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(1 << 30), Subject: "did:web:victim.example.com"}},
 		}))

@@ -61,7 +61,7 @@ func (w *witness) Changed(did []byte) {
 func (w *witness) position(what string) int { return slices.Index(w.calls, what) }
 
 func commitOf(did string, seq int64) []byte {
-	return synth.Frame(&oracle.Event{
+	return oracle.Frame(&oracle.Event{
 		Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: oracle.TID(1<<50 + uint64(seq)),
 		Ops: []oracle.Op{{Kind: "follow", Rkey: oracle.TID(uint64(seq) << 20), Subject: "did:web:subject.example.com"}},
 	})

@@ -20,7 +20,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/sim/synth"
 	"skein.blue/query"
 	"skein.blue/query/algebra"
 )
@@ -87,7 +86,7 @@ func (w *world) apply(events []*oracle.Event) {
 	w.t.Helper()
 	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
 		for _, e := range events {
-			if err := handle(synth.Frame(e)); err != nil {
+			if err := handle(oracle.Frame(e)); err != nil {
 				return err
 			}
 		}

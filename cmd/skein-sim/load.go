@@ -38,7 +38,6 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store without compacting it first", Destination: &o.KeepUncompacted},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
 		&cli.StringFlag{Name: "samples", Usage: "file to which a line of JSON is appended about every ten seconds", Destination: &samples},
-		&cli.StringFlag{Name: "backup-to", Usage: "target to which to make two backups during the run; the report compares the time beside them with the time before, for indexing and for small queries", Destination: &o.BackupTo},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
 	flags = append(flags, s.WriteFlags(e)...)

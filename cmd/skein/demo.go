@@ -21,8 +21,8 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
-	"skein.blue/internal/demo"
 	"skein.blue/internal/page"
+	"skein.blue/internal/sim/demo"
 )
 
 func demoCommand(e *command.Environment) *cli.Command {

@@ -327,7 +327,7 @@ func TestSynthetic(t *testing.T) {
 	var d wire.Decoder
 	for range 3000 {
 		e := h.Next()
-		frame := synth.Frame(e)
+		frame := oracle.Frame(e)
 		got, _, err := decode(&d, frame)
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
-	"skein.blue/internal/sim/synth"
 )
 
 // An index may have several consumers in turn. Metrics report the most recent one.
@@ -74,7 +73,7 @@ func TestFutureCursor(t *testing.T) {
 	// The new numbering passes our cursor. Nothing is applied anyway, and the relay is not even
 	// contacted.
 	for i := range int64(10) {
-		r.Append(synth.Frame(&oracle.Event{
+		r.Append(oracle.Frame(&oracle.Event{
 			Type: oracle.CommitEvent, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: oracle.TID(1 << 60),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}},
 		}))

@@ -29,7 +29,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/sim/synth"
 	"skein.blue/query"
 )
 
@@ -207,7 +206,7 @@ func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.
 	}
 	frames := make([][]byte, len(w.events))
 	for i, e := range w.events {
-		frames[i] = synth.Frame(e)
+		frames[i] = oracle.Frame(e)
 	}
 	began := time.Now()
 	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {

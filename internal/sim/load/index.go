@@ -55,12 +55,6 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if r.o.Kill {
 		watching.Go(func() { r.kill(stop, ctx, c, from, events, done) })
 	}
-	backedUp := make(chan error, 1)
-	if r.o.BackupTo != "" {
-		go func() { backedUp <- r.backups(stop, c) }()
-	} else {
-		backedUp <- nil
-	}
 	endProfile, err := r.profile("")
 	if err != nil {
 		return err
@@ -72,9 +66,6 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	cpu, peak := usage()
 	done()
 	watching.Wait()
-	if berr := <-backedUp; err == nil && ctx.Err() == nil && !errors.Is(berr, context.Canceled) {
-		err = berr
-	}
 	if !r.started.IsZero() {
 		err = errors.Join(err, r.samples.end(ctx, r.event(p.Applied)-from, r.lags.quantiles()))
 	}

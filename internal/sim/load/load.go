@@ -46,8 +46,6 @@ type Options struct {
 	Samples io.Writer
 	// Kill kills the relay in the middle, and restarts it.
 	Kill bool
-	// BackupTo is a target to which the run makes two backups, while clients ask small questions; "": none.
-	BackupTo string
 	// KeepUncompacted skips compacting the store before it is measured.
 	KeepUncompacted bool
 	// Profile is a file for a CPU profile while the clock runs; "": none. While the history is indexed, the

@@ -39,7 +39,6 @@ type Report struct {
 	Repos                int64          `json:"repos,omitempty"` // fetched repos
 	ReposPerSecond       float64        `json:"repos_per_second,omitempty"`
 	RepoRecordsPerSecond float64        `json:"repo_records_per_second,omitempty"`
-	Backups              []BackupReport `json:"backups,omitempty"` // with Options.BackupTo
 	Verified             bool           `json:"verified"`
 }
 

@@ -75,7 +75,7 @@ func (r *Recorded) Connections() (n int, cursors []string) {
 }
 
 // ServeHTTP implements http.Handler.
-func (r *Recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) { serve(w, req, r) }
+func (r *Recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) { Serve(w, req, r) }
 
 // Subscribe implements Stream.
 func (r *Recorded) Subscribe(cursor int64, hasCursor bool) Feed {
@@ -115,7 +115,7 @@ func (f *recordedFeed) Next(s *Sender) error {
 		if f.r.First != nil && (!f.r.FirstOnce || f.first) {
 			s.Append(func(dst []byte) []byte { return append(dst, f.r.First...) })
 			if f.r.FirstOnce {
-				return errEnd
+				return ErrEnd
 			}
 		}
 		if f.future {
@@ -137,14 +137,14 @@ func (f *recordedFeed) Next(s *Sender) error {
 			case <-more:
 				continue
 			case <-f.gone:
-				return errEnd
+				return ErrEnd
 			}
 		}
 		for _, m := range some {
 			s.Append(func(dst []byte) []byte { return append(dst, m.data...) })
 			f.next++
 			if f.left--; f.cut && f.left == 0 {
-				return errEnd
+				return ErrEnd
 			}
 		}
 		return nil

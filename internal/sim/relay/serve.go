@@ -2,7 +2,7 @@
 // with cursor replay.
 //
 // serve.go implements a subscription to any Stream: the websocket, pings, error frames.
-// There are two Streams. Recorded (recorded.go) serves given messages, and misbehaves as
+// There are two Streams here (the demo has a third). Recorded (recorded.go) serves given messages, and misbehaves as
 // tests need. Simulated (simulated.go, encode.go, full.go, faults.go) serves a generated
 // network (package network), at a set rate or as fast as it is read, with the faults of
 // real relays on request. Hosts (hosts.go) are the PDSes of that network, and Archive
@@ -29,7 +29,7 @@ type Stream interface {
 
 // A Feed has the messages for one subscriber.
 type Feed interface {
-	// Next waits for messages and appends some to s. It returns errEnd or a Refusal at the
+	// Next waits for messages and appends some to s. It returns ErrEnd or a Refusal at the
 	// end; appended messages are still sent.
 	Next(s *Sender) error
 	// Stalled reports whether the relay is stalled, and answers no pings.
@@ -38,8 +38,8 @@ type Feed interface {
 	Close()
 }
 
-// errEnd ends a subscription.
-var errEnd = errors.New("relay: end of the subscription")
+// ErrEnd is returned by a Feed at its end.
+var ErrEnd = errors.New("relay: end of the subscription")
 
 // A Refusal ends a subscription with an error frame.
 type Refusal struct{ Name, Text string }
@@ -84,8 +84,8 @@ func appendHead(dst []byte, op byte, n int) []byte {
 	return append(dst, final|op, 127, 0, 0, 0, 0, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-// serve serves a stream to one subscriber.
-func serve(w http.ResponseWriter, req *http.Request, stream Stream) {
+// Serve serves a stream to one subscriber.
+func Serve(w http.ResponseWriter, req *http.Request, stream Stream) {
 	text := req.URL.Query().Get("cursor")
 	cursor, err := strconv.ParseInt(text, 10, 64)
 	if text != "" && (err != nil || cursor < 0) {

@@ -232,7 +232,7 @@ type simulatedFeed struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (r *Simulated) ServeHTTP(w http.ResponseWriter, req *http.Request) { serve(w, req, r) }
+func (r *Simulated) ServeHTTP(w http.ResponseWriter, req *http.Request) { Serve(w, req, r) }
 
 // Subscribe implements Stream.
 func (r *Simulated) Subscribe(cursor int64, hasCursor bool) Feed {
@@ -315,12 +315,12 @@ func (c *simulatedFeed) take() error {
 	defer r.mu.Unlock()
 	for c.next > r.head || r.stalled {
 		if r.stopped || !r.readers[c] {
-			return errEnd
+			return ErrEnd
 		}
 		r.changed.Wait()
 	}
 	if r.stopped || !r.readers[c] {
-		return errEnd
+		return ErrEnd
 	}
 	behind := r.head - c.next
 	if c.next < r.tail || c.live && float64(behind) > tooSlow*float64(len(r.ring)) {

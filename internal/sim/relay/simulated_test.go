@@ -386,7 +386,7 @@ func TestStopped(t *testing.T) {
 	stop()
 	<-done
 	var s Sender
-	if err := feed.Next(&s); !errors.Is(err, errEnd) || len(s.buf) > 0 {
+	if err := feed.Next(&s); !errors.Is(err, ErrEnd) || len(s.buf) > 0 {
 		t.Errorf("%d bytes after the end, %v", len(s.buf), err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package synth encodes messages of the firehose, byte for byte as a relay sends them.
 // message.go appends each type of message, its blocks and records, fast enough for the
 // simulated relay (hundreds of thousands a second); this file encodes messages of the
-// oracle's events, and of any CBOR, for tests; repo.go builds whole repos. It signs
+// any CBOR, for tests; repo.go builds whole repos. It signs
 // nothing. Messages have no tree: the root of a repo is whatever the caller says.
 package synth
 
@@ -12,7 +12,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
-	"skein.blue/internal/sim/oracle"
 )
 
 // CBOR writers.
@@ -95,62 +94,7 @@ func Record(kind kinds.Info, subject string) []byte {
 	return AppendRecord(nil, &kind, []byte(subject), []byte("bafyreib"), []byte("2026-01-01T00:00:00Z"))
 }
 
-func recordOf(k kinds.Info, o oracle.Op) []byte {
-	if k.Kind == kinds.ListMember {
-		return AppendListItem(nil, []byte(o.Subject), []byte(o.List), []byte("2026-01-01T00:00:00Z"))
-	}
-	return Record(k, o.Subject)
-}
-
 // Time returns the event time of a seq.
 func Time(seq int64) string {
 	return time.Unix(1_700_000_000+seq, 0).UTC().Format("2006-01-02T15:04:05.000Z")
-}
-
-// Frame encodes the message of an event.
-func Frame(e *oracle.Event) []byte {
-	did, at := []byte(e.DID), []byte(Time(e.Seq))
-	switch e.Type {
-	case oracle.IdentityEvent:
-		return AppendIdentity(nil, did, e.Seq, at)
-	case oracle.AccountEvent:
-		status := ""
-		if e.Deleted {
-			status = "deleted"
-		} else if !e.Active {
-			status = "takendown"
-		}
-		return AppendAccount(nil, did, e.Seq, at, e.Active, status)
-	case oracle.SyncEvent:
-		b := CommitBlock(e.DID, e.Rev, e.Data)
-		return AppendSync(nil, did, []byte(e.Rev), e.Seq, at, CAR(b.CID, b))
-	default:
-		return commit(e)
-	}
-}
-
-func commit(e *oracle.Event) []byte {
-	root := CommitBlock(e.DID, e.Rev, e.Data)
-	m := Commit{
-		Repo: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Seq: e.Seq, Time: []byte(Time(e.Seq)),
-		Root: root.CID, TooBig: e.TooBig, PrevData: (*Link)(e.PrevData),
-	}
-	var blocks []Block
-	for i, o := range e.Ops {
-		k := kinds.ByName(o.Kind)
-		op := Op{Action: "delete", Collection: k.Collection, Rkey: []byte(o.Rkey)}
-		if !o.Delete {
-			b := NewBlock(recordOf(*k, o))
-			blocks = append(blocks, b)
-			op.Action, op.CID = []string{"create", "update"}[i%2], &b.CID
-		}
-		m.Ops = append(m.Ops, op)
-	}
-	car := CAR(root.CID, append(blocks, root)...)
-	if e.Damaged {
-		car = car[:len(car)-5]
-	}
-	m.CAR = [][]byte{car}
-	message, _ := m.Append(nil)
-	return message
 }
