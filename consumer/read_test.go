@@ -260,7 +260,7 @@ type countingBody struct {
 func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	b.n += n
-	return n, err //nolint:wrapcheck // the io.Reader's error
+	return n, err
 }
 
 // Close implements io.Closer.

@@ -47,7 +47,7 @@ func (c *commonRows) from(lo []byte) ([]commonRow, error) {
 			return true, nil
 		})
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the engine's error
+			return nil, err
 		}
 		c.rows = rows
 	}
@@ -58,7 +58,7 @@ func (c *commonRows) from(lo []byte) ([]commonRow, error) {
 // Get implements kv.Reader.
 func (c *commonRows) Get(key []byte) ([]byte, bool, error) {
 	if bytes.Compare(key, commonFrom) < 0 || bytes.Compare(key, commonTo) >= 0 {
-		return c.Prefetcher.Get(key) //nolint:wrapcheck // the engine's error
+		return c.Prefetcher.Get(key)
 	}
 	rows, err := c.from(key)
 	if err != nil || len(rows) == 0 || !bytes.Equal(rows[0].key, key) {
@@ -70,7 +70,7 @@ func (c *commonRows) Get(key []byte) ([]byte, bool, error) {
 // Scan implements kv.Reader.
 func (c *commonRows) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
 	if reverse || !isCommon(lo, hi) {
-		return c.Prefetcher.Scan(lo, hi, reverse, each) //nolint:wrapcheck // the engine's error
+		return c.Prefetcher.Scan(lo, hi, reverse, each)
 	}
 	rows, err := c.from(lo)
 	for i := 0; err == nil && i < len(rows) && bytes.Compare(rows[i].key, hi) < 0; i++ {

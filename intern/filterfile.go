@@ -100,7 +100,7 @@ func (k *stringFilter) beginSave(leases []leaseKey, covered func(leaseKey) bool)
 	s := &filterSave{name: k.path + ".new", sum: crc32.New(castagnoli)}
 	// The secrets are for this user only.
 	if s.file, err = os.OpenFile(s.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-		return nil, err //nolint:wrapcheck // by the Drawer
+		return nil, err
 	}
 	s.w = bufio.NewWriterSize(io.MultiWriter(s.file, s.sum), 1<<16)
 	b := []byte(filterMagic)
@@ -165,7 +165,7 @@ func (s *filterSave) step(size int) (done bool, err error) {
 			s.at, s.part, s.block = s.at+1, 0, 0
 		}
 		if _, err := s.w.Write(b); err != nil {
-			return false, err //nolint:wrapcheck // by the Drawer
+			return false, err
 		}
 		size -= len(b)
 		s.scratch = b
@@ -186,7 +186,7 @@ func (s *filterSave) finish(name string) error {
 	if err != nil {
 		_ = os.Remove(s.name) // the next save overwrites it
 	}
-	return err //nolint:wrapcheck // by the Drawer
+	return err
 }
 
 // abort removes the unfinished file.
@@ -454,7 +454,7 @@ func (d *Drawer) beginSave(ctx context.Context, closed bool) (*filterSave, error
 	for _, ns := range dict.Namespaces {
 		for _, a := range d.leases.alloc[ns] {
 			if !a.unfinished(unfinished, closed) {
-				return nil, nil //nolint:nilnil // says the comment
+				return nil, nil
 			}
 		}
 	}

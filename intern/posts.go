@@ -126,7 +126,7 @@ func (b *Batch) lookUpPosts(r kv.Reader, posts []groupedPost, m *Metrics) (size 
 		}
 		return nil
 	})
-	return size, err //nolint:wrapcheck // by the callers
+	return size, err
 }
 
 // postCounts counts the posts that this writer has put into each group, so that groups stay small. Those of a

@@ -146,7 +146,7 @@ type formsOfGroup struct {
 
 func (g *formsOfGroup) read(start dict.ID, v []byte) error {
 	g.start, g.mask, g.long, g.arena = start, 0, 0, g.arena[:0]
-	return dict.EachEntry(v, func(e *dict.Entry) bool { //nolint:wrapcheck // it names the package
+	return dict.EachEntry(v, func(e *dict.Entry) bool {
 		g.mask |= 1 << e.At
 		if e.Kind == dict.KindOwn {
 			g.long |= 1 << e.At

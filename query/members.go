@@ -217,7 +217,7 @@ func (m *memberWriter) begin(is string, total uint64, missing string) {
 func (m *memberWriter) write(member string) error {
 	m.buf = appendMember(m.buf[:0], member)
 	_, err := m.out.Write(m.buf)
-	return err //nolint:wrapcheck // the client's connection
+	return err
 }
 
 func (m *memberWriter) end() error {

@@ -50,7 +50,7 @@ type Service struct {
 // NewService returns a Service.
 func NewService(o ServiceOptions) (*Service, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
-		return nil, fmt.Errorf("%q is not a host name; give the public name of this server, such as graph.example.com", o.Host) //nolint:err113 // the operator reads it
+		return nil, fmt.Errorf("%q is not a host name; give the public name of this server, such as graph.example.com", o.Host)
 	}
 	v := &Service{host: o.Host, slots: clients.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {

@@ -185,9 +185,9 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 			v = envelope(v)
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-		return conn.WriteJSON(v) //nolint:wrapcheck // it ends the connection
+		return conn.WriteJSON(v)
 	}, func() error {
-		return conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(sendTimeout)) //nolint:wrapcheck // likewise
+		return conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(sendTimeout))
 	})
 	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, ""), time.Now().Add(time.Second))
 }
@@ -201,7 +201,7 @@ func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Sub
 	s.messages(ctx, sub, func(v any, cursor string) error {
 		b, err := json.Marshal(v)
 		if err != nil {
-			return err //nolint:wrapcheck // it does not happen
+			return err
 		}
 		e := sse.Event{ID: cursor, Data: b}
 		if _, isError := v.(subscriptionError); isError {

@@ -60,7 +60,7 @@ func main() {
 func read() (all []file, err error) {
 	files, err := lexicon.Read(lexicons.Files, ".")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the lexicons
+		return nil, err
 	}
 	tagged, names := map[string]bool{}, map[string]string{}
 	for _, f := range files {

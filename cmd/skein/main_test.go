@@ -163,7 +163,7 @@ func TestKill(t *testing.T) {
 			break // it has already ended
 		}
 		err := cmd.Wait()
-		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:errcheck,forcetypeassert // a test
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:errcheck // a test
 			break
 		}
 		killed++

@@ -153,7 +153,7 @@ func (s *parquetSink) ranked(m string, count int) error {
 	if err := s.begin(true); err != nil {
 		return err
 	}
-	return s.w.Add(m, uint32(count)) //nolint:gosec // it came as a uint32
+	return s.w.Add(m, uint32(count)) // it came as a uint32
 }
 
 func (s *parquetSink) count(uint64) error { return nil }

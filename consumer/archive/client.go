@@ -81,7 +81,7 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 			return err
 		}
 		wait := min(longest, c.delay<<min(n-1, 10))
-		wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
+		wait = wait/2 + rand.N(wait/2+1) // jitter
 		if s, ok := errors.AsType[*status](err); ok {
 			if s.code == http.StatusNotFound {
 				return fmt.Errorf("%w: %s: %w", errReplan, what, err)
@@ -152,7 +152,7 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 		if err == nil {
 			req.Header.Set("Content-Type", "application/json")
 		}
-		return req, err //nolint:wrapcheck // the URL is valid
+		return req, err
 	}, func(resp *http.Response) error {
 		p = plan{}
 		return json.NewDecoder(io.LimitReader(resp.Body, maxPlan)).Decode(&p)
@@ -178,7 +178,7 @@ func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count
 			req.Header.Set("Range", fmt.Sprintf("bytes=%d-", len(b)))
 			req.Header.Set("If-Range", tag)
 		}
-		return req, err //nolint:wrapcheck // the URL is valid
+		return req, err
 	}, func(resp *http.Response) error {
 		if resp.StatusCode == http.StatusOK {
 			b, tag = b[:0], resp.Header.Get("ETag")

@@ -370,7 +370,7 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
-	return n, err //nolint:wrapcheck // the io.Reader's error
+	return n, err
 }
 
 // get sends a request to a host. An HTTP error is an *answer.
@@ -382,7 +382,7 @@ func (m *Manager) get(ctx context.Context, host, method string, query url.Values
 	req.Header.Set("Accept", accept)
 	resp, err := m.client.Do(req)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the request
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = resp.Body.Close() }()

@@ -71,7 +71,7 @@ func backoff(failures int, base, most time.Duration) time.Duration {
 	if failures < 20 {
 		wait = min(most, base<<max(failures-1, 0))
 	}
-	return wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
+	return wait/2 + rand.N(wait/2+1) // jitter
 }
 
 // byDue is a heap of the waiting jobs.

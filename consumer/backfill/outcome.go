@@ -114,7 +114,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		busy := j.busy
 		j.running, j.again, j.index = false, false, -1
 		m.sched.drop(j)
-		due := time.Now().Add(f.wait/2 + rand.N(f.wait/2+1)) //nolint:gosec // jitter
+		due := time.Now().Add(f.wait/2 + rand.N(f.wait/2+1)) // jitter
 		m.sched.put(j.did, j.generation, due, j.tries, cmp.Or(j.listed, j.host))
 		m.sched.jobs[j.did].busy = busy
 		m.mu.Unlock()

@@ -312,7 +312,7 @@ func (l *labeler) connect(ctx context.Context) (_ *websocket.Conn, err error) {
 			return nil, fmt.Errorf("looking up the labeler: %w", err)
 		}
 		if endpoint == "" {
-			return nil, errors.New("its DID document names no labeler service (#atproto_labeler)") //nolint:err113 // it is logged
+			return nil, errors.New("its DID document names no labeler service (#atproto_labeler)")
 		}
 		l.key, l.keyOf, l.keyTime = key, l.name, time.Now()
 		service, dial = endpoint, l.c.o.Dial
@@ -423,7 +423,7 @@ func (l *labeler) apply(ctx context.Context, batch []message) error {
 				after.Seq, after.Restarted, after.Current = 0, now(), false
 				ending = errAgain
 			} else {
-				ending = fmt.Errorf("the labeler ended the stream: %s: %s", clip(m.name), clip(m.text)) //nolint:err113 // it is logged
+				ending = fmt.Errorf("the labeler ended the stream: %s: %s", clip(m.name), clip(m.text))
 			}
 		}
 		if ending != nil {

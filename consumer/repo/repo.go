@@ -180,7 +180,7 @@ func (r *Reader) fill(ctx context.Context, n int) error {
 			if k, err := r.in.Read(r.buf[r.end : r.end+1]); k > 0 {
 				return ErrTooLarge
 			} else if err != nil {
-				return err //nolint:wrapcheck // io.EOF, or the error of in
+				return err
 			}
 			continue
 		}
@@ -193,7 +193,7 @@ func (r *Reader) fill(ctx context.Context, n int) error {
 		r.left -= int64(k)
 		r.bytes += k
 		if err != nil && r.end-r.start < n {
-			return err //nolint:wrapcheck // io.EOF, or the error of in
+			return err
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ type walk struct {
 func (w *walk) step() error {
 	const often = 1024
 	if w.steps++; w.steps%often == 0 && w.ctx.Err() != nil {
-		return w.ctx.Err() //nolint:wrapcheck // the caller's own
+		return w.ctx.Err()
 	}
 	return nil
 }

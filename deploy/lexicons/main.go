@@ -56,11 +56,11 @@ func run(out io.Writer, did string, args []string) error {
 		return err
 	}
 	records = slices.DeleteFunc(records, func(r record) bool { return !strings.HasPrefix(r.ID, ours) })
-	if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // public
+	if err := os.MkdirAll(args[0], 0o755); err != nil { // public
 		return fmt.Errorf("creating the folder: %w", err)
 	}
 	for _, r := range records {
-		if err := os.WriteFile(filepath.Join(args[0], r.ID+".json"), r.json, 0o644); err != nil { //nolint:gosec // public
+		if err := os.WriteFile(filepath.Join(args[0], r.ID+".json"), r.json, 0o644); err != nil { // public
 			return fmt.Errorf("writing a record: %w", err)
 		}
 	}
@@ -97,7 +97,7 @@ func recordsOf(files fs.FS) (all []record, err error) {
 		}
 		r, err := recordOf(b)
 		if err == nil && r.ID+".json" != name {
-			err = fmt.Errorf("id %q does not match the file name", r.ID) //nolint:err113 // for the maintainer
+			err = fmt.Errorf("id %q does not match the file name", r.ID)
 		}
 		if err == nil {
 			err = add(catalog, r.json)
@@ -123,7 +123,7 @@ func recordOf(file []byte) (r record, err error) {
 		return r, fmt.Errorf("parsing the file: %w", err)
 	}
 	if r.Type != "" && r.Type != collection {
-		return r, fmt.Errorf("unexpected $type %q", r.Type) //nolint:err113 // for the maintainer
+		return r, fmt.Errorf("unexpected $type %q", r.Type)
 	}
 	if r.nsid, err = syntax.ParseNSID(r.ID); err != nil {
 		return r, fmt.Errorf("invalid id: %w", err)

@@ -354,7 +354,7 @@ func (s *saver) writeFile() (err error) {
 	}
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err //nolint:wrapcheck // by write
+		return err
 	}
 	sum := xxh3.New()
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 1<<16)
@@ -378,7 +378,7 @@ func (s *saver) writeFile() (err error) {
 	if err != nil {
 		_ = os.Remove(temporary) // the next write truncates it
 	}
-	return err //nolint:wrapcheck // by write
+	return err
 }
 
 // unread notes that a pass has left something out that it could not read: because the check is being interrupted, or because

@@ -144,7 +144,7 @@ func (x *exporter) past(p *pending) error {
 // records reads the records of an account that have a kind.
 func (x *exporter) records(p *pending, k kinds.Kind) error {
 	var rkey []byte
-	return read.Records(x.r, k, p.id, func(r *format.Record) bool { //nolint:wrapcheck // all says what was being done
+	return read.Records(x.r, k, p.id, func(r *format.Record) bool {
 		rkey = r.Path.AppendRkey(rkey[:0])
 		p.records = append(p.records, pendingRecord{k, string(rkey), r.Subject})
 		return true

@@ -154,7 +154,7 @@ func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(recor
 		return x.counts, errors.New("the store changed during the export, which took longer than the engine keeps a snapshot: stop the writers and export again")
 	}
 	if err := x.out.Flush(); err != nil {
-		return x.counts, err //nolint:wrapcheck // the error of the caller's writer
+		return x.counts, err
 	}
 	x.counts.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	err = errors.Join(x.json.Encode(line{End: &x.counts}), x.out.Flush())

@@ -81,7 +81,7 @@ func truth(name string) *column {
 }
 
 func (c *column) addNumber(n uint32) {
-	c.i32 = append(c.i32, int32(n)) //nolint:gosec // the bits of a uint32, as Parquet has them
+	c.i32 = append(c.i32, int32(n)) // the bits of a uint32, as Parquet has them
 	if c.nullable {
 		c.levels = append(c.levels, 1)
 	}

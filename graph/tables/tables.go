@@ -235,12 +235,12 @@ func (w *writer) strings(ctx context.Context) error {
 			id.addNumber(n)
 			tid, by, in, packed, err := dict.UnpackURI(form)
 			if err != nil {
-				return err //nolint:wrapcheck // it names the package
+				return err
 			}
 			if a, ok := w.accounts.of(by); packed && ok && tid < format.EndOfTime {
 				author.addNumber(a)
 				collection.addText([]byte(dict.PackedCollection(in)))
-				at.addMoment(int64(tid >> 10)) //nolint:gosec // 54 bits
+				at.addMoment(int64(tid >> 10)) // 54 bits
 				number2.addNumber(uint32(tid & 1023))
 				uri.addNull()
 				return t.row()
@@ -285,7 +285,7 @@ func (w *writer) edges(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait() //nolint:wrapcheck // by part
+	return g.Wait()
 }
 
 // part writes the edges of a kind whose actors are in [from, to).
@@ -326,7 +326,7 @@ func (w *writer) part(ctx context.Context, k *kinds.Info, part int, from, to dic
 				actor.addNumber(lastNumber)
 				subject.addNumber(n)
 				if rec.Path.HasTime() {
-					at.addMoment(int64(rec.Path.TID >> 10)) //nolint:gosec // 54 bits
+					at.addMoment(int64(rec.Path.TID >> 10)) // 54 bits
 					number2.addNumber(uint32(rec.Path.TID & 1023))
 					rkey.addNull()
 				} else {
@@ -361,12 +361,12 @@ func (w *writer) tell(n int64) {
 
 // finish writes the views, and the manifest.
 func (w *writer) finish() error {
-	if err := os.WriteFile(filepath.Join(w.o.Dir, "views.sql"), w.views(), 0o644); err != nil { //nolint:gosec // for others to read
+	if err := os.WriteFile(filepath.Join(w.o.Dir, "views.sql"), w.views(), 0o644); err != nil { // for others to read
 		return fmt.Errorf("tables: %w", err)
 	}
 	b, err := json.MarshalIndent(w.m, "", "  ")
 	if err == nil {
-		err = os.WriteFile(filepath.Join(w.o.Dir, "manifest.json"), append(b, '\n'), 0o644) //nolint:gosec // for others to read
+		err = os.WriteFile(filepath.Join(w.o.Dir, "manifest.json"), append(b, '\n'), 0o644) // for others to read
 	}
 	if err != nil {
 		return fmt.Errorf("tables: %w", err)

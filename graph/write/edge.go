@@ -84,7 +84,7 @@ type metered struct {
 
 // Scan implements kv.Reader.
 func (m *metered) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
-	return m.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) { //nolint:wrapcheck // the engine's error
+	return m.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
 		if m.left -= len(k) + len(v); m.left < 0 {
 			return false, errFar
 		}

@@ -210,7 +210,7 @@ func writeJSONLine(w io.Writer, v any) error {
 	if err == nil {
 		_, err = w.Write(append(human.EscapeJSON(b), '\n'))
 	}
-	return err //nolint:wrapcheck // the client's connection
+	return err
 }
 
 // add adds a row. It formats times for people, and text as one line.

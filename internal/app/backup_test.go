@@ -21,7 +21,7 @@ type stuck struct {
 func (s stuck) Claim(context.Context, string, []byte) error {
 	s.asked <- struct{}{}
 	<-s.answer
-	return errors.New("no") //nolint:err113 // a test's
+	return errors.New("no")
 }
 
 // A gauge says since when a backup is under way, and nothing between two of them.

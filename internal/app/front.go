@@ -35,7 +35,7 @@ func (f *front) listen(t *tasks, o *ServeOptions, h handlers) (api, admin net.Ad
 // address is empty.
 func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies, cert *Certificate) (at net.Addr, err error) {
 	if address == "" {
-		return nil, nil //nolint:nilnil // it listens nowhere
+		return nil, nil // it listens nowhere
 	}
 	tcp, err := new(net.ListenConfig).Listen(t.ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -54,7 +54,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the server looks at its type
+			return nil, err // the server looks at its type
 		}
 		client := l.proxies.ClientAt(conn.RemoteAddr().String())
 		if client == "" {
@@ -88,5 +88,5 @@ func (l *limitedListener) context(ctx context.Context, conn net.Conn) context.Co
 // Close implements net.Conn.
 func (c *limitedConn) Close() error {
 	c.hold.Give()
-	return c.Conn.Close() //nolint:wrapcheck // the server's
+	return c.Conn.Close()
 }

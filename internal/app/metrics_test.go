@@ -168,7 +168,7 @@ func comparePage(t *testing.T, all []served) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
 	}
 	if harness.Update() {
-		if err := os.WriteFile(metricsPage, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the documentation
+		if err := os.WriteFile(metricsPage, []byte(b.String()), 0o644); err != nil { // a page of the documentation
 			t.Fatal(err)
 		}
 	}

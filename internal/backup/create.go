@@ -237,7 +237,7 @@ var errChanged = errors.New("the file was changed while it was read")
 func (c *creator) put(ctx context.Context, f *File, path string, sum []byte, pace *pacer) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return err //nolint:wrapcheck // by send
+		return err
 	}
 	again := sha256.New()
 	body := c.o.Seal.encrypt(io.TeeReader(pace.reader(ctx, file), again))
@@ -281,7 +281,7 @@ func (c *creator) claim(name string) bool {
 func hashFile(ctx context.Context, path string, pace *pacer) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	sum := sha256.New()
 	buf := make([]byte, 1<<20)
@@ -329,5 +329,5 @@ func writeIndex(ctx context.Context, t target.Target, all []string) error {
 }
 
 func put(ctx context.Context, t target.Target, name string, b []byte) error {
-	return t.Put(ctx, name, int64(len(b)), bytes.NewReader(b)) //nolint:wrapcheck // it names the object
+	return t.Put(ctx, name, int64(len(b)), bytes.NewReader(b))
 }

@@ -70,7 +70,7 @@ func expired(ctx context.Context, t target.Target, broken bool) error {
 	b, err := get(ctx, t, lockName, 64<<10)
 	if errors.Is(err, target.ErrNotFound) {
 		if broken {
-			return t.Delete(ctx, lockName) //nolint:wrapcheck // it names the object
+			return t.Delete(ctx, lockName)
 		}
 		return nil
 	}
@@ -81,7 +81,7 @@ func expired(ctx context.Context, t target.Target, broken bool) error {
 	if err := json.Unmarshal(b, &old); err == nil && time.Now().Before(old.Until) && time.Until(old.Until) < 2*lockFor {
 		return fmt.Errorf("%s: %w by %s, until %s unless it goes on; wait, or, if that process is gone, try again then", t, ErrBusy, human.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
 	}
-	return t.Delete(ctx, lockName) //nolint:wrapcheck // it names the object
+	return t.Delete(ctx, lockName)
 }
 
 // keep renews the lock until release.

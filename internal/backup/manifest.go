@@ -196,7 +196,7 @@ func names(ctx context.Context, t target.Target) (all []string, err error) {
 func get(ctx context.Context, t target.Target, name string, most int64) ([]byte, error) {
 	r, err := t.Get(ctx, name, 0)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the object
+		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err = errors.Join(err, r.Close()); err != nil {

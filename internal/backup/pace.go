@@ -60,7 +60,7 @@ type pacedReader struct {
 // Read implements io.Reader.
 func (r *pacedReader) Read(b []byte) (int, error) {
 	r.p.pause(r.ctx)
-	return r.r.Read(b) //nolint:wrapcheck // the reader's own
+	return r.r.Read(b)
 }
 
 // inParallel calls do for all, from so many workers (0: 2) that rest (pacing), until one fails.
@@ -92,5 +92,5 @@ func inParallel[T any](ctx context.Context, all []T, workers int, rest float64, 
 			return nil
 		})
 	}
-	return g.Wait() //nolint:wrapcheck // it is do's
+	return g.Wait()
 }

@@ -137,7 +137,7 @@ func (r *restorer) begin() error {
 func (r *restorer) removeOthers() error {
 	entries, err := os.ReadDir(r.o.Dir)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the folder
+		return err
 	}
 	for _, e := range entries {
 		ours := e.Name() == unfinished || e.Name() == target.LostFound || slices.ContainsFunc(r.m.Files, func(f File) bool { return f.Name == e.Name() })
@@ -157,7 +157,7 @@ func (r *restorer) room() error {
 		}
 	}
 	if du, err := vfs.Default.GetDiskUsage(r.o.Dir); err == nil {
-		free, need := int64(du.AvailBytes), r.m.Bytes() //nolint:gosec // disks are smaller
+		free, need := int64(du.AvailBytes), r.m.Bytes() // disks are smaller
 		for i := range r.m.Files {
 			f := &r.m.Files[i]
 			if info, err := os.Stat(filepath.Join(r.o.Dir, f.Name)); err == nil {
@@ -212,7 +212,7 @@ func (r *restorer) fetch(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait() //nolint:wrapcheck // wrapped above
+	return g.Wait()
 }
 
 func (r *restorer) tell(n int64) {
@@ -239,7 +239,7 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 	}
 	w, err := os.OpenFile(path+partial, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
 	p := &partFile{f: f, w: w, sum: sha256.New(), tell: r.tell}
 	wait, began := pause, time.Now()
@@ -265,7 +265,7 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 		err = w.Sync()
 	}
 	if err = errors.Join(err, w.Close()); err == nil {
-		return os.Rename(path+partial, path) //nolint:wrapcheck // it names the file
+		return os.Rename(path+partial, path)
 	}
 	if errors.Is(err, target.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", ErrPart, err)
@@ -295,17 +295,17 @@ func (p *partFile) resume(sealed string) error {
 	p.at = 0
 	p.sum.Reset()
 	if _, err := p.w.Seek(0, io.SeekStart); err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
 	if sealed == "" {
 		n, err := io.Copy(p.sum, io.LimitReader(p.w, p.f.Size))
 		if err != nil {
-			return err //nolint:wrapcheck // it names the file
+			return err
 		}
 		p.at = n
 	}
 	p.show()
-	return p.w.Truncate(p.at) //nolint:wrapcheck // it names the file
+	return p.w.Truncate(p.at)
 }
 
 // part reads the rest of a part, and checks the whole.
@@ -314,7 +314,7 @@ func (r *restorer) part(ctx context.Context, p *partFile) error {
 	if p.at < p.f.Size || p.at == 0 {
 		body, err := r.t.Get(ctx, p.f.part(r.m.Sealed), p.at)
 		if err != nil {
-			return err //nolint:wrapcheck // it names the object
+			return err
 		}
 		err = r.copy(ctx, p, body)
 		if err = errors.Join(err, body.Close()); err != nil {
@@ -348,7 +348,7 @@ func (r *restorer) copy(ctx context.Context, p *partFile, body io.Reader) error 
 				return fmt.Errorf("%w: it has more than %d bytes", ErrPart, p.f.Size)
 			}
 			if _, err := p.w.Write(buf[:n]); err != nil {
-				return err //nolint:wrapcheck // it names the file
+				return err
 			}
 			_, _ = p.sum.Write(buf[:n]) // a hash never fails
 			p.at += int64(n)
@@ -365,7 +365,7 @@ func (r *restorer) copy(ctx context.Context, p *partFile, body io.Reader) error 
 			err = fmt.Errorf("%w: %w", ErrPart, err)
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // by file
+			return err
 		}
 	}
 }
@@ -397,7 +397,7 @@ func (r *restorer) finish() error {
 func writeDurably(name string, b []byte) error {
 	f, err := os.Create(name)
 	if err != nil {
-		return err //nolint:wrapcheck // by the caller
+		return err
 	}
 	_, err = f.Write(b)
 	return errors.Join(err, f.Sync(), f.Close(), target.SyncFolder(filepath.Dir(name)))

@@ -131,7 +131,7 @@ func retain(ctx context.Context, t target.Target, l *lock, keep Retention, now t
 		return nil
 	})
 	if err != nil {
-		return r, err //nolint:wrapcheck // it names the target
+		return r, err
 	}
 	if err := l.held(ctx); err != nil {
 		return r, err
@@ -141,13 +141,13 @@ func retain(ctx context.Context, t target.Target, l *lock, keep Retention, now t
 			return r, err
 		}
 		if err := t.Delete(ctx, name); err != nil {
-			return r, err //nolint:wrapcheck // it names the object
+			return r, err
 		}
 		r.Parts++
 		r.Bytes += spare[name]
 	}
 	if tidy, ok := t.(interface{ Tidy(context.Context) error }); ok {
-		return r, tidy.Tidy(ctx) //nolint:wrapcheck // it names the folder
+		return r, tidy.Tidy(ctx)
 	}
 	return r, nil
 }

@@ -123,7 +123,7 @@ func (c *verifier) present(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // it names the target
+		return err
 	}
 	for _, p := range c.sorted() {
 		switch size, ok := has[p.name]; {
@@ -223,7 +223,7 @@ func (c *verifier) one(ctx context.Context, p *part, pace *pacer) error {
 		return damaged(err)
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // it names the object
+		return err
 	}
 	sum := sha256.New()
 	raw := &failing{r: pace.reader(ctx, body)}
@@ -242,9 +242,9 @@ func (c *verifier) one(ctx context.Context, p *part, pace *pacer) error {
 		}
 		return damaged(err)
 	case n != p.file.Size:
-		return damaged(fmt.Errorf("%d bytes, not %d", n, p.file.Size)) //nolint:err113 // wrapped by damaged
+		return damaged(fmt.Errorf("%d bytes, not %d", n, p.file.Size))
 	case got != p.file.SHA256:
-		return damaged(fmt.Errorf("its hash is %s", got)) //nolint:err113 // wrapped by damaged
+		return damaged(fmt.Errorf("its hash is %s", got))
 	}
 	return nil
 }
@@ -261,5 +261,5 @@ func (f *failing) Read(b []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		f.err = err
 	}
-	return n, err //nolint:wrapcheck // the reader's own
+	return n, err
 }

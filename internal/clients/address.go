@@ -22,7 +22,7 @@ var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 func ParseProxies(value string) (p Proxies, err error) {
 	header, list, ok := strings.Cut(value, "=")
 	if !ok || !headerName.MatchString(header) {
-		return p, fmt.Errorf("%q does not begin with the header in which the proxies name the client, as X-Forwarded-For=10.0.0.0/8,127.0.0.1 does", value) //nolint:err113 // the operator reads it
+		return p, fmt.Errorf("%q does not begin with the header in which the proxies name the client, as X-Forwarded-For=10.0.0.0/8,127.0.0.1 does", value)
 	}
 	p.header = http.CanonicalHeaderKey(header)
 	for part := range strings.SplitSeq(list, ",") {
@@ -31,7 +31,7 @@ func ParseProxies(value string) (p Proxies, err error) {
 		if err != nil {
 			addr, addrErr := netip.ParseAddr(part)
 			if addrErr != nil {
-				return p, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part) //nolint:err113 // likewise
+				return p, fmt.Errorf("%q is neither a network, such as 10.0.0.0/8, nor an address", part)
 			}
 			addr = addr.Unmap()
 			prefix = netip.PrefixFrom(addr, addr.BitLen())

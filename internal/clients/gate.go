@@ -255,7 +255,7 @@ func (w *countedWriter) Write(b []byte) (int, error) {
 		w.u.bytes.ReserveN(w.g.now(), some)
 		left -= some
 	}
-	return n, err //nolint:wrapcheck // the connection's
+	return n, err
 }
 
 // Unwrap lets http.ResponseController set deadlines.
@@ -265,7 +265,7 @@ func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // subscriptions have bounds of their own.
 func (w *countedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.sent()
-	return http.NewResponseController(w.ResponseWriter).Hijack() //nolint:wrapcheck // the connection's
+	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
 // Flush implements http.Flusher. Streams call it.

@@ -92,7 +92,7 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 	default:
 		q.forget(client, turn)
 	}
-	return ctx.Err() //nolint:wrapcheck // it says what happened
+	return ctx.Err()
 }
 
 func (q *Queue) waited(took time.Duration) {

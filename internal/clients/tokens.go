@@ -70,10 +70,10 @@ func (t *Tokens) Reload() (n int, err error) {
 			return 0, fmt.Errorf("%s, line %d: %w", t.path, line, err)
 		}
 		if at := names[token.Name]; at > 0 {
-			return 0, fmt.Errorf("%s, line %d: the name %s is already used in line %d", t.path, line, token.Name, at) //nolint:err113 // the operator reads it
+			return 0, fmt.Errorf("%s, line %d: the name %s is already used in line %d", t.path, line, token.Name, at)
 		}
 		if all[token.hash] != nil {
-			return 0, fmt.Errorf("%s, line %d: %s has the token of %s", t.path, line, token.Name, all[token.hash].Name) //nolint:err113 // likewise
+			return 0, fmt.Errorf("%s, line %d: %s has the token of %s", t.path, line, token.Name, all[token.hash].Name)
 		}
 		names[token.Name], all[token.hash] = line, token
 	}
@@ -84,7 +84,7 @@ func (t *Tokens) Reload() (n int, err error) {
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func badName(name string) error {
-	return fmt.Errorf("the name %q: use at most 64 letters, digits, and . _ -", name) //nolint:err113 // the operator reads it
+	return fmt.Errorf("the name %q: use at most 64 letters, digits, and . _ -", name)
 }
 
 func parseToken(line string, usual Limit) (*Token, error) {
@@ -94,11 +94,11 @@ func parseToken(line string, usual Limit) (*Token, error) {
 		return nil, badName(t.Name)
 	}
 	if len(fields) < 2 {
-		return nil, errors.New("expected NAME SHA256 [rate=N] [bytes=N] [expires=TIME]") //nolint:err113 // likewise
+		return nil, errors.New("expected NAME SHA256 [rate=N] [bytes=N] [expires=TIME]")
 	}
 	hash, err := hex.DecodeString(fields[1])
 	if err != nil || len(hash) != len(t.hash) {
-		return nil, fmt.Errorf("the hash of %s is not 64 hex digits; skein token %[1]s makes a token and its line", t.Name) //nolint:err113 // likewise
+		return nil, fmt.Errorf("the hash of %s is not 64 hex digits; skein token %[1]s makes a token and its line", t.Name)
 	}
 	t.hash = [sha256.Size]byte(hash)
 	for _, f := range fields[2:] {
@@ -112,7 +112,7 @@ func parseToken(line string, usual Limit) (*Token, error) {
 		case "expires":
 			t.Expires, err = parseExpiry(value)
 		default:
-			return nil, fmt.Errorf("unknown option %q; use rate=N, bytes=N or expires=TIME", f) //nolint:err113 // likewise
+			return nil, fmt.Errorf("unknown option %q; use rate=N, bytes=N or expires=TIME", f)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f, err)
@@ -124,7 +124,7 @@ func parseToken(line string, usual Limit) (*Token, error) {
 func parseRate(s string) (float64, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(n >= 0 && n <= 1e12) {
-		return 0, fmt.Errorf("%q is not a number from 0 to 1e12", s) //nolint:err113 // likewise
+		return 0, fmt.Errorf("%q is not a number from 0 to 1e12", s)
 	}
 	return n, nil
 }
@@ -135,7 +135,7 @@ func parseExpiry(s string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
-		return t, fmt.Errorf("%q is neither a date nor a time such as 2026-11-22T06:00:00Z", s) //nolint:err113 // likewise
+		return t, fmt.Errorf("%q is neither a date nor a time such as 2026-11-22T06:00:00Z", s)
 	}
 	return t, nil
 }

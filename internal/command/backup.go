@@ -101,7 +101,7 @@ func (b *BackupSettings) FollowOptions() (o app.FollowOptions, err error) {
 // Seal reads the key of --backup-key, nil if there is none.
 func (b *BackupSettings) Seal() (*backup.Seal, error) {
 	if b.key == "" {
-		return nil, nil //nolint:nilnil // nothing is encrypted
+		return nil, nil // nothing is encrypted
 	}
 	s, err := backup.ReadSeal(b.key)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *BackupSettings) Trust(from string) (*backup.Trust, error) {
 		return nil, UsageError("%s is a web server: name the key that signs its backups with --trust", from)
 	}
 	if b.trust == "" {
-		return nil, nil //nolint:nilnil // no signature is needed
+		return nil, nil // no signature is needed
 	}
 	t, err := backup.ParseTrust(b.trust)
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 		if b.keep != "" || b.sign != "" || b.key != "" && b.From == "" && b.Follow == "" {
 			return nil, UsageError("--backup-keep, --backup-key and --backup-sign need --backup-to, the target of the backups")
 		}
-		return nil, nil //nolint:nilnil // it makes none
+		return nil, nil // it makes none
 	}
 	if !app.EngineOf(store).InProcess {
 		return nil, UsageError("--backup-to: %v. FoundationDB's own tools back it up; skein backup --store '%s' TARGET prints their commands", app.ErrNoCheckpoint, store)

@@ -57,7 +57,7 @@ func (s *Settings) Certificate(log *slog.Logger) (*app.Certificate, error) {
 		return nil, UsageError("--tls-cert needs --tls-key, and --tls-key needs --tls-cert")
 	}
 	if c.tlsCert == "" {
-		return nil, nil //nolint:nilnil // it does not speak TLS
+		return nil, nil // it does not speak TLS
 	}
 	cert, err := app.OpenCertificate(c.tlsCert, c.tlsKey, log)
 	if err != nil {

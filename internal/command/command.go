@@ -153,7 +153,7 @@ func (o *output) Write(b []byte) (int, error) {
 	if err != nil && o.err == nil {
 		o.err = err
 	}
-	return n, err //nolint:wrapcheck // the writer's own error
+	return n, err
 }
 
 // flagError rewords the library's error about a flag, and suggests a similar flag.

@@ -44,7 +44,7 @@ const (
 func (s *Settings) Verifier() (*proof.Verifier, error) {
 	switch s.Verify {
 	case "", "cid":
-		return nil, nil //nolint:nilnil // nothing else is verified
+		return nil, nil // nothing else is verified
 	case "full":
 	default:
 		return nil, UsageError("--verify %q: expected cid or full", s.Verify)
@@ -101,7 +101,7 @@ func (s *Settings) Service() (*query.Service, error) {
 		host = "localhost" // only this machine sees the feeds
 	}
 	if host == "" {
-		return nil, nil //nolint:nilnil // it has no identity
+		return nil, nil // it has no identity
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate, PerHost: identities.PLCAtOnce})
 	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: s.directory(client)})
@@ -118,7 +118,7 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*feed.Feed
 	case s.FeedFile == "" && s.feedAuthor != "":
 		return nil, UsageError("--feed-publisher needs --feeds, the file of feeds")
 	case s.FeedFile == "":
-		return nil, nil //nolint:nilnil // there are no feeds
+		return nil, nil // there are no feeds
 	case service == nil:
 		return nil, UsageError("--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine")
 	}

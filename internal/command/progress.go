@@ -86,7 +86,7 @@ func (o *oneLine) Write(b []byte) (int, error) {
 		lines[i] = cut(l, width)
 	}
 	if _, err := io.WriteString(o.to, strings.Join(lines, "\r")); err != nil {
-		return 0, err //nolint:wrapcheck // the terminal's own error
+		return 0, err
 	}
 	return len(b), nil
 }
@@ -102,7 +102,7 @@ type Counting struct {
 func (c *Counting) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.N += int64(n)
-	return n, err //nolint:wrapcheck // the reader's own error
+	return n, err
 }
 
 // screen is a terminal with a changing status line at the bottom and the log above it.
@@ -126,7 +126,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	if s.line != "" {
 		_, _ = io.WriteString(s.to, cut(s.line, s.width()))
 	}
-	return n, err //nolint:wrapcheck // the terminal's own error
+	return n, err
 }
 
 // status changes the status line; "" removes it.

@@ -28,7 +28,7 @@ func (s *Settings) Tracing(ctx context.Context, log *slog.Logger) (*tracing.Trac
 		if s.traceShare != traceShare {
 			return nil, UsageError("--trace-share needs --trace-endpoint")
 		}
-		return nil, nil //nolint:nilnil // no traces are wanted
+		return nil, nil // no traces are wanted
 	}
 	if !(s.traceShare >= 0 && s.traceShare <= 1) {
 		return nil, UsageError("--trace-share %v: must be a number from 0 to 1", s.traceShare)

@@ -80,7 +80,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	if _, err := w.to.Write(w.out); err != nil {
-		return 0, err //nolint:wrapcheck // the terminal's own error
+		return 0, err
 	}
 	return len(b), nil
 }

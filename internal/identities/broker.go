@@ -201,7 +201,7 @@ func (u *upstream) enter(ctx context.Context, who asker) (leave func(), err erro
 		return nil, err
 	}
 	if err := g.turns.Enter(ctx, who.name); err != nil {
-		return nil, err //nolint:wrapcheck // of the context
+		return nil, err
 	}
 	began := time.Now()
 	leave = func() { g.turns.Leave(who.name, began) }
@@ -231,7 +231,7 @@ func (u *upstream) rested(ctx context.Context) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // it says what happened
+			return ctx.Err()
 		}
 	}
 }
@@ -282,7 +282,7 @@ func (n noting) RoundTrip(req *http.Request) (*http.Response, error) {
 	if v, ok := req.Context().Value(visitKey{}).(*visit); ok && err == nil {
 		v.note(resp)
 	}
-	return resp, err //nolint:wrapcheck // a transport must not wrap
+	return resp, err // a transport must not wrap
 }
 
 // documents returns a client for documents of upstreams.
@@ -335,7 +335,7 @@ func (d brokered) fetch(ctx context.Context, v *visit, did syntax.DID) (*identit
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", identity.ErrDIDResolutionFailed, err)
 	}
-	return ident, err //nolint:wrapcheck // it is that of the directory
+	return ident, err
 }
 
 // PayerOf names what a DID cost its owner: of a did:plc the DID itself, which the directory

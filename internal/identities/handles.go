@@ -83,7 +83,7 @@ func New(o Options) (*Resolver, error) {
 	default:
 		u, err := url.Parse(o.Resolver)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("resolver %q is not dns, off, or the URL of a service with com.atproto.identity.resolveHandle", o.Resolver) //nolint:err113 // for the operator
+			return nil, fmt.Errorf("resolver %q is not dns, off, or the URL of a service with com.atproto.identity.resolveHandle", o.Resolver)
 		}
 		r.service = strings.TrimSuffix(o.Resolver, "/")
 		r.client = documents(outward.NewClient(outward.Options{Trusted: []string{o.Resolver}, AllowPrivate: o.AllowPrivate}), most, o.Timeout)

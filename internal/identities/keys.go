@@ -189,7 +189,7 @@ func (k *Keys) fetch(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, e
 	ident, err := k.directory.LookupDID(ctx, did)
 	switch {
 	case errors.Is(err, ErrBusy):
-		return nil, err //nolint:wrapcheck // the Broker's
+		return nil, err
 	case errors.Is(err, identity.ErrDIDResolutionFailed):
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, did, err)
 	case err != nil:

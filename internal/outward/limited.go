@@ -37,5 +37,5 @@ func (l *LimitedConn) Read(p []byte) (n int, err error) {
 		}
 		l.left.Store(left)
 	}
-	return n, err //nolint:wrapcheck // a connection must not wrap
+	return n, err // a connection must not wrap
 }

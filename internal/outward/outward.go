@@ -51,7 +51,7 @@ func (n named) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context()) // a transport must not change its request
 		req.Header.Set("User-Agent", userAgent)
 	}
-	return n.RoundTripper.RoundTrip(req) //nolint:wrapcheck // a transport must not wrap
+	return n.RoundTripper.RoundTrip(req) // a transport must not wrap
 }
 
 // NewClient returns a client, Named. It checks the resolved address at the time of connecting, so
@@ -178,5 +178,5 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 			io.Closer
 		}{io.LimitReader(resp.Body, b.most), resp.Body}
 	}
-	return resp, err //nolint:wrapcheck // a transport must not wrap
+	return resp, err // a transport must not wrap
 }

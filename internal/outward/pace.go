@@ -55,7 +55,7 @@ func (t paced) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		err = up.explain(err)
 		cancel(nil)
-		return nil, err //nolint:wrapcheck // a transport must not wrap
+		return nil, err // a transport must not wrap
 	}
 	resp.Body = &receiving{resp.Body, down, cancel}
 	return resp, nil
@@ -123,7 +123,7 @@ func (m *meter) stop() {
 // explain returns why a request failed: the pace, if that ended it.
 func (m *meter) explain(err error) error {
 	if cause := context.Cause(m.ctx); errors.Is(cause, ErrSlow) {
-		return cause //nolint:wrapcheck // the meter's own
+		return cause
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (b *receiving) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.m.explain(err)
 	}
-	return n, err //nolint:wrapcheck // the body's error
+	return n, err
 }
 
 // Close implements io.Closer. It ends the request.
@@ -152,7 +152,7 @@ func (b *receiving) Close() error {
 	b.m.stop()
 	err := b.ReadCloser.Close()
 	b.cancel(nil)
-	return err //nolint:wrapcheck // the body's error
+	return err
 }
 
 // sending is the body of a request. Between two Reads, what the first has read is on its way to the server.
@@ -171,5 +171,5 @@ func (b *sending) Read(p []byte) (int, error) {
 		b.m.answer()
 	}
 	b.m.serve()
-	return n, err //nolint:wrapcheck // the body's error
+	return n, err
 }

@@ -131,7 +131,7 @@ func TestPace(t *testing.T) {
 
 // What ends a request for another reason is not the pace's: the caller's context, and the body's error.
 func TestPaceExplainsNothingElse(t *testing.T) {
-	want := errors.New("reset by peer") //nolint:err113 // a test's
+	want := errors.New("reset by peer")
 	fails := roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{Body: io.NopCloser(iotest.ErrReader(want))}, nil
 	})
@@ -167,10 +167,10 @@ func TestPaceOfRepeatedBodies(t *testing.T) {
 		again := roundTrip(func(req *http.Request) (*http.Response, error) {
 			body, err := req.GetBody()
 			if err != nil {
-				return nil, err //nolint:wrapcheck // a test's
+				return nil, err
 			}
 			if _, err := body.Read(make([]byte, 1)); err != nil {
-				return nil, err //nolint:wrapcheck // a test's
+				return nil, err
 			}
 			<-req.Context().Done()
 			return nil, fmt.Errorf("sending: %w", req.Context().Err())

@@ -58,7 +58,7 @@ func (s *Stream) Beat() error { return s.Write([]byte(":\n\n")) }
 func (s *Stream) Write(b []byte) error {
 	_ = s.c.SetWriteDeadline(time.Now().Add(sendTimeout))
 	if _, err := s.w.Write(b); err != nil {
-		return err //nolint:wrapcheck // only ends the connection
+		return err
 	}
-	return s.c.Flush() //nolint:wrapcheck // only ends the connection
+	return s.c.Flush()
 }

@@ -125,7 +125,7 @@ func (t *Tracing) Close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
 	defer cancel()
-	return t.provider.Shutdown(ctx) //nolint:wrapcheck // the caller logs it as such
+	return t.provider.Shutdown(ctx)
 }
 
 // OrNone returns t, or a Tracer that records nothing if t is nil.

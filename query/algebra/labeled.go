@@ -188,7 +188,7 @@ func (e *Expr) except(n *Node, results dict.Namespace) error {
 	case n.isList:
 		return errNotItsMembers
 	}
-	return fmt.Errorf("except must be a set of %s, like the results; this one is a set of %s", Plural(results), Plural(n.Is)) //nolint:err113 // the client reads it
+	return fmt.Errorf("except must be a set of %s, like the results; this one is a set of %s", Plural(results), Plural(n.Is))
 }
 
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.

@@ -76,7 +76,7 @@ func unquote(quoted string) (s string, err error) {
 	const replaced = string(utf8.RuneError)
 	bad := !utf8.ValidString(quoted) || json.Unmarshal([]byte(quoted), &s) != nil
 	if bad || strings.Contains(s, replaced) && !strings.Contains(strings.ReplaceAll(strings.ToLower(quoted), `\ufffd`, replaced), replaced) {
-		return "", fmt.Errorf(`%s is not a string in double quotes as in JSON, where \" is a double quote and \\ a backslash`, Brief(quoted)) //nolint:err113 // the client reads it
+		return "", fmt.Errorf(`%s is not a string in double quotes as in JSON, where \" is a double quote and \\ a backslash`, Brief(quoted))
 	}
 	return s, nil
 }
@@ -93,18 +93,18 @@ func literalAs(s string, quoted bool, forms ...kinds.Form) (l Literal, err error
 		understood := quoted && ok && l.Is == forms[0].Is()
 		l = Literal{S: s, Is: forms[0].Is()}
 		if ok = slices.ContainsFunc(forms, func(f kinds.Form) bool { return f.Valid([]byte(s)) }); !ok && understood {
-			return l, fmt.Errorf(" is not %s; leave out the double quotes, in which a string is itself", described(forms)) //nolint:err113 // the client reads it
+			return l, fmt.Errorf(" is not %s; leave out the double quotes, in which a string is itself", described(forms))
 		}
 	}
 	switch {
 	case !ok && !texts && NamesSpace(s):
-		return l, errors.New(" is in a permissioned space (at://…/space/…); skein does not index those") //nolint:err113 // likewise
+		return l, errors.New(" is in a permissioned space (at://…/space/…); skein does not index those")
 	case !ok && (quoted || texts):
-		return l, fmt.Errorf(" is not %s", described(forms)) //nolint:err113 // likewise
+		return l, fmt.Errorf(" is not %s", described(forms))
 	case !ok:
 		return l, errNoName
 	case !texts && l.Unusable() != "":
-		return l, fmt.Errorf(": %s", l.Unusable()) //nolint:err113 // likewise
+		return l, fmt.Errorf(": %s", l.Unusable())
 	}
 	return l, nil
 }
@@ -119,7 +119,7 @@ func LiteralAs(s string, forms ...kinds.Form) (l Literal, err error) {
 		}
 	}
 	if l, err = literalAs(s, quoted, forms...); errors.Is(err, errNoName) || err == nil && l.Is != forms[0].Is() {
-		err = fmt.Errorf(" is not %s%s", Singular(forms[0].Is()), Hint(s)) //nolint:err113 // likewise
+		err = fmt.Errorf(" is not %s%s", Singular(forms[0].Is()), Hint(s))
 	}
 	return l, err
 }

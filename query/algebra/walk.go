@@ -53,7 +53,7 @@ func (v *Vocabulary) Named(what, name, why string, all []Via) (Via, error) {
 			return all[i], nil
 		}
 	}
-	return Via{}, fmt.Errorf("%s is %q; %sit must be one of %s%s", what, Brief(name), why, strings.Join(names, ", "), v.didYouMean(name, names)) //nolint:err113 // the client reads it
+	return Via{}, fmt.Errorf("%s is %q; %sit must be one of %s%s", what, Brief(name), why, strings.Join(names, ", "), v.didYouMean(name, names))
 }
 
 // NamedFrom is Named of the sets that lead from accounts, or from URIs.

@@ -55,9 +55,9 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 	switch {
 	case weigh == "":
 	case weigh != "score":
-		return w, fmt.Errorf("weigh is %q; it must be score", Brief(weigh)) //nolint:err113 // the client reads it
+		return w, fmt.Errorf("weigh is %q; it must be score", Brief(weigh))
 	case of.Op != OpRank || of.Rank.Top == 0:
-		return w, errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)") //nolint:err113 // likewise
+		return w, errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)")
 	default:
 		w.OfScores, of.Rank.keepsWeights = true, true
 	}
@@ -65,16 +65,16 @@ func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) 
 		w.Damped = true
 		w.Damp, err = strconv.ParseFloat(damp, 64)
 		if err != nil || !(w.Damp >= 0 && w.Damp <= 1) || len(damp) > 20 {
-			return w, fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp)) //nolint:err113 // likewise
+			return w, fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp))
 		}
 		if via.Op != OpForward && via.Op != OpReverse && w.Damp > 0 {
-			return w, fmt.Errorf("damp does not work with via=%s", via.Name) //nolint:err113 // likewise
+			return w, fmt.Errorf("damp does not work with via=%s", via.Name)
 		}
 	}
 	if decay != "" {
 		age, ok := ParseAge(decay)
 		if !ok || age < shortestDecay || age > maxAge {
-			return w, fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay)) //nolint:err113 // likewise
+			return w, fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay))
 		}
 		w.Decay, w.now = age, now.Truncate(time.Microsecond).UnixMicro()
 	}

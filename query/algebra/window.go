@@ -23,7 +23,7 @@ func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	if age, ok := ParseAge(s); ok {
 		return now.Add(-age), true, nil
 	}
-	return t, false, fmt.Errorf("%q is not a time; write a time such as 2026-11-22T06:00:00Z, a date such as 2026-11-22, or an age such as 24h or 7d", Brief(s)) //nolint:err113 // the client reads it
+	return t, false, fmt.Errorf("%q is not a time; write a time such as 2026-11-22T06:00:00Z, a date such as 2026-11-22, or an age such as 24h or 7d", Brief(s))
 }
 
 // ParseAge parses an age: a number of days or weeks, or a duration of h, m, s and ms, as in time.ParseDuration.
@@ -83,7 +83,7 @@ func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, 
 		}
 		to, isAge = FirstMicro(t), isAge || age
 		if since != "" && !first.Before(t) {
-			return w, false, fmt.Errorf("since (%s) must be earlier than until (%s)", since, until) //nolint:err113 // the client reads it
+			return w, false, fmt.Errorf("since (%s) must be earlier than until (%s)", since, until)
 		}
 	}
 	return read.WindowOf(from, to), isAge, nil

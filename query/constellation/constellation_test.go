@@ -53,12 +53,12 @@ func (s *served) ask(method string, p url.Values, into any) error {
 	}
 	q, err := xrpc.Parse(p.Encode(), nil, &m)
 	if err != nil {
-		return err //nolint:wrapcheck // a test
+		return err
 	}
 	q.Words, q.Store, q.Cursors = algebra.NewVocabulary(kinds.BuiltIn), s.Store, s.cursors
 	answer, err := m.Serve(s.t.Context(), q)
 	if err != nil {
-		return err //nolint:wrapcheck // a test
+		return err
 	}
 	b, err := json.Marshal(answer)
 	if err != nil {

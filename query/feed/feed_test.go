@@ -355,7 +355,7 @@ func (s *served) ask(p url.Values, header http.Header) (out page, err error) {
 	}
 	answer, err := s.f.Methods()[0].Serve(s.t.Context(), q)
 	if err != nil {
-		return out, err //nolint:wrapcheck // a test
+		return out, err
 	}
 	b, err := json.Marshal(answer)
 	if err != nil || json.Unmarshal(b, &out) != nil || out.Feed == nil {

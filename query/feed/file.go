@@ -53,7 +53,7 @@ func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error
 		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
 		case line[0] == ' ' || line[0] == '\t':
 			if len(all) == 0 {
-				return nil, fmt.Errorf("line %d continues a feed, but no feed precedes it", n+1) //nolint:err113 // the operator reads it
+				return nil, fmt.Errorf("line %d continues a feed, but no feed precedes it", n+1)
 			}
 			all[len(all)-1].text += " " + trimmed
 		default:
@@ -67,7 +67,7 @@ func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error
 		}
 		f.line = p.line
 		if i := slices.IndexFunc(feeds, func(g feed) bool { return g.name == f.name }); i >= 0 {
-			return nil, fmt.Errorf("line %d: the feed %s is already defined on line %d", p.line, f.name, feeds[i].line) //nolint:err113 // likewise
+			return nil, fmt.Errorf("line %d: the feed %s is already defined on line %d", p.line, f.name, feeds[i].line)
 		}
 		feeds = append(feeds, f)
 	}
@@ -78,12 +78,12 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
 	if !ok || !syntax.ValidRkey(f.name) {
-		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", algebra.Brief(text)) //nolint:err113 // likewise
+		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", algebra.Brief(text))
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, algebra.ViewerName)
 	asked, isRank, err := rank.Parse(shows)
 	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
-		err = errors.New("a feed cannot set limit or cursor; the app that shows it does") //nolint:err113 // the operator reads it
+		err = errors.New("a feed cannot set limit or cursor; the app that shows it does")
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -92,7 +92,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		f.set = shows
 		e, err := words.Parse(f.set, algebra.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
-			err = fmt.Errorf("it is a set of %s, but a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
+			err = fmt.Errorf("it is a set of %s, but a feed shows posts", algebra.Plural(e.Type()))
 		}
 		if err != nil {
 			return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -102,7 +102,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	f.rank = asked
 	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: algebra.MaxExpr, Values: f.rank, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}, time.Now())
 	if err == nil && r.Via.Is != dict.URI {
-		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", algebra.Plural(r.Via.Is)) //nolint:err113 // likewise
+		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", algebra.Plural(r.Via.Is))
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)

@@ -27,7 +27,7 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 	}
 	inside, ok := strings.CutSuffix(inside, ")")
 	if !ok {
-		return nil, true, errors.New(`expected ")" at the end of rank(…`) //nolint:err113 // its author reads it
+		return nil, true, errors.New(`expected ")" at the end of rank(…`)
 	}
 	asked = url.Values{}
 	for _, part := range topLevel(inside) {
@@ -35,11 +35,11 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
 		case !ok:
-			return nil, true, fmt.Errorf("%q in rank(…): write name=value", algebra.Brief(part)) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("%q in rank(…): write name=value", algebra.Brief(part))
 		case !slices.Contains(Takes(), name):
-			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", algebra.Brief(name), strings.Join(Takes(), ", ")) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", algebra.Brief(name), strings.Join(Takes(), ", "))
 		case asked.Has(name):
-			return nil, true, fmt.Errorf("%s is given twice", name) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("%s is given twice", name)
 		}
 		asked.Set(name, value)
 	}

@@ -517,7 +517,7 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 		err = g.Store.View(t.Context(), func(sn *ask.View) error {
 			st, err := Rank(t.Context(), sn, nil, r)
 			if err != nil {
-				return err //nolint:wrapcheck // a test
+				return err
 			}
 			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.scored() && st.Accounts != visible {
 				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
@@ -530,7 +530,7 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 				last = *e
 				all = append(all, slowRanking{string(member), uint64(e.Count), e.Total, e.Score})
 			})
-			return err //nolint:wrapcheck // a test
+			return err
 		})
 		if err != nil {
 			t.Fatalf("%v: %v", p, err)

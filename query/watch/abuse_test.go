@@ -39,7 +39,7 @@ func (s *countedStore) count(n int) {
 }
 
 func (s *countedStore) View(ctx context.Context, fn func(kv.Reader) error) error {
-	return s.Store.View(ctx, func(r kv.Reader) error { return fn(countedReader{r, s}) }) //nolint:wrapcheck // a test
+	return s.Store.View(ctx, func(r kv.Reader) error { return fn(countedReader{r, s}) })
 }
 
 type countedReader struct {
@@ -51,18 +51,18 @@ type countedReader struct {
 func (r countedReader) Get(key []byte) ([]byte, bool, error) {
 	v, ok, err := r.Reader.Get(key)
 	r.s.count(lookUp + len(v))
-	return v, ok, err //nolint:wrapcheck // a test
+	return v, ok, err
 }
 
 func (r countedReader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	return r.Reader.MultiGet(keys, func(i int, v []byte, ok bool) error { //nolint:wrapcheck // a test
+	return r.Reader.MultiGet(keys, func(i int, v []byte, ok bool) error {
 		r.s.count(lookUp + len(v))
 		return each(i, v, ok)
 	})
 }
 
 func (r countedReader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	return r.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) { //nolint:wrapcheck // a test
+	return r.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
 		r.s.count(lookUp/16 + len(v))
 		return each(k, v)
 	})

@@ -622,7 +622,7 @@ func (f *failing) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if f.fails.Load() {
 		return errRead
 	}
-	return f.Store.View(ctx, fn) //nolint:wrapcheck // a test
+	return f.Store.View(ctx, fn)
 }
 
 // bubble runs a test of a watcher that runs its own rounds, in virtual time.

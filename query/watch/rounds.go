@@ -52,7 +52,7 @@ func (h *Watcher) rounds() {
 func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
 	defer func() {
 		if p := recover(); p != nil { // a defect here must not end indexing
-			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
+			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
 			if release != nil {
 				release()
 			}
@@ -288,7 +288,7 @@ func (h *Watcher) notify(before, now *state, t task) {
 func (h *Watcher) safeDiff(before, now *state, t task) (m Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
+			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return h.diff(before, now, t)

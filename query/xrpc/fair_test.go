@@ -40,7 +40,7 @@ func queued(t *testing.T, slow bool) (*Query, *Queues) {
 // read reads from the store, which costs something.
 func read(sn *ask.View) error {
 	_, err := algebra.Lookup(sn, []algebra.Literal{{S: "did:web:a.example.com", Is: dict.DID}})
-	return err //nolint:wrapcheck // a test
+	return err
 }
 
 // A query that spends more than its queue allows starts again in the large queue, where it may

@@ -110,7 +110,7 @@ func (h *heldReader) Read(p []byte) (int, error) {
 	if n > 0 && !h.hold.Add(int64(n)) {
 		return n, errTaken
 	}
-	return n, err //nolint:wrapcheck // Read looks at its type
+	return n, err // Read looks at its type
 }
 
 func formTooLarge() error {

@@ -39,7 +39,7 @@ func (b broken) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return n, err //nolint:wrapcheck // a test
+	return n, err
 }
 
 func (f *Forms) empty(t *testing.T, what string) {

@@ -148,7 +148,7 @@ func makeFolder(name string) error {
 		}
 	}
 	if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err //nolint:wrapcheck // by the caller
+		return err
 	}
 	return SyncFolder(filepath.Dir(name))
 }
@@ -157,7 +157,7 @@ func makeFolder(name string) error {
 func SyncFolder(name string) error {
 	d, err := os.Open(name)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the folder
+		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
@@ -171,7 +171,7 @@ type interruptible struct {
 // Read implements io.Reader.
 func (i *interruptible) Read(b []byte) (int, error) {
 	if err := i.ctx.Err(); err != nil {
-		return 0, err //nolint:wrapcheck // the context's
+		return 0, err
 	}
-	return i.r.Read(b) //nolint:wrapcheck // the reader's own
+	return i.r.Read(b)
 }

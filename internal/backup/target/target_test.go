@@ -91,7 +91,7 @@ func testTarget(t *testing.T, to target.Target) {
 			t.Fatalf("%v, want %v", got, sizes)
 		}
 	}
-	if err := to.List(t.Context(), "other", func(o target.Object) error { return errors.New(o.Name) }); err != nil { //nolint:err113 // a test's
+	if err := to.List(t.Context(), "other", func(o target.Object) error { return errors.New(o.Name) }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ type failingReader struct{ fails bool }
 
 func (f failingReader) Read([]byte) (int, error) {
 	if f.fails {
-		return 0, errors.New("cannot be read") //nolint:err113 // a test's
+		return 0, errors.New("cannot be read")
 	}
 	return 0, io.EOF
 }

@@ -101,7 +101,7 @@ func (fs *storeFS) guardCopy(dir string) error {
 func (fs *storeFS) markOf(dir, name string) (m logMark, err error) {
 	f, err := fs.FS.Open(fs.PathJoin(dir, name))
 	if err != nil {
-		return m, err //nolint:wrapcheck // by guardCopy
+		return m, err
 	}
 	sum := crc32.New(castagnoli)
 	n, err := io.Copy(sum, f)
@@ -143,5 +143,5 @@ type pausingFile struct {
 // ReadAt implements io.ReaderAt.
 func (f pausingFile) ReadAt(p []byte, at int64) (int, error) {
 	f.pause()
-	return f.File.ReadAt(p, at) //nolint:wrapcheck // it is the engine's
+	return f.File.ReadAt(p, at)
 }

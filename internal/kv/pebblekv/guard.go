@@ -61,7 +61,7 @@ func (f *manifestFile) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	f.written += int64(n)
 	f.mu.Unlock()
-	return n, err //nolint:wrapcheck // it is the engine's
+	return n, err
 }
 
 // Sync implements vfs.File.
@@ -383,5 +383,5 @@ func (fs unlockedFS) Lock(name string) (io.Closer, error) {
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) {
 		return io.NopCloser(nil), nil
 	}
-	return c, err //nolint:wrapcheck // it is the engine's
+	return c, err
 }

@@ -217,11 +217,11 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 	}
 	sum := crc32.New(castagnoli)
 	if _, err = io.CopyN(sum, f, m.Bytes); err == nil && sum.Sum32() == m.CRC {
-		return nil, nil //nolint:nilnil // nothing is lost
+		return nil, nil // nothing is lost
 	}
 	end, why := fs.readableLog(m.Log)
 	if end >= m.Bytes { // only padding differs
-		return nil, nil //nolint:nilnil // nothing is lost
+		return nil, nil // nothing is lost
 	}
 	lost.readable, lost.Bytes = end, m.Bytes-end
 	if st.Size() < m.Bytes {
@@ -237,7 +237,7 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 func (fs *storeFS) readableLog(name string) (end int64, why error) {
 	logs, err := wal.Scan(wal.Dir{FS: fs.FS, Dirname: fs.dir})
 	if err != nil {
-		return 0, err //nolint:wrapcheck // it is the engine's
+		return 0, err
 	}
 	n, _, _ := wal.ParseLogFilename(name)
 	log, ok := logs.Get(n)
@@ -253,7 +253,7 @@ func (fs *storeFS) readableLog(name string) (end int64, why error) {
 			_, err = io.Copy(io.Discard, rec)
 		}
 		if err != nil {
-			return end, err //nolint:wrapcheck // it is the engine's
+			return end, err
 		}
 	}
 }
@@ -301,19 +301,19 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 func (fs *storeFS) cutLog(name string, readable int64) error {
 	f, err := fs.FS.Open(name)
 	if err != nil {
-		return err //nolint:wrapcheck // by acceptLoss
+		return err
 	}
 	defer func() { _ = f.Close() }() // opened for reading only
 	cut, err := fs.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return err //nolint:wrapcheck // by acceptLoss
+		return err
 	}
 	_, err = io.CopyN(cut, f, readable)
 	if err = errors.Join(err, cut.Sync(), cut.Close()); err != nil {
 		return err
 	}
-	_ = fs.FS.Link(name, name+lostSuffix)  // for the operator; nothing depends on it
-	return fs.FS.Rename(name+".new", name) //nolint:wrapcheck // by acceptLoss
+	_ = fs.FS.Link(name, name+lostSuffix) // for the operator; nothing depends on it
+	return fs.FS.Rename(name+".new", name)
 }
 
 // logsFrom returns the names of the logs numbered first or higher, in ascending order.

@@ -444,5 +444,5 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 func (l logger) Fatalf(format string, args ...any) {
-	l.fatal(fmt.Errorf("pebble cannot continue: "+format, args...)) //nolint:err113 // the message is Pebble's
+	l.fatal(fmt.Errorf("pebble cannot continue: "+format, args...))
 }

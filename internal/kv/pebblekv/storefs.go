@@ -239,7 +239,7 @@ func (fs *storeFS) end(err error) error {
 func (fs *storeFS) OpenDir(name string) (vfs.File, error) {
 	d, err := fs.FS.OpenDir(name)
 	if err != nil || fs.outside(name) {
-		return d, err //nolint:wrapcheck // it is the engine's
+		return d, err
 	}
 	return storeFolder{d, fs}, nil
 }
@@ -272,7 +272,7 @@ func (f patientFile) Write(p []byte) (int, error) {
 	if isFull(err) {
 		<-time.After(tryAgain)
 	}
-	return n, err //nolint:wrapcheck // it is the engine's
+	return n, err
 }
 
 // noRoom reports whether a file could not be made or written because there is no space
@@ -329,7 +329,7 @@ func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWrite
 // whose logs somebody deleted (lostWrites). So these logs stay until the new one is on disk.
 func (fs *storeFS) Remove(name string) error {
 	if fs.elsewhere(name) {
-		return fs.FS.Remove(name) //nolint:wrapcheck // it is the engine's
+		return fs.FS.Remove(name)
 	}
 	if strings.HasSuffix(name, logSuffix) {
 		fs.mu.Lock()
@@ -343,7 +343,7 @@ func (fs *storeFS) Remove(name string) error {
 		}
 	}
 	fs.forgetLog(fs.PathBase(name))
-	return fs.FS.Remove(name) //nolint:wrapcheck // it is the engine's
+	return fs.FS.Remove(name)
 }
 
 // hasBegun reports whether a log was made since the store was opened.
@@ -417,7 +417,7 @@ func (f *walFile) syncAndMark() error {
 	written, short := f.written, f.short
 	f.writing.Unlock()
 	if err := f.File.Sync(); err != nil {
-		return err //nolint:wrapcheck // it is the engine's
+		return err
 	}
 	if !short { // the mark of an earlier sync stays
 		f.fs.markLog(written)

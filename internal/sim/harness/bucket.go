@@ -77,7 +77,7 @@ func find() (string, error) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			bin := filepath.Join(dir, ".tools", "versitygw")
 			_, err := os.Stat(bin)
-			return bin, err //nolint:wrapcheck // it names the file
+			return bin, err
 		}
 	}
 	return "", fmt.Errorf("versitygw is not in PATH: %w", os.ErrNotExist)
@@ -92,7 +92,7 @@ func (s *Server) Kill() {
 // Restart starts the server again, with what it had.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.cmd = exec.Command(s.bin, "--port", s.address, "--quiet", "--keep-alive", "posix", "--sidecar", filepath.Join(s.folder, "meta"), filepath.Join(s.folder, "data")) //nolint:gosec,noctx // a test's own program; it outlives contexts
+	s.cmd = exec.Command(s.bin, "--port", s.address, "--quiet", "--keep-alive", "posix", "--sidecar", filepath.Join(s.folder, "meta"), filepath.Join(s.folder, "data")) //nolint:noctx // a test's own program; it outlives contexts
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+access, "ROOT_SECRET_KEY="+secret)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := os.MkdirAll(filepath.Join(s.folder, "meta"), 0o755); err != nil {

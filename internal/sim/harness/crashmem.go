@@ -28,5 +28,5 @@ func (f *CrashFS) CrashClone(cfg vfs.CrashCloneCfg) *CrashFS {
 func (f *CrashFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f.reuse.RLock()
 	defer f.reuse.RUnlock()
-	return f.MemFS.ReuseForWrite(oldname, newname, category) //nolint:wrapcheck // as MemFS does
+	return f.MemFS.ReuseForWrite(oldname, newname, category) // as MemFS does
 }

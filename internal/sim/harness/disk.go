@@ -20,7 +20,8 @@ type Operation struct {
 // Point names the kind of an operation, such as "sync log". Faults are injected at points.
 func (o Operation) Point() string { return o.Verb + " " + o.What }
 
-// Disk is a file system that calls hooks at each operation. The zero hooks do nothing.
+// Disk is a file system that calls hooks at each operation. The zero hooks do nothing. It never
+// wraps errors: the engine compares them.
 type Disk struct {
 	vfs.FS
 
@@ -130,7 +131,7 @@ func (d *Disk) Link(oldname, newname string) error {
 	if _, err := d.enter("link", newname); err != nil {
 		return err
 	}
-	return d.FS.Link(oldname, newname) //nolint:wrapcheck // the engine must see the system's error
+	return d.FS.Link(oldname, newname)
 }
 
 // Rename implements vfs.FS.
@@ -138,7 +139,7 @@ func (d *Disk) Rename(oldname, newname string) error {
 	if _, err := d.enter("rename", newname); err != nil {
 		return err
 	}
-	return d.FS.Rename(oldname, newname) //nolint:wrapcheck // the engine must see the system's error
+	return d.FS.Rename(oldname, newname)
 }
 
 // Remove implements vfs.FS.
@@ -146,7 +147,7 @@ func (d *Disk) Remove(name string) error {
 	if _, err := d.enter("remove", name); err != nil {
 		return err
 	}
-	return d.FS.Remove(name) //nolint:wrapcheck // the engine must see the system's error
+	return d.FS.Remove(name)
 }
 
 func (d *Disk) wrap(name string) func(vfs.File, error) (vfs.File, error) {
@@ -171,7 +172,7 @@ func (f *file) Write(p []byte) (int, error) {
 	if _, err := f.disk.enter("write", f.name); err != nil {
 		return 0, err
 	}
-	return f.File.Write(p) //nolint:wrapcheck // the engine must see the system's error
+	return f.File.Write(p)
 }
 
 // WriteAt implements vfs.File.
@@ -179,7 +180,7 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 	if _, err := f.disk.enter("write", f.name); err != nil {
 		return 0, err
 	}
-	return f.File.WriteAt(p, at) //nolint:wrapcheck // the engine must see the system's error
+	return f.File.WriteAt(p, at)
 }
 
 // Read implements vfs.File.
@@ -191,7 +192,7 @@ func (f *file) Read(p []byte) (int, error) {
 	n, err := f.File.Read(p)
 	f.disk.change(o, f.at, p[:n])
 	f.at += int64(n)
-	return n, err //nolint:wrapcheck // the engine must see the system's error
+	return n, err
 }
 
 // ReadAt implements vfs.File.
@@ -202,7 +203,7 @@ func (f *file) ReadAt(p []byte, at int64) (int, error) {
 	}
 	n, err := f.File.ReadAt(p, at)
 	f.disk.change(o, at, p[:n])
-	return n, err //nolint:wrapcheck // the engine must see the system's error
+	return n, err
 }
 
 func (d *Disk) change(o Operation, at int64, p []byte) {
@@ -219,7 +220,7 @@ func (f *file) Sync() error {
 	if _, err := f.disk.enter("sync", f.name); err != nil {
 		return err
 	}
-	return f.File.Sync() //nolint:wrapcheck // the engine must see the system's error
+	return f.File.Sync()
 }
 
 // SyncData implements vfs.File.
@@ -227,7 +228,7 @@ func (f *file) SyncData() error {
 	if _, err := f.disk.enter("sync", f.name); err != nil {
 		return err
 	}
-	return f.File.SyncData() //nolint:wrapcheck // the engine must see the system's error
+	return f.File.SyncData()
 }
 
 // SyncTo implements vfs.File.
@@ -235,7 +236,7 @@ func (f *file) SyncTo(n int64) (bool, error) {
 	if _, err := f.disk.enter("sync", f.name); err != nil {
 		return false, err
 	}
-	return f.File.SyncTo(n) //nolint:wrapcheck // the engine must see the system's error
+	return f.File.SyncTo(n)
 }
 
 // Close implements vfs.File.
@@ -244,7 +245,7 @@ func (f *file) Close() error {
 		_ = f.File.Close()
 		return err
 	}
-	return f.File.Close() //nolint:wrapcheck // the engine must see the system's error
+	return f.File.Close()
 }
 
 // Fd implements vfs.File. It hides the descriptor: Pebble would read around the Disk.
@@ -262,5 +263,5 @@ func (f folder) Sync() error {
 	if _, err := f.disk.pass(Operation{"sync", "folder", f.name}); err != nil {
 		return err
 	}
-	return f.File.Sync() //nolint:wrapcheck // the engine must see the system's error
+	return f.File.Sync()
 }

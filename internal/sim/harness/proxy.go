@@ -27,7 +27,7 @@ type Proxy struct {
 func NewProxy(target string, seed uint64) (*Proxy, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // describes itself
+		return nil, err
 	}
 	p := &Proxy{Addr: l.Addr().String(), l: l, target: target, rng: rand.New(rand.NewPCG(seed, 4)), conns: map[net.Conn]struct{}{}}
 	go p.accept()
