@@ -25,6 +25,9 @@ import (
 // ErrNoGraph is returned by Open with MustExist or ReadOnly if the store has no graph.
 var ErrNoGraph = errors.New("there is no graph in the store")
 
+// Merger returns a Merger to open a graph's store with. Each open store needs one of its own.
+func Merger() kv.Merger { return write.NewMerger(write.Limits{}) }
+
 // Open opens the graph in store. In an empty store it makes one.
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.StateCache <= 0 {

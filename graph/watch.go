@@ -17,10 +17,13 @@ type Change struct {
 	Actor, Subject dict.ID    // from and to
 }
 
+// A ListChange names a list and an account that a write may have added to it or removed from it.
+type ListChange = write.ListChange
+
 // A Watcher receives what this process commits. Changed is called under the Store's write lock,
 // must not call the Store, and must copy what it keeps of the slices.
 type Watcher interface {
-	Changed(edges []Change, lists []write.ListChange, hidden []dict.ID)
+	Changed(edges []Change, lists []ListChange, hidden []dict.ID)
 }
 
 // Watch sets the Watcher that receives later commits; nil ends that.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
-	"skein.blue/graph/write"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/backup/target"
 	"skein.blue/internal/human"
@@ -124,7 +124,7 @@ func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error
 	if err != nil {
 		return backup.Report{}, fmt.Errorf("the copy of the store cannot be opened: %w", err)
 	}
-	merger := write.NewMerger(write.Limits{})
+	merger := graph.Merger()
 	rest, parallel := 0.0, 0
 	if j.InDaemon {
 		rest, parallel = backupRest, 1

@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
@@ -81,7 +80,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, err
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
-		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
+		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
 		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
 		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal, TableBytes: o.TableBytes,
 		Logger: logger(o.Logger).With("component", "store"),
@@ -98,7 +97,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	case errors.Is(err, kv.ErrFormat):
 		return nil, fmt.Errorf("another version of skein made the store %s, in a format that this version cannot read (it reads %s); use the version that made it, or index into a new folder: %w",
-			o.Store, write.NewMerger(write.Limits{}).Name(), err)
+			o.Store, graph.Merger().Name(), err)
 	case err != nil:
 		return nil, err
 	}
@@ -111,7 +110,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("--store: %w", err)
 	}
 	fo := fdbkv.Options{
-		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
+		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
 		Logger: logger(o.Logger).With("component", "store"),
 	}
 	fo.Retried, fo.Conflicted, fo.Versioned, fo.Trips = o.writes.Retried, o.writes.Conflicted, o.writes.Versioned, o.writes.Tripped

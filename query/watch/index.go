@@ -5,7 +5,6 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 )
@@ -46,7 +45,7 @@ func authorOf(l algebra.Leaf) dict.ID {
 }
 
 // Changed implements graph.Watcher.
-func (h *Watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden []dict.ID) {
+func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden []dict.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range edges {
