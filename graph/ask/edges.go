@@ -19,9 +19,6 @@ func (s *View) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
 	return s.SubjectsIn(k, actor, Window{})
 }
 
-// A Window is a span of time.
-type Window = read.Window
-
 // SubjectsIn is Subjects, restricted to records in a window.
 func (s *View) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (idset.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor, w)
@@ -39,7 +36,7 @@ func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Windo
 
 // EachSubject calls each with the subject and the path of every record of an actor in a window, in
 // no order, with a subject once per record, until it fails. The path is valid during the call.
-func (s *View) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(subject dict.ID, p format.Path) error) (err error) {
+func (s *View) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(subject dict.ID, p Path) error) (err error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return nil
 	}
@@ -115,7 +112,7 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 // record in a window (in), and those whose records must be read to know it (unsure). For a set without
 // containers, all are unsure. The window must not be the one that includes everything.
 func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idset.Set, err error) {
-	from, to := w.From>>format.ClockBits, w.To>>format.ClockBits
+	from, to := MicrosOf(w.From), MicrosOf(w.To)
 	var sure, open idset.Collector
 	if subject == dict.None {
 		return in, unsure, nil
@@ -123,7 +120,7 @@ func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idse
 	_, err = read.Dates(s.r, s.source.Layout, k, subject, DatesBetween(from, to), func(id uint64, date uint32) error {
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
-		case date == format.Undated, begin < from && from < end, begin < to && to < end:
+		case date == Undated, begin < from && from < end, begin < to && to < end:
 			open.Add(id)
 		case begin >= from && end <= to:
 			sure.Add(id)
@@ -133,16 +130,8 @@ func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idse
 	return sure.Set(), open.Set(), err
 }
 
-// second is a second in microseconds.
-const second = 1_000_000
-
-// DatesBetween returns the range of the seconds that a window of times, in microseconds, has a part in.
-func DatesBetween(from, to uint64) *read.DateRange {
-	return &read.DateRange{First: uint32(min(from/second, format.Undated)), Last: uint32(min(max(from, to)/second, format.Undated))}
-}
-
 // Dates calls each with those members of a reverse set whose dates are wanted, in no order, and with their dates (read.Dates).
-func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *read.DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
+func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
 	if subject == dict.None {
 		return 0, nil
 	}

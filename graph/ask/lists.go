@@ -20,18 +20,18 @@ import (
 // Joined reads the actor's records in a window that make an edge of kind from to subject. It calls
 // each, in no order, with the subject of the same record's edge of kind to. path is valid during
 // the call.
-func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path format.Path, other dict.ID) error) error {
+func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path Path, other dict.ID) error) error {
 	if subject == dict.None {
 		return nil
 	}
 	one := func(id dict.ID) (bool, error) { return id == subject, nil }
-	return s.JoinedAmong(actor, from, to, one, w, func(path format.Path, _, other dict.ID) error { return each(path, other) })
+	return s.JoinedAmong(actor, from, to, one, w, func(path Path, _, other dict.ID) error { return each(path, other) })
 }
 
 // JoinedAmong is Joined for several subjects: those that among accepts. each gets both subjects.
 // among is called once per record with an edge of kind from, and may end the reading with an
 // error.
-func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path format.Path, subject, other dict.ID) error) error {
+func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path Path, subject, other dict.ID) error) error {
 	if actor == dict.None {
 		return nil
 	}
@@ -106,8 +106,8 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 
 // Listed calls each, in no order, with the accounts that author's records in a window put on
 // author's list. An account may come several times, and may be hidden.
-func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, path format.Path)) error {
-	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p format.Path, member dict.ID) error {
+func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, path Path)) error {
+	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p Path, member dict.ID) error {
 		each(member, p)
 		return nil
 	})
@@ -116,11 +116,11 @@ func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, 
 // Lists calls each, in no order, with the lists that member is on by records in a window. from
 // are the accounts that have put it on lists; Lists skips hidden ones. A list may come several
 // times.
-func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path format.Path)) error {
+func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path Path)) error {
 	type item struct {
 		author int
 		list   dict.ID
-		path   format.Path
+		path   Path
 	}
 	var items []item
 	indexes := func(yield func(int) bool) {
@@ -132,7 +132,7 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 	}
 	for i := range Ahead(s, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i], w) }) {
 		author := from[i]
-		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p format.Path, list dict.ID) error {
+		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p Path, list dict.ID) error {
 			p.Raw = bytes.Clone(p.Raw)
 			items = append(items, item{i, list, p})
 			return nil
@@ -174,11 +174,11 @@ func AuthorityOf(uri string) string {
 type ShownRecord struct{ edgeRecord }
 
 // Offer offers a record of the edge. since is the TID of the edge's subject, or Timeless.
-func (e *ShownRecord) Offer(p format.Path, since uint64) { e.offer(p, since) }
+func (e *ShownRecord) Offer(p Path, since uint64) { e.offer(p, since) }
 
 // Path returns the path of the shown record; found is false if no record was offered. s may be
 // nil.
-func (e *ShownRecord) Path() (p format.Path, found bool) {
+func (e *ShownRecord) Path() (p Path, found bool) {
 	if e == nil {
 		return p, false
 	}

@@ -2,7 +2,6 @@ package ask
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -19,12 +18,9 @@ import (
 // TID. A subject without a time is an account, or a record with another key: the record with the
 // lowest key is shown, as in app.bsky.graph.getRelationships.
 
-// Timeless is the time, in microseconds or as a TID, of what has none. It is above all times.
-const Timeless = math.MaxUint64
-
 // betterRecord reports whether p is shown rather than q, where both make one edge. since is the
 // TID of the subject, or Timeless.
-func betterRecord(p, q format.Path, since uint64) bool {
+func betterRecord(p, q Path, since uint64) bool {
 	switch {
 	case since == Timeless:
 		return lowerKey(p, q)
@@ -39,7 +35,7 @@ func betterRecord(p, q format.Path, since uint64) bool {
 }
 
 // lowerKey reports whether p is the lower of two record keys, as strings.
-func lowerKey(p, q format.Path) bool {
+func lowerKey(p, q Path) bool {
 	if p.Raw == nil && q.Raw == nil {
 		return p.TID < q.TID // TIDs sort as their numbers do
 	}
@@ -48,11 +44,11 @@ func lowerKey(p, q format.Path) bool {
 
 // edgeRecord is the best record of an edge so far.
 type edgeRecord struct {
-	path  format.Path
+	path  Path
 	found bool
 }
 
-func (e *edgeRecord) offer(p format.Path, since uint64) {
+func (e *edgeRecord) offer(p Path, since uint64) {
 	if e.found && !betterRecord(p, e.path, since) {
 		return
 	}
@@ -65,16 +61,16 @@ func (e *edgeRecord) offer(p format.Path, since uint64) {
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
 // an edge to subject. It skips actors without one. since is the TID of the subject, or Timeless:
 // records are most likely soon after it, and RecordsTo looks there first.
-func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
+func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
 		left[i] = i
 	}
-	if since < format.EndOfTime && (w.All() || since >= w.From) {
+	if since < EndOfTime && (w.All() || since >= w.From) {
 		const soon = 2 // buckets of 12.7 days
 		var scan []int
 		for n := range uint64(soon) {
-			if since+n<<format.BucketShift >= format.EndOfTime {
+			if since+n<<format.BucketShift >= EndOfTime {
 				break // the records there have no time
 			}
 			rest, spilled, err := s.lookUpRecords(k, func(int) uint64 { return since + n<<format.BucketShift }, actors, left, func(i int, records []format.Record) (bool, error) {
@@ -123,7 +119,7 @@ type Dated struct {
 
 // RecordsAt is RecordsTo for members whose dates are known: it looks up one bucket of each, and reads the records of those
 // whose bucket was spilled.
-func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p format.Path) error) error {
+func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p Path) error) error {
 	actors := make([]dict.ID, len(members))
 	left := make([]int, 0, len(members))
 	var scan []int
@@ -134,7 +130,7 @@ func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 			scan = append(scan, i)
 		}
 	}
-	at := func(i int) uint64 { return uint64(members[i].Date) * second << format.ClockBits }
+	at := func(i int) uint64 { return TIDAt(uint64(members[i].Date) * second) }
 	rest, spilled, err := s.lookUpRecords(k, at, actors, left, func(i int, records []format.Record) (bool, error) {
 		var best edgeRecord
 		for j := range records {
@@ -155,7 +151,7 @@ func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 	for n, i := range scan {
 		others[n] = actors[i]
 	}
-	return s.RecordsTo(k, subject, since, w, others, func(n int, p format.Path) error { return each(scan[n], p) })
+	return s.RecordsTo(k, subject, since, w, others, func(n int, p Path) error { return each(scan[n], p) })
 }
 
 // lookUpRecords looks up one bucket of each of the actors in left: that of the TID that at returns. It calls wanted with the records there, in
@@ -168,7 +164,7 @@ func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.
 	for some := range slices.Chunk(left, most) {
 		var keys kv.Keys
 		for _, i := range some {
-			key = format.AppendChunkKey(key[:0], k, actors[i], format.Path{TID: at(i)}, 0)
+			key = format.AppendChunkKey(key[:0], k, actors[i], Path{TID: at(i)}, 0)
 			keys.Add(key)
 		}
 		err = s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) error {
@@ -179,7 +175,7 @@ func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.
 			}
 			var generation uint64
 			var err error
-			if records, generation, err = format.CoderOf(k, actors[i], format.Path{TID: at(i)}.Bucket()).Read(records[:0], v, 0); err != nil {
+			if records, generation, err = format.CoderOf(k, actors[i], Path{TID: at(i)}.Bucket()).Read(records[:0], v, 0); err != nil {
 				return fmt.Errorf("graph: reading records %x: %w", keys.List()[n], err)
 			}
 			if generation > 0 {
@@ -202,7 +198,7 @@ func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.
 // RecordsFrom calls each, in no order, with the record in a window by which actor has an edge to
 // each of the subjects. It skips subjects without one. since returns the TID of a subject, or
 // Timeless. subjects may contain duplicates.
-func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
+func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p Path) error) error {
 	if actor == dict.None {
 		return nil
 	}
@@ -231,7 +227,7 @@ func NoTime(int) uint64 { return Timeless }
 
 // Records calls each, in no order, with the subject and path of each of an actor's records, even
 // if accounts are hidden, until each returns false. The path is valid during the call.
-func (s *View) Records(k kinds.Kind, actor dict.ID, each func(p format.Path, subject dict.ID) bool) error {
+func (s *View) Records(k kinds.Kind, actor dict.ID, each func(p Path, subject dict.ID) bool) error {
 	if actor == dict.None {
 		return nil
 	}
