@@ -7,15 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
-
 	"skein.blue/graph/batch"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/tracing"
 )
 
 // Timing returns how the time of all writes since Open divides.
@@ -31,19 +27,13 @@ func (s *Store) Timing() (t write.Timing) {
 // Apply applies a batch from the named source and stores its cursor, in as few atomic writes as
 // possible. Each write stores the cursor that it reaches, and no commit is split. Apply drops
 // events that were applied before, and events of partitions that this Store does not write.
-func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) (err error) {
-	ctx, span := s.o.Tracer.Start(ctx, "apply a batch", trace.WithNewRoot())
-	defer func() { tracing.End(span, err) }()
-	if span.IsRecording() {
-		span.SetAttributes(attribute.String("skein.source", source), attribute.Int("skein.events", b.Events()), attribute.Int64("skein.last_seq", int64(b.Last())))
-	}
+func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error {
 	began := time.Now()
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !b.Archived() {
 		s.noteWait(time.Since(began))
 	}
-	span.AddEvent("its turn to write")
 	if err := s.intake.begin(ctx, source, b); err != nil {
 		return err
 	}
@@ -148,12 +138,7 @@ func (l *lane) setAside(ev *batch.Event, b *batch.Batch, err error) bool {
 }
 
 // applySegment applies a segment in one write.
-func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error) {
-	ctx, span := l.store.o.Tracer.Start(ctx, "write")
-	defer func() { tracing.End(span, err) }()
-	if span.IsRecording() {
-		span.SetAttributes(attribute.Int("skein.events", len(seg.Events)), attribute.Int("skein.first_partition", int(l.first)))
-	}
+func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 	w := l.writerOf(seg.Batch)
 	w.Begin()
 	for {
@@ -175,21 +160,17 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error)
 		case err == nil:
 			out.Timing.Commit += time.Since(end)
 			m.Committed(time.Since(start))
-			span.SetAttributes(attribute.Float64("skein.commit_seconds", out.Timing.Commit.Seconds()))
 			l.committed(w, seg, &out)
 			return nil
 		case isErasing:
 			m.Retried("erasing")
-			span.AddEvent("again: records of a deleted account are erased first")
 			if err := l.eraseSome(ctx, seg, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err
 			}
 		case errors.Is(err, write.FarError{}):
-			m.Retried("far")
-			span.AddEvent("again: a commit that needs too many records is set aside")
+			m.Retried("far") // a commit that needs too many records is set aside
 		case errors.Is(err, intern.ErrNoLease):
 			m.Retried("lease")
-			span.AddEvent("again: ids are leased first")
 		default:
 			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.Batch.Last(), seg.Source, err)
 		}

@@ -19,7 +19,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/tracing"
 )
 
 // ErrNoGraph is returned by Open with MustExist or ReadOnly if the store has no graph.
@@ -36,7 +35,6 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.SliceSize <= 0 {
 		o.SliceSize = 4000
 	}
-	o.Tracer = tracing.OrNone(o.Tracer)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/fence"
@@ -70,8 +68,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Tracer receives a span for each batch and each write. nil means none.
-	Tracer trace.Tracer
 	// Writes counts the store's writes. It may be nil.
 	Writes *kvmetrics.Metrics
 }

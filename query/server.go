@@ -15,15 +15,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/graph"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/renamed"
-	"skein.blue/internal/tracing"
 	"skein.blue/query/algebra"
 	"skein.blue/query/constellation"
 	"skein.blue/query/feed"
@@ -72,8 +68,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Tracer receives a span for each query. nil means none.
-	Tracer trace.Tracer
 }
 
 // Audits counts comparisons with hosts in getStats.
@@ -139,7 +133,6 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Logger = o.Logger.With("component", "query")
-	o.Tracer = tracing.OrNone(o.Tracer)
 	if o.Concurrent <= 0 {
 		o.Concurrent = 8 * runtime.GOMAXPROCS(0)
 	}
@@ -200,12 +193,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 		return
 	}
 	start := time.Now()
-	ctx, span := tracing.StartRequest(r.Context(), s.o.Tracer, r.Header, m.NSID)
-	defer span.End()
-	if span.IsRecording() {
-		span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("url.path", r.URL.Path), attribute.String("url.query", r.URL.RawQuery), attribute.String("skein.client", clients.Of(r)))
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
 	s.o.Metrics.begin()
 	answer, err := s.recovered(ctx, w, r, m)
@@ -213,7 +201,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	s.o.Metrics.end(m.NSID, took)
 	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
-		s.answered(span, m.NSID, http.StatusOK)
+		s.o.Metrics.answered(m.NSID, http.StatusOK)
 		if !s.writeCSV(w, r, answer) {
 			s.write(w, r, http.StatusOK, answer)
 		}
@@ -222,7 +210,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	xerr, ok := errors.AsType[*xrpc.Error](err)
 	// The request's context ends when its client has gone, and also when a read times out, which a late form does.
 	if r.Context().Err() != nil && (!ok || xerr.Status != http.StatusRequestTimeout) {
-		s.answered(span, m.NSID, statusClientGone)
+		s.o.Metrics.answered(m.NSID, statusClientGone)
 		return
 	}
 	limit, isLimit := errors.AsType[*algebra.LimitError](err)
@@ -241,18 +229,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 		s.o.Logger.Error("a query failed", "method", m.NSID, "error", err)
 		xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why")
 	}
-	span.SetAttributes(attribute.Int("http.response.status_code", xerr.Status), attribute.String("error.type", xerr.Name))
-	if xerr.Status >= http.StatusInternalServerError {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, xerr.Name)
-	}
 	s.fail(w, r, m.NSID, xerr)
-}
-
-// answered counts an answer.
-func (s *Server) answered(span trace.Span, method string, code int) {
-	span.SetAttributes(attribute.Int("http.response.status_code", code))
-	s.o.Metrics.answered(method, code)
 }
 
 // recovered is answer, with a panic as an error: the client receives an answer even if the query
@@ -291,7 +268,6 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := q.Work.Enter(ctx); err != nil {
 		return nil, err
 	}
-	trace.SpanFromContext(ctx).AddEvent("has a slot")
 	answer, err = m.Serve(ctx, q)
 	if a.asked {
 		answer = personal{answer}

@@ -42,7 +42,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 	)
 	flags = append(flags, s.LabelersFlag())
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), append(s.ComparisonFlags(), s.NameFlags()...)...)
-	flags = append(append(append(flags, s.ClientFlags()...), s.TraceFlags()...), append(b.ScheduleFlags(), b.StartFlags()...)...)
+	flags = append(append(flags, s.ClientFlags()...), append(b.ScheduleFlags(), b.StartFlags()...)...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -98,16 +98,6 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 	so.Create, so.Wait = s.Consume, shared // a query node never creates a store
 	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
 	so.AwaitSpace = true
-	traces, err := s.Tracing(ctx, so.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err := traces.Close(ctx); err != nil {
-			so.Logger.Warn("the last traces were not sent", "error", err)
-		}
-	}()
-	so.Tracer = traces.Tracer()
 	mirror, closeMirror, err := s.OpenMirror(ctx, so)
 	if err != nil {
 		return err

@@ -12,8 +12,6 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
@@ -23,7 +21,6 @@ import (
 	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/outward"
-	"skein.blue/internal/tracing"
 )
 
 // The reasons why a repo was not fetched: labels of a metric, and values in the queue's
@@ -162,13 +159,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	r := m.reader()
 	defer free(r)
 	began := time.Now()
-	ctx, span := m.o.Tracer.Start(ctx, "fetch a repo", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient))
-	if span.IsRecording() {
-		span.SetAttributes(attribute.String("server.address", j.host), attribute.String("skein.did", j.did), attribute.Int("skein.tries", j.tries))
-	}
 	n, err := m.askForRepo(ctx, j, h, r)
-	span.SetAttributes(attribute.Int64("http.response.body.size", n))
-	tracing.End(span, err)
 	m.bytes.Add(n)
 	f := &failure{}
 	isFailure := errors.As(err, &f)

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	for name, is := range map[string]bool{
 		"Retry": o.Retry > 0, "HostRetry": o.HostRetry > 0, "HostTries": o.HostTries > 0, "Tries": o.Tries > 0, "Fetchers": o.Fetchers > 0, "PerHost": o.PerHost > 0,
 		"HeaderTimeout": o.HeaderTimeout > 0, "IdleTimeout": o.IdleTimeout > 0, "RepoTimeout": o.RepoTimeout > 0, "MaxRepoBytes": o.MaxRepoBytes > 0, "MinRate": o.MinRate > 0,
-		"Memory": o.Memory > 0, "MaxHostRepos": o.MaxHostRepos > 0, "Logger": o.Logger != nil, "Archiving": o.Archiving != nil, "Tracer": o.Tracer != nil, "PLC": o.PLC != "",
+		"Memory": o.Memory > 0, "MaxHostRepos": o.MaxHostRepos > 0, "Logger": o.Logger != nil, "Archiving": o.Archiving != nil, "PLC": o.PLC != "",
 	} {
 		if !is {
 			t.Errorf("%s has no default", name)

@@ -6,13 +6,11 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
-	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/identities/plc"
-	"skein.blue/internal/tracing"
 )
 
 // Options say what to fetch, and how.
@@ -28,8 +26,6 @@ type Options struct {
 	LookUps *identities.Broker
 	// Mirror, if set, is a copy of that directory, which is asked first.
 	Mirror *plc.Mirror
-	// Tracer receives a span for each fetched repo. nil means none.
-	Tracer trace.Tracer
 	// Hosts are PDSes that the operator named.
 	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.
@@ -98,7 +94,6 @@ func (o *Options) defaults() {
 			*d = to
 		}
 	}
-	o.Tracer = tracing.OrNone(o.Tracer)
 	if o.Archiving == nil {
 		o.Archiving = func(bool) {}
 	}

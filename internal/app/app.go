@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
@@ -45,7 +44,6 @@ type Index struct {
 	log       *slog.Logger
 	listening listening
 	front     front
-	tracer    trace.Tracer
 	fenced    chan error // receives once, when another writer takes over
 
 	consumerMetrics sync.Once
@@ -72,7 +70,6 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if o.Backfill != nil {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")
-		bo.Tracer = o.Tracer
 		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
 		bo.Memory = o.budget().Repos
 		bo.ArchiveOps = o.budget().ArchiveOps
@@ -100,7 +97,6 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Logger:     logger(o.Logger).With("component", "graph"),
 		Metrics:    graph.NewMetrics(reg),
 		Writes:     o.writes,
-		Tracer:     o.Tracer,
 		Fenced:     func(err error) { fenced <- err },
 	}
 	if engine.InProcess && !o.ReadOnly {
@@ -110,7 +106,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), front: front{log: logger(o.Logger)}, tracer: o.Tracer, fenced: fenced}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), front: front{log: logger(o.Logger)}, fenced: fenced}
 	if manager != nil {
 		manager.SetStore(g)
 	}

@@ -82,7 +82,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		source = c.Source()
 	}
 	fresh := &freshness{x: x, consumer: c, full: o.Space != nil}
-	qo := query.Options{Version: o.Version, Relay: source, Status: fresh.status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry), Tracer: x.tracer}
+	qo := query.Options{Version: o.Version, Relay: source, Status: fresh.status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 		if _, audits := x.Backfill.Audits(); audits {

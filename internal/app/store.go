@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
 	"skein.blue/graph/format"
@@ -62,8 +60,6 @@ type StoreOptions struct {
 	// Fatal is called when the engine cannot go on, and must not return. nil means a panic.
 	Fatal  func(error)
 	Logger *slog.Logger
-	// Tracer receives a share of the daemon's work (package tracing). nil means none.
-	Tracer trace.Tracer
 
 	writes *kvmetrics.Metrics
 }

@@ -52,9 +52,6 @@ type Settings struct {
 	mirrorDir    string
 	mirror       *plc.Mirror
 
-	traceEndpoint string
-	traceShare    float64
-
 	labelers             []string
 	kindsFile            string
 	Resolver             string

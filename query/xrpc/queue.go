@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"skein.blue/graph/ask"
 	"skein.blue/internal/clients"
 )
@@ -99,11 +97,8 @@ func (q *Query) View(ctx context.Context, fn func(*ask.View) error) error {
 	if !errors.Is(err, errLarge) {
 		return err
 	}
-	span := trace.SpanFromContext(ctx)
-	span.AddEvent("waits for a slot of the large queue")
 	if err := q.Work.enter(ctx, q.Work.large); err != nil {
 		return err
 	}
-	span.AddEvent("has a slot of the large queue")
 	return q.Store.ViewCharged(ctx, q.Work.charge, fn)
 }
