@@ -82,12 +82,6 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 	if s.Upgrade && !s.Consume {
 		return command.UsageError("--upgrade does not work with --consume=false; remove one of them, or run skein upgrade")
 	}
-	if s.CheckEvery < 0 {
-		return command.UsageError("--check-every %v: must not be negative", s.CheckEvery)
-	}
-	if s.CheckEvery > 0 && app.EngineOf(s.Store).Shared {
-		return command.UsageError("--check-every works only for a store in a folder; on FoundationDB, stop the writers and run skein check")
-	}
 	if s.Drain < 0 || s.Drain > time.Hour {
 		return command.UsageError("--drain %v: must be from 0s to 1h", s.Drain)
 	}
@@ -148,7 +142,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 	signal.Ignore(syscall.SIGPIPE)                                          // the reader of the log may exit; the index goes on
 	e.Stop.OnHangup(func() { reload(so.Logger, nil, limits.Tokens, cert) }) // until there are feeds to reload
 	app.LimitMemory(so)
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, CheckEvery: s.CheckEvery, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Backup: schedule, Status: e.StatusLine()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Backup: schedule, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 		if o.Labels, err = s.Labels(); err != nil {

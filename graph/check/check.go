@@ -32,20 +32,11 @@ import (
 // each side once, in its own order. If the sums differ, it compares edge by edge to find the
 // wrong ones.
 func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
-	return verify(r, nil, nil, report, progress)
-}
-
-// verify is Verify that keeps its progress with s, if it is not nil, and goes on from file, if it is not nil.
-func verify(r kv.Reader, s *saver, file []byte, report func(problem string), progress func(keys int64)) error {
 	var mu sync.Mutex // held while a problem is reported
-	plain := func(problem string) {
-		s.problem()
-		report(problem)
-	}
 	damage := &tolerant{Reader: r, report: func(problem string) {
 		mu.Lock()
 		defer mu.Unlock()
-		plain(problem)
+		report(problem)
 	}}
 	const most = 20 // possible consequences of damage to report
 	later := 0
@@ -58,20 +49,20 @@ func verify(r kv.Reader, s *saver, file []byte, report func(problem string), pro
 				return
 			}
 		}
-		plain(problem)
+		report(problem)
 	}
 	defer func() {
 		if later > most {
-			plain(fmt.Sprintf("%d more problems were found; all may be consequences of the damage", later-most))
+			report(fmt.Sprintf("%d more problems were found; all may be consequences of the damage", later-most))
 		}
 	}()
 	seed := rand.Uint64()
 	v := &checker{
-		r: damage, damage: damage, report: each, progress: &progressed{tell: progress}, saver: s, seed: seed,
+		r: damage, damage: damage, report: each, progress: &progressed{tell: progress}, seed: seed,
 		records: map[kinds.Kind]edgeSum{}, sets: map[kinds.Kind]edgeSum{}, dates: newDates(seed),
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
-	return v.run(file)
+	return v.run()
 }
 
 // Mixed is the error of a check that took longer than the engine keeps a snapshot, if the store
@@ -87,7 +78,17 @@ func (m *Mixed) Error() string {
 
 // Store verifies a whole store, however long it takes.
 func Store(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
-	return Resume(ctx, store, nil, report, progress)
+	var before, after string
+	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) error {
+		before, _ = read.WriteState(r) // Verify reports an unreadable row
+		err := Verify(r, report, progress)
+		after, _ = read.WriteState(r)
+		return err
+	})
+	if err == nil && crossed > 0 && before != after {
+		return &Mixed{crossed + 1}
+	}
+	return err
 }
 
 type checker struct {
@@ -103,7 +104,6 @@ type checker struct {
 	damage   *tolerant
 	report   func(string)
 	progress *progressed
-	saver    *saver // nil: the check cannot go on if it is interrupted
 	counts   format.Counts
 	seed     uint64
 	kinds    *kinds.Table
@@ -112,7 +112,6 @@ type checker struct {
 	reader   bucketReader
 	repeated repeated
 	hidden   *roaring64.Bitmap // by the states of the accounts
-	unmet    *roaring64.Bitmap // those of them that the hidden set has not had yet
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
 	setKey   []byte   // the prefix of the keys of the last set
@@ -155,7 +154,7 @@ func (v *checker) malformed(err error) error {
 
 func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
-func (v *checker) run(file []byte) error {
+func (v *checker) run() error {
 	h, err := read.Header(v.r)
 	if v.Settings, v.kinds = h.Settings, h.Table; v.kinds == nil {
 		v.kinds = kinds.BuiltIn
@@ -169,16 +168,6 @@ func (v *checker) run(file []byte) error {
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
 	v.dictionary = newDictionary(v.r, v.Settings, v.kinds, v.report, v.tick)
-	v.dictionary.seed = v.seed
-	if v.saver != nil {
-		v.saver.v, v.dictionary.saver = v, v.saver
-	}
-	if file != nil {
-		if err := v.saver.restore(v, file); err != nil {
-			v.saver.problem() // so that the file is removed
-			return err
-		}
-	}
 	if err := v.dictionary.readStrings(); err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"skein.blue/internal/kv"
+
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/zeebo/xxh3"
@@ -79,7 +81,7 @@ func (d *dates) isLarge(k kinds.Kind, subject uint64) bool {
 func (v *checker) readDates() error {
 	d := &v.dates
 	var rows rowDates
-	return v.eachDate(passDates, nil, func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if rows.kind != k || rows.subject != subject {
 			rows = v.readLarge(k, subject)
 		}
@@ -108,7 +110,6 @@ func (v *checker) readLarge(k kinds.Kind, subject dict.ID) (rows rowDates) {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil { // eachSet reports it
 		v.unreadable = true
-		v.saver.unread()
 		return rowDates{kind: k, subject: subject}
 	}
 	if t.Generation == 0 {
@@ -151,15 +152,13 @@ func (v *checker) sumDates() error {
 		}
 		rows = rowDates{}
 	}
-	err := v.eachDate(passSums, onlyInRows, func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+	err := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if rows.kind != k || rows.subject != subject {
 			onlyInRows()
 			rows = rowDates{kind: k, subject: subject}
 			if t, err := read.OpenSet(v.r, v.Layout, k, subject); err == nil {
 				rows = rowsOf(k, subject, &t)
-			} else { // eachSet reports it
-				v.saver.unread()
-			}
+			} // else eachSet reports it
 		}
 		if i, over := slices.BinarySearch(rows.members, id); over {
 			rows.seen[i] = true
@@ -167,6 +166,7 @@ func (v *checker) sumDates() error {
 		v.add(d.dated, k, id, uint64(subject))
 		compare(k, subject, id, date)
 	})
+	onlyInRows()
 	return err
 }
 
@@ -174,9 +174,8 @@ func (v *checker) addDated(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, sub
 	v.add(sums, k, actor, subject^uint64(date)<<32^uint64(date)*0x9e3779b97f4a7c15)
 }
 
-// eachDate reads all blocks of dates, and checks their form the first time. If it is a pass, it calls ended, if not nil,
-// before what the pass has added up is kept: all dates of the sets so far have been read.
-func (v *checker) eachDate(p pass, ended func(), each func(k kinds.Kind, subject dict.ID, id uint64, date uint32)) error {
+// eachDate reads all blocks of dates, and checks their form the first time.
+func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, date uint32)) error {
 	first := !v.datesChecked
 	v.datesChecked = true
 	broken := func(f string, args ...any) {
@@ -184,15 +183,7 @@ func (v *checker) eachDate(p pass, ended func(), each func(k kinds.Kind, subject
 			v.broken(f, args...)
 		}
 	}
-	var kind kinds.Kind // of the last set
-	var set dict.ID
-	keep := func(from []byte) {
-		if ended != nil {
-			ended()
-		}
-		v.saver.keep(p, from, v)
-	}
-	err := v.scan(p, format.KeyDates, func(key, value []byte) error {
+	err := kv.ScanPrefix(v.r, []byte{format.KeyDates}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -201,10 +192,6 @@ func (v *checker) eachDate(p pass, ended func(), each func(k kinds.Kind, subject
 			broken("dates key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
-		if (k != kind || subject != set) && v.saver.due(p) {
-			keep(key)
-		}
-		kind, set = k, subject
 		var present []format.Dated
 		if err := format.EachDate(block<<format.DateShift, value, func(id uint64, date uint32) {
 			present = append(present, format.Dated{Member: uint16(id & (1<<format.DateShift - 1)), Date: date})
@@ -225,7 +212,6 @@ func (v *checker) eachDate(p pass, ended func(), each func(k kinds.Kind, subject
 	if err != nil {
 		return fmt.Errorf("checking the dates: %w", err)
 	}
-	keep([]byte{format.KeyDates + 1})
 	return nil
 }
 
@@ -259,12 +245,12 @@ func (v *checker) compareDates() error {
 			return nil
 		}
 		if d.members[k.Kind] != d.dated[k.Kind] {
-			v.broken("the containers of the %s sets have %d members, their dates %d, and they differ", k.Name, d.members[k.Kind].N, d.dated[k.Kind].N)
+			v.broken("the containers of the %s sets have %d members, their dates %d, and they differ", k.Name, d.members[k.Kind].n, d.dated[k.Kind].n)
 		}
 		if d.fromRecs[k.Kind] == d.stored[k.Kind] {
 			continue
 		}
-		v.broken("the dates of %d members of %s sets differ from those of %d records", d.stored[k.Kind].N, k.Name, d.fromRecs[k.Kind].N)
+		v.broken("the dates of %d members of %s sets differ from those of %d records", d.stored[k.Kind].n, k.Name, d.fromRecs[k.Kind].n)
 		if v.unreadable {
 			continue
 		}
@@ -278,7 +264,7 @@ func (v *checker) compareDates() error {
 // findWrongDates reports the dates that are not those of the records. It reads the records of every
 // member with a date.
 func (v *checker) findWrongDates(kind kinds.Kind) (err error) {
-	scanned := v.eachDate(noPass, nil, func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
+	scanned := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if err != nil || k != kind || v.erasing[dict.ID(id)] && !k.IsLabel() || !v.dates.isCompared(k, id, uint64(subject)) {
 			return
 		}

@@ -46,7 +46,6 @@ type dictionary struct {
 	known             [len(dict.Namespaces) + 1]*roaring64.Bitmap
 	malformed         map[string]error // groups of strings, by key
 	seed              uint64
-	saver             *saver                            // nil: the check cannot go on if it is interrupted
 	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
 
 	key, buf []byte
@@ -71,14 +70,14 @@ func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report f
 }
 
 // readStrings reads the strings of ids.
-func (v *dictionary) readStrings() error { return v.pass(passStrings, dict.KeyString, v.string) }
+func (v *dictionary) readStrings() error { return v.scan(dict.KeyString, v.string) }
 
 // readIDs reads the ids of strings, compares them with what readStrings has read, and reads the leases.
 func (v *dictionary) readIDs() error {
-	if err := v.pass(passIDs, dict.KeyID, v.id); err != nil {
+	if err := v.scan(dict.KeyID, v.id); err != nil {
 		return err
 	}
-	if err := v.pass(passIDs, dict.KeyPosts, v.postGroup); err != nil {
+	if err := v.scan(dict.KeyPosts, v.postGroup); err != nil {
 		return err
 	}
 	for _, ns := range dict.Namespaces {
@@ -113,35 +112,12 @@ func (v *dictionary) readIDs() error {
 	return nil
 }
 
-// pass is a scan that goes on from where an interrupted check was. If it reads several keyspaces, it reads them in the
-// order of their keys.
-func (v *dictionary) pass(p pass, keyspace byte, check func(k, value []byte) error) error {
-	from := v.saver.from(p, keyspace)
-	if bytes.Compare(from, kv.PrefixEnd([]byte{keyspace})) >= 0 {
-		return nil
-	}
-	err := v.scanFrom(from, keyspace, func(k, value []byte) error {
-		if v.saver.due(p) {
-			v.saver.keep(p, k, v.saver.v)
+func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) error {
+	err := kv.ScanPrefix(v.r, []byte{keyspace}, func(k, value []byte) error {
+		if err := v.tick(); err != nil {
+			return err
 		}
 		return check(k, value)
-	})
-	if err == nil && v.saver != nil {
-		v.saver.end(p, keyspace, v.saver.v)
-	}
-	return err
-}
-
-func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) error {
-	return v.scanFrom([]byte{keyspace}, keyspace, check)
-}
-
-func (v *dictionary) scanFrom(from []byte, keyspace byte, check func(k, value []byte) error) error {
-	err := v.r.Scan(from, kv.PrefixEnd([]byte{keyspace}), false, func(k, value []byte) (bool, error) {
-		if err := v.tick(); err != nil {
-			return false, err
-		}
-		return true, check(k, value)
 	})
 	if err != nil {
 		return fmt.Errorf("checking keyspace %q of the dictionary: %w", keyspace, err)

@@ -6,7 +6,6 @@
 //	sets.go        the form of rows, row groups and containers; the hidden set
 //	dictionary.go  the dictionary is one to one, in leased blocks
 //	damaged.go     a reader that continues after damaged parts of the disk
-//	resume.go      the file from which an interrupted check goes on
 //	usage.go       the bytes of each part of a store
 //
 // It reads a kv.Reader, needs no Store, and never writes to the store. It has several goroutines if the engine can read one

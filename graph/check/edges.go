@@ -5,9 +5,10 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math/bits"
 	"slices"
+
+	"skein.blue/internal/kv"
 
 	"github.com/zeebo/xxh3"
 
@@ -20,17 +21,17 @@ import (
 
 // edgeSum is the number of edges, and the sum of their hashes. Their order does not matter.
 type edgeSum struct {
-	N    uint64
-	Hash [2]uint64
+	n    uint64
+	hash [2]uint64
 }
 
 // add adds the hash of an edge.
 func (s *edgeSum) add(edge []byte, seed uint64) {
 	h := xxh3.Hash128Seed(edge, seed)
 	var carry uint64
-	s.N++
-	s.Hash[0], carry = bits.Add64(s.Hash[0], h.Lo, 0)
-	s.Hash[1], _ = bits.Add64(s.Hash[1], h.Hi, carry)
+	s.n++
+	s.hash[0], carry = bits.Add64(s.hash[0], h.Lo, 0)
+	s.hash[1], _ = bits.Add64(s.hash[1], h.Hi, carry)
 }
 
 func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64) {
@@ -60,9 +61,6 @@ func (v *checker) edges() error {
 			counted = w.counts.Records
 			if err == nil {
 				err = w.lookUpRepeated()
-			}
-			if err == nil {
-				w.saver.end(passRecords, format.KeyRecord, w)
 			}
 			return err
 		},
@@ -99,7 +97,7 @@ func (v *checker) edges() error {
 		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
-		v.broken("the records have %d %s edges, the sets %d, and they differ", v.records[k.Kind].N, k.Name, v.sets[k.Kind].N)
+		v.broken("the records have %d %s edges, the sets %d, and they differ", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
 		if v.unreadable {
 			continue // lookups of single edges would fail
 		}
@@ -183,11 +181,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 	b := &v.reader
 	*b = bucketReader{}
 	v.counts.Records = format.Counts{}.Clone().Records
-	p := v.summed(passRecords)
-	if v.saver.resumes(p) {
-		maps.Copy(v.counts.Records, v.saver.state.Counted)
-	}
-	err := v.scan(p, format.KeyRecord, func(key, value []byte) error {
+	err := kv.ScanPrefix(v.r, []byte{format.KeyRecord}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -202,12 +196,6 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 			if b.kind != k || b.actor != actor {
 				if err := v.endActor(each); err != nil {
 					return err
-				}
-				if v.saver.due(p) {
-					if err := v.lookUpRepeated(); err != nil {
-						return err
-					}
-					v.saver.keep(p, key, v)
 				}
 				b.kind, b.actor = k, actor
 				v.named(dict.DID, actor, "actor")

@@ -134,7 +134,6 @@ func (v *checker) isDateOf(m *repeatedMember, date uint32) bool {
 		return right
 	})
 	if err != nil { // eachActor reports malformed records, and meets what else makes reads fail
-		v.saver.unread()
 		return true
 	}
 	return right

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"skein.blue/internal/kv"
+
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -15,26 +17,17 @@ import (
 // eachSet reads all reverse sets, checks their form, and calls each with the members of every
 // row and container: first those of the rows in groups. It compares the hidden set with the accounts.
 func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
-	v.unmet = v.hidden.Clone()
-	p := v.summed(passSets)
-	if v.saver.resumes(p) {
-		if err := v.unmet.UnmarshalBinary(v.saver.state.Hidden); err != nil {
-			return fmt.Errorf("reading the progress of the check: %w", err)
-		}
-	}
-	if err := v.scan(p, format.KeyRows, func(key, value []byte) error {
+	unmet := v.hidden.Clone()
+	if err := kv.ScanPrefix(v.r, []byte{format.KeyRows}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
-		}
-		if v.saver.due(p) {
-			v.saver.keep(p, key, v)
 		}
 		return v.rowGroup(key, value, each)
 	}); err != nil {
 		return fmt.Errorf("checking the row groups: %w", err)
 	}
 	v.setKey = v.setKey[:0]
-	err := v.scan(p, format.KeyReverse, func(key, value []byte) error {
+	err := kv.ScanPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -49,9 +42,6 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		}
 		var members []uint64
 		if v.beginSet(format.AppendRowKey(nil, k, subject)) {
-			if v.saver.due(p) {
-				v.saver.keep(p, key, v)
-			}
 			if v.Grouped(k) {
 				if err := v.readOver(k, subject); err != nil {
 					return err
@@ -75,7 +65,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		}
 		if k == kinds.Hidden {
 			for _, m := range members {
-				if !v.unmet.CheckedRemove(m) {
+				if !unmet.CheckedRemove(m) {
 					v.broken("account %d is in the hidden set, but its state is active", m)
 				}
 			}
@@ -89,10 +79,9 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 	if err != nil {
 		return fmt.Errorf("checking the sets: %w", err)
 	}
-	if !v.unmet.IsEmpty() {
-		v.broken("%d accounts are hidden, but not in the hidden set", v.unmet.GetCardinality())
+	if !unmet.IsEmpty() {
+		v.broken("%d accounts are hidden, but not in the hidden set", unmet.GetCardinality())
 	}
-	v.saver.end(p, format.KeyReverse, v)
 	return nil
 }
 
@@ -139,7 +128,6 @@ func (v *checker) readOver(k kinds.Kind, subject dict.ID) error {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil {
 		v.unreadable, v.spilled = true, 1
-		v.saver.unread()
 		return v.damage.failure()
 	}
 	if t.Generation > 0 {

@@ -140,3 +140,44 @@ func TestMixed(t *testing.T) {
 		}
 	})
 }
+
+// ending is a Reader whose context ends after so many keys of a keyspace.
+type ending struct {
+	*table
+
+	keyspace byte
+	left     int
+}
+
+func (e *ending) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	return e.table.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
+		if key[0] == e.keyspace {
+			if e.left--; e.left < 0 {
+				return false, context.Canceled
+			}
+		}
+		return each(key, value)
+	})
+}
+
+// TestInterrupted: a check whose context ends does not report that as a problem of the store, wherever it is.
+func TestInterrupted(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		ended := 0
+		for keyspace := range byte(0x80) {
+			for at := range 11 {
+				e := &ending{h.bench(t).table, keyspace, at}
+				err := Verify(e, func(problem string) { t.Errorf("interrupted at key %d of keyspace %q: %s", at, keyspace, problem) }, nil)
+				if e.left >= 0 { // it does not have so many keys
+					break
+				}
+				if ended++; !errors.Is(err, context.Canceled) {
+					t.Errorf("interrupted at key %d of keyspace %q: %v", at, keyspace, err)
+				}
+			}
+		}
+		if ended < 60 {
+			t.Errorf("%d checks were interrupted", ended)
+		}
+	})
+}

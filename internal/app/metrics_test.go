@@ -59,7 +59,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 		t.Fatal(err)
 	}
 	zero := int64(0)
-	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, CheckEvery: time.Hour, Backup: &app.BackupSchedule{Job: app.BackupJob{Target: to}, Every: time.Hour}})
+	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, Backup: &app.BackupSchedule{Job: app.BackupJob{Target: to}, Every: time.Hour}})
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		x.Registry.Describe(descs)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -49,9 +48,6 @@ type ServeOptions struct {
 	Certificate *Certificate
 	// Page configures the page at /.
 	Page page.Options
-	// CheckEvery is how often to check the store, slowly, in the background; 0: never. Only the embedded
-	// engine can.
-	CheckEvery time.Duration
 	// Past says which history to fetch at the first start.
 	Past Past
 	// Backup says when to back up; nil: never.
@@ -128,10 +124,6 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	t.run("fence", x.awaitFenced)
 	if o.Space != nil {
 		t.run("space", func(ctx context.Context) error { x.awaitSpace(ctx, o.Space); return nil })
-	}
-	if o.CheckEvery > 0 {
-		m := newCheckMetrics(x.Registry)
-		t.run("check", func(ctx context.Context) error { x.checkStore(ctx, o.CheckEvery, m); return nil })
 	}
 	if o.Backup != nil {
 		m := newBackupMetrics(x.Registry)

@@ -22,9 +22,6 @@ import (
 // is closed (package intern, filterfile.go). A store can do without it.
 const filterFile = "skein.filters"
 
-// CheckFile is the file in a store's folder that keeps the progress of a check that was interrupted.
-const CheckFile = "skein.check"
-
 // StoreOptions say which store to open, and how.
 type StoreOptions struct {
 	Store        string // a folder, or fdb://…

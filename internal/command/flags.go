@@ -44,7 +44,6 @@ type Settings struct {
 	maxRepo      string
 	maxHostRepos int64
 	compareEvery time.Duration
-	CheckEvery   time.Duration
 	audit        string
 	Verify       string // cid or full
 	verifier     *proof.Verifier
@@ -84,7 +83,6 @@ func (s *Settings) PastFlags() []cli.Flag {
 func (s *Settings) ComparisonFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour to fetch and compare with the index, such as 100/h; 0: off", Destination: &s.audit, Sources: Env("audit")},
-		&cli.DurationFlag{Name: "check-every", DefaultText: "0 (off)", Usage: "how often to check the store as skein check does, slowly, in the background; only for a store in a folder", Destination: &s.CheckEvery, Sources: Env("check-every")},
 		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly, in the background; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 	}
 }
