@@ -25,7 +25,7 @@ bench: ## run benchmarks: decoding compared with indigo, indexing from memory, i
 	go test ./consumer/wire -run xxx -bench Decode -benchmem
 	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 	go test ./intern -run xxx -bench .
-	go test ./internal/idset -run xxx -bench .
+	go test ./internal/sets -run xxx -bench .
 	CGO_ENABLED=0 go test ./internal/sim/scale -run xxx -bench . -timeout 1h
 
 soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of queries, every fault for a minute each, the relay gone for an hour

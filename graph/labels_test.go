@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
@@ -127,21 +127,21 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 						slices.Sort(want)
 						slices.Sort(wantIn)
 						name := kinds.LabelSet(labeler, value)
-						got, err := members(sn, k.Members(), func(id dict.ID) (idset.Set, error) { return actors(sn, k, id) }, dict.URI, name)
+						got, err := members(sn, k.Members(), func(id dict.ID) (sets.Set, error) { return actors(sn, k, id) }, dict.URI, name)
 						if err != nil {
 							return err
 						}
 						if !slices.Equal(got, want) {
 							return fmt.Errorf("%s, kind %d: %d members, want %d: %q, want %q", name, k, len(got), len(want), got, want)
 						}
-						got, err = members(sn, k.Members(), func(id dict.ID) (idset.Set, error) {
+						got, err = members(sn, k.Members(), func(id dict.ID) (sets.Set, error) {
 							in, unsure, err := sn.DatedIn(k, id, w)
 							sure += int(in.Len())
 							if err != nil {
 								return in, err
 							}
 							found, err := sn.ActorsIn(k, id, w, unsure)
-							return idset.Or(in, found), err
+							return sets.Or(in, found), err
 						}, dict.URI, name)
 						if err != nil {
 							return err
@@ -250,7 +250,7 @@ func TestManyLabelsExpire(t *testing.T) {
 		t.Errorf("3000 labels expired in %d writes", writes)
 	}
 	err := s.View(t.Context(), func(sn *ask.View) error {
-		left, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, kinds.LabeledAccount, id) }, dict.URI, kinds.LabelSet(state.DID, "value1"))
+		left, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, kinds.LabeledAccount, id) }, dict.URI, kinds.LabelSet(state.DID, "value1"))
 		if len(left) > 0 {
 			t.Errorf("%q have an expired label", left)
 		}

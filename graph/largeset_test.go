@@ -14,7 +14,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 )
 
@@ -55,7 +55,7 @@ func TestSetTooLargeToKeep(t *testing.T) {
 			if _, known := set.Known(); known {
 				t.Error("the set is small, or kept")
 			}
-			both, err := set.And(idset.FromList([]uint64{uint64(ids.ID(follower))}))
+			both, err := set.And(sets.FromList([]uint64{uint64(ids.ID(follower))}))
 			if both.Len() != 1 {
 				t.Errorf("%d members, not the one asked for", both.Len())
 			}

@@ -21,7 +21,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/syntax"
 )
 
@@ -68,7 +68,7 @@ func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, 
 	err := s.View(context.Background(), func(sn *ask.View) error {
 		for _, k := range s.Kinds().Configured() {
 			for _, did := range dids {
-				list, err := members(sn, k.To.Is(), func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				list, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
 				if err != nil {
 					return err
 				}
@@ -78,7 +78,7 @@ func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, 
 				if !k.To.Form.Valid([]byte(subject)) {
 					continue
 				}
-				list, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
+				list, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
 				if err != nil {
 					return err
 				}

@@ -22,8 +22,8 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/oracle"
 )
@@ -92,14 +92,14 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 		for _, k := range kinds.All {
 			fwd, rev := map[string][]string{}, map[string][]string{}
 			for _, did := range all[dict.DID] {
-				members, err := members(sn, k.To.Is(), func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				members, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
 				if err != nil {
 					return err
 				}
 				put(fwd, did, members)
 			}
 			for _, subject := range all[k.To.Is()] {
-				members, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
+				members, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
 				if err != nil {
 					return err
 				}
@@ -117,18 +117,18 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 }
 
 // actors reads a reverse set twice, whole and by parts.
-func actors(sn *ask.View, k kinds.Kind, subject dict.ID) (idset.Set, error) {
+func actors(sn *ask.View, k kinds.Kind, subject dict.ID) (sets.Set, error) {
 	a, err := sn.Actors(k, subject)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	all, err := a.All()
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	b, err := sn.Actors(k, subject)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	part, err := b.And(all)
 	if err == nil && !slices.Equal(part.List(nil), all.List(nil)) {
@@ -155,7 +155,7 @@ func put2(m map[string]map[string][]string, kind string, sets map[string][]strin
 }
 
 // members reads one set, without the hidden accounts, as sorted strings.
-func members(sn *ask.View, ns dict.Namespace, read func(dict.ID) (idset.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
+func members(sn *ask.View, ns dict.Namespace, read func(dict.ID) (sets.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
 	var b intern.Batch
 	index := b.Add(ofNS, []byte(of))
 	if err := sn.Lookup(&b); err != nil {

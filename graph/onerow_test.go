@@ -11,7 +11,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 )
 
@@ -48,7 +48,7 @@ func TestOneRowInOneWrite(t *testing.T) {
 				if err := sn.Lookup(&ids); err != nil {
 					return err
 				}
-				var set idset.Set
+				var set sets.Set
 				set, err := actors(sn, kindOf("follow"), ids.ID(of))
 				if set.Len() != uint64(last-first) {
 					t.Errorf("%d members of %d", set.Len(), last-first)

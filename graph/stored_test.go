@@ -17,9 +17,9 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
@@ -226,11 +226,11 @@ func compareReadable(t *testing.T, seed uint64, key string, s *graph.Store, mode
 				if missed[did] {
 					continue
 				}
-				got, err := members(sn, k.To.Is(), func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				got, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
 				compare("forward", k.Name, did, got, err, want.Forward[k.Name][did])
 			}
 			for subject := range subjects[k.Name] {
-				got, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
+				got, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is(), subject)
 				compare("reverse", k.Name, subject, got, err, want.Reverse[k.Name][subject])
 			}
 		}

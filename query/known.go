@@ -7,7 +7,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -95,7 +95,7 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 			if err != nil {
 				return err
 			}
-			out.Subjects[i].Total = set.Len() - idset.AndLen(sn.Hidden(), set)
+			out.Subjects[i].Total = set.Len() - sets.AndLen(sn.Hidden(), set)
 			page, _ := set.Page(0, limit, sn.Hidden())
 			for _, id := range page {
 				sample, of = append(sample, dict.ID(id)), append(of, i)

@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -176,7 +176,7 @@ type listPage struct {
 }
 
 // page reads a page.
-func (l *listing) page(v *algebra.Evaluation, set idset.Set, limit int) (p listPage, err error) {
+func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (p listPage, err error) {
 	var last *algebra.Place
 	switch {
 	case l.via != nil:

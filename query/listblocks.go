@@ -13,7 +13,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -48,12 +48,12 @@ type listBlocks struct {
 type blocked map[dict.ID]map[dict.ID]*ask.ShownRecord
 
 // authors returns the authors of the lists.
-func (b blocked) authors() idset.Set {
+func (b blocked) authors() sets.Set {
 	var ids []uint64
 	for author := range b {
 		ids = append(ids, uint64(author))
 	}
-	return idset.FromUnsorted(ids)
+	return sets.FromUnsorted(ids)
 }
 
 // relateByLists adds the blocks by lists between the first of dids and the others. It returns
@@ -132,7 +132,7 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 	if err != nil {
 		return err
 	}
-	var authors idset.Collector
+	var authors sets.Collector
 	for _, blocked := range all {
 		for id := range blocked.authors().All() {
 			authors.Add(id)
@@ -147,7 +147,7 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 	}
 	for i, other := range ids[1:] {
 		blocked := all[i]
-		listers := idset.And(blocked.authors(), listed)
+		listers := sets.And(blocked.authors(), listed)
 		for id := range listers.All() {
 			author := dict.ID(id)
 			if _, known := on[author]; !known {
@@ -183,13 +183,13 @@ func offer(best map[dict.ID]*ask.ShownRecord, member dict.ID, block *ask.ShownRe
 }
 
 // listersOf returns which of the accounts some have put an account on a list.
-func (l *listBlocks) listersOf(id dict.ID, some idset.Set) (idset.Set, error) {
+func (l *listBlocks) listersOf(id dict.ID, some sets.Set) (sets.Set, error) {
 	if id == dict.None || some.Empty() {
-		return idset.Set{}, nil
+		return sets.Set{}, nil
 	}
 	t, err := l.OpenActors(kinds.ListMember, id)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	return l.And(some, t)
 }

@@ -9,20 +9,20 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // Subjects returns a forward set, such as follows: the subjects of actor's edges. It is empty if
 // actor is hidden.
-func (s *View) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
+func (s *View) Subjects(k kinds.Kind, actor dict.ID) (sets.Set, error) {
 	return s.SubjectsIn(k, actor, Window{})
 }
 
 // SubjectsIn is Subjects, restricted to records in a window.
-func (s *View) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (idset.Set, error) {
+func (s *View) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (sets.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor, w)
-	return idset.FromUnsorted(ids), err
+	return sets.FromUnsorted(ids), err
 }
 
 // AppendSubjects appends a forward set, restricted to records in a window, to dst. It is not
@@ -72,8 +72,8 @@ func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint
 
 // ActorsIn returns the members of from that have an edge to subject by a record in a window. In a window within one
 // bucket, it looks up that bucket of all members together; otherwise it scans the records of each.
-func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
-	var in idset.Collector
+func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from sets.Set) (sets.Set, error) {
+	var in sets.Collector
 	if w.InOneBucket() && subject != dict.None && !k.IsLabel() {
 		var actors []dict.ID
 		var all []int
@@ -88,18 +88,18 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 			return true, nil
 		})
 		if err != nil {
-			return idset.Set{}, err
+			return sets.Set{}, err
 		}
 		scan := make([]uint64, len(spilled))
 		for n, i := range spilled {
 			scan[n] = uint64(actors[i])
 		}
-		from = idset.FromUnsorted(scan)
+		from = sets.FromUnsorted(scan)
 	}
 	for actor := range Ahead(s, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
 		has, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
 		if err != nil {
-			return idset.Set{}, err
+			return sets.Set{}, err
 		}
 		if has {
 			in.Add(actor)
@@ -111,9 +111,9 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 // DatedIn divides the members of a reverse set, by their dates: those that have an edge to subject by a
 // record in a window (in), and those whose records must be read to know it (unsure). For a set without
 // containers, all are unsure. The window must not be the one that includes everything.
-func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure idset.Set, err error) {
+func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure sets.Set, err error) {
 	from, to := MicrosOf(w.From), MicrosOf(w.To)
-	var sure, open idset.Collector
+	var sure, open sets.Collector
 	if subject == dict.None {
 		return in, unsure, nil
 	}
@@ -140,7 +140,7 @@ func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each func
 
 // Repeated returns the members of a reverse set that may have several records of the edge. known is false if any
 // member may: if the set has containers, and for kinds whose sets do not note it (format.HasRepeated).
-func (s *View) Repeated(k kinds.Kind, subject dict.ID) (members idset.Set, known bool, err error) {
+func (s *View) Repeated(k kinds.Kind, subject dict.ID) (members sets.Set, known bool, err error) {
 	if subject == dict.None || !format.HasRepeated(k) {
 		return members, false, nil
 	}
@@ -148,7 +148,7 @@ func (s *View) Repeated(k kinds.Kind, subject dict.ID) (members idset.Set, known
 	if err != nil || t.Generation > 0 {
 		return members, false, err
 	}
-	return idset.FromUnsorted(t.Repeated), true, nil
+	return sets.FromUnsorted(t.Repeated), true, nil
 }
 
 // HasEdgeIn reports whether a record of actor in a window names subject, even if either account

@@ -12,8 +12,8 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // An ActorSet is an open reverse set, such as followers. Its row is in memory; its containers, if
@@ -21,9 +21,9 @@ import (
 type ActorSet struct {
 	s       *View
 	set     read.Set
-	row     idset.Set  // the members in the row or rows
-	removed idset.Set  // the removals there, which override the containers
-	whole   *idset.Set // the whole set, once it is known
+	row     sets.Set  // the members in the row or rows
+	removed sets.Set  // the removals there, which override the containers
+	whole   *sets.Set // the whole set, once it is known
 }
 
 // Actors opens the set of accounts that have an edge to subject, such as its followers.
@@ -37,7 +37,7 @@ func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	if t.set, err = read.OpenSet(s.r, s.source.Layout, k, subject); err != nil {
 		return nil, err
 	}
-	t.row, t.removed = idset.FromList(t.set.Members), idset.FromList(t.set.Removed)
+	t.row, t.removed = sets.FromList(t.set.Members), sets.FromList(t.set.Removed)
 	if t.set.Generation == 0 {
 		t.whole = &t.row
 		return t, nil
@@ -63,9 +63,9 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 			keys.Add(key)
 		}
 		hidden := s.Hidden()
-		var maybe idset.Filter
+		var maybe sets.Filter
 		if len(subjects) >= 64 && !hidden.Empty() { // it pays to make one
-			maybe = idset.NewFilter(int(hidden.Len()))
+			maybe = sets.NewFilter(int(hidden.Len()))
 			for id := range hidden.All() {
 				maybe.Add(id)
 			}
@@ -118,7 +118,7 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 		if err != nil {
 			return err
 		}
-		total := set.Len() - idset.AndLen(s.Hidden(), set)
+		total := set.Len() - sets.AndLen(s.Hidden(), set)
 		s.source.sets.noteVisible(t, s.hidden, total)
 		if err := each(i, total); err != nil {
 			return err
@@ -149,9 +149,9 @@ func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, to
 type SubjectCounter struct {
 	s       *View
 	k       kinds.Kind
-	hidden  idset.Set
+	hidden  sets.Set
 	ids     []uint64
-	counted idset.Distinct
+	counted sets.Distinct
 }
 
 // SubjectCounter returns a counter of subjects.
@@ -184,21 +184,21 @@ func (c *SubjectCounter) Count(actor dict.ID, most uint64) (uint64, error) {
 
 // Known returns the set if it is in memory: a small set, or one that is already decoded. Other
 // sets have had more members than a row holds.
-func (t *ActorSet) Known() (idset.Set, bool) {
+func (t *ActorSet) Known() (sets.Set, bool) {
 	if t.whole == nil {
-		return idset.Set{}, false
+		return sets.Set{}, false
 	}
 	return *t.whole, true
 }
 
 // All returns the whole set.
-func (t *ActorSet) All() (idset.Set, error) {
+func (t *ActorSet) All() (sets.Set, error) {
 	if t.whole != nil {
 		return *t.whole, nil
 	}
 	base, err := t.s.source.sets.base(t)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	set := t.over(base)
 	t.whole = &set
@@ -207,8 +207,8 @@ func (t *ActorSet) All() (idset.Set, error) {
 }
 
 // over combines the containers with the row, which overrides them.
-func (t *ActorSet) over(base *roaring64.Bitmap) idset.Set {
-	return idset.FromBitmap(t.set.Over(base))
+func (t *ActorSet) over(base *roaring64.Bitmap) sets.Set {
+	return sets.FromBitmap(t.set.Over(base))
 }
 
 // probeBlocks bounds the containers that And looks up one by one. Above it, And reads the whole
@@ -217,14 +217,14 @@ const probeBlocks = 512
 
 // And returns the members that are in x. Unless the set is known, or asked for so often that it
 // is worth caching, And reads only the containers in which x has members.
-func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
-	if t.whole == nil && (x.Len() > idset.ListMax || t.s.source.sets.popular(t)) {
+func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
+	if t.whole == nil && (x.Len() > sets.ListMax || t.s.source.sets.popular(t)) {
 		if _, err := t.All(); err != nil {
-			return idset.Set{}, err
+			return sets.Set{}, err
 		}
 	}
 	if t.whole != nil {
-		return idset.And(x, *t.whole), nil
+		return sets.And(x, *t.whole), nil
 	}
 	ids := x.List(nil)
 	var blocks []uint64
@@ -235,9 +235,9 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	}
 	if len(blocks) > probeBlocks {
 		if _, err := t.All(); err != nil {
-			return idset.Set{}, err
+			return sets.Set{}, err
 		}
-		return idset.And(x, *t.whole), nil
+		return sets.And(x, *t.whole), nil
 	}
 	var keys kv.Keys
 	for _, b := range blocks {
@@ -267,10 +267,10 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 		return nil
 	})
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
-	set := idset.AndNot(idset.FromList(below), t.removed)
-	return idset.Or(set, idset.And(x, t.row)), nil
+	set := sets.AndNot(sets.FromList(below), t.removed)
+	return sets.Or(set, sets.And(x, t.row)), nil
 }
 
 // setCache is an LRU cache of decoded large sets within a budget of bytes. The containers below a
@@ -292,7 +292,7 @@ type cachedSet struct {
 	generation uint64
 	base       *roaring64.Bitmap
 	row        []byte // the row that set was combined with
-	set        idset.Set
+	set        sets.Set
 	size       int
 
 	// Guarded by mu; the rest is never changed.
@@ -315,7 +315,7 @@ func (c *setCache) count(result string) {
 }
 
 // changed returns the set if it is cached, combined with the row.
-func (c *setCache) changed(t *ActorSet) *idset.Set {
+func (c *setCache) changed(t *ActorSet) *sets.Set {
 	e, base := c.find(t)
 	if e == nil {
 		return nil

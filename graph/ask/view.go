@@ -8,8 +8,8 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // A View is one state of the graph, for one goroutine and one question. Its sets contain hidden
@@ -116,7 +116,7 @@ func costOf(key, value []byte) int {
 }
 
 // Hidden returns the ids of the accounts that are not active.
-func (s *View) Hidden() idset.Set { return idset.FromBitmap(s.hidden) }
+func (s *View) Hidden() sets.Set { return sets.FromBitmap(s.hidden) }
 
 // IsHidden reports whether an account is not active.
 func (s *View) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }

@@ -8,8 +8,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // A DateRange says which dates are wanted, First and Last included. Members whose records have to be read are always
@@ -40,7 +40,7 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *
 	if t.Generation > 0 {
 		// There is a date for each member of a large set. Most questions want few of them, and hardly any member is in a row. So a
 		// date that is not wanted costs a few comparisons.
-		added, removed := idset.NewSparse(idset.FromList(t.Members)), idset.NewSparse(idset.FromList(t.Removed))
+		added, removed := sets.NewSparse(sets.FromList(t.Members)), sets.NewSparse(sets.FromList(t.Removed))
 		prefix := format.AppendDatesKey(nil, k, subject)
 		var failed error
 		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {

@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // A Set has the rows of a reverse set: one, or in a shared store one per partition. If
@@ -209,7 +209,7 @@ func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
 	const noRuns = 12346
 	var tops int
 	out := make([]byte, 8, 8+len(s.data)+16*len(s.parts)+64)
-	for parts := range runs.Of(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
+	for parts := range sets.Runs(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
 		tops++
 		out = binary.LittleEndian.AppendUint32(out, uint32(parts[0].block>>16))
 		out = binary.LittleEndian.AppendUint32(out, noRuns)

@@ -10,7 +10,7 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/radix"
+	"skein.blue/internal/sets"
 )
 
 // accounts is the phase that reads the states of the segment's accounts, each once, and in the
@@ -24,7 +24,7 @@ type accounts struct {
 	states  []actorState
 	missing []int32 // states to read
 	keys    kv.Keys
-	sorter  radix.Sorter
+	sorter  sets.Sorter
 	kbuf    []byte
 	group   []byte
 }

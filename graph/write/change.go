@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/radix"
+	"skein.blue/internal/sets"
 )
 
 // change is one change to a record's path. After lastWriteWins, each path has only its last
@@ -55,7 +55,7 @@ func (c changes) takeSubjects(strings *intern.Batch) {
 }
 
 // sortByID sorts a list into spare: by kind and id with a radix sort, then by compare.
-func sortByID[T any](s *radix.Sorter, list, spare []T, keyOf func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
+func sortByID[T any](s *sets.Sorter, list, spare []T, keyOf func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
 	s.Reset()
 	for i := range list {
 		_, id := keyOf(&list[i])

@@ -16,8 +16,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/radix"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // edges is the phase that decides, once for each changed edge, whether its set gains or loses the
@@ -34,7 +33,7 @@ type edges struct {
 	wide           []dict.ID             // likewise: actors for which much was read
 	searched       map[dict.ID]time.Time // when much was last read for an actor
 	lone           loneEdges
-	sorter         radix.Sorter
+	sorter         sets.Sorter
 	rows           rows
 
 	addedOf, removedOf [kinds.Max + 1]int // members that sets gained and lost, by kind
@@ -74,7 +73,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 	}
 	sameActor := func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }
 	e.unread = e.unread[:0]
-	for removed := range runs.Of(e.removed, sameActor) {
+	for removed := range sets.Runs(e.removed, sameActor) {
 		if lost, known := before.lostOf(removed); known {
 			lose(lost)
 		} else {
@@ -96,12 +95,12 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 	return nil
 }
 
-// RemoveMembers removes members from sets, as part of a write. It sorts sets, and returns them
+// RemoveMembers removes members from sets, as part of a write. It sorts them, and returns them
 // without duplicates.
-func RemoveMembers(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) ([]SetChange, error) {
-	slices.SortFunc(sets, compareSetChanges)
-	sets = slices.Compact(sets)
-	return sets, new(rows).write(tx, sets, layout, merger)
+func RemoveMembers(tx kv.Txn, all []SetChange, layout format.Layout, merger *Merger) ([]SetChange, error) {
+	slices.SortFunc(all, compareSetChanges)
+	all = slices.Compact(all)
+	return all, new(rows).write(tx, all, layout, merger)
 }
 
 // gather collects the edges that records stop or start naming, and counts the records.
@@ -135,7 +134,7 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 // sortEdges sorts edges that already ascend by kind and actor, and drops duplicates. An edge that
 // several records name keeps its date only if they agree on it.
 func sortEdges(edges []edge) []edge {
-	for one := range runs.Of(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+	for one := range sets.Runs(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
 		if len(one) > 1 {
 			slices.SortFunc(one, compareEdges)
 		}
@@ -186,7 +185,7 @@ const searchers = 2
 // records, once in searchEvery wideSearch times as many, and leaves those to e.far that have more.
 func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, most int) ([]edge, error) {
 	e.groups, e.far, e.wide = e.groups[:0], e.far[:0], e.wide[:0]
-	for one := range runs.Of(removed, func(x, y edge) bool {
+	for one := range sets.Runs(removed, func(x, y edge) bool {
 		return x.kind == y.kind && x.actor == y.actor && x.oneSecond == y.oneSecond
 	}) {
 		e.groups = append(e.groups, one)
@@ -314,17 +313,17 @@ type rows struct {
 	groupKey   []byte
 }
 
-// write merges the changes in sets, which ascend by set and member, one operand per row or row group. It spills a
+// write merges all changes, which ascend by set and member, one operand per row or row group. It spills a
 // row that gains more members than a row may have: if it left that to a later write, the members would
 // lose their dates in a set that has no containers yet.
 //
 // In a store with partitions, the ids of one partition come from several shards, with those of other
 // partitions between them. write sorts the changes of a set by partition first: if a row came twice, its
 // spill would undo what was merged into it before.
-func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) error {
+func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *Merger) error {
 	if layout.Shared() {
 		partition := func(c SetChange) uint8 { return layout.Settings.PartitionOfID(c.Member) }
-		for set := range runs.Of(sets, func(x, y SetChange) bool { return x.Kind == y.Kind && x.Subject == y.Subject }) {
+		for set := range sets.Runs(all, func(x, y SetChange) bool { return x.Kind == y.Kind && x.Subject == y.Subject }) {
 			slices.SortStableFunc(set, func(x, y SetChange) int { return cmp.Compare(partition(x), partition(y)) })
 		}
 	}
@@ -333,7 +332,7 @@ func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *
 	sameRow := func(x, y SetChange) bool {
 		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
 	}
-	for changes := range runs.Of(sets, sameRow) {
+	for changes := range sets.Runs(all, sameRow) {
 		e.add, e.less, e.dates, e.again = e.add[:0], e.less[:0], e.dates[:0], e.again[:0]
 		for _, c := range changes {
 			if c.Remove {

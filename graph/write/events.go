@@ -9,8 +9,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/radix"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // events is the phase that walks the events in stream order. It drops replays, changes the
@@ -18,7 +17,7 @@ import (
 type events struct {
 	changes changes
 	spare   []change // scratch space of lastWriteWins
-	sorter  radix.Sorter
+	sorter  sets.Sorter
 
 	replays int              // events dropped because they were applied before
 	hidden  map[dict.ID]bool // accounts to hide (true) or show
@@ -341,7 +340,7 @@ func (e *events) lastWriteWins() {
 		}
 		kept = append(kept, e.changes[i])
 	}
-	for record := range runs.Of(e.changes[many:], func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
+	for record := range sets.Runs(e.changes[many:], func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
 		kept = append(kept, lastRecord(record)...)
 	}
 	e.changes = kept

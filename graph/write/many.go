@@ -11,7 +11,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // manySubjects is the phase that decides which entries change if records can name several subjects
@@ -35,7 +35,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous, m
 		return all, nil
 	}
 	m.out = m.out[:0]
-	for one := range runs.Of(all[first:], sameKindAndActor) {
+	for one := range sets.Runs(all[first:], sameKindAndActor) {
 		m.records, m.raw, m.lost = m.records[:0], m.raw[:0], m.lost[:0]
 		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
 			err := m.read(&metered{tx, most}, one[0].kind, one[0].actor)
@@ -47,7 +47,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous, m
 				return nil, fmt.Errorf("graph: reading records: %w", err)
 			}
 		}
-		for record := range runs.Of(one, func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
+		for record := range sets.Runs(one, func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
 			m.record(record)
 		}
 		if len(m.lost) > 0 {

@@ -7,7 +7,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // previous is the phase that reads what the changed paths held before.
@@ -48,7 +48,7 @@ func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.scanned, p.lost, p.full = p.scanned[:0], p.lost[:0], p.full[:0]
 	p.keys.Reset()
 	first := 0
-	for one := range runs.Of(changes, sameKindAndActor) {
+	for one := range sets.Runs(changes, sameKindAndActor) {
 		start := first
 		first += len(one)
 		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
@@ -309,7 +309,7 @@ func (p *previous) askBelow(next []chunkLookup, changes []int32, depth int) []ch
 	}
 	place := func(j int32) byte { return byte(p.all[j].path.Spread() >> (56 - 8*depth)) }
 	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
-	for group := range runs.Of(changes, func(x, y int32) bool { return place(x) == place(y) }) {
+	for group := range sets.Runs(changes, func(x, y int32) bool { return place(x) == place(y) }) {
 		next = append(next, chunkLookup{group, depth + 1})
 	}
 	return next

@@ -4,7 +4,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // records is the phase that writes the changed records.
@@ -15,7 +15,7 @@ type records struct {
 
 // write merges the changed records, one operand per chunk.
 func (r *records) write(tx kv.Txn, all []change) error {
-	for changes := range runs.Of(all, sameChunk) {
+	for changes := range sets.Runs(all, sameChunk) {
 		r.records = r.records[:0]
 		for i := range changes {
 			c := &changes[i]

@@ -10,7 +10,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // A value that has grown too large is spilled: one atomic write merges its content into finer
@@ -217,7 +217,7 @@ func spillRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, generat
 	if c.IsRaw() { // sort stably by the next byte of the hash; equal ones stay in path order
 		slices.SortStableFunc(records, func(x, y format.Record) int { return int(below(x)) - int(below(y)) })
 	}
-	for group := range runs.Of(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
+	for group := range sets.Runs(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
 		if err := mergeRecords(tx, c, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
 			return err
 		}

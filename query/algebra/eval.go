@@ -10,8 +10,8 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // An Evaluation evaluates one expression on one snapshot of the graph. It is for one
@@ -33,9 +33,9 @@ type Evaluation struct {
 	maxOfSecond int       // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	budget      Budget
 	samples     []string                  // what was sampled, for the client
-	listsRead   map[Leaf]idset.Set        // results of OpListed and OpLists leaves
+	listsRead   map[Leaf]sets.Set         // results of OpListed and OpLists leaves
 	again       map[Leaf]*Operand         // leaves that occur more than once; nil until opened
-	computed    map[*Node]idset.Set       // results of OpRank and OpSample
+	computed    map[*Node]sets.Set        // results of OpRank and OpSample
 	weights     map[*Node][]Weight        // of the members of OpRank, where another ranking needs them
 	labelers    map[string]format.Labeler // by DID, of the expression's labeled(…)
 	firsts      map[Literal]int           // index of the first of equal Expr.Strings; see first
@@ -50,7 +50,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, listsRead: map[Leaf]idset.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, listsRead: map[Leaf]sets.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -78,7 +78,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, again: map[Leaf]*Operand{}, listsRead: map[Leaf]sets.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, v.findLabelers()
 }
@@ -116,22 +116,22 @@ func Lookup(s *ask.View, strings []Literal) ([]dict.ID, error) {
 
 // Hidden returns the accounts to remove from a result. Stored sets contain hidden accounts;
 // removing them once at the end has the same effect as removing them from each operand.
-func (v *Evaluation) Hidden() idset.Set {
+func (v *Evaluation) Hidden() sets.Set {
 	if v.Expr.Root.Is == dict.DID {
 		return v.View.Hidden()
 	}
-	return idset.Set{}
+	return sets.Set{}
 }
 
 // Result returns the members, hidden accounts included, and the number of members without
 // hidden accounts.
-func (v *Evaluation) Result() (set idset.Set, total uint64, err error) {
+func (v *Evaluation) Result() (set sets.Set, total uint64, err error) {
 	v.Begin()
 	set, err = v.Set(&v.Expr.Root)
 	if err != nil {
 		return set, 0, err
 	}
-	return set, set.Len() - idset.AndLen(v.Hidden(), set), nil
+	return set, set.Len() - sets.AndLen(v.Hidden(), set), nil
 }
 
 // Count returns the number of members without hidden accounts. For an intersection it only
@@ -147,25 +147,25 @@ func (v *Evaluation) Count() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	total := idset.AndLen(set, last)
+	total := sets.AndLen(set, last)
 	if h := v.Hidden(); !h.Empty() {
-		total -= idset.AndLen(idset.And(h, set), last)
+		total -= sets.AndLen(sets.And(h, set), last)
 	}
 	return total, nil
 }
 
 // Set evaluates a node.
-func (v *Evaluation) Set(n *Node) (idset.Set, error) {
+func (v *Evaluation) Set(n *Node) (sets.Set, error) {
 	t, err := v.open(n)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	return v.All(t)
 }
 
 // An Operand is a set in memory, or a large set that is still in the store.
 type Operand struct {
-	Set   idset.Set
+	Set   sets.Set
 	large *ask.ActorSet
 }
 
@@ -182,7 +182,7 @@ func (v *Evaluation) open(n *Node) (Operand, error) {
 		for i := range ids {
 			ids[i] = uint64(v.literal(n.First + i))
 		}
-		return Operand{Set: idset.FromUnsorted(ids)}, nil
+		return Operand{Set: sets.FromUnsorted(ids)}, nil
 	case opIntersect:
 		set, _, err := v.intersect(n, false)
 		return Operand{Set: set}, err
@@ -220,7 +220,7 @@ func (v *Evaluation) Leaf(l Leaf) (t Operand, err error) {
 	default:
 		t.Set, err = v.actorsIn(l)
 	}
-	if err == nil && t.Set.Len() > idset.ListMax {
+	if err == nil && t.Set.Len() > sets.ListMax {
 		err = v.budget.Heavy()
 	}
 	if err == nil && repeated {
@@ -254,58 +254,58 @@ func (e *LimitError) Error() string { return e.What }
 const MaxWindowed = 50_000
 
 // actorsIn reads the members of a reverse set in a window.
-func (v *Evaluation) actorsIn(l Leaf) (idset.Set, error) {
+func (v *Evaluation) actorsIn(l Leaf) (sets.Set, error) {
 	t, err := v.OpenActors(l.Kind, l.Of)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	if t.large == nil && t.Set.Len() <= v.dateAbove {
 		return v.View.ActorsIn(l.Kind, l.Of, l.Window, t.Set)
 	}
-	if t.large != nil || t.Set.Len() > idset.ListMax {
+	if t.large != nil || t.Set.Len() > sets.ListMax {
 		if err := v.budget.Heavy(); err != nil {
-			return idset.Set{}, err
+			return sets.Set{}, err
 		}
 	}
 	in, unsure, err := v.View.DatedIn(l.Kind, l.Of, l.Window)
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	if unsure.Len() > MaxWindowed {
-		return idset.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", v.Expr.words.Table.Info(l.Kind).Reverse, MaxWindowed, unsure.Len())}
+		return sets.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", v.Expr.words.Table.Info(l.Kind).Reverse, MaxWindowed, unsure.Len())}
 	}
 	found, err := v.View.ActorsIn(l.Kind, l.Of, l.Window, unsure)
-	return idset.Or(in, found), err
+	return sets.Or(in, found), err
 }
 
 // All returns the operand's members. It asks the budget before it reads a large set.
-func (v *Evaluation) All(t Operand) (idset.Set, error) {
+func (v *Evaluation) All(t Operand) (sets.Set, error) {
 	if t.large == nil {
 		return t.Set, nil
 	}
 	if err := v.budget.Heavy(); err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	return t.large.All()
 }
 
 // And returns the members of set that are also in t.
-func (v *Evaluation) And(set idset.Set, t Operand) (idset.Set, error) {
+func (v *Evaluation) And(set sets.Set, t Operand) (sets.Set, error) {
 	if t.large == nil {
-		return idset.And(set, t.Set), nil
+		return sets.And(set, t.Set), nil
 	}
 	if err := v.Ended.Err(); err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	if err := v.budget.Heavy(); err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	return t.large.And(set)
 }
 
 // intersect evaluates an intersection. If two is true, it leaves the last step to the caller
 // and returns the two sets to intersect. Otherwise set is the result and last is empty.
-func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err error) {
+func (v *Evaluation) intersect(n *Node, two bool) (set, last sets.Set, err error) {
 	var small, large []Operand
 	for stage := range stages {
 		for i := range n.Args {
@@ -324,12 +324,12 @@ func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err erro
 				small[0] = t
 			case t.large != nil:
 				large = append(large, t)
-			case t.Set.Len() > idset.ListMax && len(small) > 1 && small[0].Set.Len() > idset.ListMax:
-				small[0].Set = idset.And(small[0].Set, t.Set) // never hold more than two large sets
+			case t.Set.Len() > sets.ListMax && len(small) > 1 && small[0].Set.Len() > sets.ListMax:
+				small[0].Set = sets.And(small[0].Set, t.Set) // never hold more than two large sets
 				t = small[0]
 			default:
 				small = append(small, t)
-				if t.Set.Len() > idset.ListMax { // keep the large one at index 0
+				if t.Set.Len() > sets.ListMax { // keep the large one at index 0
 					small[0], small[len(small)-1] = small[len(small)-1], small[0]
 				}
 			}
@@ -345,7 +345,7 @@ func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err erro
 	}
 	for i, t := range all[1:] {
 		if two && i == len(all)-2 {
-			if t.large != nil && set.Len() <= idset.ListMax {
+			if t.large != nil && set.Len() <= sets.ListMax {
 				last, err = v.And(set, t)
 			} else {
 				last, err = v.All(t)
@@ -353,7 +353,7 @@ func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err erro
 			return set, last, err
 		}
 		if set, err = v.And(set, t); err != nil || set.Empty() {
-			return set, idset.Set{}, err
+			return set, sets.Set{}, err
 		}
 	}
 	if two { // only one operand
@@ -401,7 +401,7 @@ func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err 
 			left = append(left, id)
 		}
 	}
-	return Operand{Set: idset.FromList(left)}, true, nil
+	return Operand{Set: sets.FromList(left)}, true, nil
 }
 
 // Begin begins the reads of the expression's stored sets (ask.Ahead), and of the accounts whose sets they
@@ -422,19 +422,19 @@ func (v *Evaluation) begin(n *Node) {
 	}
 }
 
-func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
+func (v *Evaluation) union(n *Node) (sum sets.Set, err error) {
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
 		if err != nil {
 			return sum, err
 		}
-		sum = idset.Or(sum, set)
+		sum = sets.Or(sum, set)
 	}
 	return sum, nil
 }
 
-func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
-	t := idset.NewThreshold(n.Least, len(n.Args))
+func (v *Evaluation) atLeast(n *Node) (sets.Set, error) {
+	t := sets.NewThreshold(n.Least, len(n.Args))
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
 		if err != nil {
@@ -445,7 +445,7 @@ func (v *Evaluation) atLeast(n *Node) (idset.Set, error) {
 	return t.Members(), nil
 }
 
-func (v *Evaluation) except(n *Node) (set idset.Set, err error) {
+func (v *Evaluation) except(n *Node) (set sets.Set, err error) {
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}
@@ -462,7 +462,7 @@ func (v *Evaluation) except(n *Node) (set idset.Set, err error) {
 				return set, err
 			}
 		}
-		set = idset.AndNot(set, t.Set)
+		set = sets.AndNot(set, t.Set)
 	}
 	return set, nil
 }

@@ -19,7 +19,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
 )
 
@@ -769,12 +769,12 @@ func TestBySize(t *testing.T) {
 		large[i] = uint64(i + 1)
 	}
 	err := on(t, g, parsed(t, "followers("+g.Accounts[0]+")"), free(), func(v *Evaluation) error {
-		page, _, err := v.BySize(idset.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
+		page, _, err := v.BySize(sets.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
 		if sampled := v.Sampled(); err != nil || len(page) != 5 || sampled != "order=size(follows) sorted 20000 of 20001 members" {
 			t.Errorf("%d members sorted, %q: %v", len(page), sampled, err)
 		}
 		v.Exact = true
-		_, _, err = v.BySize(idset.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
+		_, _, err = v.BySize(sets.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
 		return err
 	})
 	if limit, ok := errors.AsType[*LimitError](err); !ok || !strings.Contains(limit.Error(), "20000") || !strings.Contains(limit.Error(), "20001") {
@@ -864,7 +864,7 @@ func TestLargeSets(t *testing.T) {
 			total, err = v.Count()
 			return err
 		}))
-		if total > idset.ListMax && b.asked == 0 {
+		if total > sets.ListMax && b.asked == 0 {
 			t.Errorf("%s: a large set was read without asking", text)
 		}
 		must(t, on(t, g, parsed(t, text), b, func(v *Evaluation) error {

@@ -12,7 +12,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/tally"
 )
 
@@ -75,7 +75,7 @@ type agedEdge struct{ id, weight uint64 }
 // Expand counts how many members lead to each result along w.Via. members are of the namespace
 // w.Via.From. It skips hidden members, but does not remove hidden results. If w.Exact or v.Exact is
 // set, it fails instead of reading a sample.
-func (v *Evaluation) Expand(ended tally.Ended, members idset.Set, w Walk) (*tally.Tally, error) {
+func (v *Evaluation) Expand(ended tally.Ended, members sets.Set, w Walk) (*tally.Tally, error) {
 	before := len(v.samples)
 	expand := func() (t *tally.Tally, newest int64, err error) {
 		v.samples = v.samples[:before]
@@ -117,7 +117,7 @@ func (h *hop) weigh(weight float64, tid uint64) uint64 {
 }
 
 // start prepares to read members in a number of units; 0 units are unlimited.
-func (h *hop) start(members idset.Set, units int) (err error) {
+func (h *hop) start(members sets.Set, units int) (err error) {
 	h.t = &tally.Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
 	h.left, h.limited = units, units > 0
 	if h.w.Via.Op == OpListed && h.authors == nil {
@@ -128,7 +128,7 @@ func (h *hop) start(members idset.Set, units int) (err error) {
 
 // whole reads all members. Of many members, it reads the sets in the order of the members' hashes: if the
 // budget is spent after enough of them, these are the sample.
-func (h *hop) whole(members idset.Set) (*tally.Tally, error) {
+func (h *hop) whole(members sets.Set) (*tally.Tally, error) {
 	units := h.v.HopUnits
 	if h.w.Exact || h.v.Exact {
 		units = 0
@@ -193,7 +193,7 @@ func (h *hop) begin(member uint64) {
 }
 
 // visible returns how many of the members read does not skip.
-func (h *hop) visible(members idset.Set) (n uint64) {
+func (h *hop) visible(members sets.Set) (n uint64) {
 	hidden := h.hidden()
 	for id := range members.All() {
 		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
@@ -204,14 +204,14 @@ func (h *hop) visible(members idset.Set) (n uint64) {
 }
 
 // hashed returns members in the order of their hashes.
-func hashed(members idset.Set) []uint64 {
+func hashed(members sets.Set) []uint64 {
 	ids := members.List(nil)
 	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(mix(x, 0), mix(y, 0)), cmp.Compare(x, y)) })
 	return ids
 }
 
 // sample reads members in the order of their hashes, and thins large sets.
-func (h *hop) sample(members idset.Set) (*tally.Tally, error) {
+func (h *hop) sample(members sets.Set) (*tally.Tally, error) {
 	if err := h.v.budget.Heavy(); err != nil {
 		return h.t, err
 	}
@@ -248,11 +248,11 @@ func (h *hop) report(read, all uint64) {
 }
 
 // hidden returns the members to skip.
-func (h *hop) hidden() idset.Set {
+func (h *hop) hidden() sets.Set {
 	if h.w.Via.From == dict.DID {
 		return h.v.View.Hidden()
 	}
-	return idset.Set{}
+	return sets.Set{}
 }
 
 // spend takes units from the budget before work is done for a member. The first member of a sample is
@@ -278,7 +278,7 @@ func (h *hop) thin(n uint64, units int) (k uint32) {
 func kept(id, of uint64, k uint32) bool { return k == 1 || mix(id, of) <= math.MaxUint64/uint64(k) }
 
 // thinned yields the sample of one in k members of a set.
-func thinned(set idset.Set, of uint64, k uint32) iter.Seq[uint64] {
+func thinned(set sets.Set, of uint64, k uint32) iter.Seq[uint64] {
 	if k == 1 {
 		return set.All()
 	}
@@ -384,13 +384,13 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 			return err
 		}
 		h.t.NextThinned(tallyWeight(weight), k)
-		if k == 1 && set.Len() <= idset.ListMax {
+		if k == 1 && set.Len() <= sets.ListMax {
 			h.ids = set.List(h.ids[:0])
 			return h.t.AddList(h.ended, h.ids)
 		}
 		return h.t.Add(h.ended, thinned(set, uint64(l.Of), k))
 	}
-	var dated idset.Set // members in the window, by their dates
+	var dated sets.Set // members in the window, by their dates
 	if !within.All() && set.Len() > h.v.dateAbove {
 		if err := h.spend(int(set.Len() / datesPerUnit)); err != nil {
 			return err
@@ -399,13 +399,13 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 			return err
 		}
 		if h.w.Decay > 0 { // it needs their records
-			dated, set = idset.Set{}, idset.Or(dated, set)
+			dated, set = sets.Set{}, sets.Or(dated, set)
 		}
 	}
 	k := h.thin(set.Len()+dated.Len()/lookUpUnits, lookUpUnits)
 	if k > 1 {
-		dated = idset.FromList(slices.Collect(thinned(dated, uint64(l.Of), k)))
-		set = idset.FromList(slices.Collect(thinned(set, uint64(l.Of), k)))
+		dated = sets.FromList(slices.Collect(thinned(dated, uint64(l.Of), k)))
+		set = sets.FromList(slices.Collect(thinned(set, uint64(l.Of), k)))
 	}
 	if err := h.spend(int(set.Len()*lookUpUnits + dated.Len())); err != nil {
 		return err
@@ -418,7 +418,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 			return err
 		}
 		h.t.NextThinned(tallyWeight(weight), k)
-		return h.t.Add(h.ended, idset.Or(dated, set).All())
+		return h.t.Add(h.ended, sets.Or(dated, set).All())
 	}
 	h.t.NextThinned(0, k)
 	if within.All() { // records without a time, and old ones, add to the count but not to the score

@@ -7,7 +7,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // MaxListers bounds lists(…): it fails if more accounts have put the account on a list, because it
@@ -15,16 +15,16 @@ import (
 const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.
-func (v *Evaluation) lists(l Leaf) (idset.Set, error) {
+func (v *Evaluation) lists(l Leaf) (sets.Set, error) {
 	if kept, ok := v.listsRead[l]; ok {
 		return kept, nil
 	}
 	var ids []uint64
 	err := v.eachListed(l, func(id dict.ID, _ format.Path) { ids = append(ids, uint64(id)) })
 	if err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
-	set := idset.FromUnsorted(ids)
+	set := sets.FromUnsorted(ids)
 	v.listsRead[l] = set
 	return set, nil
 }
@@ -49,7 +49,7 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p format.Path)) er
 	if set.Len() > MaxListers {
 		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this account on a list, and fails above %d such accounts; there are %d", MaxListers, set.Len())}
 	}
-	if set.Len() > idset.ListMax {
+	if set.Len() > sets.ListMax {
 		if err := v.budget.Heavy(); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p format.Path)) er
 // listSizes is Sizes along an OpListed or OpLists set.
 func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	var authors map[dict.ID]dict.ID
-	var hidden idset.Set
+	var hidden sets.Set
 	if via.Op == OpListed {
 		lists := make([]uint64, 0, len(ids))
 		for _, id := range ids {
@@ -73,7 +73,7 @@ func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total ui
 			}
 		}
 		var err error
-		if authors, err = v.authors(idset.FromUnsorted(lists)); err != nil {
+		if authors, err = v.authors(sets.FromUnsorted(lists)); err != nil {
 			return err
 		}
 		hidden = v.View.Hidden()
@@ -81,7 +81,7 @@ func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total ui
 	for i, id := range ids {
 		t, err := v.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id]})
 		if err == nil {
-			err = each(i, t.Set.Len()-idset.AndLen(hidden, t.Set))
+			err = each(i, t.Set.Len()-sets.AndLen(hidden, t.Set))
 		}
 		if err != nil {
 			return err

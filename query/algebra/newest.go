@@ -7,7 +7,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // manyUndated is the number of members without dates up to which all of their records are read.
@@ -24,8 +24,8 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 	case may.full:
 		// limit+1 dated members come after the place, and none of them before this date.
 		w := n.Window.And(ask.Window{From: uint64(may.oldest) * second << format.ClockBits, To: endAt(after)})
-		var in idset.Set
-		if in, err = v.View.ActorsIn(n.Kind, v.IDs[n.Of], w, idset.FromList(may.undated)); err == nil {
+		var in sets.Set
+		if in, err = v.View.ActorsIn(n.Kind, v.IDs[n.Of], w, sets.FromList(may.undated)); err == nil {
 			records, err = v.EdgeRecords(n, toIDs(in.List(nil)))
 		}
 	default:

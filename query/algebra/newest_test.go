@@ -11,7 +11,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
 )
@@ -99,7 +99,7 @@ func TestNewestReadsApart(t *testing.T) {
 			}
 			g.Commit(did, oracle.Op{Kind: "follow", Rkey: follow[did], Subject: star})
 		}
-		in := func(fn func(v *Evaluation, set idset.Set)) (cost int) {
+		in := func(fn func(v *Evaluation, set sets.Set)) (cost int) {
 			must(t, g.Store.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *ask.View) error {
 				v, err := NewEvaluation(t.Context(), sn, e, free())
 				must(t, err)
@@ -112,7 +112,7 @@ func TestNewestReadsApart(t *testing.T) {
 			return cost
 		}
 		var early []string
-		in(func(v *Evaluation, set idset.Set) {
+		in(func(v *Evaluation, set sets.Set) {
 			some, _ := spread(set.List(nil), first)
 			var err error
 			early, err = v.Names(some)
@@ -127,7 +127,7 @@ func TestNewestReadsApart(t *testing.T) {
 		}
 		want := slices.Sorted(maps.Values(follow))
 		slices.Reverse(want)
-		page := func(v *Evaluation, set idset.Set) {
+		page := func(v *Evaluation, set sets.Set) {
 			page, last, err := v.Records(v.Expr.Root.Source(), set, new(Place), limit, NewestFirst(noon))
 			if err != nil || len(page) != limit || last == nil {
 				t.Fatalf("%d records, then %v: %v", len(page), last, err)
@@ -139,7 +139,7 @@ func TestNewestReadsApart(t *testing.T) {
 			}
 		}
 		cost := in(page)
-		whole := in(func(v *Evaluation, set idset.Set) { v.lookUpAbove = members; page(v, set) })
+		whole := in(func(v *Evaluation, set sets.Set) { v.lookUpAbove = members; page(v, set) })
 		if most := whole / 2; !skewed && cost > most {
 			t.Errorf("a page costs %d, all records %d", cost, whole)
 		}

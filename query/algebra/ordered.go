@@ -12,8 +12,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 )
 
 // The largest sets whose records Records reads whole, to sort them by time. Larger reverse sets are sorted
@@ -135,7 +134,7 @@ func (n *Node) Source() *Node {
 // Records returns a page of set, whose members are all in the leaf n, sorted by their records there
 // in an order, and the Place of the next page, nil after the last one. Sets that are too large to sort
 // are paged by id instead. On the first page, Records sets after.Sorted. Neither depends on the limit.
-func (v *Evaluation) Records(n *Node, set idset.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
+func (v *Evaluation) Records(n *Node, set sets.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
 	most := uint64(MaxSortedActors)
 	switch n.Op {
 	case OpForward, OpListed:
@@ -259,7 +258,7 @@ type mayBeNext struct {
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
 // with the first limit+1 dates there, with all members of the last second, and all that have no date, or come last.
 // ok is false if more than MaxWindowed have no date.
-func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
+func (v *Evaluation) nextByDate(n *Node, set sets.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
 	if err := v.askForDates(set); err != nil {
 		return may, false, err
 	}
@@ -331,7 +330,7 @@ func (v *Evaluation) nextByDate(n *Node, set idset.Set, after *Place, limit int,
 // place divides the dated members: those of a second with more than most of them are placed by id.
 func (m *mayBeNext) place(b *nextDates, rank func(uint32) uint32, most int) {
 	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
-	for some := range runs.Of(b.dated, func(x, y datedID) bool { return x.rank == y.rank }) {
+	for some := range sets.Runs(b.dated, func(x, y datedID) bool { return x.rank == y.rank }) {
 		date := rank(some[0].rank)
 		m.oldest = min(m.oldest, date)
 		if len(some) > most {
@@ -430,8 +429,8 @@ func smallestFirst(list []datedID, k int) {
 
 // askForDates asks the budget, unless the dates are those of a small set. set may be a small part of a large one, whose
 // dates are read anyway.
-func (v *Evaluation) askForDates(set idset.Set) error {
-	if v.Expr.IsLeaf() && set.Len() <= idset.ListMax {
+func (v *Evaluation) askForDates(set sets.Set) error {
+	if v.Expr.IsLeaf() && set.Len() <= sets.ListMax {
 		return nil
 	}
 	return v.budget.Heavy()
@@ -439,13 +438,13 @@ func (v *Evaluation) askForDates(set idset.Set) error {
 
 // eachDated calls each for those visible members of set whose dates are wanted. All members of set are in the reverse set
 // that the leaf n reads. eachDated calls again, and then each from the beginning, if set is a part of that.
-func (v *Evaluation) eachDated(n *Node, set idset.Set, wanted *read.DateRange, each func(id uint64, date uint32), again func()) error {
-	var accounts idset.Set
+func (v *Evaluation) eachDated(n *Node, set sets.Set, wanted *read.DateRange, each func(id uint64, date uint32), again func()) error {
+	var accounts sets.Set
 	if n.Is == dict.DID {
 		accounts = v.View.Hidden()
 	}
 	for _, whole := range []bool{true, false} {
-		hidden := idset.NewSparse(accounts)
+		hidden := sets.NewSparse(accounts)
 		members, err := v.View.Dates(n.Kind, v.IDs[n.Of], wanted, func(id uint64, date uint32) error {
 			if (whole || set.Has(id)) && !hidden.Has(id) {
 				each(id, date)
@@ -466,7 +465,7 @@ const MaxTimed = 200_000
 // Times returns the times of the records in a window that make members of set, which is the result of
 // the expression, members of its Source: in microseconds, ask.Timeless for a record whose key has no time. They
 // ascend. Times of large reverse sets are whole seconds, except around now.
-func (v *Evaluation) Times(set idset.Set, w ask.Window, now time.Time) (times []uint64, err error) {
+func (v *Evaluation) Times(set sets.Set, w ask.Window, now time.Time) (times []uint64, err error) {
 	source := *v.Expr.Root.Source()
 	source.Window = source.Window.And(w)
 	var ids []uint64 // of members whose records have to be read
@@ -499,7 +498,7 @@ func (v *Evaluation) Times(set idset.Set, w ask.Window, now time.Time) (times []
 
 // datedTimes returns the times of the members of a large reverse set, by their dates, and the members
 // whose records have to be read.
-func (v *Evaluation) datedTimes(n *Node, set idset.Set, now uint32) (times, unsure []uint64, err error) {
+func (v *Evaluation) datedTimes(n *Node, set sets.Set, now uint32) (times, unsure []uint64, err error) {
 	if err := v.askForDates(set); err != nil {
 		return nil, nil, err
 	}
@@ -544,12 +543,12 @@ type Sized struct {
 // BySize returns a page of set, sorted by the sizes of the members' sets along via, such as the
 // numbers of their followers: the largest first, equal ones by id. last is the Place of the next page,
 // nil after the last one; its Micros are a size.
-func (v *Evaluation) BySize(set idset.Set, via Via, after Place, limit int) (page []Sized, last *Place, err error) {
+func (v *Evaluation) BySize(set sets.Set, via Via, after Place, limit int) (page []Sized, last *Place, err error) {
 	most := MaxSized
 	if via.isList() {
 		most = maxSizedLists
 	}
-	if size := set.Len() - idset.AndLen(v.Hidden(), set); size > uint64(most) {
+	if size := set.Len() - sets.AndLen(v.Hidden(), set); size > uint64(most) {
 		if v.Exact {
 			return nil, nil, &LimitError{fmt.Sprintf("order=size(%s) with exact=true reads a set of every member, and fails for sets of more than %d members; this one has %d", via.Name, most, size)}
 		}

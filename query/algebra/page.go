@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // This file divides a result into pages, and names its members. Members are ordered by id, and strings that
@@ -41,7 +41,7 @@ func (v *Evaluation) first(i int) int {
 }
 
 // pin replaces the ids of strings that were unseen on the first page by their stand-in ids.
-func (v *Evaluation) pin(set idset.Set, u Unseen) idset.Set {
+func (v *Evaluation) pin(set sets.Set, u Unseen) sets.Set {
 	var from, to []uint64
 	for i := range v.Expr.Strings {
 		if i < len(u) && u[i] && v.Expr.Strings[i].Is == v.Expr.Root.Is && v.IDs[i] != dict.None && set.Has(uint64(v.IDs[i])) {
@@ -51,7 +51,7 @@ func (v *Evaluation) pin(set idset.Set, u Unseen) idset.Set {
 	if len(from) == 0 {
 		return set
 	}
-	return idset.Or(idset.AndNot(set, idset.FromUnsorted(from)), idset.FromUnsorted(to))
+	return sets.Or(sets.AndNot(set, sets.FromUnsorted(from)), sets.FromUnsorted(to))
 }
 
 // Unseen returns which strings have no id in this snapshot.
@@ -66,7 +66,7 @@ func (v *Evaluation) Unseen() Unseen {
 // Page returns up to limit members of set with ids above after, in the order of their ids,
 // and at most MaxPageBytes of strings. last is the last of the ids if more members follow,
 // else dict.None.
-func (v *Evaluation) Page(set idset.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
+func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
 	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
 	if members, err = v.Names(ids); err != nil {
 		return nil, nil, dict.None, err
@@ -89,7 +89,7 @@ func (v *Evaluation) Page(set idset.Set, after dict.ID, limit int, pinned Unseen
 const MaxPageBytes = 512 << 10
 
 // pinnedHidden returns Hidden, and the stand-in ids of hidden accounts that pin replaced.
-func (v *Evaluation) pinnedHidden(u Unseen) idset.Set {
+func (v *Evaluation) pinnedHidden(u Unseen) sets.Set {
 	h := v.Hidden()
 	if h.Empty() {
 		return h
@@ -103,7 +103,7 @@ func (v *Evaluation) pinnedHidden(u Unseen) idset.Set {
 	if len(more) == 0 {
 		return h
 	}
-	return idset.Or(h, idset.FromUnsorted(more))
+	return sets.Or(h, sets.FromUnsorted(more))
 }
 
 // Names returns the strings of ids, which ascend; stand-in ids have strings, too.

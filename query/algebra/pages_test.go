@@ -20,7 +20,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
@@ -281,7 +281,7 @@ func (w *world) comparePages() (pages int) {
 	must(t, w.s.View(t.Context(), func(sn *ask.View) error {
 		v, err := NewEvaluation(t.Context(), sn, e, free())
 		must(t, err)
-		v.dateAbove = []uint64{0, 0, 5, idset.ListMax}[r.IntN(4)]
+		v.dateAbove = []uint64{0, 0, 5, sets.ListMax}[r.IntN(4)]
 		v.lookUpAbove = []int{0, 0, 0, 3, 20, manyUndated}[r.IntN(6)]
 		v.readFirst = []int{1, 2, 5, 9, 15, 30, 64}[r.IntN(7)]
 		set, _, err := v.Result()
@@ -311,7 +311,7 @@ func (w *world) comparePages() (pages int) {
 			t.Fatalf("%s in %v has %d members, want %d", e.Source, n.Window, set.Len(), len(ids))
 		}
 		if part {
-			set = idset.FromUnsorted(members)
+			set = sets.FromUnsorted(members)
 		}
 		now := time.UnixMicro(w.now + r.Int64N(2)*int64(100*day))
 		for _, order := range []Order{NewestFirst(now), OldestFirst(now)} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // MaxSample is the largest sample.
@@ -56,22 +56,22 @@ func (p *parser) sample(n *Node, depth int) error {
 // the lowest hashes of their ids (a bottom-k sample: Cohen and Kaplan, "Summarizing data using
 // bottom-k sketches", 2007). So it is the same for the same set and seed, changes by one member for
 // each change of the set, and the samples of two sets with one seed overlap as the sets do.
-func (v *Evaluation) sampled(n *Node) (set idset.Set, err error) {
+func (v *Evaluation) sampled(n *Node) (set sets.Set, err error) {
 	if kept, ok := v.computed[n]; ok {
 		return kept, nil
 	}
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}
-	var hidden idset.Set
+	var hidden sets.Set
 	if n.Is == dict.DID {
 		hidden = v.View.Hidden()
 	}
-	if size := set.Len() - idset.AndLen(hidden, set); size > uint64(n.Least) {
+	if size := set.Len() - sets.AndLen(hidden, set); size > uint64(n.Least) {
 		set = lowest(set, hidden, size, n.Least, n.Seed, v.named(&n.Args[0]))
 	}
 	v.keep(n, set)
-	if set.Len() > idset.ListMax {
+	if set.Len() > sets.ListMax {
 		err = v.budget.Heavy()
 	}
 	return set, err
@@ -98,7 +98,7 @@ func (v *Evaluation) named(n *Node) map[uint64]uint64 {
 
 // lowest returns the n members with the lowest hashes of a set that has about size members beside the
 // hidden ones. There must be n.
-func lowest(set, hidden idset.Set, size uint64, n int, seed uint64, named map[uint64]uint64) idset.Set {
+func lowest(set, hidden sets.Set, size uint64, n int, seed uint64, named map[uint64]uint64) sets.Set {
 	type hashed struct{ hash, id uint64 }
 	found := make([]hashed, 0, n+n/4+100)
 	// The hashes below limit are a few more than n, most probably.
@@ -126,7 +126,7 @@ func lowest(set, hidden idset.Set, size uint64, n int, seed uint64, named map[ui
 	for i := range ids {
 		ids[i] = found[i].id
 	}
-	return idset.FromUnsorted(ids)
+	return sets.FromUnsorted(ids)
 }
 
 // mix is a hash of an id: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
@@ -139,9 +139,9 @@ func mix(id, seed uint64) uint64 {
 }
 
 // keep keeps the result of a node for the rest of the evaluation.
-func (v *Evaluation) keep(n *Node, set idset.Set) {
+func (v *Evaluation) keep(n *Node, set sets.Set) {
 	if v.computed == nil {
-		v.computed = map[*Node]idset.Set{}
+		v.computed = map[*Node]sets.Set{}
 	}
 	v.computed[n] = set
 }

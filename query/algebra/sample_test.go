@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"skein.blue/graph/write"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
 )
 
 // randomSet returns a set of n ids, some of them neighbours, as writers hand them out.
-func randomSet(rng *rand.Rand, n int) idset.Set {
+func randomSet(rng *rand.Rand, n int) sets.Set {
 	ids := make([]uint64, 0, n)
 	for len(ids) < n {
 		from := rng.Uint64() >> 10
@@ -24,7 +24,7 @@ func randomSet(rng *rand.Rand, n int) idset.Set {
 		}
 	}
 	slices.Sort(ids)
-	return idset.FromUnsorted(slices.Compact(ids))
+	return sets.FromUnsorted(slices.Compact(ids))
 }
 
 // A sample has as many members as were asked for, none of them hidden, and they are those with the
@@ -39,9 +39,9 @@ func TestLowest(t *testing.T) {
 				some = append(some, id)
 			}
 		}
-		hidden := idset.FromUnsorted(append(some, 1<<60))
+		hidden := sets.FromUnsorted(append(some, 1<<60))
 		var want []uint64
-		for id := range idset.AndNot(set, hidden).All() {
+		for id := range sets.AndNot(set, hidden).All() {
 			want = append(want, id)
 		}
 		if len(want) < 2 {
@@ -67,11 +67,11 @@ func TestLowest(t *testing.T) {
 func TestSamplesAreStable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	set := randomSet(rng, 3000)
-	before := lowest(set, idset.Set{}, set.Len(), 100, 5, nil)
+	before := lowest(set, sets.Set{}, set.Len(), 100, 5, nil)
 	for range 200 {
-		set = idset.Or(set, idset.FromList([]uint64{rng.Uint64() >> 10}))
-		after := lowest(set, idset.Set{}, set.Len(), 100, 5, nil)
-		if common := idset.AndLen(before, after); common < 99 || after.Len() != 100 {
+		set = sets.Or(set, sets.FromList([]uint64{rng.Uint64() >> 10}))
+		after := lowest(set, sets.Set{}, set.Len(), 100, 5, nil)
+		if common := sets.AndLen(before, after); common < 99 || after.Len() != 100 {
 			t.Fatalf("only %d of %d members remain", common, after.Len())
 		}
 		before = after
@@ -85,7 +85,7 @@ func TestSamplesAreFair(t *testing.T) {
 	const n, seeds = 20, 4000
 	chosen := map[uint64]int{}
 	for seed := range uint64(seeds) {
-		for id := range lowest(set, idset.Set{}, set.Len(), n, seed, nil).All() {
+		for id := range lowest(set, sets.Set{}, set.Len(), n, seed, nil).All() {
 			chosen[id]++
 		}
 	}
@@ -134,7 +134,7 @@ func TestMistakesInSamples(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	set := randomSet(rand.New(rand.NewPCG(1, 1)), 1_000_000)
 	for b.Loop() {
-		lowest(set, idset.Set{}, set.Len(), 10_000, 1, nil)
+		lowest(set, sets.Set{}, set.Len(), 10_000, 1, nil)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // Totals calls each, in no order, with the size of the opposite set of each of ids: the number of
@@ -84,9 +84,9 @@ func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 			return 0, err
 		}
 		t.units -= len(t.ids)
-		set := idset.FromUnsorted(slices.Clone(t.ids))
+		set := sets.FromUnsorted(slices.Clone(t.ids))
 		if v.Expr.words.Table.Info(k).To.Is() == dict.DID {
-			total = idset.AndLen(hidden, set)
+			total = sets.AndLen(hidden, set)
 		}
 		return set.Len() - total, nil
 	}
@@ -96,16 +96,16 @@ func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 	}
 	if set.Len() > v.dateAbove {
 		t.units -= int(set.Len() / datesPerUnit)
-		var dated idset.Set
+		var dated sets.Set
 		if dated, set, err = v.View.DatedIn(k, id, t.w); err != nil {
 			return 0, err
 		}
-		total = dated.Len() - idset.AndLen(hidden, dated)
+		total = dated.Len() - sets.AndLen(hidden, dated)
 	}
-	set = idset.AndNot(set, hidden)
+	set = sets.AndNot(set, hidden)
 	n := set.Len()
 	if most := uint64(t.most); n > most {
-		set = lowest(set, idset.Set{}, n, t.most, uint64(id), nil)
+		set = lowest(set, sets.Set{}, n, t.most, uint64(id), nil)
 		t.sampled++
 	}
 	if t.units -= int(set.Len()) * lookUpUnits; t.units < 0 {

@@ -8,7 +8,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/tally"
 )
 
@@ -239,7 +239,7 @@ type Walk struct {
 }
 
 // leafSet returns the members of a leaf.
-func (v *Evaluation) leafSet(l Leaf) (set idset.Set, err error) {
+func (v *Evaluation) leafSet(l Leaf) (set sets.Set, err error) {
 	op, err := v.Leaf(l)
 	if err != nil {
 		return set, err
@@ -258,7 +258,7 @@ func (v *Evaluation) Authors(lists []Literal) (authors []Literal, ids []dict.ID,
 }
 
 // authors returns the accounts that made lists.
-func (v *Evaluation) authors(lists idset.Set) (map[dict.ID]dict.ID, error) {
+func (v *Evaluation) authors(lists sets.Set) (map[dict.ID]dict.ID, error) {
 	ids := make([]dict.ID, 0, lists.Len())
 	for id := range lists.All() {
 		if dict.ID(id) < dict.FirstReserved {
@@ -285,7 +285,7 @@ func (v *Evaluation) authors(lists idset.Set) (map[dict.ID]dict.ID, error) {
 }
 
 // ranked evaluates a rank(…), once for each place where it stands.
-func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
+func (v *Evaluation) ranked(n *Node) (set sets.Set, err error) {
 	if kept, ok := v.computed[n]; ok {
 		return kept, nil
 	}
@@ -293,7 +293,7 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 	if err != nil {
 		return set, err
 	}
-	var except idset.Set
+	var except sets.Set
 	if len(n.Args) > 1 {
 		if except, err = v.Set(&n.Args[1]); err != nil {
 			return set, err
@@ -332,12 +332,12 @@ func (v *Evaluation) ranked(n *Node) (set idset.Set, err error) {
 	for i := range results {
 		ids[i] = results[i].ID
 	}
-	set = idset.FromUnsorted(ids)
+	set = sets.FromUnsorted(ids)
 	v.keep(n, set)
 	if n.Rank.keepsWeights {
 		v.weigh(n, results)
 	}
-	if set.Len() > idset.ListMax {
+	if set.Len() > sets.ListMax {
 		err = v.budget.Heavy()
 	}
 	return set, err

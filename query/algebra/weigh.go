@@ -14,7 +14,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/tally"
 )
 
@@ -275,7 +275,7 @@ func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64
 	}
 	return v.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
 		err := each(i, total)
-		if err == nil && total > idset.ListMax { // as Leaf does after it has read a large forward set
+		if err == nil && total > sets.ListMax { // as Leaf does after it has read a large forward set
 			err = v.budget.Heavy()
 		}
 		return err

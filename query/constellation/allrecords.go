@@ -10,7 +10,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -30,12 +30,12 @@ func (b *backlinks) namesAll() bool {
 }
 
 // listsAll reports whether all records of the accounts in a set are listed.
-func (b *backlinks) listsAll(set idset.Set) bool { return b.namesAll() && set.Len() <= maxAllRecords }
+func (b *backlinks) listsAll(set sets.Set) bool { return b.namesAll() && set.Len() <= maxAllRecords }
 
 // allRecords answers a page of all records of the accounts in a set.
-func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set idset.Set, e *algebra.Expr) (p backlinkPage, err error) {
+func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, e *algebra.Expr) (p backlinkPage, err error) {
 	p.records = []recordID{}
-	if set.Len() > idset.ListMax/4 {
+	if set.Len() > sets.ListMax/4 {
 		if err := q.Work.Heavy(); err != nil {
 			return p, err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -139,7 +139,7 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 			if set, err = b.by.of(sn, set); err != nil {
 				return err
 			}
-			total = set.Len() - idset.AndLen(v.Hidden(), set)
+			total = set.Len() - sets.AndLen(v.Hidden(), set)
 		}
 		if b.listsAll(set) {
 			p, err = b.allRecords(q, v, set, e)

@@ -13,8 +13,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -111,7 +111,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from 
 	if set.Len() > algebra.MaxListers {
 		return xrpc.Invalid("%d accounts link to the subject, but one query can read the records of at most %d accounts; select accounts with did or linkDid", set.Len(), algebra.MaxListers)
 	}
-	if set.Len() > idset.ListMax {
+	if set.Len() > sets.ListMax {
 		if err := w.Heavy(); err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
@@ -43,16 +43,16 @@ func authorsOf(values []string) (a authors) {
 }
 
 // of returns the authors in a set.
-func (a *authors) of(sn *ask.View, set idset.Set) (idset.Set, error) {
+func (a *authors) of(sn *ask.View, set sets.Set) (sets.Set, error) {
 	if !a.given {
 		return set, nil
 	}
 	ids, err := idsOf(sn, a.dids)
-	return idset.And(set, ids), err
+	return sets.And(set, ids), err
 }
 
 // idsOf returns the ids of the literals that have one.
-func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
+func idsOf(sn *ask.View, list []algebra.Literal) (sets.Set, error) {
 	ids, err := algebra.Lookup(sn, list)
 	var some []uint64
 	for _, id := range ids {
@@ -60,5 +60,5 @@ func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
 			some = append(some, uint64(id))
 		}
 	}
-	return idset.FromUnsorted(some), err
+	return sets.FromUnsorted(some), err
 }

@@ -17,7 +17,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
@@ -247,7 +247,7 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 	if set.Len() > postsRead {
 		return nil, nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
 	}
-	all, _ := set.Page(0, postsRead, idset.Set{})
+	all, _ := set.Page(0, postsRead, sets.Set{})
 	order := algebra.NewestFirst(time.UnixMicro(int64(at.micros)))
 	type post struct{ key, id uint64 }
 	compare := func(x, y post) int { return order.CompareKeys(x.key, y.key, dict.ID(x.id), dict.ID(y.id)) }

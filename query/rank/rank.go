@@ -10,7 +10,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -151,7 +151,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 	if err != nil {
 		return nil, err
 	}
-	var without idset.Set
+	var without sets.Set
 	exceptSampled := ""
 	if r.Except != nil {
 		e, err := algebra.NewEvaluation(ctx, sn, r.Except, w)

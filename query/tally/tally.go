@@ -9,7 +9,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // Bounds of one Tally.
@@ -316,7 +316,7 @@ func (t *Tally) each(f func(e *tallied)) {
 }
 
 // LeaveOut removes a set from the results. No id may be added afterwards.
-func (t *Tally) LeaveOut(set idset.Set) {
+func (t *Tally) LeaveOut(set sets.Set) {
 	out := func(e *tallied) {
 		t.perCount[e.count]--
 		e.count, e.actor = 0, leftOut

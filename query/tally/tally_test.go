@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // The timeout of a query also ends the expansion of one member.
@@ -106,7 +106,7 @@ func TestTally(t *testing.T) {
 			for _, id := range out {
 				delete(slow, id)
 			}
-			ta.LeaveOut(idset.FromUnsorted(append(out, 1<<60, 3))) // some are no results
+			ta.LeaveOut(sets.FromUnsorted(append(out, 1<<60, 3))) // some are no results
 			delete(slow, 3)
 		}
 	}
@@ -190,7 +190,7 @@ func TestEmptyTally(t *testing.T) {
 		if err := ta.Count(); err != nil {
 			t.Fatal(err)
 		}
-		ta.LeaveOut(idset.FromList([]uint64{1, 2}))
+		ta.LeaveOut(sets.FromList([]uint64{1, 2}))
 		for n := range 3 {
 			if len(ta.Top(n)) != 0 || ta.AtLeast(uint32(n)) != 0 {
 				t.Errorf("%d actors, the first %d: %v", actors, n, ta.Top(n))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
 // A weighted tally adds up, for each id, the highest weight that each actor gave it, counts it once
@@ -61,7 +61,7 @@ func TestWeights(t *testing.T) {
 		if err := ta.Count(); err != nil {
 			t.Fatal(err)
 		}
-		out := idset.FromUnsorted([]uint64{1, 2, 1 << 40})
+		out := sets.FromUnsorted([]uint64{1, 2, 1 << 40})
 		ta.LeaveOut(out)
 		sums := map[uint64]Summed{}
 		for k, weight := range highest {

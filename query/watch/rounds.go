@@ -9,7 +9,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 )
 
@@ -105,15 +105,15 @@ func (h *Watcher) abort(err error) {
 // changes are members of one or more sets that may have changed. Expressions share them.
 type changes struct {
 	ids      []uint64
-	overflow bool      // there are more than maxCandidates
-	set      idset.Set // of ids
-	built    bool      // set has been built
+	overflow bool     // there are more than maxCandidates
+	set      sets.Set // of ids
+	built    bool     // set has been built
 }
 
 // members returns the changed members as a set.
-func (c *changes) members() idset.Set {
+func (c *changes) members() sets.Set {
 	if !c.built {
-		c.set, c.built = idset.FromUnsorted(c.ids), true
+		c.set, c.built = sets.FromUnsorted(c.ids), true
 	}
 	return c.set
 }
@@ -310,21 +310,21 @@ func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.Left, err = now.names(t.w.e.Type(), idset.AndNot(was, is)); err != nil {
+	if m.Left, err = now.names(t.w.e.Type(), sets.AndNot(was, is)); err != nil {
 		return m, err
 	}
-	m.Entered, err = now.names(t.w.e.Type(), idset.AndNot(is, was))
+	m.Entered, err = now.names(t.w.e.Type(), sets.AndNot(is, was))
 	return m, err
 }
 
 // candidatesOf returns the members that may have changed, or overflow if they are too many,
 // and then stops reading.
-func (h *Watcher) candidatesOf(before, now *state, t task) (ids idset.Set, overflow bool, err error) {
+func (h *Watcher) candidatesOf(before, now *state, t task) (ids sets.Set, overflow bool, err error) {
 	for _, c := range t.changes {
 		if c.overflow {
 			return ids, true, nil
 		}
-		ids = idset.Or(ids, c.members())
+		ids = sets.Or(ids, c.members())
 	}
 	for _, l := range t.whole {
 		for _, at := range []*state{before, now} {
@@ -332,7 +332,7 @@ func (h *Watcher) candidatesOf(before, now *state, t task) (ids idset.Set, overf
 			if err != nil || tooMany {
 				return ids, tooMany, err
 			}
-			ids = idset.Or(ids, set)
+			ids = sets.Or(ids, set)
 		}
 	}
 	return ids, ids.Len() > maxCandidates, h.meter.charge(memberCost * int(ids.Len()))

@@ -8,7 +8,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 )
 
@@ -28,17 +28,17 @@ type state struct {
 // authorLists are the lists of one author that the expressions of a round name.
 type authorLists struct {
 	lists   map[dict.ID]bool
-	changes []*changes            // of these expressions
-	checked idset.Set             // ids that were looked up in all of the lists
-	on      map[dict.ID]idset.Set // members by list, among checked
-	whole   bool                  // all members were read
-	tooMany bool                  // the author has too many list items to read them
+	changes []*changes           // of these expressions
+	checked sets.Set             // ids that were looked up in all of the lists
+	on      map[dict.ID]sets.Set // members by list, among checked
+	whole   bool                 // all members were read
+	tooMany bool                 // the author has too many list items to read them
 }
 
 // changed returns the ids that may have changed, up to about maxItems.
-func (a *authorLists) changed() (ids idset.Set) {
+func (a *authorLists) changed() (ids sets.Set) {
 	for _, c := range a.changes {
-		if ids = idset.Or(ids, c.members()); ids.Len() > maxItems {
+		if ids = sets.Or(ids, c.members()); ids.Len() > maxItems {
 			break
 		}
 	}
@@ -47,7 +47,7 @@ func (a *authorLists) changed() (ids idset.Set) {
 
 // wholeSet has the members of a set, unless they are too many.
 type wholeSet struct {
-	set     idset.Set
+	set     sets.Set
 	tooMany bool
 }
 
@@ -63,7 +63,7 @@ func newState(sn *ask.View, m *meter, todo []task) *state {
 			}
 			a := at.authors[l.By]
 			if a == nil {
-				a = &authorLists{lists: map[dict.ID]bool{}, on: map[dict.ID]idset.Set{}}
+				a = &authorLists{lists: map[dict.ID]bool{}, on: map[dict.ID]sets.Set{}}
 				at.authors[l.By] = a
 			}
 			a.lists[l.Of] = true
@@ -75,16 +75,16 @@ func newState(sn *ask.View, m *meter, todo []task) *state {
 
 // members returns which of ids are members of an expression. of are the ids that the
 // expression's strings had in this state.
-func (at *state) members(e *algebra.Expr, of []dict.ID, ids idset.Set) (idset.Set, error) {
+func (at *state) members(e *algebra.Expr, of []dict.ID, ids sets.Set) (sets.Set, error) {
 	set, err := at.among(&e.Root, of, ids)
 	if err == nil && e.Root.Is == dict.DID {
-		set = idset.AndNot(set, at.sn.Hidden())
+		set = sets.AndNot(set, at.sn.Hidden())
 	}
 	return set, err
 }
 
 // among returns which of ids are members of a part of an expression.
-func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.Set, err error) {
+func (at *state) among(n *algebra.Node, of []dict.ID, ids sets.Set) (in sets.Set, err error) {
 	if ids.Empty() {
 		return ids, nil
 	}
@@ -98,9 +98,9 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 				given = append(given, uint64(id))
 			}
 		}
-		return idset.And(ids, idset.FromUnsorted(given)), at.meter.charge(memberCost * len(given))
+		return sets.And(ids, sets.FromUnsorted(given)), at.meter.charge(memberCost * len(given))
 	}
-	threshold := idset.NewThreshold(max(n.Least, 1), len(n.Args))
+	threshold := sets.NewThreshold(max(n.Least, 1), len(n.Args))
 	for i := range n.Args {
 		part, err := at.among(&n.Args[i], of, ids)
 		if err != nil {
@@ -110,10 +110,10 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 		case n.Op == algebra.OpAtLeast:
 			threshold.Add(part)
 		case n.Op == algebra.OpUnion:
-			in = idset.Or(in, part)
-			ids = idset.AndNot(ids, part)
+			in = sets.Or(in, part)
+			ids = sets.AndNot(ids, part)
 		case n.Op == algebra.OpExcept && i > 0:
-			ids = idset.AndNot(ids, part)
+			ids = sets.AndNot(ids, part)
 		default:
 			ids = part
 		}
@@ -129,12 +129,12 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 }
 
 // inLeaf returns which of ids are members of a leaf.
-func (at *state) inLeaf(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
+func (at *state) inLeaf(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
 	if err := at.meter.charge(memberCost * int(ids.Len())); err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	if author := authorOf(l); l.Of == dict.None || author != dict.None && at.sn.IsHidden(author) {
-		return idset.Set{}, nil
+		return sets.Set{}, nil
 	}
 	if l.Op == algebra.OpListed {
 		return at.inList(l, ids)
@@ -151,7 +151,7 @@ func (at *state) inLeaf(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 		}
 	}
 	if err := at.ask(l, unknown, known); err != nil {
-		return idset.Set{}, err
+		return sets.Set{}, err
 	}
 	var in []uint64
 	for id := range ids.All() {
@@ -159,7 +159,7 @@ func (at *state) inLeaf(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 			in = append(in, id)
 		}
 	}
-	return idset.FromList(in), nil
+	return sets.FromList(in), nil
 }
 
 // ask looks up which of ids, ascending, are members of a leaf, and adds them to known.
@@ -181,7 +181,7 @@ func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error 
 	if err != nil {
 		return err
 	}
-	in, err := t.And(idset.FromList(ids))
+	in, err := t.And(sets.FromList(ids))
 	if err != nil {
 		return err
 	}
@@ -209,20 +209,20 @@ func (at *state) actors(l algebra.Leaf) (*ask.ActorSet, error) {
 // inList returns which of ids are on a list. To find an author's items about an account, all
 // of the author's items must be read. So they are read once for all lists of the author in the
 // round, and for all ids that may have changed.
-func (at *state) inList(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
+func (at *state) inList(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
 	a := at.authors[l.By]
 	if a == nil { // the list got its id in this round
-		return idset.Set{}, nil
+		return sets.Set{}, nil
 	}
-	if unknown := idset.AndNot(ids, a.checked); !unknown.Empty() {
-		unknown = idset.Or(unknown, idset.AndNot(a.changed(), a.checked))
+	if unknown := sets.AndNot(ids, a.checked); !unknown.Empty() {
+		unknown = sets.Or(unknown, sets.AndNot(a.changed(), a.checked))
 		err := at.readLists(l.By, a, kinds.ListMember, kinds.ListItem, func(id dict.ID) bool { return unknown.Has(uint64(id)) }, nil)
 		if err != nil {
-			return idset.Set{}, err
+			return sets.Set{}, err
 		}
-		a.checked = idset.Or(a.checked, unknown)
+		a.checked = sets.Or(a.checked, unknown)
 	}
-	return idset.And(ids, a.on[l.Of]), nil
+	return sets.And(ids, a.on[l.Of]), nil
 }
 
 // readLists reads the members of an author's lists, from the items whose edge of kind from
@@ -251,7 +251,7 @@ func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, 
 		return err
 	}
 	for list, ids := range on {
-		a.on[list] = idset.Or(a.on[list], idset.FromUnsorted(ids))
+		a.on[list] = sets.Or(a.on[list], sets.FromUnsorted(ids))
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func (at *state) wholeList(l algebra.Leaf) (w wholeSet, err error) {
 // whole returns the members of a set, hidden accounts included, unless they are more than
 // maxCandidates. It reads at most that many records of a forward set, the row of a reverse set,
 // and for a list the author's items, if there are at most maxItems.
-func (at *state) whole(l algebra.Leaf) (members idset.Set, tooMany bool, err error) {
+func (at *state) whole(l algebra.Leaf) (members sets.Set, tooMany bool, err error) {
 	if w, ok := at.wholes[l]; ok {
 		return w.set, w.tooMany, nil
 	}
@@ -309,7 +309,7 @@ func (at *state) whole(l algebra.Leaf) (members idset.Set, tooMany bool, err err
 		if err == nil {
 			err = failed
 		}
-		w = wholeSet{idset.FromUnsorted(ids), len(ids) > maxCandidates}
+		w = wholeSet{sets.FromUnsorted(ids), len(ids) > maxCandidates}
 	case algebra.OpListed:
 		w, err = at.wholeList(l)
 	default:
@@ -324,14 +324,14 @@ func (at *state) whole(l algebra.Leaf) (members idset.Set, tooMany bool, err err
 		return members, false, err
 	}
 	if w.tooMany = w.tooMany || w.set.Len() > maxCandidates; w.tooMany {
-		w.set = idset.Set{}
+		w.set = sets.Set{}
 	}
 	at.wholes[l] = w
 	return w.set, w.tooMany, nil
 }
 
 // names returns the strings of a set's ids.
-func (at *state) names(ns dict.Namespace, set idset.Set) ([]string, error) {
+func (at *state) names(ns dict.Namespace, set sets.Set) ([]string, error) {
 	if set.Empty() {
 		return nil, nil
 	}

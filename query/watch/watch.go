@@ -16,7 +16,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/clients"
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 )
 
@@ -72,7 +72,7 @@ type Watcher struct {
 	accountSets map[*watch]struct{}          // expressions whose members are accounts
 	pending     map[*watch]struct{}          // expressions that start with the next round
 	unresolved  map[*watch]struct{}          // expressions with strings that have no id yet
-	filter      idset.Filter                 // the accounts and records in byEdges, past ones included
+	filter      sets.Filter                  // the accounts and records in byEdges, past ones included
 	changed     map[*watchedEdges]struct{}   // leaves with candidates
 	hidden      candidates                   // accounts that became hidden or visible
 	touched     map[*watch]struct{}          // expressions with candidates of their own
@@ -156,7 +156,7 @@ func New(store *graph.Store, log *slog.Logger, most int) *Watcher {
 	return &Watcher{
 		store: store, log: log, ctx: ctx, stop: stop, pool: clients.NewPool(int64(most)),
 		watches: map[string]*watch{}, byEdges: map[watchedSet]*watchedEdges{}, byAuthor: map[dict.ID][]*watch{}, accountSets: map[*watch]struct{}{},
-		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unresolved: map[*watch]struct{}{},
+		filter: sets.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unresolved: map[*watch]struct{}{},
 		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"skein.blue/internal/radix"
+	"skein.blue/internal/sets"
 )
 
 // writes collects the writes of a transaction, to add them to Pebble's batch in key
@@ -18,7 +18,7 @@ type writes struct {
 	arena  []byte
 	ops    []write
 	sorted []write // scratch of sort
-	sorter radix.Sorter
+	sorter sets.Sorter
 	ranges bool // there is a DeleteRange, so the order of the operations must stay
 }
 

@@ -12,7 +12,7 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
-	"skein.blue/internal/runs"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/network"
 	"skein.blue/internal/syntax"
 )
@@ -255,7 +255,7 @@ type set struct {
 // a time.
 func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*set) error) error {
 	var b intern.Batch
-	var sets []set
+	var some []set
 	var at []int
 	pending := 0
 	var uri []byte
@@ -264,8 +264,8 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 			return err
 		}
 		i := 0
-		for n := range sets {
-			s := &sets[n]
+		for n := range some {
+			s := &some[n]
 			for _, r := range s.records {
 				if r.subjectTID == 0 {
 					s.subjects = append(s.subjects, c.ids[r.subject])
@@ -278,13 +278,13 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 				return err
 			}
 		}
-		c.sets += len(sets)
+		c.sets += len(some)
 		b.Reset()
-		sets, at, pending = sets[:0], at[:0], 0
+		some, at, pending = some[:0], at[:0], 0
 		return nil
 	}
-	for records := range runs.Of(all, same) {
-		sets = append(sets, set{records: records})
+	for records := range sets.Runs(all, same) {
+		some = append(some, set{records: records})
 		for i := range records {
 			if r := &records[i]; r.subjectTID != 0 {
 				uri = c.uri(uri[:0], r)

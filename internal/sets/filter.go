@@ -1,4 +1,4 @@
-package idset
+package sets
 
 import "math/bits"
 

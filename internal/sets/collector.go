@@ -1,4 +1,4 @@
-package idset
+package sets
 
 import "github.com/RoaringBitmap/roaring/v2/roaring64"
 

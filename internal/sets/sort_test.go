@@ -1,4 +1,4 @@
-package radix
+package sets
 
 import (
 	"cmp"

@@ -1,11 +1,10 @@
-// Package runs splits a list into runs of equivalent neighbours.
-package runs
+package sets
 
 import "iter"
 
-// Of yields the longest runs in which same holds for all neighbours, in order. The runs are
+// Runs yields the longest runs in which same holds for all neighbours, in order. The runs are
 // slices of list.
-func Of[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
+func Runs[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {
 			n := 1

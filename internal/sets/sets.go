@@ -1,11 +1,13 @@
-// Package idset is the algebra of sets of ids: sorted lists for small sets,
+// Package sets is the algebra of sets of ids: sorted lists for small sets,
 // Roaring bitmaps for large ones. Sets are immutable values, so any number of
 // readers may share one.
 //
 // Why both: most sets of the network have a handful of members, scattered over
 // many blocks of ids, and making a bitmap of them takes longer than the whole
-// query (go test ./internal/idset -bench .).
-package idset
+// query (go test ./internal/sets -bench .).
+//
+// It also sorts by 64-bit keys (Sorter), and splits lists into runs (Runs). It knows no graph.
+package sets
 
 import (
 	"iter"

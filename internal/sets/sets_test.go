@@ -1,4 +1,4 @@
-package idset_test
+package sets_test
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein.blue/internal/idset"
+	"skein.blue/internal/sets"
 )
 
-func random(rng *rand.Rand) (idset.Set, map[uint64]bool) {
+func random(rng *rand.Rand) (sets.Set, map[uint64]bool) {
 	want := map[uint64]bool{}
 	n := []int{0, 1, 5, 300, 9000}[rng.IntN(5)]
 	space := []uint64{10, 5000, 100_000, 1 << 45}[rng.IntN(4)]
@@ -24,9 +24,9 @@ func random(rng *rand.Rand) (idset.Set, map[uint64]bool) {
 	if rng.IntN(2) == 0 {
 		b := roaring64.New()
 		b.AddMany(ids)
-		return idset.FromBitmap(b), want
+		return sets.FromBitmap(b), want
 	}
-	return idset.FromList(ids), want
+	return sets.FromList(ids), want
 }
 
 // Every operation gives the result that plain maps give, for lists and for bitmaps, and does
@@ -36,7 +36,7 @@ func TestAlgebra(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		a, am := random(rng)
 		b, bm := random(rng)
-		check := func(what string, got idset.Set, keep func(id uint64) bool) {
+		check := func(what string, got sets.Set, keep func(id uint64) bool) {
 			var want []uint64
 			for id := range am {
 				if keep(id) {
@@ -61,18 +61,18 @@ func TestAlgebra(t *testing.T) {
 			checkPages(t, rng, got, b, bm, want)
 		}
 		check("a", a, func(id uint64) bool { return am[id] })
-		check("and", idset.And(a, b), func(id uint64) bool { return am[id] && bm[id] })
-		check("or", idset.Or(a, b), func(uint64) bool { return true })
-		check("and not", idset.AndNot(a, b), func(id uint64) bool { return am[id] && !bm[id] })
-		if n := idset.And(a, b).Len(); idset.AndLen(a, b) != n || idset.AndLen(b, a) != n {
-			t.Fatalf("seed %d: AndLen %d, want %d", seed, idset.AndLen(a, b), n)
+		check("and", sets.And(a, b), func(id uint64) bool { return am[id] && bm[id] })
+		check("or", sets.Or(a, b), func(uint64) bool { return true })
+		check("and not", sets.AndNot(a, b), func(id uint64) bool { return am[id] && !bm[id] })
+		if n := sets.And(a, b).Len(); sets.AndLen(a, b) != n || sets.AndLen(b, a) != n {
+			t.Fatalf("seed %d: AndLen %d, want %d", seed, sets.AndLen(a, b), n)
 		}
 		check("a, afterwards", a, func(id uint64) bool { return am[id] }) // the operands are unchanged
 		check("b, afterwards", b, func(id uint64) bool { return bm[id] })
 	}
 }
 
-func checkPages(t *testing.T, rng *rand.Rand, s, hidden idset.Set, isHidden map[uint64]bool, want []uint64) {
+func checkPages(t *testing.T, rng *rand.Rand, s, hidden sets.Set, isHidden map[uint64]bool, want []uint64) {
 	t.Helper()
 	want = slices.DeleteFunc(slices.Clone(want), func(id uint64) bool { return isHidden[id] || id == 0 })
 	limit := 1 + rng.IntN(2000)
@@ -95,7 +95,7 @@ func checkPages(t *testing.T, rng *rand.Rand, s, hidden idset.Set, isHidden map[
 
 // BenchmarkAnd shows why small sets are lists, with members from a range of five million ids.
 //
-//	go test ./internal/idset -run xxx -bench .
+//	go test ./internal/sets -run xxx -bench .
 func BenchmarkAnd(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{10, 300, 8000} {
@@ -109,7 +109,7 @@ func BenchmarkAnd(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("list/%d", n), func(b *testing.B) {
 			for b.Loop() {
-				idset.And(idset.FromList(ids[0]), idset.FromList(ids[1]))
+				sets.And(sets.FromList(ids[0]), sets.FromList(ids[1]))
 			}
 		})
 		b.Run(fmt.Sprintf("bitmap/%d", n), func(b *testing.B) {
@@ -129,14 +129,14 @@ func TestSparse(t *testing.T) {
 	for range 200 {
 		span := 1 + rng.Uint64N(1<<(4+rng.IntN(40)))
 		var ids, asked []uint64
-		for range rng.IntN(2 * idset.ListMax) {
+		for range rng.IntN(2 * sets.ListMax) {
 			ids = append(ids, rng.Uint64N(span))
 		}
 		top := uint64(rng.IntN(2)) * -span // the last ids, or the first
 		for i := range ids {
 			ids[i] += top
 		}
-		set := idset.FromUnsorted(ids)
+		set := sets.FromUnsorted(ids)
 		for range 2000 {
 			asked = append(asked, top+rng.Uint64N(span+2), math.MaxUint64)
 			if len(ids) > 0 {
@@ -147,7 +147,7 @@ func TestSparse(t *testing.T) {
 			slices.Sort(asked)
 		}
 		asked = append(asked, asked[:10]...)
-		p := idset.NewSparse(set)
+		p := sets.NewSparse(set)
 		for _, id := range asked {
 			if got, want := p.Has(id), set.Has(id); got != want {
 				t.Fatalf("%d of %d members below %d: %v", id, set.Len(), span, got)
