@@ -21,7 +21,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
-	"skein.blue/graph/format"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/loglimit"
 )
 
@@ -94,9 +94,9 @@ type Consumer struct {
 	runStart time.Time
 
 	// Owned by the reading goroutine.
-	from       format.Seq // start after this; live if hasFrom is false
+	from       batch.Seq // start after this; live if hasFrom is false
 	hasFrom    bool
-	expected   *format.Cursor // the last applied event, requested again to check the sequence; nil once checked
+	expected   *graph.Cursor // the last applied event, requested again to check the sequence; nil once checked
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
@@ -115,13 +115,13 @@ type Consumer struct {
 	underWay        sync.WaitGroup // their verifications
 	order           order          // of the messages of each account that are being verified
 	countedRevs     int
-	sessionOutdated bool        // the relay has said in this session that the cursor is outdated
-	pendingGap      *format.Gap // recorded at the first event if that is newer than the last event of another source
-	dropped         int         // events in a row that were dropped for their numbers
-	droppedFrom     time.Time   // time of the first of them
-	times           eventTimes  // of the accepted events
-	caughtUp        int         // events in a row that are newer than the start of the run
-	restarted       int         // events in a row with old numbers and a newer time
+	sessionOutdated bool       // the relay has said in this session that the cursor is outdated
+	pendingGap      *batch.Gap // recorded at the first event if that is newer than the last event of another source
+	dropped         int        // events in a row that were dropped for their numbers
+	droppedFrom     time.Time  // time of the first of them
+	times           eventTimes // of the accepted events
+	caughtUp        int        // events in a row that are newer than the start of the run
+	restarted       int        // events in a row with old numbers and a newer time
 
 	ended      atomic.Bool // Until or CatchUp was reached
 	wentSilent atomic.Bool // silence ended the session, and with it the replay
@@ -155,9 +155,9 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	}
 	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed(), times: eventTimes{now: time.Now}}
 	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
-	c.decoder.Latest = func() format.Rev {
+	c.decoder.Latest = func() batch.Rev {
 		_, present := c.times.span()
-		return format.LatestRev(present)
+		return graph.LatestRev(present)
 	}
 	var err error
 	if o.Frames != "" {
@@ -179,11 +179,11 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	case o.Cursor != nil && isStored && !o.ForceCursor && stored.Future:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which is in the relay's future; add --force-cursor to start after %d, or leave --cursor out to keep the stored one",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
-	case o.Cursor != nil && isStored && !o.ForceCursor && format.Seq(*o.Cursor) != stored.Seq:
+	case o.Cursor != nil && isStored && !o.ForceCursor && batch.Seq(*o.Cursor) != stored.Seq:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to continue from there, or add --force-cursor to start after %d instead",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil:
-		c.from, c.hasFrom = format.Seq(*o.Cursor), true
+		c.from, c.hasFrom = batch.Seq(*o.Cursor), true
 	case isStored:
 		c.from, c.hasFrom = stored.Seq, true
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/format"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 )
 
@@ -90,7 +90,7 @@ func (m *Metrics) drop(r wire.Reason) {
 	}
 }
 
-func (m *Metrics) gap(g *format.Gap) {
+func (m *Metrics) gap(g *batch.Gap) {
 	if m != nil {
 		m.Gaps.Inc()
 		if !g.Suspect { // an unreadable message

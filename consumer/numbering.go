@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph/batch"
 )
 
 // A numbering decides by sequence numbers which events of a stream to accept. The
@@ -24,13 +24,13 @@ import (
 //
 // The cursor does not cover held events: after a crash the relay sends them again.
 type numbering struct {
-	last format.Seq // of the last accepted event; 0: none is known
-	runs []run      // the held events, in the order of arrival
+	last batch.Seq // of the last accepted event; 0: none is known
+	runs []run     // the held events, in the order of arrival
 }
 
 // run is a list of held events; each continues the one before.
 type run struct {
-	seqs     []format.Seq
+	seqs     []batch.Seq
 	frames   []held
 	since    time.Time
 	accepted bool // the frames were accepted, without their numbers
@@ -43,12 +43,12 @@ type held struct {
 	ruling ruling
 }
 
-func (r *run) first() format.Seq { return r.seqs[0] }
-func (r *run) last() format.Seq  { return r.seqs[len(r.seqs)-1] }
+func (r *run) first() batch.Seq { return r.seqs[0] }
+func (r *run) last() batch.Seq  { return r.seqs[len(r.seqs)-1] }
 
 // dropped returns the numbers of the events that are dropped with the run: those not
 // yet accepted.
-func (r *run) dropped() []format.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
+func (r *run) dropped() []batch.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
 
 const (
 	// implausibleJump is the distance from which a jump must be confirmed.
@@ -73,27 +73,27 @@ type decision struct {
 	old     bool // the offered event is dropped: its number is not above one already taken
 	late    int  // number of held events dropped as old: those of runs that began after the accepted run, but have lower numbers
 	frames  []held
-	refuted []format.Seq
+	refuted []batch.Seq
 	// unnumbered says not to believe the numbers of the frames.
 	unnumbered bool
-	jumped     bool       // the relay's numbering has jumped
-	from       format.Seq // with jumped: the last number before the jump
+	jumped     bool      // the relay's numbering has jumped
+	from       batch.Seq // with jumped: the last number before the jump
 }
 
 // newest returns the number of the last accepted event, or, if there is none yet, of
 // the last held one.
-func (n *numbering) newest() format.Seq {
+func (n *numbering) newest() batch.Seq {
 	if n.last == 0 && len(n.runs) > 0 {
 		return n.runs[len(n.runs)-1].last()
 	}
 	return n.last
 }
 
-func continues(last, seq format.Seq) bool { return seq > last && seq-last < implausibleJump }
+func continues(last, seq batch.Seq) bool { return seq > last && seq-last < implausibleJump }
 
 // advance accepts an event that merely continues the stream, as nearly all do, and
 // reports whether it did. Other events go to offer.
-func (n *numbering) advance(seq format.Seq) bool {
+func (n *numbering) advance(seq batch.Seq) bool {
 	if n.last == 0 || !continues(n.last, seq) || len(n.runs) > 0 || seq > maxSeq {
 		return false
 	}
@@ -102,10 +102,10 @@ func (n *numbering) advance(seq format.Seq) bool {
 }
 
 // offer decides about an event. It copies frame if it holds the event.
-func (n *numbering) offer(seq format.Seq, frame []byte, ruled ruling, now time.Time) (v decision) {
+func (n *numbering) offer(seq batch.Seq, frame []byte, ruled ruling, now time.Time) (v decision) {
 	switch {
 	case seq > maxSeq:
-		v.refuted = []format.Seq{seq}
+		v.refuted = []batch.Seq{seq}
 		return v
 	case n.last > 0 && continues(n.last, seq):
 		n.last, v.accept = seq, true
@@ -218,7 +218,7 @@ func (n *numbering) settle() (v decision) {
 }
 
 // forget drops the held events, and returns their numbers.
-func (n *numbering) forget() (seqs []format.Seq) {
+func (n *numbering) forget() (seqs []batch.Seq) {
 	for i := range n.runs {
 		seqs = append(seqs, n.runs[i].seqs...)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/format"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/frames"
 )
 
@@ -313,7 +313,7 @@ func (c *Consumer) receiver(conn *websocket.Conn) func() pending {
 func (c *Consumer) lost(reason wire.Reason, what string) error {
 	c.intake.Lock()
 	defer c.intake.Unlock()
-	return c.gap(&format.Gap{Reason: string(reason)}, what)
+	return c.gap(&batch.Gap{Reason: string(reason)}, what)
 }
 
 // readAll reads a message into buf, which grows to the largest message seen. It

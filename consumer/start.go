@@ -7,7 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
 )
 
 // Reasons for gaps, besides unreadable messages: the events in them are missing, and may
@@ -31,19 +32,19 @@ func (c *Consumer) begin(ctx context.Context) error {
 		c.warnOfChange(other)
 	}
 	if c.url != "" && c.hasFrom && changed && (!isStored || stored.Time.Unix() <= 0) { // no event of this source was applied yet
-		c.pendingGap = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
+		c.pendingGap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
 	}
 	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
 		c.link.blocked.Store(isStored && stored.Future)
 		return nil
 	}
 	now := time.Now().UTC()
-	var gap *format.Gap
+	var gap *batch.Gap
 	switch {
 	case isStored && stored.Future:
-		gap = &format.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay restarted its sequence; an operator chose to continue after seq %d", c.from)}
+		gap = &batch.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay restarted its sequence; an operator chose to continue after seq %d", c.from)}
 	case isStored && c.from > stored.Seq:
-		gap = &format.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator chose to continue after seq %d instead of the stored cursor", c.from)}
+		gap = &batch.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator chose to continue after seq %d instead of the stored cursor", c.from)}
 	}
 	if gap != nil {
 		gap.After, gap.Since, gap.Time, gap.Suspect = stored.Seq, stored.Time.UTC(), now, true
@@ -59,7 +60,7 @@ func (c *Consumer) begin(ctx context.Context) error {
 }
 
 // otherSource returns the cursor with the newest event among those of other sources.
-func (c *Consumer) otherSource() (newest format.Cursor, any bool) {
+func (c *Consumer) otherSource() (newest graph.Cursor, any bool) {
 	for _, other := range c.store.Cursors() {
 		if other.Source != c.source && (!any || other.Time.After(newest.Time)) {
 			newest, any = other, true
@@ -68,7 +69,7 @@ func (c *Consumer) otherSource() (newest format.Cursor, any bool) {
 	return newest, any
 }
 
-func (c *Consumer) warnOfChange(other format.Cursor) {
+func (c *Consumer) warnOfChange(other graph.Cursor) {
 	args := []any{"other", other.Source, "other_cursor", int64(other.Seq), "starts", c.startName()}
 	if other.Time.Unix() > 0 { // an event of it was applied
 		args = append(args, "other_time", other.Time.UTC().Format(time.RFC3339))
@@ -98,11 +99,11 @@ func (c *Consumer) startName() string {
 // goroutine must be idle.
 func (c *Consumer) listen(ctx context.Context) error {
 	now := time.Now().UTC()
-	var gap *format.Gap
+	var gap *batch.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
-		gap = &format.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection or the process ended before four events had confirmed the numbering"}
+		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection or the process ended before four events had confirmed the numbering"}
 	} else if other, changed := c.otherSource(); changed {
-		gap = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
+		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
 	}
 	if gap != nil {
 		gap.Time, gap.Suspect = now, true
@@ -155,7 +156,7 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 	if !ok {
 		return err
 	}
-	gap := &format.Gap{
+	gap := &batch.Gap{
 		After: stored.Seq, Since: stored.Time.UTC(), Time: time.Now().UTC(), Reason: sequenceRestarted, Suspect: true,
 		Detail: "the relay lost its newest events and reused their numbers; reading the stream again from before them",
 	}

@@ -10,7 +10,6 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 )
 
 // handleVerified takes in one message, with the Verifier's ruling. An error ends the session.
@@ -27,7 +26,7 @@ func (c *Consumer) take(frame []byte, ruled ruling) error {
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
-		return c.gap(&format.Gap{Reason: string(wire.BadFrame)}, fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame)))
+		return c.gap(&batch.Gap{Reason: string(wire.BadFrame)}, fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame)))
 	}
 	c.metrics.event(m.Type)
 	c.events.Add(1)
@@ -72,7 +71,7 @@ func (c *Consumer) info(m *wire.Message) error {
 	if c.numbers.last == 0 { // the run started at seq 0, so nothing that the index had is missing
 		return nil
 	}
-	g := &format.Gap{Reason: outdatedCursor, Suspect: true}
+	g := &batch.Gap{Reason: outdatedCursor, Suspect: true}
 	if us := c.micros.Load(); us > 0 {
 		g.Since = time.UnixMicro(us).UTC()
 	}
@@ -95,7 +94,7 @@ func (c *Consumer) verifyCursor(m *wire.Message) (again bool, err error) {
 		if c.sessionOutdated || m.Seq-stored.Seq >= implausibleJump {
 			return false, nil // recorded already, or implausible
 		}
-		g := &format.Gap{Reason: sequenceUnverified, Suspect: true, Since: stored.Time.UTC()}
+		g := &batch.Gap{Reason: sequenceUnverified, Suspect: true, Since: stored.Time.UTC()}
 		return false, c.gap(g, fmt.Sprintf("the relay no longer has the last applied event, %d: its sequence may have restarted", stored.Seq))
 	}
 	var at time.Time
@@ -122,7 +121,7 @@ func (c *Consumer) carryOut(v *decision) error {
 		c.metrics.drop(seqJump)
 		c.logLimited("refuted", slog.LevelWarn, "event dropped: implausible sequence number", "seq", int64(seq), "last", int64(c.numbers.last))
 		err := c.feed.add(func(b *batch.Batch) {
-			b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
+			b.AddDeadLetter(batch.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
 		})
 		if err != nil {
 			return err
@@ -272,7 +271,7 @@ func (c *Consumer) accept(m *wire.Message, ruled ruling) error {
 			if !d.Reason.IsFault() {
 				continue
 			}
-			b.AddDeadLetter(format.DeadLetter{
+			b.AddDeadLetter(batch.DeadLetter{
 				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Detail: detail, Time: time.Now().UTC(),
 			})
 		}
@@ -286,7 +285,7 @@ func (c *Consumer) accept(m *wire.Message, ruled ruling) error {
 	}
 	if c.restarted > 0 && m.Seq > 0 {
 		c.restarted = 0
-		g := &format.Gap{Reason: sequenceRestarted, Suspect: true}
+		g := &batch.Gap{Reason: sequenceRestarted, Suspect: true}
 		if err := c.gap(g, "events newer than the last applied one came under numbers at or below the cursor, and were dropped"); err != nil {
 			return err
 		}
@@ -336,7 +335,7 @@ func (c *Consumer) checkTime(text []byte) error {
 }
 
 // resume sets where the stream starts.
-func (c *Consumer) resume(after format.Seq) {
+func (c *Consumer) resume(after batch.Seq) {
 	c.intake.Lock()
 	defer c.intake.Unlock()
 	defer c.noteHolding()
@@ -346,7 +345,7 @@ func (c *Consumer) resume(after format.Seq) {
 }
 
 // gap records that events may be missing here.
-func (c *Consumer) gap(g *format.Gap, what string) error {
+func (c *Consumer) gap(g *batch.Gap, what string) error {
 	g.After, g.Time, g.Detail = c.numbers.newest(), time.Now().UTC(), what
 	c.metrics.gap(g)
 	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", what}
@@ -357,7 +356,7 @@ func (c *Consumer) gap(g *format.Gap, what string) error {
 	return c.feed.add(func(b *batch.Batch) {
 		b.AddGap(*g)
 		if !g.Suspect {
-			b.AddDeadLetter(format.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
+			b.AddDeadLetter(batch.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/internal/frames"
 )
 
@@ -163,7 +163,7 @@ func (c *Consumer) rule(ctx context.Context, m *wire.Message) ruling {
 		return ruling{reason, detail}
 	}
 	known := true
-	err := c.store.View(ctx, func(s *ask.View) (err error) {
+	err := c.store.View(ctx, func(s *graph.View) (err error) {
 		_, known, _, err = s.Account(string(m.DID))
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
@@ -28,7 +29,7 @@ var ErrNotOurLabels = errors.New("graph: another process writes the labels")
 // ApplyLabels writes labels of a labeler, in the order of its stream, and its state after them, in one
 // atomic write. If they do not fit into one, it divides them; all writes but the last then have the
 // state of before, so that the rest comes again after a crash. Labels that expire by now are not live.
-func (s *Store) ApplyLabels(ctx context.Context, now time.Time, labels []write.Label, before, after format.Labeler) error {
+func (s *Store) ApplyLabels(ctx context.Context, now time.Time, labels []batch.Label, before, after format.Labeler) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !s.OwnsLabels() {
@@ -59,7 +60,7 @@ func (s *Store) ApplyLabels(ctx context.Context, now time.Time, labels []write.L
 }
 
 // applyLabels makes one write of labels.
-func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []write.Label, state *format.Labeler) error {
+func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.Label, state *format.Labeler) error {
 	for {
 		l.w.Begin()
 		l.w.AddLabels(labels)

@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
-	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
@@ -23,12 +22,12 @@ import (
 // labelTwin is what the store should have, in plain maps: all statements of all labelers, in the order of
 // their arrival.
 type labelTwin struct {
-	said map[[3]string][]write.Label // by labeler, value and subject
+	said map[[3]string][]batch.Label // by labeler, value and subject
 }
 
 // times returns the times of a subject's live labels. It goes through every statement that ever arrived.
 func (m *labelTwin) times(of [3]string, now int64) (times []int64) {
-	current := map[string]write.Label{} // by version
+	current := map[string]batch.Label{} // by version
 	canceled := int64(0)                // the newest negation of all versions
 	for _, l := range m.said[of] {
 		if old, known := current[l.CID]; !known || l.Time >= old.Time {
@@ -80,12 +79,12 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 	const second = 1_000_000
 	const begin = int64(1_700_000_000) * second
 	now, sure := begin, 0 // sure: members whose dates were read
-	twin := labelTwin{map[[3]string][]write.Label{}}
+	twin := labelTwin{map[[3]string][]batch.Label{}}
 	states := map[string]format.Labeler{}
 	for _, l := range labelers {
 		states[l] = format.Labeler{Name: l, DID: l}
 	}
-	apply := func(labeler string, labels []write.Label) {
+	apply := func(labeler string, labels []batch.Label) {
 		before := states[labeler]
 		after := before
 		after.Seq++
@@ -99,7 +98,7 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 			twin.said[of] = append(twin.said[of], l)
 		}
 	}
-	said := map[string][]write.Label{}
+	said := map[string][]batch.Label{}
 	hidden := map[string]bool{}
 	var seq format.Seq
 	compare := func() {
@@ -171,9 +170,9 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 	for step := range 400 {
 		now += int64(rng.IntN(2 * second))
 		labeler := labelers[rng.IntN(len(labelers))]
-		var labels []write.Label
+		var labels []batch.Label
 		for range rng.IntN(40) {
-			l := write.Label{Labeler: labeler, Subject: subjects[rng.IntN(len(subjects))], Value: values[rng.IntN(len(values))]}
+			l := batch.Label{Labeler: labeler, Subject: subjects[rng.IntN(len(subjects))], Value: values[rng.IntN(len(values))]}
 			l.LabelEntry = format.LabelEntry{CID: cids[rng.IntN(len(cids))], Time: now - int64(rng.IntN(3*second)), Negated: rng.IntN(3) == 0}
 			switch rng.IntN(8) {
 			case 0:
@@ -230,9 +229,9 @@ func TestManyLabelsExpire(t *testing.T) {
 	s := openGraph(t, store)
 	state := format.Labeler{Name: "did:web:l.example.com", DID: "did:web:l.example.com"}
 	at := time.Unix(1_700_000_000, 0)
-	var labels []write.Label
+	var labels []batch.Label
 	for i := range 3000 {
-		l := write.Label{Labeler: state.DID, Subject: fmt.Sprintf("did:web:n%d.example.com", i%7), Value: fmt.Sprint("value", i/7)}
+		l := batch.Label{Labeler: state.DID, Subject: fmt.Sprintf("did:web:n%d.example.com", i%7), Value: fmt.Sprint("value", i/7)}
 		l.Time, l.Expires = at.UnixMicro(), at.Add(time.Hour).UnixMicro()
 		labels = append(labels, l)
 	}

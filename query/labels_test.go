@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/graph/write"
 )
 
 const labeler = "did:plc:llllllllllllllllllllllll"
 
 // labeledWorld is a world in which a labeler says spam of some accounts and of a post.
-func labeledWorld(t *testing.T) (w *world, say func(change func(*format.Labeler), labels ...write.Label)) {
+func labeledWorld(t *testing.T) (w *world, say func(change func(*format.Labeler), labels ...batch.Label)) {
 	w = newWorld(t, 26, 300)
 	var state format.Labeler
-	say = func(change func(*format.Labeler), labels ...write.Label) {
+	say = func(change func(*format.Labeler), labels ...batch.Label) {
 		t.Helper()
 		after := state
 		after.Name, after.DID, after.Seq, after.Current, after.Seen = labeler, labeler, state.Seq+1, true, time.Now().UTC()
@@ -32,8 +32,8 @@ func labeledWorld(t *testing.T) (w *world, say func(change func(*format.Labeler)
 	return w, say
 }
 
-func spam(subject string, at time.Time) write.Label {
-	return write.Label{Labeler: labeler, Subject: subject, Value: "spam", LabelEntry: format.LabelEntry{Time: at.UnixMicro()}}
+func spam(subject string, at time.Time) batch.Label {
+	return batch.Label{Labeler: labeler, Subject: subject, Value: "spam", LabelEntry: format.LabelEntry{Time: at.UnixMicro()}}
 }
 
 func (w *world) refused(path string, want ...string) {
@@ -55,7 +55,7 @@ func TestLabeledSets(t *testing.T) {
 	visible := slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] })
 	post := "at://" + visible[0] + "/app.bsky.feed.post/3kkkkkkkkkkkk"
 	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	var labels []write.Label
+	var labels []batch.Label
 	for i, did := range visible[:8] {
 		labels = append(labels, spam(did, begin.Add(time.Duration(i)*time.Hour)))
 	}

@@ -6,7 +6,6 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
@@ -50,7 +49,7 @@ func (f *folder) add(b *block, to *batch.Batch) {
 			continue // part of a block that was read before
 		}
 		f.last = r.seq
-		to.Seen(format.Seq(r.seq), nil)
+		to.Seen(batch.Seq(r.seq), nil)
 		switch r.kind {
 		case create, update, remove, createResync:
 			f.commit(&r, to)
@@ -61,7 +60,7 @@ func (f *folder) add(b *block, to *batch.Batch) {
 	}
 	if at := b.lastWitnessed(); at > 0 {
 		var buf [len(time.RFC3339Nano)]byte
-		to.Seen(format.Seq(f.last), time.UnixMicro(at).UTC().AppendFormat(buf[:0], time.RFC3339Nano))
+		to.Seen(batch.Seq(f.last), time.UnixMicro(at).UTC().AppendFormat(buf[:0], time.RFC3339Nano))
 	}
 }
 
@@ -93,7 +92,7 @@ func (f *folder) commit(r *row, to *batch.Batch) {
 		return
 	}
 	f.open, f.did, f.rev = true, r.did, r.rev
-	to.AddArchived(format.Seq(r.seq), r.did, r.rev)
+	to.AddArchived(batch.Seq(r.seq), r.did, r.rev)
 	f.op(of, r, to)
 }
 
@@ -102,7 +101,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 		f.dropped(wire.BadPath)
 		return
 	}
-	to.ReachArchived(format.Seq(r.seq))
+	to.ReachArchived(batch.Seq(r.seq))
 	if r.kind == remove {
 		f.counts.Deletes++
 		for _, k := range of.Kinds {
@@ -149,7 +148,7 @@ func (f *folder) marker(r *row, to *batch.Batch) {
 		return
 	}
 	if r.kind == sync {
-		to.AddArchivedSync(format.Seq(r.seq), r.did, r.rev)
+		to.AddArchivedSync(batch.Seq(r.seq), r.did, r.rev)
 		return
 	}
 	c := cbor.Cursor{B: r.payload}
@@ -169,5 +168,5 @@ func (f *folder) marker(r *row, to *batch.Batch) {
 		f.dropped(wire.BadAccount)
 		return
 	}
-	to.AddArchivedAccount(format.Seq(r.seq), r.did, isActive, string(status) == "deleted")
+	to.AddArchivedAccount(batch.Seq(r.seq), r.did, isActive, string(status) == "deleted")
 }

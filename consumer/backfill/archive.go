@@ -9,7 +9,7 @@ import (
 
 	"skein.blue/consumer/archive"
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/format"
+	"skein.blue/graph"
 )
 
 // Archive starts to read an archive.
@@ -30,7 +30,7 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 	if running == nil {
 		return errors.New("backfill is not running")
 	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 		if b.Archive != address {
 			b.Archive, b.Begun = address, m.streamNow().UTC()
 		}
@@ -108,7 +108,7 @@ func (m *Manager) archiveUntil() time.Time {
 	case !ok: // the stream already ran when the job started
 		since = begun
 	case since.After(begun) && time.Since(since) > 0: // a later process, which continues the job, does not know this
-		if err := m.o.Store.ChangeBackfill(context.Background(), func(b *format.Backfill) { b.Begun = since.UTC() }); err != nil {
+		if err := m.o.Store.ChangeBackfill(context.Background(), func(b *graph.Backfill) { b.Begun = since.UTC() }); err != nil {
 			m.log.Error("storing the start of the stream failed", "error", err)
 		}
 	}
@@ -139,11 +139,11 @@ func (m *Manager) endArchive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+	err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 		if b.Done == nil {
 			b.Done = map[string]time.Time{}
 		}
-		b.Done[format.DoneArchive+b.Archive] = time.Now().UTC()
+		b.Done[graph.DoneArchive+b.Archive] = time.Now().UTC()
 		b.Archive, b.Begun = "", time.Time{}
 	})
 	if err != nil {

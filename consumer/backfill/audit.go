@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -75,7 +74,7 @@ func (m *Manager) audit(ctx context.Context) {
 // spread over random shards, so it starts at a random id, and skips a random number of accounts,
 // so that all in a shard get their turn.
 func (m *Manager) someAccount(ctx context.Context) (did string, err error) {
-	err = m.o.Store.View(ctx, func(s *ask.View) error {
+	err = m.o.Store.View(ctx, func(s *graph.View) error {
 		did = ""
 		counts, err := s.Counts()
 		if err != nil {
@@ -83,7 +82,7 @@ func (m *Manager) someAccount(ctx context.Context) (did string, err error) {
 		}
 		skip := rand.IntN(1 + min(int(counts.Accounts), 1000+2*int(counts.Accounts>>m.o.Store.ShardBits())))
 		var chosen dict.ID
-		choose := func(id dict.ID, st *format.RepoState) (more bool) {
+		choose := func(id dict.ID, st *graph.RepoState) (more bool) {
 			if !st.Complete() || s.IsHidden(id) {
 				return true
 			}
@@ -123,10 +122,10 @@ func (m *Manager) auditOne(ctx context.Context, did string) error {
 		m.o.Metrics.audited(auditUnfetched, 0, 0)
 		return nil // likewise
 	}
-	rev, root := string(r.Rev), format.Root(r.Data[:8])
+	rev, root := string(r.Rev), graph.Root(r.Data[:8])
 	for range auditTries {
 		var found *auditResult
-		err := m.o.Store.View(ctx, func(s *ask.View) (err error) {
+		err := m.o.Store.View(ctx, func(s *graph.View) (err error) {
 			found, err = compareRecords(s, m.o.Store.Kinds(), did, rev, root, want)
 			return err
 		})
@@ -187,7 +186,7 @@ type difference struct {
 
 // compareRecords compares an account's records with a repo. If the revs differ, there is nothing
 // to compare yet.
-func compareRecords(s *ask.View, table *kinds.Table, did, rev string, root format.Root, want map[string]string) (*auditResult, error) {
+func compareRecords(s *graph.View, table *kinds.Table, did, rev string, root graph.Root, want map[string]string) (*auditResult, error) {
 	c := &auditResult{}
 	st, known, row, err := s.Account(did)
 	switch {
@@ -203,7 +202,7 @@ func compareRecords(s *ask.View, table *kinds.Table, did, rev string, root forma
 	note := func(path, format string, args ...any) {
 		c.differences = append(c.differences, difference{path, fmt.Sprintf(format, args...)})
 	}
-	if !st.Has(format.FlagNoRoot) && st.Data != root {
+	if !st.Has(graph.FlagNoRoot) && st.Data != root {
 		note("", "the index has another root at rev %s", rev)
 	}
 	lacking, err := s.Lacking()
@@ -240,7 +239,7 @@ func compareRecords(s *ask.View, table *kinds.Table, did, rev string, root forma
 }
 
 // idOf returns the id of an account.
-func idOf(s *ask.View, did string) (id dict.ID, err error) {
+func idOf(s *graph.View, did string) (id dict.ID, err error) {
 	var b intern.Batch
 	n := b.Add(dict.DID, []byte(did))
 	if err := s.Lookup(&b); err != nil {
@@ -251,13 +250,13 @@ func idOf(s *ask.View, did string) (id dict.ID, err error) {
 
 // compareKind compares the records of one kind, and the sets that they make. It returns how many
 // of the index's records the host has, too.
-func compareKind(s *ask.View, k *kinds.Info, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) (seen int, err error) {
+func compareKind(s *graph.View, k *kinds.Info, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) (seen int, err error) {
 	type record struct {
 		rkey    string
 		subject dict.ID
 	}
 	var all []record
-	err = s.Records(k.Kind, actor, func(p format.Path, subject dict.ID) bool {
+	err = s.Records(k.Kind, actor, func(p graph.Path, subject dict.ID) bool {
 		all = append(all, record{string(p.AppendRkey(nil)), subject})
 		return true
 	})
@@ -302,13 +301,13 @@ func compareKind(s *ask.View, k *kinds.Info, actor dict.ID, want map[string]stri
 }
 
 // missingRecords notes the records that the host has and the index does not.
-func missingRecords(s *ask.View, table *kinds.Table, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) error {
+func missingRecords(s *graph.View, table *kinds.Table, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) error {
 	have := map[string]bool{}
 	for i := range table.All {
 		k := &table.All[i]
 		var names []string // of records with several subjects, without these
 		var ids []dict.ID
-		err := s.Records(k.Kind, actor, func(p format.Path, subject dict.ID) bool {
+		err := s.Records(k.Kind, actor, func(p graph.Path, subject dict.ID) bool {
 			name := recordName(k.Kind, p.AppendRkey(nil), nil)
 			if have[name] = true; k.Kind.IsMany() {
 				names, ids = append(names, name), append(ids, subject)
@@ -352,7 +351,7 @@ func (m *Manager) reportAudit(ctx context.Context, did, host, rev string, record
 func (m *Manager) refetch(ctx context.Context, did string, differences []difference) error {
 	var b batch.Batch
 	for _, d := range differences[:min(len(differences), auditReports)] {
-		b.AddDeadLetter(format.DeadLetter{DID: did, Path: shorten(d.path + ": " + d.what), Reason: "audit", Time: time.Now().UTC()})
+		b.AddDeadLetter(batch.DeadLetter{DID: did, Path: shorten(d.path + ": " + d.what), Reason: "audit", Time: time.Now().UTC()})
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
 		return fmt.Errorf("backfill: keeping the differences: %w", err)

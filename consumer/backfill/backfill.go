@@ -15,9 +15,7 @@ import (
 	"skein.blue/consumer/archive"
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/loglimit"
 )
@@ -182,15 +180,15 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 
 // load reads the queue, and queues repos that are known to miss records but are not in it.
 func (m *Manager) load(ctx context.Context) error {
-	_, err := m.o.Store.ViewAcross(ctx, func(s *ask.View) error {
-		return s.Resyncs(func(did string, row format.Resync) error {
+	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+		return s.Resyncs(func(did string, row graph.Resync) error {
 			if !m.o.Store.Owns([]byte(did)) {
 				return nil
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			switch {
-			case row.State == format.ResyncWaiting:
+			case row.State == graph.ResyncWaiting:
 				m.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			case m.sched.jobs[did] == nil: // otherwise it was queued since the row was read
 				m.park(did, row.Failure)
@@ -203,7 +201,7 @@ func (m *Manager) load(ctx context.Context) error {
 	}
 	back := m.o.Store.Backfill()
 	var missing []string
-	_, err = m.o.Store.ViewAcross(ctx, func(s *ask.View) error {
+	_, err = m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
 		missing = nil
 		counts, err := s.Counts()
 		partial := back.Whole() && back.Archive == ""

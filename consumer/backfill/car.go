@@ -7,9 +7,8 @@ import (
 	"io"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 )
 
 // A Placed is the outcome for a repo from a file.
@@ -42,9 +41,9 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	if !m.o.Store.Owns(r.DID) {
 		return p, errors.New("the repo is in the partition of another writer")
 	}
-	var st format.RepoState
-	account := func() (row *format.Resync, err error) {
-		err = m.o.Store.View(ctx, func(s *ask.View) (err error) { st, _, row, err = s.Account(p.DID); return err })
+	var st graph.RepoState
+	account := func() (row *graph.Resync, err error) {
+		err = m.o.Store.View(ctx, func(s *graph.View) (err error) { st, _, row, err = s.Account(p.DID); return err })
 		return row, err
 	}
 	row, err := account()

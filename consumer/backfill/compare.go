@@ -7,9 +7,8 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
@@ -35,13 +34,13 @@ type comparison struct {
 // A recheck is a repo whose listed rev differed from the index.
 type recheck struct {
 	did     string
-	listed  format.Rev
-	index   format.Rev // the rev in the index then
-	page    string     // the cursor that requested the page, if the relay listed the repo
-	again   bool       // listed is from a page that was requested after the index had its rev
-	host    string     // the host that listed it; "" for the relay
-	trusted bool       // the lister is trusted
-	since   time.Time  // by the monotonic clock
+	listed  batch.Rev
+	index   batch.Rev // the rev in the index then
+	page    string    // the cursor that requested the page, if the relay listed the repo
+	again   bool      // listed is from a page that was requested after the index had its rev
+	host    string    // the host that listed it; "" for the relay
+	trusted bool      // the lister is trusted
+	since   time.Time // by the monotonic clock
 }
 
 // mostRechecks bounds the waiting rechecks: reading the list waits when there are so many.
@@ -164,7 +163,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 	if err := m.queueUnlisted(ctx, c); err != nil {
 		return err
 	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Round = format.Round{Ended: time.Now().UTC()} })
+	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round = graph.Round{Ended: time.Now().UTC()} })
 	if err != nil {
 		return err
 	}
@@ -174,12 +173,12 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 // pause spreads a slow comparison over time, and stores its progress. It ends the comparison
 // after a hole in the stream, which needs a fast one.
 func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error {
-	var counts format.Counts
-	if err := m.o.Store.View(ctx, func(s *ask.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
+	var counts graph.Counts
+	if err := m.o.Store.View(ctx, func(s *graph.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
 		return fmt.Errorf("counting the accounts: %w", err)
 	}
 	if c.listed%100_000 < mostListed || ctx.Err() != nil {
-		if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Round.Cursor, b.Round.Listed = cursor, c.listed }); err != nil {
+		if err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Cursor, b.Round.Listed = cursor, c.listed }); err != nil {
 			return err
 		}
 	}
@@ -203,7 +202,7 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string,
 	c.listed += int64(len(repos))
 	whole := m.o.Store.Backfill().Whole()
 	var b batch.Batch
-	err := m.o.Store.View(ctx, func(s *ask.View) error {
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		accounts, err := m.lookUp(s, repos)
 		if err != nil {
@@ -221,14 +220,14 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string,
 				continue
 			}
 			switch {
-			case a.row != nil && a.row.State != format.ResyncWaiting: // its host may be back since the repo was given up
+			case a.row != nil && a.row.State != graph.ResyncWaiting: // its host may be back since the repo was given up
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
-			case a.row == nil && a.listed.Active != nil && a.state.Has(format.FlagHidden): // the fetch asks whether it is active
+			case a.row == nil && a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed_active"})
-			case a.known && a.state.Has(format.FlagHasRev) && a.rev != a.state.Rev,
+			case a.known && a.state.Has(graph.FlagHasRev) && a.rev != a.state.Rev,
 				// A repo without a rev that is queued learns the listed rev, so that an older
 				// snapshot is not accepted: its first commits may be in the hole.
-				!a.state.Has(format.FlagHasRev) && (whole || a.row != nil):
+				!a.state.Has(graph.FlagHasRev) && (whole || a.row != nil):
 				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, page: cursor, trusted: true, since: time.Now()})
 			case whole && a.row == nil && !a.state.Whole():
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})
@@ -248,15 +247,15 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string,
 // listedAccount is a listed repo with its state in the index.
 type listedAccount struct {
 	listed *listed
-	rev    format.Rev // 0: malformed
+	rev    batch.Rev // 0: malformed
 	id     dict.ID
 	known  bool
-	state  format.RepoState
-	row    *format.Resync
+	state  graph.RepoState
+	row    *graph.Resync
 }
 
 // lookUp returns the state of those repos of a page that are indexed here.
-func (m *Manager) lookUp(s *ask.View, repos []listed) (accounts []listedAccount, err error) {
+func (m *Manager) lookUp(s *graph.View, repos []listed) (accounts []listedAccount, err error) {
 	var ids intern.Batch
 	var at []int
 	for i := range repos {
@@ -266,7 +265,7 @@ func (m *Manager) lookUp(s *ask.View, repos []listed) (accounts []listedAccount,
 		}
 		a := listedAccount{listed: r}
 		if rev, ok := syntax.ParseTID([]byte(r.Rev)); ok {
-			a.rev = format.Rev(rev)
+			a.rev = batch.Rev(rev)
 		}
 		accounts = append(accounts, a)
 		at = append(at, ids.Add(dict.DID, []byte(r.DID)))
@@ -324,7 +323,7 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 		return err
 	}
 	var b batch.Batch
-	err := m.o.Store.View(ctx, func(s *ask.View) error {
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		for i := range due {
 			c := &due[i]
@@ -334,9 +333,9 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 			}
 			cause := batch.Cause{Host: c.host}
 			switch {
-			case st.DeletionSource != 0 && st.Has(format.FlagHidden):
+			case st.DeletionSource != 0 && st.Has(graph.FlagHidden):
 				continue // the stream says that it was deleted
-			case !st.Has(format.FlagHasRev):
+			case !st.Has(graph.FlagHasRev):
 				cause.Reason = "unknown"
 			case c.listed > st.Rev:
 				cause.Reason = "rev_differs"
@@ -348,7 +347,7 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 			if c.trusted && cause.Back == 0 {
 				cause.Told = c.listed
 			}
-			if row != nil && row.State == format.ResyncWaiting && (row.Told >= c.listed || cause.Back != 0 && row.Back.Rev == cause.Back) {
+			if row != nil && row.State == graph.ResyncWaiting && (row.Told >= c.listed || cause.Back != 0 && row.Back.Rev == cause.Back) {
 				continue // already queued for the same reason
 			}
 			b.AddResync([]byte(c.did), cause)
@@ -367,7 +366,7 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 // listAgain requests the relay's pages again that list lower revs than the index has, and notes
 // what they list now.
 func (m *Manager) listAgain(ctx context.Context, due []recheck) error {
-	revs := map[string]format.Rev{}
+	revs := map[string]batch.Rev{}
 	requested, isRequested := "", false
 	for i := range due {
 		c := &due[i]
@@ -382,7 +381,7 @@ func (m *Manager) listAgain(ctx context.Context, due []recheck) error {
 			clear(revs)
 			for _, r := range page.Repos {
 				if rev, ok := syntax.ParseTID([]byte(r.Rev)); ok {
-					revs[r.DID] = format.Rev(rev)
+					revs[r.DID] = batch.Rev(rev)
 				}
 			}
 			requested, isRequested = c.page, true
@@ -405,11 +404,11 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 	for from := dict.ID(0); ; {
 		var ids []dict.ID
 		var b batch.Batch
-		err := m.o.Store.View(ctx, func(s *ask.View) error {
+		err := m.o.Store.View(ctx, func(s *graph.View) error {
 			ids = ids[:0]
 			next := dict.None
-			if err := s.EachAccount(from, func(id dict.ID, st *format.RepoState) bool {
-				if next = id; !st.Has(format.FlagHidden) && !st.Has(format.FlagResync) && !c.seen.Contains(uint64(id)) {
+			if err := s.EachAccount(from, func(id dict.ID, st *graph.RepoState) bool {
+				if next = id; !st.Has(graph.FlagHidden) && !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id)) {
 					ids = append(ids, id)
 				}
 				return len(ids) < pageSize

@@ -2,7 +2,7 @@
 // it fetches each repo whole from its host, and replaces what the index has of it
 // (graph/batch.Snapshot), while the stream goes on.
 //
-// The repos to fetch are a queue in the store (format.Resync). The graph queues a repo
+// The repos to fetch are a queue in the store (graph.Resync). The graph queues a repo
 // when it missed an event of it; so do lists of hosts (list.go), comparisons with the
 // relay's list (compare.go), and operators. A bounded number of fetchers works on the
 // queue (backfill.go, fetch.go), each host within its own limits (hosts.go), and one

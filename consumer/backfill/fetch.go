@@ -15,9 +15,8 @@ import (
 
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/outward"
@@ -228,10 +227,10 @@ func (m *Manager) leave(h *host) {
 // askIfHidden asks the host and the relay whether an account is active, if the index hides it: a relay
 // may repair an account's status without an #account. If both say that it is, or say nothing, as servers without
 // getRepoStatus, askIfHidden returns the account's state from before; nil if the account is not hidden.
-func (m *Manager) askIfHidden(ctx context.Context, j *job) (hidden *format.RepoState, err error) {
-	err = m.o.Store.View(ctx, func(s *ask.View) error {
+func (m *Manager) askIfHidden(ctx context.Context, j *job) (hidden *graph.RepoState, err error) {
+	err = m.o.Store.View(ctx, func(s *graph.View) error {
 		st, known, _, err := s.Account(j.did)
-		if hidden = nil; known && st.Has(format.FlagHidden) {
+		if hidden = nil; known && st.Has(graph.FlagHidden) {
 			hidden = &st
 		}
 		return err

@@ -12,16 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph"
 	"skein.blue/internal/outward"
 )
 
 // listJob is a round over the lists of repos of hosts, which queues repos that the index
 // does not have, or has in an older state than listed.
 type listJob struct {
-	from  time.Time                      // start of the job, even if a later process continues it
-	hosts map[string]format.HostBackfill // where to continue, by address
-	named bool                           // an operator named the hosts
+	from  time.Time                     // start of the job, even if a later process continues it
+	hosts map[string]graph.HostBackfill // where to continue, by address
+	named bool                          // an operator named the hosts
 }
 
 // listing is the progress in a host's list.
@@ -82,7 +82,7 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	if len(hosts) == 0 && m.o.Relay == "" {
 		return errors.New("no relay to list the hosts; give --relay or --host")
 	}
-	job := &listJob{named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}, from: time.Now().UTC()}
+	job := &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
 	running, err := m.reserve(job)
 	if err != nil {
 		return err
@@ -120,13 +120,13 @@ func (m *Manager) beginHosts(ctx, running context.Context, job *listJob, hosts [
 	m.mu.Lock()
 	for _, h := range hosts {
 		h = HTTPAddress(h)
-		job.hosts[h] = format.HostBackfill{}
+		job.hosts[h] = graph.HostBackfill{}
 		if job.named {
 			m.named[h] = true
 		}
 	}
 	m.mu.Unlock()
-	if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts, b.Named, b.ListingFrom = job.hosts, job.named, job.from }); err != nil {
+	if err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Hosts, b.Named, b.ListingFrom = job.hosts, job.named, job.from }); err != nil {
 		return err
 	}
 	m.beginList(running, job)
@@ -230,7 +230,7 @@ func (m *Manager) beginList(ctx context.Context, job *listJob) {
 	for host, at := range job.hosts {
 		m.lists[host] = &listing{cursor: at.Cursor, listed: at.Listed, done: at.Done, failed: at.Failed}
 	}
-	delete(m.ended, format.DoneRepos)
+	delete(m.ended, graph.DoneRepos)
 	m.mu.Unlock()
 	m.jobs.Go(func() {
 		err := m.sweep(ctx, job)
@@ -257,7 +257,7 @@ func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
 	m.mu.Unlock()
 	err := failure
 	if err == nil {
-		err = m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+		err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
 			if job.named {
 				return
@@ -265,7 +265,7 @@ func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
 			if b.Done == nil {
 				b.Done = map[string]time.Time{}
 			}
-			b.Done[format.DoneRepos] = time.Now().UTC()
+			b.Done[graph.DoneRepos] = time.Now().UTC()
 			b.ReposFrom = job.from
 		})
 	}
@@ -274,7 +274,7 @@ func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
 		outcome = fmt.Sprintf("%d of %d hosts could not be listed", failed, hosts)
 	}
 	m.mu.Lock()
-	m.ended[format.DoneRepos] = outcome
+	m.ended[graph.DoneRepos] = outcome
 	m.mu.Unlock()
 	if err != nil {
 		m.log.Error("reading the lists of repos failed; start again with skein backfill", "error", err)
@@ -325,15 +325,15 @@ func (m *Manager) readLists(ctx context.Context, job *listJob) {
 // then are listed again, and skipped.
 func (m *Manager) saveLists(ctx context.Context) (stop func()) {
 	save := func() {
-		hosts := map[string]format.HostBackfill{}
+		hosts := map[string]graph.HostBackfill{}
 		m.mu.Lock()
 		for host, l := range m.lists {
-			hosts[host] = format.HostBackfill{Cursor: l.cursor, Done: l.done, Listed: l.listed, Failed: l.failed}
+			hosts[host] = graph.HostBackfill{Cursor: l.cursor, Done: l.done, Listed: l.listed, Failed: l.failed}
 		}
 		m.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
-		if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts = hosts }); err != nil {
+		if err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Hosts = hosts }); err != nil {
 			m.log.Error("storing the progress of the lists failed", "error", err)
 		}
 	}

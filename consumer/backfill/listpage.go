@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 )
 
 // A listPage is a page of a list of repos.
@@ -99,7 +98,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 		}
 		b.AddResync([]byte(r.listed.DID), c)
 	}
-	err := m.o.Store.View(ctx, func(s *ask.View) error {
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		unknown = unknown[:0]
 		accounts, err := m.lookUp(s, repos)
@@ -112,13 +111,13 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 			switch {
 			case host == m.o.Relay && inactive:
 				b.AddStatus([]byte(a.listed.DID), false)
-			case inactive && a.state.Has(format.FlagHidden),
-				a.row != nil && a.row.State == format.ResyncWaiting:
+			case inactive && a.state.Has(graph.FlagHidden),
+				a.row != nil && a.row.State == graph.ResyncWaiting:
 			case !a.known && !trusted:
 				unknown = append(unknown, a.listed.DID)
 			case inactive: // it may be active at the host in its document, so ask that host
 				queue(a, "listed_inactive")
-			case a.listed.Active != nil && a.state.Has(format.FlagHidden): // the fetch asks whether it is active
+			case a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
 				queue(a, "listed_active")
 			case !a.state.Whole() || a.row != nil:
 				queue(a, "backfill")

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 )
 
 // placed handles the outcome of a fetched repo.
@@ -78,8 +77,8 @@ func (m *Manager) again(j *job) {
 // superseded queues a repo again, because events were missed during its fetch. It reads the
 // generation of the row in the store: a job that knew another one would be superseded forever.
 func (m *Manager) superseded(ctx context.Context, j *job) {
-	var row *format.Resync
-	err := m.o.Store.View(ctx, func(s *ask.View) (err error) { _, _, row, err = s.Account(j.did); return err })
+	var row *graph.Resync
+	err := m.o.Store.View(ctx, func(s *graph.View) (err error) { _, _, row, err = s.Account(j.did); return err })
 	if err != nil && ctx.Err() == nil {
 		m.log.Error("reading the queue of repos failed", "did", j.did, "error", err)
 	}
@@ -120,8 +119,8 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		m.mu.Unlock()
 		return
 	}
-	var row format.Resync
-	queued, werr := m.o.Store.ChangeResync(ctx, j.did, func(r *format.Resync) bool {
+	var row graph.Resync
+	queued, werr := m.o.Store.ChangeResync(ctx, j.did, func(r *graph.Resync) bool {
 		r.Tries++
 		most := m.o.Tries
 		if f.why == failNoDID || f.why == failNotFound {
@@ -134,9 +133,9 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		r.Failure, r.Detail = f.why, shorten(f.err.Error())
 		switch {
 		case f.why == inactive && !outdated:
-			r.State, r.Failure, r.Tries = format.ResyncInactive, "", 0
+			r.State, r.Failure, r.Tries = graph.ResyncInactive, "", 0
 		case f.final || r.Tries >= most:
-			r.State = format.ResyncFailed
+			r.State = graph.ResyncFailed
 		default:
 			r.Due = time.Now().UTC().Add(max(backoff(r.Tries, m.o.Retry, 6*time.Hour), min(f.after, time.Hour)))
 		}
@@ -159,7 +158,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	case !queued && werr == nil && !again: // someone removed it from the queue meanwhile
 	case !queued && werr == nil: // and it was queued again
 		m.sched.put(j.did, j.generation, j.due, 0, cmp.Or(j.listed, j.host))
-	case state != format.ResyncWaiting && !again:
+	case state != graph.ResyncWaiting && !again:
 		m.park(j.did, row.Failure)
 	default:
 		hint := j.host
@@ -171,10 +170,10 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	}
 	m.mu.Unlock()
 	m.poke()
-	if state == format.ResyncFailed && f.gone {
+	if state == graph.ResyncFailed && f.gone {
 		m.setStatus(ctx, j.did, false) // inactive, not deleted: only the stream says that
 	}
-	if state == format.ResyncFailed {
+	if state == graph.ResyncFailed {
 		if held, ok := m.seldom.Allow(f.why); ok {
 			m.log.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "occurrences", held+1)
 		}

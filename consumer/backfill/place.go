@@ -9,7 +9,6 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 )
 
@@ -50,7 +49,7 @@ func newPlacer(store *graph.Store) *placer {
 // state of a hidden one whose host and relay said that it is active, else nil.
 //
 // place walks the repo before it locks p.mu, so that nothing waits for the walk.
-func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, asked *format.RepoState, then func(o batch.Outcome, records int, err error)) {
+func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, asked *graph.RepoState, then func(o batch.Outcome, records int, err error)) {
 	var one *part
 	select {
 	case one = <-p.parts:
@@ -167,7 +166,7 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o batch.
 type part struct {
 	sn     batch.Snapshot
 	active bool
-	asked  *format.RepoState // if its host and relay said that it is active, what the index had of it then
+	asked  *graph.RepoState // if its host and relay said that it is active, what the index had of it then
 	puts   []put
 	rkeys  []byte
 	bytes  int // of rkeys and subjects

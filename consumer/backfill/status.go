@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 )
 
 // A Status is the progress of the backfill.
@@ -111,7 +111,7 @@ func (m *Manager) Status(ctx context.Context) (Status, error) {
 	noted, compared := m.o.Store.Holes()
 	st.Hole = noted > compared
 	st.Compared = m.o.Store.Backfill().Round.Ended
-	return st, m.o.Store.View(ctx, func(s *ask.View) error {
+	return st, m.o.Store.View(ctx, func(s *graph.View) error {
 		counts, err := s.Counts()
 		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized
 		return err

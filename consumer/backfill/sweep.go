@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
 
@@ -28,10 +27,10 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 			return err
 		}
 		var b batch.Batch
-		err := m.o.Store.View(ctx, func(s *ask.View) error {
+		err := m.o.Store.View(ctx, func(s *graph.View) error {
 			b.Reset()
 			var ids []dict.ID
-			if err := s.EachAccount(from, func(id dict.ID, _ *format.RepoState) bool {
+			if err := s.EachAccount(from, func(id dict.ID, _ *graph.RepoState) bool {
 				ids = append(ids, id)
 				return len(ids) < pageSize
 			}); err != nil {
@@ -41,7 +40,7 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 				from = ids[len(ids)-1] + 1
 			}
 			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-				b.AddResync(did, batch.Cause{Reason: format.KindAdded})
+				b.AddResync(did, batch.Cause{Reason: graph.KindAdded})
 				return nil
 			})
 		})
@@ -49,7 +48,7 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 			err = m.o.Store.Apply(ctx, "", &b)
 		}
 		if err == nil {
-			err = m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+			err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 				if b.Sweep, b.SweepAt = number, from; !more {
 					b.Swept = number
 				}

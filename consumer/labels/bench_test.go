@@ -11,6 +11,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/labeling"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
@@ -65,10 +66,10 @@ func BenchmarkWrite(b *testing.B) {
 	state := format.Labeler{Name: labelerDID, DID: labelerDID}
 	n := 0
 	for b.Loop() {
-		labels := make([]write.Label, messagesAtOnce)
+		labels := make([]batch.Label, messagesAtOnce)
 		for i := range labels {
 			n++
-			labels[i] = write.Label{Labeler: labelerDID, Value: "spam", Subject: fmt.Sprintf("did:plc:%s", base32(n))}
+			labels[i] = batch.Label{Labeler: labelerDID, Value: "spam", Subject: fmt.Sprintf("did:plc:%s", base32(n))}
 			labels[i].Time = 1_700_000_000_000_000 + int64(n)*1_000_003
 		}
 		after := state

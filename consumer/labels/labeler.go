@@ -18,9 +18,9 @@ import (
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/gorilla/websocket"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/write"
 	"skein.blue/internal/outward"
 )
 
@@ -52,7 +52,7 @@ type labeler struct {
 	c     *Consumer
 	log   *slog.Logger
 	name  string
-	state format.Labeler // as it is in the store
+	state graph.Labeler // as it is in the store
 
 	key       atcrypto.PublicKey
 	keyOf     string    // the DID that it belongs to
@@ -69,7 +69,7 @@ type labeler struct {
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-func (c *Consumer) newLabeler(name string, state format.Labeler) *labeler {
+func (c *Consumer) newLabeler(name string, state graph.Labeler) *labeler {
 	state.Name = name
 	if kinds.DID.Valid([]byte(name)) {
 		state.DID = name
@@ -112,7 +112,7 @@ func (l *labeler) run(ctx context.Context) error {
 		}
 		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
 			problem := clip(err.Error())
-			if err := l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
+			if err := l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
 				return l.ending(ctx, err)
 			}
 		}
@@ -134,7 +134,7 @@ func (l *labeler) ending(ctx context.Context, err error) error {
 }
 
 // note writes the state if change modified it.
-func (l *labeler) note(ctx context.Context, change func(*format.Labeler)) error {
+func (l *labeler) note(ctx context.Context, change func(*graph.Labeler)) error {
 	after := l.state
 	if change(&after); after == l.state {
 		return nil
@@ -143,7 +143,7 @@ func (l *labeler) note(ctx context.Context, change func(*format.Labeler)) error 
 }
 
 // write writes labels and the state after them.
-func (l *labeler) write(ctx context.Context, labels []write.Label, after format.Labeler) error {
+func (l *labeler) write(ctx context.Context, labels []batch.Label, after graph.Labeler) error {
 	if after.Current {
 		after.Seen = now()
 	}
@@ -180,13 +180,13 @@ func (l *labeler) read(ctx context.Context) error {
 	idle := time.NewTimer(l.c.o.Quiet)
 	defer idle.Stop()
 	for {
-		var batch [][]byte
+		var messages [][]byte
 		select {
 		case m, open := <-received:
 			if !open {
 				return <-failed
 			}
-			batch = gather(received, m)
+			messages = gather(received, m)
 		case <-idle.C:
 			if err := l.quiet(ctx); err != nil {
 				return err
@@ -194,7 +194,7 @@ func (l *labeler) read(ctx context.Context) error {
 			idle.Reset(seenEvery)
 			continue
 		}
-		if err := l.take(ctx, batch); err != nil {
+		if err := l.take(ctx, messages); err != nil {
 			return err
 		}
 		idle.Reset(l.c.o.Quiet)
@@ -204,14 +204,14 @@ func (l *labeler) read(ctx context.Context) error {
 // take verifies and writes the labels of some messages. It looks up the key outside the turn, because a
 // look-up may take seconds.
 func (l *labeler) take(ctx context.Context, raw [][]byte) error {
-	var batch []message
+	var messages []message
 	l.taken = time.Now()
 	for {
 		err := l.c.takeTurn(ctx, func() error {
-			if batch == nil {
-				batch = l.decodeAll(raw)
+			if messages == nil {
+				messages = l.decodeAll(raw)
 			}
-			return l.apply(ctx, batch)
+			return l.apply(ctx, messages)
 		})
 		wanted, is := errors.AsType[keyWanted](err)
 		if !is {
@@ -238,26 +238,26 @@ type keyWanted struct{ did string }
 func (k keyWanted) Error() string { return "the key of " + k.did + " is wanted" }
 
 // gather appends messages that wait.
-func gather(from <-chan []byte, first []byte) (batch [][]byte) {
-	batch = [][]byte{first}
-	for n := len(first); n < messageBytes && len(batch) < messagesAtOnce; {
+func gather(from <-chan []byte, first []byte) (messages [][]byte) {
+	messages = [][]byte{first}
+	for n := len(first); n < messageBytes && len(messages) < messagesAtOnce; {
 		select {
 		case m, open := <-from:
 			if !open {
-				return batch
+				return messages
 			}
 			n += len(m)
-			batch = append(batch, m)
+			messages = append(messages, m)
 		default:
-			return batch
+			return messages
 		}
 	}
-	return batch
+	return messages
 }
 
 // decodeAll decodes messages. It drops what cannot be read.
-func (l *labeler) decodeAll(raw [][]byte) (batch []message) {
-	batch = []message{}
+func (l *labeler) decodeAll(raw [][]byte) (messages []message) {
+	messages = []message{}
 	for _, b := range raw {
 		m, err := decode(b)
 		if err != nil {
@@ -267,10 +267,10 @@ func (l *labeler) decodeAll(raw [][]byte) (batch []message) {
 			l.drop("label", "seq", m.seq)
 		}
 		if err == nil || len(m.labels) > 0 {
-			batch = append(batch, m)
+			messages = append(messages, m)
 		}
 	}
-	return batch
+	return messages
 }
 
 // quiet is called when the labeler has sent nothing for a while. That alone says nothing: it may be at its end, or
@@ -281,7 +281,7 @@ func (l *labeler) quiet(ctx context.Context) error {
 	if l.caughtUp && l.state.Current && time.Since(l.state.Seen) >= seenEvery {
 		return l.write(ctx, nil, l.state)
 	}
-	return l.note(ctx, func(s *format.Labeler) { s.Current, s.Problem = l.caughtUp, "" })
+	return l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = l.caughtUp, "" })
 }
 
 // atEnd asks the labeler, on another connection, for what follows the number after the last one. If the labeler has
@@ -386,11 +386,11 @@ func ping(ctx context.Context, conn *websocket.Conn) {
 }
 
 // apply verifies and writes the labels of some messages.
-func (l *labeler) apply(ctx context.Context, batch []message) error {
+func (l *labeler) apply(ctx context.Context, messages []message) error {
 	after := l.state
-	var labels []write.Label
+	var labels []batch.Label
 	var ending error
-	for _, m := range batch {
+	for _, m := range messages {
 		switch m.kind {
 		case typeLabels:
 			if m.seq > 0 && m.seq < after.Seq {
@@ -433,7 +433,7 @@ func (l *labeler) apply(ctx context.Context, batch []message) error {
 	if len(labels) > 0 {
 		l.failedAt, after.Problem = time.Time{}, ""
 		madeSince := func(from time.Time) bool {
-			return slices.ContainsFunc(labels, func(x write.Label) bool {
+			return slices.ContainsFunc(labels, func(x batch.Label) bool {
 				made := time.UnixMicro(x.Time)
 				return !made.Before(from) && time.Until(made) < recent
 			})

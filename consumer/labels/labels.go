@@ -14,9 +14,9 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/loglimit"
 )
@@ -26,9 +26,9 @@ type Store interface {
 	// OwnsLabels reports whether this process writes the labels.
 	OwnsLabels() bool
 	// Labelers returns the read state of each labeler.
-	Labelers(ctx context.Context) ([]format.Labeler, error)
+	Labelers(ctx context.Context) ([]graph.Labeler, error)
 	// ApplyLabels writes labels, and the state after them.
-	ApplyLabels(ctx context.Context, now time.Time, labels []write.Label, before, after format.Labeler) error
+	ApplyLabels(ctx context.Context, now time.Time, labels []batch.Label, before, after graph.Labeler) error
 	// ExpireLabels removes some expired labels from the sets, and reports whether there may be more.
 	ExpireLabels(ctx context.Context, now time.Time) (more bool, err error)
 }
@@ -145,14 +145,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	state := map[string]format.Labeler{}
+	state := map[string]graph.Labeler{}
 	for _, l := range known {
 		state[l.Name] = l
-		if slices.Contains(c.o.Labelers, l.Name) || l.Problem == format.LabelerRemoved {
+		if slices.Contains(c.o.Labelers, l.Name) || l.Problem == graph.LabelerRemoved {
 			continue
 		}
 		after := l
-		after.Current, after.Problem = false, format.LabelerRemoved
+		after.Current, after.Problem = false, graph.LabelerRemoved
 		if err := c.store.ApplyLabels(ctx, time.Now(), nil, l, after); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // known reads the states of the labelers. It waits for a cluster that does not answer.
-func (c *Consumer) known(ctx context.Context) (all []format.Labeler, err error) {
+func (c *Consumer) known(ctx context.Context) (all []graph.Labeler, err error) {
 	for {
 		all, err = c.store.Labelers(ctx)
 		if !errors.Is(err, kv.ErrUnavailable) || ctx.Err() != nil {

@@ -28,6 +28,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -671,7 +672,7 @@ type statesStore struct {
 	early atomic.Int64
 }
 
-func (s *statesStore) ApplyLabels(ctx context.Context, at time.Time, labels []write.Label, before, after format.Labeler) error {
+func (s *statesStore) ApplyLabels(ctx context.Context, at time.Time, labels []batch.Label, before, after format.Labeler) error {
 	if after.Current && after.Seq < s.end {
 		s.early.Add(1)
 	}

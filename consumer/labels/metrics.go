@@ -3,8 +3,8 @@ package labels
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein.blue/graph/format"
-	"skein.blue/graph/write"
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
 )
 
 // Metrics of this package. A nil *Metrics counts nothing.
@@ -39,7 +39,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) applied(labeler string, labels []write.Label) {
+func (m *Metrics) applied(labeler string, labels []batch.Label) {
 	if m == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (m *Metrics) connected(labeler string, yes bool) {
 	}
 }
 
-func (m *Metrics) state(l *format.Labeler) {
+func (m *Metrics) state(l *graph.Labeler) {
 	if m != nil {
 		m.Current.WithLabelValues(l.Name).Set(number(l.Current))
 		m.Seq.WithLabelValues(l.Name).Set(float64(l.Seq))

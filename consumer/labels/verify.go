@@ -9,15 +9,15 @@ import (
 	"github.com/bluesky-social/indigo/atproto/labeling"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/write"
 )
 
 // This file decides which labels count, and converts them.
 
 // verify returns a label as the store keeps it, nil if it is dropped. Its error is a keyWanted.
-func (l *labeler) verify(in *labeling.Label, state *format.Labeler) (*write.Label, error) {
+func (l *labeler) verify(in *labeling.Label, state *graph.Labeler) (*batch.Label, error) {
 	out, why := stored(in)
 	if why != "" {
 		l.drop(why, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
@@ -68,8 +68,8 @@ func (l *labeler) drop(why string, about ...any) {
 
 // stored converts a label to the form in the store. If the label is invalid, why is the reason: version,
 // source, value, subject, cid or time.
-func stored(in *labeling.Label) (out *write.Label, why string) {
-	out = &write.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
+func stored(in *labeling.Label) (out *batch.Label, why string) {
+	out = &batch.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
 	subject := []byte(in.URI)
 	switch {
 	case in.Version != labeling.ATPROTO_LABEL_VERSION:
@@ -103,11 +103,11 @@ func stored(in *labeling.Label) (out *write.Label, why string) {
 	return out, ""
 }
 
-// microseconds parses a time, and clamps it to the range from 1970 to format.MaxLabelTime.
+// microseconds parses a time, and clamps it to the range from 1970 to batch.MaxLabelTime.
 func microseconds(s string) (int64, bool) {
 	t, err := syntax.ParseDatetimeLenient(s)
 	if err != nil {
 		return 0, false
 	}
-	return min(max(t.Time().UnixMicro(), 0), format.MaxLabelTime), true
+	return min(max(t.Time().UnixMicro(), 0), batch.MaxLabelTime), true
 }

@@ -10,7 +10,6 @@ import (
 	"bytes"
 
 	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
@@ -109,7 +108,7 @@ type Decoder struct {
 	Owns func(did []byte) bool
 	// Latest, if set, returns the highest rev to believe now. It is asked when a rev is above what it
 	// returned last.
-	Latest func() format.Rev
+	Latest func() batch.Rev
 	// Kinds is the table of indexed kinds; nil means the built-in one.
 	Kinds *kinds.Table
 

@@ -3,7 +3,7 @@ package wire
 import (
 	"errors"
 
-	"skein.blue/graph/format"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/cbor"
 )
 
@@ -36,8 +36,8 @@ var ErrFrame = errors.New("wire: unreadable frame")
 // A Message is the envelope of a message. Its slices point into the frame.
 type Message struct {
 	Type Type
-	Seq  format.Seq // 0 if it has none
-	Time []byte     // as sent; should be RFC 3339
+	Seq  batch.Seq // 0 if it has none
+	Time []byte    // as sent; should be RFC 3339
 
 	DID            []byte
 	Rev, Since     []byte
@@ -196,7 +196,7 @@ func (m *Message) seq(c *cbor.Cursor) {
 		c.Fail()
 		return
 	}
-	m.Seq = format.Seq(n)
+	m.Seq = batch.Seq(n)
 }
 
 // repoField parses one entry of the body of a #commit or a #sync.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -14,17 +15,8 @@ import (
 // This file writes labels. They do not come with the stream of events, and have no part in its phases:
 // a labeler sends them, and the store keeps how far each labeler is read.
 
-// A Label is one statement of a labeler.
-type Label struct {
-	format.LabelEntry
-
-	Labeler string // its DID
-	Subject string // a DID or an AT URI
-	Value   string
-}
-
-// kind returns the kind of the label's sets, and the namespace of its subject.
-func (l *Label) kind() (kinds.Kind, dict.Namespace) {
+// labelKind returns the kind of a label's sets, and the namespace of its subject.
+func labelKind(l *batch.Label) (kinds.Kind, dict.Namespace) {
 	if kinds.DID.Valid([]byte(l.Subject)) {
 		return kinds.LabeledAccount, dict.DID
 	}
@@ -35,10 +27,10 @@ func (l *Label) kind() (kinds.Kind, dict.Namespace) {
 func MostLabelStrings(n int) int { return 2 * n }
 
 // AddLabels adds the strings of labels, as AddStrings does.
-func (w *Writer) AddLabels(labels []Label) {
+func (w *Writer) AddLabels(labels []batch.Label) {
 	for i := range labels {
 		l := &labels[i]
-		_, ns := l.kind()
+		_, ns := labelKind(l)
 		w.strings.Add(ns, []byte(l.Subject))
 		w.strings.Add(dict.URI, []byte(kinds.LabelSet(l.Labeler, l.Value)))
 	}
@@ -55,12 +47,12 @@ type labelChange struct {
 // AttemptLabels makes one attempt at a write of labels, in the order of the labeler's stream, together
 // with the labeler's state. now is the time by which labels expire, in microseconds; before are the counts
 // so far. Of the Result, Totals and Sets are set. Call Begin and AddLabels first.
-func (w *Writer) AttemptLabels(tx kv.Txn, labels []Label, state *format.Labeler, now int64, before format.Counts) (out Result, err error) {
+func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.Labeler, now int64, before format.Counts) (out Result, err error) {
 	out.Totals = before.Clone()
 	w.strings.Retry()
 	index := make([][2]int, len(labels))
 	for i := range labels {
-		_, ns := labels[i].kind()
+		_, ns := labelKind(&labels[i])
 		index[i][0] = w.strings.Add(ns, []byte(labels[i].Subject))
 		index[i][1] = w.strings.Add(dict.URI, []byte(kinds.LabelSet(labels[i].Labeler, labels[i].Value)))
 	}
@@ -71,7 +63,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []Label, state *format.Labeler,
 	var changes []labelChange
 	at := make([]int, len(labels))
 	for i := range labels {
-		k, _ := labels[i].kind()
+		k, _ := labelKind(&labels[i])
 		c := labelChange{kind: k, member: w.strings.ID(index[i][0]), set: w.strings.ID(index[i][1])}
 		c.key = format.AppendLabelKey(nil, k, c.member, c.set)
 		n, known := byKey[string(c.key)]

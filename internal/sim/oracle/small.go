@@ -223,11 +223,11 @@ func (g *Graph) Grow(changes int) {
 func (g *Graph) relabel(n int) {
 	g.tb.Helper()
 	for _, labeler := range Labelers {
-		var labels []write.Label
+		var labels []batch.Label
 		for range n {
 			list := [][]string{g.Accounts, g.Posts, g.Lists}[g.labelDraw.IntN(3)]
 			g.clock++
-			l := write.Label{Labeler: labeler, Value: LabelValues[g.labelDraw.IntN(len(LabelValues))], Subject: list[g.labelDraw.IntN(len(list))]}
+			l := batch.Label{Labeler: labeler, Value: LabelValues[g.labelDraw.IntN(len(LabelValues))], Subject: list[g.labelDraw.IntN(len(list))]}
 			l.Time, l.Negated = g.clock, g.labelDraw.IntN(4) == 0
 			if labels = append(labels, l); l.Negated {
 				delete(g.labels, labelKey{labeler, l.Value, l.Subject})

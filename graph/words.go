@@ -1,0 +1,58 @@
+package graph
+
+import (
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+)
+
+// What a consumer reads and changes of the store. Package format says how the store keeps it.
+type (
+	// A View reads one snapshot of the store.
+	View = ask.View
+	// A Cursor is the progress of a source.
+	Cursor = format.Cursor
+	// Counts are the totals of the store.
+	Counts = format.Counts
+	// A RepoState is what the index knows about a repo.
+	RepoState = format.RepoState
+	// A Root is the beginning of the hash of a repo's tree.
+	Root = format.Root
+	// A Path names a record of an account and a kind.
+	Path = format.Path
+	// A Resync is a row of the queue of repos to fetch.
+	Resync = format.Resync
+	// A Backfill records what is being backfilled, and the progress.
+	Backfill = format.Backfill
+	// A HostBackfill is the progress of listing the repos of a host.
+	HostBackfill = format.HostBackfill
+	// A Round is a comparison of all repos with the relay's list.
+	Round = format.Round
+	// A Labeler is the read state of a labeler.
+	Labeler = format.Labeler
+)
+
+// Flags of a RepoState.
+const (
+	FlagHasRev = format.FlagHasRev
+	FlagHidden = format.FlagHidden
+	FlagResync = format.FlagResync
+	FlagNoRoot = format.FlagNoRoot
+)
+
+// States of a Resync, sources in Backfill.Done, and texts in the store that have a meaning.
+const (
+	ResyncWaiting  = format.ResyncWaiting
+	ResyncFailed   = format.ResyncFailed
+	ResyncInactive = format.ResyncInactive
+
+	DoneRepos   = format.DoneRepos
+	DoneArchive = format.DoneArchive
+
+	KindAdded      = format.KindAdded
+	LabelerRemoved = format.LabelerRemoved
+)
+
+// LatestRev returns the highest rev that is believed at a time.
+func LatestRev(now time.Time) format.Rev { return format.LatestRev(now) }
