@@ -1,394 +1,286 @@
-// Command house measures the layout of the code: the sizes of files and functions, the dependencies
-// between files of a package and how many of them run back up, the names used across packages, the
-// modules that the programs link, and the amount of tests.
+// Command house measures the code against its budget, and fails above it:
 //
-//	go run ./.ci/house [-dir ANOTHER_CHECKOUT]
+//	go run ./.ci/house [-v]
 //
-// An arrow goes from a file to another file of its package if it uses a name that the other
-// declares. The files are in the order with the fewest arrows back up that a search finds. The
-// result is the same in every run.
+// Every capability finds its lines inside the budget. Statements stand beside lines, so that longer
+// lines and fewer comments gain nothing. What takes time to measure (tests, CI, a first build) is not
+// here: see docs/performance.md.
 package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
-	"go/types"
 	"io"
-	"math/rand/v2"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 )
 
-type pkg struct {
-	ImportPath, Dir, Export string
-	GoFiles, TestGoFiles    []string
-	XTestGoFiles            []string
-	Module                  *struct{ Path string }
-	Standard                bool
+// A measure has the most that the budget allows.
+type measure struct {
+	name string
+	most int
+}
+
+var budget = []measure{
+	{"Go outside tests, simulators and build tools (lines)", 60_000},
+	{"simulators and test tools (lines)", 11_000},
+	{"tests (lines)", 64_000},
+	{"packages", 50},
+	{"words in Markdown", 40_000},
+	{"third-party packages of the daemon", 320},
+	{"modules of the daemon", 65},
+	{"stripped binary (MB)", 40},
+	{"flags of serve", 44},
+	{"lines of the largest package", 4_000},
+	{"methods of the largest type", 30},
+	{"fields of the largest type", 25},
+	{"lines of the longest function", 80},
+}
+
+// writers are the packages that write data. Their own tests have at least tested of the lines of
+// their code.
+var writers = []string{"graph", "graph/format", "graph/write", "intern", "internal/backup", "internal/kv/pebblekv", "internal/kv/fdbkv"}
+
+const tested = 0.6
+
+// wing reports whether a folder is a part of the simulators and test tools, tool whether it holds
+// programs of the build.
+func wing(dir string) bool {
+	return strings.HasPrefix(dir, "internal/sim/") || dir == "cmd/skein-sim"
+}
+
+func tool(dir string) bool {
+	return strings.HasPrefix(dir, ".ci") || dir == "clients/generate" || dir == "deploy/lexicons"
+}
+
+type largest struct {
+	n    int
+	name string
+}
+
+func (l *largest) add(n int, name string) {
+	if n > l.n {
+		*l = largest{n, name}
+	}
+}
+
+// house is what was measured.
+type house struct {
+	verbose           bool
+	product, sim      int // lines
+	tests             int
+	statements        int // of the product
+	lines, ownTests   map[string]int
+	methods           map[string]int
+	kind, field, long largest
+	functions         []int // their lines
 }
 
 func main() {
-	dir := flag.String("dir", ".", "checkout to measure")
-	verbose := flag.Bool("v", false, "list the arrows that run back up")
+	verbose := flag.Bool("v", false, "list the packages, and every function and type above the budget")
 	flag.Parse()
-	if err := run(*dir, *verbose); err != nil {
+	over, err := run(os.Stdout, *verbose)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "house:", err)
+		os.Exit(1)
+	}
+	if over > 0 {
+		fmt.Fprintf(os.Stderr, "house: %d measures are above the budget\n", over)
 		os.Exit(1)
 	}
 }
 
-func list(dir string, args ...string) ([]*pkg, error) {
-	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,Export,GoFiles,TestGoFiles,XTestGoFiles,Module,Standard"}, args...)...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
+func output(name string, args ...string) ([]byte, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.Output()
+	return cmd.Output()
+}
+
+func run(w io.Writer, verbose bool) (over int, err error) {
+	h := &house{verbose: verbose, lines: map[string]int{}, ownTests: map[string]int{}, methods: map[string]int{}}
+	files, err := output("git", "ls-files", "-co", "--exclude-standard", "*.go", "*.md")
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	var all []*pkg
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		p := new(pkg)
-		if err := d.Decode(p); errors.Is(err, io.EOF) {
-			return all, nil
+	words := 0
+	for file := range strings.Lines(string(files)) {
+		file = strings.TrimSuffix(file, "\n")
+		text, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue // deleted, not committed
 		} else if err != nil {
-			return nil, err
+			return 0, err
 		}
-		all = append(all, p)
+		if strings.HasSuffix(file, ".md") {
+			words += len(bytes.Fields(text))
+		} else if err := h.read(file, text); err != nil {
+			return 0, err
+		}
+	}
+	measured := map[string]int{
+		"Go outside tests, simulators and build tools (lines)": h.product,
+		"simulators and test tools (lines)":                    h.sim,
+		"tests (lines)":                                        h.tests,
+		"packages":                                             len(h.lines),
+		"words in Markdown":                                    words,
+		"methods of the largest type":                          h.kind.n,
+		"fields of the largest type":                           h.field.n,
+		"lines of the longest function":                        h.long.n,
+	}
+	for _, dir := range slices.Sorted(maps.Keys(h.lines)) {
+		n := h.lines[dir]
+		measured["lines of the largest package"] = max(measured["lines of the largest package"], n)
+		if verbose {
+			fmt.Fprintf(w, "%6d %6d  %s\n", n, h.ownTests[dir], dir)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.methods)) {
+		n := h.methods[name]
+		h.kind.add(n, name)
+		h.exceeds(n, "methods of the largest type", name)
+	}
+	measured["methods of the largest type"] = h.kind.n
+	if err := daemon(measured); err != nil {
+		return 0, err
+	}
+	for _, m := range budget {
+		mark := ""
+		if measured[m.name] > m.most {
+			mark, over = "  ABOVE", over+1
+		}
+		fmt.Fprintf(w, "%-55s %8d of %8d%s\n", m.name, measured[m.name], m.most, mark)
+	}
+	for _, dir := range writers {
+		share, mark := float64(h.ownTests[dir])/float64(max(h.lines[dir], 1)), ""
+		if share < tested {
+			mark, over = "  BELOW", over+1
+		}
+		fmt.Fprintf(w, "%-55s %8.2f of %8.2f%s\n", "own tests by lines of code, "+dir, share, tested, mark)
+	}
+	slices.Sort(h.functions)
+	at := func(share int) int { return h.functions[(len(h.functions)-1)*share/100] }
+	fmt.Fprintf(w, "statements of the product: %d; lines of a function at p50, p90, p99: %d, %d, %d\n", h.statements, at(50), at(90), at(99))
+	fmt.Fprintf(w, "largest: type %s, by fields %s, function %s\n", h.kind.name, h.field.name, h.long.name)
+	return over, nil
+}
+
+// exceeds lists what is above the budget.
+func (h *house) exceeds(n int, of, name string) {
+	i := slices.IndexFunc(budget, func(m measure) bool { return m.name == of })
+	if h.verbose && n > budget[i].most {
+		fmt.Printf("above %s: %d %s\n", of, n, name)
 	}
 }
 
-func run(dir string, verbose bool) error {
-	all, err := list(dir, "-export", "-deps", "./...")
+// read counts a file.
+func (h *house) read(file string, text []byte) error {
+	dir, lines := path.Dir(file), bytes.Count(text, []byte("\n"))
+	if strings.HasSuffix(file, "_test.go") {
+		h.tests += lines
+		h.ownTests[dir] += lines
+		return nil
+	}
+	if tool(dir) {
+		if !strings.HasPrefix(dir, ".ci") {
+			h.lines[dir] += lines
+		}
+		return nil
+	}
+	h.lines[dir] += lines
+	if wing(dir) {
+		h.sim += lines
+		return nil
+	}
+	h.product += lines
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, file, text, 0)
 	if err != nil {
 		return err
 	}
-	exports := map[string]string{}
-	var own []*pkg
-	for _, p := range all {
-		exports[p.ImportPath] = p.Export
-		if strings.HasPrefix(p.ImportPath, "skein") {
-			own = append(own, p)
-		}
-	}
-	sort.Slice(own, func(i, j int) bool { return own[i].ImportPath < own[j].ImportPath })
-	h := &house{dir: dir, verbose: verbose, exports: exports, uses: map[string]map[string]bool{}}
-	for _, p := range own {
-		if err := h.read(p); err != nil {
-			return fmt.Errorf("%s: %w", p.ImportPath, err)
-		}
-	}
-	h.sizes()
-	h.arrows()
-	h.walls()
-	h.tests(own)
-	h.shared(own)
-	return h.daemon()
-}
-
-type house struct {
-	dir       string
-	verbose   bool
-	exports   map[string]string
-	functions []int // lines
-	files     []int
-	graphs    []fileGraph
-	uses      map[string]map[string]bool // by package: its names that other packages use
-}
-
-// fileGraph is the files of a package, and the arrows between them.
-type fileGraph struct {
-	path  string
-	files []string
-	arrow [][]bool
-}
-
-func (h *house) read(p *pkg) error {
-	fset := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
-		if err != nil {
-			return err
-		}
-		files = append(files, f)
-	}
-	look := func(path string) (io.ReadCloser, error) { return os.Open(h.exports[path]) }
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", look), Error: func(error) {}}
-	checked, err := conf.Check(p.ImportPath, fset, files, info)
-	if err != nil && checked == nil {
-		return err
-	}
-	g := fileGraph{path: strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")}
-	index := map[string]int{}
-	for _, f := range files {
-		name := fset.Position(f.Pos()).Filename
-		index[name] = len(g.files)
-		g.files = append(g.files, filepath.Base(name))
-		if !h.testOnly(p.ImportPath) {
-			h.files = append(h.files, fset.Position(f.End()).Line)
-			for _, d := range f.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
-					h.functions = append(h.functions, fset.Position(fn.End()).Line-fset.Position(fn.Pos()).Line+1)
-				}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BlockStmt:
+		case ast.Stmt:
+			h.statements++
+		case *ast.FuncDecl:
+			name := dir + "." + n.Name.Name
+			if n.Recv != nil {
+				name = dir + "." + receiver(n.Recv.List[0].Type)
+				h.methods[name]++
+				name += "." + n.Name.Name
+			}
+			size := set.Position(n.End()).Line - set.Position(n.Pos()).Line + 1
+			h.functions = append(h.functions, size)
+			h.long.add(size, name)
+			h.exceeds(size, "lines of the longest function", name)
+		case *ast.TypeSpec:
+			if s, ok := n.Type.(*ast.StructType); ok {
+				h.field.add(s.Fields.NumFields(), dir+"."+n.Name.Name)
+				h.exceeds(s.Fields.NumFields(), "fields of the largest type", dir+"."+n.Name.Name)
 			}
 		}
-	}
-	g.arrow = make([][]bool, len(files))
-	for i := range g.arrow {
-		g.arrow[i] = make([]bool, len(files))
-	}
-	for id, obj := range info.Uses {
-		if obj.Pkg() == nil {
-			continue
-		}
-		if obj.Pkg() != checked {
-			if path := obj.Pkg().Path(); strings.HasPrefix(path, "skein") && obj.Exported() {
-				if h.uses[path] == nil {
-					h.uses[path] = map[string]bool{}
-				}
-				h.uses[path][obj.Name()] = true
-			}
-			continue
-		}
-		if v, ok := obj.(*types.Var); ok && !v.IsField() && obj.Parent() != checked.Scope() {
-			continue // a local variable
-		}
-		from, known := index[fset.Position(id.Pos()).Filename]
-		to, found := index[fset.Position(obj.Pos()).Filename]
-		if known && found && from != to {
-			g.arrow[from][to] = true
-		}
-	}
-	h.graphs = append(h.graphs, g)
+		return true
+	})
 	return nil
 }
 
-func percentile(of []int, p int) int {
-	slices.Sort(of)
-	return of[min(len(of)-1, len(of)*p/100)]
-}
-
-func (h *house) sizes() {
-	fmt.Printf("files: %d; lines p50 %d, p90 %d, max %d\n", len(h.files), percentile(h.files, 50), percentile(h.files, 90), percentile(h.files, 100))
-	fmt.Printf("functions: %d; lines p50 %d, p90 %d, max %d\n", len(h.functions), percentile(h.functions, 50), percentile(h.functions, 90), percentile(h.functions, 100))
-}
-
-func (h *house) arrows() {
-	fmt.Println("\narrows between files of a package, of all pairs, and how many run back up")
-	pairs, linked, total := 0, 0, 0
-	for _, g := range h.graphs {
-		if g.path != "graph" && !strings.HasPrefix(g.path, "graph/") && g.path != "intern" && !strings.HasPrefix(g.path, "intern/") {
-			continue
-		}
-		n := len(g.files)
-		arrows, back, order := 0, 0, g.order()
-		var up []string
-		for i, from := range order {
-			for _, to := range order[:i] {
-				if g.arrow[from][to] {
-					back++
-					up = append(up, g.files[from]+" → "+g.files[to])
-				}
-			}
-		}
-		for i := range n {
-			for j := range n {
-				if g.arrow[i][j] && (!g.arrow[j][i] || i < j) {
-					arrows++
-				}
-			}
-		}
-		fmt.Printf("  %-14s %3d files, %3d of %3d, %2d back up\n", g.path, n, arrows, n*(n-1)/2, back)
-		if h.verbose {
-			fmt.Printf("    %s\n", strings.Join(up, "\n    "))
-		}
-		if strings.HasPrefix(g.path, "graph") {
-			pairs, linked, total = pairs+n*(n-1)/2, linked+arrows, total+back
-		}
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
 	}
-	fmt.Printf("  graph, all     %d of %d, %d back up; Go allows none between packages\n", linked, pairs, total)
+	return "?"
 }
 
-// order returns the best order of the files that a search finds.
-func (g *fileGraph) order() (best []int) {
-	n := len(g.files)
-	least := 1 << 30
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 60 {
-		order := rng.Perm(n)
-		cost := g.cost(order)
-		for better := true; better; {
-			better = false
-			for i := range n { // move one file elsewhere
-				for j := range n {
-					if i == j {
-						continue
-					}
-					moved := slices.Insert(slices.Delete(slices.Clone(order), i, i+1), j, order[i])
-					if c := g.cost(moved); c < cost {
-						order, cost, better = moved, c, true
-					}
-				}
-			}
-		}
-		if cost < least {
-			best, least = order, cost
-		}
-	}
-	return best
-}
-
-func (g *fileGraph) cost(order []int) (n int) {
-	for i, from := range order {
-		for _, to := range order[:i] {
-			if g.arrow[from][to] {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func (h *house) walls() {
-	fmt.Println("\nexported names of a package that other packages use")
-	for _, path := range slices.Sorted(func(yield func(string) bool) {
-		for p := range h.uses {
-			if !yield(p) {
-				return
-			}
-		}
-	}) {
-		short := strings.TrimPrefix(path, "skein.blue/")
-		if strings.HasPrefix(short, "graph") || strings.HasPrefix(short, "intern") {
-			fmt.Printf("  %-14s %3d\n", short, len(h.uses[path]))
-		}
-	}
-}
-
-// testOnly reports whether a package is for tests.
-func (h *house) testOnly(path string) bool {
-	for _, name := range []string{"/testing/", "/kvtest", "/fdbtest", "/internal/model", "/internal/truth", "/internal/vary", "/internal/peers", "/internal/scale"} {
-		if strings.Contains(path+"/", name+"/") || strings.Contains(path, name) {
-			return true
-		}
-	}
-	return false
-}
-
-func lines(dir string, names []string) (n int) {
-	for _, name := range names {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil {
-			n += bytes.Count(b, []byte("\n"))
-		}
-	}
-	return n
-}
-
-func (h *house) tests(own []*pkg) {
-	fmt.Println("\nlines of tests to lines of code")
-	groups := []string{"graph", "intern", "internal/kv"}
-	code, test := map[string]int{}, map[string]int{}
-	for _, p := range own {
-		short := strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
-		for _, g := range append(groups, "") {
-			if g != "" && short != g && !strings.HasPrefix(short, g+"/") {
-				continue
-			}
-			// Files with build tags count as well.
-			files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
-			if err != nil {
-				continue
-			}
-			for _, f := range files {
-				if strings.HasSuffix(f, "_test.go") || h.testOnly(p.ImportPath) {
-					test[g] += lines("", []string{f})
-				} else {
-					code[g] += lines("", []string{f})
-				}
-			}
-		}
-	}
-	for _, g := range append(groups, "") {
-		name := g
-		if g == "" {
-			name = "all"
-		}
-		fmt.Printf("  %-12s %6d : %6d = %.2f\n", name, test[g], code[g], float64(test[g])/float64(max(code[g], 1)))
-	}
-}
-
-var asks = regexp.MustCompile(`\b[sS]hared\(\)`)
-
-func (h *house) shared(own []*pkg) {
-	n := 0
-	for _, p := range own {
-		for _, name := range p.GoFiles {
-			b, err := os.ReadFile(filepath.Join(p.Dir, name))
-			if err != nil {
-				continue
-			}
-			for line := range strings.Lines(string(b)) {
-				if !strings.HasPrefix(line, "func") {
-					n += len(asks.FindAllString(line, -1))
-				}
-			}
-		}
-	}
-	fmt.Printf("\nplaces that check whether several processes write to the store: %d\n", n)
-}
-
-func (h *house) daemon() error {
-	tmp, err := os.MkdirTemp("", "house")
+// daemon measures what the daemon links, and its flags.
+func daemon(measured map[string]int) error {
+	deps, err := output("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}{{end}}", "./cmd/skein")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(tmp) }()
-	programs, err := filepath.Glob(filepath.Join(h.dir, "cmd", "*"))
+	modules := map[string]bool{}
+	for line := range strings.Lines(string(deps)) {
+		if of := strings.Fields(line); len(of) == 2 && of[1] != "skein.blue" {
+			measured["third-party packages of the daemon"]++
+			modules[of[1]] = true
+		}
+	}
+	measured["modules of the daemon"] = len(modules)
+	dir, err := os.MkdirTemp("", "house")
 	if err != nil {
 		return err
 	}
-	fmt.Println()
-	for _, program := range programs {
-		name := "./cmd/" + filepath.Base(program)
-		deps, err := list(h.dir, "-deps", name)
-		if err != nil {
-			return err
-		}
-		modules, packages := map[string]bool{}, 0
-		for _, p := range deps {
-			if p.Module != nil {
-				modules[p.Module.Path] = true
-			}
-			if !p.Standard {
-				packages++
-			}
-		}
-		out := filepath.Join(tmp, "program")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, name)
-		build.Dir, build.Stderr = h.dir, os.Stderr
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if err := build.Run(); err != nil {
-			return err
-		}
-		st, err := os.Stat(out)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s: %d modules, %d packages besides Go's, %d bytes without symbols\n", filepath.Base(program), len(modules), packages, st.Size())
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "skein")
+	if _, err := output("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/skein"); err != nil {
+		return err
 	}
+	info, err := os.Stat(binary)
+	if err != nil {
+		return err
+	}
+	measured["stripped binary (MB)"] = int((info.Size() + 999_999) / 1_000_000)
+	help, err := output(binary, "serve", "--help")
+	if err != nil {
+		return err
+	}
+	measured["flags of serve"] = len(regexp.MustCompile(`(?m)^   --(?:[a-z])`).FindAll(help, -1)) - 1 // not --help
 	return nil
 }
