@@ -1,6 +1,6 @@
 # The entry point for people. CI uses .ci/run.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids load faults relayfaults peers chaos house abuse mutants
+.PHONY: build run test race lint nightly fuzz bench soak cluster ids load faults relayfaults peers chaos house abuse mutants
 
 build: ## build static binaries, bin/skein and bin/skein-sim
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
@@ -11,12 +11,14 @@ run: ## run the daemon on the live network
 test: ## run the tests that every change must pass
 	go test ./...
 
-race:
-	go test -race -timeout 30m ./...
+race: ## run the race detector
+	.ci/run race
 
-lint:
-	go vet ./...
-	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+lint: ## run linters, and measure the budget
+	.ci/run lint
+
+nightly: ## run what takes hours: all mutants, fuzzing, soak, attacks, faulty relays, load, peers
+	.ci/nightly
 
 fuzz: ## fuzz each decoder and parser of outside bytes for a minute
 	.ci/fuzz 60s
@@ -63,7 +65,7 @@ abuse: ## run every attack of docs/trust.md at full size, and print its figures
 mutants: ## break the code in a hundred small ways; the tests must notice each
 	go run ./.ci/mutants
 
-house: ## measure the code: sizes and dependencies of files and functions, linked modules, tests
+house: ## measure the code against its budget
 	go run ./.ci/house
 
 chaos: ## follow the reference PDS and indigo's relay while they are cut, stalled, killed and replaced; takes minutes
