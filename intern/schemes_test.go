@@ -58,7 +58,7 @@ func (s *scheme) settings() dict.Settings {
 }
 
 // BenchmarkSchemes compares ways to hand out ids, on both engines, and prints
-// the table in docs/decisions/0002.
+// the table of docs/decisions/0002 and its other rows.
 //
 //	go test -tags fdb ./intern -run xxx -bench Schemes -benchtime 1x
 func BenchmarkSchemes(b *testing.B) {

@@ -123,7 +123,7 @@ const (
 	longestWait = 50 * time.Millisecond
 	firstOps    = 100_000
 	leastOps    = 30_000
-) // docs/performance.md has the figures for other values of longestWait
+) // A longestWait of 250 ms delays events by 0.7 s in the mean instead of 0.23 s, and reads a tenth more.
 
 // adapt changes the size of the next batches after a batch of the stream has waited.
 func (a *applier) adapt(waited time.Duration) {

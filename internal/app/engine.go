@@ -71,7 +71,7 @@ func (e *Engine) CheckStore(store string) error {
 // outside the collector's heap, in the C library's, where it takes up to twice its share: eighteen
 // parts. The collector then gets twelve, for the seven that the rest takes when all caches are full, and as
 // much garbage as a batch leaves. (With six, it ran without pause once they were full, and took a fourth of the
-// processor time; see docs/performance.md.)
+// processor time.)
 func embeddedBudget(memory int64) Budget {
 	const each = 1 << 10 // bytes of a batch and its write for one operation
 	part := memory / 16

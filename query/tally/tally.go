@@ -36,8 +36,8 @@ func (e *LimitError) Error() string { return e.What }
 type Ended interface{ Err() error }
 
 // A Tally counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
-// then counts part by part, in tables that fit the processor's caches (partitioned aggregation;
-// figures: docs/decisions/0018).
+// then counts part by part, in tables that fit the processor's caches (partitioned aggregation,
+// docs/decisions/0018).
 type Tally struct {
 	// Heavy, if set, is called before much is counted. Its error ends the work.
 	Heavy func() error

@@ -25,7 +25,7 @@ type Method struct {
 	Form bool
 	// Slow reports that a call takes some milliseconds of a processor; others take less than
 	// one. Slow methods have a queue with one slot per processor, so that sixteen of them do
-	// not all finish late (figures: docs/decisions/0018).
+	// not all finish late (docs/decisions/0018).
 	Slow bool
 	// Off has, for parameters that this server could take but does not, the reason.
 	Off map[string]string

@@ -5,7 +5,7 @@ package harness
 // the store by the rules in plain maps (internal/sim/oracle), cmd/skein/faults_linux_test.go judges
 // the daemon by the truth of a recorded stream. Without flags each fault happens a few times, in
 // go test ./... With -faults.times (make faults) it happens that often, and .ci/faults prints the
-// table of docs/reliability.md from the records.
+// counts of docs/reliability.md from the records.
 
 import (
 	"flag"
