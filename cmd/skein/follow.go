@@ -97,7 +97,7 @@ func (d daemonConfig) follow(ctx context.Context, b *command.BackupSettings) err
 		if err != nil {
 			return err
 		}
-		d.e.Stop.OnHangup(func() { reload(d.store.Logger, feeds, so.Clients.Tokens, so.Certificate) })
+		d.e.Stop.OnHangup(func() { reload(d.store.Logger, feeds, so.Clients.Tokens) })
 		so.Feeds, so.Page.Feeds = feeds, feeds.Previews
 		return nil
 	}

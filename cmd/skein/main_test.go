@@ -326,8 +326,6 @@ func TestExitCodes(t *testing.T) {
 		{64, "must be more than 0", []string{"health", "--max-lag", "-1s"}},
 		{64, "neither a network", []string{"serve", "--store", store, "--trusted-proxies", "X-Forwarded-For=proxy"}},
 		{64, "does not begin with the header", []string{"serve", "--store", store, "--trusted-proxies", "127.0.0.1"}},
-		{64, "needs --tls-key", []string{"serve", "--store", store, "--tls-cert", "x"}},
-		{64, "no such file", []string{"serve", "--store", store, "--tls-cert", "/none", "--tls-key", "/none"}},
 		{64, "no such file", []string{"serve", "--store", store, "--tokens", "/none"}},
 		{64, "must not be negative", []string{"serve", "--store", store, "--rate", "-1"}},
 		{64, "--min-free", []string{"serve", "--store", store, "--min-free", "much"}},

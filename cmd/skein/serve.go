@@ -135,14 +135,10 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 	if err != nil {
 		return err
 	}
-	cert, err := s.Certificate(so.Logger)
-	if err != nil {
-		return err
-	}
-	signal.Ignore(syscall.SIGPIPE)                                          // the reader of the log may exit; the index goes on
-	e.Stop.OnHangup(func() { reload(so.Logger, nil, limits.Tokens, cert) }) // until there are feeds to reload
+	signal.Ignore(syscall.SIGPIPE)                                    // the reader of the log may exit; the index goes on
+	e.Stop.OnHangup(func() { reload(so.Logger, nil, limits.Tokens) }) // until there are feeds to reload
 	app.LimitMemory(so)
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Backup: schedule, Status: e.StatusLine()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Backup: schedule, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 		if o.Labels, err = s.Labels(); err != nil {
@@ -249,7 +245,7 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 			command.NotifyReloading()
 			defer command.NotifyReady("answering")
 		}
-		reload(so.Logger, feeds, o.Clients.Tokens, o.Certificate)
+		reload(so.Logger, feeds, o.Clients.Tokens)
 	})
 	draining := make(chan struct{})
 	if o.Draining = draining; s.Drain > 0 {
@@ -278,8 +274,8 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 }
 
 // reload reloads the files after SIGHUP. Any of them may be nil. A file with an error changes nothing.
-func reload(log *slog.Logger, feeds *feed.Feeds, tokens *clients.Tokens, cert *app.Certificate) {
-	if feeds == nil && tokens == nil && cert == nil {
+func reload(log *slog.Logger, feeds *feed.Feeds, tokens *clients.Tokens) {
+	if feeds == nil && tokens == nil {
 		log.Info("SIGHUP: nothing to reload")
 		return
 	}
@@ -298,13 +294,6 @@ func reload(log *slog.Logger, feeds *feed.Feeds, tokens *clients.Tokens, cert *a
 			log.Error("SIGHUP: invalid file of tokens; keeping the previous tokens", "error", err)
 		} else {
 			log.Info("SIGHUP: tokens reloaded", "tokens", n)
-		}
-	}
-	if cert != nil {
-		if err := cert.Reload(); err != nil {
-			log.Error("SIGHUP: reloading the TLS certificate failed; serving the previous one", "error", err)
-		} else {
-			log.Info("SIGHUP: TLS certificate reloaded")
 		}
 	}
 }

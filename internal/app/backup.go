@@ -231,18 +231,14 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 type BackupSchedule struct {
 	Job   BackupJob
 	Every time.Duration
-	// Verify is how often to read the backups back and compare them; 0: never.
-	Verify time.Duration
 }
 
 // firstBackup is how long after the start the first backup may begin, if the last one is old.
 const firstBackup = time.Minute
 
 type backupMetrics struct {
-	last, verified, seconds prometheus.Gauge
-	interval, begun         prometheus.Gauge
-	failures, problems      prometheus.Counter
-	sent                    prometheus.Counter
+	last, interval, begun, seconds prometheus.Gauge
+	failures, sent                 prometheus.Counter
 }
 
 func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
@@ -254,15 +250,13 @@ func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
 	}
 	m := &backupMetrics{
 		last:     gauge("skein_backup_last_timestamp_seconds", "Time of the newest backup in the target of --backup-to; 0: none is known."),
-		verified: gauge("skein_backup_verified_timestamp_seconds", "Time at which the backups were last read back without a problem (--backup-verify); 0: not since the start."),
 		interval: gauge("skein_backup_interval_seconds", "How often a backup is made (--backup-every)."),
 		begun:    gauge("skein_backup_begun_timestamp_seconds", "Time since when a backup is under way; 0: none is."),
 		seconds:  gauge("skein_backup_last_seconds", "How long the last backup took."),
-		failures: counter("skein_backup_failures_total", "Backups and verifications that failed."),
-		problems: counter("skein_backup_problems_total", "Missing or damaged parts that verifications found."),
+		failures: counter("skein_backup_failures_total", "Backups that failed."),
 		sent:     counter("skein_backup_sent_bytes_total", "Bytes of parts sent to the target."),
 	}
-	reg.MustRegister(m.last, m.verified, m.interval, m.begun, m.seconds, m.failures, m.problems, m.sent)
+	reg.MustRegister(m.last, m.interval, m.begun, m.seconds, m.failures, m.sent)
 	return m
 }
 
@@ -320,45 +314,6 @@ func (x *Index) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Rep
 	j := o.Job
 	j.InDaemon = true
 	return j.Run(ctx, c)
-}
-
-// verifyBackups reads all backups, again and again, until ctx ends. A daemon that is restarted often
-// does so later.
-func (x *Index) verifyBackups(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
-	ticker := time.NewTicker(o.Verify)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			x.verifyOnce(ctx, o, m)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (x *Index) verifyOnce(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
-	log := x.log.With("component", "backup", "target", o.Job.Target.String())
-	sample := 1.0
-	if o.Job.Seal != nil && !o.Job.Seal.CanRead() {
-		sample = 0 // with a public key only the parts' presence and size can be verified
-	}
-	start := time.Now()
-	v, err := backup.Verify(ctx, o.Job.Target, backup.VerifyOptions{Seal: o.Job.Seal, Sample: sample, Rest: backupRest, Parallel: 1, Problem: func(err error) {
-		m.problems.Inc()
-		log.Error("a backup is damaged. The next backup sends a part again that is missing or has another size, if the store still has it; delete a part whose hash is wrong, so that it is missing", "problem", err)
-	}})
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		m.failures.Inc()
-		log.Error("verifying the backups failed", "error", err)
-	case v.Problems == 0 && v.Read < v.Parts: // nothing is known of the content
-		log.Info("presence and size of the parts of the backups compared: no problems. Their content needs the secret key: run skein verify where it is", "backups", v.Backups, "parts", v.Parts, "read", v.Read)
-	case v.Problems == 0:
-		m.verified.SetToCurrentTime()
-		log.Info("backups verified: no problems", "backups", v.Backups, "parts", v.Parts, "read", human.Bytes(v.Bytes), "took", time.Since(start).Round(time.Second).String())
-	}
 }
 
 // finished returns ErrUnfinished if a folder holds an unfinished restore.

@@ -32,8 +32,6 @@ type FollowOptions struct {
 	Seal   *backup.Seal  // decrypts
 	// Dir is the folder for the restored backups, each in a folder of its own.
 	Dir string
-	// Every is how often to look for a newer backup.
-	Every time.Duration
 	// Store says how to open a restored backup; its Store is ignored.
 	Store StoreOptions
 	// Serve says what to serve. Its Consume is nil.
@@ -241,6 +239,9 @@ const folderForm = "20060102T150405.000Z"
 
 func isBackupFolder(name string) bool { _, err := time.Parse(folderForm, name); return err == nil }
 
+// followEvery is how often to look for a newer backup.
+const followEvery = 10 * time.Second
+
 // run looks for newer backups until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	wait := time.Duration(0)
@@ -250,7 +251,7 @@ func (f *follower) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait = f.o.Every
+		wait = followEvery
 		if err := f.look(ctx); err != nil && ctx.Err() == nil {
 			f.failures.Inc()
 			f.log.Error("cannot change to a newer backup; answering from the older one", "error", err, "retry_in", wait.String())

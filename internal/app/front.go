@@ -23,17 +23,16 @@ type front struct {
 // listen starts both listeners of a daemon.
 func (f *front) listen(t *tasks, o *ServeOptions, h handlers) (api, admin net.Addr, err error) {
 	share := divideDescriptors(openFiles())
-	if api, err = f.serveHTTP(t, "--listen", o.Listen, h.api, share.api, o.Clients.Proxies, o.Certificate); err != nil {
+	if api, err = f.serveHTTP(t, "--listen", o.Listen, h.api, share.api, o.Clients.Proxies); err != nil {
 		return nil, nil, err
 	}
-	admin, err = f.serveHTTP(t, "--admin-listen", o.AdminListen, h.admin, share.admin, clients.Proxies{}, nil)
+	admin, err = f.serveHTTP(t, "--admin-listen", o.AdminListen, h.admin, share.admin, clients.Proxies{})
 	return api, admin, err
 }
 
 // serveHTTP starts a task that listens on address, and serves what h returns for the actual
-// address, on at most so many connections, with TLS if there is a certificate. It does nothing if
-// address is empty.
-func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies, cert *Certificate) (at net.Addr, err error) {
+// address, on at most so many connections. It does nothing if address is empty.
+func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies) (at net.Addr, err error) {
 	if address == "" {
 		return nil, nil // it listens nowhere
 	}
@@ -60,13 +59,8 @@ func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(f.log.With("component", "http").Handler(), slog.LevelDebug),
 	}
-	serve := srv.Serve
-	if cert != nil {
-		srv.TLSConfig = cert.config()
-		serve = func(ln net.Listener) error { return srv.ServeTLS(ln, "", "") }
-	}
 	t.run("http "+flag, func(context.Context) error {
-		if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("%s %s: %w", flag, address, err)
 		}
 		return nil

@@ -110,12 +110,8 @@ func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, c
 
 // logStart logs the addresses, the store, and what it holds.
 func (x *Index) logStart(o ServeOptions, api, admin net.Addr) {
-	scheme := "http://"
-	if o.Certificate != nil {
-		scheme = "https://"
-	}
 	edges, counts, cursors, _ := x.state(context.Background())
-	args := []any{"version", o.Version, "api", scheme + api.String()}
+	args := []any{"version", o.Version, "api", "http://" + api.String()}
 	if admin != nil {
 		args = append(args, "admin", "http://"+admin.String())
 	}

@@ -44,8 +44,6 @@ type ServeOptions struct {
 	Draining <-chan struct{}
 	// Clients limits the clients of the query API. Its Refused is set by Serve.
 	Clients clients.Options
-	// Certificate, if set, makes the query API speak TLS.
-	Certificate *Certificate
 	// Page configures the page at /.
 	Page page.Options
 	// Past says which history to fetch at the first start.
@@ -128,9 +126,6 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Backup != nil {
 		m := newBackupMetrics(x.Registry)
 		t.run("backup", func(ctx context.Context) error { x.backUp(ctx, o.Backup, m); return nil })
-		if o.Backup.Verify > 0 {
-			t.run("backup verification", func(ctx context.Context) error { x.verifyBackups(ctx, o.Backup, m); return nil })
-		}
 	}
 	if err := x.readLabels(t, o.Labels); err != nil {
 		return err

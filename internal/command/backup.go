@@ -15,11 +15,10 @@ import (
 // BackupSettings are the flags for backups.
 type BackupSettings struct {
 	to, keep, key, sign string
-	every, verify       time.Duration
+	every               time.Duration
 	trust               string
 
 	From, Follow string
-	followEvery  time.Duration
 }
 
 // SealFlag returns the flag for the key that encrypts backups.
@@ -46,7 +45,6 @@ func (b *BackupSettings) ScheduleFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &b.to, Sources: Env("backup-to")},
 		&cli.DurationFlag{Name: "backup-every", Value: time.Hour, Usage: "how often to back up to --backup-to", Destination: &b.every, Sources: Env("backup-every")},
-		&cli.DurationFlag{Name: "backup-verify", Value: 7 * 24 * time.Hour, Usage: "how often to read all backups in --backup-to and compare them with their hashes (with only a public key: presence and size of the parts); 0: never", Destination: &b.verify, Sources: Env("backup-verify")},
 	}, b.MakeFlags()...)
 }
 
@@ -55,7 +53,6 @@ func (b *BackupSettings) StartFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and consume the stream from there", Destination: &b.From, Sources: Env("from")},
 		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and switch to each newer one. --store is the folder for restored backups. The header " + app.AsOfHeader + " of each answer is the time of the newest event in it", Destination: &b.Follow, Sources: Env("follow")},
-		&cli.DurationFlag{Name: "follow-every", Value: time.Minute, Usage: "how often to look for a newer backup", Destination: &b.followEvery, Sources: Env("follow-every")},
 		b.TrustFlag(),
 	}
 }
@@ -69,8 +66,6 @@ func (b *BackupSettings) CheckStart(s *Settings) error {
 		return UsageError("--from and --follow exclude each other")
 	case b.Follow != "" && b.to != "":
 		return UsageError("--follow has no store of its own to back up; remove --backup-to")
-	case b.Follow != "" && b.followEvery < time.Second:
-		return UsageError("--follow-every %v: must be 1s or more", b.followEvery)
 	case b.From != "" && !s.Consume:
 		return UsageError("--from has no effect with --consume=false; to answer from backups, use --follow")
 	case (b.From != "" || b.Follow != "") && !app.EngineOf(s.Store).InProcess:
@@ -93,7 +88,6 @@ func (b *BackupSettings) Source(flag, from string) (t target.Target, trust *back
 
 // FollowOptions builds the options for --follow.
 func (b *BackupSettings) FollowOptions() (o app.FollowOptions, err error) {
-	o.Every = b.followEvery
 	o.Target, o.Trust, o.Seal, err = b.Source("--follow ", b.Follow)
 	return o, err
 }
@@ -164,14 +158,11 @@ func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 	if b.every < time.Minute {
 		return nil, UsageError("--backup-every %v: must be 1m or more", b.every)
 	}
-	if b.verify < 0 {
-		return nil, UsageError("--backup-verify %v: must not be negative", b.verify)
-	}
 	j, err := b.Job("--backup-to ", b.to)
 	if err != nil {
 		return nil, err
 	}
-	return &app.BackupSchedule{Job: j, Every: b.every, Verify: b.verify}, nil
+	return &app.BackupSchedule{Job: j, Every: b.every}, nil
 }
 
 // OpenTarget opens the target that a flag, or an argument if flag is "", names.

@@ -1,11 +1,8 @@
 package command
 
 import (
-	"log/slog"
-
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 )
 
@@ -14,7 +11,6 @@ type clientSettings struct {
 	rate, rateBytes float64
 	proxies         string
 	tokens          string
-	tlsCert, tlsKey string
 }
 
 // ClientFlags returns the flags that tell the clients of the query API apart, and limit them.
@@ -25,8 +21,6 @@ func (s *Settings) ClientFlags() []cli.Flag {
 		&cli.FloatFlag{Name: "rate-bytes", Usage: "average number of response bytes per second allowed for each client; 0: no limit", Destination: &c.rateBytes, Sources: Env("rate-bytes")},
 		&cli.StringFlag{Name: "tokens", Usage: "file of client tokens, each with its own limits. To make a line, run skein token NAME. SIGHUP reloads the file", Destination: &c.tokens, Sources: Env("tokens")},
 		&cli.StringFlag{Name: "trusted-proxies", Usage: "the header in which your reverse proxies name the client, and their addresses and networks, such as X-Forwarded-For=10.0.0.0/8,127.0.0.1. Name only a header that they all set or append to", Destination: &c.proxies, Sources: Env("trusted-proxies")},
-		&cli.StringFlag{Name: "tls-cert", Usage: "file with the query API's TLS certificate and its chain (PEM); needs --tls-key. When the file is renewed, skein loads it within a minute", Destination: &c.tlsCert, Sources: Env("tls-cert")},
-		&cli.StringFlag{Name: "tls-key", Usage: "file with the certificate's private key (PEM)", Destination: &c.tlsKey, Sources: Env("tls-key")},
 	}
 }
 
@@ -48,20 +42,4 @@ func (s *Settings) Clients() (o clients.Options, err error) {
 		}
 	}
 	return o, nil
-}
-
-// Certificate reads the query API's TLS certificate, nil if there is none.
-func (s *Settings) Certificate(log *slog.Logger) (*app.Certificate, error) {
-	c := &s.clients
-	if (c.tlsCert == "") != (c.tlsKey == "") {
-		return nil, UsageError("--tls-cert needs --tls-key, and --tls-key needs --tls-cert")
-	}
-	if c.tlsCert == "" {
-		return nil, nil // it does not speak TLS
-	}
-	cert, err := app.OpenCertificate(c.tlsCert, c.tlsKey, log)
-	if err != nil {
-		return nil, UsageError("--tls-cert: %v", err)
-	}
-	return cert, nil
 }
