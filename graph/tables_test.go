@@ -13,44 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/parquet-go/parquet-go"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/export"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/tables"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
 )
-
-// column reads a column of a row group: nil for nulls.
-func column[T any](t *testing.T, rows int64, read func(values []T, levels []int16) (total int64, n int, err error), nullable bool) (all []any) {
-	t.Helper()
-	values, levels := make([]T, rows), make([]int16, rows)
-	for int64(len(all)) < rows {
-		total, n, err := read(values, levels)
-		if err != nil || total == 0 {
-			t.Fatal(total, err)
-		}
-		at := 0
-		for i := range total {
-			if nullable && levels[i] == 0 {
-				all = append(all, nil)
-				continue
-			}
-			all = append(all, values[at])
-			at++
-		}
-		if at != n {
-			t.Fatalf("%d values, %d levels", n, total)
-		}
-	}
-	return all
-}
 
 // readTable reads all rows of a folder of Parquet files.
 func readTable(t *testing.T, dir string) (rows []map[string]any) {
@@ -61,47 +35,16 @@ func readTable(t *testing.T, dir string) (rows []map[string]any) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		r, err := file.OpenParquetFile(name, false)
+		of, err := parquet.ReadFile[any](name)
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		for g := range r.NumRowGroups() {
-			rg := r.RowGroup(g)
-			first := len(rows)
-			for range rg.NumRows() {
-				rows = append(rows, map[string]any{})
+		for _, row := range of {
+			m, ok := row.(map[string]any)
+			if !ok {
+				t.Fatalf("%T", row)
 			}
-			for i := range rg.NumColumns() {
-				c, err := rg.Column(i)
-				if err != nil {
-					t.Fatal(err)
-				}
-				nullable := c.Descriptor().MaxDefinitionLevel() > 0
-				var all []any
-				switch c := c.(type) {
-				case *file.Int32ColumnChunkReader:
-					all = column(t, rg.NumRows(), func(v []int32, l []int16) (int64, int, error) { return c.ReadBatch(rg.NumRows(), v, l, nil) }, nullable)
-				case *file.Int64ColumnChunkReader:
-					all = column(t, rg.NumRows(), func(v []int64, l []int16) (int64, int, error) { return c.ReadBatch(rg.NumRows(), v, l, nil) }, nullable)
-				case *file.ByteArrayColumnChunkReader:
-					all = column(t, rg.NumRows(), func(v []parquet.ByteArray, l []int16) (int64, int, error) {
-						return c.ReadBatch(rg.NumRows(), v, l, nil)
-					}, nullable)
-				case *file.BooleanColumnChunkReader:
-					all = column(t, rg.NumRows(), func(v []bool, l []int16) (int64, int, error) { return c.ReadBatch(rg.NumRows(), v, l, nil) }, nullable)
-				default:
-					t.Fatalf("%T", c)
-				}
-				for j, v := range all {
-					if b, ok := v.(parquet.ByteArray); ok {
-						v = string(b)
-					}
-					rows[first+j][c.Descriptor().Name()] = v
-				}
-			}
-		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
+			rows = append(rows, m)
 		}
 	}
 	return rows
@@ -111,7 +54,7 @@ func readTable(t *testing.T, dir string) (rows []map[string]any) {
 func key(t *testing.T, row map[string]any) string {
 	t.Helper()
 	if at, ok := row["time"].(int64); ok {
-		c, ok := row["clock"].(int32)
+		c, ok := row["clock"].(uint32)
 		if !ok || row["rkey"] != nil || row["uri"] != nil {
 			t.Fatal(row)
 		}
@@ -151,11 +94,11 @@ func TestTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Reset()
-		for _, o := range []tables.Options{{Workers: 1}, {Workers: 5}, {Workers: 3, Kinds: []string{"like"}, Since: time.UnixMicro(int64(middle(m)))}} {
+		for _, o := range []export.TableOptions{{Workers: 1}, {Workers: 5}, {Workers: 3, Kinds: []string{"like"}, Since: time.UnixMicro(int64(middle(m)))}} {
 			o.Dir = filepath.Join(t.TempDir(), "tables")
 			told := int64(0)
 			o.Progress = func(n int64) { told = max(told, n) }
-			got, err := tables.Write(t.Context(), store, o)
+			got, err := export.WriteTables(t.Context(), store, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,21 +106,21 @@ func TestTables(t *testing.T) {
 			if got.Edges() != edges || told != edges || edges < 100 {
 				t.Fatalf("%d edges in the manifest, %d told, %d read", got.Edges(), told, edges)
 			}
-			var written tables.Manifest
+			var written export.Manifest
 			text, err := os.ReadFile(filepath.Join(o.Dir, "manifest.json"))
 			if err = errors.Join(err, json.Unmarshal(text, &written)); err != nil || written.Edges() != edges || len(written.Cursors) != 1 {
 				t.Fatalf("%s: %v", text, err)
 			}
-			if _, err := tables.Write(t.Context(), store, o); !errors.Is(err, tables.ErrFolder) {
+			if _, err := export.WriteTables(t.Context(), store, o); !errors.Is(err, export.ErrFolder) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := tables.Write(t.Context(), store, tables.Options{Dir: filepath.Join(t.TempDir(), "x"), Kinds: []string{"hug"}}); !errors.Is(err, tables.ErrKind) {
+		if _, err := export.WriteTables(t.Context(), store, export.TableOptions{Dir: filepath.Join(t.TempDir(), "x"), Kinds: []string{"hug"}}); !errors.Is(err, export.ErrKind) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := tables.Write(ctx, store, tables.Options{Dir: filepath.Join(t.TempDir(), "x")}); !errors.Is(err, context.Canceled) {
+		if _, err := export.WriteTables(ctx, store, export.TableOptions{Dir: filepath.Join(t.TempDir(), "x")}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		if err := s.Close(t.Context()); err != nil {
@@ -198,13 +141,13 @@ func middle(m *oracle.Model) uint64 {
 	return all[len(all)/2]
 }
 
-func compareTables(t *testing.T, o tables.Options, m *oracle.Model, long string) (edges int64) {
+func compareTables(t *testing.T, o export.TableOptions, m *oracle.Model, long string) (edges int64) {
 	t.Helper()
 	accounts, uris := map[any]string{}, map[any]string{}
 	for i, row := range readTable(t, filepath.Join(o.Dir, "accounts")) {
 		did, _ := row["did"].(string)
 		r := m.Repos[did]
-		if row["id"] != int32(i) || did != long && (row["known"] != (r != nil) || row["active"] != !m.Hidden[did]) {
+		if row["id"] != uint32(i) || did != long && (row["known"] != (r != nil) || row["active"] != !m.Hidden[did]) {
 			t.Fatalf("row %d: %v", i, row)
 		}
 		accounts[row["id"]] = did
@@ -214,7 +157,7 @@ func compareTables(t *testing.T, o tables.Options, m *oracle.Model, long string)
 	}
 	for i, row := range readTable(t, filepath.Join(o.Dir, "uris")) {
 		uri, _ := row["uri"].(string)
-		if row["id"] != int32(i) {
+		if row["id"] != uint32(i) {
 			t.Fatalf("row %d: %v", i, row)
 		}
 		if row["uri"] == nil {
@@ -243,8 +186,8 @@ func compareTables(t *testing.T, o tables.Options, m *oracle.Model, long string)
 		got := map[oracle.Path]string{}
 		last := map[string]any{}
 		for _, row := range readTable(t, dir) {
-			a, ok := row["actor"].(int32)
-			if was, later := last["actor"].(int32); !ok || later && a < was {
+			a, ok := row["actor"].(uint32)
+			if was, later := last["actor"].(uint32); !ok || later && a < was {
 				t.Fatalf("%s: %v after %v", k.Name, row, last)
 			}
 			last = row

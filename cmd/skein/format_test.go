@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/parquet-go/parquet-go"
 
 	"skein.blue/internal/sim/oracle"
 )
@@ -107,30 +105,15 @@ func TestFormats(t *testing.T) {
 	d.stop()
 }
 
-// parquetColumn returns the first column of a Parquet file.
+// parquetColumn returns the column member of a Parquet file.
 func parquetColumn(t *testing.T, b string) (values []string) {
 	t.Helper()
-	r, err := file.NewParquetReader(bytes.NewReader([]byte(b)))
+	rows, err := parquet.Read[memberRow](strings.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for g := range r.NumRowGroups() {
-		rg := r.RowGroup(g)
-		c, err := rg.Column(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts, ok := c.(*file.ByteArrayColumnChunkReader)
-		if !ok {
-			t.Fatalf("%T", c)
-		}
-		all := make([]parquet.ByteArray, rg.NumRows())
-		if _, n, err := texts.ReadBatch(rg.NumRows(), all, nil, nil); err != nil || int64(n) != rg.NumRows() {
-			t.Fatal(n, err)
-		}
-		for _, v := range all {
-			values = append(values, string(v))
-		}
+	for _, r := range rows {
+		values = append(values, r.Member)
 	}
 	return values
 }

@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
-	"skein.blue/graph/tables"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
@@ -77,7 +76,7 @@ func exportLines(ctx context.Context, e *command.Environment, path string, store
 
 // exportTables writes a checkpoint of a store, which may be in use, to a folder.
 func exportTables(ctx context.Context, e *command.Environment, s *command.Settings, f *exportFlags, dir string) (err error) {
-	o := tables.Options{Dir: dir, Program: "skein " + command.Version()}
+	o := export.TableOptions{Dir: dir, Program: "skein " + command.Version()}
 	if len(f.kinds) > 0 {
 		o.Kinds = f.kinds
 	}
@@ -101,10 +100,10 @@ func exportTables(ctx context.Context, e *command.Environment, s *command.Settin
 	p := e.Progress("edges", recordsIn(ctx, store))
 	o.Progress = p.Tell
 	start := time.Now()
-	m, err := tables.Write(ctx, store, o)
+	m, err := export.WriteTables(ctx, store, o)
 	p.End()
 	switch {
-	case errors.Is(err, tables.ErrKind), errors.Is(err, tables.ErrFolder):
+	case errors.Is(err, export.ErrKind), errors.Is(err, export.ErrFolder):
 		return command.UsageError("%v", err)
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("export: interrupted: %s is not complete, and has no manifest.json; remove it", dir)

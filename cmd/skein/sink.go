@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"skein.blue/graph/tables"
+	"skein.blue/graph/export"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/query"
@@ -129,40 +129,48 @@ func (s *jsonSink) count(uint64) error { return nil }
 
 func (s *jsonSink) close() error { return s.Flush() }
 
+// memberRow and rankedRow are rows of Parquet files.
+type (
+	memberRow struct {
+		Member string `parquet:"member"`
+	}
+	rankedRow struct {
+		Member string `parquet:"member"`
+		Count  uint32 `parquet:"count"`
+	}
+)
+
 // parquetSink begins its file at the first row, which says what columns there are.
 type parquetSink struct {
-	out *bufio.Writer
-	w   *tables.Members
-}
-
-func (s *parquetSink) begin(counts bool) (err error) {
-	if s.w == nil {
-		s.w, err = tables.NewMembers(s.out, "skein "+command.Version(), counts)
-	}
-	return err
+	out     *bufio.Writer
+	members *export.Parquet[memberRow]
+	ranking *export.Parquet[rankedRow]
 }
 
 func (s *parquetSink) member(m string) error {
-	if err := s.begin(false); err != nil {
-		return err
+	if s.members == nil {
+		s.members = export.NewParquet[memberRow](s.out, "skein "+command.Version(), "")
 	}
-	return s.w.Add(m, 0)
+	return s.members.Add(memberRow{m})
 }
 
 func (s *parquetSink) ranked(m string, count int) error {
-	if err := s.begin(true); err != nil {
-		return err
+	if s.ranking == nil {
+		s.ranking = export.NewParquet[rankedRow](s.out, "skein "+command.Version(), "")
 	}
-	return s.w.Add(m, uint32(count)) // it came as a uint32
+	return s.ranking.Add(rankedRow{m, uint32(count)}) // it came as a uint32
 }
 
 func (s *parquetSink) count(uint64) error { return nil }
 
 func (s *parquetSink) close() error {
-	if err := s.begin(false); err != nil {
-		return err
+	if s.ranking != nil {
+		return errors.Join(s.ranking.Close(), s.out.Flush())
 	}
-	return errors.Join(s.w.Close(), s.out.Flush())
+	if s.members == nil { // an empty set
+		s.members = export.NewParquet[memberRow](s.out, "skein "+command.Version(), "")
+	}
+	return errors.Join(s.members.Close(), s.out.Flush())
 }
 
 // stream prints all members of a set, from the admin listener of a daemon. It does nothing and

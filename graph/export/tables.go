@@ -1,4 +1,4 @@
-package tables
+package export
 
 import (
 	"context"
@@ -24,16 +24,16 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Errors of Write. They are wrapped; test with errors.Is.
+// Errors of WriteTables. They are wrapped; test with errors.Is.
 var (
 	// ErrFolder is returned if the folder is not empty.
-	ErrFolder = errors.New("tables: the folder is not empty; export into a folder that does not exist")
+	ErrFolder = errors.New("export: the folder is not empty; export into a folder that does not exist")
 	// ErrKind is returned for a kind that the store does not have.
-	ErrKind = errors.New("tables: unknown kind of record")
+	ErrKind = errors.New("export: unknown kind of record")
 )
 
-// Options say what to write.
-type Options struct {
+// TableOptions say what WriteTables writes.
+type TableOptions struct {
 	// Dir is the folder to fill. It must not exist, or be empty.
 	Dir string
 	// Kinds are the names of the kinds of edges to write. nil means all.
@@ -47,7 +47,7 @@ type Options struct {
 	Progress func(edges int64)
 }
 
-// A Manifest says what Write wrote.
+// A Manifest says what WriteTables wrote.
 type Manifest struct {
 	Version int              `json:"skeinTables"` // of the layout: 1
 	Program string           `json:"program"`
@@ -86,10 +86,29 @@ const edges = "edges"
 //go:embed views.sql
 var views []byte
 
-// Write writes a store to a folder. Nobody may write to the store meanwhile: each worker reads it
-// for itself.
-func Write(ctx context.Context, store kv.Store, o Options) (*Manifest, error) {
-	w := &writer{o: o, store: store, m: &Manifest{Version: 1, Program: o.Program, Tables: map[string]Table{}}}
+// WriteTables writes a store to a folder of Parquet files, for analysis. Nobody may write to the store
+// meanwhile: each worker reads it for itself.
+//
+// The folder has
+//
+//	accounts/*.parquet      an accountRow for each DID
+//	uris/*.parquet          a uriRow for each URI, and for other texts that records name
+//	edges/KIND/*.parquet    an edgeRow for each record and subject that it names
+//	views.sql               views and functions for DuckDB
+//	manifest.json           a Manifest; it is written last
+//
+// An id is the number of a row, from 0 on, in this export: an account's id is its row in accounts, and
+// a URI's its row in uris. It is not the store's id. The actor of an edge is an account, and so is the
+// subject if the kind's records name accounts (follow, block); else it is a URI (like, repost).
+//
+// Records of inactive accounts (deactivated, deleted, taken down) are left out, and so are records that
+// name an inactive account, just as the index leaves them out of its answers. An account can have two
+// records that name the same subject: where a set is meant, use DISTINCT.
+//
+// Edges are sorted by actor, then by time; records whose key is not a TID come last. Row groups have a
+// million rows. Columns are compressed with zstd, and have statistics.
+func WriteTables(ctx context.Context, store kv.Store, o TableOptions) (*Manifest, error) {
+	w := &tableWriter{o: o, store: store, m: &Manifest{Version: 1, Program: o.Program, Tables: map[string]Table{}}}
 	if !o.Since.IsZero() {
 		w.m.Since = &o.Since
 	}
@@ -105,8 +124,8 @@ func Write(ctx context.Context, store kv.Store, o Options) (*Manifest, error) {
 	return w.m, w.finish()
 }
 
-type writer struct {
-	o     Options
+type tableWriter struct {
+	o     TableOptions
 	store kv.Store
 	kinds []kinds.Info // to write
 
@@ -122,10 +141,10 @@ type writer struct {
 }
 
 // begin makes the folder, and reads what the store holds.
-func (w *writer) begin(ctx context.Context) error {
+func (w *tableWriter) begin(ctx context.Context) error {
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("tables: %w", err)
+		return fmt.Errorf("export: %w", err)
 	}
 	if len(entries) > 0 {
 		return fmt.Errorf("%w: %s", ErrFolder, w.o.Dir)
@@ -162,29 +181,71 @@ func (w *writer) begin(ctx context.Context) error {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(w.o.Dir, edges, k.Name), 0o755))
 	}
 	if err != nil {
-		return fmt.Errorf("tables: %w", err)
+		return fmt.Errorf("export: %w", err)
 	}
 	return nil
 }
 
-// table makes the file of a table, lets fill write its rows, and completes it.
-func (w *writer) table(folder string, part int, sorted bool, columns []*column, fill func(t *table) error) error {
-	name := filepath.ToSlash(filepath.Join(folder, fmt.Sprintf("part-%05d.parquet", part)))
-	t, err := newTable(filepath.Join(w.o.Dir, filepath.FromSlash(name)), w.o.Program, sorted, columns...)
+// An accountRow is a DID: known says that skein has received an event or the repo of the account,
+// complete that nothing of its repo is known to be missing.
+type accountRow struct {
+	ID       uint32 `parquet:"id,delta"`
+	DID      string `parquet:"did"`
+	Known    bool   `parquet:"known"`
+	Active   bool   `parquet:"active"`
+	Complete bool   `parquet:"complete"`
+}
+
+// A uriRow is the URI of a record in one of the collections that package dict packs, with a TID as its
+// key, or any other text in uri. The function tid in views.sql makes the key of time and clock.
+type uriRow struct {
+	ID         uint32  `parquet:"id,delta"`
+	Author     *uint32 `parquet:"author"`
+	Collection *string `parquet:"collection,dict"`
+	Time       *int64  `parquet:"time,timestamp(microsecond)"`
+	Clock      *uint16 `parquet:"clock,dict"`
+	URI        *string `parquet:"uri"`
+}
+
+// An edgeRow is a record and one subject that it names. Nearly every record key is a TID: a time in
+// microseconds, which the client claims, and the number of a clock. Any other key is in rkey.
+type edgeRow struct {
+	Actor   uint32  `parquet:"actor,delta"`
+	Subject uint32  `parquet:"subject"`
+	Time    *int64  `parquet:"time,timestamp(microsecond)"`
+	Clock   *uint16 `parquet:"clock,dict"`
+	Rkey    *string `parquet:"rkey"`
+}
+
+// stamp divides a TID.
+func stamp(tid uint64) (micros *int64, clock *uint16) {
+	return new(int64(tid >> 10)), new(uint16(tid & 1023)) // 54 bits and 10
+}
+
+// writeTable makes the file of a table, whose rows ascend by the column sorted, lets fill write its rows,
+// and completes it.
+func writeTable[T any](w *tableWriter, folder string, part int, sorted string, fill func(t *Parquet[T]) error) (err error) {
+	name := fmt.Sprintf("%s/part-%05d.parquet", folder, part)
+	f, err := os.Create(filepath.Join(w.o.Dir, filepath.FromSlash(name)))
 	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	t := NewParquet[T](f, w.o.Program, sorted)
+	if err := fill(t); err != nil {
 		return err
 	}
-	if err := t.close(fill(t)); err != nil {
-		return err
+	if err := errors.Join(t.Close(), f.Sync()); err != nil {
+		return fmt.Errorf("export: %s: %w", name, err)
 	}
-	info, err := os.Stat(t.name)
+	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("tables: %w", err)
+		return fmt.Errorf("export: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.m.Tables[folder]
-	all.Rows += t.Rows
+	all.Rows += t.n
 	all.Bytes += info.Size()
 	all.Files = append(all.Files, name)
 	slices.Sort(all.Files)
@@ -193,10 +254,8 @@ func (w *writer) table(folder string, part int, sorted bool, columns []*column, 
 }
 
 // strings writes the accounts, and then the URIs, whose authors are accounts.
-func (w *writer) strings(ctx context.Context) error {
-	id, did, known, active, complete := number("id", false, true), text("did", false, false), truth("known"), truth("active"), truth("complete")
-	err := w.table("accounts", 0, true, []*column{id, did, known, active, complete}, func(t *table) error {
-		var buf []byte
+func (w *tableWriter) strings(ctx context.Context) error {
+	err := writeTable(w, "accounts", 0, "id", func(t *Parquet[accountRow]) error {
 		return w.eachForm(ctx, dict.DID, func(states kv.Reader, of dict.ID, form []byte) error {
 			n, err := w.accounts.add(of)
 			if err != nil {
@@ -206,60 +265,44 @@ func (w *writer) strings(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			isActive := !found || !st.Has(format.FlagHidden)
+			active := !found || !st.Has(format.FlagHidden)
 			if int(n/64) >= len(w.hidden) {
 				w.hidden = append(w.hidden, 0)
 			}
-			if !isActive || st.Has(format.FlagErasing) {
+			if !active || st.Has(format.FlagErasing) {
 				w.hidden[n/64] |= 1 << (n % 64)
 			}
-			buf = dict.AppendDID(buf[:0], form)
-			id.addNumber(n)
-			did.addText(buf)
-			known.addTruth(found)
-			active.addTruth(isActive)
-			complete.addTruth(found && st.Complete())
-			return t.row()
+			return t.Add(accountRow{n, string(dict.AppendDID(nil, form)), found, active, found && st.Complete()})
 		})
 	})
 	if err != nil {
 		return err
 	}
-	id, author, collection, at, number2, uri := number("id", false, true), number("author", true, false), text("collection", true, true), moment("time"), clock("clock"), text("uri", true, false)
-	return w.table("uris", 0, true, []*column{id, author, collection, at, number2, uri}, func(t *table) error {
+	return writeTable(w, "uris", 0, "id", func(t *Parquet[uriRow]) error {
 		return w.eachForm(ctx, dict.URI, func(_ kv.Reader, of dict.ID, form []byte) error {
 			n, err := w.uris.add(of)
 			if err != nil {
 				return err
 			}
-			id.addNumber(n)
 			tid, by, in, packed, err := dict.UnpackURI(form)
 			if err != nil {
-				return err
+				return err // it names the package
 			}
-			if a, ok := w.accounts.of(by); packed && ok && tid < format.EndOfTime {
-				author.addNumber(a)
-				collection.addText([]byte(dict.PackedCollection(in)))
-				at.addMoment(int64(tid >> 10)) // 54 bits
-				number2.addNumber(uint32(tid & 1023))
-				uri.addNull()
-				return t.row()
+			if !packed {
+				return t.Add(uriRow{ID: n, URI: new(string(dict.UnpackRaw(form)))})
 			}
-			if packed {
-				return fmt.Errorf("tables: %w: the author of URI %d is not in the dictionary, or its key is not a time", dict.ErrMalformed, of)
+			author, ok := w.accounts.of(by)
+			if !ok || tid >= format.EndOfTime {
+				return fmt.Errorf("export: %w: the author of URI %d is not in the dictionary, or its key is not a time", dict.ErrMalformed, of)
 			}
-			author.addNull()
-			collection.addNull()
-			at.addNull()
-			number2.addNull()
-			uri.addText(dict.UnpackRaw(form))
-			return t.row()
+			micros, clock := stamp(tid)
+			return t.Add(uriRow{n, &author, new(dict.PackedCollection(in)), micros, clock, nil})
 		})
 	})
 }
 
 // eachForm calls each for the strings of a namespace, ascending by id, with a second reader.
-func (w *writer) eachForm(ctx context.Context, ns dict.Namespace, each func(states kv.Reader, id dict.ID, form []byte) error) error {
+func (w *tableWriter) eachForm(ctx context.Context, ns dict.Namespace, each func(states kv.Reader, id dict.ID, form []byte) error) error {
 	return w.store.View(ctx, func(r kv.Reader) error {
 		return w.store.View(ctx, func(states kv.Reader) error {
 			return intern.EachForm(r, ns, func(id dict.ID, form []byte) error { return each(states, id, form) })
@@ -268,7 +311,7 @@ func (w *writer) eachForm(ctx context.Context, ns dict.Namespace, each func(stat
 }
 
 // edges writes the edges of all kinds. The actors are divided between the workers.
-func (w *writer) edges(ctx context.Context) error {
+func (w *tableWriter) edges(ctx context.Context) error {
 	workers := w.o.Workers
 	if workers <= 0 {
 		workers = 2
@@ -285,11 +328,11 @@ func (w *writer) edges(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait()
+	return g.Wait() // by part
 }
 
 // part writes the edges of a kind whose actors are in [from, to).
-func (w *writer) part(ctx context.Context, k *kinds.Info, part int, from, to dict.ID) error {
+func (w *tableWriter) part(ctx context.Context, k *kinds.Info, part int, from, to dict.ID) error {
 	subjects := &w.uris
 	if k.To.Is() == dict.DID {
 		subjects = &w.accounts
@@ -298,8 +341,7 @@ func (w *writer) part(ctx context.Context, k *kinds.Info, part int, from, to dic
 	if !w.o.Since.IsZero() {
 		since = uint64(max(w.o.Since.UnixMicro(), 0)) << 10
 	}
-	actor, subject, at, number2, rkey := number("actor", false, true), number("subject", false, false), moment("time"), clock("clock"), text("rkey", true, false)
-	return w.table(edges+"/"+k.Name, part, true, []*column{actor, subject, at, number2, rkey}, func(t *table) error {
+	return writeTable(w, edges+"/"+k.Name, part, "actor", func(t *Parquet[edgeRow]) error {
 		var failed error
 		last, lastNumber, lastKnown, told := dict.None, uint32(0), false, int64(0)
 		err := w.store.View(ctx, func(r kv.Reader) error {
@@ -309,7 +351,7 @@ func (w *writer) part(ctx context.Context, k *kinds.Info, part int, from, to dic
 					lastNumber, lastKnown = w.accounts.of(of)
 				}
 				if !lastKnown {
-					failed = fmt.Errorf("tables: %w: actor %d has records, and no DID", dict.ErrMalformed, of)
+					failed = fmt.Errorf("export: %w: actor %d has records, and no DID", dict.ErrMalformed, of)
 					return false
 				}
 				if rec.Subject == dict.None || w.isHidden(lastNumber) || rec.Path.HasTime() && rec.Path.TID < since {
@@ -317,41 +359,36 @@ func (w *writer) part(ctx context.Context, k *kinds.Info, part int, from, to dic
 				}
 				n, ok := subjects.of(rec.Subject)
 				if !ok {
-					failed = fmt.Errorf("tables: %w: subject %d of %s records has no string", dict.ErrMalformed, rec.Subject, k.Name)
+					failed = fmt.Errorf("export: %w: subject %d of %s records has no string", dict.ErrMalformed, rec.Subject, k.Name)
 					return false
 				}
 				if subjects == &w.accounts && w.isHidden(n) {
 					return true
 				}
-				actor.addNumber(lastNumber)
-				subject.addNumber(n)
+				row := edgeRow{Actor: lastNumber, Subject: n}
 				if rec.Path.HasTime() {
-					at.addMoment(int64(rec.Path.TID >> 10)) // 54 bits
-					number2.addNumber(uint32(rec.Path.TID & 1023))
-					rkey.addNull()
+					row.Time, row.Clock = stamp(rec.Path.TID)
 				} else {
-					at.addNull()
-					number2.addNull()
-					rkey.addText(rec.Path.AppendRkey(nil))
+					row.Rkey = new(string(rec.Path.AppendRkey(nil)))
 				}
-				if failed = t.row(); failed != nil {
+				if failed = t.Add(row); failed != nil {
 					return false
 				}
-				if t.Rows-told >= 1<<16 {
-					w.tell(t.Rows - told)
-					told = t.Rows
+				if t.n-told >= 1<<16 {
+					w.tell(t.n - told)
+					told = t.n
 				}
 				return true
 			})
 		})
-		w.tell(t.Rows - told)
+		w.tell(t.n - told)
 		return errors.Join(failed, err)
 	})
 }
 
-func (w *writer) isHidden(account uint32) bool { return w.hidden[account/64]>>(account%64)&1 != 0 }
+func (w *tableWriter) isHidden(account uint32) bool { return w.hidden[account/64]>>(account%64)&1 != 0 }
 
-func (w *writer) tell(n int64) {
+func (w *tableWriter) tell(n int64) {
 	w.telling.Lock()
 	defer w.telling.Unlock()
 	if w.told += n; w.o.Progress != nil && n > 0 {
@@ -360,22 +397,22 @@ func (w *writer) tell(n int64) {
 }
 
 // finish writes the views, and the manifest.
-func (w *writer) finish() error {
+func (w *tableWriter) finish() error {
 	if err := os.WriteFile(filepath.Join(w.o.Dir, "views.sql"), w.views(), 0o644); err != nil { // for others to read
-		return fmt.Errorf("tables: %w", err)
+		return fmt.Errorf("export: %w", err)
 	}
 	b, err := json.MarshalIndent(w.m, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(w.o.Dir, "manifest.json"), append(b, '\n'), 0o644) // for others to read
 	}
 	if err != nil {
-		return fmt.Errorf("tables: %w", err)
+		return fmt.Errorf("export: %w", err)
 	}
 	return nil
 }
 
 // views returns views.sql, with a view for each kind.
-func (w *writer) views() []byte {
+func (w *tableWriter) views() []byte {
 	b := slices.Clone(views)
 	for _, k := range w.kinds {
 		b = fmt.Appendf(b, "\nCREATE OR REPLACE VIEW \"%s\" AS SELECT * FROM 'edges/%s/*.parquet';\n", k.Name, k.Name)

@@ -1,4 +1,4 @@
-package tables
+package export
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ type group struct {
 // add gives the next number to an id, which is above all before.
 func (n *numbering) add(id dict.ID) (uint32, error) {
 	if n.n > math.MaxUint32 {
-		return 0, fmt.Errorf("tables: the store has more than %d strings of one kind, and ids have 32 bits", uint64(math.MaxUint32)+1)
+		return 0, fmt.Errorf("export: the store has more than %d strings of one kind, and ids have 32 bits", uint64(math.MaxUint32)+1)
 	}
 	start := id &^ dict.GroupMask
 	if len(n.groups) == 0 || n.groups[len(n.groups)-1].start != start {
