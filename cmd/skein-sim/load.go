@@ -27,7 +27,6 @@ func loadCommand(e *command.Environment) *cli.Command {
 	var o load.Options
 	var sim relay.Options
 	var markdown bool
-	var samples string
 	flags := append(networkFlags(&sim),
 		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as the indexer takes", Destination: &o.Rate},
 		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long to offer events", Destination: &o.Duration},
@@ -37,7 +36,6 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
 		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store without compacting it first", Destination: &o.KeepUncompacted},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
-		&cli.StringFlag{Name: "samples", Usage: "file to which a line of JSON is appended about every ten seconds", Destination: &samples},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
 	flags = append(flags, s.WriteFlags(e)...)
@@ -88,14 +86,6 @@ func loadCommand(e *command.Environment) *cli.Command {
 			}
 			if !c.IsSet("log-level") {
 				e.Level = "warn"
-			}
-			if samples != "" {
-				f, err := os.OpenFile(samples, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) // of a load that is continued, the earlier ones stay
-				if err != nil {
-					return fmt.Errorf("load: --samples: %w", err)
-				}
-				o.Samples = f
-				return errors.Join(runLoad(ctx, e, s, o, c.IsSet("store"), markdown), f.Close())
 			}
 			return runLoad(ctx, e, s, o, c.IsSet("store"), markdown)
 		},

@@ -138,8 +138,8 @@ func TestVerifyCommand(t *testing.T) {
 // network, and different from one without a history.
 func TestPastCommand(t *testing.T) {
 	dir := t.TempDir()
-	store, samples := filepath.Join(dir, "store"), filepath.Join(dir, "samples.jsonl")
-	loadReport(t, "--store", store, "--rate", "4000", "--duration", "1s", "--accounts", "4096", "--past", "6", "--samples", samples)
+	store := filepath.Join(dir, "store")
+	loadReport(t, "--store", store, "--rate", "4000", "--duration", "1s", "--accounts", "4096", "--past", "6")
 	if code, _, stderr := harness.Run(t, binary, "verify", "--store", store, "--accounts", "4096", "--past", "6"); code != 0 || !strings.Contains(stderr, " 0 differences") {
 		t.Errorf("its own network: %d %s", code, stderr)
 	}

@@ -49,8 +49,6 @@ type StoreOptions struct {
 	Backfill *backfill.Options
 	// Import opens the store for graph.Store.Import.
 	Import bool
-	// TableBytes, if set, counts what is written to the tables of a store in a folder.
-	TableBytes *pebblekv.TableBytes
 	// Wait makes OpenIndex wait for a cluster that does not answer and, without Create, for a
 	// writer to create the store. It logs the wait.
 	Wait bool
@@ -75,7 +73,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
 		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
-		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal, TableBytes: o.TableBytes,
+		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
 	lost, lostWrites := errors.AsType[*pebblekv.LostWrites](err)

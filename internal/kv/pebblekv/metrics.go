@@ -120,24 +120,3 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.stalls, float64(n))
 	counter(c.held, took.Seconds())
 }
-
-// Written is how many bytes the engine has written since the store was opened.
-type Written struct {
-	Arrived int64   // in writes, without deletions of ranges
-	Log     int64   // to the logs
-	Levels  []int64 // to tables, by level: flushes and compactions
-}
-
-// Written returns what the engine has written so far.
-func (s *Store) Written() (w Written) {
-	if !s.gate.enter() {
-		return w
-	}
-	defer s.gate.leave()
-	m := s.db.Metrics()
-	w.Arrived, w.Log = int64(m.WAL.BytesIn), int64(m.WAL.BytesWritten)
-	for i := range m.Levels {
-		w.Levels = append(w.Levels, int64(m.Levels[i].TableBytesFlushed+m.Levels[i].TableBytesCompacted))
-	}
-	return w
-}

@@ -50,8 +50,6 @@ type Options struct {
 	Fatal func(error)
 	// Logger receives the engine's messages. nil means no logging.
 	Logger *slog.Logger
-	// TableBytes, if set, counts what is written to tables.
-	TableBytes *TableBytes
 	// FS is the file system. nil means the machine's own. Tests simulate crashes with it.
 	FS vfs.FS
 }
@@ -98,9 +96,6 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 		// records what has been synced, and storeFS syncs later than it reports.
 		FormatMajorVersion:         pebble.FormatColumnarBlocks,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-	}
-	if o.TableBytes != nil {
-		po.BlockPropertyCollectors = append(po.BlockPropertyCollectors, o.TableBytes.collector)
 	}
 	po.TargetFileSizes[0] = 8 << 20
 	for i := range po.Levels {

@@ -49,15 +49,13 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 	go func() { stopped <- x.Backfill.Run(running, func() { close(ready) }) }()
 	<-ready
 	begun := time.Now()
-	r.samples.begin("history", read, x, func() time.Duration { cpu, _ := sim.Usage(); return cpu })
 	if address == "" { // else Run continues it
 		err = x.Backfill.Archive(running, "http://"+sim.Address())
 	}
 	for said := begun; err == nil && ctx.Err() == nil; {
 		st := x.Backfill.StatusNow()
 		done := max(st.ArchiveSeq, read+st.Records)
-		if err = r.samples.tick(ctx, done, Quantiles{}); err != nil || !st.Busy {
-			err = errors.Join(err, r.samples.end(ctx, done, Quantiles{}))
+		if !st.Busy {
 			if how := st.Ended["archive"]; how != "ok" {
 				err = errors.Join(err, fmt.Errorf("reading the archive: %s", how))
 			}

@@ -66,9 +66,6 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	cpu, peak := usage()
 	done()
 	watching.Wait()
-	if !r.started.IsZero() {
-		err = errors.Join(err, r.samples.end(ctx, r.event(p.Applied)-from, r.lags.quantiles()))
-	}
 	if perr := ended(); err == nil && ctx.Err() == nil {
 		err = perr
 	}
@@ -133,7 +130,6 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		}
 	}
 	r.startClock()
-	r.samples.begin("stream", 0, r.x, func() time.Duration { cpu, _ := r.relayUsage(); return cpu })
 	const tick = 100 * time.Millisecond
 	ticker.Reset(tick)
 	logged, before := time.Now(), from
@@ -161,10 +157,6 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		// Even without new events, because awaited ones may arrive between two ticks.
 		if r.o.Rate > 0 && !p.Time.IsZero() {
 			r.behind.add(time.Since(p.Time), 1)
-		}
-		if err := r.samples.tick(ctx, r.event(p.Applied)-from, r.lags.quantiles()); err != nil {
-			r.fail(err, end)
-			return
 		}
 		passed := time.Since(r.started)
 		if r.o.Progress != nil {

@@ -42,8 +42,6 @@ type Options struct {
 	// Archive starts the archive of the network's history in another process, which listens on address, or on a
 	// free port if that is empty.
 	Archive func(ctx context.Context, address string, o network.Options) (Simulator, error)
-	// Samples, if set, receives a Sample about every ten seconds, as a line of JSON.
-	Samples io.Writer
 	// Kill kills the relay in the middle, and restarts it.
 	Kill bool
 	// KeepUncompacted skips compacting the store before it is measured.
@@ -115,7 +113,6 @@ type run struct {
 	behind  histogram
 	from    int64     // the last event before the run
 	started time.Time // when the clock started
-	samples sampler
 	cpu     time.Duration
 
 	mu      sync.Mutex // guards the fields below
@@ -129,11 +126,7 @@ type run struct {
 // Run runs a load, and compares the index with the model. It returns some of the differences
 // that it finds.
 func Run(ctx context.Context, o Options) (report Report, problems []string, err error) {
-	r := &run{o: o, source: o.source(), samples: sampler{to: o.Samples}}
-	if o.Samples != nil {
-		r.samples.table = new(pebblekv.TableBytes)
-		r.o.Store.TableBytes = r.samples.table
-	}
+	r := &run{o: o, source: o.source()}
 	if err := r.history(ctx); err != nil {
 		return r.report, nil, err
 	}

@@ -24,7 +24,6 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		n.Skip(min(last, n.Seq()+1_000_000))
 	}
 	f := NewFeeder(n)
-	r.samples.begin("prefill", 0, r.x, func() time.Duration { return 0 })
 	full, empty := make(chan *batch.Batch), make(chan *batch.Batch, 2)
 	empty <- new(batch.Batch)
 	empty <- new(batch.Batch)
@@ -64,9 +63,6 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		last = int64(b.Last())
 		empty <- b
 		if counts, err = r.counts(ctx); err != nil {
-			return last, err
-		}
-		if err := r.samples.tick(ctx, last-first, Quantiles{}); err != nil {
 			return last, err
 		}
 		if r.o.Progress != nil {
