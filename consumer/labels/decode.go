@@ -3,8 +3,6 @@ package labels
 import (
 	"errors"
 
-	"github.com/bluesky-social/indigo/atproto/labeling"
-
 	"skein.blue/internal/cbor"
 )
 
@@ -22,10 +20,57 @@ const mostLabels = 5000
 type message struct {
 	kind       string // its type; types that are none of the above are ignored
 	seq        int64
-	labels     []labeling.Label // those that can be read
-	unreadable int              // how many cannot
-	name       string           // of an info or an error
-	text       string           // its message
+	labels     []rawLabel // those that can be read
+	unreadable int        // how many cannot
+	name       string     // of an info or an error
+	text       string     // its message
+}
+
+// A rawLabel is a label as it is sent (com.atproto.label.defs#label). "" stands for what is absent.
+type rawLabel struct {
+	Version        int64
+	SourceDID, URI string
+	CID            string
+	Val            string
+	Negated        *bool
+	CreatedAt      string
+	ExpiresAt      string
+	Sig            []byte
+}
+
+// labelVersion is the version of labels that counts.
+const labelVersion = 1
+
+// unsigned returns what the labeler signs: the fields that the schema has, without the signature.
+func (l *rawLabel) unsigned() []byte {
+	fields, b := uint64(0), []byte(nil)
+	text := func(s string) { b = append(cbor.AppendHead(b, cbor.Text, uint64(len(s))), s...) }
+	field := func(key, value string) {
+		if value != "" {
+			fields++
+			text(key)
+			text(value)
+		}
+	}
+	field("cid", l.CID)
+	field("cts", l.CreatedAt)
+	field("exp", l.ExpiresAt)
+	if l.Negated != nil {
+		fields++
+		text("neg")
+		value := uint64(20) // false
+		if *l.Negated {
+			value = 21
+		}
+		b = cbor.AppendHead(b, cbor.Simple, value)
+	}
+	field("src", l.SourceDID)
+	field("uri", l.URI)
+	field("val", l.Val)
+	fields++
+	text("ver")
+	b = cbor.AppendHead(b, cbor.Uint, uint64(l.Version))
+	return append(cbor.AppendHead(nil, cbor.Map, fields), b...)
 }
 
 // futureCursor is the name of the error for a cursor above the labeler's last number.
@@ -107,14 +152,7 @@ func (m *message) readLabels(c *cbor.Cursor) {
 }
 
 // readLabel reads a label. Fields that are not in the schema are left out, as they are of what is signed.
-func readLabel(c *cbor.Cursor) (l labeling.Label) {
-	optional := func() *string {
-		s := string(c.OptionalText())
-		if s == "" {
-			return nil
-		}
-		return &s
-	}
+func readLabel(c *cbor.Cursor) (l rawLabel) {
 	for range c.Count(cbor.Map) {
 		if c.Bad {
 			return l
@@ -127,7 +165,7 @@ func readLabel(c *cbor.Cursor) (l labeling.Label) {
 		case "uri":
 			l.URI = string(c.Text())
 		case "cid":
-			l.CID = optional()
+			l.CID = string(c.OptionalText())
 		case "val":
 			l.Val = string(c.Text())
 		case "neg":
@@ -138,7 +176,7 @@ func readLabel(c *cbor.Cursor) (l labeling.Label) {
 		case "cts":
 			l.CreatedAt = string(c.Text())
 		case "exp":
-			l.ExpiresAt = optional()
+			l.ExpiresAt = string(c.OptionalText())
 		case "sig":
 			if !c.Null() {
 				l.Sig = append([]byte{}, c.Bytes()...)

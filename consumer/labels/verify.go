@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bluesky-social/indigo/atproto/labeling"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/graph"
@@ -17,7 +16,7 @@ import (
 // This file decides which labels count, and converts them.
 
 // verify returns a label as the store keeps it, nil if it is dropped. Its error is a keyWanted.
-func (l *labeler) verify(in *labeling.Label, state *graph.Labeler) (*batch.Label, error) {
+func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, error) {
 	out, why := stored(in)
 	if why != "" {
 		l.drop(why, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
@@ -41,7 +40,7 @@ func (l *labeler) verify(in *labeling.Label, state *graph.Labeler) (*batch.Label
 	if l.key == nil || l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
 		return nil, keyWanted{in.SourceDID}
 	}
-	err := in.VerifySignature(l.key)
+	err := l.key.HashAndVerify(in.unsigned(), in.Sig)
 	// It may have a new key: surely not one that was looked up since the label was made, or just now.
 	isNewer := out.Time > l.keyTime.UnixMicro() && l.keyTime.Before(l.taken)
 	if err != nil && (isNewer || time.Since(l.keyTime) > renewAfter) {
@@ -68,11 +67,11 @@ func (l *labeler) drop(why string, about ...any) {
 
 // stored converts a label to the form in the store. If the label is invalid, why is the reason: version,
 // source, value, subject, cid or time.
-func stored(in *labeling.Label) (out *batch.Label, why string) {
+func stored(in *rawLabel) (out *batch.Label, why string) {
 	out = &batch.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
 	subject := []byte(in.URI)
 	switch {
-	case in.Version != labeling.ATPROTO_LABEL_VERSION:
+	case in.Version != labelVersion:
 		return nil, "version"
 	case !kinds.DID.Valid([]byte(in.SourceDID)):
 		return nil, "source"
@@ -81,11 +80,11 @@ func stored(in *labeling.Label) (out *batch.Label, why string) {
 	case !kinds.DID.Valid(subject) && (!strings.HasPrefix(in.URI, "at://did:") || !kinds.ATURI.Valid(subject)):
 		return nil, "subject"
 	}
-	if in.CID != nil {
-		if _, err := syntax.ParseCID(*in.CID); err != nil || len(*in.CID) > 255 {
+	if in.CID != "" {
+		if _, err := syntax.ParseCID(in.CID); err != nil || len(in.CID) > 255 {
 			return nil, "cid"
 		}
-		out.CID = *in.CID
+		out.CID = in.CID
 	}
 	var ok bool
 	if out.Time, ok = microseconds(in.CreatedAt); !ok {
@@ -94,8 +93,8 @@ func stored(in *labeling.Label) (out *batch.Label, why string) {
 	if in.Negated != nil {
 		out.Negated = *in.Negated
 	}
-	if in.ExpiresAt != nil && !out.Negated {
-		if out.Expires, ok = microseconds(*in.ExpiresAt); !ok {
+	if in.ExpiresAt != "" && !out.Negated {
+		if out.Expires, ok = microseconds(in.ExpiresAt); !ok {
 			return nil, "time"
 		}
 		out.Expires = max(out.Expires, 1) // 0 means never
