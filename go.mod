@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	aead.dev/minisign v0.3.0
-	filippo.io/age v1.3.2
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/RoaringBitmap/roaring/v2 v2.30.0
 	github.com/bluesky-social/indigo v0.0.0-20260605210604-af2fec94f34c
@@ -28,7 +27,6 @@ require (
 )
 
 require (
-	filippo.io/hpke v0.4.0 // indirect
 	github.com/andybalholm/brotli v1.2.3 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/klauspost/crc32 v1.3.0 // indirect

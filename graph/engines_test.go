@@ -14,7 +14,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/backup/target"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/pebblekv"
@@ -34,8 +33,7 @@ type engine struct {
 
 // backups are the backups of a history's store, in one target.
 type backups struct {
-	to   target.Target
-	key  *backup.Seal
+	to   backup.Target
 	made []madeBackup // those that exist
 	open func(t *testing.T, dir string) kv.Store
 }
@@ -57,12 +55,12 @@ func (b *backups) make(t *testing.T, s kv.Store, seq int64) {
 		t.Fatal(err)
 	}
 	check := func(path string, pause func()) error { return pebblekv.CheckFile(t.Context(), p.Merger(), path, pause) }
-	r, err := backup.Create(t.Context(), b.to, backup.CreateOptions{Dir: dir, Time: at, Seal: b.key, Keep: backup.Retention{{N: 1, Unit: time.Hour}}, Check: check})
+	r, err := backup.Create(t.Context(), b.to, backup.CreateOptions{Dir: dir, Time: at, Keep: 1, Check: check})
 	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if r.Removed.Backups != min(len(b.made), 1) {
-		t.Fatalf("%+v", r.Removed)
+	if r.Removed != len(b.made) {
+		t.Fatalf("%+v", r)
 	}
 	b.made = []madeBackup{{r.Time, seq}}
 }
@@ -75,7 +73,7 @@ func (b *backups) restore(t *testing.T) kv.Store {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := backup.Restore(t.Context(), b.to, backup.RestoreOptions{Dir: dir, Manifest: m, Seal: b.key}); err != nil {
+	if err := backup.Restore(t.Context(), b.to, backup.RestoreOptions{Dir: dir, Manifest: m}); err != nil {
 		t.Fatal(err)
 	}
 	return b.open(t, dir)
@@ -122,7 +120,7 @@ func engines() []engine {
 				return openDir(t, dirs[s])
 			},
 			func(t *testing.T) *backups {
-				to, err := target.Open(filepath.Join(t.TempDir(), "target"))
+				to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "target"))
 				if err != nil {
 					t.Fatal(err)
 				}

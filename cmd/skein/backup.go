@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/backup/target"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
@@ -113,7 +110,7 @@ func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j 
 	} else if err != nil {
 		return err
 	}
-	store := filepath.Dir(filepath.Dir(c.Folder))
+	store := storeOf(c)
 	defer func() { err = errors.Join(err, done()) }()
 	p := e.Progress("bytes", 0)
 	j.Progress = func(done, total int64) { p.Of(done, total, "backing up") }
@@ -127,14 +124,14 @@ func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j 
 		return err
 	}
 	fmt.Fprintf(e.Stdout, "%s: %s backed up to %s as of %s; %s sent in %d parts, in %v\n", store, human.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), human.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
-	if r.Removed.Backups > 0 {
-		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed.Backups, human.Bytes(r.Removed.Bytes))
+	if r.Removed > 0 {
+		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed, human.Bytes(r.Freed))
 	}
 	return nil
 }
 
 // checkpoint makes a checkpoint, and returns what removes it: of the store of a running daemon, or of
-// --store if that is given, or if no daemon answers at the default address.
+// --store if the daemon has another, or if none answers at the default address.
 func checkpoint(ctx context.Context, e *command.Environment, s *command.Settings, admin string, hasAdmin, hasStore bool) (c app.Checkpoint, done func() error, err error) {
 	if err := command.CheckStoreFlag(s.Store); err != nil {
 		return c, nil, err
@@ -142,34 +139,40 @@ func checkpoint(ctx context.Context, e *command.Environment, s *command.Settings
 	if !app.EngineOf(s.Store).InProcess {
 		return c, nil, &noCheckpoint{s.Store}
 	}
-	if admin != noAdmin && (hasAdmin || !hasStore) {
+	if admin != noAdmin {
 		c, done, err = lend(ctx, s, admin)
-		if err == nil || hasAdmin || !errors.Is(err, syscall.ECONNREFUSED) {
-			return c, done, err
+		switch {
+		case err == nil && (hasAdmin || !hasStore || sameFolder(s.Store, storeOf(c))):
+			return c, done, nil
+		case err == nil:
+			err = done()
+			fmt.Fprintf(e.Stderr, "the daemon at %s has another store (%s); using %s\n", admin, storeOf(c), s.Store)
+		case hasAdmin || !hasStore && !errors.Is(err, syscall.ECONNREFUSED):
+			return c, nil, err
+		default:
+			fmt.Fprintf(e.Stderr, "no daemon at %s lends a copy of its store (%v); using the store %s\n", admin, err, s.Store)
 		}
-		fmt.Fprintf(e.Stderr, "no daemon answers at %s; using the store %s\n", admin, s.Store)
 	}
+	lost := err
 	c, err = app.CheckpointClosed(ctx, app.StoreOptions{Store: s.Store, Memory: 64 << 20})
 	switch {
 	case errors.Is(err, kv.ErrNotFound):
 		return c, nil, command.UsageError("there is no store in %s; name one with --store, or a daemon with --admin", s.Store)
-	case errors.Is(err, kv.ErrLocked) && admin != noAdmin: // by the daemon at the default address?
-		var failed error
-		if c, done, failed = lend(ctx, s, admin); failed != nil {
-			return c, nil, errors.Join(err, failed)
-		}
-		here, _ := filepath.Abs(s.Store)
-		theirs := filepath.Dir(filepath.Dir(c.Folder))
-		a, err1 := os.Stat(here)
-		b, err2 := os.Stat(theirs)
-		if errors.Join(err1, err2) != nil || !os.SameFile(a, b) {
-			return c, nil, errors.Join(fmt.Errorf("the store %s is in use, and the daemon at %s has another (%s); name its daemon with --admin", s.Store, admin, theirs), done())
-		}
-		return c, done, nil
+	case errors.Is(err, kv.ErrLocked):
+		return c, nil, errors.Join(fmt.Errorf("%w; name the daemon that has it with --admin", err), lost)
 	case err != nil:
 		return c, nil, err
 	}
 	return c, c.Remove, nil
+}
+
+// storeOf returns the folder of the store that a checkpoint is of.
+func storeOf(c app.Checkpoint) string { return filepath.Dir(filepath.Dir(c.Folder)) }
+
+func sameFolder(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return errors.Join(err1, err2) == nil && os.SameFile(x, y)
 }
 
 // lend asks a daemon for a checkpoint. The daemon removes it when done is called, or this process is
@@ -189,7 +192,7 @@ func lend(ctx context.Context, s *command.Settings, admin string) (c app.Checkpo
 		return c, nil, errors.Join(fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", admin, err), resp.Body.Close())
 	}
 	if _, err := os.Stat(c.Folder); err != nil {
-		return c, nil, errors.Join(fmt.Errorf("the daemon's store, %s, cannot be read here; run skein backup on the daemon's machine, or in its container, as a user who may read the store: %w", filepath.Dir(filepath.Dir(c.Folder)), err), resp.Body.Close())
+		return c, nil, errors.Join(fmt.Errorf("the daemon's store, %s, cannot be read here; run skein backup on the daemon's machine, or in its container, as a user who may read the store: %w", storeOf(c), err), resp.Body.Close())
 	}
 	return c, resp.Body.Close, nil
 }
@@ -205,7 +208,7 @@ func restoreCommand(e *command.Environment) *cli.Command {
 			s.StoreFlag(),
 			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup made at this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Destination: &at},
 			&cli.BoolFlag{Name: "list", Usage: "print the backups of TARGET, and restore nothing", Destination: &list},
-			b.SealFlag(), b.TrustFlag(),
+			b.TrustFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			from, err := oneTarget(c)
@@ -229,10 +232,6 @@ func restoreCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			seal, err := b.Seal()
-			if err != nil {
-				return err
-			}
 			if !app.EngineOf(s.Store).InProcess {
 				return restoreElsewhere(e, s.Store, t.String())
 			}
@@ -243,23 +242,23 @@ func restoreCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return restore(ctx, e, t, m, seal, s.Store)
+			return restore(ctx, e, t, m, s.Store)
 		},
 	}
 }
 
-func listBackups(ctx context.Context, e *command.Environment, t target.Target) error {
+func listBackups(ctx context.Context, e *command.Environment, t backup.Target) error {
 	all, err := backup.List(ctx, t)
 	if err != nil {
 		return err
 	}
-	for _, b := range all {
-		m, err := backup.Find(ctx, t, b.Time, nil)
+	for _, at := range all {
+		m, err := backup.Find(ctx, t, at, nil)
 		if err != nil {
-			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", b.Time.Format(time.RFC3339), human.Line(err.Error()))
+			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339), human.Line(err.Error()))
 			continue
 		}
-		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", b.Time.Format(time.RFC3339), human.Bytes(m.Bytes()), contents(m))
+		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339), human.Bytes(m.Bytes()), contents(m))
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("%w in %s", backup.ErrNone, t)
@@ -283,13 +282,13 @@ func contents(m *backup.Manifest) string {
 	return what
 }
 
-func restore(ctx context.Context, e *command.Environment, t target.Target, m *backup.Manifest, seal *backup.Seal, dir string) error {
+func restore(ctx context.Context, e *command.Environment, t backup.Target, m *backup.Manifest, dir string) error {
 	if err := app.CheckFormat(m); err != nil {
 		return err
 	}
 	p := e.Progress("bytes", m.Bytes())
 	start := time.Now()
-	err := backup.Restore(ctx, t, backup.RestoreOptions{Dir: dir, Manifest: m, Seal: seal, Progress: func(done, total int64) { p.Of(done, total, "restoring") }})
+	err := backup.Restore(ctx, t, backup.RestoreOptions{Dir: dir, Manifest: m, Progress: func(done, total int64) { p.Of(done, total, "restoring") }})
 	p.End()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted: %s is not a store yet; run the same command again, which continues", dir)
@@ -316,13 +315,11 @@ func restore(ctx context.Context, e *command.Environment, t target.Target, m *ba
 
 func verifyCommand(e *command.Environment) *cli.Command {
 	b := &command.BackupSettings{}
-	var sample string
 	return &cli.Command{
 		Name: "verify", Usage: "read the backups of a target and compare them with their hashes", ArgsUsage: "TARGET",
 		Description: "Reads each part of the backups of TARGET, and restores nothing. " + targetUsage + ", or https://HOST/PATH. The exit code is 1 if a part is missing or damaged.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "sample", Value: "100%", Usage: "share of the bytes to read, such as 5%, at random. Presence and size of all parts are always compared, except on a web server", Destination: &sample},
-			b.SealFlag(), b.TrustFlag(),
+			b.TrustFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			from, err := oneTarget(c)
@@ -333,21 +330,13 @@ func verifyCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			share, err := strconv.ParseFloat(strings.TrimSuffix(sample, "%"), 64)
-			if err != nil || !(share >= 0 && share <= 100) {
-				return command.UsageError("--sample %q: expected a share from 0%% to 100%%", sample)
-			}
 			trust, err := b.Trust(from)
-			if err != nil {
-				return err
-			}
-			seal, err := b.Seal()
 			if err != nil {
 				return err
 			}
 			p := e.Progress("bytes", 0)
 			v, err := backup.Verify(ctx, t, backup.VerifyOptions{
-				Trust: trust, Seal: seal, Sample: share / 100,
+				Trust:    trust,
 				Problem:  func(err error) { fmt.Fprintln(e.Stdout, human.Line(err.Error())) },
 				Progress: func(done, total int64) { p.Of(done, total, "verifying") },
 			})
@@ -362,10 +351,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 				fmt.Fprintf(e.Stderr, "%s: %d problems found\n", t, v.Problems)
 				return command.ErrQuiet
 			}
-			if v.OtherKey > 0 {
-				fmt.Fprintf(e.Stderr, "%d parts are encrypted for another key than that of --backup-key; only their presence and size were compared\n", v.OtherKey)
-			}
-			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, %d of their %d parts read (%s)\n", t, v.Backups, v.Read, v.Parts, human.Bytes(v.Bytes))
+			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, whose %d parts (%s) were read\n", t, v.Backups, v.Parts, human.Bytes(v.Bytes))
 			return nil
 		},
 	}

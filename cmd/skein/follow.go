@@ -31,7 +31,7 @@ func beginWith(ctx context.Context, s *command.Settings, b *command.BackupSettin
 			return nil
 		}
 	}
-	t, trust, seal, err := b.Source("--from ", b.From)
+	t, trust, err := b.Source("--from ", b.From)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func beginWith(ctx context.Context, s *command.Settings, b *command.BackupSettin
 	log.Info("restoring a backup", "of", m.Time.Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "holds", contents(m))
 	start, said := time.Now(), time.Now()
 	var mu sync.Mutex
-	err = backup.Restore(ctx, t, backup.RestoreOptions{Dir: s.Store, Manifest: m, Seal: seal, Progress: func(done, total int64) {
+	err = backup.Restore(ctx, t, backup.RestoreOptions{Dir: s.Store, Manifest: m, Progress: func(done, total int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(said) >= progressEvery {

@@ -17,7 +17,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/backup/target"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
@@ -41,6 +40,8 @@ var (
 type Checkpoint struct {
 	Folder string    `json:"folder"` // absolute
 	Time   time.Time `json:"time"`
+	// Live says that a daemon indexes and answers from the store, which goes first.
+	Live bool `json:"live"`
 }
 
 // Remove removes it.
@@ -57,7 +58,9 @@ func (x *Index) Checkpoint(ctx context.Context) (c Checkpoint, err error) {
 	if !ok {
 		return c, ErrNoCheckpoint
 	}
-	return checkpointOf(ctx, s, x.Path)
+	c, err = checkpointOf(ctx, s, x.Path)
+	c.Live = true
+	return c, err
 }
 
 func checkpointOf(ctx context.Context, s *pebblekv.Store, dir string) (c Checkpoint, err error) {
@@ -101,21 +104,14 @@ func removeCheckpoints(dir string) error {
 
 // A BackupJob says where to back up to, and how.
 type BackupJob struct {
-	Target target.Target
-	Seal   *backup.Seal     // nil: no encryption
-	Signer *backup.Signer   // nil: no signature
-	Keep   backup.Retention // nil: all
+	Target backup.Target
+	Signer *backup.Signer // nil: no signature
+	Keep   int            // how many; 0: all
 	// Program is the name and version of the program.
 	Program string
-	// InDaemon says that the process also indexes and answers, which goes first.
-	InDaemon bool
 	// Progress, if set, is called with the bytes done so far, and of how many.
 	Progress func(done, total int64)
 }
-
-// backupRest is how many times as long as it works a daemon's backup rests: it takes a third of a
-// processor.
-const backupRest = 2
 
 // Run backs up a checkpoint. It opens the checkpoint first, which proves that it is a whole store,
 // and checks each table that is to be sent.
@@ -125,12 +121,8 @@ func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error
 		return backup.Report{}, fmt.Errorf("the copy of the store cannot be opened: %w", err)
 	}
 	merger := graph.Merger()
-	rest, parallel := 0.0, 0
-	if j.InDaemon {
-		rest, parallel = backupRest, 1
-	}
 	return backup.Create(ctx, j.Target, backup.CreateOptions{
-		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Seal: j.Seal, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress, Rest: rest, Parallel: parallel,
+		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress, Gently: c.Live,
 		Check: func(path string, pause func()) error { return pebblekv.CheckFile(ctx, merger, path, pause) },
 	})
 }
@@ -237,7 +229,7 @@ type BackupSchedule struct {
 const firstBackup = time.Minute
 
 type backupMetrics struct {
-	last, interval, begun, seconds prometheus.Gauge
+	last, seconds, interval, begun prometheus.Gauge
 	failures, sent                 prometheus.Counter
 }
 
@@ -267,7 +259,7 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 	log := x.log.With("component", "backup", "target", o.Job.Target.String())
 	wait := firstBackup
 	if all, err := backup.List(ctx, o.Job.Target); err == nil && len(all) > 0 {
-		newest := all[len(all)-1].Time
+		newest := all[len(all)-1]
 		m.last.Set(float64(newest.Unix()))
 		wait = max(wait, time.Until(newest.Add(o.Every)))
 	}
@@ -299,7 +291,7 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 			m.last.Set(float64(r.Time.Unix()))
 			m.sent.Add(float64(r.Sent))
 			m.seconds.Set(time.Since(start).Seconds())
-			log.Info("backed up", "backup", r.Name, "store", human.Bytes(r.Bytes), "sent", human.Bytes(r.Sent), "removed_backups", r.Removed.Backups, "took", time.Since(start).Round(time.Millisecond).String())
+			log.Info("backed up", "of", r.Time.Format(time.RFC3339), "store", human.Bytes(r.Bytes), "sent", human.Bytes(r.Sent), "removed_backups", r.Removed, "took", time.Since(start).Round(time.Millisecond).String())
 		}
 		timer.Reset(max(next-time.Since(start), time.Second))
 	}
@@ -311,9 +303,7 @@ func (x *Index) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Rep
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.Remove()) }()
-	j := o.Job
-	j.InDaemon = true
-	return j.Run(ctx, c)
+	return o.Job.Run(ctx, c)
 }
 
 // finished returns ErrUnfinished if a folder holds an unfinished restore.

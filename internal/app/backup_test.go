@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"skein.blue/internal/app"
-	"skein.blue/internal/backup/target"
+	"skein.blue/internal/backup"
 )
 
 // stuck is a target that answers once answer is closed, and then with an error.
 type stuck struct {
-	target.Target
+	backup.Target
 
 	asked, answer chan struct{}
 }
@@ -26,7 +26,7 @@ func (s stuck) Claim(context.Context, string, []byte) error {
 
 // A gauge says since when a backup is under way, and nothing between two of them.
 func TestBackupUnderWay(t *testing.T) {
-	to, err := target.Open(filepath.Join(t.TempDir(), "backups"))
+	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/internal/backup"
-	"skein.blue/internal/backup/target"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 )
@@ -27,9 +26,8 @@ import (
 
 // FollowOptions say what to follow.
 type FollowOptions struct {
-	Target target.Target
+	Target backup.Target
 	Trust  *backup.Trust // nil: signatures are not needed
-	Seal   *backup.Seal  // decrypts
 	// Dir is the folder for the restored backups, each in a folder of its own.
 	Dir string
 	// Store says how to open a restored backup; its Store is ignored.
@@ -195,7 +193,7 @@ func (f *follower) begin(ctx context.Context) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--store: %w", err)
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == target.LostFound })
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == backup.LostFound })
 	for _, e := range entries { // a folder that holds something else is not ours to fill
 		if !e.IsDir() || !isBackupFolder(e.Name()) {
 			return fmt.Errorf("the folder %s has other files than restored backups (%s): give --follow a --store of its own", f.o.Dir, human.Line(e.Name()))
@@ -265,7 +263,7 @@ func (f *follower) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := backup.RestoreOptions{Manifest: m, Seal: f.o.Seal, Dir: filepath.Join(f.o.Dir, m.Time.UTC().Format(folderForm))}
+	o := backup.RestoreOptions{Manifest: m, Dir: filepath.Join(f.o.Dir, m.Time.UTC().Format(folderForm))}
 	if s := f.acquire(); s != nil {
 		defer s.release()
 		switch {
@@ -274,7 +272,7 @@ func (f *follower) look(ctx context.Context) error {
 		case m.Time.Before(s.m.Time):
 			return fmt.Errorf("the target's newest backup, of %s, is older than the one that is answered from, of %s: somebody has removed backups, or set the target back", m.Time.Format(time.RFC3339), s.m.Time.Format(time.RFC3339))
 		}
-		o.Reuse, o.Was = s.dir, s.m
+		o.Reuse = s.dir
 	}
 	if err := CheckFormat(m); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/consumer/labels"
 	"skein.blue/internal/app"
-	"skein.blue/internal/backup/target"
+	"skein.blue/internal/backup"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/sim/memkv"
 )
@@ -49,7 +49,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	mirror.Register(x.Registry)
 	labels.NewMetrics(x.Registry)
 	app.RegisterFollowMetrics(x.Registry)
-	to, err := target.Open(filepath.Join(t.TempDir(), "backups"))
+	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))
 	if err != nil {
 		t.Fatal(err)
 	}

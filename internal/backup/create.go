@@ -1,22 +1,21 @@
 package backup
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"skein.blue/internal/backup/target"
+	"golang.org/x/sync/errgroup"
 )
 
 // CreateOptions say what to back up, and how.
@@ -28,34 +27,36 @@ type CreateOptions struct {
 	// Store describes it, and Program the program that makes the backup.
 	Store   Summary
 	Program string
-	Seal    *Seal   // nil: no encryption
 	Signer  *Signer // nil: no signature
-	// Keep says which older backups to keep; nil: all of them.
-	Keep Retention
+	// Keep is how many backups to keep, with this one; 0: all of them.
+	Keep int
 	// Check, if set, proves a file that is to be sent. An error fails the backup. It calls pause often.
 	Check func(path string, pause func()) error
-	// Parallel is how many parts are sent at a time. 0 means 2.
-	Parallel int
-	// Rest is how many times as long as it works each worker rests, so that others can work; 0 means
-	// that the workers' threads have a low priority instead, which is for a process of its own.
-	Rest float64
+	// Gently says that others need the processor: one file at a time, with rests that are twice as long
+	// as the work.
+	Gently bool
 	// Progress, if set, is called with the bytes done so far, and of how many.
 	Progress func(done, total int64)
 }
 
 // A Report says what Create did.
 type Report struct {
-	Name    string // of the manifest
-	Time    time.Time
-	Bytes   int64 // of the backed-up folder
-	Sent    int64 // bytes of parts that the target lacked
-	Parts   int   // that were sent
-	Removed Removed
+	Time  time.Time // of the backup: its name
+	Bytes int64     // of the backed-up folder
+	Sent  int64     // bytes of parts that the target lacked
+	Parts int       // that were sent
+	// Removed is how many older backups were removed, and Freed the bytes of the parts that no backup
+	// needs any more.
+	Removed int
+	Freed   int64
 }
 
+// errChanged is returned for a file that was changed while it was read.
+var errChanged = errors.New("the file was changed while it was read")
+
 // Create backs a folder up to a target. When it returns nil the backup is complete and durable.
-func Create(ctx context.Context, t target.Target, o CreateOptions) (r Report, err error) {
-	l, err := acquire(ctx, t, owner())
+func Create(ctx context.Context, t Target, o CreateOptions) (r Report, err error) {
+	l, err := acquire(ctx, t)
 	if err != nil {
 		return r, err
 	}
@@ -70,47 +71,29 @@ func Create(ctx context.Context, t target.Target, o CreateOptions) (r Report, er
 	if err := l.held(ctx); err != nil { // another writer may have removed parts
 		return r, err
 	}
-	if r.Name, err = c.finish(ctx); err != nil {
+	if err := c.finish(ctx); err != nil {
 		return r, err
 	}
 	if err := l.held(ctx); err != nil { // this process stood still, and another may have removed parts
-		return r, errors.Join(err, t.Delete(ctx, r.Name))
+		return r, errors.Join(err, t.Delete(ctx, manifestOf(c.m.Time)))
 	}
 	r.Time, r.Bytes, r.Sent, r.Parts = c.m.Time, c.m.Bytes(), c.sent.Load(), int(c.parts.Load())
-	if o.Keep == nil {
-		all, err := names(ctx, t)
-		if err != nil {
-			return r, err
-		}
-		return r, writeIndex(ctx, t, all)
-	}
-	if r.Removed, err = retain(ctx, t, l, o.Keep, c.m.Time); err != nil {
-		return r, fmt.Errorf("the backup %s is complete, but removing old ones failed: %w", r.Name, err)
+	if r.Removed, r.Freed, err = retain(ctx, t, l, o.Keep); err != nil {
+		return r, fmt.Errorf("the backup of %s is complete, but the list of backups is not, or old ones are not removed: %w", r.Time.Format(time.RFC3339), err)
 	}
 	return r, nil
-}
-
-// owner returns a name for this run of this process.
-func owner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
 }
 
 // creator is a backup being made.
 type creator struct {
 	o     CreateOptions
-	t     target.Target
+	t     Target
 	m     Manifest
 	known map[string]File  // files of the newest backup, by name
 	has   map[string]int64 // the parts of the target, with their sizes
 	named map[string]bool  // those that the newest backup names
 
-	total, done, sent, parts atomic.Int64
-	mu                       sync.Mutex // guards claimed
-	claimed                  map[string]bool
+	done, sent, parts atomic.Int64
 }
 
 // look reads what the folder and the target have.
@@ -119,134 +102,113 @@ func (c *creator) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	c.m = Manifest{Version: version, Time: c.o.Time.UTC().Truncate(time.Millisecond), Program: c.o.Program, Store: c.o.Store, Sealed: c.o.Seal.name()}
+	c.m = Manifest{Version: version, Time: c.o.Time.UTC().Truncate(time.Millisecond), Program: c.o.Program, Store: c.o.Store}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
 			return fmt.Errorf("backup: %w", err)
 		}
-		if !info.Mode().IsRegular() || e.Name() == "LOCK" || !fileName.MatchString(e.Name()) {
-			continue // locks, and folders
+		if info.Mode().IsRegular() && e.Name() != "LOCK" && fileName.MatchString(e.Name()) { // no locks, and no folders
+			c.m.Files = append(c.m.Files, File{Name: e.Name(), Size: info.Size(), Modified: info.ModTime().UnixNano()})
 		}
-		stored, err := c.o.Seal.stored(info.Size())
-		if err != nil {
-			return err
-		}
-		c.m.Files = append(c.m.Files, File{Name: e.Name(), Size: info.Size(), Stored: stored, Modified: info.ModTime().UnixNano()})
-		c.total.Add(info.Size())
 	}
 	if len(c.m.Files) == 0 {
 		return fmt.Errorf("backup: %s is empty", c.o.Dir)
 	}
-	all, err := names(ctx, c.t)
+	slices.SortFunc(c.m.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	backups, err := List(ctx, c.t)
 	if err != nil {
 		return err
 	}
-	c.known, c.has, c.named, c.claimed = map[string]File{}, map[string]int64{}, map[string]bool{}, map[string]bool{}
-	if len(all) > 0 {
-		newest := all[len(all)-1]
-		if at, _ := manifestTime(newest); !at.Before(c.m.Time) {
-			return fmt.Errorf("backup: the newest backup in %s is of %s, which is not before this one (%s); set this machine's clock, or use another target", c.t, at.UTC().Format(time.RFC3339), c.m.Time.Format(time.RFC3339))
+	c.known, c.named = map[string]File{}, map[string]bool{}
+	if len(backups) > 0 {
+		newest := backups[len(backups)-1]
+		if !newest.Before(c.m.Time) {
+			return fmt.Errorf("backup: the newest backup in %s is of %s, which is not before this one (%s); set this machine's clock, or use another target", c.t, newest.Format(time.RFC3339), c.m.Time.Format(time.RFC3339))
 		}
 		// If it cannot be read, all is read and sent again.
 		if m, err := read(ctx, c.t, newest, nil); err == nil {
 			for _, f := range m.Files {
 				c.known[f.Name] = f
-				c.named[f.part(m.Sealed)] = true
+				c.named[f.part()] = true
 			}
-		} else if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
-	return c.t.List(ctx, parts, func(o target.Object) error { c.has[o.Name] = o.Size; return nil })
+	c.has, err = c.t.List(ctx, parts)
+	return err
 }
 
 // send sends the parts that the target lacks.
 func (c *creator) send(ctx context.Context) error {
-	files := make([]*File, len(c.m.Files))
-	for i := range files {
-		files[i] = &c.m.Files[i]
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(2)
+	if c.o.Gently {
+		g.SetLimit(1)
 	}
-	return inParallel(ctx, files, c.o.Parallel, c.o.Rest, func(ctx context.Context, f *File, pace *pacer) error {
-		if err := c.file(ctx, f, pace); err != nil {
-			return fmt.Errorf("backup: %s: %w", f.Name, err)
-		}
-		c.tell(f.Size)
-		return nil
-	})
-}
-
-func (c *creator) tell(n int64) {
-	if done := c.done.Add(n); c.o.Progress != nil {
-		c.o.Progress(done, c.total.Load())
+	total := c.m.Bytes()
+	for i := range c.m.Files {
+		f := &c.m.Files[i]
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := c.file(ctx, f); err != nil {
+				return fmt.Errorf("backup: %s: %w", f.Name, err)
+			}
+			if done := c.done.Add(f.Size); c.o.Progress != nil {
+				c.o.Progress(done, total)
+			}
+			return nil
+		})
 	}
+	return g.Wait()
 }
 
 // file finds the hash of a file, and sends its part if the target lacks it. A file that has the
 // name, size and time of one in the newest backup is the same: tables are not changed, and their
 // names are not used again.
-func (c *creator) file(ctx context.Context, f *File, pace *pacer) error {
+func (c *creator) file(ctx context.Context, f *File) error {
 	path := filepath.Join(c.o.Dir, f.Name)
 	if k, ok := c.known[f.Name]; ok && k.Size == f.Size && k.Modified == f.Modified {
 		f.SHA256 = k.SHA256
-		if c.hasPart(ctx, f, pace) {
+		if c.hasPart(ctx, f) {
 			return nil
 		}
 	}
+	pause := c.pauses(ctx)
 	if c.o.Check != nil {
-		if err := c.o.Check(path, func() { pace.pause(ctx) }); err != nil {
+		if err := c.o.Check(path, pause); err != nil {
 			return err
 		}
 	}
-	sum, err := hashFile(ctx, path, pace)
-	if err != nil {
+	var err error
+	if f.SHA256, err = sumFile(ctx, path, pause); err != nil {
 		return err
 	}
-	f.SHA256 = hex.EncodeToString(sum)
-	name := f.part(c.m.Sealed)
-	if c.hasPart(ctx, f, pace) || !c.claim(name) {
+	if c.hasPart(ctx, f) {
 		return nil
 	}
-	wait := pause
-	for try := 1; ; try++ {
-		err = c.put(ctx, f, path, sum, pace)
-		if err == nil || ctx.Err() != nil || try == puts || errors.Is(err, errChanged) {
-			break
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-		wait *= 2
-	}
-	if err != nil {
+	if err := again(ctx, func() error { return c.put(ctx, f, path) }); err != nil {
 		return err
 	}
-	c.sent.Add(f.Stored)
+	c.sent.Add(f.Size)
 	c.parts.Add(1)
 	return nil
 }
 
-// puts is how often a part is sent before the backup fails.
-const puts = 4
-
-// errChanged is returned for a file that was changed while it was read.
-var errChanged = errors.New("the file was changed while it was read")
-
 // put sends the part of a file.
-func (c *creator) put(ctx context.Context, f *File, path string, sum []byte, pace *pacer) error {
+func (c *creator) put(ctx context.Context, f *File, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	again := sha256.New()
-	body := c.o.Seal.encrypt(io.TeeReader(pace.reader(ctx, file), again))
-	err = c.t.Put(ctx, f.part(c.m.Sealed), f.Stored, body)
-	if err = errors.Join(err, body.Close(), file.Close()); err != nil {
+	sum := sha256.New()
+	body := io.TeeReader(&interruptible{ctx, file, c.pauses(ctx)}, sum)
+	if err := errors.Join(c.t.Put(ctx, f.part(), f.Size, body), file.Close()); err != nil {
 		return err
 	}
-	if !bytes.Equal(again.Sum(nil), sum) {
-		return errors.Join(errChanged, c.t.Delete(ctx, f.part(c.m.Sealed)))
+	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+		return errors.Join(errChanged, c.t.Delete(ctx, f.part()))
 	}
 	return nil
 }
@@ -254,80 +216,113 @@ func (c *creator) put(ctx context.Context, f *File, path string, sum []byte, pac
 // hasPart reports whether the target has the part of a file. A part that the newest backup does not
 // name was left by an older backup, or by one that was cut off: it is read back, because a server
 // that was killed may list an object that it does not have whole.
-func (c *creator) hasPart(ctx context.Context, f *File, pace *pacer) bool {
-	name := f.part(c.m.Sealed)
-	if size, ok := c.has[name]; !ok || size != f.Stored {
+func (c *creator) hasPart(ctx context.Context, f *File) bool {
+	if size, ok := c.has[f.part()]; !ok || size != f.Size {
 		return false
 	}
-	if c.named[name] {
-		return true
-	}
-	v := &verifier{o: VerifyOptions{Seal: c.o.Seal}, t: c.t}
-	return v.one(ctx, &part{name: name, sealed: c.m.Sealed, file: f}, pace) == nil
+	return c.named[f.part()] || fetch(ctx, c.t, f, &attempt{w: io.Discard, sum: sha256.New(), pause: c.pauses(ctx)}) == nil
 }
 
-// claim reports whether the caller is the first to send a part: files may be equal.
-func (c *creator) claim(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.claimed[name] {
-		return false
+// pauses returns a function that one goroutine calls often while it works. It rests, if others need
+// the processor.
+func (c *creator) pauses(ctx context.Context) func() {
+	if !c.o.Gently {
+		return func() {}
 	}
-	c.claimed[name] = true
-	return true
+	last := time.Now()
+	return func() {
+		if worked := time.Since(last); worked > time.Millisecond {
+			select {
+			case <-time.After(2 * worked):
+			case <-ctx.Done():
+			}
+			last = time.Now()
+		}
+	}
 }
 
-// hashFile returns the SHA-256 of a file.
-func hashFile(ctx context.Context, path string, pace *pacer) ([]byte, error) {
+// sumFile returns the SHA-256 of a file, in hexadecimal.
+func sumFile(ctx context.Context, path string, pause func()) (string, error) {
 	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.New()
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		_, _ = sum.Write(buf[:n]) // a hash never fails
-		pace.pause(ctx)
-		if err == nil {
-			err = ctx.Err()
-		}
-		if errors.Is(err, io.EOF) {
-			return sum.Sum(nil), f.Close()
-		}
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-	}
-}
-
-// finish writes the manifest, after its signature.
-func (c *creator) finish(ctx context.Context) (name string, err error) {
-	b, err := c.m.encode()
 	if err != nil {
 		return "", err
 	}
-	if _, err := decodeManifest(b); err != nil { // nobody could restore it
-		return "", fmt.Errorf("backup: %w", err)
+	sum := sha256.New()
+	_, err = io.CopyBuffer(sum, &interruptible{ctx, f, pause}, make([]byte, 256<<10))
+	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
+}
+
+// finish writes the manifest, after its signature.
+func (c *creator) finish(ctx context.Context) error {
+	b, err := c.m.encode()
+	if err != nil {
+		return err
 	}
-	name = manifestName(c.m.Time)
+	if _, err := decodeManifest(b); err != nil { // nobody could restore it
+		return fmt.Errorf("backup: %w", err)
+	}
+	name := manifestOf(c.m.Time)
 	if c.o.Signer != nil {
 		if err := put(ctx, c.t, name+signature, c.o.Signer.sign(name, b)); err != nil {
-			return "", err
+			return err
 		}
 	}
-	return name, put(ctx, c.t, name, b)
+	return put(ctx, c.t, name, b)
 }
 
-// writeIndex writes the list of the manifests.
-func writeIndex(ctx context.Context, t target.Target, all []string) error {
-	b, err := json.MarshalIndent(index{all}, "", " ")
+// retain removes all but the newest backups, and what these do not need; with keep 0, it removes nothing.
+// The index is written first, then manifests go, then parts, so that nothing names what is not there.
+// Nothing is removed while any manifest that stays cannot be read.
+func retain(ctx context.Context, t Target, l *lock, keep int) (removed int, freed int64, err error) {
+	backups, err := List(ctx, t)
 	if err != nil {
-		return fmt.Errorf("the list of backups: %w", err)
+		return 0, 0, err
 	}
-	return put(ctx, t, indexName, append(b, '\n'))
+	if keep == 0 {
+		return 0, 0, writeIndex(ctx, t, backups)
+	}
+	removed = max(len(backups)-keep, 0)
+	needed := map[string]bool{}
+	for _, at := range backups[removed:] {
+		m, err := read(ctx, t, at, nil)
+		if err != nil {
+			return 0, 0, fmt.Errorf("nothing is removed, because a backup cannot be read: %w", err)
+		}
+		needed[manifestOf(at)], needed[manifestOf(at)+signature] = true, true
+		for i := range m.Files {
+			needed[m.Files[i].part()] = true
+		}
+	}
+	if err := writeIndex(ctx, t, backups[removed:]); err != nil {
+		return 0, 0, err
+	}
+	if _, err := sweep(ctx, t, l, manifests, needed); err != nil {
+		return 0, 0, err
+	}
+	freed, err = sweep(ctx, t, l, parts, needed)
+	return removed, freed, err
 }
 
-func put(ctx context.Context, t target.Target, name string, b []byte) error {
-	return t.Put(ctx, name, int64(len(b)), bytes.NewReader(b))
+// sweep removes the objects of a folder that are not needed, and returns their bytes.
+func sweep(ctx context.Context, t Target, l *lock, folder string, needed map[string]bool) (freed int64, err error) {
+	all, err := t.List(ctx, folder)
+	if err != nil {
+		return 0, err
+	}
+	if err := l.held(ctx); err != nil {
+		return 0, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if needed[name] {
+			continue
+		}
+		if err := l.current(); err != nil {
+			return freed, err
+		}
+		if err := t.Delete(ctx, name); err != nil {
+			return freed, err
+		}
+		freed += all[name]
+	}
+	return freed, nil
 }

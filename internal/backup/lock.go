@@ -2,56 +2,64 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"skein.blue/internal/backup/target"
 	"skein.blue/internal/human"
 )
 
 const lockName = "lock.json"
 
-// lockFor is how long a lock lasts if nobody renews it. It is renewed every fifth of that time.
+// lockFor is how long a lock lasts if nobody renews it. It is renewed every fifth of that time. The
+// clocks of two writers must agree within minutes.
 var lockFor = 5 * time.Minute
+
+// lockTries is how often acquire tries.
+const lockTries = 4
+
+// content is the object lock.json.
+type content struct {
+	Owner string    `json:"owner"`
+	Until time.Time `json:"until"`
+}
 
 // A lock is the right to write to a target.
 type lock struct {
-	Owner string    `json:"owner"`
-	Until time.Time `json:"until"`
+	t    Target
+	stop context.CancelFunc
+	done sync.WaitGroup
 
-	t     target.Target
-	until atomic.Int64 // Until as last written, in nanoseconds since 1970
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	owner string       // this run of this process
+	until atomic.Int64 // as last written, in nanoseconds since 1970
 }
 
-// acquire takes the lock of a target for owner, whose name must be unique to this run. The clocks
-// of two writers must agree within minutes.
-func acquire(ctx context.Context, t target.Target, owner string) (*lock, error) {
-	for try := range tries {
-		l := &lock{Owner: owner, Until: time.Now().Add(lockFor), t: t}
-		b, err := json.Marshal(l)
-		if err != nil {
-			return nil, fmt.Errorf("the lock of %s: %w", t, err)
-		}
-		err = t.Claim(ctx, lockName, b)
+// acquire takes the lock of a target.
+func acquire(ctx context.Context, t Target) (*lock, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	l := &lock{t: t, owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])}
+	for try := range lockTries {
+		err := l.write(func(b []byte) error { return t.Claim(ctx, lockName, b) })
 		if err == nil {
-			l.until.Store(l.Until.UnixNano())
 			l.keep(ctx)
 			return l, nil
 		}
-		if !errors.Is(err, target.ErrExists) {
+		if !errors.Is(err, ErrExists) {
 			return nil, err
 		}
-		if err := expired(ctx, t, try == tries-2); err != nil {
+		if err := removeExpired(ctx, t, try == lockTries-2); err != nil {
 			return nil, err
 		}
 		select {
-		case <-time.After(time.Duration(try) * pause / 4):
+		case <-time.After(time.Duration(try) * firstPause / 4):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -59,16 +67,13 @@ func acquire(ctx context.Context, t target.Target, owner string) (*lock, error) 
 	return nil, fmt.Errorf("%s: %w: others take its lock again and again", t, ErrBusy)
 }
 
-// tries is how often acquire tries.
-const tries = 4
-
-// expired removes a lock that nobody holds any more, and returns ErrBusy for another. A lock that
+// removeExpired removes a lock that nobody holds any more, and returns ErrBusy for another. A lock that
 // exists and cannot be read is usually one that was given back in between. A server that was killed
 // while it wrote one may have left such a lock for good: broken says to remove it. If that removes
 // the lock of a writer that just took it, that writer notices (held).
-func expired(ctx context.Context, t target.Target, broken bool) error {
+func removeExpired(ctx context.Context, t Target, broken bool) error {
 	b, err := get(ctx, t, lockName, 64<<10)
-	if errors.Is(err, target.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		if broken {
 			return t.Delete(ctx, lockName)
 		}
@@ -77,11 +82,28 @@ func expired(ctx context.Context, t target.Target, broken bool) error {
 	if err != nil {
 		return err
 	}
-	var old lock
-	if err := json.Unmarshal(b, &old); err == nil && time.Now().Before(old.Until) && time.Until(old.Until) < 2*lockFor {
-		return fmt.Errorf("%s: %w by %s, until %s unless it goes on; wait, or, if that process is gone, try again then", t, ErrBusy, human.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
+	var old content
+	left := time.Duration(0) // nobody can have a lock that lasts for much longer than it may
+	if json.Unmarshal(b, &old) == nil {
+		left = time.Until(old.Until)
+	}
+	if left > 0 && left < 2*lockFor {
+		return fmt.Errorf("%s: %w: %s writes to it; if that process is gone, the lock expires at %s", t, ErrBusy, human.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
 	}
 	return t.Delete(ctx, lockName)
+}
+
+// write makes the lock last from now on, and calls put to write it.
+func (l *lock) write(put func(b []byte) error) error {
+	next := content{l.owner, time.Now().Add(lockFor)}
+	b, err := json.Marshal(&next)
+	if err == nil {
+		err = put(b)
+	}
+	if err == nil {
+		l.until.Store(next.Until.UnixNano())
+	}
+	return err
 }
 
 // keep renews the lock until release.
@@ -96,10 +118,8 @@ func (l *lock) keep(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			next := lock{Owner: l.Owner, Until: time.Now().Add(lockFor)}
-			b, err := json.Marshal(&next)
-			if err == nil && l.held(ctx) == nil && put(ctx, l.t, lockName, b) == nil {
-				l.until.Store(next.Until.UnixNano())
+			if l.held(ctx) == nil {
+				_ = l.write(func(b []byte) error { return put(ctx, l.t, lockName, b) }) // if it fails, it expires
 			}
 		}
 	})
@@ -108,14 +128,11 @@ func (l *lock) keep(ctx context.Context) {
 // held returns ErrBusy if the lock has expired, or somebody else has it.
 func (l *lock) held(ctx context.Context) error {
 	b, err := get(ctx, l.t, lockName, 64<<10)
-	if errors.Is(err, target.ErrNotFound) { // another writer took it, and has given it back
-		return l.lost()
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	var now lock
-	if err := json.Unmarshal(b, &now); err != nil || now.Owner != l.Owner {
+	var now content
+	if json.Unmarshal(b, &now) != nil || now.Owner != l.owner { // another took it, and may have given it back
 		return l.lost()
 	}
 	return l.current()

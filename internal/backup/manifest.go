@@ -2,19 +2,16 @@ package backup
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"skein.blue/internal/backup/target"
 	"skein.blue/internal/human"
 )
 
@@ -28,7 +25,7 @@ var (
 	ErrPart = errors.New("a part of the backup is missing or damaged")
 	// ErrSignature is returned if a manifest lacks the signature that it must have.
 	ErrSignature = errors.New("the manifest is not signed by the trusted key")
-	// ErrKey is returned if a key cannot be used, or one is missing.
+	// ErrKey is returned if a key cannot be used.
 	ErrKey = errors.New("the key cannot be used")
 	// ErrBusy is returned if somebody else is writing to the target.
 	ErrBusy = errors.New("the target is in use")
@@ -47,15 +44,13 @@ const (
 	maxPart     = 1 << 40 // bytes
 )
 
-// A Manifest is one backup.
+// A Manifest is one backup. Its time, in milliseconds, is its name.
 type Manifest struct {
 	Version int       `json:"skeinBackup"` // of this format
 	Time    time.Time `json:"time"`        // of the checkpoint
 	Program string    `json:"program"`     // that made it: skein and its version
 	Store   Summary   `json:"store"`
-	// Sealed names how the parts are encrypted, and for which keys (sealedForm); "" if they are not.
-	Sealed string `json:"sealed,omitempty"`
-	Files  []File `json:"files"` // sorted by name
+	Files   []File    `json:"files"` // sorted by name
 }
 
 // A Summary says what a backed-up store holds. It is for people, and for those who must decide
@@ -75,18 +70,11 @@ type File struct {
 	Name     string `json:"name"`
 	Size     int64  `json:"size"`               // in bytes
 	SHA256   string `json:"sha256"`             // of its bytes, in hexadecimal
-	Stored   int64  `json:"stored"`             // size of its part: more than Size if it is encrypted
 	Modified int64  `json:"modified,omitempty"` // of the file when it was read, in nanoseconds since 1970
 }
 
 // part returns the name of the object that has the file's bytes.
-func (f *File) part(sealed string) string {
-	name := "parts/" + f.SHA256[:2] + "/" + f.SHA256
-	if sealed != "" {
-		name += "." + sealed
-	}
-	return name
-}
+func (f *File) part() string { return parts + "/" + f.SHA256[:2] + "/" + f.SHA256 }
 
 // Bytes returns the size of the restored store.
 func (m *Manifest) Bytes() (n int64) {
@@ -108,9 +96,6 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	if m.Version != version {
 		return nil, fmt.Errorf("%w: it has version %d, and this skein reads version %d; use the skein that made it (%s)", ErrManifest, m.Version, version, human.Line(m.Program))
 	}
-	if m.Sealed != "" && !sealedForm.MatchString(m.Sealed) {
-		return nil, fmt.Errorf("%w: its parts are encrypted in a way that this skein does not know (%s)", ErrManifest, human.Line(m.Sealed))
-	}
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {
 		return nil, fmt.Errorf("%w: it names %d files", ErrManifest, len(m.Files))
 	}
@@ -124,7 +109,7 @@ func decodeManifest(b []byte) (*Manifest, error) {
 			return nil, fmt.Errorf("%w: %q is out of order", ErrManifest, f.Name)
 		case err != nil || len(sum) != 32 || strings.ToLower(f.SHA256) != f.SHA256:
 			return nil, fmt.Errorf("%w: the hash of %s is not one", ErrManifest, f.Name)
-		case f.Size < 0 || f.Stored < f.Size || f.Stored > maxPart || m.Sealed == "" && f.Stored != f.Size:
+		case f.Size < 0 || f.Size > maxPart:
 			return nil, fmt.Errorf("%w: the size of %s is impossible", ErrManifest, f.Name)
 		}
 	}
@@ -140,118 +125,85 @@ const (
 	timeForm = "20060102T150405.000Z"
 )
 
-func manifestName(at time.Time) string {
-	return manifests + "/" + at.UTC().Format(timeForm) + ".json"
-}
-
-// manifestTime returns the time that the name of a manifest says.
-func manifestTime(name string) (at time.Time, ok bool) {
-	base, ok := strings.CutPrefix(name, manifests+"/")
-	if !ok {
-		return at, false
-	}
-	if base, ok = strings.CutSuffix(base, ".json"); !ok {
-		return at, false
-	}
-	at, err := time.Parse(timeForm, base)
-	return at, err == nil
-}
+// manifestOf returns the name of the manifest of a time.
+func manifestOf(at time.Time) string { return manifests + "/" + at.UTC().Format(timeForm) + ".json" }
 
 // An index names the manifests of a target that cannot be listed.
 type index struct {
 	Manifests []string `json:"manifests"` // oldest first
 }
 
-// names returns the names of a target's manifests, oldest first.
-func names(ctx context.Context, t target.Target) (all []string, err error) {
-	err = t.List(ctx, manifests, func(o target.Object) error {
-		if _, ok := manifestTime(o.Name); ok {
-			all = append(all, o.Name)
-		}
-		return nil
-	})
-	if errors.Is(err, target.ErrReadOnly) {
+// writeIndex writes the list of the manifests.
+func writeIndex(ctx context.Context, t Target, backups []time.Time) error {
+	x := index{Manifests: []string{}}
+	for _, at := range backups {
+		x.Manifests = append(x.Manifests, manifestOf(at))
+	}
+	b, err := json.MarshalIndent(x, "", " ")
+	if err != nil {
+		return fmt.Errorf("the list of backups: %w", err)
+	}
+	return put(ctx, t, indexName, append(b, '\n'))
+}
+
+// List returns the times of a target's backups, oldest first. A backup's time is its name.
+func List(ctx context.Context, t Target) (backups []time.Time, err error) {
+	var x index
+	found, err := t.List(ctx, manifests)
+	for name := range found {
+		x.Manifests = append(x.Manifests, name)
+	}
+	if errors.Is(err, ErrReadOnly) {
 		var b []byte
-		if b, err = get(ctx, t, indexName, maxIndex); errors.Is(err, target.ErrNotFound) {
+		if b, err = get(ctx, t, indexName, maxIndex); errors.Is(err, ErrNotFound) {
 			return nil, fmt.Errorf("%s: %w: it has no %s: %w", t, ErrNone, indexName, err)
 		}
-		var x index
 		if err == nil {
 			err = json.Unmarshal(b, &x)
-		}
-		for _, name := range x.Manifests {
-			if _, ok := manifestTime(name); ok {
-				all = append(all, name)
-			}
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the backups of %s: %w", t, err)
 	}
-	slices.Sort(all)
-	return all, nil
-}
-
-// get reads a small object.
-func get(ctx context.Context, t target.Target, name string, most int64) ([]byte, error) {
-	r, err := t.Get(ctx, name, 0)
-	if err != nil {
-		return nil, err
+	for _, name := range x.Manifests {
+		at, err := time.Parse(manifests+"/"+timeForm+".json", name)
+		if err == nil {
+			backups = append(backups, at)
+		}
 	}
-	b, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err = errors.Join(err, r.Close()); err != nil {
-		return nil, fmt.Errorf("reading %s of %s: %w", name, t, err)
-	}
-	if int64(len(b)) > most {
-		return nil, fmt.Errorf("%w: %s of %s has more than %d bytes", ErrManifest, name, t, most)
-	}
-	return b, nil
-}
-
-// A Listed is a backup in the list of a target.
-type Listed struct {
-	Name string
-	Time time.Time
-}
-
-// List returns a target's backups, oldest first.
-func List(ctx context.Context, t target.Target) (all []Listed, err error) {
-	found, err := names(ctx, t)
-	for _, name := range found {
-		at, _ := manifestTime(name)
-		all = append(all, Listed{name, at})
-	}
-	return all, err
+	slices.SortFunc(backups, time.Time.Compare)
+	return backups, nil
 }
 
 // Find returns the newest backup of a target that is not newer than at; the newest of all if at is
 // zero. If trust is set, the manifest must be signed by it.
-func Find(ctx context.Context, t target.Target, at time.Time, trust *Trust) (*Manifest, error) {
-	all, err := names(ctx, t)
+func Find(ctx context.Context, t Target, at time.Time, trust *Trust) (*Manifest, error) {
+	backups, err := List(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Backward(all) {
-		if when, _ := manifestTime(name); at.IsZero() || !when.After(at) {
-			return read(ctx, t, name, trust)
+	for _, when := range slices.Backward(backups) {
+		if at.IsZero() || !when.After(at) {
+			return read(ctx, t, when, trust)
 		}
 	}
-	if len(all) > 0 {
-		return nil, fmt.Errorf("%w in %s from %s or before; the oldest is of %s", ErrNone, t, at.UTC().Format(time.RFC3339), strings.TrimSuffix(strings.TrimPrefix(all[0], manifests+"/"), ".json"))
+	if len(backups) > 0 {
+		return nil, fmt.Errorf("%w in %s from %s or before; the oldest is of %s", ErrNone, t, at.UTC().Format(time.RFC3339), backups[0].Format(timeForm))
 	}
 	return nil, fmt.Errorf("%w in %s", ErrNone, t)
 }
 
 // read reads a manifest and checks its signature.
-func read(ctx context.Context, t target.Target, name string, trust *Trust) (*Manifest, error) {
+func read(ctx context.Context, t Target, at time.Time, trust *Trust) (*Manifest, error) {
+	name := manifestOf(at)
 	b, err := get(ctx, t, name, maxManifest)
 	if err != nil {
 		return nil, err
 	}
 	if trust != nil {
 		sig, err := get(ctx, t, name+signature, 4<<10)
-		if errors.Is(err, target.ErrNotFound) {
-			return nil, fmt.Errorf("%s of %s: %w: it has no signature: %w", name, t, ErrSignature, err)
+		if errors.Is(err, ErrNotFound) {
+			return nil, fmt.Errorf("%s of %s: %w: it has no signature", name, t, ErrSignature)
 		}
 		if err != nil {
 			return nil, err
@@ -264,15 +216,14 @@ func read(ctx context.Context, t target.Target, name string, trust *Trust) (*Man
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w", name, t, err)
 	}
-	if at, _ := manifestTime(name); !at.Equal(m.Time.Truncate(time.Millisecond)) {
+	if manifestOf(m.Time) != name { // else somebody could offer an old backup as a new one
 		return nil, fmt.Errorf("%s of %s: %w: it is of %s, which is not what its name says", name, t, ErrManifest, m.Time.UTC().Format(timeForm))
 	}
 	return m, nil
 }
 
-// encode returns a manifest's bytes, with its files sorted.
+// encode returns a manifest's bytes.
 func (m *Manifest) encode() ([]byte, error) {
-	slices.SortFunc(m.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", " ")

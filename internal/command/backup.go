@@ -9,21 +9,15 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/backup/target"
 )
 
 // BackupSettings are the flags for backups.
 type BackupSettings struct {
-	to, keep, key, sign string
-	every               time.Duration
-	trust               string
+	to, sign, trust string
+	keep            int
+	every           time.Duration
 
 	From, Follow string
-}
-
-// SealFlag returns the flag for the key that encrypts backups.
-func (b *BackupSettings) SealFlag() cli.Flag {
-	return &cli.StringFlag{Name: "backup-key", DefaultText: "no encryption", Usage: "file of age keys, one per line, that encrypt and decrypt backups. A public key (age1…) is enough to make backups; reading them needs the secret key (AGE-SECRET-KEY-1…). age-keygen makes a pair", Destination: &b.key, Sources: Env("backup-key")}
 }
 
 // TrustFlag returns the flag for the key that must have signed a backup.
@@ -34,9 +28,8 @@ func (b *BackupSettings) TrustFlag() cli.Flag {
 // MakeFlags returns the flags for making backups.
 func (b *BackupSettings) MakeFlags() []cli.Flag {
 	return []cli.Flag{
-		b.SealFlag(),
 		&cli.StringFlag{Name: "backup-sign", DefaultText: "no signature", Usage: "file of the minisign secret key that signs the backup, so that others can check where it comes from; SKEIN_BACKUP_PASSWORD holds its password, if it has one. Make one with minisign -G", Destination: &b.sign, Sources: Env("backup-sign")},
-		&cli.StringFlag{Name: "backup-keep", DefaultText: "all", Usage: "which backups to keep, such as 24h,7d,4w: one backup, the newest, for each of the last 24 hours, 7 days and 4 weeks. skein removes the others after each backup, but never the newest", Destination: &b.keep, Sources: Env("backup-keep")},
+		&cli.IntFlag{Name: "backup-keep", DefaultText: "all", Usage: "how many backups to keep: after each backup, skein removes all but this many, the newest", Destination: &b.keep, Sources: Env("backup-keep")},
 	}
 }
 
@@ -74,39 +67,24 @@ func (b *BackupSettings) CheckStart(s *Settings) error {
 	return nil
 }
 
-// Source opens the target of --from or --follow, with the keys to read it.
-func (b *BackupSettings) Source(flag, from string) (t target.Target, trust *backup.Trust, seal *backup.Seal, err error) {
+// Source opens the target of --from or --follow, with the key that must have signed its backups.
+func (b *BackupSettings) Source(flag, from string) (t backup.Target, trust *backup.Trust, err error) {
 	if t, err = OpenTarget(flag, from); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	if trust, err = b.Trust(from); err != nil {
-		return nil, nil, nil, err
-	}
-	seal, err = b.Seal()
-	return t, trust, seal, err
+	trust, err = b.Trust(from)
+	return t, trust, err
 }
 
 // FollowOptions builds the options for --follow.
 func (b *BackupSettings) FollowOptions() (o app.FollowOptions, err error) {
-	o.Target, o.Trust, o.Seal, err = b.Source("--follow ", b.Follow)
+	o.Target, o.Trust, err = b.Source("--follow ", b.Follow)
 	return o, err
-}
-
-// Seal reads the key of --backup-key, nil if there is none.
-func (b *BackupSettings) Seal() (*backup.Seal, error) {
-	if b.key == "" {
-		return nil, nil // nothing is encrypted
-	}
-	s, err := backup.ReadSeal(b.key)
-	if err != nil {
-		return nil, UsageError("--backup-key: %v", err)
-	}
-	return s, nil
 }
 
 // Trust reads the key of --trust, nil if there is none. A web server needs one.
 func (b *BackupSettings) Trust(from string) (*backup.Trust, error) {
-	if b.trust == "" && target.IsWeb(from) {
+	if b.trust == "" && backup.IsWeb(from) {
 		return nil, UsageError("%s is a web server: name the key that signs its backups with --trust", from)
 	}
 	if b.trust == "" {
@@ -121,13 +99,10 @@ func (b *BackupSettings) Trust(from string) (*backup.Trust, error) {
 
 // Job builds what makes backups in a target.
 func (b *BackupSettings) Job(flag, to string) (j app.BackupJob, err error) {
-	if target.IsWeb(to) {
+	if backup.IsWeb(to) {
 		return j, UsageError("%s%s is a web server, which cannot be written to; name a folder or s3://BUCKET/PREFIX", flag, to)
 	}
 	if j.Target, err = OpenTarget(flag, to); err != nil {
-		return j, err
-	}
-	if j.Seal, err = b.Seal(); err != nil {
 		return j, err
 	}
 	if b.sign != "" {
@@ -135,20 +110,18 @@ func (b *BackupSettings) Job(flag, to string) (j app.BackupJob, err error) {
 			return j, UsageError("--backup-sign: %v", err)
 		}
 	}
-	if b.keep != "" {
-		if j.Keep, err = backup.ParseRetention(b.keep); err != nil {
-			return j, UsageError("--backup-keep %q: %v", b.keep, err)
-		}
+	if b.keep < 0 {
+		return j, UsageError("--backup-keep %d: expected how many backups to keep, 1 or more", b.keep)
 	}
-	j.Program = "skein " + Version()
+	j.Keep, j.Program = b.keep, "skein "+Version()
 	return j, nil
 }
 
 // Schedule builds the backups that a daemon makes automatically, nil if it makes none.
 func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 	if b.to == "" {
-		if b.keep != "" || b.sign != "" || b.key != "" && b.From == "" && b.Follow == "" {
-			return nil, UsageError("--backup-keep, --backup-key and --backup-sign need --backup-to, the target of the backups")
+		if b.keep != 0 || b.sign != "" {
+			return nil, UsageError("--backup-keep and --backup-sign need --backup-to, the target of the backups")
 		}
 		return nil, nil // it makes none
 	}
@@ -166,10 +139,10 @@ func (b *BackupSettings) Schedule(store string) (*app.BackupSchedule, error) {
 }
 
 // OpenTarget opens the target that a flag, or an argument if flag is "", names.
-func OpenTarget(flag, name string) (target.Target, error) {
-	t, err := target.Open(name)
+func OpenTarget(flag, name string) (backup.Target, error) {
+	t, err := backup.OpenTarget(name)
 	if err != nil {
-		return nil, UsageError("%s%v", flag, strings.TrimPrefix(err.Error(), target.ErrURL.Error()+": "))
+		return nil, UsageError("%s%v", flag, strings.TrimPrefix(err.Error(), backup.ErrTarget.Error()+": "))
 	}
 	return t, nil
 }

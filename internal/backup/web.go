@@ -1,4 +1,4 @@
-package target
+package backup
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type web struct {
 func openWeb(u *url.URL) (Target, error) {
 	if u.Scheme == "http" {
 		if at, err := netip.ParseAddr(u.Hostname()); u.Hostname() != "localhost" && (err != nil || !at.IsLoopback()) {
-			return nil, fmt.Errorf("%w: %s: http:// is for loopback only; use https://", ErrURL, u.Redacted())
+			return nil, fmt.Errorf("%w: %s: http:// is for loopback only; use https://", ErrTarget, u.Redacted())
 		}
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{u.String()}})
@@ -33,8 +33,8 @@ func openWeb(u *url.URL) (Target, error) {
 func (t *web) String() string { return t.base.Redacted() }
 
 // List implements Target.
-func (t *web) List(context.Context, string, func(Object) error) error {
-	return fmt.Errorf("%s: %w", t, ErrReadOnly)
+func (t *web) List(context.Context, string) (map[string]int64, error) {
+	return nil, fmt.Errorf("%s: %w", t, ErrReadOnly)
 }
 
 // Get implements Target.

@@ -1,4 +1,4 @@
-package target
+package backup
 
 import (
 	"context"
@@ -9,18 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
-// folder is a target in a folder. An object is written under incoming and renamed.
+// folder is a target in a folder. An object is written beside its place, under its name with a
+// suffix, and renamed. What a killed process leaves is no part, so it is removed with those that no
+// backup needs.
 type folder struct{ root string }
-
-// incoming holds the objects that are being written. Tidy removes the files of killed processes
-// after a day.
-const (
-	incoming    = "incoming"
-	incomingFor = 24 * time.Hour
-)
 
 // String implements Target.
 func (t *folder) String() string { return t.root }
@@ -28,7 +22,8 @@ func (t *folder) String() string { return t.root }
 func (t *folder) path(name string) string { return filepath.Join(t.root, filepath.FromSlash(name)) }
 
 // List implements Target.
-func (t *folder) List(ctx context.Context, dir string, each func(Object) error) error {
+func (t *folder) List(ctx context.Context, dir string) (map[string]int64, error) {
+	sizes := map[string]int64{}
 	err := filepath.WalkDir(t.path(dir), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -41,18 +36,13 @@ func (t *folder) List(ctx context.Context, dir string, each func(Object) error) 
 			return err
 		}
 		name, err := filepath.Rel(t.root, path)
-		if err != nil {
-			return err
-		}
-		return each(Object{filepath.ToSlash(name), info.Size(), info.ModTime()})
+		sizes[filepath.ToSlash(name)] = info.Size()
+		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing %s: %w", t.path(dir), err)
 	}
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", t.path(dir), err)
-	}
-	return nil
+	return sizes, nil
 }
 
 // Get implements Target.
@@ -92,14 +82,14 @@ func (t *folder) Claim(ctx context.Context, name string, b []byte) error {
 func (t *folder) write(ctx context.Context, name string, size int64, r io.Reader, place func(from, to string) error) error {
 	to := t.path(name)
 	fail := func(err error) error { return fmt.Errorf("writing %s: %w", to, err) }
-	if err := errors.Join(makeFolder(t.path(incoming)), makeFolder(filepath.Dir(to))); err != nil {
+	if err := makeFolder(filepath.Dir(to)); err != nil {
 		return fail(err)
 	}
-	f, err := os.CreateTemp(t.path(incoming), "*")
+	f, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".")
 	if err != nil {
 		return fail(err)
 	}
-	n, err := io.Copy(f, &interruptible{ctx, r})
+	n, err := io.Copy(f, &interruptible{ctx: ctx, r: r})
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes, expected %d: %w", n, size, io.ErrUnexpectedEOF)
 	}
@@ -110,10 +100,10 @@ func (t *folder) write(ctx context.Context, name string, size int64, r io.Reader
 		err = place(f.Name(), to)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // if it fails, Tidy removes the file
+		_ = os.Remove(f.Name()) // if it fails, the file is one that a killed process leaves
 		return fail(err)
 	}
-	if err := SyncFolder(filepath.Dir(to)); err != nil {
+	if err := syncFolder(filepath.Dir(to)); err != nil {
 		return fail(err)
 	}
 	return nil
@@ -125,16 +115,6 @@ func (t *folder) Delete(_ context.Context, name string) error {
 		return fmt.Errorf("deleting %s: %w", t.path(name), err)
 	}
 	return nil
-}
-
-// Tidy removes what killed processes left.
-func (t *folder) Tidy(ctx context.Context) error {
-	return t.List(ctx, incoming, func(o Object) error {
-		if time.Since(o.Modified) < incomingFor {
-			return nil
-		}
-		return t.Delete(ctx, o.Name)
-	})
 }
 
 // makeFolder makes a folder and its parents, and syncs the name of each new one.
@@ -150,28 +130,14 @@ func makeFolder(name string) error {
 	if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return SyncFolder(filepath.Dir(name))
+	return syncFolder(filepath.Dir(name))
 }
 
-// SyncFolder makes the names in a folder durable.
-func SyncFolder(name string) error {
+// syncFolder makes the names in a folder durable.
+func syncFolder(name string) error {
 	d, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// interruptible is a reader that fails when ctx ends.
-type interruptible struct {
-	ctx context.Context //nolint:containedctx // of one call
-	r   io.Reader
-}
-
-// Read implements io.Reader.
-func (i *interruptible) Read(b []byte) (int, error) {
-	if err := i.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return i.r.Read(b)
 }

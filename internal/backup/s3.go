@@ -1,4 +1,4 @@
-package target
+package backup
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func openS3(name, prefix string) (Target, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%w: AWS_ENDPOINT_URL %q: expected a URL such as https://s3.example.com", ErrURL, endpoint)
+		return nil, fmt.Errorf("%w: AWS_ENDPOINT_URL %q: expected a URL such as https://s3.example.com", ErrTarget, endpoint)
 	}
 	region := os.Getenv("AWS_REGION")
 	if region == "" {
@@ -45,7 +45,7 @@ func openS3(name, prefix string) (Target, error) {
 	}
 	transport, err := minio.DefaultTransport(u.Scheme == "https")
 	if err != nil {
-		return nil, fmt.Errorf("%w: s3://%s: %w", ErrURL, name, err)
+		return nil, fmt.Errorf("%w: s3://%s: %w", ErrTarget, name, err)
 	}
 	c, err := minio.New(u.Host, &minio.Options{
 		Transport:  outward.Paced(transport, pace),
@@ -55,7 +55,7 @@ func openS3(name, prefix string) (Target, error) {
 		Region:     region,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: s3://%s: %w", ErrURL, name, err)
+		return nil, fmt.Errorf("%w: s3://%s: %w", ErrTarget, name, err)
 	}
 	c.SetAppInfo("skein", "(+"+outward.Page+")")
 	return &bucket{client: c, name: name, prefix: prefix}, nil
@@ -78,22 +78,21 @@ func (t *bucket) fail(doing, name string, err error) error {
 }
 
 // List implements Target.
-func (t *bucket) List(ctx context.Context, folder string, each func(Object) error) error {
+func (t *bucket) List(ctx context.Context, folder string) (map[string]int64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	below := ""
 	if t.prefix != "" {
 		below = t.prefix + "/"
 	}
+	sizes := map[string]int64{}
 	for o := range t.client.ListObjects(ctx, t.name, minio.ListObjectsOptions{Prefix: below + folder + "/", Recursive: true}) {
 		if o.Err != nil {
-			return t.fail("listing", folder, o.Err)
+			return nil, t.fail("listing", folder, o.Err)
 		}
-		if err := each(Object{strings.TrimPrefix(o.Key, below), o.Size, o.LastModified}); err != nil {
-			return err
-		}
+		sizes[strings.TrimPrefix(o.Key, below)] = o.Size
 	}
-	return ctx.Err()
+	return sizes, ctx.Err()
 }
 
 // Get implements Target.

@@ -1,0 +1,296 @@
+package backup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein.blue/internal/backup"
+)
+
+// Over HTTP, a restore survives connections that are cut, and goes on where they ended; after an
+// interruption it reads only what it lacks.
+func TestRestoreOverHTTP(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "target")
+	s := newStore(9)
+	for range 6 {
+		s.step()
+	}
+	s.has["000999.sst"] = strings.Repeat("0123456789abcdef", 10_000)
+	sign, trust := signer(t)
+	if _, err := create(t, open(t, dir), s.has, backup.CreateOptions{Time: s.now, Signer: sign}); err != nil {
+		t.Fatal(err)
+	}
+	var served, cuts atomic.Int64
+	files := http.FileServer(http.Dir(dir))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		files.ServeHTTP(&cut{ResponseWriter: w, left: 40_000, served: &served, cuts: &cuts}, r)
+	}))
+	defer srv.Close()
+	defer backup.SetPause(time.Millisecond)()
+	web := open(t, srv.URL)
+	m, err := backup.Find(t.Context(), web, time.Time{}, trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := filepath.Join(t.TempDir(), "store")
+	ctx, cancel := context.WithCancel(t.Context())
+	err = backup.Restore(ctx, web, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, total int64) {
+		if done > total/2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || !backup.Unfinished(into) {
+		t.Fatal(err)
+	}
+	first := served.Load()
+	last := int64(0)
+	if err = backup.Restore(t.Context(), web, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, _ int64) { last = done }}); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(readFolder(t, into), s.has) || last != m.Bytes() {
+		t.Fatalf("restored to something else, %d of %d bytes told", last, m.Bytes())
+	}
+	if n := served.Load() - first; n > m.Bytes()*6/10 || cuts.Load() < 3 {
+		t.Fatalf("%d bytes were read again of %d, %d cuts", n, m.Bytes(), cuts.Load())
+	}
+	// Another backup does not go into the same folder.
+	if err = backup.Restore(t.Context(), web, backup.RestoreOptions{Dir: into, Manifest: m}); !errors.Is(err, backup.ErrFolder) {
+		t.Fatal(err)
+	}
+	// A web server is never written to.
+	if _, err := create(t, web, s.has, backup.CreateOptions{Time: time.Now()}); !errors.Is(err, backup.ErrReadOnly) {
+		t.Fatal(err)
+	}
+}
+
+// A server that breaks off after a few bytes, again and again, holds no restore, although each attempt
+// gets further.
+func TestRestoreFromADrip(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "target")
+	s := newStore(9)
+	s.has["000999.sst"] = strings.Repeat("0123456789abcdef", 40_000)
+	if _, err := create(t, open(t, dir), s.has, backup.CreateOptions{Time: s.now}); err != nil {
+		t.Fatal(err)
+	}
+	var served, cuts atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	files := http.FileServer(http.Dir(dir))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if cuts.Load() > 20 {
+			cancel()
+		}
+		if strings.HasPrefix(r.URL.Path, "/parts/") {
+			w = &cut{ResponseWriter: w, left: 10, served: &served, cuts: &cuts}
+		}
+		files.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	defer backup.SetPause(2 * time.Millisecond)()
+	web := open(t, srv.URL)
+	m, err := backup.Find(t.Context(), web, time.Time{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = backup.Restore(ctx, web, backup.RestoreOptions{Dir: filepath.Join(t.TempDir(), "store"), Manifest: m})
+	if err == nil || errors.Is(err, backup.ErrPart) || ctx.Err() != nil {
+		t.Errorf("after %d attempts: %v", cuts.Load(), err)
+	}
+}
+
+// cut is an answer that ends after so many bytes, as if the connection broke.
+type cut struct {
+	http.ResponseWriter
+
+	left         int64
+	served, cuts *atomic.Int64
+}
+
+func (c *cut) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b[:min(int64(len(b)), c.left)])
+	c.left -= int64(n)
+	c.served.Add(int64(n))
+	if c.left == 0 {
+		c.cuts.Add(1)
+		_ = http.NewResponseController(c.ResponseWriter).Flush() // the client gets what was written
+		panic(http.ErrAbortHandler)
+	}
+	return n, err
+}
+
+// A restore links the files that it shares with another folder, and reads the rest.
+func TestReuse(t *testing.T) {
+	to := open(t, filepath.Join(t.TempDir(), "target"))
+	a := folder{"000001.sst": "one", "000002.sst": "two", "MANIFEST-000001": "m"}
+	b := folder{"000001.sst": "one", "000002.sst": "TWO", "000003.sst": "three", "MANIFEST-000001": "m"}
+	dirs, found := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}, []*backup.Manifest{}
+	for i, f := range []folder{a, b} {
+		if _, err := create(t, to, f, backup.CreateOptions{Time: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := backup.Find(t.Context(), to, time.Time{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, m)
+		o := backup.RestoreOptions{Dir: dirs[i], Manifest: m}
+		if i == 1 {
+			o.Reuse = dirs[0]
+		}
+		if err := backup.Restore(t.Context(), to, o); err != nil || !maps.Equal(readFolder(t, dirs[i]), f) {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	for name, linked := range map[string]bool{"000001.sst": true, "000002.sst": false, "MANIFEST-000001": false} {
+		x, err := os.Stat(filepath.Join(dirs[0], name))
+		y, err2 := os.Stat(filepath.Join(dirs[1], name))
+		if err = errors.Join(err, err2); err != nil || os.SameFile(x, y) != linked {
+			t.Errorf("%s: linked %v: %v", name, !linked, err)
+		}
+	}
+}
+
+// A manifest that a stranger publishes cannot name files outside the folder, or lie about sizes.
+func TestHostileManifests(t *testing.T) {
+	sum := strings.Repeat("ab", 32)
+	for _, file := range []string{
+		`{"name":"../x","size":1,"sha256":"` + sum + `"}`,
+		`{"name":"/etc/passwd","size":1,"sha256":"` + sum + `"}`,
+		`{"name":"a..b","size":1,"sha256":"` + sum + `"}`,
+		`{"name":".hidden","size":1,"sha256":"` + sum + `"}`,
+		`{"name":"a\u0000b","size":1,"sha256":"` + sum + `"}`,
+		`{"name":"x","size":-1,"sha256":"` + sum + `"}`,
+		`{"name":"x","size":1,"sha256":"../../` + sum[6:] + `"}`,
+		`{"name":"x","size":1,"sha256":"` + strings.ToUpper(sum) + `"}`,
+		`{"name":"x","size":1,"sha256":"` + sum + `"},{"name":"x","size":1,"sha256":"` + sum + `"}`,
+		"",
+	} {
+		at := filepath.Join(t.TempDir(), "target")
+		now := time.Now().UTC()
+		if err := os.MkdirAll(filepath.Join(at, "manifests"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		m := fmt.Sprintf(`{"skeinBackup":1,"time":%q,"files":[%s]}`, now.Format(time.RFC3339Nano), file)
+		if err := os.WriteFile(filepath.Join(at, "manifests", now.Format("20060102T150405.000Z")+".json"), []byte(m), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := backup.Find(t.Context(), open(t, at), time.Time{}, nil); !errors.Is(err, backup.ErrManifest) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// A restore that was interrupted is continued with a newer backup, and what they share is used.
+func TestRestoreOfANewerBackup(t *testing.T) {
+	to := open(t, filepath.Join(t.TempDir(), "target"))
+	older := folder{"000001.sst": strings.Repeat("1", 5000), "000002.sst": strings.Repeat("2", 5000), "MANIFEST-000001": "m"}
+	newer := folder{"000001.sst": strings.Repeat("1", 5000), "000003.sst": "three", "MANIFEST-000001": "mm"}
+	into := filepath.Join(t.TempDir(), "store")
+	if err := os.MkdirAll(filepath.Join(into, "lost+found"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	for i, content := range []folder{older, newer} {
+		if _, err := create(t, to, content, backup.CreateOptions{Time: at.Add(time.Duration(i) * time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := backup.Find(t.Context(), to, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = backup.Restore(ctx, to, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, _ int64) {
+		if done >= 10_000 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if m, err = backup.Find(t.Context(), to, time.Time{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Delete(t.Context(), partOf(m, "000001.sst")); err != nil { // it is there already
+		t.Fatal(err)
+	}
+	if err := backup.Restore(t.Context(), to, backup.RestoreOptions{Dir: into, Manifest: m}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(into, "lost+found")); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(readFolder(t, into), newer) {
+		t.Fatalf("%v", readFolder(t, into))
+	}
+}
+
+// Parts that retention removes while a backup is verified are no damage.
+func TestVerifyWhileRemoving(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "target")
+	to := open(t, at)
+	now := time.Now()
+	for i := range 3 {
+		content := folder{"000001.sst": strings.Repeat(fmt.Sprint(i), 500), "MANIFEST-000001": fmt.Sprint(i)}
+		if _, err := create(t, to, content, backup.CreateOptions{Time: now.Add(time.Duration(i-3) * time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var once sync.Once
+	removing := &hooked{Target: to, before: func(op, name string) error {
+		if op == "get" && strings.HasPrefix(name, "parts/") {
+			once.Do(func() {
+				if _, err := create(t, to, folder{"MANIFEST-000001": "x"}, backup.CreateOptions{Time: now, Keep: 1}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
+	}}
+	v, err := backup.Verify(t.Context(), removing, backup.VerifyOptions{Problem: func(err error) { t.Error(err) }})
+	if err != nil || v.Backups != 3 {
+		t.Fatalf("%+v %v", v, err)
+	}
+}
+
+// A restore goes on with what an earlier one left of a file, unless it is damaged.
+func TestRestoreOfADamagedBeginning(t *testing.T) {
+	defer backup.SetPause(time.Microsecond)()
+	to := open(t, filepath.Join(t.TempDir(), "target"))
+	content := folder{"000001.sst": strings.Repeat("first", 100), "MANIFEST-000001": "m"}
+	if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := backup.Find(t.Context(), to, time.Time{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := filepath.Join(t.TempDir(), "store")
+	if err := backup.Restore(t.Context(), failing(to, 1, false), backup.RestoreOptions{Dir: into, Manifest: m}); !errors.Is(err, errGone) {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"first", "FIRST", strings.Repeat("FIRST", 100), strings.Repeat("first", 101)} {
+		if err := os.WriteFile(filepath.Join(into, "000001.sst.partial"), []byte(left), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := backup.Restore(t.Context(), to, backup.RestoreOptions{Dir: into, Manifest: m}); err != nil || !maps.Equal(readFolder(t, into), content) {
+			t.Fatalf("%q was left: %v", left[:5], err)
+		}
+		err := errors.Join(os.Rename(filepath.Join(into, "skein.restored"), filepath.Join(into, "skein.restoring")), os.Remove(filepath.Join(into, "000001.sst")))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
