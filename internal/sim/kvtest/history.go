@@ -3,6 +3,7 @@ package kvtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -78,12 +79,10 @@ func (h *History) step() step {
 	case n < 3:
 		s.kind = stepDelete
 	case n < 4:
-		s.kind, s.hi = stepDeleteRange, h.key()
-		if bytes.Compare(s.key, s.hi) > 0 {
-			s.key, s.hi = s.hi, s.key
-		}
+		s.kind = stepDeleteRange
+		s.key, s.hi = h.bounds()
 		// Mostly short ranges: long ones would delete all old keys.
-		if end := append(bytes.Clone(s.key), 0xff); h.rng.IntN(8) > 0 && bytes.Compare(end, s.hi) < 0 {
+		if end := append(bytes.Clone(s.key), 0xff); h.rng.IntN(8) > 0 && (s.hi == nil || bytes.Compare(end, s.hi) < 0) {
 			s.hi = end
 		}
 	case n < 14 && merged:
@@ -102,16 +101,23 @@ func (h *History) step() step {
 	return s
 }
 
+// write overwrites what it passed as soon as a call has returned: the memory is the caller's.
 func (s *step) write(tx kv.Txn) {
+	key, hi, data := bytes.Clone(s.key), bytes.Clone(s.hi), bytes.Clone(s.data)
 	switch s.kind {
 	case stepSet:
-		tx.Set(s.key, s.data)
+		tx.Set(key, data)
 	case stepDelete:
-		tx.Delete(s.key)
+		tx.Delete(key)
 	case stepDeleteRange:
-		tx.DeleteRange(s.key, s.hi)
+		tx.DeleteRange(key, hi)
 	case stepMerge:
-		tx.Merge(s.key, s.data)
+		tx.Merge(key, data)
+	}
+	for _, b := range [][]byte{key, hi, data} {
+		for i := range b {
+			b[i] = 'x'
+		}
 	}
 }
 
@@ -124,7 +130,7 @@ func (w State) apply(t *testing.T, s *step) {
 	case stepDelete:
 		delete(w, key)
 	case stepDeleteRange:
-		maps.DeleteFunc(w, func(k, _ string) bool { return k >= key && k < string(s.hi) })
+		maps.DeleteFunc(w, func(k, _ string) bool { return k >= key && (s.hi == nil || k < string(s.hi)) })
 	case stepMerge:
 		values := [][]byte{s.data}
 		if old, ok := w[key]; ok {
@@ -138,7 +144,11 @@ func (w State) apply(t *testing.T, s *step) {
 	}
 }
 
-// Write makes one transaction of up to n random steps, between which it reads.
+// errEnded ends transactions and reads.
+var errEnded = errors.New("ended")
+
+// Write makes one transaction of up to n random steps, between which it reads. One in ten ends with
+// an error.
 func (h *History) Write(t *testing.T, s kv.Store, n int) {
 	t.Helper()
 	h.round++
@@ -147,7 +157,7 @@ func (h *History) Write(t *testing.T, s kv.Store, n int) {
 	for i := range steps {
 		steps[i] = h.step()
 	}
-	reads := h.rng.Uint64()
+	reads, fails := h.rng.Uint64(), h.rng.IntN(10) == 0
 	err := s.Update(context.Background(), func(tx kv.Txn) error {
 		v, _, err := tx.Get([]byte(Round))
 		if err != nil || string(v) == round {
@@ -161,11 +171,17 @@ func (h *History) Write(t *testing.T, s kv.Store, n int) {
 			}
 			steps[i].write(tx)
 		}
+		if fails {
+			return errEnded
+		}
 		tx.Set([]byte(Round), []byte(round))
 		h.state.check(t, tx, rng, 2)
 		return nil
 	})
-	if err != nil {
+	if fails && err == errEnded { //nolint:errorlint // it must not be wrapped
+		return // and nothing is written
+	}
+	if err != nil || fails {
 		t.Fatal(err)
 	}
 	for i := range steps {
@@ -206,37 +222,71 @@ func (w State) in(lo, hi []byte, reverse bool) []string {
 	return keys
 }
 
+// check makes n random reads, and others within their callbacks, some of which were begun early.
 func (w State) check(t *testing.T, r kv.Reader, rng *rand.Rand, n int) {
 	t.Helper()
 	draw := &History{rng: rng}
 	for range n {
-		switch rng.IntN(4) {
-		case 0:
-			key := draw.key()
-			v, ok, err := r.Get(key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.value(t, key, v, ok)
-		case 1:
-			w.multiGet(t, r, draw)
-		case 2:
-			lo, hi := draw.bounds()
-			w.scan(t, r, lo, hi, rng.IntN(2) == 0, rng.IntN(12)-1, nil)
-		default:
-			lo, hi := draw.bounds()
-			nested := 3
-			w.scan(t, r, lo, hi, rng.IntN(2) == 0, rng.IntN(12)-1, func() {
-				if nested--; nested >= 0 {
-					lo, hi := draw.bounds()
-					w.scan(t, r, lo, hi, rng.IntN(2) == 0, rng.IntN(5)-1, nil)
-				}
-			})
-		}
+		w.read(t, r, draw, 2)
 	}
 }
 
-// bounds draws the bounds of a Scan: keys in ascending order, or none.
+// read makes a random read. Its callbacks make some more, up to that many levels deep.
+func (w State) read(t *testing.T, r kv.Reader, draw *History, levels int) {
+	t.Helper()
+	if p, ok := r.(kv.Prefetcher); ok {
+		for range draw.rng.IntN(3) {
+			p.PrefetchGet(draw.key())
+			p.PrefetchScan(draw.bounds())
+		}
+	}
+	left := 3
+	within := func() {
+		if left--; levels > 0 && left >= 0 {
+			w.read(t, r, draw, levels-1)
+		}
+	}
+	switch draw.rng.IntN(4) {
+	case 0:
+		key := draw.key()
+		v, ok, err := r.Get(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.value(t, key, v, ok)
+		clear(v) // it is the caller's
+	case 1:
+		w.multiGet(t, r, draw, within)
+	case 2:
+		prefix := draw.key()
+		n := 0
+		if err := kv.ScanPrefix(r, prefix, func(k, v []byte) error {
+			if !bytes.HasPrefix(k, prefix) || string(v) != w[string(k)] {
+				t.Fatalf("scan of the prefix %q: %q → %q", prefix, k, v)
+			}
+			if exists(string(k), string(v)) {
+				n++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range w {
+			if strings.HasPrefix(k, string(prefix)) && exists(k, v) {
+				n--
+			}
+		}
+		if n != 0 {
+			t.Fatalf("scan of the prefix %q: %d keys too many", prefix, n)
+		}
+	default:
+		lo, hi := draw.bounds()
+		w.scan(t, r, lo, hi, draw.rng.IntN(2) == 0, draw.rng.IntN(12)-1, within)
+	}
+}
+
+// bounds draws the bounds of a range: mostly keys in ascending order, else none, an empty one, or
+// any two.
 func (h *History) bounds() (lo, hi []byte) {
 	switch h.rng.IntN(8) {
 	case 0: // nil
@@ -245,10 +295,14 @@ func (h *History) bounds() (lo, hi []byte) {
 	default:
 		lo = h.key()
 	}
-	if h.rng.IntN(4) > 0 {
+	switch h.rng.IntN(8) {
+	case 0, 1: // nil
+	case 2:
+		hi = []byte{}
+	default:
 		hi = h.key()
 	}
-	if hi != nil && bytes.Compare(lo, hi) > 0 {
+	if len(hi) > 0 && bytes.Compare(lo, hi) > 0 && h.rng.IntN(8) > 0 {
 		lo, hi = hi, lo
 	}
 	return lo, hi
@@ -264,7 +318,7 @@ func (w State) value(t *testing.T, key, v []byte, ok bool) {
 	}
 }
 
-func (w State) multiGet(t *testing.T, r kv.Reader, draw *History) {
+func (w State) multiGet(t *testing.T, r kv.Reader, draw *History, within func()) {
 	t.Helper()
 	keys := make([][]byte, []int{0, 1, 3, 7, 8, 9, 40, 300}[draw.rng.IntN(8)])
 	if draw.rng.IntN(100) == 0 {
@@ -275,17 +329,34 @@ func (w State) multiGet(t *testing.T, r kv.Reader, draw *History) {
 			keys[i] = keys[draw.rng.IntN(i)]
 		}
 	}
+	end := len(keys)
+	if draw.rng.IntN(4) == 0 && len(keys) > 0 {
+		end = draw.rng.IntN(len(keys))
+	}
 	next := 0
 	err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
 		if i != next {
 			t.Fatalf("callback for key %d after key %d", i, next-1)
 		}
+		if next == end {
+			return errEnded
+		}
 		next++
 		w.value(t, keys[i], v, ok)
+		_ = append(v, "must not overwrite the next value"...)
+		if i%(1+len(keys)/3) == 0 {
+			within()
+			w.value(t, keys[i], v, ok)
+		}
 		return nil
 	})
-	if err != nil || next != len(keys) {
-		t.Fatalf("%d of %d callbacks: %v", next, len(keys), err)
+	if end == len(keys) && err == nil || end < len(keys) && err == errEnded { //nolint:errorlint // it must not be wrapped
+		err = nil
+	} else if err == nil {
+		err = errors.New("it did not end")
+	}
+	if err != nil || next != end {
+		t.Fatalf("%d of %d callbacks: %v", next, end, err)
 	}
 }
 
@@ -319,9 +390,14 @@ func (w State) scan(t *testing.T, r kv.Reader, lo, hi []byte, reverse bool, limi
 			}
 		}
 		n++
-		ended = n == limit
+		if ended = n == limit; ended && n%3 == 0 {
+			return n%2 == 0, errEnded
+		}
 		return !ended, nil
 	})
+	if ended && n%3 == 0 && err == errEnded { //nolint:errorlint // it must not be wrapped
+		err = nil
+	}
 	if err != nil || n != len(want) {
 		t.Fatalf("scan of [%q, %q), reverse %v: %d keys, want %d: %v", lo, hi, reverse, n, len(want), err)
 	}
@@ -346,12 +422,19 @@ func testHistories(t *testing.T, e Engine) {
 			} else {
 				h.Write(t, s, 40)
 			}
-			view(t, s, func(r kv.Reader) {
+			look := func(r kv.Reader) error {
 				h.Check(t, r, 6)
 				if round%20 == 0 {
 					h.state.Equal(t, r)
 				}
-			})
+				return nil
+			}
+			if err := s.View(context.Background(), look); err != nil {
+				t.Fatal(err)
+			}
+			if crossings, err := s.ViewAcross(context.Background(), look); err != nil || crossings > 0 {
+				t.Fatalf("%d crossings, %v", crossings, err)
+			}
 			if e.Reopen != nil && round%30 == 29 {
 				s = e.Reopen(t, s)
 			}

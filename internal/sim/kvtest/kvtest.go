@@ -66,44 +66,19 @@ type Sizes struct{ Key, Value, Txn int }
 // Run runs the suite on an engine.
 func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(t *testing.T, s kv.Store){
-		"ReadsSeeTheStateBefore": testReadsSeeTheStateBefore,
-		"ErrorWritesNothing":     testErrorWritesNothing,
-		"Errors":                 testErrors,
-		"Snapshot":               testSnapshot,
-		"Scan":                   testScan,
-		"ScanBounds":             testScanBounds,
-		"ScanEnds":               testScanEnds,
-		"NestedScan":             testNestedScan,
-		"ReadsWithinScans":       testReadsWithinScans,
-		"ScanPrefix":             testScanPrefix,
-		"MultiGet":               testMultiGet,
-		"Prefetch":               testPrefetch,
-		"MultiGetRepeated":       testMultiGetRepeated,
-		"MultiGetErrors":         testMultiGetErrors,
-		"EmptyValues":            testEmptyValues,
-		"OrderWithinBatch":       testOrderWithinBatch,
-		"DeleteRanges":           testDeleteRanges,
-		"CallersBytesAreFree":    testCallersBytes,
-		"CallersBoundsAreFree":   testCallersBounds,
-		"ValuesAreTheCallers":    testValuesAreTheCallers,
-		"Counter":                testCounter,
-		"WriteSkew":              testWriteSkew,
-		"ConcurrentMerges":       testConcurrentMerges,
-		"ViewIsOneState":         testViewIsOneState,
-		"ViewsOfTwoStates":       testViewsOfTwoStates,
-		"ViewAcross":             testViewAcross,
-		"Interrupt":              testInterrupt,
-		"Cancelled":              testCancelled,
-		"CloseDuringViews":       testCloseDuringViews,
-		"Closed":                 testClosed,
-		"Names":                  testNames,
-		"EmptyEnd":               testEmptyEnd,
-		"EmptyRangeWithinScan":   testEmptyRangeWithinScan,
-		"MultiGetWithinMultiGet": testMultiGetWithinMultiGet,
-		"DeleteRangeBounds":      testDeleteRangeBounds,
-		"ErrorsAreTheSame":       testErrorsAreTheSame,
-		"InterruptsNothing":      testInterruptsNothing,
-		"RangeBytes":             testRangeBytes,
+		"Counter":           testCounter,
+		"WriteSkew":         testWriteSkew,
+		"ConcurrentMerges":  testConcurrentMerges,
+		"ViewIsOneState":    testViewIsOneState,
+		"ViewAcross":        testViewAcross,
+		"Interrupt":         testInterrupt,
+		"Cancelled":         testCancelled,
+		"CloseDuringViews":  testCloseDuringViews,
+		"Closed":            testClosed,
+		"Names":             testNames,
+		"ErrorsAreTheSame":  testErrorsAreTheSame,
+		"InterruptsNothing": testInterruptsNothing,
+		"RangeBytes":        testRangeBytes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := e.Open(t, LastByte{})
@@ -123,7 +98,6 @@ func Run(t *testing.T, e Engine) {
 		"MergerIsNamed":       testMergerIsNamed,
 		"Conflicts":           testConflicts,
 		"MergesDoNotConflict": testMergesDoNotConflict,
-		"WrongOrder":          testWrongOrder,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, e) })
 	}
@@ -155,59 +129,6 @@ func get(t *testing.T, r kv.Reader, key string) string {
 	return string(v)
 }
 
-func testReadsSeeTheStateBefore(t *testing.T, s kv.Store) {
-	update(t, s, func(tx kv.Txn) { tx.Set([]byte("a"), []byte("1")) })
-	update(t, s, func(tx kv.Txn) {
-		tx.Set([]byte("a"), []byte("2"))
-		tx.Set([]byte("b"), []byte("2"))
-		if got := get(t, tx, "a") + get(t, tx, "b") + get(t, tx.Snapshot(), "a"); got != "1-1" {
-			t.Errorf("a transaction read its own writes: %q", got)
-		}
-	})
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "a") + get(t, r, "b"); got != "22" {
-			t.Errorf("after the commit: %q", got)
-		}
-	})
-}
-
-func testErrorWritesNothing(t *testing.T, s kv.Store) {
-	boom := errors.New("boom")
-	err := s.Update(context.Background(), func(tx kv.Txn) error {
-		tx.Set([]byte("a"), []byte("1"))
-		return boom
-	})
-	if !errors.Is(err, boom) {
-		t.Fatalf("Update returned %v", err)
-	}
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "a"); got != "-" {
-			t.Errorf("a = %q", got)
-		}
-	})
-}
-
-func testSnapshot(t *testing.T, s kv.Store) {
-	update(t, s, func(tx kv.Txn) {
-		tx.Set([]byte("a"), []byte("1"))
-		tx.Merge([]byte("m"), []byte{1, 1})
-	})
-	view(t, s, func(r kv.Reader) {
-		update(t, s, func(tx kv.Txn) {
-			tx.Set([]byte("a"), []byte("2"))
-			tx.Merge([]byte("m"), []byte{1, 0, 2, 1})
-		})
-		if got := get(t, r, "a") + get(t, r, "m"); got != "1\x01\x01" {
-			t.Errorf("the snapshot changed: %q", got)
-		}
-	})
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "m"); got != "\x02\x01" {
-			t.Errorf("m = %q", got)
-		}
-	})
-}
-
 func scan(t *testing.T, r kv.Reader, lo, hi string, reverse bool, limit int) string {
 	t.Helper()
 	var out []byte
@@ -224,145 +145,6 @@ func scan(t *testing.T, r kv.Reader, lo, hi string, reverse bool, limit int) str
 		t.Fatal(err)
 	}
 	return string(out)
-}
-
-func testScan(t *testing.T, s kv.Store) {
-	update(t, s, func(tx kv.Txn) {
-		for _, k := range "hgfedcba" {
-			tx.Set([]byte(string(k)), nil)
-		}
-		tx.Merge([]byte("m"), []byte{1, 1})
-	})
-	view(t, s, func(r kv.Reader) {
-		for _, c := range []struct {
-			lo, hi  string
-			reverse bool
-			limit   int
-			want    string
-		}{
-			{"", "", false, 0, "abcdefghm"},
-			{"b", "e", false, 0, "bcd"},
-			{"b", "e", true, 0, "dcb"},
-			{"b", "", true, 2, "mh"},
-			{"b", "", false, 2, "bc"},
-			{"bb", "bz", false, 0, ""},
-			{"x", "", false, 0, ""},
-			{"", "a", true, 0, ""},
-		} {
-			if got := scan(t, r, c.lo, c.hi, c.reverse, c.limit); got != c.want {
-				t.Errorf("scan %+v: got %q", c, got)
-			}
-		}
-		boom := errors.New("boom")
-		err := r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, boom })
-		if !errors.Is(err, boom) {
-			t.Errorf("the callback's error came back as %v", err)
-		}
-	})
-}
-
-func testNestedScan(t *testing.T, s kv.Store) {
-	update(t, s, func(tx kv.Txn) {
-		for _, k := range []string{"a1", "a2", "b1", "b2"} {
-			tx.Set([]byte(k), nil)
-		}
-	})
-	view(t, s, func(r kv.Reader) {
-		var got string
-		err := r.Scan([]byte("a"), []byte("b"), false, func(k, _ []byte) (bool, error) {
-			got += string(k) + ":" + scan(t, r, "b", "c", false, 0) + get(t, r, "b1") + " "
-			return true, nil
-		})
-		if want := "a1:b1b2 a2:b1b2 "; err != nil || got != want {
-			t.Errorf("got %q, %v, want %q", got, err, want)
-		}
-	})
-}
-
-func testMultiGet(t *testing.T, s kv.Store) {
-	const n = 3000 // enough for an engine to read in parallel
-	update(t, s, func(tx kv.Txn) {
-		for i := 0; i < n; i += 3 {
-			tx.Set(fmt.Appendf(nil, "k%d", i), fmt.Appendf(nil, "v%d", i))
-			tx.Set(fmt.Appendf(nil, "e%d", i), nil)
-		}
-	})
-	for _, prefix := range []string{"k", "e"} {
-		var keys [][]byte
-		for i := range n {
-			keys = append(keys, fmt.Appendf(nil, "%s%d", prefix, (i*7919)%n))
-		}
-		view(t, s, func(r kv.Reader) {
-			next := 0
-			err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
-				if i != next {
-					t.Fatalf("key %d after %d", i, next-1)
-				}
-				next++
-				id := (i * 7919) % n
-				want := fmt.Sprintf("v%d", id)
-				if prefix == "e" || id%3 != 0 {
-					want = ""
-				}
-				if ok != (id%3 == 0) || string(v) != want {
-					t.Fatalf("%s: got %q, %v", keys[i], v, ok)
-				}
-				return nil
-			})
-			if err != nil || next != n {
-				t.Fatalf("%d of %d keys, %v", next, n, err)
-			}
-		})
-	}
-}
-
-func testOrderWithinBatch(t *testing.T, s kv.Store) {
-	update(t, s, func(tx kv.Txn) {
-		tx.Merge([]byte("m"), []byte{9, 1})
-		tx.Set([]byte("x1"), nil)
-	})
-	update(t, s, func(tx kv.Txn) {
-		tx.Set([]byte("m"), []byte{1, 1, 2, 1})
-		tx.Merge([]byte("m"), []byte{2, 0})
-		tx.Merge([]byte("m"), []byte{3, 1})
-		tx.DeleteRange([]byte("x"), []byte("y"))
-		tx.Set([]byte("x2"), nil)
-		tx.Delete([]byte("never"))
-	})
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "m"); got != "\x01\x01\x03\x01" {
-			t.Errorf("m = %q", got)
-		}
-		if got := scan(t, r, "x", "y", false, 0); got != "x2" {
-			t.Errorf("x: %q", got)
-		}
-	})
-	update(t, s, func(tx kv.Txn) {
-		tx.Delete([]byte("m"))
-		tx.Merge([]byte("m"), []byte{5, 1})
-	})
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "m"); got != "\x05\x01" {
-			t.Errorf("m = %q after a delete", got)
-		}
-	})
-}
-
-func testCallersBytes(t *testing.T, s kv.Store) {
-	update(t, s, func(tx kv.Txn) {
-		k, v := []byte("k1"), []byte{1, 1}
-		tx.Set(k, v)
-		k[1], v[0] = '2', 2
-		tx.Merge(k, v)
-		k[1], v[0] = '3', 3
-		tx.Set(k, v)
-		k[1], v[0] = 'x', 'x'
-	})
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "k1") + get(t, r, "k2") + get(t, r, "k3"); got != "\x01\x01\x02\x01\x03\x01" {
-			t.Errorf("got %q", got)
-		}
-	})
 }
 
 // testCounter increments one counter from several goroutines: no increment is lost.

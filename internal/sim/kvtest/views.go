@@ -75,33 +75,6 @@ func testViewIsOneState(t *testing.T, s kv.Store) {
 	wg.Wait()
 }
 
-// testViewsOfTwoStates reads two states in turn, in a View within a View.
-func testViewsOfTwoStates(t *testing.T, s kv.Store) {
-	set := func(v string) {
-		update(t, s, func(tx kv.Txn) { tx.Set([]byte("a"), []byte(v)); tx.Set([]byte(v), nil) })
-	}
-	set("1")
-	view(t, s, func(old kv.Reader) {
-		set("2")
-		view(t, s, func(newer kv.Reader) {
-			set("3")
-			for range 3 {
-				if got := get(t, old, "a") + get(t, newer, "a"); got != "12" {
-					t.Errorf("two Views read %q", got)
-				}
-				if got := scan(t, old, "", "", false, 0) + " " + scan(t, newer, "", "", true, 0); got != "1a a21" {
-					t.Errorf("two Views scanned %q", got)
-				}
-			}
-		})
-	})
-	view(t, s, func(r kv.Reader) {
-		if got := get(t, r, "a"); got != "3" {
-			t.Errorf("afterwards: %q", got)
-		}
-	})
-}
-
 // testViewAcross reads a store within its snapshot's lifetime: there are no crossings.
 func testViewAcross(t *testing.T, s kv.Store) {
 	h := NewHistory(9)
