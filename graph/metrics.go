@@ -2,8 +2,6 @@ package graph
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"skein.blue/internal/renamed"
 )
 
 // Metrics are this package's metrics, skein_graph_*. A nil *Metrics counts nothing. Help texts
@@ -35,8 +33,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
 		}),
 	}
-	renamed.Register(reg, m.Edges, "skein_graph_edges_total", "skein_graph_edge_writes_total", "kind", "action")
-	reg.MustRegister(m.Replays, m.Spills, m.Sets, m.Erasing)
+	reg.MustRegister(m.Edges, m.Replays, m.Spills, m.Sets, m.Erasing)
 	return m
 }
 

@@ -47,9 +47,6 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.ReadOnly { // a reader's folds are not stored
-		merger.Pack()
-	}
 	s.layout = format.Layout{Settings: header.Settings}
 	s.source = s.newSource()
 	if err := s.configure(header.Table); err != nil {

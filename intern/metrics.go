@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/renamed"
 )
 
 // Metrics are the metrics of this package. A nil *Metrics counts nothing.
@@ -43,7 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return c
 	}
 	m := &Metrics{
-		Allocated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_intern_ids_allocated_total", Help: "Ids given to new strings."}, []string{"namespace"}),
+		Allocated: counter("ids_allocated_total", "Ids given to new strings.", "namespace"),
 		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
 		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
 		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease of ids.", "namespace"),
@@ -54,9 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(g)
 		return g
 	}
-	m.Remaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_ids_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"})
-	renamed.Register(reg, m.Allocated, "skein_intern_allocated_total", "skein_intern_ids_allocated_total", "namespace")
-	renamed.Register(reg, m.Remaining, "skein_intern_lease_remaining", "skein_intern_lease_ids_remaining", "namespace")
+	m.Remaining = gauge("lease_ids_remaining", "Leased ids not yet handed out.", "namespace")
 	m.Left = gauge("ids_left", "Ids that are not leased yet, as of the last minute.", "namespace")
 	m.Exhausted = gauge("exhaustion_seconds", "Seconds until all ids are leased, at the average rate since the first lease; +Inf if longer than a century, or unknown.", "namespace")
 	m.ShardUsed = gauge("shard_used_ratio", "Leased share of the fullest shards; rank 0 is the fullest.", "namespace", "rank")

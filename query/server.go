@@ -19,7 +19,6 @@ import (
 	"skein.blue/graph"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/renamed"
 	"skein.blue/query/algebra"
 	"skein.blue/query/constellation"
 	"skein.blue/query/feed"
@@ -398,8 +397,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}, []string{"queue"}),
 	}
-	renamed.Register(reg, m.Seconds, "skein_query_seconds", "skein_query_duration_seconds", "method")
-	reg.MustRegister(m.Errors, m.Requests, m.InFlight, m.Waits)
+	reg.MustRegister(m.Seconds, m.Errors, m.Requests, m.InFlight, m.Waits)
 	for _, q := range (*Server)(nil).methods() {
 		m.Seconds.WithLabelValues(q.NSID)
 		for _, name := range []string{"InternalServerError", "QueryTimeout", "StoreDamaged", "StoreUnavailable"} {

@@ -297,19 +297,14 @@ func restore(ctx context.Context, e *command.Environment, t backup.Target, m *ba
 		return err
 	}
 	took := time.Since(start)
-	if !app.NeedsUpgrade(m) { // what the backup says is what it is
-		got, err := app.Summarize(ctx, dir)
-		if err != nil {
-			return fmt.Errorf("%s is restored, and cannot be opened: %w", dir, err)
-		}
-		if a, b := fmt.Sprint(got), fmt.Sprint(m.Store); a != b {
-			return fmt.Errorf("%s is restored, and does not hold what its manifest says: %s, not %s", dir, a, b)
-		}
+	got, err := app.Summarize(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("%s is restored, and cannot be opened: %w", dir, err)
+	}
+	if a, b := fmt.Sprint(got), fmt.Sprint(m.Store); a != b {
+		return fmt.Errorf("%s is restored, and does not hold what its manifest says: %s, not %s", dir, a, b)
 	}
 	fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", dir, m.Time.Format(time.RFC3339), human.Bytes(m.Bytes()), took.Round(10*time.Millisecond), contents(m))
-	if app.NeedsUpgrade(m) {
-		fmt.Fprintf(e.Stdout, "an older skein made it; run skein upgrade --store %s before skein serve, or skein serve --upgrade\n", dir)
-	}
 	return nil
 }
 

@@ -42,9 +42,6 @@ func beginWith(ctx context.Context, s *command.Settings, b *command.BackupSettin
 	if err := app.CheckFormat(m); err != nil {
 		return err
 	}
-	if app.NeedsUpgrade(m) && !s.Upgrade {
-		return fmt.Errorf("the backup was made by an older skein (%s): start with --upgrade as well, which upgrades it once it is restored", human.Line(m.Program))
-	}
 	host, _, err := consumer.ParseRelay(s.Relay)
 	if err != nil {
 		return command.UsageError("--relay: %v", err)

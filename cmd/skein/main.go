@@ -18,8 +18,7 @@ var commandLine = command.Program{
 	Commands: func(e *command.Environment) []*cli.Command {
 		return []*cli.Command{
 			serveCommand(e), demoCommand(e), replayCommand(e), queryCommand(e), checkCommand(e), statsCommand(e), idsCommand(e),
-			backupCommand(e), restoreCommand(e), verifyCommand(e), exportCommand(e), importCommand(e), upgradeCommand(e), backfillCommand(e), resyncCommand(e), healthCommand(e), tokenCommand(e), command.VersionCommand(e),
+			backupCommand(e), restoreCommand(e), verifyCommand(e), exportCommand(e), importCommand(e), backfillCommand(e), resyncCommand(e), healthCommand(e), tokenCommand(e), command.VersionCommand(e),
 		}
 	},
-	Moved: map[string]string{"simulate": "skein-sim relay", "load": "skein-sim load"},
 }

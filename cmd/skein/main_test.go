@@ -371,8 +371,6 @@ func TestExitCodes(t *testing.T) {
 		{1, "compressed", []string{"import", "--store", filepath.Join(dir, "new"), packed}},
 		{1, "import into an empty store", []string{"import", "--store", store, exported}},
 		{64, "import needs a file", []string{"import", "--store", store}},
-		{64, "simulate is now skein-sim relay", []string{"simulate", "--frames", broken}},
-		{64, "load is now skein-sim load", []string{"load"}},
 		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
 	} {
 		code, out, errs := skein(t, c.args...)
@@ -392,7 +390,7 @@ func TestExitCodes(t *testing.T) {
 
 // The help shows one default for each flag.
 func TestHelpShowsOneDefault(t *testing.T) {
-	for _, command := range []string{"serve", "replay", "import", "upgrade"} {
+	for _, command := range []string{"serve", "replay", "import"} {
 		_, out, _ := skein(t, command, "--help")
 		for line := range strings.Lines(out) {
 			if strings.Count(line, "(default:") > 1 {

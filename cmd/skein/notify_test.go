@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -111,42 +109,5 @@ func TestFailedStartIsOneLine(t *testing.T) {
 		if code == 0 || out != "" || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: exit %d, in %d lines:\n%s%s", what, code, strings.Count(errs, "\n"), out, errs)
 		}
-	}
-}
-
-// serve refuses a store of an older format, unless it may upgrade it. Then it serves what the store
-// had. A store that does not exist is created, and one that is current is left alone.
-func TestServeUpgrades(t *testing.T) {
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", "../../graph/upgrade/testdata/v4-alone.tar.gz", "-C", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	store := dir
-	if found, err := filepath.Glob(filepath.Join(dir, "*", "MANIFEST-*")); err != nil || len(found) > 0 {
-		store = filepath.Dir(found[0])
-	}
-	code, _, errs := skein(t, "serve", "--store", store, "--relay", "ws://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if code == 0 || !strings.Contains(errs, "run skein upgrade") {
-		t.Fatalf("without --upgrade: exit %d: %s", code, errs)
-	}
-	var records string
-	for range 2 { // the second time there is nothing to upgrade
-		d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", store, "--upgrade")
-		var stats struct{ Records map[string]int }
-		n := &network{t: t}
-		n.get(d.api+"/xrpc/blue.skein.graph.getStats", &stats)
-		d.stop()
-		if records != "" && records != fmt.Sprint(stats.Records) || stats.Records["follow"] == 0 {
-			t.Errorf("%v, before %s", stats.Records, records)
-		}
-		records = fmt.Sprint(stats.Records)
-	}
-	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
-		t.Errorf("check: %s%s", out, errs)
-	}
-	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", filepath.Join(t.TempDir(), "new"), "--upgrade")
-	d.stop()
-	if code, _, errs := skein(t, "serve", "--store", store, "--upgrade", "--consume=false"); code != 64 {
-		t.Errorf("a query node: exit %d: %s", code, errs)
 	}
 }

@@ -35,7 +35,6 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor although the store has a cursor; without this flag, that is an error", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, archive (from the URL of --archive) or repos (from every host that the relay lists). The backfill begins when skein is first started with this option, and resumes after a restart", Destination: &s.Past, Sources: command.Env("backfill")},
 		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2), for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
-		&cli.BoolFlag{Name: "upgrade", Usage: "if an older version of skein made the store, upgrade it before starting, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h. During that time /readyz answers \"not ready\", so that a load balancer moves clients away. A second SIGTERM stops at once", Destination: &s.Drain, Sources: command.Env("drain")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
@@ -78,9 +77,6 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 	}
 	if !s.Consume && s.Cursor != "" {
 		return command.UsageError("--cursor has no effect with --consume=false, which indexes nothing")
-	}
-	if s.Upgrade && !s.Consume {
-		return command.UsageError("--upgrade does not work with --consume=false; remove one of them, or run skein upgrade")
 	}
 	if s.Drain < 0 || s.Drain > time.Hour {
 		return command.UsageError("--drain %v: must be from 0s to 1h", s.Drain)
@@ -151,16 +147,6 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *
 	}
 	if b.From != "" {
 		if err := beginWith(ctx, s, b, so); err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
-	if s.Upgrade {
-		err := upgradeFirst(ctx, e, so)
-		switch {
-		case ctx.Err() != nil:
-			so.Logger.Info("stopped during the upgrade; the next start continues it")
-			return nil
-		case err != nil:
 			return err
 		}
 	}

@@ -1,12 +1,12 @@
 package format
 
-// fold appends the chunk that values, oldest first, fold to. pack says to pack it if it can be, for which base must be set.
-func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base, pack bool) (out []byte, size Folded, err error) {
+// fold appends the chunk that values, oldest first, fold to. If base is set, it packs the chunk if it can.
+func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []byte, size Folded, err error) {
 	c, err := CoderOfKey(key)
 	if err != nil {
 		return nil, size, err
 	}
-	if out, size, ok := f.extend(dst, c, values, base, pack); ok {
+	if out, size, ok := f.extend(dst, c, values, base); ok {
 		return out, size, nil
 	}
 	f.records, f.starts = f.records[:0], f.starts[:0]
@@ -21,7 +21,7 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base, pack bool) (o
 	}
 	f.sort()
 	kept := f.newest(drops(base, generation))
-	if pack && c.packs(generation, len(kept)) && !hasFlags(kept) {
+	if base && c.packs(generation, len(kept)) && !hasFlags(kept) {
 		f.ends = appendEnds(f.ends[:0], kept)
 		if out, bytes, ok := c.appendPacked(dst, f.ends); ok {
 			return out, Folded{len(kept), bytes}, nil
@@ -38,7 +38,7 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base, pack bool) (o
 //   - a newer value has a generation, or a path that is not above all paths of the oldest;
 //   - the oldest has removed paths that the fold drops; or
 //   - the oldest is packed and the result cannot be.
-func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base, pack bool) (out []byte, size Folded, ok bool) {
+func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, size Folded, ok bool) {
 	if c.IsRaw() || len(values) == 0 {
 		return nil, size, false
 	}
@@ -53,7 +53,7 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base, pa
 	}
 	f.sort()
 	ends := &f.ends
-	if !pack {
+	if !base {
 		ends = nil
 	}
 	w, ok := c.walk(values[0], ends)
@@ -63,13 +63,13 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base, pa
 	}
 	kept := f.newest(drop)
 	n := w.records + len(kept)
-	if pack && !w.flags && c.packs(w.generation, n) && !hasFlags(kept) {
+	if base && !w.flags && c.packs(w.generation, n) && !hasFlags(kept) {
 		f.ends = appendEnds(f.ends, kept)
 		if out, bytes, ok := c.appendPacked(dst, f.ends); ok {
 			return out, Folded{n, bytes}, true
 		}
 	}
-	if isPacked(values[0]) && (pack || len(kept) > 0) {
+	if isPacked(values[0]) && (base || len(kept) > 0) {
 		return nil, size, false
 	}
 	out = c.appendAfter(append(dst, values[0]...), w.end, kept)

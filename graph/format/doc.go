@@ -21,8 +21,6 @@
 //	'd' source-number(4) seq(8) path → dead letter, JSON (note.go)
 //	'g' source-number(4) seq(8) reason … → gap, JSON
 //	'm' "graph"                  → Header         (header.go)
-//	'm' "upgrade"                → progress of a migration (package upgrade)
-//	'm' "upgradetally"           → its tally, JSON
 //	'm' "counts"                 → Counts, JSON   (counts.go)
 //	'm' "hidden"                 → version of the hidden set (8)
 //	'm' "holes"                  → Holes, JSON    (holes.go)
@@ -56,6 +54,5 @@
 // changes still go into it and override the values below. So a change touches one small
 // value, whatever the size of the set, and a reader needs no list of the large ones.
 //
-// testdata has bytes of every form. Every later program reads them, or package upgrade
-// migrates them.
+// testdata has bytes of every form. Programs that write or read other bytes have another Version.
 package format

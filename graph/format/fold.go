@@ -36,9 +36,6 @@ func AppendUnreadable(dst []byte, values [][]byte) []byte {
 // dates of sets, groups of accounts, groups of strings, and post groups. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
-	// Plain packs nothing: the store may have a format before FormatPacked. A packed chunk with operands folds to the byte form; one alone stays as it is.
-	Plain bool
-
 	rows   rowFolder
 	groups rowGroupFolder
 	chunks chunkFolder
@@ -65,7 +62,7 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 	}
 	switch key[0] {
 	case KeyRecord:
-		out, size, err = f.chunks.fold(dst, key, values, base, base && !f.Plain)
+		out, size, err = f.chunks.fold(dst, key, values, base)
 		if _, _, _, depth, kerr := ParseChunkKey(key); kerr != nil || depth >= MaxChunkDepth {
 			size = Folded{} // it cannot go deeper
 		}

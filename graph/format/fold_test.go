@@ -306,8 +306,7 @@ func TestExtend(t *testing.T) {
 		}
 		base := rng.IntN(2) == 0
 		var f chunkFolder
-		pack := base && rng.IntN(4) > 0
-		got, size, ok := f.extend([]byte("x"), c, operands, base, pack)
+		got, size, ok := f.extend([]byte("x"), c, operands, base)
 		if !ok {
 			continue
 		}
@@ -326,13 +325,13 @@ func TestExtend(t *testing.T) {
 		f.records = all
 		kept := f.newest(base && generation == 0)
 		want := c.Append([]byte("x"), generation, kept)
-		if pack {
+		if base {
 			want = c.AppendStored([]byte("x"), generation, kept)
 		}
 		if isPacked(want[1:]) {
 			packed++
 		}
-		untouched := !pack && bytes.Equal(got[1:], operands[0])
+		untouched := !base && bytes.Equal(got[1:], operands[0])
 		if !bytes.Equal(got, want) && !untouched || size.Entries != len(kept) {
 			t.Fatalf("seed %d: %d records, %x, want %d, %x", seed, size.Entries, got, len(kept), want)
 		}

@@ -43,7 +43,7 @@ func FuzzRowGroup(f *testing.F)  { fuzzCodec(f, "row group") }
 func FuzzChunk(f *testing.F)     { fuzzCodec(f, "chunk of TIDs", "chunk of raw keys") }
 func FuzzContainer(f *testing.F) { fuzzCodec(f, "container") }
 func FuzzState(f *testing.F)     { fuzzCodec(f, "state", "accounts") }
-func FuzzSettings(f *testing.F)  { fuzzCodec(f, "header", "old settings") }
+func FuzzSettings(f *testing.F)  { fuzzCodec(f, "header") }
 func FuzzCursor(f *testing.F)    { fuzzCodec(f, "cursor", "version of the hidden set") }
 func FuzzCounts(f *testing.F)    { fuzzCodec(f, "counts") }
 
@@ -117,9 +117,9 @@ func FuzzSubjects(f *testing.F) {
 func FuzzExtend(f *testing.F) {
 	c := CoderOf(1, shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
-		f.Add(form.Bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true, true)
+		f.Add(form.Bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
 	}
-	f.Fuzz(func(t *testing.T, oldest, newer []byte, base, pack bool) {
+	f.Fuzz(func(t *testing.T, oldest, newer []byte, base bool) {
 		// Only chunks that skein wrote have ascending paths in their one form.
 		for _, v := range [][]byte{oldest, newer} {
 			records, generation, err := c.Read(nil, v, 0)
@@ -133,8 +133,7 @@ func FuzzExtend(f *testing.F) {
 			}
 		}
 		var extended, read chunkFolder
-		pack = pack && base
-		got, size, ok := extended.extend(nil, c, [][]byte{oldest, newer}, base, pack)
+		got, size, ok := extended.extend(nil, c, [][]byte{oldest, newer}, base)
 		if !ok {
 			return
 		}
@@ -147,7 +146,7 @@ func FuzzExtend(f *testing.F) {
 		slices.SortFunc(read.records, CompareRecords)
 		kept := read.newest(base && generation == 0)
 		want := c.Append(nil, generation, kept)
-		if pack {
+		if base {
 			want = c.AppendStored(nil, generation, kept)
 		} else if isPacked(got) && len(newer) == 0 {
 			want = oldest

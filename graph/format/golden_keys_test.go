@@ -88,8 +88,7 @@ func goldenKeys() []harness.Form {
 			name string
 			Layout
 		}{{"alone", alone}, {"shared", shared}} {
-			l.Ungrouped = true
-			row := l.AppendMemberKey(nil, 3, id.id, longID)
+			row := l.AppendMemberKey(nil, 1, id.id, longID)
 			add(fmt.Sprintf("%s: row, %s subject", l.name, id.name), row, readSetKey)
 			add(fmt.Sprintf("%s: container, %s subject, short block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(shortID))), readSetKey)
 			add(fmt.Sprintf("%s: container, %s subject, long block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(longID))), readSetKey)
@@ -107,8 +106,6 @@ func goldenKeys() []harness.Form {
 		add(name+": row of hidden", l.AppendMemberKey(nil, kinds.Hidden, 0, longID), readSetKey)
 	}
 	add("header", HeaderKey, readPlainKey)
-	add("upgrade", UpgradeKey, readPlainKey)
-	add("old settings", OldSettingsKey, readPlainKey)
 	add("secret", KeySecret, readPlainKey)
 	add("import", KeyImport, readPlainKey)
 	add("claim", ClaimKey(63), readPlainKey)

@@ -95,11 +95,6 @@ func readHeader(v []byte) (string, error) {
 	return fmt.Sprintf("version %d, %v, kinds %v", h.Version, h.Settings, h.Kinds), err
 }
 
-func readOldSettings(v []byte) (string, error) {
-	s, err := DecodeOldSettings(v)
-	return s.String(), err
-}
-
 // readJSON returns a reader of a JSON value.
 func readJSON[T any](v []byte) (string, error) {
 	var x T
@@ -346,12 +341,6 @@ func goldenRest() (forms []harness.Form) {
 	touched := TouchedCommit{Since: 5, Data: Root{1, 2}, Prev: Root{3}, HasPrev: true, Broken: true}
 	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}
 	return append(forms,
-		harness.NewForm("settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings),
-		harness.NewForm("settings before version 4, several", []byte{2, 14, 0, 0, 16, 0, 64}, readOldSettings),
-		harness.NewForm("header while it is upgraded", AppendUpgrading(nil, []byte{3}), func(v []byte) (string, error) {
-			version, err := HeaderVersion(UpgradingHeader(v))
-			return fmt.Sprintf("from version %d", version), err
-		}),
 		harness.NewForm("counts", asJSON(counts), readCounts), harness.NewForm("counts of nothing", asJSON(Counts{}), readCounts),
 		harness.NewForm("gap", asJSON(gap), readJSON[Gap]), harness.NewForm("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
 		harness.NewForm("dead letter", asJSON(letter), readJSON[DeadLetter]), harness.NewForm("dead letter with a detail", asJSON(DeadLetter{Reason: "proof", Time: at, Detail: "a node of the tree is missing"}), readJSON[DeadLetter]), harness.NewForm("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),

@@ -10,14 +10,11 @@ import (
 )
 
 // A Header says what a store is. It is the first row that is written to a store, and the
-// first that is read. Under HeaderKey lies, from FormatOneHeader on,
+// first that is read. Under HeaderKey lies
 //
 //	version(1) ShardBits(1) LeaseSize(4, big-endian) Partitions(1) n(1) n × Kind(1)
 //
 // The kinds are all that were ever indexed in the store, ascending.
-//
-// Before, the row held the version alone, and the settings lay under OldSettingsKey:
-// 2 (1) ShardBits(1) LeaseSize(4), and Partitions(1) if not 1.
 type Header struct {
 	Version  Version
 	Settings dict.Settings
@@ -30,15 +27,6 @@ type Header struct {
 // HeaderKey is the key of the Header. Every store has it from its first write on.
 var HeaderKey = []byte("mgraph")
 
-// UpgradeKey is the key of the progress of a migration (package upgrade).
-var UpgradeKey = []byte("mupgrade")
-
-// UpgradeTallyKey is the key of what a migration has counted so far.
-var UpgradeTallyKey = []byte("mupgradetally")
-
-// OldSettingsKey is the key of a store's settings before FormatOneHeader.
-var OldSettingsKey = []byte("mintern")
-
 // Append appends the value of the row.
 func (h *Header) Append(dst []byte) []byte {
 	dst = append(dst, byte(h.Version), h.Settings.ShardBits)
@@ -50,21 +38,6 @@ func (h *Header) Append(dst []byte) []byte {
 	return dst
 }
 
-// upgrading replaces the version while a store is being migrated. The older header follows.
-const upgrading = 0xff
-
-// AppendUpgrading appends the header of a store that is being migrated from the header before.
-func AppendUpgrading(dst, before []byte) []byte { return append(append(dst, upgrading), before...) }
-
-// UpgradingHeader returns the header that a store had before the migration that is under way,
-// or nil if none is.
-func UpgradingHeader(v []byte) (before []byte) {
-	if len(v) > 1 && v[0] == upgrading {
-		return v[1:]
-	}
-	return nil
-}
-
 // HeaderVersion returns the version that a value of HeaderKey names.
 func HeaderVersion(v []byte) (Version, error) {
 	if len(v) == 0 {
@@ -74,16 +47,12 @@ func HeaderVersion(v []byte) (Version, error) {
 }
 
 // DecodeHeader reads the value of HeaderKey in a store of the Newest version.
-func DecodeHeader(v []byte) (h Header, err error) { return DecodeHeaderOf(Newest, v) }
-
-// DecodeHeaderOf reads the value of HeaderKey in a store of another version, from
-// FormatOneHeader on.
-func DecodeHeaderOf(version Version, v []byte) (h Header, err error) {
+func DecodeHeader(v []byte) (h Header, err error) {
 	const fixed = 8
-	if len(v) < fixed || len(v) != fixed+int(v[fixed-1]) || Version(v[0]) != version {
+	if len(v) < fixed || len(v) != fixed+int(v[fixed-1]) || Version(v[0]) != Newest {
 		return h, fmt.Errorf("format: the store's header is malformed: %x", v)
 	}
-	h.Version = version
+	h.Version = Newest
 	h.Settings = dict.Settings{ShardBits: v[1], LeaseSize: binary.BigEndian.Uint32(v[2:]), Partitions: v[6]}
 	for _, k := range v[fixed:] {
 		h.Kinds = append(h.Kinds, kinds.Kind(k))
@@ -92,16 +61,4 @@ func DecodeHeaderOf(version Version, v []byte) (h Header, err error) {
 		return h, fmt.Errorf("format: the store's header is malformed: %x", v)
 	}
 	return h, h.Settings.Check()
-}
-
-// DecodeOldSettings reads the value of OldSettingsKey.
-func DecodeOldSettings(v []byte) (s dict.Settings, err error) {
-	if len(v) != 6 && len(v) != 7 || v[0] != 2 {
-		return s, fmt.Errorf("format: the store's settings are malformed: %x", v)
-	}
-	s = dict.Settings{ShardBits: v[1], LeaseSize: binary.BigEndian.Uint32(v[2:]), Partitions: 1}
-	if len(v) == 7 {
-		s.Partitions = v[6]
-	}
-	return s, s.Check()
 }

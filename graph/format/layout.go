@@ -10,8 +10,6 @@ import (
 // A Layout makes the keys that depend on the store's settings.
 type Layout struct {
 	Settings dict.Settings
-	// Ungrouped says that each row has a key of its own, as in formats before FormatRowGroups.
-	Ungrouped bool
 }
 
 // Shared reports whether several processes can write the store.

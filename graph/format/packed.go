@@ -7,7 +7,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A base fold, which is one with the oldest value, packs a chunk, unless Folder.Plain is set, if
+// A base fold, which is one with the oldest value, packs a chunk if
 //
 //   - it has at least minPacked records;
 //   - all of them have TIDs, name a subject, and are of a kind whose records name one subject;

@@ -167,12 +167,6 @@ func TestWhatIsPacked(t *testing.T) {
 	}
 	stored := tids.AppendStored(nil, 0, of(tids, 0))
 	later := tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})
-	plain := Folder{Plain: true}
-	for _, values := range [][][]byte{{operand}, {stored, later}, {stored, operand}} {
-		if v, _, err := plain.Fold(nil, key, values, true); err != nil || isPacked(v) {
-			t.Errorf("with Plain, %d values fold to %x, %v", len(values), v, err)
-		}
-	}
 	for _, values := range [][][]byte{{stored, later}, {stored, later, later}, {stored, operand}} {
 		for _, base := range []bool{false, true} {
 			if v, _, err := new(Folder).Fold(nil, key, values, base); err != nil || isPacked(v) != base {

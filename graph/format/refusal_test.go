@@ -74,15 +74,6 @@ func headerAgain(v []byte) ([]byte, error) {
 	return h.Append(nil), err
 }
 
-func oldSettingsAgain(v []byte) ([]byte, error) {
-	s, err := DecodeOldSettings(v)
-	again := binary.BigEndian.AppendUint32([]byte{2, s.ShardBits}, s.LeaseSize)
-	if len(v) == 7 { // naming a single partition is optional
-		again = append(again, s.Partitions)
-	}
-	return again, err
-}
-
 func countsAgain(v []byte) ([]byte, error) {
 	c, err := DecodeCounts(v)
 	if err != nil {
@@ -123,7 +114,6 @@ func codecs() []harness.Codec {
 		{Name: "accounts", Again: groupAgain, Valid: valid(goldenAccounts(), "of a group", "group of"), Cut: true},
 		{Name: "cursor", Again: cursorAgain, Valid: valid(goldenRest(), "cursor"), Cut: true},
 		{Name: "header", Again: headerAgain, Valid: valid(goldenRest(), "header of", "header without"), Exact: true, Cut: true},
-		{Name: "old settings", Again: oldSettingsAgain, Valid: valid(goldenRest(), "settings"), Exact: true, Cut: true},
 		{Name: "counts", Again: countsAgain, Valid: valid(goldenRest(), "counts"), Cut: true},
 		{Name: "version of the hidden set", Again: versionAgain, Valid: [][]byte{make([]byte, 8), bytes.Repeat([]byte{0xff}, 8)}, Exact: true, Cut: true},
 		{Name: "chunk key", Again: chunkKeyAgain, Valid: valid(goldenKeys(), "chunk"), Exact: true, Cut: true},

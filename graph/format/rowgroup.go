@@ -37,7 +37,7 @@ var errRowGroup error = dict.Malformed("format: malformed row group")
 func HasGroups(k kinds.Kind) bool { return k == kinds.Like || k == kinds.Repost }
 
 // Grouped reports whether the rows of a kind's sets lie in groups, in this store.
-func (l Layout) Grouped(k kinds.Kind) bool { return !l.Shared() && !l.Ungrouped && HasGroups(k) }
+func (l Layout) Grouped(k kinds.Kind) bool { return !l.Shared() && HasGroups(k) }
 
 // AppendRowGroupKey appends the key of the group that has the row of a subject.
 func AppendRowGroupKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {

@@ -78,9 +78,9 @@ func TestRowGroups(t *testing.T) {
 	}
 }
 
-// TestWhatIsGrouped: only rows of likers and reposters lie in groups, only in stores with one writer, and only since FormatRowGroups.
+// TestWhatIsGrouped: only rows of likers and reposters lie in groups, only in stores with one writer.
 func TestWhatIsGrouped(t *testing.T) {
-	for name, l := range map[string]Layout{"alone": alone, "shared": shared, "older": {Settings: alone.Settings, Ungrouped: true}} {
+	for name, l := range map[string]Layout{"alone": alone, "shared": shared} {
 		for k := range 256 {
 			kind := kinds.Kind(k)
 			want := name == "alone" && (k == 2 || k == 3)
@@ -95,7 +95,7 @@ func TestWhatIsGrouped(t *testing.T) {
 			if got, err := l.RowIn(kind, 21, v); err != nil || !bytes.Equal(got, row) {
 				t.Errorf("%s: kind %d: %x has the row %x, %v", name, k, v, got, err)
 			}
-			if key := l.AppendMemberKey(nil, kind, 21, 7); want != (key[0] == KeyRows) || l.FitsReverseKey(AppendRowKey(nil, kind, 21), true) != (name != "shared" && !want) {
+			if key := l.AppendMemberKey(nil, kind, 21, 7); want != (key[0] == KeyRows) || l.FitsReverseKey(AppendRowKey(nil, kind, 21), true) != (name == "alone" && !want) {
 				t.Errorf("%s: kind %d has rows under %x", name, k, key)
 			}
 		}

@@ -19,17 +19,12 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	if err != nil || !ok {
 		return h, false, err
 	}
-	if format.UpgradingHeader(v) != nil {
-		return h, true, fmt.Errorf("%w: an upgrade of the store did not finish: run skein upgrade again", ErrFormat)
-	}
 	version, err := format.HeaderVersion(v)
-	switch {
-	case err != nil:
+	if err != nil {
 		return h, true, err
-	case version < format.Newest:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: run skein upgrade", ErrFormat, version, format.Newest)
-	case version > format.Newest:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: a newer skein wrote it; use that version", ErrFormat, version, format.Newest)
+	}
+	if version != format.Newest {
+		return h, true, fmt.Errorf("%w: it has format %d, and this program reads %d: %s", ErrFormat, version, format.Newest, format.Advice)
 	}
 	if h, err = format.DecodeHeader(v); err != nil {
 		return h, true, err

@@ -34,10 +34,9 @@ func TestHeader(t *testing.T) {
 	}{
 		"good":                {good, true, false, ""},
 		"none":                {nil, false, true, "there is no graph in the store"},
-		"an older format":     {older, true, true, "has format 10, this program reads 11: run skein upgrade"},
-		"the first format":    {[]byte{1}, true, true, "has format 1, this program reads 11: run skein upgrade"},
-		"a newer format":      {newer, true, true, "has format 12, this program reads 11: a newer skein wrote it"},
-		"being upgraded":      {format.AppendUpgrading(nil, older), true, true, "run skein upgrade again"},
+		"an older format":     {older, true, true, "has format 10, and this program reads 11: index again"},
+		"a version alone":     {[]byte{1}, true, true, "has format 1, and this program reads 11: index again"},
+		"a newer format":      {newer, true, true, "has format 12, and this program reads 11: index again"},
 		"version 255":         {[]byte{0xff}, true, true, "has format 255"},
 		"empty":               {[]byte{}, true, false, "header is empty"},
 		"cut":                 {cut, true, false, "header is malformed"},

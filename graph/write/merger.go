@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
@@ -29,7 +28,6 @@ var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048, Search: 256 << 10}
 type Merger struct {
 	limits  Limits
 	folders sync.Pool
-	packs   atomic.Bool // see Pack
 
 	mu    sync.Mutex          // guards the fields below
 	large map[string]struct{} // keys that wait to be spilled, at most maxLarge
@@ -50,13 +48,9 @@ func NewMerger(l Limits) *Merger {
 	}
 }
 
-// Pack lets folds pack chunks from now on. It is called once the store is known to have the newest format: engines
-// fold as soon as they are open, and an older program has to read a store that this one refuses.
-func (m *Merger) Pack() { m.packs.Store(true) }
-
-// Name implements kv.Merger. Each store records this name, and engines refuse to open it under
-// another one, so the name must never change. The version of the format is in the store's header.
-func (*Merger) Name() string { return "skein.graph.v3" }
+// Name implements kv.Merger. Each store records this name, and engines refuse to open it under another one. It names
+// the format, so that no other program folds the values of a store that it cannot read.
+func (*Merger) Name() string { return fmt.Sprintf("skein.graph.v%d", format.Newest) }
 
 // Fold implements kv.Merger.
 //
@@ -67,7 +61,6 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		return append(dst, values[0]...), nil
 	}
 	f, _ := m.folders.Get().(*format.Folder)
-	f.Plain = !m.packs.Load()
 	out, size, err := f.Fold(dst, key, values, base)
 	m.folders.Put(f)
 	if errors.Is(err, dict.ErrStored) && key[0] != dict.KeyString { // readers of strings would accept it

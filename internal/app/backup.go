@@ -314,16 +314,13 @@ func finished(dir string) error {
 	return fmt.Errorf("%w: %s; run the same skein restore again, which continues it, or remove the folder", ErrUnfinished, dir)
 }
 
-// CheckFormat returns an error if this program is too old for a backed-up store.
+// CheckFormat returns an error if this program cannot read a backed-up store.
 func CheckFormat(m *backup.Manifest) error {
-	if m.Store.Format <= int(format.Newest) {
+	if m.Store.Format == int(format.Newest) {
 		return nil
 	}
-	return fmt.Errorf("%w: a newer skein made it (%s, format %d; this one reads formats up to %d): use that version", kv.ErrFormat, human.Line(m.Program), m.Store.Format, format.Newest)
+	return fmt.Errorf("%w: the backup has format %d and was made by %s, and this program reads %d: use that version, or index again", kv.ErrFormat, m.Store.Format, human.Line(m.Program), format.Newest)
 }
-
-// NeedsUpgrade reports whether a backed-up store must be upgraded after it is restored.
-func NeedsUpgrade(m *backup.Manifest) bool { return m.Store.Format < int(format.Newest) }
 
 // StoreExists reports whether a folder holds a store. Parts of a store are an error.
 func StoreExists(dir string) (bool, error) { return pebblekv.Exists(dir) }

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
@@ -123,5 +125,31 @@ func TestDamage(t *testing.T) {
 	}
 	if !strings.Contains(answer, ".sst") || !strings.Contains(log.String(), "skein check lists") {
 		t.Errorf("/readyz: %s\n%s", answer, log)
+	}
+}
+
+// otherFormat is a Merger of another version of skein.
+type otherFormat struct{ kv.Merger }
+
+func (otherFormat) Name() string { return "skein.graph.v3" }
+
+// A store of another format is refused, with one sentence that says what to do, and stays readable for the program that
+// made it.
+func TestStoreOfAnotherFormat(t *testing.T) {
+	o := pebblekv.Options{Dir: filepath.Join(t.TempDir(), "store"), Create: true, Merger: otherFormat{graph.Merger()}, Memory: 8 << 20}
+	for range 2 {
+		s, err := pebblekv.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, readOnly := range []bool{false, true} {
+			s, err := app.OpenStore(t.Context(), app.StoreOptions{Store: o.Dir, Create: !readOnly, ReadOnly: readOnly})
+			if err == nil || !errors.Is(err, kv.ErrFormat) || !strings.Contains(err.Error(), o.Dir+" has another format: index again into a new store, or export it") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("read-only %v: %v, %v", readOnly, s, err)
+			}
+		}
 	}
 }

@@ -277,9 +277,6 @@ func (f *follower) look(ctx context.Context) error {
 	if err := CheckFormat(m); err != nil {
 		return err
 	}
-	if NeedsUpgrade(m) {
-		return fmt.Errorf("the backup was made by an older skein (%s), whose format this one does not answer from: upgrade the node that makes the backups", human.Line(m.Program))
-	}
 	start := time.Now()
 	f.removeUnfinished(o.Dir)
 	if was, err := backup.Restored(o.Dir); err != nil || !was.Time.Equal(m.Time) { // it may have been restored, and not opened

@@ -118,21 +118,12 @@ func TestMetricNames(t *testing.T) {
 			t.Errorf("%s: a histogram without a unit", m.name)
 		}
 	}
-	for _, name := range []string{ // renamed metrics of the contract, and the build
+	for _, name := range []string{ // what alerts and dashboards use
 		"skein_query_duration_seconds", "skein_store_commit_duration_seconds", "skein_intern_ids_allocated_total",
 		"skein_intern_lease_ids_remaining", "skein_graph_edge_writes_total", "skein_build_info",
 	} {
 		if !names[name] {
 			t.Errorf("%s is not served", name)
-		}
-	}
-	for former, now := range map[string]string{
-		"skein_query_seconds": "skein_query_duration_seconds", "skein_store_commit_seconds": "skein_store_commit_duration_seconds",
-		"skein_intern_allocated_total": "skein_intern_ids_allocated_total", "skein_intern_lease_remaining": "skein_intern_lease_ids_remaining",
-		"skein_graph_edges_total": "skein_graph_edge_writes_total",
-	} {
-		if i := slices.IndexFunc(all, func(m served) bool { return m.name == former }); i < 0 || !strings.HasPrefix(all[i].help, "Deprecated: renamed to "+now+".") {
-			t.Errorf("%s is not served as a deprecated name of %s", former, now)
 		}
 	}
 }

@@ -87,8 +87,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	case errors.Is(err, kv.ErrFormat):
-		return nil, fmt.Errorf("another version of skein made the store %s, in a format that this version cannot read (it reads %s); use the version that made it, or index into a new folder: %w",
-			o.Store, graph.Merger().Name(), err)
+		return nil, otherFormat(o.Store, err)
 	case err != nil:
 		return nil, err
 	}
@@ -106,8 +105,15 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	fo.Retried, fo.Conflicted, fo.Versioned, fo.Trips = o.writes.Retried, o.writes.Conflicted, o.writes.Versioned, o.writes.Tripped
 	s, err := fdbkv.Open(ctx, fo)
-	if errors.Is(err, kv.ErrNotFound) {
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
+	case errors.Is(err, kv.ErrFormat):
+		return nil, otherFormat(o.Store, err)
 	}
 	return s, err
+}
+
+func otherFormat(store string, err error) error {
+	return fmt.Errorf("the store %s has another format: %s: %w", store, format.Advice, err)
 }

@@ -36,8 +36,6 @@ type Program struct {
 	Name     string
 	Usage    string
 	Commands func(*Environment) []*cli.Command
-	// Moved maps the names of former commands to the commands that replace them.
-	Moved map[string]string
 }
 
 // Main runs the process's command line until it ends or a signal ends it, and returns the
@@ -51,10 +49,6 @@ func Main(p Program) int {
 func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	env.wrap()
 	stdout, stderr := env.Stdout, env.Stderr
-	if len(args) > 1 && p.Moved[args[1]] != "" {
-		fmt.Fprintf(stderr, "%s: %s %s is now %s\n", p.Name, p.Name, args[1], p.Moved[args[1]])
-		return ExitUsage
-	}
 	cmd := &cli.Command{
 		Name:           p.Name,
 		Version:        Version(),

@@ -37,7 +37,6 @@ type Settings struct {
 	Past         string // off, archive or repos
 	Archive      string
 	Repair       bool
-	Upgrade      bool
 	Drain        time.Duration
 	plc          string
 	allowPrivate bool
@@ -91,7 +90,7 @@ func (s *Settings) ComparisonFlags() []cli.Flag {
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (DNS and HTTPS), off, or the URL of a service that has the method com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public host name of the query API. The server's DID is then did:web:NAME. Feeds need it, and so do queries with $viewer (the account that asks)", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "service-host", Usage: "public host name of the query API. The server's DID is then did:web:NAME. Feeds need it, and so do queries with $viewer (the account that asks)", Destination: &s.serviceHost, Sources: Env("service-host")},
 		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host or --feed-preview", Destination: &s.FeedFile, Sources: Env("feeds")},
 		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds: its repo holds the app.bsky.feed.generator records", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
 		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone preview the feeds of --feeds as any account, without a token: on the web page, or with the parameter viewer=DID of getFeedSkeleton. Needs a loopback address in --listen", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
@@ -106,14 +105,9 @@ func (s *Settings) LabelersFlag() cli.Flag {
 // EnvPrefix begins the names of the environment variables that set flags.
 const EnvPrefix = "SKEIN_"
 
-// Env returns the environment variables that set a flag: one for its name, and one for each of
-// its older names.
-func Env(names ...string) cli.ValueSourceChain {
-	var chain cli.ValueSourceChain
-	for _, name := range names {
-		chain.Append(cli.EnvVars(EnvPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))))
-	}
-	return chain
+// Env returns the environment variable that sets a flag.
+func Env(name string) cli.ValueSourceChain {
+	return cli.EnvVars(EnvPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 }
 
 // StoreFlag returns the flag that names the store.

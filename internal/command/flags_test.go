@@ -8,8 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// The service's host comes from its flag or variable, or from their older names. A preview does
-// not need one.
+// The service's host comes from its flag or variable. A preview does not need one.
 func TestServiceHost(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -18,12 +17,9 @@ func TestServiceHost(t *testing.T) {
 	}{
 		"none":          {},
 		"flag":          {args: []string{"--service-host", "graph.example.com"}, did: "did:web:graph.example.com"},
-		"old flag":      {args: []string{"--feed-host", "graph.example.com"}, did: "did:web:graph.example.com"},
 		"variable":      {env: [2]string{"SKEIN_SERVICE_HOST", "graph.example.com"}, did: "did:web:graph.example.com"},
-		"old variable":  {env: [2]string{"SKEIN_FEED_HOST", "graph.example.com"}, did: "did:web:graph.example.com"},
 		"preview":       {args: []string{"--feeds", "feeds.txt", "--feed-preview"}, did: "did:web:localhost"},
 		"named preview": {args: []string{"--feeds", "feeds.txt", "--feed-preview", "--service-host", "graph.example.com"}, did: "did:web:graph.example.com"},
-		"flag over old": {args: []string{"--service-host", "graph.example.com"}, env: [2]string{"SKEIN_FEED_HOST", "feeds.example.com"}, did: "did:web:graph.example.com"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.env[0] != "" {

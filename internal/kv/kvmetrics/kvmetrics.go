@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"skein.blue/internal/renamed"
 )
 
 // Metrics count the writes of one store.
@@ -42,8 +40,7 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 		}, []string{"keyspace"}),
 		keyspaceOf: keyspaceOf,
 	}
-	renamed.Register(reg, m.commit, "skein_store_commit_seconds", "skein_store_commit_duration_seconds")
-	reg.MustRegister(m.version, m.trips, m.retries, m.conflicts)
+	reg.MustRegister(m.commit, m.version, m.trips, m.retries, m.conflicts)
 	return m
 }
 

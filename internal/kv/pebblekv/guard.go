@@ -193,8 +193,8 @@ func forbidden(dir string, err error) error {
 }
 
 // prove checks the manifest and the logs against the guard before a store is opened.
-// An older skein wrote no guard. Such a store is first opened read-only, and must have
-// its marker, before it is opened for writing.
+// If the guard is missing or names another manifest, as after a crash between the two,
+// the store is first opened read-only, and must have its marker, before it is opened for writing.
 func (s *Store) prove(o Options) error {
 	desc, err := pebble.Peek(o.Dir, s.fs.FS)
 	if errors.Is(err, os.ErrPermission) {

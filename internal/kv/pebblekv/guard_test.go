@@ -166,7 +166,7 @@ func TestManifestIsGuarded(t *testing.T) {
 	if refused["cut"] == 0 || refused["flipped"] == 0 {
 		t.Errorf("refused: %v", refused)
 	}
-	// Without a guard, as an older skein left a store, its marker decides.
+	// Without a guard, the marker decides.
 	c := o
 	c.Dir = copyOf(t, dir)
 	if err := os.Remove(filepath.Join(c.Dir, guardFile)); err != nil {

@@ -115,7 +115,7 @@ func TestFlushedLogs(t *testing.T) {
 	}
 }
 
-// A store of an older skein, which did not guard logs, opens.
+// A store whose logs are not guarded opens.
 func TestStoreWithoutLogMarks(t *testing.T) {
 	killed, synced := killedStore(t, rand.New(rand.NewPCG(7, 7)))
 	name := killed.PathJoin("s", guardFile)

@@ -37,7 +37,7 @@ func TestFeed(t *testing.T) {
 	if err := os.WriteFile(feeds, []byte("mine = likes($viewer)\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.flags = []string{"--feeds", feeds, "--feed-host", "feeds.example.com", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
+	n.flags = []string{"--feeds", feeds, "--service-host", "feeds.example.com", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
 	n.follow("--relay", fmt.Sprintf("ws://127.0.0.1:%d", n.pdsPort), "--cursor", "0")
 	n.indexed("likes("+viewer.DID+")", 12)
 	var out feedAnswers
