@@ -858,7 +858,7 @@ func (n *net) records(a int) map[string]string {
 	if err := n.store.View(n.t.Context(), func(r kv.Reader) error {
 		var b intern.Batch
 		at := b.Add(dict.DID, []byte(n.accounts[a].did))
-		if err := intern.Lookup(r, dict.Settings{}, &b); err != nil {
+		if err := intern.Lookup(r, &b); err != nil {
 			return err
 		}
 		for i := range n.s.Kinds().All {

@@ -285,7 +285,7 @@ func TestPrepareEnds(t *testing.T) {
 		if err := in.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w := newTwin(dict.DefaultSettings)
+		w := newTwin()
 		w.note(t, named{dict.DID, "did:web:a.com"}, b.ID(0))
 		if _, open := w.audited(t, store, o.Settings); open > 0 {
 			t.Errorf("%d partitions: %d leases are open", partitions, open)
@@ -306,7 +306,7 @@ func TestPrepareEnds(t *testing.T) {
 func TestLeasesOfOne(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 1, Partitions: 1}}
-	w := newTwin(dict.DefaultSettings)
+	w := newTwin()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 3 {
 		in := openAs(t, store, o)

@@ -210,7 +210,7 @@ type Resolved struct {
 func ResolveString(r kv.Reader, settings dict.Settings, ns dict.Namespace, s string) (res Resolved, found bool, err error) {
 	var b Batch
 	i := b.Add(ns, []byte(s))
-	if err := Lookup(r, settings, &b); err != nil || b.ID(i) == dict.None {
+	if err := Lookup(r, &b); err != nil || b.ID(i) == dict.None {
 		return res, false, err
 	}
 	return ResolveID(r, settings, ns, b.ID(i))

@@ -3,11 +3,11 @@ package intern
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"math/rand/v2"
 
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A Batch gathers the strings of many events, each once, to resolve them together. It is
@@ -23,9 +23,6 @@ type Batch struct {
 	miss  []int32  // the items of keys
 	fresh []int32  // scratch of missing
 	kbuf  []byte
-	posts []groupedPost // scratch of lookUp
-	rest  []int         // likewise: indexes of keys
-	kept  [][]byte      // likewise
 
 	made      maker // scratch of create
 	checkouts [len(dict.Namespaces) + 1]checkout
@@ -261,21 +258,20 @@ func (b *Batch) want(ns dict.Namespace, i int) {
 	b.miss = append(b.miss, int32(i))
 }
 
-// foundRow sets the id in the row of a key.
-func (b *Batch) foundRow(key int, value []byte, m *Metrics) error {
-	id, n := dict.ReadID(value)
-	if n == 0 || n != len(value) {
-		return fmt.Errorf("intern: %w: the id under %x is %x", dict.ErrMalformed, b.keys[key], value)
-	}
-	b.found(key, id, m)
-	return nil
-}
-
-// found sets the id that the store has for the item of a key.
-func (b *Batch) found(key int, id dict.ID, m *Metrics) {
-	it := &b.items[b.miss[key]]
-	it.found(id)
-	m.lookup(it.ns, lookupStore)
+// lookUp finds the ids of the items of the first keys that missing has collected.
+func (b *Batch) lookUp(r kv.Reader, asked int, m *Metrics) error {
+	return r.MultiGet(b.keys[:asked], func(i int, value []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		id, err := idIn(b.keys[i], value)
+		if err == nil {
+			it := &b.items[b.miss[i]]
+			it.found(id)
+			m.lookup(it.ns, lookupStore)
+		}
+		return err
+	})
 }
 
 // found sets the id that the store has for an item. If that is the id drawn for the item, an

@@ -250,7 +250,7 @@ func TestCacheKeepsDIDs(t *testing.T) {
 func TestCacheOfBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	c := newCache(1 << 20)
-	w := newTwin(dict.DefaultSettings)
+	w := newTwin()
 	next := dict.ID(1)
 	for range 50 {
 		var b Batch

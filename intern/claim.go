@@ -257,12 +257,11 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 	asked, err := w.ask(tx.Snapshot(), claims)
 	if err == nil && len(asked) > 0 {
 		err = w.look(tx.Snapshot(), asked, func(it *batchItem, key, v []byte) error {
-			id, n := dict.ReadID(v)
-			if n == 0 || n != len(v) {
-				return fmt.Errorf("intern: %w: the id under %x is %x", dict.ErrMalformed, key, v)
+			id, err := idIn(key, v)
+			if err == nil {
+				it.found(id)
 			}
-			it.found(id)
-			return nil
+			return err
 		})
 	}
 	made := 0
@@ -298,9 +297,7 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		w.made.add(tx, ns, it.id, claims[i].key)
 		w.created = append(w.created, claims[i].key)
 	}
-	if err := w.made.write(tx, ns); err != nil {
-		return err
-	}
+	w.made.write(tx, ns)
 	if w.before, err = w.count(tx, ns, made); err == nil && ns == dict.DID {
 		w.dids.logClaims(tx, ns, w.lane, w.before, w.created)
 	}

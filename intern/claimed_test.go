@@ -72,7 +72,7 @@ type claimWorld struct {
 }
 
 func newClaimWorld(t *testing.T) *claimWorld {
-	return &claimWorld{t, memkv.Open(memkv.Options{Merger: dict.Merger{}}), newTwin(dict.SharedSettings)}
+	return &claimWorld{t, memkv.Open(memkv.Options{Merger: dict.Merger{}}), newTwin()}
 }
 
 type claimWriter struct {
@@ -345,7 +345,7 @@ func TestClaimsCommittedLater(t *testing.T) {
 	trusted := 0
 	for seed := range uint64(8) {
 		store := memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.05, Unknown: 0.1}})
-		w := newTwin(dict.SharedSettings)
+		w := newTwin()
 		var mu sync.Mutex // guards w and trusted
 		var wg, later sync.WaitGroup
 		for number := range uint8(3) {

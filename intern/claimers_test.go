@@ -53,7 +53,7 @@ func TestClaimersTwin(t *testing.T) {
 }
 
 func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed uint64) {
-	w := newTwin(settings)
+	w := newTwin()
 	var mu sync.Mutex
 	cut := 0
 	var filtered, lost atomic.Int64
@@ -161,7 +161,7 @@ func TestClaimEndsAtALease(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	cutting := &cutter{Store: store}
 	in := openAs(t, cutting, Options{Settings: settings})
-	w := newTwin(settings)
+	w := newTwin()
 	claim := func(ctx context.Context, all ...named) error {
 		var b Batch
 		for _, s := range all {

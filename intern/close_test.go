@@ -47,7 +47,7 @@ func TestSecondClose(t *testing.T) {
 			err := store.View(t.Context(), func(r kv.Reader) error {
 				b.Reset()
 				n := b.Add(dict.DID, []byte("did:web:a.example.com"))
-				err := intern.Lookup(r, settings, &b)
+				err := intern.Lookup(r, &b)
 				if got := b.ID(n); got != id {
 					t.Errorf("%s: the id is %d, and was %d", settings, got, id)
 				}

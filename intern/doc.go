@@ -7,7 +7,6 @@
 //	claim.go   Claimer: ids for new strings in earlier transactions, for several writers
 //	claimed.go what other Claimers have claimed, so that few DIDs are looked up
 //	batch.go   the strings of many events, each once
-//	posts.go   posts whose ids lie in groups by time, and how these groups stay small
 //	lease.go   blocks of ids, leased from random shards ahead of need
 //	alloc.go, checkout.go   the ids of leased blocks that are checked out, or come back
 //	cache.go, bloom.go      answers without reading the store

@@ -15,7 +15,6 @@ type Drawer struct {
 	leases  *leaser
 	cache   *cache
 	strings *stringFilter // nil if other writers also create strings
-	posts   *postCounts
 }
 
 // Prepare implements Interner: it waits until n new strings of each namespace can get ids. For
@@ -35,14 +34,14 @@ func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 // call Prepare and start again.
 var ErrNoLease = errors.New("intern: leased ids are used up")
 
-// Resolve implements Interner. Only conflicts on the keys of strings and of post groups matter: if another writer
-// creates the same string, or a post of the same group, this transaction starts again, and finds that writer's id. (With
+// Resolve implements Interner. Only conflicts on the keys of strings matter: if another writer
+// creates the same string, this transaction starts again, and finds that writer's id. (With
 // Options.Alone there is no other writer, and strings that are certainly new are not read.)
 func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
 	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
 		d.cache.resolve(b, ns, d.leases.metrics)
 		asked := b.missing(ns, d.isNew)
-		if err := b.lookUp(tx, d.leases.settings, asked, d.leases.metrics); err != nil {
+		if err := b.lookUp(tx, asked, d.leases.metrics); err != nil {
 			return made, fmt.Errorf("intern: looking up strings: %w", err)
 		}
 		if made[ns], err = d.create(tx, b, ns); err != nil {
@@ -65,7 +64,6 @@ func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err e
 	if !out.need(fresh) {
 		return 0, ErrNoLease
 	}
-	b.made.counts = d.posts
 	for i, n := range b.miss {
 		it := &b.items[n]
 		if it.state != unresolved {
@@ -79,7 +77,8 @@ func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err e
 		d.leases.metrics.lookup(ns, lookupNew)
 		b.made.add(tx, ns, it.id, b.keys[i])
 	}
-	return made, b.made.write(tx, ns)
+	b.made.write(tx, ns)
+	return made, nil
 }
 
 // Committed implements Interner.

@@ -123,7 +123,7 @@ func TestFilterIsFilled(t *testing.T) {
 	for s := range w.ids {
 		b.Add(s.ns, []byte(s.s))
 	}
-	viewOf(t, filledStore, func(r kv.Reader) error { return Lookup(r, dict.DefaultSettings, &b) })
+	viewOf(t, filledStore, func(r kv.Reader) error { return Lookup(r, &b) })
 	for i := range b.items {
 		it := &b.items[i]
 		if k.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it)) {

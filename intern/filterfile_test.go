@@ -99,7 +99,7 @@ func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 		b.Add(s.ns, []byte(s.s))
 		known.Add(s.ns, []byte(s.s))
 	}
-	viewOf(t, h.store, func(r kv.Reader) error { return Lookup(r, dict.DefaultSettings, &known) })
+	viewOf(t, h.store, func(r kv.Reader) error { return Lookup(r, &known) })
 	if err := put(t.Context(), h.store, d, &b); err != nil {
 		t.Fatal(err)
 	}

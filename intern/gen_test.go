@@ -37,10 +37,10 @@ func drawDID(rng *rand.Rand, n int) string {
 	return "did:plc:" + string(base32Of(uint64(i)))
 }
 
-// postsFrom is a TID of a whole millisecond, one second before the end of its post group.
-const postsFrom = (1_767_225_596_144 - 1000) * 1000 << dict.ClockBits
+// postsFrom is a TID of a whole millisecond.
+const postsFrom = 1_767_225_595_144 * 1000 << dict.ClockBits
 
-// drawURI draws a URI of one of n authors, in each of the stored forms. Most of the shortest are in two post groups.
+// drawURI draws a URI of one of n authors, in each of the stored forms.
 func drawURI(rng *rand.Rand, n int) string {
 	did := drawDID(rng, n)
 	from := uint64(postsFrom)
@@ -79,13 +79,12 @@ func authorOf(n named) (author named, ok bool) {
 
 // twin is the naive dictionary: the id of each string, and the string of each id.
 type twin struct {
-	settings dict.Settings // of the store
-	ids      map[named]dict.ID
-	strings  [len(dict.Namespaces) + 1]map[dict.ID]string
+	ids     map[named]dict.ID
+	strings [len(dict.Namespaces) + 1]map[dict.ID]string
 }
 
-func newTwin(settings dict.Settings) *twin {
-	w := &twin{settings: settings, ids: map[named]dict.ID{}}
+func newTwin() *twin {
+	w := &twin{ids: map[named]dict.ID{}}
 	for _, ns := range dict.Namespaces {
 		w.strings[ns] = map[dict.ID]string{}
 	}
@@ -114,7 +113,7 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 		for i, n := range all {
 			at[i] = b.Add(n.ns, []byte(n.s))
 		}
-		if err := Lookup(r, w.settings, &b); err != nil {
+		if err := Lookup(r, &b); err != nil {
 			return err
 		}
 		for i, n := range all {

@@ -68,7 +68,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 		return Strings(r, dict.URI, ids, func(i int, s []byte) error {
 			var back Batch
 			n := back.Add(dict.URI, s)
-			if err := Lookup(r, dict.SharedSettings, &back); err != nil || back.ID(n) != ids[i] {
+			if err := Lookup(r, &back); err != nil || back.ID(n) != ids[i] {
 				t.Errorf("id %d stands for %s, whose id is %d: %v", ids[i], s, back.ID(n), err)
 			}
 			return nil

@@ -88,7 +88,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 		}
 		return newClaimer(leases, newCache(o.CacheBytes), dids), nil
 	}
-	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes), posts: newPostCounts()}
+	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes)}
 	if o.Alone {
 		d.strings = newStringFilter(o.FilterBytes, o.Logger)
 		d.strings.path = o.FilterFile

@@ -7,10 +7,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Lookup finds the ids of the strings of b in a store with these settings. It does not create any.
-func Lookup(r kv.Reader, settings dict.Settings, b *Batch) error {
+// Lookup finds the ids of the strings of b. It does not create any.
+func Lookup(r kv.Reader, b *Batch) error {
 	for _, ns := range dict.Namespaces {
-		if err := b.lookUp(r, settings, b.missing(ns, nil), nil); err != nil {
+		if err := b.lookUp(r, b.missing(ns, nil), nil); err != nil {
 			return fmt.Errorf("intern: looking up strings: %w", err)
 		}
 	}
@@ -80,36 +80,23 @@ func EachID(r kv.Reader, ns dict.Namespace, each func(dict.ID) error) error {
 // eachString calls each with the stored forms of all strings of a namespace and their ids, in no particular order, until
 // each returns false. form is valid only during the call.
 func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.ID) (more bool, err error)) error {
-	more := true
 	prefix := []byte{dict.KeyID, byte(ns)}
-	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (_ bool, err error) {
-		id, n := dict.ReadID(v)
-		if n == 0 || n != len(v) {
-			return false, fmt.Errorf("intern: %w: an id is %x", dict.ErrMalformed, v)
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (more bool, err error) {
+		id, err := idIn(k, v)
+		if err != nil {
+			return false, err
 		}
-		more, err = each(k[len(prefix):], id)
-		return more, err
+		return each(k[len(prefix):], id)
 	})
-	if err != nil || !more || ns != dict.URI {
-		return err
+}
+
+// idIn returns the id in the row of a string.
+func idIn(key, value []byte) (dict.ID, error) {
+	id, n := dict.ReadID(value)
+	if n == 0 || n != len(value) {
+		return dict.None, fmt.Errorf("intern: %w: the id under %x is %x", dict.ErrMalformed, key, value)
 	}
-	var form []byte
-	return r.Scan([]byte{dict.KeyPosts}, []byte{dict.KeyPosts + 1}, false, func(k, v []byte) (bool, error) {
-		g, err := dict.ParsePostGroupKey(k)
-		if err != nil {
-			return false, fmt.Errorf("intern: post group %x: %w", k, err)
-		}
-		var failed error
-		err = dict.EachPost(v, func(p dict.Post) bool {
-			form = g.AppendForm(form[:0], p)
-			more, failed = each(form, p.ID)
-			return more && failed == nil
-		})
-		if err != nil {
-			return false, fmt.Errorf("intern: post group %x: %w", k, err)
-		}
-		return more, failed
-	})
+	return id, nil
 }
 
 // EachForm calls each for all ids of a namespace, ascending, with the stored forms of their strings

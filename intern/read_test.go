@@ -18,7 +18,7 @@ func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	in := openAs(t, store, o)
 	rng := rand.New(rand.NewPCG(9, 9))
-	w := newTwin(dict.DefaultSettings)
+	w := newTwin()
 	for range 10 {
 		var b Batch
 		var all []named
@@ -71,7 +71,7 @@ func TestLookup(t *testing.T) {
 				all, at = append(all, s), append(at, b.Add(s.ns, []byte(s.s)))
 			}
 			for range 2 { // the second lookup has fewer strings
-				viewOf(t, store, func(r kv.Reader) error { return Lookup(r, dict.DefaultSettings, &b) })
+				viewOf(t, store, func(r kv.Reader) error { return Lookup(r, &b) })
 				for i, s := range all {
 					if got := b.ID(at[i]); got != w.ids[s] || b.Made(at[i]) {
 						t.Fatalf("%.60s is %d, want %d", s.s, got, w.ids[s])
@@ -234,7 +234,7 @@ func TestMalformedRows(t *testing.T) {
 			func(r kv.Reader) error {
 				var b Batch
 				b.Add(dict.DID, []byte(did))
-				return Lookup(r, dict.DefaultSettings, &b)
+				return Lookup(r, &b)
 			},
 		},
 		"an id with trailing bytes": {

@@ -113,6 +113,6 @@ func (s *View) Missing(partial bool, each func(did string) error) error {
 func AccountID(r kv.Reader, did string) (dict.ID, error) {
 	var b intern.Batch
 	n := b.Add(dict.DID, []byte(did))
-	err := intern.Lookup(r, dict.Settings{}, &b) // DIDs lie alike in all stores
+	err := intern.Lookup(r, &b)
 	return b.ID(n), err
 }

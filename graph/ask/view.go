@@ -109,8 +109,8 @@ func costOf(key, value []byte) int {
 	case len(key) == 0:
 	case key[0] == format.KeyRecord:
 		return format.ChunkCost(value)
-	case key[0] == format.KeyRows, key[0] == dict.KeyPosts:
-		return len(value) / 4 // one of its rows is decoded, or a walk over it finds a few posts
+	case key[0] == format.KeyRows:
+		return len(value) / 4 // one of its rows is decoded
 	}
 	return len(value)
 }
@@ -153,7 +153,7 @@ func (s *View) Labelers() (map[string]format.Labeler, error) {
 }
 
 // Lookup finds the ids of strings; those that have none are left None.
-func (s *View) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, s.source.Layout.Settings, b) }
+func (s *View) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 
 // Strings calls each with the string of every id, in order.
 func (s *View) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {

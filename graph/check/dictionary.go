@@ -51,9 +51,6 @@ type dictionary struct {
 	key, buf []byte
 	groupKey []byte // the key of group
 	group    []byte // the last group read
-
-	postsKey []byte                // the key of posts
-	posts    map[dict.Post]dict.ID // the last post group read, by time and author
 }
 
 func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) *dictionary {
@@ -77,9 +74,6 @@ func (v *dictionary) readIDs() error {
 	if err := v.scan(dict.KeyID, v.id); err != nil {
 		return err
 	}
-	if err := v.scan(dict.KeyPosts, v.postGroup); err != nil {
-		return err
-	}
 	for _, ns := range dict.Namespaces {
 		if v.forward[ns] == v.backward[ns] {
 			continue
@@ -91,9 +85,6 @@ func (v *dictionary) readIDs() error {
 			}
 			return v.lookUpString(ns, form, id)
 		}); err != nil {
-			return err
-		}
-		if err := v.scan(dict.KeyPosts, func(k, value []byte) error { return v.eachPost(k, value, false, v.lookUpString) }); err != nil {
 			return err
 		}
 		if err := v.scan(dict.KeyString, func(k, value []byte) error {
@@ -148,87 +139,11 @@ func (v *dictionary) id(k, value []byte) error {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
-	// The sums do not tell whether the URI has two ids: another URI could have none.
-	if _, grouped, err := v.inPostGroup(ns, form); err != nil {
-		return err
-	} else if grouped {
-		v.broken("dictionary: %s %x has a row, and is in a post group", ns, form)
-	}
-	return v.named(ns, form, id)
-}
-
-// named counts and checks a string with an id.
-func (v *dictionary) named(ns dict.Namespace, form []byte, id dict.ID) error {
 	v.strings[ns]++
 	v.add(&v.forward[ns], form, id)
 	v.form(ns, form)
 	v.leased(ns, id, form)
 	return nil
-}
-
-// postGroup checks a post group.
-func (v *dictionary) postGroup(k, value []byte) error { return v.eachPost(k, value, true, v.named) }
-
-// eachPost calls each with the forms in a post group, and their ids. The first time, it reports what is malformed.
-func (v *dictionary) eachPost(k, value []byte, first bool, each func(ns dict.Namespace, form []byte, id dict.ID) error) error {
-	broken := func(format string, args ...any) error {
-		if first {
-			v.broken(format, args...)
-		}
-		return nil
-	}
-	g, err := dict.ParsePostGroupKey(k)
-	if err != nil || len(value) == 0 {
-		return broken("post group %x → %x is malformed", k, value)
-	}
-	if !v.settings.PostGroups() {
-		return broken("post group %x does not fit this store's layout", k)
-	}
-	var w dict.PostWriter
-	var posts []dict.Post
-	var again []byte
-	if err := dict.EachPost(value, func(p dict.Post) bool {
-		posts, again = append(posts, p), w.Append(again, p)
-		return true
-	}); err != nil {
-		return broken("post group %x: %v", k, err)
-	}
-	if !bytes.Equal(again, value) {
-		_ = broken("post group %x is %x; expected %x", k, value, again)
-	}
-	var form []byte
-	for _, p := range posts {
-		form = g.AppendForm(form[:0], p)
-		if err := each(dict.URI, form, p.ID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// inPostGroup looks for the id of a string in the post groups.
-func (v *dictionary) inPostGroup(ns dict.Namespace, form []byte) (id dict.ID, found bool, err error) {
-	if ns != dict.URI || !v.settings.PostGroups() {
-		return dict.None, false, nil
-	}
-	g, post, ok := dict.SplitPost(form)
-	if !ok {
-		return dict.None, false, nil
-	}
-	v.key = dict.AppendPostGroupKey(v.key[:0], g)
-	if !bytes.Equal(v.key, v.postsKey) { // neighbouring rows are of one group
-		value, _, err := v.r.Get(v.key)
-		if err != nil {
-			return dict.None, false, err
-		}
-		v.postsKey, v.posts = append(v.postsKey[:0], v.key...), map[dict.Post]dict.ID{}
-		_ = dict.EachPost(value, func(p dict.Post) bool { // postGroup reports the error
-			v.posts[dict.Post{At: p.At, Author: p.Author}] = p.ID
-			return true
-		})
-	}
-	id, found = v.posts[post]
-	return id, found, nil
 }
 
 // lookUpString looks up the string of an id.
@@ -395,14 +310,6 @@ func (v *dictionary) eachString(k, value []byte, first bool, each func(ns dict.N
 
 // lookUpID looks up the id of a string.
 func (v *dictionary) lookUpID(ns dict.Namespace, form []byte, id dict.ID) error {
-	if got, grouped, err := v.inPostGroup(ns, form); err != nil {
-		return err
-	} else if grouped {
-		if got != id {
-			v.broken("dictionary: id %d stands for %x, whose id is %d", id, form, got)
-		}
-		return nil
-	}
 	v.key = append(append(v.key[:0], dict.KeyID, byte(ns)), form...)
 	back, ok, err := v.r.Get(v.key)
 	if err != nil {

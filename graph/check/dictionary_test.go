@@ -7,10 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 func TestBrokenDictionary(t *testing.T) {
@@ -162,128 +160,6 @@ func TestBrokenDictionary(t *testing.T) {
 	})
 }
 
-func TestBrokenPostGroups(t *testing.T) {
-	alone := func(breaks breakage) breakage {
-		return func(b *bench) string {
-			if b.Shared() {
-				return ""
-			}
-			return breaks(b)
-		}
-	}
-	testBroken(t, map[string]breakage{
-		"a key that is too short": func(b *bench) string {
-			b.rows["x\x01"] = []byte{1, 2, 2}
-			return "post group 7801 → 010202 is malformed"
-		},
-		"a time that is too large": func(b *bench) string {
-			b.rows["x\x20\x00\x00\x00"] = []byte{1, 2, 2}
-			return "post group 7820000000 → 010202 is malformed"
-		},
-		"a group without posts": func(b *bench) string {
-			b.rows["x\x00\x00\x00\x07"] = nil
-			return "post group 7800000007 →  is malformed"
-		},
-		"a group in a store of several writers": func(b *bench) string {
-			if !b.Shared() {
-				return ""
-			}
-			b.rows["x\x00\x00\x00\x07"] = rowOf(dict.Post{At: 1, Author: b.id(alice), ID: 5})
-			return "post group 7800000007 does not fit this store's layout"
-		},
-		"a truncated post": alone(func(b *bench) string {
-			_, _, key, _ := b.inGroup(post)
-			b.rows[key] = append(slices.Clone(b.rows[key]), 0x80)
-			return fmt.Sprintf("post group %x: %v", key, dict.ErrPosts)
-		}),
-		"a number of more bytes than it takes": alone(func(b *bench) string {
-			_, _, key, posts := b.inGroup(post)
-			last := posts[len(posts)-1]
-			b.rows[key] = append(rowOf(posts...), 0x81, 0, 2, 2)
-			want := rowOf(append(posts, dict.Post{At: last.At + 1, Author: last.Author + 1, ID: last.ID + 1})...)
-			return fmt.Sprintf("post group %x is %x; expected %x", key, b.rows[key], want)
-		}),
-		"the id of another post": alone(func(b *bench) string {
-			g, at, key, posts := b.inGroup(post)
-			other := b.id(page)
-			posts[slices.IndexFunc(posts, func(p dict.Post) bool { return p.Compare(at) == 0 })].ID = other
-			b.rows[key] = rowOf(posts...)
-			return fmt.Sprintf("uri %x has id %d, which stands for %x", g.AppendForm(nil, at), other, page)
-		}),
-		"a post that is missing in its group": alone(func(b *bench) string {
-			id := b.id(post)
-			g, at, key, posts := b.inGroup(post)
-			posts = slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(at) == 0 })
-			b.rows[key] = rowOf(posts...)
-			return fmt.Sprintf("id %d stands for %x, whose id is", id, g.AppendForm(nil, at))
-		}),
-		"a post that is in a group, and has a row": alone(func(b *bench) string {
-			g, at, _, _ := b.inGroup(post)
-			form := g.AppendForm(nil, at)
-			b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(form)] = dict.AppendID(nil, b.id(post))
-			return fmt.Sprintf("dictionary: uri %x has a row, and is in a post group", form)
-		}),
-		"another post that is in a group, and has a row": alone(func(b *bench) string {
-			full, at, key, posts := b.inGroup(post) // its group is full
-			row := func(form []byte, id dict.ID) {
-				b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(form)] = dict.AppendID(nil, id)
-			}
-			row(full.AppendForm(nil, at), b.id(post))
-			b.rows[key] = rowOf(slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(at) == 0 })...)
-			other := "at://" + plc + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, postTID+100_000_000<<format.ClockBits))
-			g, at, _, _ := b.inGroup(other)
-			form := g.AppendForm(nil, at)
-			row(form, b.id(other))
-			return fmt.Sprintf("dictionary: uri %x has a row, and is in a post group", form)
-		}),
-		"a post with two ids, and another with none": alone(func(b *bench) string {
-			g, at, _, _ := b.inGroup(post)
-			other := "at://" + plc + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, postTID+10_000_000<<format.ClockBits))
-			id := b.id(other)
-			_, lost, key, posts := b.inGroup(other)
-			b.rows[key] = rowOf(slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(lost) == 0 })...)
-			form := g.AppendForm(nil, at)
-			b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(form)] = dict.AppendID(nil, id)
-			e := dict.EntryOf(dict.URI, id, form)
-			b.merge(dict.AppendGroupKey(nil, dict.URI, id), new(dict.GroupWriter).Append(nil, &e))
-			return fmt.Sprintf("dictionary: uri %x has a row, and is in a post group", form)
-		}),
-		"a post without a string": alone(func(b *bench) string {
-			g, at, key, posts := b.inGroup(post)
-			at.At, at.ID = 1<<19-1, b.id(post)+1<<13
-			b.rows[key] = rowOf(append(posts, at)...)
-			return fmt.Sprintf("uri %x has id %d, which has no string", g.AppendForm(nil, at), at.ID)
-		}),
-		"a post of an unknown author": alone(func(b *bench) string {
-			g, at, key, posts := b.inGroup(post)
-			at.At, at.Author, at.ID = 1<<19-1, b.free(), 1<<30
-			form := g.AppendForm(nil, at)
-			b.rows[key] = rowOf(append(posts, at)...)
-			return fmt.Sprintf("dictionary: the author %d of URI %x has no string", b.free(), form)
-		}),
-	})
-}
-
-// TestFullPostGroup: a post may have a row instead of a place in its group, which may be full.
-func TestFullPostGroup(t *testing.T) {
-	eachStore(t, func(t *testing.T, h healthy) {
-		if h.layout.Shared() {
-			return
-		}
-		b := h.bench(t)
-		g, at, key, posts := b.inGroup(post)
-		if len(posts) < 2 {
-			t.Fatalf("the group has %d posts", len(posts))
-		}
-		b.rows[string(dict.KeyID)+string(rune(dict.URI))+string(g.AppendForm(nil, at))] = dict.AppendID(nil, b.id(post))
-		posts = slices.DeleteFunc(posts, func(p dict.Post) bool { return p.Compare(at) == 0 })
-		b.rows[key] = rowOf(posts...)
-		if found := b.problems(); len(found) > 0 {
-			t.Errorf("the check reports %q", found)
-		}
-	})
-}
-
 // TestDictionary: Dictionary counts the strings and calls tick for every row. An error of tick
 // ends it.
 func TestDictionary(t *testing.T) {
@@ -295,11 +171,6 @@ func TestDictionary(t *testing.T) {
 			case dict.KeyID:
 				want[k[1]]++
 				rows++
-			case dict.KeyPosts:
-				rows++
-				if err := dict.EachPost(h.rows[k], func(dict.Post) bool { want[dict.URI]++; return true }); err != nil {
-					t.Fatal(err)
-				}
 			case dict.KeyString, dict.KeyLease:
 				rows++
 			}

@@ -216,7 +216,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	commit(zoe, func() { put(1, postTID+5, alice) })
 	commit(plc, func() { put(1, postTID, long) })
 	commit("did:plc:reader", func() {
-		for i := range uint64(60) { // of two authors, in some twenty post groups
+		for i := range uint64(60) {
 			put(2, postTID+i, "at://"+[]string{plc, alice}[i%2]+"/app.bsky.feed.post/"+string(syntax.AppendTID(nil, postTID+i*5_000_000<<format.ClockBits)))
 		}
 	})
@@ -280,7 +280,7 @@ func (b *bench) id(s string) dict.ID {
 	}
 	var strs intern.Batch
 	n := strs.Add(ns, []byte(s))
-	if err := intern.Lookup(b.table, b.Settings, &strs); err != nil || strs.ID(n) == dict.None {
+	if err := intern.Lookup(b.table, &strs); err != nil || strs.ID(n) == dict.None {
 		b.t.Fatalf("%q has no id: %v", s, err)
 	}
 	return strs.ID(n)
@@ -319,30 +319,6 @@ func (b *bench) name(ns dict.Namespace, id dict.ID, form []byte) {
 	b.rows[string(dict.KeyID)+string(rune(ns))+string(form)] = dict.AppendID(nil, id)
 	e := dict.EntryOf(ns, id, form)
 	b.merge(dict.AppendGroupKey(nil, ns, id), new(dict.GroupWriter).Append(nil, &e))
-}
-
-// inGroup returns the group and the place of a post, and the group's key and posts.
-func (b *bench) inGroup(uri string) (g dict.PostGroup, at dict.Post, key string, posts []dict.Post) {
-	b.t.Helper()
-	parts, ok := dict.SplitURI([]byte(uri))
-	if !ok {
-		b.t.Fatalf("%s cannot be packed", uri)
-	}
-	g, at, ok = dict.SplitPost(dict.AppendPackedURI(nil, parts.TID, b.id(string(parts.Author)), parts.Collection))
-	key = string(dict.AppendPostGroupKey(nil, g))
-	if err := dict.EachPost(b.rows[key], func(p dict.Post) bool { posts = append(posts, p); return true }); err != nil || !ok {
-		b.t.Fatal(ok, err)
-	}
-	return g, at, key, posts
-}
-
-// rowOf returns the row of posts.
-func rowOf(posts ...dict.Post) (v []byte) {
-	var w dict.PostWriter
-	for _, p := range posts {
-		v = w.Append(v, p)
-	}
-	return v
 }
 
 // form returns the key of a DID in the dictionary.

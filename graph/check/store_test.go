@@ -24,7 +24,7 @@ func TestRefused(t *testing.T) {
 		says   string
 	}{
 		"no header":         {func(b *bench) { delete(b.rows, string(format.HeaderKey)) }, "there is no graph in the store"},
-		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "use that version"},
+		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "index again"},
 		"an import":         {func(b *bench) { b.rows[string(format.KeyImport)] = nil }, "run skein import again"},
 		"the header fails":  {func(b *bench) { b.bad = []badRange{{"m", "n", gone}} }, "gone"},
 		"the jobs fail":     {func(b *bench) { b.bad = []badRange{{"e", "e\xff", gone}} }, "checking the erase jobs"},

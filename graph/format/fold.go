@@ -13,7 +13,7 @@ import (
 // ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 
-// unreadable begins a value that holds others as they were. Values of records, sets, dates and posts begin with a number,
+// unreadable begins a value that holds others as they were. Values of records, sets and dates begin with a number,
 // and this one has more than 64 bits.
 var unreadable = bytes.Repeat([]byte{0xff}, 11)
 
@@ -33,14 +33,13 @@ func AppendUnreadable(dst []byte, values [][]byte) []byte {
 }
 
 // A Folder folds the values that are merged into a store: chunks of records, rows, row groups, containers and
-// dates of sets, groups of accounts, groups of strings, and post groups. It holds the scratch space
+// dates of sets, groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
 	rows   rowFolder
 	groups rowGroupFolder
 	chunks chunkFolder
 	dates  dateFolder
-	posts  dict.PostFolder
 }
 
 // Folded is the size of a folded value. The writer decides by it whether to spill the value.
@@ -81,8 +80,6 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		out, err = foldAccounts(dst, values)
 	case dict.KeyString:
 		out, err = dict.FoldGroups(dst, values)
-	case dict.KeyPosts:
-		out, err = f.posts.Fold(dst, values)
 	default:
 		err = fmt.Errorf("%w: %q (%s)", ErrKeyspace, key[0], KeyspaceOf(key))
 	}

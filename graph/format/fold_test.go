@@ -371,7 +371,7 @@ func TestContradictoryRowDoesNotFold(t *testing.T) {
 // TestOnlyListedKeyspacesFold: folding in a keyspace that Fold does not list is an error. Fold
 // must not take its values for containers.
 func TestOnlyListedKeyspacesFold(t *testing.T) {
-	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyRows: true, KeyDates: true, KeyAccount: true, dict.KeyString: true, dict.KeyPosts: true}
+	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyRows: true, KeyDates: true, KeyAccount: true, dict.KeyString: true}
 	for _, keyspace := range append(slices.Collect(maps.Keys(keyspaces)), 0, 'z', 0xff) {
 		// A key that is valid in every keyspace that folds, and a value that is a container.
 		key := append([]byte{keyspace, 1}, bytes.Repeat([]byte{5}, 7)...)
@@ -380,8 +380,6 @@ func TestOnlyListedKeyspacesFold(t *testing.T) {
 			key = alone.AccountKey(nil, shortID)
 		case KeyRows:
 			key = AppendRowGroupKey(nil, 2, shortID)
-		case dict.KeyPosts:
-			key = dict.AppendPostGroupKey(nil, 7)
 		}
 		for _, values := range [][][]byte{{AppendContainer(nil, []uint16{7}, nil)}, {nil}, {}} {
 			for _, base := range []bool{false, true} {

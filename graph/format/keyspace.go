@@ -12,7 +12,7 @@ const keyTotals = 'm'
 var keyspaces = map[byte]string{
 	KeyRecord: "records", KeyReverse: "sets", KeyRows: "row groups", KeyDates: "dates", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
 	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", KeyResync: "queue of resyncs", KeyTouched: "touched paths", KeyLabels: "labels", keyTotals: "totals",
-	dict.KeyID: "strings", dict.KeyPosts: "post groups", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
+	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
 	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts", dict.KeyClaimed: "log of claims",
 }
 
@@ -36,8 +36,7 @@ func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 	parts = []Part{
 		{"DIDs → ids", []byte{dict.KeyID, byte(dict.DID)}},
 		{"ids → DIDs", []byte{dict.KeyString, byte(dict.DID)}},
-		{"URIs → ids in post groups", []byte{dict.KeyPosts}},
-		{"other URIs → ids", []byte{dict.KeyID, byte(dict.URI)}},
+		{"URIs → ids", []byte{dict.KeyID, byte(dict.URI)}},
 		{"ids → URIs", []byte{dict.KeyString, byte(dict.URI)}},
 		{"accounts", []byte{KeyAccount}},
 	}

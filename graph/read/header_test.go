@@ -34,9 +34,9 @@ func TestHeader(t *testing.T) {
 	}{
 		"good":                {good, true, false, ""},
 		"none":                {nil, false, true, "there is no graph in the store"},
-		"an older format":     {older, true, true, "has format 10, and this program reads 11: index again"},
-		"a version alone":     {[]byte{1}, true, true, "has format 1, and this program reads 11: index again"},
-		"a newer format":      {newer, true, true, "has format 12, and this program reads 11: index again"},
+		"an older format":     {older, true, true, "has format 11, and this program reads 12: index again"},
+		"a version alone":     {[]byte{1}, true, true, "has format 1, and this program reads 12: index again"},
+		"a newer format":      {newer, true, true, "has format 13, and this program reads 12: index again"},
 		"version 255":         {[]byte{0xff}, true, true, "has format 255"},
 		"empty":               {[]byte{}, true, false, "header is empty"},
 		"cut":                 {cut, true, false, "header is malformed"},

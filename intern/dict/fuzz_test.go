@@ -16,13 +16,6 @@ func groupAgain(v []byte) (again []byte, err error) {
 	return again, err
 }
 
-// postsAgain decodes a post group and encodes it again.
-func postsAgain(v []byte) (again []byte, err error) {
-	var w PostWriter
-	err = EachPost(v, func(p Post) bool { again = w.Append(again, p); return true })
-	return again, err
-}
-
 // uriAgain decodes the form of a URI and encodes it again.
 func uriAgain(v []byte) ([]byte, error) {
 	tid, author, collection, packed, err := UnpackURI(v)
@@ -76,7 +69,6 @@ func codecs() []harness.Codec {
 	}
 	return []harness.Codec{
 		{Name: "group", Again: groupAgain, Valid: bytesOf(goldenGroups(), "group")},
-		{Name: "posts", Again: postsAgain, Valid: bytesOf(goldenPosts(), "posts")},
 		{Name: "uri", Again: uriAgain, Valid: bytesOf(goldenStrings(), "uri")},
 		{Name: "did", Again: didAgain, Valid: bytesOf(goldenStrings(), "did")},
 		{Name: "claimed", Again: claimedAgain, Valid: [][]byte{
@@ -159,7 +151,6 @@ func fuzzCodec(f *testing.F, name string) {
 }
 
 func FuzzGroup(f *testing.F)   { fuzzCodec(f, "group") }
-func FuzzPosts(f *testing.F)   { fuzzCodec(f, "posts") }
 func FuzzURI(f *testing.F)     { fuzzCodec(f, "uri") }
 func FuzzDID(f *testing.F)     { fuzzCodec(f, "did") }
 func FuzzClaimed(f *testing.F) { fuzzCodec(f, "claimed") }
@@ -207,42 +198,6 @@ func FuzzFoldGroups(f *testing.F) {
 }
 
 // FuzzBlocks: for all valid settings, an id identifies its shard and block.
-// FuzzFoldPosts: post groups fold to one that has the newest id of each post, in whatever parts they are folded.
-func FuzzFoldPosts(f *testing.F) {
-	one, two := AppendPackedURI(nil, shortTID, author, 0), AppendPackedURI(nil, shortTID, author+1, 0)
-	row := func(forms ...[]byte) (v []byte) {
-		var w PostWriter
-		for i, form := range forms {
-			_, p, _ := SplitPost(form)
-			p.ID = ID(7 + i)
-			v = w.Append(v, p)
-		}
-		return v
-	}
-	f.Add(row(one), row(one, two), row(two))
-	f.Add(row(), row(two), row(one))
-	f.Fuzz(func(t *testing.T, a, b, c []byte) {
-		want := map[Post]ID{}
-		for _, v := range [][]byte{a, b, c} {
-			if EachPost(v, func(p Post) bool { want[Post{At: p.At, Author: p.Author}] = p.ID; return true }) != nil {
-				return
-			}
-		}
-		var fold PostFolder
-		whole, err := fold.Fold(nil, [][]byte{a, b, c})
-		if err != nil || !bytes.Equal(whole, rowOfPosts(want)) {
-			t.Fatalf("%x, %x and %x fold to %x, %v; want %x", a, b, c, whole, err, rowOfPosts(want))
-		}
-		older, err := fold.Fold(nil, [][]byte{a, b})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if parts, err := fold.Fold(nil, [][]byte{older, c}); err != nil || !bytes.Equal(parts, whole) {
-			t.Fatalf("in parts, %x, %x and %x fold to %x, %v; want %x", a, b, c, parts, err, whole)
-		}
-	})
-}
-
 func FuzzBlocks(f *testing.F) {
 	f.Add(byte(14), uint32(1<<16), byte(64), uint32(70), uint64(9))
 	f.Add(byte(32), uint32(1), byte(1), uint32(1<<32-1), uint64(1<<31-1<<16-1))

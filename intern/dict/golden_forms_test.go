@@ -145,35 +145,6 @@ func goldenGroups() []harness.Form {
 	}
 }
 
-// goldenPosts are post groups and a key of one.
-func goldenPosts() []harness.Form {
-	read := func(v []byte) (words string, err error) {
-		err = EachPost(v, func(p Post) bool {
-			words += fmt.Sprintf("%d of %#x: %#x, ", p.At, uint64(p.Author), uint64(p.ID))
-			return true
-		})
-		return words, err
-	}
-	row := func(posts ...Post) (v []byte) {
-		var w PostWriter
-		for _, p := range posts {
-			v = w.Append(v, p)
-		}
-		return v
-	}
-	g, p, _ := SplitPost(AppendPackedURI(nil, shortTID, author, 0))
-	p.ID = 0x0102030405
-	return []harness.Form{
-		harness.NewForm("posts: none", row(), read),
-		harness.NewForm("posts: one", row(p), read),
-		harness.NewForm("posts: all differences", row(p, Post{p.At, longAuthor, 7}, Post{p.At + 1, author, longAuthor}, Post{1<<postGroupBits - 1, 1, 1}), read),
-		harness.NewForm("post group, key", AppendPostGroupKey(nil, g), func(key []byte) (string, error) {
-			g, err := ParsePostGroupKey(key)
-			return fmt.Sprintf("group %d, its first TID %#x", g, g.TID(Post{})), err
-		}),
-	}
-}
-
 // goldenLeases are leases in each state.
 var goldenLeases = []Lease{
 	{Namespace: DID, Shard: 5, Block: 9, Taken: time.Unix(1_767_225_600, 0), Owner: "host:1", Token: 0x0123456789abcdef},
@@ -240,7 +211,6 @@ func TestGoldenForms(t *testing.T) {
 	harness.CheckGolden(t, "strings.golden", goldenStrings())
 	harness.CheckGolden(t, "groups.golden", goldenGroups())
 	harness.CheckGolden(t, "rows.golden", goldenRows())
-	harness.CheckGolden(t, "posts.golden", goldenPosts())
 }
 
 // TestGoldenStringsDiffer: no two strings have the same form, and each form has the documented

@@ -170,10 +170,7 @@ type Merger struct{}
 func (Merger) Name() string { return "skein.intern.v2" }
 
 // Fold implements kv.Merger.
-func (Merger) Fold(dst, key []byte, values [][]byte, _ bool) ([]byte, error) {
-	if len(key) > 0 && key[0] == KeyPosts {
-		return new(PostFolder).Fold(dst, values)
-	}
+func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
 	return FoldGroups(dst, values)
 }
 

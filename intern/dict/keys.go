@@ -6,7 +6,6 @@ import "encoding/binary"
 // pack.go describes strings, and other numbers are big-endian. ns is the Namespace, a byte.
 //
 //	'i' ns string        → id                from string to id
-//	'x' time(4)          → post group        from URIs of posts to ids, by time: postgroup.go
 //	's' ns id            → group             from id to string, 64 ids in a row: group.go
 //	'n' ns shard(4)      → next block (8)    the shard's counter
 //	'l' ns shard(4) block(8) → lease row     see lease.go
@@ -18,7 +17,6 @@ import "encoding/binary"
 // A writer's slot is the first of its partitions.
 const (
 	KeyID      = 'i'
-	KeyPosts   = 'x'
 	KeyString  = 's'
 	KeyNext    = 'n'
 	KeyLease   = 'l'

@@ -84,7 +84,7 @@ func containers(b *testing.B, x *app.Index, account int) (n int) {
 	if err := x.KV.View(b.Context(), func(r kv.Reader) error {
 		var batch intern.Batch
 		at := batch.Add(dict.DID, []byte(did(account)))
-		if err := intern.Lookup(r, dict.DefaultSettings, &batch); err != nil {
+		if err := intern.Lookup(r, &batch); err != nil {
 			return err
 		}
 		row := format.AppendRowKey(nil, kinds.ByName("follow").Kind, batch.ID(at))
