@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // A Relay serves a Network to one subscriber at a time.
@@ -28,7 +28,7 @@ func Serve(ctx context.Context, n *Network) (*Relay, error) {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
 	r := &Relay{n: n, past: make(chan Highlights, 1), ln: ln}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { relay.Serve(w, req, r) }), ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { synth.Serve(w, req, r) }), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = srv.Serve(ln) }()
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	return r, nil
@@ -43,8 +43,8 @@ func (r *Relay) Past() <-chan Highlights { return r.past }
 // Seq returns the sequence number of the last message of the past.
 func (r *Relay) Seq() int64 { return pastOps }
 
-// Subscribe implements relay.Stream. It ignores the cursor: the past is sent once, what follows is current.
-func (r *Relay) Subscribe(int64, bool) relay.Feed {
+// Subscribe implements synth.Stream. It ignores the cursor: the past is sent once, what follows is current.
+func (r *Relay) Subscribe(int64, bool) synth.Feed {
 	return &feed{r: r, begin: time.Now(), tick: time.NewTicker(time.Second / perSecond), gone: make(chan struct{})}
 }
 
@@ -55,8 +55,8 @@ type feed struct {
 	gone  chan struct{}
 }
 
-// Next implements relay.Feed.
-func (f *feed) Next(s *relay.Sender) error {
+// Next implements synth.Feed.
+func (f *feed) Next(s *synth.Sender) error {
 	const atOnce = 48
 	r := f.r
 	if r.some(s, f.begin, atOnce) {
@@ -69,18 +69,18 @@ func (f *feed) Next(s *relay.Sender) error {
 		r.next(s, now)
 		return nil
 	case <-f.gone:
-		return relay.ErrEnd
+		return synth.ErrEnd
 	}
 }
 
-// Stalled implements relay.Feed.
+// Stalled implements synth.Feed.
 func (f *feed) Stalled() bool { return false }
 
-// Close implements relay.Feed.
+// Close implements synth.Feed.
 func (f *feed) Close() { f.tick.Stop(); close(f.gone) }
 
 // some appends up to n messages of the past, which ends at end, and reports whether there were any.
-func (r *Relay) some(s *relay.Sender, end time.Time, n int) bool {
+func (r *Relay) some(s *synth.Sender, end time.Time, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range n {
@@ -96,6 +96,6 @@ func (r *Relay) some(s *relay.Sender, end time.Time, n int) bool {
 }
 
 // next appends the next message. r.mu is held.
-func (r *Relay) next(s *relay.Sender, at time.Time) {
+func (r *Relay) next(s *synth.Sender, at time.Time) {
 	s.Append(func(dst []byte) []byte { return append(dst, r.n.next(at)...) })
 }

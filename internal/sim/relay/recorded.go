@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"skein.blue/consumer/wire"
+	"skein.blue/internal/sim/synth"
 )
 
 // Recorded serves given messages, and misbehaves as tests need. Of the messages it reads
@@ -75,10 +76,10 @@ func (r *Recorded) Connections() (n int, cursors []string) {
 }
 
 // ServeHTTP implements http.Handler.
-func (r *Recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) { Serve(w, req, r) }
+func (r *Recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) { synth.Serve(w, req, r) }
 
-// Subscribe implements Stream.
-func (r *Recorded) Subscribe(cursor int64, hasCursor bool) Feed {
+// Subscribe implements synth.Stream.
+func (r *Recorded) Subscribe(cursor int64, hasCursor bool) synth.Feed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.connections++
@@ -105,8 +106,8 @@ type recordedFeed struct {
 	gone   chan struct{}
 }
 
-// Next implements Feed.
-func (f *recordedFeed) Next(s *Sender) error {
+// Next implements synth.Feed.
+func (f *recordedFeed) Next(s *synth.Sender) error {
 	if !f.begun {
 		f.begun = true
 		if f.r.Text != "" {
@@ -115,11 +116,11 @@ func (f *recordedFeed) Next(s *Sender) error {
 		if f.r.First != nil && (!f.r.FirstOnce || f.first) {
 			s.Append(func(dst []byte) []byte { return append(dst, f.r.First...) })
 			if f.r.FirstOnce {
-				return ErrEnd
+				return synth.ErrEnd
 			}
 		}
 		if f.future {
-			return &Refusal{"FutureCursor", "Cursor in the future."}
+			return &synth.Refusal{Name: "FutureCursor", Text: "Cursor in the future."}
 		}
 		if f.r.DropAfter != nil {
 			f.left = f.r.DropAfter()
@@ -137,22 +138,22 @@ func (f *recordedFeed) Next(s *Sender) error {
 			case <-more:
 				continue
 			case <-f.gone:
-				return ErrEnd
+				return synth.ErrEnd
 			}
 		}
 		for _, m := range some {
 			s.Append(func(dst []byte) []byte { return append(dst, m.data...) })
 			f.next++
 			if f.left--; f.cut && f.left == 0 {
-				return ErrEnd
+				return synth.ErrEnd
 			}
 		}
 		return nil
 	}
 }
 
-// Stalled implements Feed.
+// Stalled implements synth.Feed.
 func (f *recordedFeed) Stalled() bool { return false }
 
-// Close implements Feed.
+// Close implements synth.Feed.
 func (f *recordedFeed) Close() { close(f.gone) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skein.blue/internal/sim/network"
+	"skein.blue/internal/sim/synth"
 )
 
 // Options say what to serve.
@@ -224,7 +225,7 @@ type simulatedFeed struct {
 	r        *Simulated
 	enc      encoder
 	next     int64 // the next event to send
-	refusal  *Refusal
+	refusal  *synth.Refusal
 	live     bool // has caught up once
 	outdated bool // its cursor was before the window
 	repeated bool // was moved back by a fault
@@ -232,10 +233,10 @@ type simulatedFeed struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (r *Simulated) ServeHTTP(w http.ResponseWriter, req *http.Request) { Serve(w, req, r) }
+func (r *Simulated) ServeHTTP(w http.ResponseWriter, req *http.Request) { synth.Serve(w, req, r) }
 
-// Subscribe implements Stream.
-func (r *Simulated) Subscribe(cursor int64, hasCursor bool) Feed {
+// Subscribe implements synth.Stream.
+func (r *Simulated) Subscribe(cursor int64, hasCursor bool) synth.Feed {
 	c := &simulatedFeed{r: r, enc: encoder{n: r.net, pool: r.pool}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,7 +246,7 @@ func (r *Simulated) Subscribe(cursor int64, hasCursor bool) Feed {
 	if hasCursor {
 		c.next = r.o.Faults.Event(r.o.From, r.o.Rate, cursor) + 1
 		if c.next > r.head+1 {
-			c.refusal = &Refusal{"FutureCursor", fmt.Sprintf("Cursor %d in the future, this relay is at %d.", cursor, r.seq(r.head))}
+			c.refusal = &synth.Refusal{Name: "FutureCursor", Text: fmt.Sprintf("Cursor %d in the future, this relay is at %d.", cursor, r.seq(r.head))}
 			return c
 		}
 		if c.next < r.tail {
@@ -256,14 +257,14 @@ func (r *Simulated) Subscribe(cursor int64, hasCursor bool) Feed {
 	return c
 }
 
-// Stalled implements Feed.
+// Stalled implements synth.Feed.
 func (c *simulatedFeed) Stalled() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	return c.r.stalled
 }
 
-// Close implements Feed.
+// Close implements synth.Feed.
 func (c *simulatedFeed) Close() {
 	c.r.mu.Lock()
 	delete(c.r.readers, c)
@@ -271,15 +272,15 @@ func (c *simulatedFeed) Close() {
 	c.r.mu.Unlock()
 }
 
-// Next implements Feed.
-func (c *simulatedFeed) Next(s *Sender) error {
+// Next implements synth.Feed.
+func (c *simulatedFeed) Next(s *synth.Sender) error {
 	if c.refusal != nil {
 		return c.refusal
 	}
 	if c.outdated {
 		c.outdated = false
 		s.Append(func(dst []byte) []byte {
-			return append(dst, infoFrame("OutdatedCursor", "Requested cursor exceeded limit. Possibly missing events")...)
+			return append(dst, synth.InfoFrame("OutdatedCursor", "Requested cursor exceeded limit. Possibly missing events")...)
 		})
 		return nil
 	}
@@ -315,17 +316,17 @@ func (c *simulatedFeed) take() error {
 	defer r.mu.Unlock()
 	for c.next > r.head || r.stalled {
 		if r.stopped || !r.readers[c] {
-			return ErrEnd
+			return synth.ErrEnd
 		}
 		r.changed.Wait()
 	}
 	if r.stopped || !r.readers[c] {
-		return ErrEnd
+		return synth.ErrEnd
 	}
 	behind := r.head - c.next
 	if c.next < r.tail || c.live && float64(behind) > tooSlow*float64(len(r.ring)) {
 		delete(r.readers, c)
-		return &Refusal{"ConsumerTooSlow", fmt.Sprintf("%d events behind", behind)}
+		return &synth.Refusal{Name: "ConsumerTooSlow", Text: fmt.Sprintf("%d events behind", behind)}
 	}
 	c.live = c.live || behind < generatedAtOnce
 	c.batch = c.batch[:0]

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/sim/network"
+	"skein.blue/internal/sim/synth"
 )
 
 func small(seed uint64) network.Options { return network.Options{Seed: seed, Accounts: 4096} }
@@ -385,9 +387,9 @@ func TestStopped(t *testing.T) {
 	feed := r.Subscribe(1, true)
 	stop()
 	<-done
-	var s Sender
-	if err := feed.Next(&s); !errors.Is(err, ErrEnd) || len(s.buf) > 0 {
-		t.Errorf("%d bytes after the end, %v", len(s.buf), err)
+	var s synth.Sender
+	if err := feed.Next(&s); !errors.Is(err, synth.ErrEnd) || !reflect.DeepEqual(s, synth.Sender{}) {
+		t.Errorf("%+v after the end, %v", s, err)
 	}
 }
 

@@ -1,13 +1,4 @@
-// Package relay is a relay for tests and load: it serves com.atproto.sync.subscribeRepos,
-// with cursor replay.
-//
-// serve.go implements a subscription to any Stream: the websocket, pings, error frames.
-// There are two Streams here (the demo has a third). Recorded (recorded.go) serves given messages, and misbehaves as
-// tests need. Simulated (simulated.go, encode.go, full.go, faults.go) serves a generated
-// network (package network), at a set rate or as fast as it is read, with the faults of
-// real relays on request. Hosts (hosts.go) are the PDSes of that network, and Archive
-// (archive.go) is its archive.
-package relay
+package synth
 
 import (
 	"errors"
@@ -17,8 +8,6 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-
-	"skein.blue/internal/sim/synth"
 )
 
 // A Stream is a source of messages to serve.
@@ -39,7 +28,7 @@ type Feed interface {
 }
 
 // ErrEnd is returned by a Feed at its end.
-var ErrEnd = errors.New("relay: end of the subscription")
+var ErrEnd = errors.New("synth: end of the subscription")
 
 // A Refusal ends a subscription with an error frame.
 type Refusal struct{ Name, Text string }
@@ -157,12 +146,13 @@ func send(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 	}
 }
 
-func infoFrame(name, text string) []byte {
-	return synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "t", Value: "#info"}, {Key: "op", Value: 1}}),
-		synth.Map{{Key: "name", Value: name}, {Key: "message", Value: text}})
+// InfoFrame returns an info message.
+func InfoFrame(name, text string) []byte {
+	return CBOR(CBOR(nil, Map{{Key: "t", Value: "#info"}, {Key: "op", Value: 1}}),
+		Map{{Key: "name", Value: name}, {Key: "message", Value: text}})
 }
 
 func errorFrame(name, text string) []byte {
-	return synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}),
-		synth.Map{{Key: "error", Value: name}, {Key: "message", Value: text}})
+	return CBOR(CBOR(nil, Map{{Key: "op", Value: -1}}),
+		Map{{Key: "error", Value: name}, {Key: "message", Value: text}})
 }
