@@ -177,7 +177,7 @@ func (c *creator) file(ctx context.Context, f *File) error {
 	}
 	pause := c.pauses(ctx)
 	if c.o.Check != nil {
-		if err := c.o.Check(path, pause); err != nil {
+		if err := c.o.Check(path, func() { pause(0) }); err != nil {
 			return err
 		}
 	}
@@ -220,18 +220,15 @@ func (c *creator) hasPart(ctx context.Context, f *File) bool {
 	if size, ok := c.has[f.part()]; !ok || size != f.Size {
 		return false
 	}
-	return c.named[f.part()] || fetch(ctx, c.t, f, &attempt{w: io.Discard, sum: sha256.New(), pause: c.pauses(ctx)}) == nil
+	return c.named[f.part()] || fetch(ctx, c.t, f, io.Discard, c.pauses(ctx)) == nil
 }
 
 // pauses returns a function that one goroutine calls often while it works. It rests, if others need
 // the processor.
-func (c *creator) pauses(ctx context.Context) func() {
-	if !c.o.Gently {
-		return func() {}
-	}
+func (c *creator) pauses(ctx context.Context) func(int) {
 	last := time.Now()
-	return func() {
-		if worked := time.Since(last); worked > time.Millisecond {
+	return func(int) {
+		if worked := time.Since(last); c.o.Gently && worked > time.Millisecond {
 			select {
 			case <-time.After(2 * worked):
 			case <-ctx.Done():
@@ -242,13 +239,13 @@ func (c *creator) pauses(ctx context.Context) func() {
 }
 
 // sumFile returns the SHA-256 of a file, in hexadecimal.
-func sumFile(ctx context.Context, path string, pause func()) (string, error) {
+func sumFile(ctx context.Context, path string, each func(n int)) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.New()
-	_, err = io.CopyBuffer(sum, &interruptible{ctx, f, pause}, make([]byte, 256<<10))
+	_, err = io.CopyBuffer(sum, &interruptible{ctx, f, each}, make([]byte, 256<<10))
 	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
 }
 

@@ -255,11 +255,11 @@ type hooked struct {
 	before func(op, name string) error
 }
 
-func (h *hooked) Get(ctx context.Context, name string, from int64) (io.ReadCloser, error) {
+func (h *hooked) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err := h.before("get", name); err != nil {
 		return nil, err
 	}
-	return h.Target.Get(ctx, name, from)
+	return h.Target.Get(ctx, name)
 }
 
 func (h *hooked) Put(ctx context.Context, name string, size int64, r io.Reader) error {

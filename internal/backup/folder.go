@@ -46,15 +46,10 @@ func (t *folder) List(ctx context.Context, dir string) (map[string]int64, error)
 }
 
 // Get implements Target.
-func (t *folder) Get(_ context.Context, name string, from int64) (io.ReadCloser, error) {
+func (t *folder) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	f, err := os.Open(t.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", t.path(name), ErrNotFound)
-	}
-	if err == nil && from > 0 {
-		if _, err = f.Seek(from, io.SeekStart); err != nil {
-			err = errors.Join(err, f.Close())
-		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", t.path(name), err)

@@ -55,7 +55,7 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 		if !errors.Is(err, ErrExists) {
 			return nil, err
 		}
-		if err := removeExpired(ctx, t, try == lockTries-2); err != nil {
+		if err := removeExpired(ctx, t); err != nil {
 			return nil, err
 		}
 		select {
@@ -67,19 +67,12 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 	return nil, fmt.Errorf("%s: %w: others take its lock again and again", t, ErrBusy)
 }
 
-// removeExpired removes a lock that nobody holds any more, and returns ErrBusy for another. A lock that
-// exists and cannot be read is usually one that was given back in between. A server that was killed
-// while it wrote one may have left such a lock for good: broken says to remove it. If that removes
-// the lock of a writer that just took it, that writer notices (held).
-func removeExpired(ctx context.Context, t Target, broken bool) error {
+// removeExpired removes a lock that nobody holds any more, and returns ErrBusy for another. One that
+// exists and cannot be found was given back in between, or a server was killed while it wrote it. If that
+// removes the lock of a writer that just took it, that writer notices (held).
+func removeExpired(ctx context.Context, t Target) error {
 	b, err := get(ctx, t, lockName, 64<<10)
-	if errors.Is(err, ErrNotFound) {
-		if broken {
-			return t.Delete(ctx, lockName)
-		}
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	var old content

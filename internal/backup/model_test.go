@@ -123,14 +123,14 @@ func (m *memory) List(_ context.Context, dir string) (map[string]int64, error) {
 	return sizes, nil
 }
 
-func (m *memory) Get(_ context.Context, name string, from int64) (io.ReadCloser, error) {
+func (m *memory) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, ok := m.has[name]
 	if !ok {
 		return nil, backup.ErrNotFound
 	}
-	return io.NopCloser(strings.NewReader(b[from:])), nil
+	return io.NopCloser(strings.NewReader(b)), nil
 }
 
 func (m *memory) Put(_ context.Context, name string, size int64, r io.Reader) error {
@@ -196,11 +196,11 @@ func (f *faulty) List(ctx context.Context, dir string) (map[string]int64, error)
 	return f.Target.List(ctx, dir)
 }
 
-func (f *faulty) Get(ctx context.Context, name string, from int64) (io.ReadCloser, error) {
+func (f *faulty) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	if _, err := f.step(); err != nil {
 		return nil, err
 	}
-	return f.Target.Get(ctx, name, from)
+	return f.Target.Get(ctx, name)
 }
 
 func (f *faulty) Put(ctx context.Context, name string, size int64, r io.Reader) error {
@@ -309,7 +309,7 @@ func (m *model) whole(t *testing.T, made []time.Time) {
 			t.Fatalf("%d objects in %s, want %d: %v", len(has), dir, want, err)
 		}
 	}
-	r, err := m.to.Get(t.Context(), "index.json", 0)
+	r, err := m.to.Get(t.Context(), "index.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -186,9 +185,6 @@ func (r *restorer) tell(n int64) {
 
 // file restores a file, unless an earlier attempt has.
 func (r *restorer) file(ctx context.Context, f *File) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	path := filepath.Join(r.o.Dir, f.Name)
 	if info, err := os.Stat(path); err == nil && info.Size() == f.Size {
 		if sum, err := sumFile(ctx, path, nil); err == nil && sum == f.SHA256 {
@@ -200,46 +196,26 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 		r.tell(f.Size)
 		return nil
 	}
-	w, err := os.OpenFile(path+partial, os.O_RDWR|os.O_CREATE, 0o644)
+	if err := again(ctx, func() error { return r.write(ctx, f, path+partial) }); err != nil {
+		return errors.Join(err, os.Remove(path+partial))
+	}
+	return os.Rename(path+partial, path)
+}
+
+// write writes a file once.
+func (r *restorer) write(ctx context.Context, f *File, path string) error {
+	w, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	told := int64(0)
-	err = again(ctx, func() error {
-		a := &attempt{w: w, sum: sha256.New(), pause: func() {}}
-		if a.at, err = continued(w, a.sum, f.Size); err != nil {
-			return err
-		}
-		a.pause = func() { r.tell(a.at - told); told = a.at }
-		begun := a.at
-		err := fetch(ctx, r.t, f, a)
-		if errors.Is(err, ErrPart) && begun > 0 { // what an earlier attempt left may be the damage
-			return errors.Join(fmt.Errorf("what an earlier attempt left may be damaged: %v", err), w.Truncate(0))
-		}
-		return err
-	})
-	r.tell(f.Size - told)
-	if err == nil {
+	err = fetch(ctx, r.t, f, w, func(n int) { r.tell(int64(n)); told += int64(n) })
+	if err != nil {
+		r.tell(-told)
+	} else {
 		err = w.Sync()
 	}
-	if err = errors.Join(err, w.Close()); err == nil {
-		return os.Rename(path+partial, path)
-	}
-	if errors.Is(err, ErrPart) { // nothing of it is of use
-		err = errors.Join(err, os.Remove(path+partial))
-	}
-	return err
-}
-
-// continued prepares a file for an attempt: it sums what an earlier one wrote.
-func continued(w *os.File, sum hash.Hash, size int64) (at int64, err error) {
-	if _, err = w.Seek(0, io.SeekStart); err != nil {
-		return 0, err
-	}
-	if at, err = io.Copy(sum, io.LimitReader(w, size)); err != nil {
-		return 0, err
-	}
-	return at, w.Truncate(at)
+	return errors.Join(err, w.Close())
 }
 
 // finish makes the folder a store.
@@ -253,48 +229,32 @@ func (r *restorer) finish() error {
 	return syncFolder(r.o.Dir)
 }
 
-// An attempt reads a part.
-type attempt struct {
-	w     io.Writer
-	sum   hash.Hash // of what was written to w
-	at    int64     // bytes that were
-	pause func()    // called between reads
-}
-
-// Write implements io.Writer.
-func (a *attempt) Write(b []byte) (int, error) {
-	n, err := a.w.Write(b)
-	_, _ = a.sum.Write(b[:n]) // a hash never fails
-	a.at += int64(n)
-	return n, err
-}
-
-// fetch reads the part of a file from a.at on, and compares the whole with its size and hash. Damage is
-// an ErrPart; other errors may pass.
-func fetch(ctx context.Context, t Target, f *File, a *attempt) error {
+// fetch reads the part of a file into w, and compares it with its size and hash. Damage is an ErrPart;
+// other errors may pass. It calls each, if it is set, after each read of some bytes.
+func fetch(ctx context.Context, t Target, f *File, w io.Writer, each func(n int)) error {
 	damaged := func(what string, of ...any) error {
 		return fmt.Errorf("%w: %s, which is %s: %s", ErrPart, f.part(), f.Name, fmt.Sprintf(what, of...))
 	}
-	if a.at < f.Size || f.Size == 0 {
-		body, err := t.Get(ctx, f.part(), a.at)
-		if errors.Is(err, ErrNotFound) {
-			return damaged("%v", err)
-		}
-		if err != nil {
-			return err
-		}
-		_, err = io.CopyBuffer(a, io.LimitReader(&interruptible{ctx, body, a.pause}, f.Size-a.at+1), make([]byte, 256<<10))
-		if err = errors.Join(err, body.Close()); err != nil {
-			return fmt.Errorf("reading %s of %s: %w", f.part(), t, err)
-		}
+	body, err := t.Get(ctx, f.part())
+	if errors.Is(err, ErrNotFound) {
+		return damaged("%v", err)
 	}
-	switch sum := hex.EncodeToString(a.sum.Sum(nil)); {
-	case a.at > f.Size:
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	most := io.LimitReader(body, f.Size+1)
+	n, err := io.CopyBuffer(io.MultiWriter(sum, w), &interruptible{ctx, most, each}, make([]byte, 256<<10))
+	if err = errors.Join(err, body.Close()); err != nil {
+		return fmt.Errorf("reading %s of %s: %w", f.part(), t, err)
+	}
+	switch got := hex.EncodeToString(sum.Sum(nil)); {
+	case n > f.Size:
 		return damaged("it has more than %d bytes", f.Size)
-	case a.at < f.Size:
-		return damaged("it has %d bytes of %d", a.at, f.Size)
-	case sum != f.SHA256:
-		return damaged("its hash is %s", sum)
+	case n < f.Size:
+		return damaged("it has %d bytes of %d", n, f.Size)
+	case got != f.SHA256:
+		return damaged("its hash is %s", got)
 	}
 	return nil
 }

@@ -96,14 +96,8 @@ func (t *bucket) List(ctx context.Context, folder string) (map[string]int64, err
 }
 
 // Get implements Target.
-func (t *bucket) Get(ctx context.Context, name string, from int64) (io.ReadCloser, error) {
-	var o minio.GetObjectOptions
-	if from > 0 {
-		if err := o.SetRange(from, 0); err != nil {
-			return nil, t.fail("reading", name, err)
-		}
-	}
-	r, _, _, err := (minio.Core{Client: t.client}).GetObject(ctx, t.name, t.key(name), o)
+func (t *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, _, _, err := (minio.Core{Client: t.client}).GetObject(ctx, t.name, t.key(name), minio.GetObjectOptions{})
 	if err != nil {
 		return nil, t.fail("reading", name, err)
 	}

@@ -33,8 +33,8 @@ var (
 type Target interface {
 	// List returns the sizes of all objects whose names begin with the folder and a slash, by name.
 	List(ctx context.Context, folder string) (map[string]int64, error)
-	// Get reads an object from the byte from on.
-	Get(ctx context.Context, name string, from int64) (io.ReadCloser, error)
+	// Get reads an object.
+	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// Put writes an object of size bytes. When it returns nil the object is durable; if it
 	// fails, the object is as it was.
 	Put(ctx context.Context, name string, size int64, r io.Reader) error
@@ -95,7 +95,10 @@ func again(ctx context.Context, try func() error) error {
 	wait := firstPause
 	for n := 1; ; n++ {
 		err := try()
-		if err == nil || ctx.Err() != nil || n == attempts || errors.Is(err, ErrPart) || errors.Is(err, errChanged) {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil, n == attempts, errors.Is(err, ErrPart), errors.Is(err, errChanged):
 			return err
 		}
 		select {
@@ -108,7 +111,7 @@ func again(ctx context.Context, try func() error) error {
 
 // get reads a small object.
 func get(ctx context.Context, t Target, name string, most int64) ([]byte, error) {
-	r, err := t.Get(ctx, name, 0)
+	r, err := t.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -126,20 +129,21 @@ func put(ctx context.Context, t Target, name string, b []byte) error {
 	return t.Put(ctx, name, int64(len(b)), bytes.NewReader(b))
 }
 
-// interruptible is a reader that fails when ctx ends, and calls pause, if it is set, before it reads.
+// interruptible is a reader that fails when ctx ends. After each read it calls each, if it is set.
 type interruptible struct {
-	ctx   context.Context //nolint:containedctx // of one call
-	r     io.Reader
-	pause func()
+	ctx  context.Context //nolint:containedctx // of one call
+	r    io.Reader
+	each func(n int)
 }
 
 // Read implements io.Reader.
 func (i *interruptible) Read(b []byte) (int, error) {
-	if i.pause != nil {
-		i.pause()
-	}
 	if err := i.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return i.r.Read(b)
+	n, err := i.r.Read(b)
+	if i.each != nil {
+		i.each(n)
+	}
+	return n, err
 }

@@ -7,12 +7,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 
 	"skein.blue/internal/outward"
 )
 
-// web is a folder or bucket that somebody publishes over HTTPS. It needs ranges, and no lists.
+// web is a folder or bucket that somebody publishes over HTTPS. It has no lists.
 type web struct {
 	base   *url.URL
 	client *http.Client
@@ -38,36 +37,27 @@ func (t *web) List(context.Context, string) (map[string]int64, error) {
 }
 
 // Get implements Target.
-func (t *web) Get(ctx context.Context, name string, from int64) (io.ReadCloser, error) {
+func (t *web) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	at := t.base.JoinPath(name)
+	fail := func(err error) (io.ReadCloser, error) { return nil, fmt.Errorf("reading %s: %w", at.Redacted(), err) }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", at.Redacted(), err)
+		return fail(err)
 	}
-	req.Header.Set("Accept-Encoding", "identity") // ranges and sizes are of the object
-	if from > 0 {
-		req.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
-	}
+	req.Header.Set("Accept-Encoding", "identity") // sizes are of the object
 	res, err := t.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", at.Redacted(), err)
+		return fail(err)
 	}
-	switch {
-	case res.StatusCode == http.StatusPartialContent && from > 0:
-		return res.Body, nil
-	case res.StatusCode == http.StatusOK:
-		if _, err := io.CopyN(io.Discard, res.Body, from); err != nil { // the server has no ranges
-			_ = res.Body.Close() // it was only read
-			return nil, fmt.Errorf("reading %s: %w", at.Redacted(), err)
-		}
+	if res.StatusCode == http.StatusOK {
 		return res.Body, nil
 	}
 	_ = res.Body.Close() // it was only read
-	err = fmt.Errorf("reading %s: the server answered %s", at.Redacted(), res.Status)
+	err = fmt.Errorf("the server answered %s", res.Status)
 	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusGone {
 		err = fmt.Errorf("%w: %w", err, ErrNotFound) // a bucket that may not be listed forbids what it lacks
 	}
-	return nil, err
+	return fail(err)
 }
 
 // Put implements Target.
