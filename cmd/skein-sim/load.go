@@ -16,14 +16,25 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/sim/load"
 	"skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/relay"
 )
 
+// storeFlags returns the flags of a store that is made anew.
+func storeFlags(e *command.Environment, o *app.StoreOptions) []cli.Flag {
+	flags := command.StoreFlags(e, o)
+	for _, f := range flags {
+		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
+			store.Value, store.DefaultText = "", "a temporary folder"
+		}
+	}
+	return flags
+}
+
 func loadCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
 	var o load.Options
 	var sim relay.Options
 	var markdown bool
@@ -38,12 +49,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
-	flags = append(flags, s.WriteFlags(e)...)
-	for _, f := range flags {
-		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
-			store.Value, store.DefaultText = "", "a temporary folder"
-		}
-	}
+	flags = append(flags, storeFlags(e, &o.Store)...)
 	return &cli.Command{
 		Name:  "load",
 		Usage: "run the load test: index a simulated network, and compare the result with it",
@@ -87,19 +93,19 @@ func loadCommand(e *command.Environment) *cli.Command {
 			if !c.IsSet("log-level") {
 				e.Level = "warn"
 			}
-			return runLoad(ctx, e, s, o, c.IsSet("store"), markdown)
+			return runLoad(ctx, e, o, c.IsSet("store"), markdown)
 		},
 	}
 }
 
-func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, keepStore, markdown bool) (err error) {
+func runLoad(ctx context.Context, e *command.Environment, o load.Options, keepStore, markdown bool) (err error) {
 	if !keepStore {
-		if s.Store, err = os.MkdirTemp("", "skein-sim-load"); err != nil {
+		if o.Store.Store, err = os.MkdirTemp("", "skein-sim-load"); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(s.Store)) }()
+		defer func() { err = errors.Join(err, os.RemoveAll(o.Store.Store)) }()
 	}
-	if o.Store, err = s.StoreOptions(e); err != nil {
+	if err := e.Prepare(&o.Store); err != nil {
 		return err
 	}
 	o.Stderr, o.Simulator, o.Archive = e.Stderr, launchSimulator, launchArchive

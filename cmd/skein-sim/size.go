@@ -20,7 +20,6 @@ import (
 )
 
 func sizeCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
 	var o load.Options
 	var network relay.Options
 	var n load.Network
@@ -31,12 +30,7 @@ func sizeCommand(e *command.Environment) *cli.Command {
 		&cli.FloatFlag{Name: "peak", Value: 1500, Usage: "its events per second at the peak", Destination: &n.Peak},
 		&cli.FloatFlag{Name: "history", Value: 15e9, Usage: "its edges, all history", Destination: &n.Edges},
 	)
-	flags = append(flags, s.WriteFlags(e)...)
-	for _, f := range flags {
-		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
-			store.Value, store.DefaultText = "", "a temporary folder"
-		}
-	}
+	flags = append(flags, storeFlags(e, &o.Store)...)
 	return &cli.Command{
 		Name:  "size",
 		Usage: "measure a store of a simulated network, and compute from it what a real one needs",
@@ -52,27 +46,27 @@ func sizeCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--prefill and --accounts must be at least 1")
 			case !(n.Mean > 0) || !(n.Peak >= n.Mean) || !(n.Edges >= 0):
 				return command.UsageError("--mean must be more than 0, --peak at least that, and --history not negative")
-			case !app.EngineOf(s.Store).InProcess:
-				return command.UsageError("--store %s: a store in a folder is measured", s.Store)
+			case !app.EngineOf(o.Store.Store).InProcess:
+				return command.UsageError("--store %s: a store in a folder is measured", o.Store.Store)
 			}
 			o.Network = network.Network
 			if !c.IsSet("log-level") {
 				e.Level = "warn"
 			}
-			return runSize(ctx, e, s, o, n)
+			return runSize(ctx, e, o, n)
 		},
 	}
 }
 
 // runSize measures at full rate, and then at the mean rate, in one store.
-func runSize(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, n load.Network) (err error) {
-	if s.Store == "" {
-		if s.Store, err = os.MkdirTemp("", "skein-sim-size"); err != nil {
+func runSize(ctx context.Context, e *command.Environment, o load.Options, n load.Network) (err error) {
+	if o.Store.Store == "" {
+		if o.Store.Store, err = os.MkdirTemp("", "skein-sim-size"); err != nil {
 			return fmt.Errorf("size: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(s.Store)) }()
+		defer func() { err = errors.Join(err, os.RemoveAll(o.Store.Store)) }()
 	}
-	if o.Store, err = s.StoreOptions(e); err != nil {
+	if err := e.Prepare(&o.Store); err != nil {
 		return err
 	}
 	o.Stderr, o.Simulator = e.Stderr, launchSimulator

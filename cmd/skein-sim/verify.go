@@ -13,13 +13,12 @@ import (
 )
 
 func verifyCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
 	var o load.Options
 	var network relay.Options
 	return &cli.Command{
 		Name:  "verify",
 		Usage: "compare a store that skein serve made from skein-sim relay with the network, up to the store's cursor",
-		Flags: append(networkFlags(&network)[:4], s.WriteFlags(e)...), // without the relay's faults
+		Flags: append(networkFlags(&network)[:4], command.StoreFlags(e, &o.Store)...), // without the relay's faults
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
 				return err
@@ -31,7 +30,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 				e.Level = "warn"
 			}
 			o.Network, o.Stderr = network.Network, e.Stderr
-			if o.Store, err = s.StoreOptions(e); err != nil {
+			if err := e.Prepare(&o.Store); err != nil {
 				return err
 			}
 			problems, err := load.Verify(ctx, o)

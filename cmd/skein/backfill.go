@@ -2,12 +2,9 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,37 +16,47 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/consumer/archive"
 	"skein.blue/consumer/backfill"
+	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
-	"skein.blue/internal/syntax"
 )
 
 // past names the records to fetch.
 type past struct {
-	archive string
-	hosts   []string
-	dids    []string
-	files   []string
+	archive           string
+	hosts, dids, cars []string
 }
 
-func (p *past) isAll() bool { return p.archive == "" && len(p.hosts)+len(p.dids)+len(p.files) == 0 }
+func (p *past) isAll() bool { return p.archive == "" && len(p.hosts)+len(p.dids)+len(p.cars) == 0 }
 
-const noAdmin = "off"
+// check checks the names, and replaces folders of CAR files by their files.
+func (p *past) check() (err error) {
+	if p.archive != "" && len(p.hosts)+len(p.dids)+len(p.cars) > 0 {
+		return command.UsageError("--archive cannot be combined with --host, --did or --car")
+	}
+	if err := checkDIDs("--did ", p.dids); err != nil {
+		return err
+	}
+	if slices.Contains(p.hosts, "") {
+		return command.UsageError("--host is empty; name a PDS, such as pds.example.com")
+	}
+	p.cars, err = carFiles(p.cars)
+	return err
+}
 
 func backfillCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
-	var admin string
+	h := &here{network: newNetwork()}
+	var a admin
 	var p past
-	flags := append(append([]cli.Flag{
-		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if the archive needs a key, set SKEIN_ARCHIVE_KEY", Destination: &p.archive, Sources: command.Env("archive")},
-		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated"},
-		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated"},
-		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated"},
-		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, to which the work is sent; off: do the work in this process, on the store of --store", Destination: &admin, Sources: adminEnv()},
-		s.RelayFlag(),
-	}, s.SentAdminTokenFlags()...), append(append(s.VerifyFlags(), s.PastFlags()...), s.WriteFlags(e)...)...)
+	flags := append([]cli.Flag{
+		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if the archive needs a key, set SKEIN_ARCHIVE_KEY", Destination: &p.archive, Validator: app.CheckArchive, Sources: command.Env("archive")},
+		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated", Destination: &p.hosts},
+		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated", Destination: &p.dids},
+		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated", Destination: &p.cars},
+		relayFlag(h.network),
+	}, a.flags("admin URL of a running daemon, to which the work is sent; off: do the work in this process, on the store of --store")...)
+	flags = append(append(append(flags, verifyFlags(h.network)...), mirrorFlag(h.network)), command.StoreFlags(e, &h.store)...)
 	return &cli.Command{
 		Name:  "backfill",
 		Usage: "add older records from an archive, from hosts, or from individual repos or files; a running daemon does the work, if there is one",
@@ -58,38 +65,39 @@ func backfillCommand(e *command.Environment) *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			p.hosts, p.dids, p.files = c.StringSlice("host"), c.StringSlice("did"), c.StringSlice("car")
-			if p.archive != "" && len(p.hosts)+len(p.dids)+len(p.files) > 0 {
-				return command.UsageError("--archive cannot be combined with --host, --did or --car")
+			if err := a.read(c); err != nil {
+				return err
 			}
-			if p.archive != "" {
-				if _, err := archive.Source(p.archive); err != nil {
-					return command.UsageError("--archive: %v", err)
+			if err := p.check(); err != nil { // before a store is created
+				return err
+			}
+			var w worker = &a
+			if a.address == noAdmin || c.IsSet("store") && !a.named {
+				w, h.store.Create = h, true
+			} else if _, err := a.status(ctx); err != nil {
+				if a.named || !errors.Is(err, syscall.ECONNREFUSED) {
+					return err
 				}
+				w = h // on a store that exists: --store is only the default
+				fmt.Fprintf(e.Stderr, "no daemon answers at %s; working in this process, on the store %s\n", a.address, h.store.Store)
 			}
-			if err := checkDIDs("--did ", p.dids); err != nil {
-				return err
+			if w == worker(h) {
+				if err := h.open(ctx, e, &p); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, h.close(ctx)) }()
 			}
-			if slices.Contains(p.hosts, "") {
-				return command.UsageError("--host is empty; name a PDS, such as pds.example.com")
-			}
-			if p.files, err = carFiles(p.files); err != nil { // before a store is created for them
-				return err
-			}
-			// The listen address of a daemon with the same environment is only a guess.
-			hasAdmin := c.IsSet("admin") && admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
-			return runBackfill(ctx, e, s, &p, admin, hasAdmin, c.IsSet("store"))
+			return runBackfill(ctx, e, w, &p)
 		},
 	}
 }
 
 func resyncCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
-	var admin string
+	var a admin
 	var trust bool
 	return &cli.Command{
 		Name: "resync", Usage: "make a running daemon refetch repos", ArgsUsage: "DID…",
-		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "accept the host's copy even if it is older than commits already seen in the stream, for example after the host was restored from a backup", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the daemon", Destination: &admin, Sources: adminEnv()}}, s.SentAdminTokenFlags()...),
+		Flags: append(a.flags("admin URL of the daemon"), &cli.BoolFlag{Name: "trust-host", Usage: "accept the host's copy even if it is older than commits already seen in the stream, for example after the host was restored from a backup", Destination: &trust}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
@@ -98,12 +106,11 @@ func resyncCommand(e *command.Environment) *cli.Command {
 			if err := checkDIDs("", dids); err != nil {
 				return err
 			}
-			token, err := s.AdminToken()
-			if err != nil {
+			if err := a.read(c); err != nil {
 				return err
 			}
 			var st backfill.Status // decoding it proves that a skein answered
-			if err := (adminOf{admin, token}).post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids, "trustHost": trust}), &st); err != nil {
+			if err := a.post(ctx, impatient, "/resync", map[string]any{"dids": dids, "trustHost": trust}, &st); err != nil {
 				return err
 			}
 			fmt.Fprintf(e.Stdout, "%d queued\n", len(dids))
@@ -112,70 +119,24 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-// adminEnv returns the variables for the admin address of a daemon: the one of these commands,
-// and the daemon's own.
-func adminEnv() cli.ValueSourceChain {
-	return cli.EnvVars(command.EnvPrefix+"ADMIN", command.EnvPrefix+"ADMIN_LISTEN")
-}
-
 // checkDIDs returns a usage error for malformed DIDs, which no directory could resolve.
 func checkDIDs(flag string, dids []string) error {
 	for _, did := range dids {
-		if !syntax.ValidDID(did) {
-			return command.UsageError("%s%q is not a DID", flag, did)
-		}
-		if plc, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(plc) {
-			return command.UsageError("%s%q is not a valid did:plc: it needs 24 base32 characters (a-z, 2-7) after did:plc:", flag, did)
+		if err := app.CheckDID(did); err != nil {
+			return command.UsageError("%s%q %v", flag, did, err)
 		}
 	}
 	return nil
 }
 
-func asJSON(v any) io.Reader {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // v holds maps and strings only
-	}
-	return bytes.NewReader(b)
-}
-
-func runBackfill(ctx context.Context, e *command.Environment, s *command.Settings, p *past, admin string, hasAdmin, hasStore bool) (err error) {
-	var w worker
-	create := true
-	if admin != noAdmin && (hasAdmin || !hasStore) {
-		token, err := s.AdminToken()
-		if err != nil {
-			return err
-		}
-		d := adminOf{admin, token}
-		_, err = d.status(ctx)
-		switch {
-		case err == nil:
-			w = d
-		case hasAdmin || !errors.Is(err, syscall.ECONNREFUSED):
-			return err
-		default:
-			create = false // --store is only the default
-			fmt.Fprintf(e.Stderr, "no daemon answers at %s; working in this process, on the store %s\n", admin, s.Store)
-		}
-	}
-	if w == nil {
-		h, err := openHere(ctx, e, s, p, create)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, h.close(ctx)) }()
-		w = h
-	}
+func runBackfill(ctx context.Context, e *command.Environment, w worker, p *past) error {
 	before, err := w.status(ctx)
 	if err != nil {
 		return err
 	}
-	failed := 0
-	if len(p.files) > 0 {
-		if failed, err = placeFiles(ctx, e, w, p.files); err != nil {
-			return err
-		}
+	failed, err := placeFiles(ctx, e, w, p.cars)
+	if err != nil {
+		return err
 	}
 	if p.isAll() || p.archive != "" || len(p.hosts)+len(p.dids) > 0 {
 		if err := begin(ctx, e, w, p); err != nil {

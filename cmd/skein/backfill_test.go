@@ -279,14 +279,13 @@ func TestBackfillUsage(t *testing.T) {
 		{[]string{"backfill", "--store", store, "--archive", "no address"}, 64, "is not an address"},
 		{[]string{"backfill", "--store", store, "--archive", "https://a.example.com", "--did", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 64, "cannot be combined"},
 		{[]string{"backfill", "--store", store, "--did", "me"}, 64, "is not a DID"},
-		{[]string{"backfill", "--store", store, "--max-repo-bytes", "much"}, 64, "--max-repo-bytes"},
 		{[]string{"backfill", "--store", store, "--plc", "directory"}, 64, "--plc"},
 		{[]string{"backfill", "--store", store, "--car", "/no/such/file"}, 1, "no such file"},
 		{[]string{"resync"}, 64, "needs the DIDs"},
 		{[]string{"resync", "me"}, 64, "is not a DID"},
 		{[]string{"resync", "--admin", "http://127.0.0.1:1", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 1, "is skein serve running"},
-		{[]string{"serve", "--store", store, "--backfill", "all"}, 64, "off, archive or repos"},
-		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "needs --archive URL"},
+		{[]string{"serve", "--store", store, "--backfill", "all"}, 64, "off, repos or archive=URL"},
+		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "off, repos or archive=URL"},
 		{[]string{"serve", "--store", store, "--backfill", "repos", "--repair=false"}, 64, "remove --repair=false"},
 	} {
 		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(errs, c.want) {

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -17,37 +15,86 @@ import (
 	"skein.blue/internal/backup"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
-	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/query/algebra"
 )
 
 const targetUsage = "TARGET is a folder or s3://BUCKET/PREFIX (with the usual variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
 
 func backupCommand(e *command.Environment) *cli.Command {
-	s, b := &command.Settings{}, &command.BackupSettings{}
-	var admin string
-	flags := append([]cli.Flag{
-		s.StoreFlag(),
-		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the running daemon on this machine whose store to back up; off: open the store of --store directly, which no daemon may have open", Destination: &admin, Sources: adminEnv()},
-	}, append(s.SentAdminTokenFlags(), b.MakeFlags()...)...)
+	var l lender
+	j := app.BackupJob{Program: "skein " + command.Version()}
 	return &cli.Command{
 		Name: "backup", Usage: "back up a store, which may be in use, to a folder or bucket", ArgsUsage: "TARGET",
 		Description: "Sends what the target lacks. The daemon goes on indexing and answering. " + targetUsage + ".",
-		Flags:       flags,
+		Flags:       append(l.flags("back up"), makeFlags(&j)...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			to, err := oneTarget(c)
 			if err != nil {
 				return err
 			}
-			j, err := b.Job("", to)
-			if err != nil {
+			if err := aim(&j, "", to); err != nil {
 				return err
 			}
-			hasAdmin := c.IsSet("admin") && admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
-			return backUp(ctx, e, s, &j, admin, hasAdmin, c.IsSet("store"))
+			if err := l.read(c); err != nil {
+				return err
+			}
+			return backUp(ctx, e, &l, &j)
 		},
 	}
+}
+
+// makeFlags returns the flags for making backups.
+func makeFlags(j *app.BackupJob) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "backup-sign", DefaultText: "no signature", Usage: "file of the minisign secret key that signs the backup, if others restore it and must check where it comes from; SKEIN_BACKUP_PASSWORD holds its password, if it has one. Make one with minisign -G", Validator: func(s string) (err error) {
+			j.Signer, err = backup.ReadSigner(s, os.Getenv("SKEIN_BACKUP_PASSWORD"))
+			return err
+		}, Sources: command.Env("backup-sign")},
+		&cli.IntFlag{Name: "backup-keep", DefaultText: "all", Usage: "how many backups to keep, if the target's space is not endless: after each backup, skein removes all but this many, the newest", Destination: &j.Keep, Validator: func(n int) error {
+			if n < 0 {
+				return errors.New("expected how many backups to keep, 1 or more")
+			}
+			return nil
+		}, Sources: command.Env("backup-keep")},
+	}
+}
+
+// openTarget opens the target that a flag, or an argument if flag is "", names.
+func openTarget(flag, name string) (backup.Target, error) {
+	t, err := backup.OpenTarget(name)
+	if err != nil {
+		return nil, command.UsageError("%s%v", flag, strings.TrimPrefix(err.Error(), backup.ErrTarget.Error()+": "))
+	}
+	return t, nil
+}
+
+// aim sets the target of a job.
+func aim(j *app.BackupJob, flag, to string) (err error) {
+	if backup.IsWeb(to) {
+		return command.UsageError("%s%s is a web server, which cannot be written to; name a folder or s3://BUCKET/PREFIX", flag, to)
+	}
+	j.Target, err = openTarget(flag, to)
+	return err
+}
+
+// reading is a target that is read.
+type reading struct {
+	target backup.Target
+	trust  *backup.Trust // nil: signatures are not needed
+}
+
+// trustFlag returns the flag for the key that must have signed a backup.
+func (r *reading) trustFlag() cli.Flag {
+	return &cli.StringFlag{Name: "trust", Usage: "minisign public key (RW…), or a file that has it, that must have signed the backup; required for a backup from a web server", Validator: func(s string) (err error) { r.trust, err = backup.ParseTrust(s); return err }, Sources: command.Env("trust")}
+}
+
+// open opens the target. One on a web server must be signed to be believed.
+func (r *reading) open(flag, from string, believed bool) (err error) {
+	if believed && r.trust == nil && backup.IsWeb(from) {
+		return command.UsageError("%s is a web server: name the key that signs its backups with --trust", from)
+	}
+	r.target, err = openTarget(flag, from)
+	return err
 }
 
 // oneTarget returns the only argument of a command.
@@ -57,12 +104,6 @@ func oneTarget(c *cli.Command) (string, error) {
 	}
 	return c.Args().First(), nil
 }
-
-// noCheckpoint is the app.ErrNoCheckpoint of a store.
-type noCheckpoint struct{ store string }
-
-// Error implements error.
-func (n *noCheckpoint) Error() string { return fmt.Sprintf("%s: %v", n.store, app.ErrNoCheckpoint) }
 
 // backUpElsewhere prints the commands of FoundationDB's own tools that back up a store.
 func backUpElsewhere(e *command.Environment, store, target string) error {
@@ -103,8 +144,8 @@ func otherTools(e *command.Environment, commands []string, why string) error {
 }
 
 // backUp backs up the store of a running daemon, or one that no process has open.
-func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j *app.BackupJob, admin string, hasAdmin, hasStore bool) (err error) {
-	c, done, err := checkpoint(ctx, e, s, admin, hasAdmin, hasStore)
+func backUp(ctx context.Context, e *command.Environment, l *lender, j *app.BackupJob) (err error) {
+	c, done, err := l.checkpoint(ctx, e)
 	if no, ok := errors.AsType[*noCheckpoint](err); ok {
 		return backUpElsewhere(e, no.store, j.Target.String())
 	} else if err != nil {
@@ -130,119 +171,42 @@ func backUp(ctx context.Context, e *command.Environment, s *command.Settings, j 
 	return nil
 }
 
-// checkpoint makes a checkpoint, and returns what removes it: of the store of a running daemon, or of
-// --store if the daemon has another, or if none answers at the default address.
-func checkpoint(ctx context.Context, e *command.Environment, s *command.Settings, admin string, hasAdmin, hasStore bool) (c app.Checkpoint, done func() error, err error) {
-	if err := command.CheckStoreFlag(s.Store); err != nil {
-		return c, nil, err
-	}
-	if !app.EngineOf(s.Store).InProcess {
-		return c, nil, &noCheckpoint{s.Store}
-	}
-	if admin != noAdmin {
-		c, done, err = lend(ctx, s, admin)
-		switch {
-		case err == nil && (hasAdmin || !hasStore || sameFolder(s.Store, storeOf(c))):
-			return c, done, nil
-		case err == nil:
-			err = done()
-			fmt.Fprintf(e.Stderr, "the daemon at %s has another store (%s); using %s\n", admin, storeOf(c), s.Store)
-		case hasAdmin || !hasStore && !errors.Is(err, syscall.ECONNREFUSED):
-			return c, nil, err
-		default:
-			fmt.Fprintf(e.Stderr, "no daemon at %s lends a copy of its store (%v); using the store %s\n", admin, err, s.Store)
-		}
-	}
-	lost := err
-	c, err = app.CheckpointClosed(ctx, app.StoreOptions{Store: s.Store, Memory: 64 << 20})
-	switch {
-	case errors.Is(err, kv.ErrNotFound):
-		return c, nil, command.UsageError("there is no store in %s; name one with --store, or a daemon with --admin", s.Store)
-	case errors.Is(err, kv.ErrLocked):
-		return c, nil, errors.Join(fmt.Errorf("%w; name the daemon that has it with --admin", err), lost)
-	case err != nil:
-		return c, nil, err
-	}
-	return c, c.Remove, nil
-}
-
-// storeOf returns the folder of the store that a checkpoint is of.
-func storeOf(c app.Checkpoint) string { return filepath.Dir(filepath.Dir(c.Folder)) }
-
-func sameFolder(a, b string) bool {
-	x, err1 := os.Stat(a)
-	y, err2 := os.Stat(b)
-	return errors.Join(err1, err2) == nil && os.SameFile(x, y)
-}
-
-// lend asks a daemon for a checkpoint. The daemon removes it when done is called, or this process is
-// gone.
-func lend(ctx context.Context, s *command.Settings, admin string) (c app.Checkpoint, done func() error, err error) {
-	token, err := s.AdminToken()
-	if err != nil {
-		return c, nil, err
-	}
-	resp, err := (adminOf{admin, token}).send(ctx, http.MethodPost, "/checkpoint", "application/json", asJSON(map[string]any{}))
-	if no, ok := errors.AsType[*refusal](err); ok && no.store != "" {
-		return c, nil, &noCheckpoint{no.store}
-	} else if err != nil {
-		return c, nil, err
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil || c.Folder == "" {
-		return c, nil, errors.Join(fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", admin, err), resp.Body.Close())
-	}
-	if _, err := os.Stat(c.Folder); err != nil {
-		return c, nil, errors.Join(fmt.Errorf("the daemon's store, %s, cannot be read here; run skein backup on the daemon's machine, or in its container, as a user who may read the store: %w", storeOf(c), err), resp.Body.Close())
-	}
-	return c, resp.Body.Close, nil
-}
-
 func restoreCommand(e *command.Environment) *cli.Command {
-	s, b := &command.Settings{}, &command.BackupSettings{}
-	var at string
+	var so app.StoreOptions
+	var r reading
+	var at time.Time
 	var list bool
 	return &cli.Command{
 		Name: "restore", Usage: "restore a store from a backup", ArgsUsage: "TARGET",
 		Description: "Writes the newest backup of TARGET to the folder of --store, which must not exist or be empty. If it is interrupted, the same command continues. " + targetUsage + ", or https://HOST/PATH.",
 		Flags: []cli.Flag{
-			s.StoreFlag(),
-			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup made at this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Destination: &at},
+			command.StoreFlag(&so),
+			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup made at this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Validator: func(s string) (err error) { at, err = app.ParseTime(s); return err }},
 			&cli.BoolFlag{Name: "list", Usage: "print the backups of TARGET, and restore nothing", Destination: &list},
-			b.TrustFlag(),
+			r.trustFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			from, err := oneTarget(c)
 			if err != nil {
 				return err
 			}
-			t, err := command.OpenTarget("", from)
-			if err != nil {
+			if err := r.open("", from, !list); err != nil {
 				return err
 			}
 			if list {
-				return listBackups(ctx, e, t)
+				return listBackups(ctx, e, r.target)
 			}
-			var when time.Time
-			if at != "" {
-				if when, _, err = algebra.ParseTime(at, time.Now()); err != nil {
-					return command.UsageError("--at: %v", err)
-				}
+			if !app.EngineOf(so.Store).InProcess {
+				return restoreElsewhere(e, so.Store, r.target.String())
 			}
-			trust, err := b.Trust(from)
+			if err := so.Check(); err != nil {
+				return err
+			}
+			m, err := backup.Find(ctx, r.target, at, r.trust)
 			if err != nil {
 				return err
 			}
-			if !app.EngineOf(s.Store).InProcess {
-				return restoreElsewhere(e, s.Store, t.String())
-			}
-			if err := command.CheckStoreFlag(s.Store); err != nil {
-				return err
-			}
-			m, err := backup.Find(ctx, t, when, trust)
-			if err != nil {
-				return err
-			}
-			return restore(ctx, e, t, m, s.Store)
+			return restore(ctx, e, r.target, m, so.Store)
 		},
 	}
 }
@@ -309,29 +273,22 @@ func restore(ctx context.Context, e *command.Environment, t backup.Target, m *ba
 }
 
 func verifyCommand(e *command.Environment) *cli.Command {
-	b := &command.BackupSettings{}
+	var r reading
 	return &cli.Command{
 		Name: "verify", Usage: "read the backups of a target and compare them with their hashes", ArgsUsage: "TARGET",
 		Description: "Reads each part of the backups of TARGET, and restores nothing. " + targetUsage + ", or https://HOST/PATH. The exit code is 1 if a part is missing or damaged.",
-		Flags: []cli.Flag{
-			b.TrustFlag(),
-		},
+		Flags:       []cli.Flag{r.trustFlag()},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			from, err := oneTarget(c)
 			if err != nil {
 				return err
 			}
-			t, err := command.OpenTarget("", from)
-			if err != nil {
-				return err
-			}
-			trust, err := b.Trust(from)
-			if err != nil {
+			if err := r.open("", from, true); err != nil {
 				return err
 			}
 			p := e.Progress("bytes", 0)
-			v, err := backup.Verify(ctx, t, backup.VerifyOptions{
-				Trust:    trust,
+			v, err := backup.Verify(ctx, r.target, backup.VerifyOptions{
+				Trust:    r.trust,
 				Problem:  func(err error) { fmt.Fprintln(e.Stdout, human.Line(err.Error())) },
 				Progress: func(done, total int64) { p.Of(done, total, "verifying") },
 			})
@@ -343,10 +300,10 @@ func verifyCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			if v.Problems > 0 {
-				fmt.Fprintf(e.Stderr, "%s: %d problems found\n", t, v.Problems)
+				fmt.Fprintf(e.Stderr, "%s: %d problems found\n", r.target, v.Problems)
 				return command.ErrQuiet
 			}
-			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, whose %d parts (%s) were read\n", t, v.Backups, v.Parts, human.Bytes(v.Bytes))
+			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, whose %d parts (%s) were read\n", r.target, v.Backups, v.Parts, human.Bytes(v.Bytes))
 			return nil
 		},
 	}

@@ -16,14 +16,6 @@ import (
 // maxProblems limits how many broken invariants check lists. It counts all of them.
 const maxProblems = 100
 
-// keysIn returns the approximate number of keys in a store, 0 if the engine cannot tell.
-func keysIn(store kv.Store) int64 {
-	if s, ok := store.(interface{ AboutKeys() int64 }); ok {
-		return s.AboutKeys()
-	}
-	return 0
-}
-
 func checkCommand(e *command.Environment) *cli.Command {
 	return storeCommand("check", "read the whole store and check it for errors", func(ctx context.Context, path string, store kv.Store) error {
 		problems := 0

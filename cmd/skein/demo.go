@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	}
 	log := slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	command.QuietLibraries(log)
-	x, err := command.OpenIndex(ctx, app.StoreOptions{Store: dir + "/store", Create: true, SyncInterval: time.Second, Logger: log})
+	x, err := app.OpenIndex(ctx, app.StoreOptions{Store: dir + "/store", Create: true, Logger: log})
 	if err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func startRelayAt(t *testing.T, listen string, flags ...string) (address string,
 // A daemon that does not run for a while, as on a suspended machine, goes on where it was.
 func TestFaultStopped(t *testing.T) {
 	t.Parallel()
-	endure(t, fmt.Sprintf("SIGSTOP for %v", harness.Pause()), 2, nil, []string{"--repair=false", "--idle-timeout", "1s"}, func(s *sufferer) {
+	endure(t, fmt.Sprintf("SIGSTOP for %v", harness.Pause()), 2, nil, noRepair, func(s *sufferer) {
 		s.signal(syscall.SIGSTOP)
 		time.Sleep(harness.Pause())
 		s.signal(syscall.SIGCONT)
@@ -325,7 +325,7 @@ func TestFaultHangingServers(t *testing.T) {
 	}
 	archive, directory, resolver := hang("archive"), hang("directory"), hang("resolver")
 	endure(t, "servers that never answer: archive, directory, resolver", 1, nil, []string{
-		"--backfill", "archive", "--archive", archive, "--plc", directory, "--resolver", resolver, "--allow-private-hosts",
+		"--backfill", "archive=" + archive, "--plc", directory, "--resolver", resolver, "--allow-private-hosts",
 	}, func(s *sufferer) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), harness.Pause())
 		defer cancel()

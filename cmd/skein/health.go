@@ -19,28 +19,24 @@ import (
 // healthCommand checks that a daemon answers queries. It is the health check of container
 // images, which have no other program.
 func healthCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
-	var admin string
+	var a admin
 	var maxLag time.Duration
 	return &cli.Command{
 		Name:  "health",
 		Usage: "check that a running daemon answers queries; exits with 1 if not",
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")},
-			&cli.DurationFlag{Name: "max-lag", DefaultText: "any", Usage: "exit with 1 also if the index is further behind than this, such as 5m, or has no event yet: if answers that old are of no use to you", Destination: &maxLag},
-		}, s.SentAdminTokenFlags()...),
+		Flags: append(a.flags("admin address of the daemon"),
+			&cli.DurationFlag{Name: "max-lag", DefaultText: "any", Usage: "exit with 1 also if the index is further behind than this, such as 5m, or has no event yet: if answers that old are of no use to you", Destination: &maxLag}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			token, err := s.AdminToken()
-			if err != nil {
+			if err := a.read(c); err != nil {
 				return err
 			}
 			if c.IsSet("max-lag") && maxLag <= 0 {
 				return command.UsageError("--max-lag %v: must be more than 0", maxLag)
 			}
-			return health(ctx, e, admin, token, maxLag)
+			return health(ctx, e, a.address, a.token, maxLag)
 		},
 	}
 }

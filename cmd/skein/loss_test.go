@@ -42,7 +42,7 @@ func TestAcceptLoss(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
 	replay := []string{"replay", "--frames", plainPDS, "--store", store}
-	cmd := exec.CommandContext(t.Context(), binary, append(replay, "--rate", "400", "--sync-interval", "20ms")...)
+	cmd := exec.CommandContext(t.Context(), binary, append(replay, "--rate", "400")...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -348,11 +348,11 @@ func TestExitCodes(t *testing.T) {
 		{64, "prefix", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster?prefix=a/b"}},
 		{64, "i/n", []string{"serve", "--store", store, "--partition", "2/2"}},
 		{64, "one writer", []string{"serve", "--store", store, "--partition", "0/2"}},
-		{64, "--shards", []string{"serve", "--store", store, "--shards", "5-4"}},
-		{64, "the store has 0-16383", []string{"serve", "--store", store, "--shards", "0-16384"}},
-		{64, "--lease-size", []string{"serve", "--store", store, "--lease-size", "3"}},
-		{64, "--shard-bits", []string{"serve", "--store", store, "--shard-bits", "33"}},
-		{64, "leases of 4096", []string{"serve", "--store", store, "--lease-size", "4096"}},
+		{64, "shards=5-4", []string{"serve", "--store", store, "--ids", "shards=5-4"}},
+		{64, "the store has 0-16383", []string{"serve", "--store", store, "--ids", "shards=0-16384"}},
+		{64, "lease=3", []string{"serve", "--store", store, "--ids", "lease=3"}},
+		{64, "bits=33", []string{"serve", "--store", store, "--ids", "bits=33"}},
+		{64, "leases of 4096", []string{"serve", "--store", store, "--ids", "bits=14,lease=4096"}},
 		{0, "never handed out", []string{"ids", "audit", "--store", store}},
 		{0, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e", []string{"ids", "resolve", "--store", store, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"}},
 		{1, "did:plc:nobody: not in the store", []string{"ids", "resolve", "--store", store, "did:plc:nobody"}},
@@ -417,7 +417,7 @@ func TestQueryMarksTheError(t *testing.T) {
 
 // An environment variable that cannot be parsed is a usage error.
 func TestBadVariableIsWrongUsage(t *testing.T) {
-	t.Setenv("SKEIN_SYNC_INTERVAL", "soon")
+	t.Setenv("SKEIN_BACKUP_EVERY", "soon")
 	if code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store")); code != 64 || !strings.Contains(errs, "soon") {
 		t.Errorf("exit %d: %s", code, errs)
 	}

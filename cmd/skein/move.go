@@ -17,47 +17,45 @@ import (
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
-	"skein.blue/query/algebra"
 )
 
 // exportFlags are the flags of skein export.
 type exportFlags struct {
-	format, since, admin string
-	kinds                []string
-	hasAdmin, hasStore   bool
+	lender
+
+	format string
+	since  time.Time
+	kinds  []string
 }
 
 func exportCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
 	var f exportFlags
 	return &cli.Command{
 		Name: "export", Usage: "write the store as JSON lines, which skein import can load into a store on any engine, or as Parquet files for analysis", ArgsUsage: "[DIR]",
 		Description: "JSON lines go to standard output. Parquet files go to the new folder DIR; a running daemon goes on meanwhile. See docs/analysis.md.",
 		Flags: append([]cli.Flag{
-			s.StoreFlag(),
 			&cli.StringFlag{Name: "format", Value: "jsonl", Usage: "jsonl or parquet", Destination: &f.format},
-			&cli.StringSliceFlag{Name: "kinds", DefaultText: "all", Usage: "with --format parquet: kinds of records to write, such as follow,like"},
-			&cli.StringFlag{Name: "since", DefaultText: "all", Usage: "with --format parquet: leave out records whose key has an earlier time than this: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 30d", Destination: &f.since},
-			&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "with --format parquet: admin URL of the running daemon on this machine whose store to export; off: open the store of --store directly, which no daemon may have open", Destination: &f.admin, Sources: adminEnv()},
-		}, s.SentAdminTokenFlags()...),
+			&cli.StringSliceFlag{Name: "kinds", DefaultText: "all", Usage: "with --format parquet: kinds of records to write, such as follow,like", Destination: &f.kinds},
+			&cli.StringFlag{Name: "since", DefaultText: "all", Usage: "with --format parquet: leave out records whose key has an earlier time than this: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 30d", Validator: func(s string) (err error) { f.since, err = app.ParseTime(s); return err }},
+		}, f.flags("export with --format parquet")...),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			f.kinds = c.StringSlice("kinds")
-			f.hasAdmin = c.IsSet("admin") && f.admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
-			f.hasStore = c.IsSet("store")
+			if err := f.read(c); err != nil {
+				return err
+			}
 			switch {
-			case f.format == "jsonl" && (f.since != "" || len(f.kinds) > 0):
+			case f.format == "jsonl" && (!f.since.IsZero() || len(f.kinds) > 0):
 				return command.UsageError("--kinds and --since need --format parquet")
 			case f.format == "jsonl":
 				if err := command.NoArguments(c); err != nil {
 					return err
 				}
-				return withStore(ctx, s.Store, func(store kv.Store) error { return exportLines(ctx, e, s.Store, store) })
+				return withStore(ctx, f.store.Store, func(store kv.Store) error { return exportLines(ctx, e, f.store.Store, store) })
 			case f.format != "parquet":
 				return command.UsageError("--format %q: expected jsonl or parquet", f.format)
 			case c.Args().Len() != 1:
 				return command.UsageError("skein export --format parquet needs one argument, the folder to write to")
 			}
-			return exportTables(ctx, e, s, &f, c.Args().First())
+			return exportTables(ctx, e, &f, c.Args().First())
 		},
 	}
 }
@@ -75,17 +73,12 @@ func exportLines(ctx context.Context, e *command.Environment, path string, store
 }
 
 // exportTables writes a checkpoint of a store, which may be in use, to a folder.
-func exportTables(ctx context.Context, e *command.Environment, s *command.Settings, f *exportFlags, dir string) (err error) {
-	o := export.TableOptions{Dir: dir, Program: "skein " + command.Version()}
+func exportTables(ctx context.Context, e *command.Environment, f *exportFlags, dir string) (err error) {
+	o := export.TableOptions{Dir: dir, Program: "skein " + command.Version(), Since: f.since}
 	if len(f.kinds) > 0 {
 		o.Kinds = f.kinds
 	}
-	if f.since != "" {
-		if o.Since, _, err = algebra.ParseTime(f.since, time.Now()); err != nil {
-			return command.UsageError("--since: %v", err)
-		}
-	}
-	c, done, err := checkpoint(ctx, e, s, f.admin, f.hasAdmin, f.hasStore)
+	c, done, err := f.checkpoint(ctx, e)
 	if no, ok := errors.AsType[*noCheckpoint](err); ok {
 		return command.UsageError("export --format parquet needs a store in a folder; copy this one first: skein export --store '%s' | skein import --store FOLDER -", no.store)
 	} else if err != nil {
@@ -127,25 +120,23 @@ func recordsIn(ctx context.Context, store kv.Store) (n int64) {
 }
 
 func importCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
+	o := app.StoreOptions{Create: true, Import: true}
 	return &cli.Command{
 		Name: "import", Usage: "fill an empty store from an export", ArgsUsage: "FILE (- for standard input)",
-		Flags: s.WriteFlags(e),
+		Flags: command.StoreFlags(e, &o),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
 				return command.UsageError("import needs a file that skein export wrote, or - for standard input")
 			}
-			return importStore(ctx, e, s, c.Args().First())
+			return importStore(ctx, e, o, c.Args().First())
 		},
 	}
 }
 
-func importStore(ctx context.Context, e *command.Environment, s *command.Settings, file string) (err error) {
-	so, err := s.StoreOptions(e)
-	if err != nil {
+func importStore(ctx context.Context, e *command.Environment, so app.StoreOptions, file string) (err error) {
+	if err := e.Prepare(&so); err != nil {
 		return err
 	}
-	so.Create, so.Import = true, true
 	in, size := io.NopCloser(os.Stdin), int64(0)
 	if file != "-" {
 		f, err := os.Open(file)
@@ -158,7 +149,7 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 		in = f
 	}
 	app.LimitMemory(so)
-	x, err := command.OpenIndex(ctx, so)
+	x, err := app.OpenIndex(ctx, so)
 	if err != nil {
 		return errors.Join(err, in.Close())
 	}
@@ -176,6 +167,6 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records imported\n", s.Store, n.Accounts, n.Records)
+	fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records imported\n", so.Store, n.Accounts, n.Records)
 	return nil
 }

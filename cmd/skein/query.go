@@ -24,8 +24,8 @@ import (
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
-	var server, token, form, admin string
+	var server, token, form string
+	var a admin
 	var count bool
 	var limit int64
 	return &cli.Command{
@@ -43,11 +43,13 @@ func queryCommand(e *command.Environment) *cli.Command {
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv, jsonl or parquet. In the last three, a whole set on this machine comes in one stream from the daemon's admin listener, millions of members a second", Destination: &form},
-			&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", DefaultText: "http://127.0.0.1:3211, unless --server is given", Usage: "admin URL of the daemon, for --format; off: ask --server, page by page", Destination: &admin, Sources: adminEnv()},
-		}, s.SentAdminTokenFlags()...),
+		}, a.flags("admin URL of the daemon, for --format, unless --server is given; off: ask --server, page by page")...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
 				return command.UsageError("skein query needs one set expression in quotes, such as 'followers(did:plc:…)'")
+			}
+			if err := a.read(c); err != nil {
+				return err
 			}
 			if limit < 0 {
 				return command.UsageError("--limit %d is negative", limit)
@@ -78,8 +80,8 @@ func queryCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--count prints a number; remove --format")
 			}
 			streamed := false
-			if form != "text" && !isRank && limit == 0 && admin != noAdmin && (c.IsSet("admin") || !c.IsSet("server")) {
-				streamed, err = stream(ctx, s, admin, c.IsSet("admin"), expr, out, e.Stderr)
+			if form != "text" && !isRank && limit == 0 && a.address != noAdmin && (a.named || !c.IsSet("server")) {
+				streamed, err = stream(ctx, &a, expr, out, e.Stderr)
 			}
 			if !streamed && err == nil {
 				err = q.ask(ctx, out, e.Stderr, server)

@@ -17,20 +17,17 @@ import (
 )
 
 func replayCommand(e *command.Environment) *cli.Command {
-	s := &command.Settings{}
-	var o consumer.Options
-	flags := append(append(s.IndexFlags(e), s.VerifyFlags()...),
+	r := &replay{network: newNetwork()}
+	o := &r.stream
+	flags := append(append(streamFlags(r.network, &r.store, o, "the stored cursor"), verifyFlags(r.network)...), command.StoreFlags(e, &r.store)...)
+	flags = append(flags,
 		&cli.StringFlag{Name: "frames", Usage: "recording of a relay's stream (a .frames file) to read instead of a relay", Destination: &o.Frames},
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate},
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this number or higher", Destination: &o.Until},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &s.ForceCursor},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &r.skips},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "stop when the relay has sent nothing for this long, since the replay has then caught up", Destination: &o.Idle},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay has sent nothing and has not answered a ping for this long; 0: never. Needed only with a larger --idle", Destination: &o.Watchdog, Sources: command.Env("idle-timeout")},
 	)
-	for _, f := range flags {
-		if c, ok := f.(*cli.StringFlag); ok && c.Name == "cursor" {
-			c.DefaultText = "the stored cursor"
-		}
-	}
 	return &cli.Command{
 		Name:  "replay",
 		Usage: "index events from a relay (starting at a cursor) or from a recording, then stop",
@@ -48,31 +45,35 @@ func replayCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--until %v is negative", o.Until)
 			case o.Idle <= 0:
 				return command.UsageError("--idle %v: must be more than 0", o.Idle)
+			case o.Watchdog < 0:
+				return command.UsageError("--idle-timeout %v is negative", o.Watchdog)
 			case o.Frames != "" && c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == "":
 				return command.UsageError("--frames cannot be combined with --relay")
 			}
-			return replay(ctx, e, s, o)
+			return r.run(ctx, e)
 		},
 	}
 }
 
-func replay(ctx context.Context, e *command.Environment, s *command.Settings, o consumer.Options) (err error) {
-	so, err := s.StoreOptions(e)
-	if err != nil {
+// A replay is skein replay.
+type replay struct {
+	store   app.StoreOptions
+	network *app.Network
+	stream  consumer.Options
+	skips   bool // events between the stored cursor and a later --cursor
+}
+
+func (r *replay) run(ctx context.Context, e *command.Environment) (err error) {
+	so, o := r.store, r.stream
+	if err := e.Prepare(&so); err != nil {
 		return err
 	}
-	common, err := s.ConsumerOptions()
-	if err != nil {
-		return err
-	}
-	o.Relay, o.Cursor, o.Watchdog, o.UserAgent, o.Verifier = common.Relay, common.Cursor, common.Watchdog, common.UserAgent, common.Verifier
+	r.network.Consume(&o)
 	o.ForceCursor = true // a replay may start before the stored cursor
 	o.StopOnError = true
 	o.CatchUp = o.Frames == ""
 	if o.Frames != "" {
 		o.Idle = 0
-	} else if _, _, err := consumer.ParseRelay(o.Relay); err != nil {
-		return command.UsageError("--relay: %v", err)
 	}
 	if o.Frames != "" { // before a store is created for it
 		if _, err := os.Stat(o.Frames); err != nil {
@@ -83,9 +84,9 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	// Without a cursor the consumer would start live and replay nothing, so the store must
 	// exist and have one.
 	so.Create = o.Frames != "" || o.Cursor != nil
-	_, statErr := os.Stat(s.Store)
-	isNew := errors.Is(statErr, fs.ErrNotExist) && app.EngineOf(s.Store).InProcess
-	x, err := command.OpenIndex(ctx, so)
+	_, statErr := os.Stat(so.Store)
+	isNew := errors.Is(statErr, fs.ErrNotExist) && app.EngineOf(so.Store).InProcess
+	x, err := app.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !so.Create {
 		return command.UsageError("%v", errNothingToReplay)
 	}
@@ -96,7 +97,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 		applied, _ := x.Graph.Events()
 		isEmpty := x.Graph.Made() && applied == 0 && x.Progressed() == 0
 		if err = errors.Join(err, x.Close(ctx)); err != nil && isNew && isEmpty { // a failed replay leaves no empty store behind
-			err = errors.Join(err, os.RemoveAll(s.Store))
+			err = errors.Join(err, os.RemoveAll(so.Store))
 		}
 	}()
 	if !so.Create {
@@ -113,7 +114,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 		return err
 	}
 	stored, isStored := x.Graph.Cursor(c.Source())
-	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && stored.Time.Unix() > 0 && !stored.Future && !s.ForceCursor {
+	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && stored.Time.Unix() > 0 && !stored.Future && !r.skips {
 		return command.UsageError("--cursor %d is after the stored cursor of %s (seq %d), so the events between them would be skipped; remove --cursor to resume at seq %[3]d, or add --force-cursor to skip them", *o.Cursor, c.Source(), stored.Seq)
 	}
 	stop := showProgress(e, c, o.Until)
@@ -122,7 +123,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	stop()
 	p := c.Progress()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, resumeHint(s))
+		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, resumeHint(o))
 		if p.Applied == 0 {
 			err = errors.New("stopped before the first event")
 		}
@@ -148,8 +149,8 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 var errNothingToReplay = errors.New("replay: the store has no cursor for this relay; pass --cursor N (0: the oldest event that the relay keeps), or --frames FILE")
 
 // resumeHint says how to resume a replay that was stopped.
-func resumeHint(s *command.Settings) string {
-	if s.Cursor != "" {
+func resumeHint(o consumer.Options) string {
+	if o.Cursor != nil {
 		return "run the same command without --cursor to resume there"
 	}
 	return "run the same command to resume there"

@@ -3,45 +3,60 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
+	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/consumer"
-	"skein.blue/consumer/archive"
-	"skein.blue/graph"
+	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
-	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/page"
 	"skein.blue/query/feed"
 )
 
+// silence is how long a relay may send nothing, and answer no ping.
+const silence = 20 * time.Second
+
+// A node is skein serve.
+type node struct {
+	e       *command.Environment
+	store   app.StoreOptions
+	network *app.Network
+	stream  consumer.Options
+	fetch   backfill.Options
+	serve   app.ServeOptions
+	feeds   feed.Options
+	backups app.BackupSchedule
+	source  reading // of from and follow
+
+	consume, repair        bool
+	labelers               []string
+	resolver, host         string
+	tokenFile, tokens      string
+	backupTo, from, follow string
+	drain                  time.Duration
+
+	full error // why it only answers: the disk is full
+}
+
 func serveCommand(e *command.Environment) *cli.Command {
-	s, b := &command.Settings{}, &command.BackupSettings{}
-	flags := append(s.IndexFlags(e),
-		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor although the store has a cursor; without this flag, that is an error", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
-		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, archive (from the URL of --archive) or repos (from every host that the relay lists). The backfill begins when skein is first started with this option, and resumes after a restart", Destination: &s.Past, Sources: command.Env("backfill")},
-		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2), for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
-		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
-		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h. During that time /readyz answers \"not ready\", so that a load balancer moves clients away. A second SIGTERM stops at once", Destination: &s.Drain, Sources: command.Env("drain")},
-		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
-	)
-	flags = append(flags, s.LabelersFlag())
-	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), append(s.ComparisonFlags(), s.NameFlags()...)...)
-	flags = append(append(flags, s.ClientFlags()...), append(b.ScheduleFlags(), b.StartFlags()...)...)
+	n := &node{e: e, network: newNetwork(), stream: consumer.Options{Watchdog: silence}}
+	n.serve.Version, n.serve.Commit, n.serve.Network, n.backups.Job.Program = command.Version(), command.Commit(), n.network, "skein "+command.Version()
+	var flags []cli.Flag
+	for _, some := range [][]cli.Flag{
+		streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
+		n.indexFlags(), verifyFlags(n.network), {mirrorFlag(n.network)}, n.listenFlags(), n.nameFlags(), n.backupFlags(),
+	} {
+		flags = append(flags, some...)
+	}
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -50,265 +65,232 @@ func serveCommand(e *command.Environment) *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			return serve(ctx, e, s, b, flags)
+			return n.start(ctx, flags)
 		},
 	}
 }
 
-func serve(ctx context.Context, e *command.Environment, s *command.Settings, b *command.BackupSettings, flags []cli.Flag) (err error) {
-	so, err := s.StoreOptions(e)
-	if err != nil {
-		return err
+// indexFlags returns the flags for what is indexed.
+func (n *node) indexFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor although the store has a cursor; without this flag, that is an error", Destination: &n.stream.ForceCursor, Sources: command.Env("force-cursor")},
+		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries, from a store that another process fills or that is complete (default: true)", Destination: &n.consume, Sources: command.Env("consume")},
+		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, repos (from every host that the relay lists) or archive=URL (an archive of the network's history, Jetstream v2). You need it for answers about what happened before skein was first started. The backfill begins when skein is first started with this option, and resumes after a restart", Validator: n.parseBackfill, Sources: command.Env("backfill")},
+		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host; --repair=false if this process may reach no hosts (default: true)", Destination: &n.repair, Sources: command.Env("repair")},
+		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour to fetch and compare with the index, such as 100/h, if you want evidence that the index is right; 0: off", Validator: n.parseAudit, Sources: command.Env("audit")},
+		&cli.StringSliceFlag{Name: "labelers", Usage: "labelers to index, separated by commas: DIDs or service URLs. Queries can then use labeled(LABELER, VALUE), the accounts or records to which LABELER gave the label VALUE", Destination: &n.labelers, Sources: command.Env("labelers")},
 	}
-	for _, f := range [][2]string{{"--listen", s.Listen}, {"--admin-listen", s.Admin}} {
-		if err := command.CheckListen(f[0], f[1]); err != nil {
+}
+
+// listenFlags returns the flags for listeners and their clients.
+func (n *node) listenFlags() []cli.Flag {
+	o := &n.serve
+	return []cli.Flag{
+		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &o.Listen, Sources: command.Env("listen")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &o.AdminListen, Sources: command.Env("admin-listen")},
+		&cli.StringFlag{Name: "admin-token-file", Usage: "file of the token that clients of the admin listener must send, except for /metrics, /healthz and /readyz; or set SKEIN_ADMIN_TOKEN. Without a token, a listener that is not on loopback serves only those three", Destination: &n.tokenFile, Sources: command.Env("admin-token-file")},
+		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h, if a load balancer is in front. During that time /readyz answers \"not ready\", so that it moves clients away. A second SIGTERM stops at once", Destination: &n.drain, Sources: command.Env("drain")},
+		&cli.FloatFlag{Name: "rate", Usage: "average number of requests per second allowed for each client, if strangers reach the query API; bursts of ten seconds' worth are allowed. An IPv6 /64 counts as one client. 0: no limit", Destination: &o.Clients.Limit.Requests, Validator: notNegative, Sources: command.Env("rate")},
+		&cli.FloatFlag{Name: "rate-bytes", Usage: "average number of response bytes per second allowed for each client, if your connection is narrow or metered; 0: no limit", Destination: &o.Clients.Limit.Bytes, Validator: notNegative, Sources: command.Env("rate-bytes")},
+		&cli.StringFlag{Name: "tokens", Usage: "file of client tokens, for clients with limits of their own. To make a line, run skein token NAME. SIGHUP reloads the file", Destination: &n.tokens, Sources: command.Env("tokens")},
+		&cli.StringFlag{Name: "trusted-proxies", Usage: "behind reverse proxies: the header in which they name the client, and their addresses and networks, such as X-Forwarded-For=10.0.0.0/8,127.0.0.1. Name only a header that they all set or append to", Validator: func(s string) (err error) {
+			o.Clients.Proxies, err = clients.ParseProxies(s)
+			return err
+		}, Sources: command.Env("trusted-proxies")},
+	}
+}
+
+// nameFlags returns the flags for names and feeds.
+func (n *node) nameFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (DNS and HTTPS), off, or, in a network without public DNS, the URL of a service that has the method com.atproto.identity.resolveHandle", Destination: &n.resolver, Sources: command.Env("resolver")},
+		&cli.StringFlag{Name: "service-host", Usage: "public host name of the query API. The server's DID is then did:web:NAME. Feeds need it, and so do queries with $viewer (the account that asks)", Destination: &n.host, Sources: command.Env("service-host")},
+		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host or --feed-preview", Destination: &n.feeds.Path, Sources: command.Env("feeds")},
+		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds, if its repo holds the app.bsky.feed.generator records", Destination: &n.feeds.Publisher, Sources: command.Env("feed-publisher")},
+		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone preview the feeds of --feeds as any account, without a token, while you write them: on the web page, or with the parameter viewer=DID of getFeedSkeleton. Needs a loopback address in --listen", Destination: &n.feeds.Preview, Sources: command.Env("feed-preview")},
+	}
+}
+
+// backupFlags returns the flags for making backups, and for a node that begins with a backup, or answers from one.
+func (n *node) backupFlags() []cli.Flag {
+	return append(makeFlags(&n.backups.Job),
+		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &n.backupTo, Sources: command.Env("backup-to")},
+		&cli.DurationFlag{Name: "backup-every", Value: time.Hour, Usage: "how often to back up to --backup-to: a restored store is older than the relay's events by at most this", Destination: &n.backups.Every, Sources: command.Env("backup-every")},
+		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and consume the stream from there", Destination: &n.from, Sources: command.Env("from")},
+		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and switch to each newer one. --store is the folder for restored backups. The header " + app.AsOfHeader + " of each answer is the time of the newest event in it", Destination: &n.follow, Sources: command.Env("follow")},
+		n.source.trustFlag(),
+	)
+}
+
+// parseBackfill reads --backfill.
+func (n *node) parseBackfill(s string) error {
+	archive, isArchive := strings.CutPrefix(s, "archive=")
+	switch {
+	case isArchive:
+		n.serve.Past = app.Past{Archive: archive}
+		return app.CheckArchive(archive)
+	case s == "repos":
+		n.serve.Past = app.Past{Repos: true}
+	case s == "off":
+		n.serve.Past = app.Past{}
+	default:
+		return errors.New("must be off, repos or archive=URL")
+	}
+	return nil
+}
+
+// mostAudits bounds --audit: an audit is a sample, and not a second backfill.
+const mostAudits = 100_000
+
+// parseAudit reads --audit.
+func (n *node) parseAudit(s string) (err error) {
+	n.fetch.Audit, err = strconv.ParseFloat(strings.TrimSuffix(s, "/h"), 64)
+	if err != nil || !(n.fetch.Audit >= 0 && n.fetch.Audit <= mostAudits) {
+		return fmt.Errorf("expected a number of repos an hour, such as 100/h, and at most %d/h", mostAudits)
+	}
+	return nil
+}
+
+// check checks the flags that depend on each other.
+func (n *node) check() error {
+	for _, f := range [][2]string{{"--listen", n.serve.Listen}, {"--admin-listen", n.serve.AdminListen}} {
+		if err := app.CheckListen(f[0], f[1]); err != nil {
 			return err
 		}
 	}
-	if s.Listen == s.Admin && !strings.HasSuffix(s.Listen, ":0") {
-		return command.UsageError("--listen and --admin-listen are both %s; the admin listener needs its own address", s.Listen)
+	past := n.serve.Past != app.Past{}
+	for _, f := range []struct {
+		wrong bool
+		why   string
+	}{
+		{n.serve.Listen == n.serve.AdminListen && !strings.HasSuffix(n.serve.Listen, ":0"), "--listen and --admin-listen are both " + n.serve.Listen + "; the admin listener needs its own address"},
+		{!n.consume && n.stream.Cursor != nil, "--cursor has no effect with --consume=false, which indexes nothing"},
+		{n.stream.ForceCursor && n.stream.Cursor == nil, "--force-cursor needs --cursor"},
+		{n.drain < 0 || n.drain > time.Hour, "--drain " + n.drain.String() + ": must be from 0s to 1h"},
+		{past && !n.consume, "--backfill has no effect with --consume=false, which indexes nothing"},
+		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},
+		{past && !n.repair, "--backfill fetches repos, which --repair=false forbids; remove --repair=false"},
+		{n.feeds.Preview && n.feeds.Path == "", "--feed-preview needs --feeds FILE, the feeds to preview"},
+		{n.feeds.Preview && !app.OnLoopback(n.serve.Listen), "--feed-preview answers as any account without a token, so --listen must be a loopback address, and " + n.serve.Listen + " is not one; use 127.0.0.1:3210, or remove --feed-preview"},
+		{n.feeds.Path == "" && n.feeds.Publisher != "", "--feed-publisher needs --feeds, the file of feeds"},
+		{n.feeds.Path != "" && n.host == "" && !n.feeds.Preview, "--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine"},
+	} {
+		if f.wrong {
+			return command.UsageError("%s", f.why)
+		}
 	}
-	if err := s.CheckPreview(); err != nil {
+	return n.checkBackups()
+}
+
+// checkBackups checks the flags of backups, and opens the target of --backup-to.
+func (n *node) checkBackups() error {
+	j, inFolder := &n.backups.Job, app.EngineOf(n.store.Store).InProcess
+	for _, f := range []struct {
+		wrong bool
+		why   string
+	}{
+		{n.follow != "" && n.consume, "--follow answers from backups and indexes nothing: it needs --consume=false. To begin with a backup and then index, use --from"},
+		{n.follow != "" && n.from != "", "--from and --follow exclude each other"},
+		{n.follow != "" && n.backupTo != "", "--follow has no store of its own to back up; remove --backup-to"},
+		{n.from != "" && !n.consume, "--from has no effect with --consume=false; to answer from backups, use --follow"},
+		{n.from+n.follow != "" && !inFolder, "--from and --follow restore into a folder; --store " + n.store.Store + " is not one"},
+		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil), "--backup-keep and --backup-sign need --backup-to, the target of the backups"},
+		{n.backupTo != "" && !inFolder, "--backup-to: " + app.ErrNoCheckpoint.Error() + ". FoundationDB's own tools back it up; skein backup --store '" + n.store.Store + "' TARGET prints their commands"},
+		{n.backups.Every < time.Minute, "--backup-every " + n.backups.Every.String() + ": must be 1m or more"},
+	} {
+		if f.wrong {
+			return command.UsageError("%s", f.why)
+		}
+	}
+	if n.backupTo == "" {
+		return nil
+	}
+	n.serve.Backup = &n.backups
+	return aim(j, "--backup-to ", n.backupTo)
+}
+
+// build builds what the flags describe.
+func (n *node) build() (err error) {
+	o := &n.serve
+	n.network.Consume(&n.stream)
+	n.network.Backfill(&n.fetch)
+	if n.consume && n.repair {
+		n.store.Backfill = &n.fetch
+	}
+	if n.consume {
+		o.Consume = &n.stream
+		if o.Labels, err = n.network.Labels(n.labelers); err != nil {
+			return err
+		}
+	}
+	if o.Handles, err = n.network.Handles(n.resolver); err != nil {
 		return err
 	}
-	token, err := s.AdminToken()
-	if err != nil {
+	if n.host == "" && n.feeds.Preview {
+		n.host = "localhost" // only this machine sees the feeds
+	}
+	if o.Service, err = n.network.Service(n.host); err != nil {
 		return err
 	}
-	if !s.Consume && s.Cursor != "" {
-		return command.UsageError("--cursor has no effect with --consume=false, which indexes nothing")
+	if n.tokens != "" {
+		if o.Clients.Tokens, err = clients.OpenTokens(n.tokens, o.Clients.Limit); err != nil {
+			return command.UsageError("--tokens: %v", err)
+		}
 	}
-	if s.Drain < 0 || s.Drain > time.Hour {
-		return command.UsageError("--drain %v: must be from 0s to 1h", s.Drain)
+	o.Page.Handles, o.Page.Public, o.Status = n.resolver != "off", n.network.Public(), n.e.StatusLine()
+	o.AdminToken, err = command.AdminToken(n.tokenFile)
+	return err
+}
+
+// start checks the flags, and serves until ctx ends.
+func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
+	if err := n.e.Prepare(&n.store); err != nil {
+		return err
 	}
-	if s.ForceCursor && s.Cursor == "" {
-		return command.UsageError("--force-cursor needs --cursor")
+	if err := n.store.Check(); err != nil {
+		return err
 	}
-	shared := app.EngineOf(s.Store).Shared
-	so.Create, so.Wait = s.Consume, shared // a query node never creates a store
-	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
-	so.AwaitSpace = true
-	mirror, closeMirror, err := s.OpenMirror(ctx, so)
+	if err := n.check(); err != nil {
+		return err
+	}
+	shared := app.EngineOf(n.store.Store).Shared
+	n.store.Create, n.store.Wait = n.consume, shared // a query node never creates a store
+	n.store.ReadOnly = shared && !n.consume          // runs beside the writers; a folder has only one process
+	n.store.AwaitSpace = true
+	log := n.store.Logger
+	closeMirror, err := n.network.Open(ctx, n.store)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMirror()) }()
-	if err := b.CheckStart(s); err != nil {
-		return err
-	}
-	schedule, err := b.Schedule(s.Store)
-	if err != nil {
-		return err
-	}
-	past, err := pastOptions(s, &so)
-	if err != nil {
-		return err
-	}
-	co, err := s.ConsumerOptions()
-	if err != nil {
-		return err
-	}
-	if _, _, err := consumer.ParseRelay(s.Relay); err != nil {
-		return command.UsageError("--relay: %v", err)
-	}
 	command.EnvironmentWarnings(os.Environ(), flags, func(name, meant string) {
 		args := []any{"name", name}
 		if meant != "" {
 			args = append(args, "did_you_mean", meant)
 		}
-		so.Logger.Warn("unknown environment variable", args...)
+		log.Warn("unknown environment variable", args...)
 	})
-	command.QuietLibraries(so.Logger)
-	handles, err := s.Handles()
-	if err != nil {
+	command.QuietLibraries(log)
+	if err := n.build(); err != nil {
 		return err
 	}
-	service, err := s.Service()
-	if err != nil {
-		return err
+	signal.Ignore(syscall.SIGPIPE)                   // the reader of the log may exit; the index goes on
+	n.e.Stop.OnHangup(func() { n.reload(nil, nil) }) // until there are feeds to reload
+	app.LimitMemory(n.store)
+	if n.follow != "" {
+		return n.followBackups(ctx)
 	}
-	limits, err := s.Clients()
-	if err != nil {
-		return err
-	}
-	signal.Ignore(syscall.SIGPIPE)                                    // the reader of the log may exit; the index goes on
-	e.Stop.OnHangup(func() { reload(so.Logger, nil, limits.Tokens) }) // until there are feeds to reload
-	app.LimitMemory(so)
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Backup: schedule, Status: e.StatusLine()}
-	if s.Consume {
-		o.Consume = &co
-		if o.Labels, err = s.Labels(); err != nil {
+	if n.from != "" {
+		if err := n.beginWith(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	d := daemonConfig{e: e, s: s, store: so, serve: o, mirror: mirror}
-	if b.Follow != "" {
-		return d.follow(ctx, b)
-	}
-	if b.From != "" {
-		if err := beginWith(ctx, s, b, so); err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
-	err = d.run(ctx)
+	err = n.run(ctx)
 	if errors.Is(err, kv.ErrDiskFull) {
-		err = d.runWithoutSpace(ctx, err)
+		err = n.runWithoutSpace(ctx, err)
 	}
 	if errors.Is(err, consumer.ErrCursorStored) {
 		return command.UsageError("%v", err)
 	}
 	return err
-}
-
-// A daemonConfig is a configured serve command.
-type daemonConfig struct {
-	e     *command.Environment
-	s     *command.Settings
-	store app.StoreOptions
-	serve app.ServeOptions
-
-	mirror *plc.Mirror // nil without --plc-mirror
-	full   error       // why it only answers: the disk is full
-}
-
-// runWithoutSpace runs a daemon whose start failed with full, because the disk is full: it answers
-// queries from the store as it is, which needs no space. When there is space, it starts again, and
-// indexes.
-func (d daemonConfig) runWithoutSpace(ctx context.Context, full error) error {
-	reading := d
-	reading.store.ReadOnly, reading.store.Create, reading.store.Backfill = true, false, nil
-	reading.serve.Consume, reading.serve.Labels, reading.serve.Past, reading.serve.Backup = nil, nil, app.Past{}, nil
-	if !d.s.Consume {
-		return reading.run(ctx)
-	}
-	space, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	reading.full, reading.serve.Space = full, func() { stop(errSpace) }
-	err := reading.run(space)
-	switch {
-	case errors.Is(err, kv.ErrNotFound), errors.Is(err, graph.ErrNoGraph):
-		return full // there is nothing to answer from
-	case !errors.Is(err, errSpace):
-		return err
-	}
-	d.store.Logger.Info("the disk has space again: starting to index")
-	return d.run(ctx)
-}
-
-// errSpace ends a daemon without space when there is space.
-var errSpace = errors.New("the disk has space")
-
-// run opens the index and serves it until ctx ends.
-func (d daemonConfig) run(ctx context.Context) (err error) {
-	e, s, so, o := d.e, d.s, d.store, d.serve
-	x, err := command.OpenIndex(ctx, so)
-	if err != nil && ctx.Err() != nil {
-		so.Logger.Info("stopped during the start")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if d.full != nil { // only now is it known that there is a store to answer from
-		so.Logger.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", d.full)
-	}
-	var answering atomic.Bool
-	stopping := sync.OnceFunc(command.NotifyStopping)
-	defer context.AfterFunc(ctx, stopping)()
-	defer func() {
-		stopping()
-		err = errors.Join(err, x.Close(ctx))
-		if answering.Load() || err == nil { // the error alone reports a failed start
-			so.Logger.Info("stopped")
-		}
-	}()
-	feeds, err := s.Feeds(x.Graph.Kinds(), o.Service)
-	if err != nil {
-		return err
-	}
-	e.Stop.OnHangup(func() {
-		if answering.Load() {
-			command.NotifyReloading()
-			defer command.NotifyReady("answering")
-		}
-		reload(so.Logger, feeds, o.Clients.Tokens)
-	})
-	draining := make(chan struct{})
-	if o.Draining = draining; s.Drain > 0 {
-		e.Stop.OnDrain(func() time.Duration {
-			if !answering.Load() {
-				return 0
-			}
-			so.Logger.Info("draining: not ready for new clients, and answering until then; a second SIGTERM stops now", "for", s.Drain.String())
-			close(draining)
-			return s.Drain
-		})
-	}
-	var alive sync.WaitGroup
-	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx)) // until the store is closed
-	defer func() { unwatch(); alive.Wait() }()
-	if d.mirror != nil {
-		d.mirror.Register(x.Registry)
-	}
-	o.Feeds, o.Page.Feeds = feeds, feeds.Previews
-	o.Ready = func(net.Addr, net.Addr) {
-		answering.Store(true)
-		command.NotifyReady("answering")
-		alive.Go(func() { command.KeepAlive(watched, func() { x.Graph.Events(); x.Graph.Incomplete() }) }) // the store's locks are free
-	}
-	return x.Serve(ctx, o)
-}
-
-// reload reloads the files after SIGHUP. Any of them may be nil. A file with an error changes nothing.
-func reload(log *slog.Logger, feeds *feed.Feeds, tokens *clients.Tokens) {
-	if feeds == nil && tokens == nil {
-		log.Info("SIGHUP: nothing to reload")
-		return
-	}
-	if feeds != nil {
-		switch n, err := feeds.Reload(); {
-		case err != nil:
-			log.Error("SIGHUP: invalid file of feeds; keeping the previous feeds", "error", err)
-		case n == 0:
-			log.Warn("SIGHUP: the file of feeds is empty; serving no feeds")
-		default:
-			log.Info("SIGHUP: feeds reloaded", "feeds", n)
-		}
-	}
-	if tokens != nil {
-		if n, err := tokens.Reload(); err != nil {
-			log.Error("SIGHUP: invalid file of tokens; keeping the previous tokens", "error", err)
-		} else {
-			log.Info("SIGHUP: tokens reloaded", "tokens", n)
-		}
-	}
-}
-
-// pastOptions reads the flags for fetching history.
-func pastOptions(s *command.Settings, so *app.StoreOptions) (past app.Past, err error) {
-	switch {
-	case s.Past != "off" && s.Past != "archive" && s.Past != "repos":
-		return past, command.UsageError("--backfill %q: must be off, archive or repos", s.Past)
-	case (s.Past == "archive") != (s.Archive != ""):
-		return past, command.UsageError("--backfill archive needs --archive URL, and --archive needs --backfill archive")
-	case s.Past != "off" && !s.Consume:
-		return past, command.UsageError("--backfill has no effect with --consume=false, which indexes nothing")
-	case s.Past == "archive" && s.Verify == "full":
-		return past, command.UsageError("--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos")
-	case s.Past != "off" && !s.Repair:
-		return past, command.UsageError("--backfill fetches repos, which --repair=false forbids; remove --repair=false")
-	}
-	if s.Archive != "" {
-		if _, err := archive.Source(s.Archive); err != nil {
-			return past, command.UsageError("--archive: %v", err)
-		}
-	}
-	bo, err := s.BackfillOptions()
-	if err != nil {
-		return past, err
-	}
-	if s.Consume && s.Repair {
-		so.Backfill = bo
-	}
-	return app.Past{Archive: s.Archive, Repos: s.Past == "repos"}, nil
 }

@@ -175,14 +175,10 @@ func (s *parquetSink) close() error {
 
 // stream prints all members of a set, from the admin listener of a daemon. It does nothing and
 // returns false if no daemon answers there, or not to us, unless the user named the daemon.
-func stream(ctx context.Context, s *command.Settings, admin string, named bool, set string, out sink, notes io.Writer) (done bool, err error) {
-	token, err := s.AdminToken()
+func stream(ctx context.Context, a *admin, set string, out sink, notes io.Writer) (done bool, err error) {
+	resp, err := a.send(ctx, patient, http.MethodGet, "/members?"+url.Values{"set": {set}}.Encode(), "", nil)
 	if err != nil {
-		return false, err
-	}
-	resp, err := (adminOf{admin, token}).send(ctx, http.MethodGet, "/members?"+url.Values{"set": {set}}.Encode(), "", nil)
-	if err != nil {
-		if no, ok := errors.AsType[*refusal](err); !named && (errors.Is(err, syscall.ECONNREFUSED) || ok && no.status != http.StatusBadRequest) {
+		if no, ok := errors.AsType[*refusal](err); !a.named && (errors.Is(err, syscall.ECONNREFUSED) || ok && no.status != http.StatusBadRequest) {
 			return false, nil
 		}
 		return false, err

@@ -13,26 +13,31 @@ import (
 
 // storeCommand returns a command that reads the store that --store names.
 func storeCommand(name, usage string, action func(ctx context.Context, path string, store kv.Store) error, flags ...cli.Flag) *cli.Command {
-	s := &command.Settings{}
+	var o app.StoreOptions
 	return &cli.Command{
-		Name: name, Usage: usage, Flags: append([]cli.Flag{s.StoreFlag()}, flags...),
+		Name: name, Usage: usage, Flags: append([]cli.Flag{command.StoreFlag(&o)}, flags...),
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			return withStore(ctx, s.Store, func(store kv.Store) error { return action(ctx, s.Store, store) })
+			return withStore(ctx, o.Store, func(store kv.Store) error { return action(ctx, o.Store, store) })
 		},
 	}
 }
 
 // withStore opens a store for reading, calls fn with it, and closes it.
 func withStore(ctx context.Context, path string, fn func(kv.Store) error) error {
-	if err := command.CheckStoreFlag(path); err != nil {
-		return err
-	}
 	store, err := app.OpenStore(ctx, app.StoreOptions{Store: path, ReadOnly: true})
 	if err != nil {
 		return err
 	}
 	return errors.Join(fn(store), store.Close())
+}
+
+// keysIn returns the approximate number of keys in a store, 0 if the engine cannot tell.
+func keysIn(store kv.Store) int64 {
+	if s, ok := store.(interface{ AboutKeys() int64 }); ok {
+		return s.AboutKeys()
+	}
+	return 0
 }

@@ -338,7 +338,7 @@ func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) err
 	}
 }
 
-// tooLarge adds the exceeded limit to the error, and the flag that raises it.
+// tooLarge adds the exceeded limit to the error, and the flag that raises it, if there is one.
 func (m *Manager) tooLarge(err error) error {
 	switch {
 	case errors.Is(err, repo.ErrEdges):
@@ -346,7 +346,7 @@ func (m *Manager) tooLarge(err error) error {
 	case errors.Is(err, repo.ErrMemory):
 		return fmt.Errorf("%w: %s (--memory)", err, human.Bytes(m.memory.One()))
 	}
-	return fmt.Errorf("%w: %s (--max-repo-bytes)", err, human.Bytes(m.o.MaxRepoBytes))
+	return fmt.Errorf("%w: %s", err, human.Bytes(m.o.MaxRepoBytes))
 }
 
 // counted counts the bytes that are read.

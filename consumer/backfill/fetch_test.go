@@ -141,7 +141,7 @@ func TestBodiesOfHosts(t *testing.T) {
 			w.Header().Set("Content-Length", strconv.Itoa(len(whole)))
 			_, _ = w.Write(whole[:len(whole)/2])
 		}, failHost, true, false, "broke off"},
-		{"larger than allowed", func(w http.ResponseWriter) { _, _ = w.Write(likesOf(did, 400, 60)) }, failTooLarge, false, true, "--max-repo-bytes"},
+		{"larger than allowed", func(w http.ResponseWriter) { _, _ = w.Write(likesOf(did, 400, 60)) }, failTooLarge, false, true, "KiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -190,7 +190,7 @@ func TestBoundOfList(t *testing.T) {
 		{"few foreign repos, none of its own", listing{foreign: mostForeign, listed: 1000, pages: 1}, ""},
 		{"many foreign repos", listing{foreign: mostForeign + 1, own: mostForeign, listed: 2001, pages: 3}, "foreign"},
 		{"as long as allowed", listing{listed: 1_000_000, pages: 1000, own: 1_000_000}, ""},
-		{"longer", listing{listed: 1_000_001, pages: 1001, own: 1_000_001}, "--max-host-repos"},
+		{"longer", listing{listed: 1_000_001, pages: 1001, own: 1_000_001}, "more than"},
 		{"many small pages", listing{listed: fewPages * leastPerPage, pages: fewPages + 1}, "pages"},
 		{"a few empty pages", listing{pages: fewPages}, ""},
 		{"many pages, full enough", listing{listed: (fewPages + 1) * leastPerPage, pages: fewPages + 1}, ""},

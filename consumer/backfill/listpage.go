@@ -74,7 +74,7 @@ func (m *Manager) bound(l *listing, host string) error {
 	case l.foreign > mostForeign && l.foreign > l.own:
 		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", l.foreign, l.own)
 	case l.listed > m.o.MaxHostRepos:
-		return fmt.Errorf("the list has more than %d repos (--max-host-repos)", m.o.MaxHostRepos)
+		return fmt.Errorf("the list has more than %d repos", m.o.MaxHostRepos)
 	case l.pages > fewPages && l.listed < l.pages*leastPerPage:
 		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", l.listed, l.pages)
 	}

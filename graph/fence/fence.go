@@ -209,7 +209,7 @@ func (c *Claim) logStall(d time.Duration) {
 }
 
 func (v rival) alive() error {
-	return fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --shards another range", ErrClaimed, v.why)
+	return fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --ids other shards", ErrClaimed, v.why)
 }
 
 // awaitRivals watches the rivals. It returns their claims once their writers are dead, and the

@@ -51,8 +51,14 @@ type Index struct {
 	consumer        atomic.Pointer[consumer.Consumer] // the most recent one
 }
 
-// OpenIndex opens a store for writing, or with o.ReadOnly for queries only.
+// OpenIndex opens a store for writing, or with o.ReadOnly for queries only. Options that the store cannot
+// have are an ErrUsage.
 func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
+	x, err := openIndex(ctx, o)
+	return x, asUsage(err)
+}
+
+func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.writes = kvmetrics.New(reg, format.KeyspaceOf)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"skein.blue/consumer"
@@ -69,6 +70,27 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 			return
 		}
 	}
+}
+
+// ReplaceHosts replaces the hosts of an interrupted backfill by those that are named now. Of the earlier ones, perhaps
+// mistyped, it keeps those whose lists have been read in part.
+func (x *Index) ReplaceHosts(ctx context.Context, hosts []string) error {
+	if b := x.Graph.Backfill(); len(hosts) == 0 || !b.Named {
+		return nil
+	}
+	return x.Graph.ChangeBackfill(ctx, func(b *format.Backfill) {
+		before := b.Hosts
+		b.Hosts = map[string]format.HostBackfill{}
+		for h, at := range before {
+			if at.Cursor != "" && !at.Done {
+				b.Hosts[h] = at
+			}
+		}
+		for _, h := range hosts {
+			h = backfill.HTTPAddress(h)
+			b.Hosts[h] = before[h]
+		}
+	})
 }
 
 // listening knows when skein began to follow the stream: in a new store, at its first event.
@@ -170,8 +192,8 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 			return err
 		}
 		for _, did := range job.DIDs {
-			if !syntax.ValidDID([]byte(did)) {
-				return errors.New(did + " is not a DID")
+			if err := CheckDID(did); err != nil {
+				return errors.New(did + " " + err.Error())
 			}
 		}
 		var err error
@@ -193,6 +215,17 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		return err
 	})
 	mux.HandleFunc("GET /resyncs", x.serveResyncs)
+}
+
+// CheckDID returns an error for a DID that no directory could resolve.
+func CheckDID(did string) error {
+	if !syntax.ValidDID(did) {
+		return errors.New("is not a DID")
+	}
+	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
+		return errors.New("is not a valid did:plc: it needs 24 base32 characters (a-z, 2-7) after did:plc:")
+	}
+	return nil
 }
 
 func decode(r *http.Request, into any) error {

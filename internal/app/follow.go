@@ -44,6 +44,7 @@ type FollowOptions struct {
 func Follow(ctx context.Context, o FollowOptions) (err error) {
 	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}, registry: prometheus.NewRegistry()}
 	f.failures, f.asOf = newFollowMetrics(f.registry)
+	f.o.Store.Memory = o.Store.memory() / 2 // two backups are open while one replaces the other
 	t := newTasks(ctx)
 	defer func() {
 		t.end()

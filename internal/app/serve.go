@@ -44,6 +44,8 @@ type ServeOptions struct {
 	Draining <-chan struct{}
 	// Clients limits the clients of the query API. Its Refused is set by Serve.
 	Clients clients.Options
+	// Network, if set, has more metrics to serve.
+	Network *Network
 	// Page configures the page at /.
 	Page page.Options
 	// Past says which history to fetch at the first start.
@@ -89,6 +91,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		qo.Subscribers = -1 // this process does not see the commits of others
 	}
 	x.buildInfo(o.Version, o.Commit)
+	o.Network.register(x.Registry)
 	api, err := query.New(x.Graph, qo)
 	if err != nil {
 		return err

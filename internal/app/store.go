@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
@@ -24,11 +23,10 @@ const filterFile = "skein.filters"
 
 // StoreOptions say which store to open, and how.
 type StoreOptions struct {
-	Store        string // a folder, or fdb://…
-	Create       bool
-	ReadOnly     bool
-	Memory       int64 // budget in bytes; 0: DefaultMemory()
-	SyncInterval time.Duration
+	Store    string // a folder, or fdb://…
+	Create   bool
+	ReadOnly bool
+	Memory   int64 // budget in bytes; 0: DefaultMemory()
 	// AcceptLoss names a damaged write-ahead log. The store opens without its lost writes
 	// (pebblekv.Options).
 	AcceptLoss string
@@ -61,6 +59,9 @@ type StoreOptions struct {
 
 // OpenStore opens the engine that o.Store names.
 func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if !o.engine().InProcess {
 		return openFDB(ctx, o)
 	}
@@ -72,7 +73,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
-		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
+		Memory: o.budget().Engine, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
 		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})

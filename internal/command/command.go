@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
+	"skein.blue/internal/app"
 	"skein.blue/internal/human"
 )
 
@@ -23,12 +24,9 @@ const (
 	ExitUsage  = 64 // the command line is wrong (sysexits.h). The Go runtime exits with 2 on a crash
 )
 
-// errUsage marks errors in the command line.
-var errUsage = errors.New("usage")
-
 // UsageError returns an error in the command line.
 func UsageError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
+	return app.UsageError(format, args...)
 }
 
 // A Program is what Main runs.
@@ -91,7 +89,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	case errors.Is(err, ErrQuiet):
 		return ExitFailed
 	}
-	wrongUsage := errors.Is(err, errUsage) || !began
+	wrongUsage := errors.Is(err, app.ErrUsage) || !began
 	if env.json != nil && !wrongUsage { // readers of the log expect the error there
 		env.json.Error(oneLineOf(err), "program", p.Name, "error", err) //nolint:sloglint // the message is the cause
 	} else {
@@ -155,7 +153,7 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
 		if wrong := wrongValue.FindStringSubmatch(err.Error()); wrong != nil {
-			return UsageError("--%s %s: expected %s", wrong[2], wrong[1], expected(wrong[3]))
+			return UsageError("--%s %s: %s", wrong[2], wrong[1], expected(wrong[3]))
 		}
 		return UsageError("%v", err)
 	}
@@ -171,22 +169,22 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return UsageError("%s", message)
 }
 
-// wrongValue matches the library's error about a flag's value: the value, the flag, and the
-// error of the standard library's parser.
-var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([a-z-]+): ((?:time|strconv\.Parse[A-Z][a-z]+|parse error).*)`)
+// wrongValue matches the library's error about a flag's value: the value, the flag, and the error of the flag's parser.
+var wrongValue = regexp.MustCompile(`(?s)^invalid value (".*") for flag -([a-z-]+): (.*)$`)
 
-// expected returns what a parser of a flag's value expects, from its error.
+// expected rewords the errors of the standard library's parsers: it returns what a flag expects.
 func expected(err string) string {
 	switch {
 	case strings.Contains(err, "ParseBool"), strings.HasPrefix(err, "parse error"):
-		return "true or false"
-	case strings.Contains(err, "duration"):
-		return "a duration such as 30s or 5m"
+		return "expected true or false"
+	case strings.HasPrefix(err, "time: "):
+		return "expected a duration such as 30s or 5m"
 	case strings.Contains(err, "ParseFloat"):
-		return "a number"
-	default:
-		return "a whole number"
+		return "expected a number"
+	case strings.Contains(err, "strconv."):
+		return "expected a whole number"
 	}
+	return err
 }
 
 // ChooseCommand is the action of a command that only groups others: it prints help, or

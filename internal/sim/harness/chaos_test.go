@@ -373,7 +373,7 @@ func (n *network) startIndex(args ...string) *index {
 	n.t.Helper()
 	x := &index{done: make(chan struct{})}
 	x.cmd = exec.CommandContext(context.Background(), n.binary, append([]string{
-		"serve", "--store", n.store(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--memory", "64MiB", "--idle-timeout", "3s",
+		"serve", "--store", n.store(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--memory", "64MiB",
 	}, slices.Concat(n.flags, args)...)...)
 	out, err := x.cmd.StderrPipe()
 	if err == nil {

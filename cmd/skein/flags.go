@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/consumer"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+)
+
+// This file has the flags that several commands share.
+
+// newNetwork returns a network that sees who asks.
+func newNetwork() *app.Network { return &app.Network{UserAgent: command.UserAgent()} }
+
+// relayFlag returns the flag that names the relay.
+func relayFlag(n *app.Network) cli.Flag {
+	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "URL of the relay: ws(s):// or http(s):// with a host name, or the full subscribeRepos URL", Destination: &n.Relay, Validator: app.CheckRelay, Sources: command.Env("relay")}
+}
+
+// streamFlags returns the flags of a command that indexes a stream. start says where it starts without --cursor.
+func streamFlags(n *app.Network, so *app.StoreOptions, o *consumer.Options, start string) []cli.Flag {
+	return []cli.Flag{
+		relayFlag(n),
+		&cli.StringFlag{Name: "cursor", DefaultText: start, Usage: "start after this sequence number, to index what the relay still keeps; 0 starts at the oldest event", Validator: func(s string) error {
+			seq, err := strconv.ParseInt(s, 10, 64)
+			if o.Cursor = &seq; err != nil || seq < 0 {
+				return fmt.Errorf("expected a sequence number from 0 to %d", int64(math.MaxInt64))
+			}
+			return nil
+		}, Sources: command.Env("cursor")},
+		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "part of the repos that this process indexes, I/N: part I, counted from 0, of N parts; needed only if several processes write to one FoundationDB store", Validator: so.ParsePartition, Sources: command.Env("partition")},
+		&cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH did|at-uri FORWARD REVERSE, such as com.example.bookmark subject at-uri bookmarks bookmarkers. Queries can then use bookmarks(ACCOUNT), what an account links to, and bookmarkers(RECORD), the accounts that link to it. did or at-uri is what PATH holds", Validator: so.ParseKinds, Sources: command.Env("kinds")},
+	}
+}
+
+// verifyFlags returns the flags for verifying what relays and hosts send.
+func verifyFlags(n *app.Network) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "verify", Value: "cid", Usage: "what to verify in commits and repos. cid: the hash of every block. full, if you do not trust the relay: also the signatures, and that the operations that a commit lists are exactly what changed in the repo", Validator: n.ParseVerify, Sources: command.Env("verify")},
+		&cli.StringFlag{Name: "plc", Value: app.DefaultPLC, Usage: "URL of the PLC directory, where skein looks up the host and the signing key of did:plc accounts; for a private AT Protocol network, or a mirror of your own", Destination: &n.PLC, Validator: app.CheckPLC, Sources: command.Env("plc")},
+		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private IP addresses; only for a private AT Protocol network", Destination: &n.AllowPrivate, Sources: command.Env("allow-private-hosts")},
+	}
+}
+
+// mirrorFlag returns the flag for a copy of the PLC directory.
+func mirrorFlag(n *app.Network) cli.Flag {
+	return &cli.StringFlag{Name: "plc-mirror", DefaultText: "none", Usage: "folder for a local copy of the PLC directory, which skein downloads once and keeps current: for --verify full or a backfill of the whole network, which the directory's limits would slow down. About 4 GB for 41 million accounts", Destination: &n.Mirror, Sources: command.Env("plc-mirror")}
+}
+
+// notNegative is the validator of rates.
+func notNegative(n float64) error {
+	if !(n >= 0) { // true for NaN
+		return errors.New("must not be negative")
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/internal/app"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/command"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
+	"skein.blue/query/feed"
+)
+
+// runWithoutSpace runs a node whose start failed with full, because the disk is full: it answers
+// queries from the store as it is, which needs no space. When there is space, it starts again, and
+// indexes.
+func (n *node) runWithoutSpace(ctx context.Context, full error) error {
+	reading := *n
+	reading.store.ReadOnly, reading.store.Create, reading.store.Backfill = true, false, nil
+	reading.serve.Consume, reading.serve.Labels, reading.serve.Past, reading.serve.Backup = nil, nil, app.Past{}, nil
+	if !n.consume {
+		return reading.run(ctx)
+	}
+	space, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	reading.full, reading.serve.Space = full, func() { stop(errSpace) }
+	err := reading.run(space)
+	switch {
+	case errors.Is(err, kv.ErrNotFound), errors.Is(err, graph.ErrNoGraph):
+		return full // there is nothing to answer from
+	case !errors.Is(err, errSpace):
+		return err
+	}
+	n.store.Logger.Info("the disk has space again: starting to index")
+	return n.run(ctx)
+}
+
+// errSpace ends a node without space when there is space.
+var errSpace = errors.New("the disk has space")
+
+// run opens the index and serves it until ctx ends.
+func (n *node) run(ctx context.Context) (err error) {
+	log := n.store.Logger
+	x, err := app.OpenIndex(ctx, n.store)
+	if err != nil && ctx.Err() != nil {
+		log.Info("stopped during the start")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if n.full != nil { // only now is it known that there is a store to answer from
+		log.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", n.full)
+	}
+	var answering atomic.Bool
+	stopping := sync.OnceFunc(command.NotifyStopping)
+	defer context.AfterFunc(ctx, stopping)()
+	defer func() {
+		stopping()
+		err = errors.Join(err, x.Close(ctx))
+		if answering.Load() || err == nil { // the error alone reports a failed start
+			log.Info("stopped")
+		}
+	}()
+	o := n.serve
+	if err := n.openFeeds(x, &o, &answering); err != nil {
+		return err
+	}
+	o.Draining = n.drains(&answering)
+	alive := n.keepAlive(ctx, &o, &answering, func() { x.Graph.Events(); x.Graph.Incomplete() }) // the store's locks are free
+	defer alive()
+	return x.Serve(ctx, o)
+}
+
+// drains returns what is closed when the first SIGTERM comes, after which the node answers for as long as --drain says.
+func (n *node) drains(answering *atomic.Bool) <-chan struct{} {
+	draining := make(chan struct{})
+	if n.drain > 0 {
+		n.e.Stop.OnDrain(func() time.Duration {
+			if !answering.Load() {
+				return 0
+			}
+			n.store.Logger.Info("draining: not ready for new clients, and answering until then; a second SIGTERM stops now", "for", n.drain.String())
+			close(draining)
+			return n.drain
+		})
+	}
+	return draining
+}
+
+// keepAlive tells the service manager once the node answers, and then that it is alive, as long as check returns soon. The
+// caller calls end once the store is closed.
+func (n *node) keepAlive(ctx context.Context, o *app.ServeOptions, answering *atomic.Bool, check func()) (end func()) {
+	var alive sync.WaitGroup
+	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	o.Ready = func(net.Addr, net.Addr) {
+		answering.Store(true)
+		command.NotifyReady("answering")
+		alive.Go(func() { command.KeepAlive(watched, check) })
+	}
+	return func() { unwatch(); alive.Wait() }
+}
+
+// openFeeds reads the file of feeds, which may use the kinds of the index, if there is one. SIGHUP reloads it.
+func (n *node) openFeeds(x *app.Index, o *app.ServeOptions, answering *atomic.Bool) error {
+	if n.feeds.Path != "" {
+		fo := n.feeds
+		fo.Kinds, fo.Service = x.Graph.Kinds(), o.Service.DID()
+		feeds, err := feed.New(fo)
+		if err != nil {
+			return command.UsageError("--feeds: %v", err)
+		}
+		o.Feeds = feeds
+	}
+	o.Page.Feeds = o.Feeds.Previews
+	feeds := o.Feeds
+	n.e.Stop.OnHangup(func() { n.reload(feeds, answering) })
+	return nil
+}
+
+// reload reloads the files after SIGHUP. A file with an error changes nothing. feeds and answering may be nil.
+func (n *node) reload(feeds *feed.Feeds, answering *atomic.Bool) {
+	if answering != nil && answering.Load() {
+		command.NotifyReloading()
+		defer command.NotifyReady("answering")
+	}
+	log, tokens := n.store.Logger, n.serve.Clients.Tokens
+	if feeds == nil && tokens == nil {
+		log.Info("SIGHUP: nothing to reload")
+		return
+	}
+	if feeds != nil {
+		switch n, err := feeds.Reload(); {
+		case err != nil:
+			log.Error("SIGHUP: invalid file of feeds; keeping the previous feeds", "error", err)
+		case n == 0:
+			log.Warn("SIGHUP: the file of feeds is empty; serving no feeds")
+		default:
+			log.Info("SIGHUP: feeds reloaded", "feeds", n)
+		}
+	}
+	if tokens != nil {
+		if n, err := tokens.Reload(); err != nil {
+			log.Error("SIGHUP: invalid file of tokens; keeping the previous tokens", "error", err)
+		} else {
+			log.Info("SIGHUP: tokens reloaded", "tokens", n)
+		}
+	}
+}
+
+// progressEvery is how often a node logs the progress of a restore.
+const progressEvery = 10 * time.Second
+
+// beginWith restores the newest backup of --from, unless there is a store.
+func (n *node) beginWith(ctx context.Context) error {
+	log := n.store.Logger.With("from", n.from)
+	if !backup.Unfinished(n.store.Store) {
+		found, err := app.StoreExists(n.store.Store)
+		if err != nil {
+			return err
+		}
+		if found {
+			log.Info("there is a store: --from has no effect", "store", n.store.Store)
+			return nil
+		}
+	}
+	if err := n.source.open("--from ", n.from, true); err != nil {
+		return err
+	}
+	m, err := backup.Find(ctx, n.source.target, time.Time{}, n.source.trust)
+	if err != nil {
+		return err
+	}
+	if err := app.CheckFormat(m); err != nil {
+		return err
+	}
+	if err := n.network.Continues(m); err != nil {
+		return err
+	}
+	log.Info("restoring a backup", "of", m.Time.Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "holds", contents(m))
+	start, said := time.Now(), time.Now()
+	var mu sync.Mutex
+	err = backup.Restore(ctx, n.source.target, backup.RestoreOptions{Dir: n.store.Store, Manifest: m, Progress: func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			log.Info("restoring", "done", human.Bytes(done), "of", human.Bytes(total))
+		}
+	}})
+	if ctx.Err() != nil {
+		log.Info("stopped during the restore; the next start continues it")
+		return nil //nolint:nilerr // that is why
+	}
+	if err != nil {
+		return err
+	}
+	log.Info("restored", "took", time.Since(start).Round(time.Millisecond).String())
+	return nil
+}
+
+// followBackups answers from the newest backup of --follow until ctx ends.
+func (n *node) followBackups(ctx context.Context) error {
+	if err := n.source.open("--follow ", n.follow, true); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, command.NotifyStopping)()
+	var answering atomic.Bool
+	o := app.FollowOptions{
+		Target: n.source.target, Trust: n.source.trust, Dir: n.store.Store, Store: n.store, Serve: n.serve, Logger: n.store.Logger,
+		Prepare: func(x *app.Index, so *app.ServeOptions) error { return n.openFeeds(x, so, &answering) },
+	}
+	o.Serve.Draining = n.drains(&answering)
+	alive := n.keepAlive(ctx, &o.Serve, &answering, func() {})
+	defer alive()
+	err := app.Follow(ctx, o)
+	switch {
+	case ctx.Err() != nil: // what failed, failed because of that
+		return nil
+	case errors.Is(err, backup.ErrNone):
+		return fmt.Errorf("%w: there is nothing to answer from; make one with skein backup, or serve --backup-to, on the node that indexes", err)
+	}
+	return err
+}

@@ -1,0 +1,243 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/consumer"
+	"skein.blue/consumer/archive"
+	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/labels"
+	"skein.blue/consumer/proof"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/human"
+	"skein.blue/internal/identities"
+	"skein.blue/internal/identities/plc"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/outward"
+	"skein.blue/query"
+)
+
+// Bounds on what a stranger may cost.
+const (
+	mostRepoBytes = 1 << 30   // larger repos are not indexed
+	mostHostRepos = 2_000_000 // repos in the list of one host
+
+	// Signing keys that --verify full caches, some 500 bytes each, and for how long at most: an
+	// #identity event, or a signature that does not match, makes it look a key up again.
+	keptKeys    = 200_000
+	keptKeysFor = 24 * time.Hour
+)
+
+const (
+	compareEvery = 7 * 24 * time.Hour // with the relay's list of repos, slowly
+	mirrorMemory = 32 << 20           // of the engine of --plc-mirror, in bytes
+)
+
+// DefaultPLC is the directory of did:plc identities.
+var DefaultPLC = identity.DefaultPLCURL
+
+// A Network says where skein reads from, and what it believes. All parts of the process that its
+// methods build share one broker of look-ups, one copy of the directory, and one cache of keys.
+type Network struct {
+	Relay        string
+	Full         bool   // verify signatures, and operations of commits
+	PLC          string // URL of the directory of did:plc identities
+	AllowPrivate bool   // also fetch from loopback and private addresses
+	Mirror       string // folder of a copy of the directory; "": none
+	UserAgent    string
+
+	lookUps  identities.Broker
+	mirror   *plc.Mirror // nil without Mirror
+	verifier *proof.Verifier
+}
+
+// ParseVerify sets Full.
+func (n *Network) ParseVerify(s string) error {
+	if s != "cid" && s != "full" {
+		return errors.New("expected cid or full")
+	}
+	n.Full = s == "full"
+	return nil
+}
+
+// CheckRelay returns an error for the address of a relay that cannot be meant.
+func CheckRelay(s string) error {
+	_, _, err := consumer.ParseRelay(s)
+	return err
+}
+
+// CheckArchive returns an error for the URL of an archive that cannot be meant.
+func CheckArchive(s string) error {
+	_, err := archive.Source(s)
+	return err
+}
+
+// CheckPLC returns an error for the URL of a directory that cannot be meant.
+func CheckPLC(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("expected a URL such as " + DefaultPLC)
+	}
+	return nil
+}
+
+// Public reports whether the accounts belong to the public network: the relay has a public host, and
+// DID documents come from the public directory.
+func (n *Network) Public() bool {
+	host, _, err := consumer.ParseRelay(n.Relay)
+	return err == nil && outward.PublicHost(host) && n.PLC == DefaultPLC
+}
+
+// Continues returns an error unless a backed-up store can go on with the stream of the relay.
+func (n *Network) Continues(m *backup.Manifest) error {
+	host, _, err := consumer.ParseRelay(n.Relay)
+	if err != nil || m.Store.Source == host {
+		return err
+	}
+	source := human.Line(m.Store.Source)
+	return fmt.Errorf("the backup follows the stream of %s, and --relay is %s, whose sequence numbers are others: start with --relay %s, or choose another backup", source, host, source)
+}
+
+// CheckListen returns an ErrUsage for the address of a listener that cannot be meant.
+func CheckListen(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return UsageError("%s %q: expected HOST:PORT, such as 127.0.0.1:3210, or :3210 for all addresses of this machine", flag, address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil { //nolint:noctx // a number, or a name of /etc/services
+		return UsageError("%s %q: unknown port %s; ports are numbers from 0 to 65535", flag, address, port)
+	}
+	return nil
+}
+
+// OnLoopback reports whether only this machine can reach a listener.
+func OnLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return false
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", host)
+	return err == nil && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
+}
+
+// Open opens the copy of the did:plc directory, and keeps it current until ctx ends or it is closed.
+// Without one, it does nothing. All that n builds afterwards asks the copy first.
+func (n *Network) Open(ctx context.Context, so StoreOptions) (closeIt func() error, err error) {
+	if n.Mirror == "" {
+		return func() error { return nil }, nil
+	}
+	if a, err := filepath.Abs(n.Mirror); err == nil {
+		if b, err := filepath.Abs(so.Store); err == nil && a == b {
+			return nil, UsageError("--plc-mirror %s is the folder of the store; name another folder", n.Mirror)
+		}
+	}
+	store, err := pebblekv.Open(pebblekv.Options{
+		Dir: n.Mirror, Create: true, Merger: plc.Merger(), Memory: mirrorMemory, MinFree: so.MinFree, OpenFiles: 64, Fatal: so.Fatal, Logger: so.Logger,
+	})
+	if err != nil {
+		return nil, asUsage(fmt.Errorf("--plc-mirror: %w", err))
+	}
+	if n.mirror, err = plc.Open(ctx, plc.Options{Store: store, URL: n.PLC, Client: n.client(), Logger: so.Logger}); err != nil {
+		return nil, errors.Join(fmt.Errorf("--plc-mirror %s: %w", n.Mirror, err), store.Close())
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { n.mirror.Run(ctx) })
+	return func() error {
+		stop()
+		running.Wait()
+		return store.Close()
+	}, nil
+}
+
+// register registers the metrics of the copy of the directory.
+func (n *Network) register(reg prometheus.Registerer) {
+	if n != nil && n.mirror != nil {
+		n.mirror.Register(reg)
+	}
+}
+
+// client returns a client of the directory, and of hosts.
+func (n *Network) client() *http.Client {
+	return outward.NewClient(outward.Options{Trusted: []string{n.PLC}, AllowPrivate: n.AllowPrivate, PerHost: identities.PLCAtOnce})
+}
+
+// directory returns the source of DID documents, without a cache.
+func (n *Network) directory() identity.Directory {
+	source := n.lookUps.NewSource(n.PLC, n.client())
+	if n.mirror == nil {
+		return source
+	}
+	return plc.Directory{Directory: source, Mirror: n.mirror}
+}
+
+// full returns the verifier of signatures and operations, nil unless Full is set.
+func (n *Network) full() *proof.Verifier {
+	if n.Full && n.verifier == nil {
+		n.verifier = proof.NewVerifier(identities.NewKeysKept(n.directory(), keptKeys, keptKeysFor))
+	}
+	return n.verifier
+}
+
+// Consume completes the options of a consumer of the relay.
+func (n *Network) Consume(o *consumer.Options) {
+	o.Relay, o.UserAgent = n.Relay, n.UserAgent
+	if v := n.full(); v != nil { // a nil pointer in an interface would not be nil
+		o.Verifier = v
+	}
+}
+
+// Backfill completes the options for fetching repos.
+func (n *Network) Backfill(o *backfill.Options) {
+	o.Relay, o.PLC, o.LookUps, o.Mirror, o.Verifier = n.Relay, n.PLC, &n.lookUps, n.mirror, n.full()
+	o.AllowPrivateHosts, o.TrustHosts = n.AllowPrivate, n.AllowPrivate
+	o.MaxRepoBytes, o.MaxHostRepos, o.CompareEvery = mostRepoBytes, mostHostRepos, compareEvery
+	o.ArchiveKey = os.Getenv("SKEIN_ARCHIVE_KEY")
+}
+
+// Labels returns the options for reading labelers.
+func (n *Network) Labels(labelers []string) (*labels.Options, error) {
+	if err := labels.CheckLabelers(labelers); err != nil {
+		return nil, UsageError("--labelers: %v", err)
+	}
+	return &labels.Options{
+		Labelers: labelers, UserAgent: n.UserAgent,
+		Identities: identities.Labelers{Directory: n.lookUps.NewSource(n.PLC, n.client())},
+		Dial:       outward.Dialer(outward.Options{AllowPrivate: n.AllowPrivate}),
+	}, nil
+}
+
+// Handles returns the resolver of handles that --resolver names.
+func (n *Network) Handles(resolver string) (query.Handles, error) {
+	r, err := identities.New(identities.Options{Resolver: resolver, AllowPrivate: n.AllowPrivate, Broker: &n.lookUps})
+	if err != nil {
+		return nil, UsageError("--resolver: %v", err)
+	}
+	return r, nil
+}
+
+// Service returns the public identity of a server by its host name, nil without one.
+func (n *Network) Service(host string) (*query.Service, error) {
+	if host == "" {
+		return nil, nil // it has no identity
+	}
+	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: n.directory()})
+	if err != nil {
+		return nil, UsageError("--service-host: %v", err)
+	}
+	return v, nil
+}

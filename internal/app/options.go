@@ -1,0 +1,161 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/query/algebra"
+)
+
+// This file reads the options of a store from text. Each method is the validator of a flag, and so
+// also reads the flag's environment variable.
+
+// ErrUsage marks errors in what a command line asks for. It is wrapped; test with errors.Is.
+var ErrUsage = errors.New("usage")
+
+// UsageError returns an ErrUsage.
+func UsageError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUsage, fmt.Sprintf(format, args...))
+}
+
+// ParseMemory sets Memory.
+func (o *StoreOptions) ParseMemory(s string) error {
+	n, err := ParseBytes(s)
+	switch most := AvailableMemory(); {
+	case err != nil:
+		return err
+	case n < 32<<20:
+		return errors.New("the minimum is 32MiB")
+	case n > most:
+		return fmt.Errorf("only %s is available to this process", human.Bytes(uint64(most)))
+	}
+	o.Memory = n
+	return nil
+}
+
+// ParseMinFree sets MinFree.
+func (o *StoreOptions) ParseMinFree(s string) error {
+	n, err := ParseBytes(s)
+	o.MinFree = uint64(max(n, 0))
+	return err
+}
+
+// ParseBytes parses a number of bytes, with or without a unit.
+func ParseBytes(s string) (int64, error) {
+	number := strings.TrimRight(s, "KMGTiB")
+	size, ok := map[string]float64{
+		"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+		"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+	}[s[len(number):]]
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if !ok || err != nil || !(n >= 0 && n*size <= 1<<62) {
+		return 0, fmt.Errorf("%q is not a size; write it like 512MiB", s)
+	}
+	return int64(n * size), nil
+}
+
+// ParseTime parses a time, a date, or an age before now, such as 24h or 7d.
+func ParseTime(s string) (time.Time, error) {
+	t, _, err := algebra.ParseTime(s, time.Now())
+	return t, err
+}
+
+// ParseKinds sets Kinds to those that a file lists.
+func (o *StoreOptions) ParseKinds(file string) error {
+	b, err := os.ReadFile(file)
+	if err == nil {
+		o.Kinds, err = kinds.Parse(string(b))
+	}
+	return err
+}
+
+// ParsePartition sets Share, from I/N.
+func (o *StoreOptions) ParsePartition(s string) error {
+	i, n, ok := twoNumbers(s, "/")
+	if !ok || n < 1 || i >= n || n > dict.MaxPartitions {
+		return fmt.Errorf("expected i/n, with n from 1 to %d and i from 0 to n-1", dict.MaxPartitions)
+	}
+	o.Share = graph.Share{I: int(i), N: int(n)}
+	return nil
+}
+
+// ParseIDs sets Settings and Shards, from bits=N,lease=N,shards=N-N. Each may be left out.
+func (o *StoreOptions) ParseIDs(s string) error {
+	for part := range strings.SplitSeq(s, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseUint(value, 10, 32)
+		switch {
+		case name == "bits" && err == nil && n >= 1 && n <= 32:
+			o.Settings.ShardBits = uint8(n)
+		case name == "bits":
+			return fmt.Errorf("bits=%s: must be from 1 to 32", value)
+		case name == "lease" && err == nil && n >= 1 && n <= dict.MaxLeaseSize && n&(n-1) == 0:
+			o.Settings.LeaseSize = uint32(n)
+		case name == "lease":
+			return fmt.Errorf("lease=%s: must be a power of two up to %d", value, dict.MaxLeaseSize)
+		case name == "shards":
+			first, last, ok := twoNumbers(value, "-")
+			if !ok || first > last || last > 1<<32-1 {
+				return fmt.Errorf("shards=%s: expected a range such as 0-127", value)
+			}
+			o.Shards = &dict.ShardRange{First: uint32(first), Last: uint32(last)}
+		default:
+			return fmt.Errorf("%q: expected bits=14, lease=65536 or shards=0-127, separated by commas", part)
+		}
+	}
+	return nil
+}
+
+// twoNumbers parses two numbers with sep between them.
+func twoNumbers(s, sep string) (a, b uint64, ok bool) {
+	left, right, found := strings.Cut(s, sep)
+	a, err1 := strconv.ParseUint(left, 10, 64)
+	b, err2 := strconv.ParseUint(right, 10, 64)
+	return a, b, found && err1 == nil && err2 == nil
+}
+
+// CheckStore returns an ErrUsage for the name of a store that no engine can have.
+func CheckStore(store string) error {
+	switch scheme, _, isURL := strings.Cut(store, "://"); {
+	case store == "":
+		return UsageError("--store is empty; name a folder")
+	case isURL && scheme != FoundationDB:
+		return UsageError("--store %q: expected a folder, or fdb:///path/to/fdb.cluster?prefix=skein", store)
+	case strings.HasPrefix(store, "~/"):
+		return UsageError("--store %q: the shell did not expand ~; write the whole path", store)
+	}
+	if err := EngineOf(store).CheckStore(store); err != nil {
+		return UsageError("--store: %v", err)
+	}
+	return nil
+}
+
+// Check returns an ErrUsage for options that cannot be meant.
+func (o *StoreOptions) Check() error {
+	if err := CheckStore(o.Store); err != nil {
+		return err
+	}
+	if o.AcceptLoss != "" && !o.engine().InProcess {
+		return UsageError("--accept-loss %s: a store on FoundationDB has no write-ahead logs", o.AcceptLoss)
+	}
+	return nil
+}
+
+// asUsage makes an ErrUsage of an error whose cause are options that the store cannot have.
+func asUsage(err error) error {
+	for _, cause := range []error{graph.ErrShare, kinds.ErrContradiction, dict.ErrSettings, pebblekv.ErrMinFree} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("%w: %w", ErrUsage, err)
+		}
+	}
+	return err
+}
