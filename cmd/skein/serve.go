@@ -53,7 +53,9 @@ func serveCommand(e *command.Environment) *cli.Command {
 	var flags []cli.Flag
 	for _, some := range [][]cli.Flag{
 		streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
-		n.indexFlags(), verifyFlags(n.network), {mirrorFlag(n.network)}, n.listenFlags(), n.nameFlags(), n.backupFlags(),
+		n.indexFlags(), verifyFlags(n.network),
+		{mirrorFlag(n.network)},
+		n.listenFlags(), n.nameFlags(), n.backupFlags(),
 	} {
 		flags = append(flags, some...)
 	}

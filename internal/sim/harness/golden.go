@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "add missing rows to golden files, whose existing rows stay, and write generated documents anew")
+var update = flag.Bool("update", false, "add missing rows to golden files, whose existing rows stay, and rewrite generated documents")
 
 // Update reports whether tests write the files that they compare with.
 func Update() bool { return *update }

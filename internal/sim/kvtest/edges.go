@@ -9,26 +9,6 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// keysIn returns the keys that a Scan finds.
-func keysIn(t *testing.T, r kv.Reader, lo, hi []byte, reverse bool) (keys []string) {
-	t.Helper()
-	if err := r.Scan(lo, hi, reverse, func(k, _ []byte) (bool, error) { keys = append(keys, string(k)); return true, nil }); err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
-// readers calls look with every kind of Reader.
-func readers(t *testing.T, s kv.Store, look func(r kv.Reader)) {
-	t.Helper()
-	view(t, s, look)
-	update(t, s, func(tx kv.Txn) { look(tx) })
-	update(t, s, func(tx kv.Txn) { look(tx.Snapshot()) })
-	if _, err := s.ViewAcross(context.Background(), func(r kv.Reader) error { look(r); return nil }); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // testErrorsAreTheSame checks that View, ViewAcross and Update return the error of their
 // function unwrapped, whatever the function read before.
 func testErrorsAreTheSame(t *testing.T, s kv.Store) {

@@ -222,7 +222,7 @@ func (w State) in(lo, hi []byte, reverse bool) []string {
 	return keys
 }
 
-// check makes n random reads, and others within their callbacks, some of which were begun early.
+// check makes n random reads, and others within their callbacks. It prefetches for some of them.
 func (w State) check(t *testing.T, r kv.Reader, rng *rand.Rand, n int) {
 	t.Helper()
 	draw := &History{rng: rng}
