@@ -23,7 +23,7 @@ import (
 	"skein.blue/internal/sim/relay"
 )
 
-// storeFlags returns the flags of a store that is made anew.
+// storeFlags returns the flags of a new store.
 func storeFlags(e *command.Environment, o *app.StoreOptions) []cli.Flag {
 	flags := command.StoreFlags(e, o)
 	for _, f := range flags {
