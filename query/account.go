@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
@@ -89,27 +88,27 @@ func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
 }
 
 // describe sets the account's state and a sentence that explains it.
-func (a *accountState) describe(st *format.RepoState, known bool) {
-	if st.Has(format.FlagHasRev) {
+func (a *accountState) describe(st *ask.RepoState, known bool) {
+	if st.Has(ask.FlagHasRev) {
 		a.Rev = st.Rev.String()
 		if tid, ok := syntax.ParseTID([]byte(a.Rev)); ok {
-			a.Time = time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339)
+			a.Time = time.UnixMicro(int64(ask.Micros(tid))).UTC().Format(time.RFC3339)
 		}
 	}
-	a.Partial, a.Desync = st.Has(format.FlagPartial), st.Has(format.FlagDesync)
+	a.Partial, a.Desync = st.Has(ask.FlagPartial), st.Has(ask.FlagDesync)
 	switch {
-	case !known || !st.Has(format.FlagHasRev):
+	case !known || !st.Has(ask.FlagHasRev):
 		a.State, a.Description, a.Partial = "unknown", "The index has no records of this account.", true
-	case st.Has(format.FlagDesync):
+	case st.Has(ask.FlagDesync):
 		a.State, a.Description = "desynchronized", "The index missed some of this account's events."
-	case st.Has(format.FlagPartial):
+	case st.Has(ask.FlagPartial):
 		a.State, a.Description = "partial", "Records from before the index first saw this account are missing."
 	case !st.Complete():
 		a.State, a.Description = "queued", "The repo may have changed; skein will refetch it."
 	default:
 		a.State, a.Description = "complete", "The full history of this account's own records is indexed."
 	}
-	if a.Active = !st.Has(format.FlagHidden); !a.Active {
+	if a.Active = !st.Has(ask.FlagHidden); !a.Active {
 		a.Description = "The account is inactive, so it does not appear in answers. " + a.Description
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
@@ -172,14 +171,14 @@ func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []di
 		blocker = func(i int) string { return dids[i+1].S }
 		direct, byLists = inward, l.blockedBy
 	}
-	err := direct(l.View, blockKind, ids, func(i int, p format.Path) {
+	err := direct(l.View, blockKind, ids, func(i int, p ask.Path) {
 		all[i].Record, all[i].Time = recordURI(blocker(i), blockKind, p.AppendRkey(nil)), timeOf(p)
 	})
 	if err != nil {
 		return nil, err
 	}
 	found, more := blockedLists{}, map[dict.ID]bool{}
-	err = byLists(ids, func(member, list dict.ID, block *ask.ShownRecord, item format.Path) {
+	err = byLists(ids, func(member, list dict.ID, block *ask.ShownRecord, item ask.Path) {
 		m := found[member][list]
 		switch {
 		case m != nil:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
@@ -171,11 +170,11 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 const staleLabels = 5 * time.Minute
 
 // missingLabels returns the completeness of the sets of a labeler's labels.
-func missingLabels(l format.Labeler) completeness {
+func missingLabels(l ask.Labeler) completeness {
 	switch {
 	case !l.Missed.IsZero():
 		return completeness{true, fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))}
-	case l.Problem == format.LabelerRemoved:
+	case l.Problem == ask.LabelerRemoved:
 		return completeness{true, fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)}
 	case l.Problem != "": // it may name addresses that are nobody's business
 		return completeness{true, fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)}
@@ -217,13 +216,13 @@ func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
 	switch {
 	case err != nil:
 		return completeness{}, err
-	case !known || !st.Has(format.FlagHasRev):
+	case !known || !st.Has(ask.FlagHasRev):
 		return completeness{true, "the index has no records of " + did}, nil
-	case row != nil && row.State == format.ResyncFailed:
+	case row != nil && row.State == ask.ResyncFailed:
 		return completeness{true, fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", did, row.Failure)}, nil
-	case st.Has(format.FlagDesync):
+	case st.Has(ask.FlagDesync):
 		return completeness{true, fmt.Sprintf("the index missed some events of %s and has not refetched its repo yet", did)}, nil
-	case st.Has(format.FlagPartial):
+	case st.Has(ask.FlagPartial):
 		return completeness{true, fmt.Sprintf("records of %s from before the index first saw it are missing", did)}, nil
 	case !st.Complete():
 		return completeness{true, fmt.Sprintf("the repo of %s may have changed; skein will refetch it", did)}, nil

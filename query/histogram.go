@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
 )
@@ -45,7 +44,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, xrpc.Invalid("%v", err)
 	}
 	if !q.Values.Has("until") && !window.All() { // records ahead of the present are counted apart
-		window.To = format.EndOfTime
+		window.To = ask.EndOfTime
 	}
 	var bucket time.Duration
 	if q.Values.Has("bucket") {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
@@ -170,8 +169,8 @@ func (s *Server) listingOf(q *xrpc.Query, e *algebra.Expr) (*listing, error) {
 // listPage is a page of a listing: its members in their order, with what is known of them so far.
 type listPage struct {
 	ids    []uint64
-	paths  map[uint64]format.Path // nil: not read yet
-	sizes  []uint64               // nil: not in the order of sizes
+	paths  map[uint64]ask.Path // nil: not read yet
+	sizes  []uint64            // nil: not in the order of sizes
 	cursor string
 }
 
@@ -206,7 +205,7 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (p listPa
 		if page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order(now)); err != nil {
 			return p, err
 		}
-		p.paths = make(map[uint64]format.Path, len(page))
+		p.paths = make(map[uint64]ask.Path, len(page))
 		for _, r := range page {
 			p.ids = append(p.ids, uint64(r.ID))
 			p.paths[uint64(r.ID)] = r.Path
@@ -254,8 +253,8 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 }
 
 // timeOf returns the time in a record's key, "" if it has none.
-func timeOf(p format.Path) string {
-	micros := algebra.TimeOf(p)
+func timeOf(p ask.Path) string {
+	micros := ask.TimeOf(p)
 	if micros == ask.Timeless {
 		return ""
 	}
@@ -269,7 +268,7 @@ func (p *listPage) readPaths(v *algebra.Evaluation, source *algebra.Node, ids []
 		all = append(all, dict.ID(id))
 	}
 	found, err := v.EdgeRecords(source, all)
-	p.paths = make(map[uint64]format.Path, len(found))
+	p.paths = make(map[uint64]ask.Path, len(found))
 	for _, f := range found {
 		p.paths[uint64(f.ID)] = f.Path
 	}

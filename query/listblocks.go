@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -61,9 +60,9 @@ func (b blocked) authors() sets.Set {
 func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	out, in := map[dict.ID]*ask.ShownRecord{}, map[dict.ID]*ask.ShownRecord{}
-	err = l.blocking(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ format.Path) { offer(out, member, block) })
+	err = l.blocking(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ ask.Path) { offer(out, member, block) })
 	if err == nil {
-		err = l.blockedBy(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ format.Path) { offer(in, member, block) })
+		err = l.blockedBy(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ ask.Path) { offer(in, member, block) })
 	}
 	for i, other := range ids[1:] {
 		if p, ok := out[other].Path(); ok {
@@ -79,7 +78,7 @@ func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algeb
 // A byList is called for each list item by which an account blocks another: with the other of the two
 // accounts than the first of ids, the list, the shown listblock record and the list item. An account
 // that occurs several times may come several times.
-type byList func(member, list dict.ID, block *ask.ShownRecord, item format.Path)
+type byList func(member, list dict.ID, block *ask.ShownRecord, item ask.Path)
 
 // blocking finds the others that the first of ids blocks.
 func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
@@ -109,7 +108,7 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 	}
 	begin := func(author dict.ID) { l.View.BeginRecords(kinds.ListMember, author) }
 	for author := range ask.Ahead(l.View, slices.Values(slices.Sorted(maps.Keys(among))), begin) {
-		err := l.listings(author, among[author], func(member, list dict.ID, item format.Path) {
+		err := l.listings(author, among[author], func(member, list dict.ID, item ask.Path) {
 			if block := blocked[author][list]; block != nil {
 				found(member, list, block, item)
 			}
@@ -125,7 +124,7 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 	type listing struct {
 		list dict.ID
-		item format.Path
+		item ask.Path
 	}
 	on := map[dict.ID][]listing{} // the lists that the first is on, by author
 	all, err := l.blockedOf(ids[1:])
@@ -152,7 +151,7 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
 			author := dict.ID(id)
 			if _, known := on[author]; !known {
 				on[author] = nil
-				err := l.listings(author, map[dict.ID]bool{ids[0]: true}, func(_, list dict.ID, item format.Path) {
+				err := l.listings(author, map[dict.ID]bool{ids[0]: true}, func(_, list dict.ID, item ask.Path) {
 					item.Raw = slices.Clone(item.Raw)
 					on[author] = append(on[author], listing{list, item})
 				})
@@ -196,7 +195,7 @@ func (l *listBlocks) listersOf(id dict.ID, some sets.Set) (sets.Set, error) {
 
 // listings calls each for the list items by which an author puts any of the accounts some on a
 // list, in no particular order.
-func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID, item format.Path)) error {
+func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID, item ask.Path)) error {
 	if err := l.Ended.Err(); err != nil {
 		return err
 	}
@@ -206,7 +205,7 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		}
 		return some[id], nil
 	}
-	err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(item format.Path, member, list dict.ID) error {
+	err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(item ask.Path, member, list dict.ID) error {
 		each(member, list, item)
 		return nil
 	})
@@ -222,7 +221,7 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 	type block struct {
 		by   int // the index of the account
 		list dict.ID
-		path format.Path
+		path ask.Path
 	}
 	var blocks []block
 	for _, id := range ids {
@@ -232,7 +231,7 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 		if l.blocks < 0 { // l.bound is set
 			break
 		}
-		err := l.View.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
+		err := l.View.Records(listBlock.Kind, id, func(p ask.Path, list dict.ID) bool {
 			if l.blocks--; l.blocks < 0 {
 				l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks)}
 				return false
@@ -284,7 +283,7 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
 	dids, times := make([]algebra.Literal, len(lists)), make([]uint64, len(lists))
 	err = l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		dids[i], times[i] = algebra.Literal{S: ask.AuthorityOf(string(uri)), Is: dict.DID}, algebra.TIDOf(dict.URI, uri)
+		dids[i], times[i] = algebra.Literal{S: ask.AuthorityOf(string(uri)), Is: dict.DID}, ask.TIDOf(dict.URI, uri)
 		return nil
 	})
 	if err != nil {

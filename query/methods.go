@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 	"skein.blue/query/xrpc"
@@ -200,9 +199,9 @@ type readLabeler struct {
 }
 
 func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
-	var counts format.Counts
-	var cursors []format.Cursor
-	var labelers map[string]format.Labeler
+	var counts ask.Counts
+	var cursors []ask.Cursor
+	var labelers map[string]ask.Labeler
 	err := q.View(ctx, func(sn *ask.View) (err error) {
 		if counts, err = sn.Counts(); err != nil {
 			return err
@@ -226,7 +225,7 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 		Waiting    *int64        `json:"waiting,omitempty"`
 		Failed     []failedRepos `json:"failed,omitempty"`
 		Audited    *Audits       `json:"audited,omitempty"`
-		format.Counts
+		ask.Counts
 		Kinds    []indexedKind `json:"kinds"`
 		Labelers []readLabeler `json:"labelers,omitempty"`
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}

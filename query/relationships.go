@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
@@ -128,11 +127,11 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 	}
 	for _, rel := range relations {
 		k := kindNamed(rel.name)
-		err := outward(sn, k, ids, func(i int, p format.Path) { *rel.out(place(i)) = recordURI(dids[0].S, k, p.AppendRkey(nil)) })
+		err := outward(sn, k, ids, func(i int, p ask.Path) { *rel.out(place(i)) = recordURI(dids[0].S, k, p.AppendRkey(nil)) })
 		if err != nil {
 			return c, err
 		}
-		err = inward(sn, k, ids, func(i int, p format.Path) { *rel.in(place(i)) = recordURI(dids[i+1].S, k, p.AppendRkey(nil)) })
+		err = inward(sn, k, ids, func(i int, p ask.Path) { *rel.in(place(i)) = recordURI(dids[i+1].S, k, p.AppendRkey(nil)) })
 		if err != nil {
 			return c, err
 		}
@@ -180,7 +179,7 @@ func recordURI(did string, k kinds.Info, rkey []byte) string {
 
 // outward finds the records by which the first of ids names the others. It looks them up in the
 // others' reverse sets first: usually there is none, and then no record is read.
-func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p format.Path)) error {
+func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p ask.Path)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
 	for _, other := range ids[1:] {
 		sn.BeginEdge(k.Kind, ids[0], other, ask.Window{})
@@ -197,14 +196,14 @@ func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p form
 	if !any {
 		return nil
 	}
-	return sn.RecordsFrom(k.Kind, ids[0], wanted, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
+	return sn.RecordsFrom(k.Kind, ids[0], wanted, ask.NoTime, ask.Window{}, func(i int, p ask.Path) error {
 		found(i, p)
 		return nil
 	})
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p format.Path)) error {
+func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p ask.Path)) error {
 	var places []int // indexes in ids[1:]
 	var actors []dict.ID
 	for _, other := range ids[1:] {
@@ -219,7 +218,7 @@ func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p forma
 			places, actors = append(places, i), append(actors, other)
 		}
 	}
-	return sn.RecordsTo(k.Kind, ids[0], ask.Timeless, ask.Window{}, actors, func(n int, p format.Path) error {
+	return sn.RecordsTo(k.Kind, ids[0], ask.Timeless, ask.Window{}, actors, func(n int, p ask.Path) error {
 		found(places[n], p)
 		return nil
 	})

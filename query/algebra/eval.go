@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -32,13 +31,13 @@ type Evaluation struct {
 	readFirst   int       // members whose records show since when; see newest
 	maxOfSecond int       // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	budget      Budget
-	samples     []string                  // what was sampled, for the client
-	listsRead   map[Leaf]sets.Set         // results of OpListed and OpLists leaves
-	again       map[Leaf]*Operand         // leaves that occur more than once; nil until opened
-	computed    map[*Node]sets.Set        // results of OpRank and OpSample
-	weights     map[*Node][]Weight        // of the members of OpRank, where another ranking needs them
-	labelers    map[string]format.Labeler // by DID, of the expression's labeled(…)
-	firsts      map[Literal]int           // index of the first of equal Expr.Strings; see first
+	samples     []string               // what was sampled, for the client
+	listsRead   map[Leaf]sets.Set      // results of OpListed and OpLists leaves
+	again       map[Leaf]*Operand      // leaves that occur more than once; nil until opened
+	computed    map[*Node]sets.Set     // results of OpRank and OpSample
+	weights     map[*Node][]Weight     // of the members of OpRank, where another ranking needs them
+	labelers    map[string]ask.Labeler // by DID, of the expression's labeled(…)
+	firsts      map[Literal]int        // index of the first of equal Expr.Strings; see first
 }
 
 // A Budget limits the work of one query.
@@ -50,7 +49,7 @@ type Budget interface {
 
 // NewReader returns an Evaluation without an Expr, for reading single leaves.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, listsRead: map[Leaf]sets.Set{}}
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: ask.DatedAbove, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, listsRead: map[Leaf]sets.Set{}}
 }
 
 // A Leaf identifies one stored set.
@@ -78,7 +77,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: format.RowMax, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, again: map[Leaf]*Operand{}, listsRead: map[Leaf]sets.Set{}}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: ask.DatedAbove, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, again: map[Leaf]*Operand{}, listsRead: map[Leaf]sets.Set{}}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, v.findLabelers()
 }

@@ -947,8 +947,8 @@ func TestLargeSets(t *testing.T) {
 			t.Fatalf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
 		}
 		for i, r := range page { // all have the same date
-			if want := oracle.Begin.Add(time.Duration(n-1-i) * 10 * time.Microsecond).UnixMicro(); int64(TimeOf(r.Path)) != want {
-				t.Errorf("record %d of the page is of %d, want %d", i, TimeOf(r.Path), want)
+			if want := oracle.Begin.Add(time.Duration(n-1-i) * 10 * time.Microsecond).UnixMicro(); int64(ask.TimeOf(r.Path)) != want {
+				t.Errorf("record %d of the page is of %d, want %d", i, ask.TimeOf(r.Path), want)
 			}
 		}
 		return nil

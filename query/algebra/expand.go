@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/tally"
@@ -111,7 +110,7 @@ func (v *Evaluation) Expand(ended tally.Ended, members sets.Set, w Walk) (*tally
 // weigh returns the weight of an edge, and notes its time.
 func (h *hop) weigh(weight float64, tid uint64) uint64 {
 	if weight > 0 {
-		h.newest = max(h.newest, int64(tid>>format.ClockBits))
+		h.newest = max(h.newest, int64(ask.Micros(tid)))
 	}
 	return h.w.aged(weight, tid)
 }
@@ -347,7 +346,7 @@ func (h *hop) add(member uint64, weight float64) error {
 // forwardAged adds the members of a forward set or of lists, each with the weight of its newest record.
 func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 	h.ids, h.aged = h.ids[:0], h.aged[:0]
-	offer := func(id dict.ID, p format.Path) {
+	offer := func(id dict.ID, p ask.Path) {
 		e := agedEdge{id: uint64(id)}
 		if p.HasTime() {
 			e.weight = h.weigh(weight, p.TID)
@@ -358,7 +357,7 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 		err = h.v.eachListed(l, offer)
 	} else {
 		within := h.w.effective()
-		if err = h.v.View.EachSubject(l.Kind, l.Of, within, func(id dict.ID, p format.Path) error { offer(id, p); return nil }); err == nil && within != h.w.Window {
+		if err = h.v.View.EachSubject(l.Kind, l.Of, within, func(id dict.ID, p ask.Path) error { offer(id, p); return nil }); err == nil && within != h.w.Window {
 			// Older records add to the count but not to the score.
 			h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, l.Of, h.w.Window)
 		}

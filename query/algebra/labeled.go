@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
@@ -198,4 +197,4 @@ func CheckLabelers(sn *ask.View, e *Expr) error {
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.
-func (v *Evaluation) Labeler(n *Node) format.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }
+func (v *Evaluation) Labeler(n *Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -20,7 +19,7 @@ func (v *Evaluation) lists(l Leaf) (sets.Set, error) {
 		return kept, nil
 	}
 	var ids []uint64
-	err := v.eachListed(l, func(id dict.ID, _ format.Path) { ids = append(ids, uint64(id)) })
+	err := v.eachListed(l, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
 	if err != nil {
 		return sets.Set{}, err
 	}
@@ -31,7 +30,7 @@ func (v *Evaluation) lists(l Leaf) (sets.Set, error) {
 
 // eachListed calls each for every member of an OpListed or OpLists leaf, with the list item
 // that makes it a member. Lists of hidden accounts have no members.
-func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p format.Path)) error {
+func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 	if l.Op == OpListed {
 		if v.View.IsHidden(l.By) {
 			return nil
@@ -93,7 +92,7 @@ func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total ui
 // A MemberRecord is a member and the record that makes it one.
 type MemberRecord struct {
 	ID   dict.ID
-	Path format.Path
+	Path ask.Path
 }
 
 // listRecords finds the records of the members ids, ascending, of an OpListed or OpLists leaf.
@@ -102,7 +101,7 @@ func (v *Evaluation) listRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 	for _, id := range ids {
 		shown[id] = &ask.ShownRecord{}
 	}
-	err = v.eachListed(LeafOf(n, v.IDs), func(id dict.ID, p format.Path) {
+	err = v.eachListed(LeafOf(n, v.IDs), func(id dict.ID, p ask.Path) {
 		if e := shown[id]; e != nil {
 			e.Offer(p, ask.Timeless) // the subject is an account
 		}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -23,7 +22,7 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 		records, err = v.EdgeRecords(n, ids)
 	case may.full:
 		// limit+1 dated members come after the place, and none of them before this date.
-		w := n.Window.And(ask.Window{From: uint64(may.oldest) * second << format.ClockBits, To: endAt(after)})
+		w := n.Window.And(ask.Window{From: ask.TIDAt(uint64(may.oldest) * second), To: endAt(after)})
 		var in sets.Set
 		if in, err = v.View.ActorsIn(n.Kind, v.IDs[n.Of], w, sets.FromList(may.undated)); err == nil {
 			records, err = v.EdgeRecords(n, toIDs(in.List(nil)))
@@ -34,7 +33,7 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 	if err != nil || len(may.dated) == 0 {
 		return records, err
 	}
-	err = v.View.RecordsAt(n.Kind, v.IDs[n.Of], v.timeOf(n), n.Window, may.dated, func(i int, p format.Path) error {
+	err = v.View.RecordsAt(n.Kind, v.IDs[n.Of], v.timeOf(n), n.Window, may.dated, func(i int, p ask.Path) error {
 		records = append(records, MemberRecord{may.dated[i].Actor, p})
 		return v.Ended.Err()
 	})
@@ -43,7 +42,7 @@ func (v *Evaluation) nextRecords(n *Node, may *mayBeNext, after *Place, limit in
 
 // timeOf returns the time of the subject of a reverse set as a TID, or ask.Timeless.
 func (v *Evaluation) timeOf(n *Node) uint64 {
-	return TIDOf(v.Expr.Info(n).To.Is(), v.Expr.Strings[n.Of].S)
+	return ask.TIDOf(v.Expr.Info(n).To.Is(), v.Expr.Strings[n.Of].S)
 }
 
 // isUntimed reports whether n is a reverse set of a subject without a time. RecordsTo finds the records that name a subject
@@ -55,9 +54,9 @@ func (v *Evaluation) isUntimed(n *Node) bool {
 // endAt returns the end of the window of the records that a page newest first may have after a place.
 func endAt(after *Place) uint64 {
 	if !after.Begun {
-		return format.EndOfTime
+		return ask.EndOfTime
 	}
-	return min(after.Micros+1, format.EndOfTime>>format.ClockBits) << format.ClockBits
+	return ask.TIDAt(min(after.Micros+1, ask.Micros(ask.EndOfTime)))
 }
 
 // newest returns the records of those members ids of the reverse set n that may be on a page newest first, after a place. An account that
@@ -76,7 +75,7 @@ func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int, orde
 	var times []uint64 // of the sample, the newest first
 	for _, r := range records {
 		if comes(r) {
-			times = append(times, TimeOf(r.Path))
+			times = append(times, ask.TimeOf(r.Path))
 		}
 	}
 	slices.Sort(times)
@@ -86,7 +85,7 @@ func (v *Evaluation) newest(n *Node, ids []uint64, after *Place, limit int, orde
 	// window with half of the sample would save too little.
 	most := 2 + 3*(limit+1)*len(some)/(2*len(ids))
 	for try := 0; try < 2 && most < len(times)/2; try, most = try+1, 3*most {
-		if w.From = times[most] << format.ClockBits; w.From >= w.To {
+		if w.From = ask.TIDAt(times[most]); w.From >= w.To {
 			continue
 		}
 		found, members, err := v.since(n, w, left)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 )
@@ -47,19 +45,19 @@ func NewestFirst(now time.Time) Order { return Order{false, now.UnixMicro(), lat
 func OldestFirst(now time.Time) Order { return Order{true, now.UnixMicro(), latestAt(now)} }
 
 // timeOf returns the time by which a record is ordered: ask.Timeless if it comes last.
-func (o Order) timeOf(p format.Path) uint64 {
-	if at := TimeOf(p); at <= o.latest {
+func (o Order) timeOf(p ask.Path) uint64 {
+	if at := ask.TimeOf(p); at <= o.latest {
 		return at
 	}
 	return ask.Timeless
 }
 
 // IsAhead reports whether a record's time is ahead of the present.
-func (o Order) IsAhead(p format.Path) bool { return p.HasTime() && TimeOf(p) > o.latest }
+func (o Order) IsAhead(p ask.Path) bool { return p.HasTime() && ask.TimeOf(p) > o.latest }
 
 // KeyOf returns the TID of a record by which it is ordered: ask.Timeless if it comes last.
 func (o Order) KeyOf(tid uint64) uint64 {
-	if tid>>format.ClockBits > o.latest {
+	if ask.Micros(tid) > o.latest {
 		return ask.Timeless
 	}
 	return tid
@@ -81,14 +79,6 @@ func (o Order) compare(x, y uint64, xID, yID dict.ID) int {
 		x, y, xID, yID = y, x, yID, xID
 	}
 	return cmp.Or(cmp.Compare(y, x), cmp.Compare(xID, yID))
-}
-
-// TimeOf returns the time of a record in microseconds, ask.Timeless if it has none.
-func TimeOf(p format.Path) uint64 {
-	if !p.HasTime() {
-		return ask.Timeless
-	}
-	return p.TID >> format.ClockBits
 }
 
 // A Place says after which member a page of Records starts: not at the beginning (Begun), but after
@@ -230,7 +220,7 @@ func (v *Evaluation) readRest(n *Node, placed []placedRecord) (page []MemberReco
 	if err != nil {
 		return nil, err
 	}
-	paths := make(map[dict.ID]format.Path, len(found))
+	paths := make(map[dict.ID]ask.Path, len(found))
 	for _, r := range found {
 		paths[r.ID] = r.Path
 	}
@@ -262,7 +252,7 @@ func (v *Evaluation) nextByDate(n *Node, set sets.Set, after *Place, limit int, 
 	if err := v.askForDates(set); err != nil {
 		return may, false, err
 	}
-	latest := uint32(min(order.latest/second, format.OneRecord-1))
+	latest := uint32(min(order.latest/second, ask.LastDate))
 	// Dates are compared as numbers that ascend in the order.
 	rank := func(date uint32) uint32 {
 		if order.Oldest {
@@ -280,7 +270,7 @@ func (v *Evaluation) nextByDate(n *Node, set sets.Set, after *Place, limit int, 
 		first = 0
 	}
 	b := nextDates{need: limit + 1, last: math.MaxUint32}
-	wanted := read.DateRange{From: latest + 1}
+	wanted := ask.DateRange{From: latest + 1}
 	narrow := func(first, last uint32) {
 		if wanted.First, wanted.Last = rank(first), rank(last); !order.Oldest {
 			wanted.First, wanted.Last = wanted.Last, wanted.First
@@ -290,7 +280,7 @@ func (v *Evaluation) nextByDate(n *Node, set sets.Set, after *Place, limit int, 
 	var undated, ofPlace, ahead []uint64
 	err = v.eachDated(n, set, &wanted, func(id uint64, date uint32) {
 		switch {
-		case date == format.Undated:
+		case date == ask.Undated:
 			undated = append(undated, id)
 		case date > latest:
 			ahead = append(ahead, id)
@@ -438,7 +428,7 @@ func (v *Evaluation) askForDates(set sets.Set) error {
 
 // eachDated calls each for those visible members of set whose dates are wanted. All members of set are in the reverse set
 // that the leaf n reads. eachDated calls again, and then each from the beginning, if set is a part of that.
-func (v *Evaluation) eachDated(n *Node, set sets.Set, wanted *read.DateRange, each func(id uint64, date uint32), again func()) error {
+func (v *Evaluation) eachDated(n *Node, set sets.Set, wanted *ask.DateRange, each func(id uint64, date uint32), again func()) error {
 	var accounts sets.Set
 	if n.Is == dict.DID {
 		accounts = v.View.Hidden()
@@ -490,7 +480,7 @@ func (v *Evaluation) Times(set sets.Set, w ask.Window, now time.Time) (times []u
 		return nil, err
 	}
 	for _, r := range records {
-		times = append(times, TimeOf(r.Path))
+		times = append(times, ask.TimeOf(r.Path))
 	}
 	slices.Sort(times)
 	return times, nil
@@ -502,14 +492,14 @@ func (v *Evaluation) datedTimes(n *Node, set sets.Set, now uint32) (times, unsur
 	if err := v.askForDates(set); err != nil {
 		return nil, nil, err
 	}
-	from, to := n.Window.From>>format.ClockBits, n.Window.To>>format.ClockBits
+	from, to := ask.Micros(n.Window.From), ask.Micros(n.Window.To)
 	if n.Window.All() {
 		from, to = 0, math.MaxUint64
 	}
 	err = v.eachDated(n, set, ask.DatesBetween(from, to), func(id uint64, date uint32) {
 		begin, end := uint64(date)*second, (uint64(date)+1)*second
 		switch {
-		case date == format.Undated, date == now, begin < from && from < end, begin < to && to < end:
+		case date == ask.Undated, date == now, begin < from && from < end, begin < to && to < end:
 			unsure = append(unsure, id)
 		case begin >= from && end <= to:
 			times = append(times, begin)

@@ -230,7 +230,7 @@ func (w *world) window() ask.Window {
 
 // shown returns the record that is shown for each account with a record to subject in the window of the leaf n.
 func (w *world) shown(n *Node, subject string) map[string]format.Path {
-	since := TIDOf(w.s.Kinds().Info(n.Kind).To.Is(), subject)
+	since := ask.TIDOf(w.s.Kinds().Info(n.Kind).To.Is(), subject)
 	best := map[string]*ask.ShownRecord{}
 	for name, subjects := range w.records {
 		p := format.ParsePath([]byte(name.rkey))
@@ -403,8 +403,8 @@ func TestMicrosecondZero(t *testing.T) {
 				for _, r := range page {
 					if timed := r.Path.HasTime(); timed && !allTimed {
 						t.Errorf("%s: a record of microsecond 0 comes after one without a time", name)
-					} else if allTimed = timed; timed && TimeOf(r.Path) != 0 {
-						t.Errorf("%s: %d, want 0", name, TimeOf(r.Path))
+					} else if allTimed = timed; timed && ask.TimeOf(r.Path) != 0 {
+						t.Errorf("%s: %d, want 0", name, ask.TimeOf(r.Path))
 					}
 					did, err := v.Names([]uint64{uint64(r.ID)})
 					must(t, err)
@@ -560,11 +560,11 @@ func TestEndsOfTime(t *testing.T) {
 		post(0): 0, post(7): 7, post(format.EndOfTime - 1): format.EndOfTime - 1, post(format.EndOfTime): ask.Timeless, post(math.MaxUint64): ask.Timeless,
 		"at://did:web:a.example.com/app.bsky.feed.post/odd": ask.Timeless, tid(7): ask.Timeless, "tags/" + tid(7): ask.Timeless,
 	} {
-		if got := TIDOf(dict.URI, s); got != want {
+		if got := ask.TIDOf(dict.URI, s); got != want {
 			t.Errorf("%s is of %d, want %d", s, got, want)
 		}
 	}
-	if got := TIDOf(dict.DID, "did:web:"+tid(7)); got != ask.Timeless {
+	if got := ask.TIDOf(dict.DID, "did:web:"+tid(7)); got != ask.Timeless {
 		t.Errorf("a DID is of %d", got)
 	}
 	g := oracle.NewGraph(t, 6, 2, write.Limits{})

@@ -1,24 +1,22 @@
 package algebra
 
 import (
-	"bytes"
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
 
 // EdgeRecords finds, for each of ids, the record that makes it a member of the leaf n. ids ascends.
 func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, err error) {
-	add := func(i int, p format.Path) error {
+	add := func(i int, p ask.Path) error {
 		found = append(found, MemberRecord{ids[i], p})
 		return v.Ended.Err()
 	}
 	subject, info := v.Expr.Strings[n.Of].S, v.Expr.Info(n)
 	switch n.Op {
 	case OpReverse:
-		err = v.View.RecordsTo(n.Kind, v.IDs[n.Of], TIDOf(info.To.Is(), subject), n.Window, ids, add)
+		err = v.View.RecordsTo(n.Kind, v.IDs[n.Of], ask.TIDOf(info.To.Is(), subject), n.Window, ids, add)
 		return found, err
 	case OpListed, OpLists:
 		return v.listRecords(n, ids)
@@ -26,22 +24,12 @@ func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, 
 	}
 	subjectTIDs := slices.Repeat([]uint64{ask.Timeless}, len(ids))
 	if to := info.To.Is(); to == dict.URI {
-		if err = v.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = TIDOf(to, s); return nil }); err != nil {
+		if err = v.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = ask.TIDOf(to, s); return nil }); err != nil {
 			return nil, err
 		}
 	}
 	err = v.View.RecordsFrom(n.Kind, v.IDs[n.Of], ids, func(i int) uint64 { return subjectTIDs[i] }, n.Window, add)
 	return found, err
-}
-
-// TIDOf returns the record key of an AT URI as a TID, ask.Timeless if it names no time, or s is another string.
-func TIDOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
-	if b := []byte(s); is == dict.URI && bytes.HasPrefix(b, []byte("at://")) {
-		if p := format.ParsePath(b[bytes.LastIndexByte(b, '/')+1:]); p.HasTime() {
-			return p.TID
-		}
-	}
-	return ask.Timeless
 }
 
 // IsLeaf reports whether the expression is one stored set without an operator.

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/tally"
@@ -104,7 +102,7 @@ func tallyWeight(weight float64) uint64 { return uint64(weight * tally.One) }
 
 // aged returns the weight of an edge whose newest record with a time has the given TID.
 func (w *Weighing) aged(weight float64, tid uint64) uint64 {
-	age := max(w.now-int64(tid>>format.ClockBits), 0)
+	age := max(w.now-int64(ask.Micros(tid)), 0)
 	return tallyWeight(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
 }
 
@@ -117,11 +115,11 @@ const halvings = 41
 
 // effective returns the part of the window whose records still add to a score.
 func (w *Walk) effective() ask.Window {
-	from, _ := read.AnyTime()
+	from := int64(math.MinInt64)
 	if !w.wide {
 		from = w.now - halvings*w.Decay.Microseconds()
 	}
-	return w.Window.And(read.WindowOf(from, int64(latestAt(time.UnixMicro(w.now)))+1))
+	return w.Window.And(ask.WindowOf(from, int64(latestAt(time.UnixMicro(w.now)))+1))
 }
 
 // A Scored is a result of a ranking by score.

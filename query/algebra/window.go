@@ -2,12 +2,12 @@ package algebra
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/read"
 )
 
 // ParseTime parses a time: RFC 3339, a date (midnight UTC), or an age before now, such as
@@ -57,8 +57,7 @@ func EndSince(isAge bool, now time.Time) int64 {
 	if isAge {
 		return int64(latestAt(now)) + 1
 	}
-	_, end := read.AnyTime()
-	return end
+	return math.MaxInt64
 }
 
 // ParseWindow parses the times since and until, each "" if absent. isAge reports that one of
@@ -67,7 +66,7 @@ func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, 
 	if since == "" && until == "" {
 		return w, false, nil
 	}
-	from, to := read.AnyTime()
+	from, to := int64(math.MinInt64), int64(math.MaxInt64)
 	var first time.Time
 	if since != "" {
 		t, age, err := ParseTime(since, now)
@@ -86,5 +85,5 @@ func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, 
 			return w, false, fmt.Errorf("since (%s) must be earlier than until (%s)", since, until)
 		}
 	}
-	return read.WindowOf(from, to), isAge, nil
+	return ask.WindowOf(from, to), isAge, nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -46,7 +45,7 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 		if err := v.Ended.Err(); err != nil {
 			return p, err
 		}
-		err := v.View.EachSubject(kind, dict.ID(id), ask.Window{}, func(s dict.ID, path format.Path) error {
+		err := v.View.EachSubject(kind, dict.ID(id), ask.Window{}, func(s dict.ID, path ask.Path) error {
 			if s == subject {
 				path.Raw = slices.Clone(path.Raw)
 				all = append(all, algebra.MemberRecord{ID: dict.ID(id), Path: path})
@@ -71,14 +70,14 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 		if at := int64(binary.BigEndian.Uint64(plain)); at != 0 {
 			now = time.UnixMicro(at)
 		}
-		after = &algebra.MemberRecord{ID: dict.ID(binary.BigEndian.Uint64(plain[8:])), Path: format.ParsePath(plain[16:])}
+		after = &algebra.MemberRecord{ID: dict.ID(binary.BigEndian.Uint64(plain[8:])), Path: ask.ParsePath(plain[16:])}
 	}
 	order := algebra.NewestFirst(now)
 	if b.oldest {
 		order = algebra.OldestFirst(now)
 	}
 	compare := func(x, y algebra.MemberRecord) int {
-		return cmp.Or(order.Compare(x, y), format.ComparePaths(x.Path, y.Path))
+		return cmp.Or(order.Compare(x, y), ask.ComparePaths(x.Path, y.Path))
 	}
 	slices.SortFunc(all, compare)
 	at := int64(0) // the same page has the same cursor, unless the time matters

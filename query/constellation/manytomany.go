@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -81,13 +80,13 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 // compareLinks orders the links of one actor: by record, then by the other subject. A record may
 // name several.
 func compareLinks(x, y twoLinks) int {
-	return cmp.Or(format.ComparePaths(x.path, y.path), cmp.Compare(x.other, y.other))
+	return cmp.Or(ask.ComparePaths(x.path, y.path), cmp.Compare(x.other, y.other))
 }
 
 // twoLinks is a record that names the subject and something else.
 type twoLinks struct {
 	actor, other dict.ID
-	path         format.Path
+	path         ask.Path
 }
 
 // each calls fn for the records of the accounts from the id from on, account by account in the
@@ -126,7 +125,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from 
 			return err
 		}
 		var of []twoLinks
-		err := sn.Joined(dict.ID(id), m.of.Root.Kind, m.to.Kind, subject, ask.Window{}, func(p format.Path, other dict.ID) error {
+		err := sn.Joined(dict.ID(id), m.of.Root.Kind, m.to.Kind, subject, ask.Window{}, func(p ask.Path, other dict.ID) error {
 			if m.hasOthers && !only.Has(uint64(other)) || m.to.To.Is() == dict.DID && sn.IsHidden(other) {
 				return nil
 			}
@@ -242,7 +241,7 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil || len(plain) < 17 {
 			return nil, xrpc.Invalid("%v", xrpc.ErrCursor)
 		}
-		after = twoLinks{dict.ID(binary.BigEndian.Uint64(plain)), dict.ID(binary.BigEndian.Uint64(plain[8:])), format.ParsePath(plain[16:])}
+		after = twoLinks{dict.ID(binary.BigEndian.Uint64(plain)), dict.ID(binary.BigEndian.Uint64(plain[8:])), ask.ParsePath(plain[16:])}
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items, out.Cursor = []linkToOther{}, nil

@@ -260,7 +260,7 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 		}
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		if p := (post{order.KeyOf(algebra.TIDOf(dict.URI, uri)), uint64(known[i])}); rank.IsPost(uri) && (at.id == 0 || compare(p, post{at.after, at.id}) > 0) {
+		if p := (post{order.KeyOf(ask.TIDOf(dict.URI, uri)), uint64(known[i])}); rank.IsPost(uri) && (at.id == 0 || compare(p, post{at.after, at.id}) > 0) {
 			found = append(found, p)
 			uris[uint64(known[i])] = string(uri)
 		}

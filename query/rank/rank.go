@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
@@ -123,7 +122,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 		if err != nil {
 			return r, xrpc.Invalid("parameter subjectsSince: %v", err)
 		}
-		r.subjects = read.WindowOf(algebra.FirstMicro(t), algebra.EndSince(isAge, now))
+		r.subjects = ask.WindowOf(algebra.FirstMicro(t), algebra.EndSince(isAge, now))
 	}
 	r.Limit, err = q.Integer("limit", 1, 1000, 100)
 	return r, err

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 	"skein.blue/query/tally"
@@ -211,7 +210,7 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 
 // isRecent reports whether a result is a record in the window subjectsSince.
 func (r *Ranking) isRecent(uri []byte) bool {
-	return r.subjects.All() || r.subjects.Has(format.ParsePath(uri[bytes.LastIndexByte(uri, '/')+1:]))
+	return r.subjects.All() || r.subjects.Has(ask.ParsePath(uri[bytes.LastIndexByte(uri, '/')+1:]))
 }
 
 // IsPost reports whether a URI names a post.

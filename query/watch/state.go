@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -237,7 +236,7 @@ func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, 
 			}
 		}
 		return wanted(id), at.meter.charge(recordCost)
-	}, ask.Window{}, func(_ format.Path, x, y dict.ID) error {
+	}, ask.Window{}, func(_ ask.Path, x, y dict.ID) error {
 		list, member := y, x
 		if from == kinds.ListItem {
 			list, member = x, y
@@ -301,7 +300,7 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, tooMany bool, err erro
 	case algebra.OpForward:
 		var ids []uint64
 		var failed error
-		err = at.sn.Records(l.Kind, l.Of, func(_ format.Path, id dict.ID) bool {
+		err = at.sn.Records(l.Kind, l.Of, func(_ ask.Path, id dict.ID) bool {
 			ids = append(ids, uint64(id))
 			failed = at.meter.charge(recordCost)
 			return failed == nil && len(ids) <= maxCandidates

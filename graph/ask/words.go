@@ -1,0 +1,50 @@
+package ask
+
+import (
+	"bytes"
+
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+)
+
+// More words of questions: types of the format that a View returns, under names of this package.
+type (
+	// RepoState is what is known of an account's repo, with Flags.
+	RepoState = format.RepoState
+	// Counts are the totals of a store.
+	Counts = format.Counts
+	// Cursor is how far a source has been read.
+	Cursor = format.Cursor
+	// Labeler is how far a labeler has been read.
+	Labeler = format.Labeler
+)
+
+// Flags of a RepoState, the State of a repo that was given up, and the Problem of a labeler that is no longer
+// configured.
+const (
+	FlagHasRev     = format.FlagHasRev
+	FlagHidden     = format.FlagHidden
+	FlagPartial    = format.FlagPartial
+	FlagDesync     = format.FlagDesync
+	ResyncFailed   = format.ResyncFailed
+	LabelerRemoved = format.LabelerRemoved
+)
+
+// DatedAbove is LargeSet.
+const DatedAbove = LargeSet
+
+// Micros is MicrosOf.
+func Micros(tid uint64) uint64 { return MicrosOf(tid) }
+
+// ComparePaths orders the paths of one bucket.
+func ComparePaths(x, y Path) int { return format.ComparePaths(x, y) }
+
+// TIDOf returns the record key of an AT URI as a TID, Timeless if it names no time, or s is another string.
+func TIDOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
+	if b := []byte(s); is == dict.URI && bytes.HasPrefix(b, []byte("at://")) {
+		if p := ParsePath(b[bytes.LastIndexByte(b, '/')+1:]); p.HasTime() {
+			return p.TID
+		}
+	}
+	return Timeless
+}
