@@ -9,7 +9,9 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -51,13 +53,13 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 	}
 	direction := q.Values.Get("direction")
 	if direction != blocking && direction != blockedBy {
-		return nil, xrpc.Invalid("parameter direction is %q; it must be %s or %s", algebra.Brief(direction), blocking, blockedBy)
+		return nil, xrpc.Invalid("parameter direction is %q; it must be %s or %s", language.Brief(direction), blocking, blockedBy)
 	}
 	limit, err := q.Integer("limit", 1, maxBlocks, 50)
 	if err != nil {
 		return nil, err
 	}
-	var others []algebra.Literal
+	var others []language.Literal
 	if q.Values.Has("others") {
 		if q.Values.Has("cursor") || q.Values.Has("limit") {
 			return nil, xrpc.Invalid("others cannot be combined with limit or cursor: the answer is about each of the accounts in others")
@@ -107,7 +109,7 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 				return err
 			}
 			for _, m := range members {
-				dids = append(dids, algebra.Literal{S: m, Is: dict.DID})
+				dids = append(dids, language.Literal{S: m, Is: dict.DID})
 			}
 			if out.Total = &total; last != dict.None {
 				out.Cursor = q.Cursors.SealPage(e, last, pinned)
@@ -154,7 +156,7 @@ type match struct {
 
 // describe returns the blocks between the first of dids, the actor, and each of the others, in their
 // order, without those between which there is none.
-func (l *listBlocks) describe(direction string, dids []algebra.Literal, ids []dict.ID) ([]accountBlock, error) {
+func (l *listBlocks) describe(direction string, dids []language.Literal, ids []dict.ID) ([]accountBlock, error) {
 	blocks := []accountBlock{}
 	if ids[0] == dict.None || direction == blocking && l.View.IsHidden(ids[0]) {
 		return blocks, nil
@@ -237,7 +239,7 @@ func listMatches(blocker string, found map[dict.ID]*match, names map[dict.ID]str
 		named[i] = listMatch{
 			List:      names[list],
 			ListBlock: recordURI(blocker, listBlock, block.AppendRkey(nil)), ListBlockTime: timeOf(block),
-			ListItem: recordURI(ask.AuthorityOf(names[list]), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
+			ListItem: recordURI(syntax.AuthorityOf(names[list]), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
 		}
 	}
 	return named

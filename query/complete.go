@@ -9,6 +9,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // completeness reports that an answer may miss something, and why.
@@ -80,7 +81,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 // depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
 // each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
 // the authors of the lists, in members(…).
-func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completeness, err error) {
+func (s *Server) missing(v *algebra.Evaluation, via ...language.Op) (c completeness, err error) {
 	lacking, err := v.View.Lacking()
 	if err != nil {
 		return c, err
@@ -94,13 +95,13 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 		}
 		return err
 	}
-	var walk func(n *algebra.Node, via []algebra.Op) error
-	walk = func(n *algebra.Node, via []algebra.Op) error {
+	var walk func(n *language.Node, via []language.Op) error
+	walk = func(n *language.Node, via []language.Op) error {
 		if n.Op.IsSet() && !c.Incomplete {
 			c = s.lacks(lacking, n.Kind)
 		}
-		own := n.Op == algebra.OpMembers && slices.Contains(via, algebra.OpForward)
-		authors := n.Op == algebra.OpMembers && slices.Contains(via, algebra.OpListed)
+		own := n.Op == language.OpMembers && slices.Contains(via, language.OpForward)
+		authors := n.Op == language.OpMembers && slices.Contains(via, language.OpListed)
 		labels := n.Op.IsSet() && n.Kind.IsLabel()
 		if labels && !c.Incomplete {
 			c = missingLabels(v.Labeler(n))
@@ -108,14 +109,14 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 		anybody = anybody || n.Op.IsSet() && !labels || own || authors
 		first, last := 0, 0 // the accounts that the set depends on
 		switch {
-		case n.Op == algebra.OpForward:
+		case n.Op == language.OpForward:
 			first, last = n.Of, n.Of+1
-		case n.Op == algebra.OpListed:
+		case n.Op == language.OpListed:
 			first, last = n.By, n.By+1
 		case labels:
-		case n.Op == algebra.OpReverse, n.Op == algebra.OpLists:
+		case n.Op == language.OpReverse, n.Op == language.OpLists:
 			everybody = true
-		case n.Op == algebra.OpRank: // on the records of accounts that it finds, or of all
+		case n.Op == language.OpRank: // on the records of accounts that it finds, or of all
 			if everybody = true; !c.Incomplete {
 				c = s.lacks(lacking, n.Kind)
 			}
@@ -142,9 +143,9 @@ func (s *Server) missing(v *algebra.Evaluation, via ...algebra.Op) (c completene
 			}
 		}
 		for i := range n.Args {
-			if n.Op == algebra.OpRank { // it reads the records of the members of its first set
+			if n.Op == language.OpRank { // it reads the records of the members of its first set
 				if via = nil; i == 0 {
-					via = []algebra.Op{n.Rank.Via.Op}
+					via = []language.Op{n.Rank.Via.Op}
 				}
 			}
 			if err := walk(&n.Args[i], via); err != nil {

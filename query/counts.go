@@ -8,6 +8,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -65,7 +66,7 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 }
 
 // edges reads the parameter edge: names of sets that take one type of subject.
-func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
+func (s *Server) edges(q *xrpc.Query) ([]language.Via, error) {
 	names := q.Values["edge"]
 	switch {
 	case len(names) == 0:
@@ -73,14 +74,14 @@ func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
 	case len(names) > maxEdges:
 		return nil, xrpc.Invalid("parameter edge occurs %d times; at most %d are allowed", len(names), maxEdges)
 	}
-	edges := make([]algebra.Via, len(names))
+	edges := make([]language.Via, len(names))
 	for i, name := range names {
 		edge, err := s.words.Named("parameter edge", name, "", slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)))
 		switch first := edges[0]; {
 		case err != nil:
 			return nil, xrpc.Invalid("%v", err)
 		case i > 0 && edge.From != first.From:
-			return nil, xrpc.Invalid("parameter edge: %s and %s cannot be in one call, because %[1]s takes %[3]s and %[2]s takes %[4]s; make one call for each", first.Name, edge.Name, algebra.Singular(first.From), algebra.Singular(edge.From))
+			return nil, xrpc.Invalid("parameter edge: %s and %s cannot be in one call, because %[1]s takes %[3]s and %[2]s takes %[4]s; make one call for each", first.Name, edge.Name, language.Singular(first.From), language.Singular(edge.From))
 		}
 		edges[i] = edge
 	}
@@ -89,12 +90,12 @@ func (s *Server) edges(q *xrpc.Query) ([]algebra.Via, error) {
 
 // countsMissing returns the completeness of sets of subjects, which depend on the subjects' own records, or on those
 // of the authors of lists, or on the records of all accounts.
-func (s *Server) countsMissing(v *algebra.Evaluation, edges []algebra.Via, subjects []algebra.Literal) (c completeness, err error) {
+func (s *Server) countsMissing(v *algebra.Evaluation, edges []language.Via, subjects []language.Literal) (c completeness, err error) {
 	var of []kinds.Kind
 	own := false
 	for _, edge := range edges {
 		of = append(of, edge.Kind)
-		own = own || edge.Op == algebra.OpForward || edge.Op == algebra.OpListed
+		own = own || edge.Op == language.OpForward || edge.Op == language.OpListed
 	}
 	if own {
 		authors, by, err := v.Authors(subjects)

@@ -12,7 +12,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // counts has the sizes that the sets have in the model, for subjects that are given twice, are
@@ -64,7 +64,7 @@ func TestCounts(t *testing.T) {
 					subjects = append(subjects, l.List)
 				}
 				subjects = slices.DeleteFunc(subjects, func(uri string) bool {
-					return algebra.Literal{S: uri, Is: dict.URI}.Unusable() != ""
+					return language.Literal{S: uri, Is: dict.URI}.Unusable() != ""
 				})
 			}
 			p := url.Values{}

@@ -16,6 +16,7 @@ import (
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // star is an account with followers, in the order of their records' times: did:web:0.example.com, …
@@ -75,9 +76,9 @@ func TestSamePageSameBytes(t *testing.T) {
 func TestCursorsKeepTheTime(t *testing.T) {
 	s := starServer(t, 1, -1)
 	first := time.Date(2026, 11, 1, 0, 0, 0, 123_000, time.UTC)
-	parse := func(now time.Time) *algebra.Expr {
+	parse := func(now time.Time) *language.Expr {
 		t.Helper()
-		e, err := s.words.Parse("likes(did:web:a.example.com, since=24h)", algebra.MaxExpr, now)
+		e, err := s.words.Parse("likes(did:web:a.example.com, since=24h)", language.MaxExpr, now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 const formType = "application/x-www-form-urlencoded"
@@ -62,14 +62,14 @@ func TestForms(t *testing.T) {
 		}
 	}
 	for call, want := range map[[3]string]string{
-		{"query", "application/json", `{"set":"x"}`}:                             `415 {"error":"UnsupportedMediaType"`,
-		{"query", "", "set=x"}:                                                   `415 {"error":"UnsupportedMediaType"`,
-		{"query", formType, "set=" + strings.Repeat("x", algebra.MaxForm-3)}:     `413 {"error":"PayloadTooLarge"`,
-		{"query", formType, "set=" + strings.Repeat("%20", algebra.MaxForm/3-2)}: `400 {"error":"InvalidRequest","message":"set: at position`,
-		{"query", formType, "set=%zz"}:                                           `400 {"error":"InvalidRequest","message":"the form cannot be read`,
-		{"query?limit=1", formType, "limit=2&set=" + set}:                        `400 {"error":"InvalidRequest","message":"parameter limit occurs 2 times`,
-		{"getAccount", formType, "did=" + a[0]}:                                  `405 {"error":"InvalidRequest"`,
-		{"subscribe", formType, "set=" + set}:                                    `405 {"error":"InvalidRequest"`,
+		{"query", "application/json", `{"set":"x"}`}:                              `415 {"error":"UnsupportedMediaType"`,
+		{"query", "", "set=x"}:                                                    `415 {"error":"UnsupportedMediaType"`,
+		{"query", formType, "set=" + strings.Repeat("x", language.MaxForm-3)}:     `413 {"error":"PayloadTooLarge"`,
+		{"query", formType, "set=" + strings.Repeat("%20", language.MaxForm/3-2)}: `400 {"error":"InvalidRequest","message":"set: at position`,
+		{"query", formType, "set=%zz"}:                                            `400 {"error":"InvalidRequest","message":"the form cannot be read`,
+		{"query?limit=1", formType, "limit=2&set=" + set}:                         `400 {"error":"InvalidRequest","message":"parameter limit occurs 2 times`,
+		{"getAccount", formType, "did=" + a[0]}:                                   `405 {"error":"InvalidRequest"`,
+		{"subscribe", formType, "set=" + set}:                                     `405 {"error":"InvalidRequest"`,
 	} {
 		status, got, _ := w.post("blue.skein.graph."+call[0], call[1], call[2])
 		if got = fmt.Sprintf("%d %s", status, got); !strings.HasPrefix(got, want) {
@@ -102,7 +102,7 @@ func TestFormBodies(t *testing.T) {
 	if status, body := do(unsized("set=members(did:web:a.example)"), ""); status != 200 {
 		t.Errorf("a body without a length: %d %s", status, body)
 	}
-	if status, body := do(unsized("set="+strings.Repeat("x", algebra.MaxForm)), ""); status != 413 {
+	if status, body := do(unsized("set="+strings.Repeat("x", language.MaxForm)), ""); status != 413 {
 		t.Errorf("too long a body without a length: %d %s", status, body)
 	}
 	if status, body := do(strings.NewReader("x"), "gzip"); status != 415 {
@@ -194,7 +194,7 @@ func TestFormsInOpenAPI(t *testing.T) {
 			if len(c.Parameters) > 0 || len(s.Required) == 0 || c.Responses["413"] == nil || c.Responses["415"] == nil || c.OperationID == calls["get"].OperationID {
 				t.Errorf("%s: %+v", path, c)
 			}
-			if set, ok := s.Properties["set"]; ok && set.MaxLength != algebra.MaxForm {
+			if set, ok := s.Properties["set"]; ok && set.MaxLength != language.MaxForm {
 				t.Errorf("%s: set may have %d bytes", path, set.MaxLength)
 			}
 		}
@@ -207,7 +207,7 @@ func TestFormsInOpenAPI(t *testing.T) {
 // Twenty thousand members are one leaf, known and unknown ones alike: their set is what was
 // given, and nothing that is done with them grows with the square of their number.
 func TestAbuseTwentyThousandMembers(t *testing.T) {
-	const n = algebra.MaxGiven
+	const n = language.MaxGiven
 	w := newWorld(t, 85, 0)
 	star, seq := "did:plc:starstarstarstarstarstar"[:32], int64(0)
 	given := make([]string, n)
@@ -277,7 +277,7 @@ func TestAbuseSlowForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		if _, err := fmt.Fprintf(conn, "POST /xrpc/blue.skein.graph.query HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\nset=", formType, algebra.MaxForm); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST /xrpc/blue.skein.graph.query HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\nset=", formType, language.MaxForm); err != nil {
 			t.Fatal(err)
 		}
 		slow = append(slow, conn)

@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -39,18 +40,18 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, xrpc.Invalid("histogram needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument")
 	}
 	now := time.Now()
-	window, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
+	window, _, err := language.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
 	if err != nil {
 		return nil, xrpc.Invalid("%v", err)
 	}
 	if !q.Values.Has("until") && !window.All() { // records ahead of the present are counted apart
-		window.To = ask.EndOfTime
+		window.To = math.MaxInt64
 	}
 	var bucket time.Duration
 	if q.Values.Has("bucket") {
 		var ok bool
-		if bucket, ok = algebra.ParseAge(q.Values.Get("bucket")); !ok || bucket < minBucket || bucket > maxBucket || bucket%time.Second != 0 {
-			return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", algebra.Brief(q.Values.Get("bucket")))
+		if bucket, ok = language.ParseAge(q.Values.Get("bucket")); !ok || bucket < minBucket || bucket > maxBucket || bucket%time.Second != 0 {
+			return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", language.Brief(q.Values.Get("bucket")))
 		}
 	}
 	out := struct {

@@ -9,6 +9,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -34,7 +35,7 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	edges := slices.DeleteFunc(slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)), func(v algebra.Via) bool { return v.Is != dict.DID })
+	edges := slices.DeleteFunc(slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)), func(v language.Via) bool { return v.Is != dict.DID })
 	edge, err := s.words.Named("parameter edge", q.Values.Get("edge"), "", edges)
 	if err != nil {
 		return nil, xrpc.Invalid("%v", err)
@@ -60,9 +61,9 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 		sn.BeginSubjects(followKind, ids[len(subjects)], ask.Window{})
 		for i := range subjects {
 			switch edge.Op {
-			case algebra.OpReverse:
+			case language.OpReverse:
 				sn.BeginActors(edge.Kind, ids[i])
-			case algebra.OpForward:
+			case language.OpForward:
 				sn.BeginSubjects(edge.Kind, ids[i], ask.Window{})
 			default:
 			}
@@ -73,12 +74,12 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 			return err
 		}
 		if out.completeness, err = missingOf(sn, actor[0].S, ids[len(subjects)]); err == nil && !out.Incomplete {
-			out.completeness, err = s.countsMissing(v, []algebra.Via{edge, {Op: algebra.OpReverse, Kind: followKind}}, subjects)
+			out.completeness, err = s.countsMissing(v, []language.Via{edge, {Op: language.OpReverse, Kind: followKind}}, subjects)
 		}
 		if err != nil {
 			return err
 		}
-		t, err := v.Leaf(algebra.Leaf{Op: algebra.OpForward, Kind: followKind, Of: ids[len(subjects)]})
+		t, err := v.Leaf(algebra.Leaf{Op: language.OpForward, Kind: followKind, Of: ids[len(subjects)]})
 		if err != nil {
 			return err
 		}

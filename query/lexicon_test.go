@@ -14,7 +14,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/lexicons"
 	"skein.blue/query/rank"
 )
@@ -36,7 +36,7 @@ func TestLexiconNames(t *testing.T) {
 			"${1}\n" + strings.Join(required, ",\n") + "\n      ],\n      \"properties\": {\n" + strings.Join(properties, ",\n") + "\n      }"
 	}
 	var ofAccounts []string
-	words := algebra.NewVocabulary(kinds.BuiltIn)
+	words := language.NewVocabulary(kinds.BuiltIn)
 	for _, v := range slices.Concat(words.Vias(dict.DID), words.Vias(dict.URI)) {
 		if v.Is == dict.DID {
 			ofAccounts = append(ofAccounts, v.Name)

@@ -10,6 +10,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -110,10 +111,10 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 // listing is a call of list: an expression, an order, and where the page starts.
 type listing struct {
 	q     *xrpc.Query
-	e     *algebra.Expr
+	e     *language.Expr
 	order string
-	bound string       // what a cursor is bound to beside the expression
-	via   *algebra.Via // of order=size(…), else nil
+	bound string        // what a cursor is bound to beside the expression
+	via   *language.Via // of order=size(…), else nil
 	after algebra.Place
 	// For order=id:
 	from   dict.ID
@@ -121,7 +122,7 @@ type listing struct {
 }
 
 // listingOf reads the parameters order and cursor.
-func (s *Server) listingOf(q *xrpc.Query, e *algebra.Expr) (*listing, error) {
+func (s *Server) listingOf(q *xrpc.Query, e *language.Expr) (*listing, error) {
 	l := &listing{q: q, e: e, order: q.Values.Get("order")}
 	hasRecords := e.Root.Source() != nil
 	switch {
@@ -140,7 +141,7 @@ func (s *Server) listingOf(q *xrpc.Query, e *algebra.Expr) (*listing, error) {
 		name, isSize := strings.CutPrefix(l.order, "size(")
 		name, closed := strings.CutSuffix(name, ")")
 		if !isSize || !closed {
-			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", algebra.Brief(l.order))
+			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", language.Brief(l.order))
 		}
 		via, err := s.words.NamedFrom("order=size(NAME): NAME", name, e.Type())
 		if err != nil {
@@ -262,7 +263,7 @@ func timeOf(p ask.Path) string {
 }
 
 // readPaths reads the records of members, which ascend.
-func (p *listPage) readPaths(v *algebra.Evaluation, source *algebra.Node, ids []uint64) error {
+func (p *listPage) readPaths(v *algebra.Evaluation, source *language.Node, ids []uint64) error {
 	all := make([]dict.ID, 0, len(ids))
 	for _, id := range ids {
 		all = append(all, dict.ID(id))

@@ -13,7 +13,9 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -57,7 +59,7 @@ func (b blocked) authors() sets.Set {
 
 // relateByLists adds the blocks by lists between the first of dids and the others. It returns
 // whether a bound was reached, and whether records may be missing.
-func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
+func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []language.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	out, in := map[dict.ID]*ask.ShownRecord{}, map[dict.ID]*ask.ShownRecord{}
 	err = l.blocking(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ ask.Path) { offer(out, member, block) })
@@ -281,9 +283,9 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 // authorsOf returns the authors of lists, None for authors that are hidden or unknown, and the
 // TIDs of the lists. It sets l.missing if records of an author may be missing.
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
-	dids, times := make([]algebra.Literal, len(lists)), make([]uint64, len(lists))
+	dids, times := make([]language.Literal, len(lists)), make([]uint64, len(lists))
 	err = l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		dids[i], times[i] = algebra.Literal{S: ask.AuthorityOf(string(uri)), Is: dict.DID}, ask.TIDOf(dict.URI, uri)
+		dids[i], times[i] = language.Literal{S: syntax.AuthorityOf(string(uri)), Is: dict.DID}, ask.TIDOf(dict.URI, uri)
 		return nil
 	})
 	if err != nil {

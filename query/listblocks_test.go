@@ -20,6 +20,7 @@ import (
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -72,7 +73,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	}
 	cost := 0
 	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *ask.View) error {
-		dids := []algebra.Literal{{S: actor}, {S: other}}
+		dids := []language.Literal{{S: actor}, {S: other}}
 		for i := range dids {
 			dids[i].Is = dict.DID
 		}
@@ -90,14 +91,14 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	}
 	// The bound on list items: one author may have millions.
 	err = g.View(t.Context(), func(sn *ask.View) error {
-		ids, err := algebra.Lookup(sn, []algebra.Literal{{S: actor, Is: dict.DID}, {S: other, Is: dict.DID}})
+		ids, err := algebra.Lookup(sn, []language.Literal{{S: actor, Is: dict.DID}, {S: other, Is: dict.DID}})
 		if err != nil {
 			return err
 		}
 		l := &listBlocks{Evaluation: algebra.NewReader(t.Context(), sn, (*xrpc.Work)(nil)), blocks: maxListBlocks, items: 10}
 		looked := 0
 		for n := range 100 {
-			author, err := algebra.Lookup(sn, []algebra.Literal{{S: author(n), Is: dict.DID}})
+			author, err := algebra.Lookup(sn, []language.Literal{{S: author(n), Is: dict.DID}})
 			if err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -148,10 +149,10 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 	if set == "" {
 		return errSetMissing
 	}
-	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, MaxExpr: algebra.MaxExpr}
-	q.Resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
+	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, MaxExpr: language.MaxExpr}
+	q.Resolve = func(list []language.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
 	q.Viewer = func(context.Context) (string, error) {
-		return "", xrpc.Invalid("%s does not work here: the admin listener knows no viewer", algebra.ViewerName)
+		return "", xrpc.Invalid("%s does not work here: the admin listener knows no viewer", language.ViewerName)
 	}
 	q.Work = s.queues.Work("operator", false)
 	defer q.Work.Leave()

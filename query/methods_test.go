@@ -18,7 +18,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // ask calls a method that must answer, and decodes into v.
@@ -96,7 +96,7 @@ func TestKnown(t *testing.T) {
 func quoted(rng *rand.Rand, subjects []string) []string {
 	all := slices.Clone(subjects)
 	for i, s := range all {
-		if l, _ := algebra.LiteralOf(s); l.S != s || l.Handle != "" || rng.IntN(4) == 0 {
+		if l, _ := language.LiteralOf(s); l.S != s || l.Handle != "" || rng.IntN(4) == 0 {
 			all[i] = fmt.Sprintf("%q", s)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"skein.blue/internal/identities"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -27,9 +27,9 @@ type Handles interface {
 const maxUnknownHandles = 8
 
 // resolveViewer replaces $viewer by the viewer's DID.
-func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []algebra.Literal, where func(i int) string) error {
+func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
 	for i := range list {
-		if list[i].Handle != algebra.ViewerName {
+		if list[i].Handle != language.ViewerName {
 			continue
 		}
 		did, err := q.Viewer(ctx)
@@ -46,7 +46,7 @@ func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []algebr
 
 // resolve replaces handles by DIDs. where names the place of a literal, for errors. A query holds
 // no slot while handles are looked up, so a slow host delays nobody else.
-func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Literal, where func(i int) string) error {
+func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
 	w := q.Work
 	if err := s.resolveViewer(ctx, q, list, where); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"skein.blue/internal/lexicon"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/lexicons"
 	"skein.blue/query/xrpc"
 )
@@ -90,17 +90,17 @@ func post(get object, l *lexicon.File) object {
 	p := l.Defs["main"].Parameters
 	form := schema(&lexicon.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
 	for _, property := range form["properties"].(object) { //nolint:errcheck // schema made it
-		if s := property.(object); s["maxLength"] == algebra.MaxExpr { //nolint:errcheck // likewise
-			s["maxLength"] = algebra.MaxForm
+		if s := property.(object); s["maxLength"] == language.MaxExpr { //nolint:errcheck // likewise
+			s["maxLength"] = language.MaxForm
 		}
 	}
 	call := maps.Clone(get)
 	delete(call, "parameters")
 	call["operationId"] = l.ID + ".form"
-	call["summary"] = fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], algebra.MaxForm, algebra.MaxExpr)
+	call["summary"] = fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], language.MaxForm, language.MaxExpr)
 	call["requestBody"] = object{"required": true, "content": object{xrpc.FormMediaType: object{"schema": form}}}
 	responses := maps.Clone(get["responses"].(object)) //nolint:errcheck // openAPI made it
-	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", algebra.MaxForm), "415": "UnsupportedMediaType: the body is not " + xrpc.FormMediaType + "."} {
+	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", language.MaxForm), "415": "UnsupportedMediaType: the body is not " + xrpc.FormMediaType + "."} {
 		responses[status] = object{"description": says, "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}}
 	}
 	call["responses"] = responses
@@ -208,7 +208,7 @@ func (s *Server) serveDescriptions() error {
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
 		b, err := lexicons.Files.ReadFile(r.PathValue("file"))
 		if err != nil {
-			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", algebra.Brief(r.PathValue("file"))))
+			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", language.Brief(r.PathValue("file"))))
 			return
 		}
 		s.description(w, r, b)

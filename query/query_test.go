@@ -21,7 +21,7 @@ import (
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // world is a graph made of a random history, a server of it, and the truth.
@@ -471,7 +471,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("union(,)")
 	f.Add("((((")
 	f.Fuzz(func(t *testing.T, s string) {
-		e, err := algebra.Parse(s)
+		e, err := language.Parse(s)
 		if (e == nil) == (err == nil) {
 			t.Fatalf("%q: %v, %v", s, e, err)
 		}
@@ -495,8 +495,8 @@ func TestPoint(t *testing.T) {
 		"union(\nxäö":                    "union( xäö\n       ^",
 		"union(follows(did:web:" + strings.Repeat("long.", 30) + "b), x)": "." + strings.Repeat("long.", 11) + "b), x)\n" + strings.Repeat(" ", 60) + "^",
 	} {
-		_, err := algebra.Parse(source)
-		var e *algebra.SyntaxError
+		_, err := language.Parse(source)
+		var e *language.SyntaxError
 		if !errors.As(err, &e) {
 			t.Fatalf("%q: %v", source, err)
 		}

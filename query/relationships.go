@@ -10,6 +10,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -52,18 +53,18 @@ func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, erro
 	}
 	actor := q.Values.Get("actor")
 	names := append([]string{actor}, others...)
-	of := make([]algebra.Literal, len(names))
+	of := make([]language.Literal, len(names))
 	for i, a := range names {
-		a, which := algebra.Pasted(a), "others"
+		a, which := language.Pasted(a), "others"
 		if i == 0 {
 			which = "actor"
 		}
-		l, ok := algebra.LiteralOf("@" + strings.TrimPrefix(a, "@"))
+		l, ok := language.LiteralOf("@" + strings.TrimPrefix(a, "@"))
 		if of[i] = l; !ok {
-			return nil, xrpc.Invalid("%q (%s) is neither a DID nor a handle", algebra.Brief(a), which)
+			return nil, xrpc.Invalid("%q (%s) is neither a DID nor a handle", language.Brief(a), which)
 		}
 		if why := of[i].Unusable(); why != "" {
-			return nil, xrpc.Invalid("%q (%s): %s", algebra.Brief(a), which, why)
+			return nil, xrpc.Invalid("%q (%s): %s", language.Brief(a), which, why)
 		}
 		if err := q.Resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
 			if i == 0 {
@@ -100,7 +101,7 @@ func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, erro
 }
 
 // relate fills in the relationships of the first of dids to the others.
-func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algebra.Literal, place func(i int) *relationship) (completeness, error) {
+func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []language.Literal, place func(i int) *relationship) (completeness, error) {
 	ids, err := algebra.Lookup(sn, dids)
 	if err != nil {
 		return completeness{}, err
@@ -147,7 +148,7 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 }
 
 // ownMissing returns the completeness of the accounts' own records of some kinds.
-func (s *Server) ownMissing(sn *ask.View, dids []algebra.Literal, ids []dict.ID, of ...kinds.Kind) (c completeness, err error) {
+func (s *Server) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) (c completeness, err error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return c, err

@@ -22,6 +22,7 @@ import (
 	"skein.blue/query/algebra"
 	"skein.blue/query/constellation"
 	"skein.blue/query/feed"
+	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/watch"
 	"skein.blue/query/xrpc"
@@ -86,7 +87,7 @@ type Status struct {
 // A Server answers queries and serves subscriptions. It implements http.Handler.
 type Server struct {
 	store   *graph.Store
-	words   *algebra.Vocabulary
+	words   *language.Vocabulary
 	o       Options
 	cursors *xrpc.Cursors
 	mux     *http.ServeMux
@@ -149,7 +150,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		store: store, words: algebra.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
+		store: store, words: language.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		queues: xrpc.Queues{Light: clients.NewQueue(o.Concurrent), Slow: clients.NewQueue(runtime.GOMAXPROCS(0)), Large: clients.NewQueue(o.HeavyConcurrent)},
 		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
 	}
@@ -162,7 +163,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "unknown method %q", algebra.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/"))))
+		s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "unknown method %q", language.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/"))))
 	})
 	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
@@ -188,7 +189,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	if !m.Allows(r.Method) {
 		w.Header().Set("Allow", m.Allowed())
-		s.fail(w, r, m.NSID, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a query and does not take %s; it takes %s", m.NSID, algebra.Brief(r.Method), m.Allowed()))
+		s.fail(w, r, m.NSID, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a query and does not take %s; it takes %s", m.NSID, language.Brief(r.Method), m.Allowed()))
 		return
 	}
 	start := time.Now()
@@ -279,7 +280,7 @@ func (s *Server) prepare(ctx context.Context, q *xrpc.Query, r *http.Request, m 
 	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.words, s.store, s.cursors
 	q.Work = s.queues.Work(clients.Of(r), m.Slow)
 	q.Viewer = func(ctx context.Context) (string, error) { return s.viewer(ctx, q, a) }
-	q.Resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
+	q.Resolve = func(list []language.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {

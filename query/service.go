@@ -14,8 +14,8 @@ import (
 
 	"skein.blue/internal/clients"
 	"skein.blue/internal/identities"
-	"skein.blue/query/algebra"
 	"skein.blue/query/feed"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -131,7 +131,7 @@ type asker struct {
 // delays nobody else.
 func (s *Server) viewer(ctx context.Context, q *xrpc.Query, a *asker) (string, error) {
 	if s.o.Service == nil {
-		return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", algebra.ViewerName)
+		return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", language.ViewerName)
 	}
 	if !a.asked {
 		a.asked = true

@@ -19,7 +19,7 @@ import (
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/rank"
 )
 
@@ -107,7 +107,7 @@ var position = regexp.MustCompile(`^([a-z]+): at position (\d+)`)
 func point(w io.Writer, asked url.Values, message string) {
 	if at := position.FindStringSubmatch(message); at != nil && asked.Has(at[1]) {
 		n, _ := strconv.Atoi(at[2]) // digits
-		fmt.Fprintln(w, (&algebra.SyntaxError{Offset: n}).Point(asked.Get(at[1])))
+		fmt.Fprintln(w, (&language.SyntaxError{Offset: n}).Point(asked.Get(at[1])))
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // A record of app.bsky.graph.listitem makes two edges, to an account and to a list. The account is
@@ -149,7 +149,7 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 	slices.Sort(lists)
 	lists = slices.Compact(lists)
 	authors := make([]string, len(lists))
-	if err := s.Strings(dict.URI, lists, func(i int, uri []byte) error { authors[i] = AuthorityOf(string(uri)); return nil }); err != nil {
+	if err := s.Strings(dict.URI, lists, func(i int, uri []byte) error { authors[i] = syntax.AuthorityOf(string(uri)); return nil }); err != nil {
 		return err
 	}
 	dids := make([]string, len(from))
@@ -162,12 +162,6 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 		}
 	}
 	return nil
-}
-
-// AuthorityOf returns the authority of an AT URI, the account in whose repo the record is.
-func AuthorityOf(uri string) string {
-	authority, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
-	return authority
 }
 
 // A ShownRecord picks the record of an edge that is shown.

@@ -157,7 +157,7 @@ type SubjectCounter struct {
 // SubjectCounter returns a counter of subjects.
 func (s *View) SubjectCounter(k kinds.Kind) *SubjectCounter {
 	c := &SubjectCounter{s: s, k: k}
-	if s.source.Kinds().Info(k).To.Is() == dict.DID {
+	if s.Kind(k).To.Is() == dict.DID {
 		c.hidden = s.Hidden()
 	}
 	return c

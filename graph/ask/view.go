@@ -121,6 +121,9 @@ func (s *View) Hidden() sets.Set { return sets.FromBitmap(s.hidden) }
 // IsHidden reports whether an account is not active.
 func (s *View) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
 
+// Kind returns the row of a kind.
+func (s *View) Kind(k kinds.Kind) *kinds.Info { return s.source.Kinds().Info(k) }
+
 // Counts returns the totals.
 func (s *View) Counts() (format.Counts, error) { return read.Counts(s.r) }
 

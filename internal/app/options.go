@@ -13,7 +13,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // This file reads the options of a store from text. Each method is the validator of a flag, and so
@@ -65,7 +65,7 @@ func ParseBytes(s string) (int64, error) {
 
 // ParseTime parses a time, a date, or an age before now, such as 24h or 7d.
 func ParseTime(s string) (time.Time, error) {
-	t, _, err := algebra.ParseTime(s, time.Now())
+	t, _, err := language.ParseTime(s, time.Now())
 	return t, err
 }
 

@@ -1,5 +1,7 @@
 package syntax
 
+import "strings"
+
 // Limits of the protocol, in bytes.
 const (
 	MaxDID  = 2 << 10
@@ -116,6 +118,12 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 	collection, rkey, hasRkey := Cut(path)
 	const post = "app.bsky.feed.post" // the most common collection, for speed
 	return (string(collection) == post || ValidNSID(collection)) && (!hasRkey || ValidRkey(rkey))
+}
+
+// AuthorityOf returns the authority of an AT URI, the account in whose repo the record is.
+func AuthorityOf(uri string) string {
+	authority, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
+	return authority
 }
 
 // ValidSpaceURI reports whether s is the URI of a space, or of a record in one, as

@@ -10,6 +10,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/language"
 )
 
 // BenchmarkBlockedBy evaluates blockedBy(…) of an account that is on 2,000 lists. Ten accounts block each list.
@@ -30,7 +31,7 @@ func BenchmarkBlockedBy(b *testing.B) {
 			g.Commit(oracle.Account(10_000+(i*7+n*131)%5000), oracle.Op{Kind: "listblock", Rkey: g.Key(), Subject: list})
 		}
 	}
-	e, err := builtIn.Parse("blockedBy("+target+")", MaxExpr, noon)
+	e, err := builtIn.Parse("blockedBy("+target+")", language.MaxExpr, noon)
 	if err != nil {
 		b.Fatal(err)
 	}

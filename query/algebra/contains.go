@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"skein.blue/intern/dict"
+	"skein.blue/query/language"
 )
 
 // Contains reports whether x, whose id is id, is a member. It looks up x only; it reads
 // whole sets only for listed, lists, rank and sample.
-func (v *Evaluation) Contains(x Literal, id dict.ID) (bool, error) {
+func (v *Evaluation) Contains(x language.Literal, id dict.ID) (bool, error) {
 	if x.Is == dict.DID && id != dict.None && v.View.IsHidden(id) {
 		return false, nil
 	}
@@ -22,15 +23,15 @@ func (v *Evaluation) BeginContains(id dict.ID) {
 	}
 }
 
-func (v *Evaluation) beginHas(n *Node, id dict.ID) {
+func (v *Evaluation) beginHas(n *language.Node, id dict.ID) {
 	switch n.Op {
-	case OpForward:
+	case language.OpForward:
 		if actor := v.IDs[n.Of]; !v.View.IsHidden(actor) {
-			v.View.BeginEdge(n.Kind, actor, id, n.Window)
+			v.View.BeginEdge(n.Kind, actor, id, Within(n.Window))
 		}
-	case OpReverse:
-		v.View.BeginEdge(n.Kind, id, v.IDs[n.Of], n.Window)
-	case opIntersect, OpUnion, OpExcept, OpAtLeast:
+	case language.OpReverse:
+		v.View.BeginEdge(n.Kind, id, v.IDs[n.Of], Within(n.Window))
+	case language.OpIntersect, language.OpUnion, language.OpExcept, language.OpAtLeast:
 		for i := range n.Args {
 			v.beginHas(&n.Args[i], id)
 		}
@@ -38,31 +39,31 @@ func (v *Evaluation) beginHas(n *Node, id dict.ID) {
 	}
 }
 
-func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
+func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool, error) {
 	if err := v.Ended.Err(); err != nil {
 		return false, err
 	}
 	switch n.Op {
-	case OpForward:
+	case language.OpForward:
 		actor := v.IDs[n.Of]
 		if v.View.IsHidden(actor) {
 			return false, nil
 		}
-		return v.View.HasEdgeIn(n.Kind, actor, id, n.Window)
-	case OpReverse:
-		return v.View.HasEdgeIn(n.Kind, id, v.IDs[n.Of], n.Window)
-	case OpListed, OpLists:
+		return v.View.HasEdgeIn(n.Kind, actor, id, Within(n.Window))
+	case language.OpReverse:
+		return v.View.HasEdgeIn(n.Kind, id, v.IDs[n.Of], Within(n.Window))
+	case language.OpListed, language.OpLists:
 		t, err := v.Leaf(LeafOf(n, v.IDs))
 		return t.Set.Has(uint64(id)), err
-	case OpMembers:
+	case language.OpMembers:
 		if x.S == "" { // the caller knows only the id
 			return slices.Contains(v.IDs[n.First:n.End], id), nil
 		}
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
-	case OpRank:
+	case language.OpRank:
 		set, err := v.ranked(n)
 		return set.Has(uint64(id)), err
-	case OpSample:
+	case language.OpSample:
 		set, err := v.sampled(n)
 		return set.Has(uint64(id)), err
 	default:
@@ -71,7 +72,7 @@ func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
 }
 
 // hasAll evaluates an operator for one member, and stops at the first operand that decides.
-func (v *Evaluation) hasAll(n *Node, x Literal, id dict.ID) (bool, error) {
+func (v *Evaluation) hasAll(n *language.Node, x language.Literal, id dict.ID) (bool, error) {
 	sets := 0 // that x is in
 	for i := range n.Args {
 		in, err := v.has(&n.Args[i], x, id)
@@ -79,20 +80,20 @@ func (v *Evaluation) hasAll(n *Node, x Literal, id dict.ID) (bool, error) {
 			return false, err
 		}
 		switch {
-		case n.Op == OpAtLeast:
+		case n.Op == language.OpAtLeast:
 			if in {
 				sets++
 			}
 			if sets == n.Least {
 				return true, nil
 			}
-		case n.Op == OpUnion:
+		case n.Op == language.OpUnion:
 			if in {
 				return true, nil
 			}
-		case in == (n.Op == OpExcept && i > 0):
+		case in == (n.Op == language.OpExcept && i > 0):
 			return false, nil
 		}
 	}
-	return n.Op != OpUnion && n.Op != OpAtLeast, nil
+	return n.Op != language.OpUnion && n.Op != language.OpAtLeast, nil
 }

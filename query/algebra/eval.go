@@ -11,6 +11,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 )
 
 // An Evaluation evaluates one expression on one snapshot of the graph. It is for one
@@ -21,7 +22,7 @@ import (
 // remaining members it contains (ask.ActorSet.And). Other operators read their operands as written.
 type Evaluation struct {
 	Ended       kv.Interrupt // interrupts the evaluation when the request is cancelled
-	Expr        *Expr
+	Expr        *language.Expr
 	View        *ask.View
 	IDs         []dict.ID // of Expr.Strings; dict.None where a string has no id
 	Exact       bool      // fail instead of reading a sample
@@ -31,13 +32,13 @@ type Evaluation struct {
 	readFirst   int       // members whose records show since when; see newest
 	maxOfSecond int       // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	budget      Budget
-	samples     []string               // what was sampled, for the client
-	listsRead   map[Leaf]sets.Set      // results of OpListed and OpLists leaves
-	again       map[Leaf]*Operand      // leaves that occur more than once; nil until opened
-	computed    map[*Node]sets.Set     // results of OpRank and OpSample
-	weights     map[*Node][]Weight     // of the members of OpRank, where another ranking needs them
-	labelers    map[string]ask.Labeler // by DID, of the expression's labeled(…)
-	firsts      map[Literal]int        // index of the first of equal Expr.Strings; see first
+	samples     []string                    // what was sampled, for the client
+	listsRead   map[Leaf]sets.Set           // results of OpListed and OpLists leaves
+	again       map[Leaf]*Operand           // leaves that occur more than once; nil until opened
+	computed    map[*language.Node]sets.Set // results of OpRank and OpSample
+	weights     map[*language.Node][]Weight // of the members of OpRank, where another ranking needs them
+	labelers    map[string]ask.Labeler      // by DID, of the expression's labeled(…)
+	firsts      map[language.Literal]int    // index of the first of equal Expr.Strings; see first
 }
 
 // A Budget limits the work of one query.
@@ -54,7 +55,7 @@ func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
 
 // A Leaf identifies one stored set.
 type Leaf struct {
-	Op     Op
+	Op     language.Op
 	Kind   kinds.Kind
 	Of     dict.ID // the argument
 	By     dict.ID // OpListed: the list's author
@@ -62,17 +63,25 @@ type Leaf struct {
 }
 
 // LeafOf returns the set that a node reads; ids are those of Expr.Strings.
-func LeafOf(n *Node, ids []dict.ID) Leaf {
-	l := Leaf{Op: n.Op, Kind: n.Kind, Of: ids[n.Of], Window: n.Window}
-	if n.Op == OpListed {
+func LeafOf(n *language.Node, ids []dict.ID) Leaf {
+	l := Leaf{Op: n.Op, Kind: n.Kind, Of: ids[n.Of], Window: Within(n.Window)}
+	if n.Op == language.OpListed {
 		l.By = ids[n.By]
 	}
 	return l
 }
 
+// Within returns the records' window of a span of time.
+func Within(w language.Window) ask.Window {
+	if w.All() {
+		return ask.Window{}
+	}
+	return ask.WindowOf(w.From, w.To)
+}
+
 // NewEvaluation looks up the ids of the expression's strings. The Evaluation calls b.Heavy
 // for work that needs a shared, limited resource.
-func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evaluation, error) {
+func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget) (*Evaluation, error) {
 	ids, err := Lookup(s, e.Strings)
 	if err != nil {
 		return nil, err
@@ -83,7 +92,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evalua
 }
 
 // findRepeated records in v.again which leaves occur more than once.
-func (v *Evaluation) findRepeated(n *Node, seen map[Leaf]bool) {
+func (v *Evaluation) findRepeated(n *language.Node, seen map[Leaf]bool) {
 	if n.Op.IsSet() {
 		l := LeafOf(n, v.IDs)
 		if seen[l] {
@@ -97,7 +106,7 @@ func (v *Evaluation) findRepeated(n *Node, seen map[Leaf]bool) {
 }
 
 // Lookup returns the ids of literals, dict.None for strings that have none.
-func Lookup(s *ask.View, strings []Literal) ([]dict.ID, error) {
+func Lookup(s *ask.View, strings []language.Literal) ([]dict.ID, error) {
 	var b intern.Batch
 	index := make([]int, len(strings))
 	for i, l := range strings {
@@ -137,7 +146,7 @@ func (v *Evaluation) Result() (set sets.Set, total uint64, err error) {
 // counts the last step, and does not build the set.
 func (v *Evaluation) Count() (uint64, error) {
 	n := &v.Expr.Root
-	if n.Op != opIntersect {
+	if n.Op != language.OpIntersect {
 		_, total, err := v.Result()
 		return total, err
 	}
@@ -154,7 +163,7 @@ func (v *Evaluation) Count() (uint64, error) {
 }
 
 // Set evaluates a node.
-func (v *Evaluation) Set(n *Node) (sets.Set, error) {
+func (v *Evaluation) Set(n *language.Node) (sets.Set, error) {
 	t, err := v.open(n)
 	if err != nil {
 		return sets.Set{}, err
@@ -169,32 +178,32 @@ type Operand struct {
 }
 
 // open evaluates a node, but leaves a large stored set unread.
-func (v *Evaluation) open(n *Node) (Operand, error) {
+func (v *Evaluation) open(n *language.Node) (Operand, error) {
 	if err := v.Ended.Err(); err != nil {
 		return Operand{}, err
 	}
 	switch n.Op {
-	case OpForward, OpReverse, OpListed, OpLists:
+	case language.OpForward, language.OpReverse, language.OpListed, language.OpLists:
 		return v.Leaf(LeafOf(n, v.IDs))
-	case OpMembers:
+	case language.OpMembers:
 		ids := make([]uint64, n.End-n.First)
 		for i := range ids {
 			ids[i] = uint64(v.literal(n.First + i))
 		}
 		return Operand{Set: sets.FromUnsorted(ids)}, nil
-	case opIntersect:
+	case language.OpIntersect:
 		set, _, err := v.intersect(n, false)
 		return Operand{Set: set}, err
-	case OpUnion:
+	case language.OpUnion:
 		set, err := v.union(n)
 		return Operand{Set: set}, err
-	case OpAtLeast:
+	case language.OpAtLeast:
 		set, err := v.atLeast(n)
 		return Operand{Set: set}, err
-	case OpRank:
+	case language.OpRank:
 		set, err := v.ranked(n)
 		return Operand{Set: set}, err
-	case OpSample:
+	case language.OpSample:
 		set, err := v.sampled(n)
 		return Operand{Set: set}, err
 	default:
@@ -210,9 +219,9 @@ func (v *Evaluation) Leaf(l Leaf) (t Operand, err error) {
 		return *kept, nil
 	}
 	switch {
-	case l.Op == OpListed, l.Op == OpLists:
+	case l.Op == language.OpListed, l.Op == language.OpLists:
 		t.Set, err = v.lists(l)
-	case l.Op == OpForward:
+	case l.Op == language.OpForward:
 		t.Set, err = v.View.SubjectsIn(l.Kind, l.Of, l.Window)
 	case l.Window.All():
 		t, err = v.OpenActors(l.Kind, l.Of)
@@ -271,7 +280,7 @@ func (v *Evaluation) actorsIn(l Leaf) (sets.Set, error) {
 		return sets.Set{}, err
 	}
 	if unsure.Len() > MaxWindowed {
-		return sets.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", v.Expr.words.Table.Info(l.Kind).Reverse, MaxWindowed, unsure.Len())}
+		return sets.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", v.View.Kind(l.Kind).Reverse, MaxWindowed, unsure.Len())}
 	}
 	found, err := v.View.ActorsIn(l.Kind, l.Of, l.Window, unsure)
 	return sets.Or(in, found), err
@@ -304,11 +313,11 @@ func (v *Evaluation) And(set sets.Set, t Operand) (sets.Set, error) {
 
 // intersect evaluates an intersection. If two is true, it leaves the last step to the caller
 // and returns the two sets to intersect. Otherwise set is the result and last is empty.
-func (v *Evaluation) intersect(n *Node, two bool) (set, last sets.Set, err error) {
+func (v *Evaluation) intersect(n *language.Node, two bool) (set, last sets.Set, err error) {
 	var small, large []Operand
 	for stage := range stages {
 		for i := range n.Args {
-			if n.Args[i].stage() != stage {
+			if stageOf(&n.Args[i]) != stage {
 				continue
 			}
 			t, done, err := v.probe(&n.Args[i], small)
@@ -365,9 +374,9 @@ func (v *Evaluation) intersect(n *Node, two bool) (set, last sets.Set, err error
 // sets that are read record by record, then operators.
 const stages = 3
 
-func (n *Node) stage() int {
+func stageOf(n *language.Node) int {
 	switch {
-	case n.Op == OpMembers, n.Op == OpReverse && n.Window.All():
+	case n.Op == language.OpMembers, n.Op == language.OpReverse && n.Window.All():
 		return 0
 	case n.Op.IsSet():
 		return 1
@@ -382,17 +391,17 @@ const probeMembers = 8
 
 // probe intersects a forward set with the only operand so far by looking up that operand's
 // members. done is false if there are several operands or more than probeMembers members.
-func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err error) {
-	if n.Op != OpForward || len(small) != 1 || small[0].Set.Len() > probeMembers {
+func (v *Evaluation) probe(n *language.Node, small []Operand) (t Operand, done bool, err error) {
+	if n.Op != language.OpForward || len(small) != 1 || small[0].Set.Len() > probeMembers {
 		return t, false, nil
 	}
-	actor := v.IDs[n.Of]
+	l := LeafOf(n, v.IDs)
 	var left []uint64
-	begin := func(id uint64) { v.View.BeginEdge(n.Kind, actor, dict.ID(id), n.Window) }
+	begin := func(id uint64) { v.View.BeginEdge(l.Kind, l.Of, dict.ID(id), l.Window) }
 	for id := range ask.Ahead(v.View, small[0].Set.All(), begin) {
 		has := false
-		if !v.View.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
-			if has, err = v.View.HasEdgeIn(n.Kind, actor, dict.ID(id), n.Window); err != nil {
+		if !v.View.IsHidden(l.Of) && dict.ID(id) < dict.FirstReserved {
+			if has, err = v.View.HasEdgeIn(l.Kind, l.Of, dict.ID(id), l.Window); err != nil {
 				return t, false, err
 			}
 		}
@@ -407,12 +416,12 @@ func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err 
 // are.
 func (v *Evaluation) Begin() { v.begin(&v.Expr.Root) }
 
-func (v *Evaluation) begin(n *Node) {
+func (v *Evaluation) begin(n *language.Node) {
 	switch n.Op {
-	case OpForward:
+	case language.OpForward:
 		v.View.BeginAccount(v.IDs[n.Of])
-		v.View.BeginSubjects(n.Kind, v.IDs[n.Of], n.Window)
-	case OpReverse:
+		v.View.BeginSubjects(n.Kind, v.IDs[n.Of], Within(n.Window))
+	case language.OpReverse:
 		v.View.BeginActors(n.Kind, v.IDs[n.Of])
 	default:
 		for i := range n.Args {
@@ -421,7 +430,7 @@ func (v *Evaluation) begin(n *Node) {
 	}
 }
 
-func (v *Evaluation) union(n *Node) (sum sets.Set, err error) {
+func (v *Evaluation) union(n *language.Node) (sum sets.Set, err error) {
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
 		if err != nil {
@@ -432,7 +441,7 @@ func (v *Evaluation) union(n *Node) (sum sets.Set, err error) {
 	return sum, nil
 }
 
-func (v *Evaluation) atLeast(n *Node) (sets.Set, error) {
+func (v *Evaluation) atLeast(n *language.Node) (sets.Set, error) {
 	t := sets.NewThreshold(n.Least, len(n.Args))
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
@@ -444,7 +453,7 @@ func (v *Evaluation) atLeast(n *Node) (sets.Set, error) {
 	return t.Members(), nil
 }
 
-func (v *Evaluation) except(n *Node) (set sets.Set, err error) {
+func (v *Evaluation) except(n *language.Node) (set sets.Set, err error) {
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}

@@ -15,13 +15,19 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/language"
 )
+
+// noon is the time of the questions in these tests.
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+var builtIn = language.NewVocabulary(kinds.BuiltIn)
 
 // early has rows and chunks spilled early, so that few members make a large set.
 var early = write.Limits{Row: 6, Chunk: 3}
@@ -32,11 +38,11 @@ const (
 )
 
 // drawOf draws expressions about a graph.
-func drawOf(g *oracle.Graph, seed uint64) draw {
-	d := draw{Rand: rand.New(rand.NewPCG(seed, 5)), accounts: append(slices.Clone(g.Accounts), unseenDID), records: slices.Concat(g.Posts, g.Lists, g.Lists, []string{unseenURI})}
+func drawOf(g *oracle.Graph, seed uint64) oracle.Draw {
+	d := oracle.Draw{Labelers: oracle.Labelers, Rand: rand.New(rand.NewPCG(seed, 5)), Accounts: append(slices.Clone(g.Accounts), unseenDID), Records: slices.Concat(g.Posts, g.Lists, g.Lists, []string{unseenURI})}
 	length := g.Now().Sub(oracle.Begin)
 	for i := range 12 {
-		d.times = append(d.times, oracle.Begin.Add(length*time.Duration(i)/11).Format(time.RFC3339Nano))
+		d.Times = append(d.Times, oracle.Begin.Add(length*time.Duration(i)/11).Format(time.RFC3339Nano))
 	}
 	return d
 }
@@ -44,7 +50,7 @@ func drawOf(g *oracle.Graph, seed uint64) draw {
 // twin evaluates expressions in maps of strings.
 type twin struct{ *oracle.Graph }
 
-func (w twin) members(e *Expr) []string {
+func (w twin) members(e *language.Expr) []string {
 	set := w.set(e, &e.Root)
 	if e.Type() == dict.DID {
 		for did := range w.Model.Hidden {
@@ -55,18 +61,14 @@ func (w twin) members(e *Expr) []string {
 }
 
 // span returns a node's window in microseconds.
-func span(n *Node) (windowed bool, since, until int64) {
-	until = math.MaxInt64
-	if n.Window.To < format.EndOfTime {
-		until = int64(n.Window.To >> format.ClockBits)
-	}
-	return !n.Window.All(), int64(n.Window.From >> format.ClockBits), until
+func span(n *language.Node) (windowed bool, since, until int64) {
+	return !n.Window.All(), n.Window.From, n.Window.To
 }
 
-func (w twin) set(e *Expr, n *Node) map[string]bool {
+func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 	var list []string
 	switch n.Op {
-	case OpForward, OpReverse:
+	case language.OpForward, language.OpReverse:
 		if n.Kind.IsLabel() {
 			windowed, since, until := span(n)
 			labeler, value, _ := strings.Cut(e.Strings[n.Of].S, " ")
@@ -75,23 +77,23 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		}
 		v := w.Between(span(n))
 		sets := v.Forward
-		if n.Op == OpReverse {
+		if n.Op == language.OpReverse {
 			sets = v.Reverse
 		}
 		list = sets[e.Info(n).Name][e.Strings[n.Of].S]
-	case OpListed:
+	case language.OpListed:
 		windowed, since, until := span(n)
 		list = w.Listed(e.Strings[n.Of].S, windowed, since, until)
-	case OpLists:
+	case language.OpLists:
 		windowed, since, until := span(n)
 		list = w.ListsOf(e.Strings[n.Of].S, windowed, since, until)
-	case OpMembers:
+	case language.OpMembers:
 		for _, l := range e.Strings[n.First:n.End] {
 			list = append(list, l.S)
 		}
-	case OpRank:
+	case language.OpRank:
 		return w.ranked(e, n)
-	case OpSample:
+	case language.OpSample:
 		return w.sampled(e, n)
 	default:
 	}
@@ -99,7 +101,7 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 	for _, s := range list {
 		set[s] = true
 	}
-	if n.Op == OpAtLeast {
+	if n.Op == language.OpAtLeast {
 		in := map[string]int{}
 		for i := range n.Args {
 			for s := range w.set(e, &n.Args[i]) {
@@ -115,17 +117,17 @@ func (w twin) set(e *Expr, n *Node) map[string]bool {
 		switch {
 		case i == 0:
 			set = part
-		case n.Op == OpUnion:
+		case n.Op == language.OpUnion:
 			maps.Copy(set, part)
 		default:
-			maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == OpExcept) })
+			maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == language.OpExcept) })
 		}
 	}
 	return set
 }
 
 // sampled sorts the visible members by the hashes of their ids, those that the sample names by the hashes of their names.
-func (w twin) sampled(e *Expr, n *Node) map[string]bool {
+func (w twin) sampled(e *language.Expr, n *language.Node) map[string]bool {
 	set := w.set(e, &n.Args[0])
 	if n.Is == dict.DID {
 		for did := range w.Model.Hidden {
@@ -135,12 +137,12 @@ func (w twin) sampled(e *Expr, n *Node) map[string]bool {
 	list := slices.Sorted(maps.Keys(set))
 	ids := w.ids(list, n.Is)
 	named := map[string]bool{}
-	var walk func(n *Node)
-	walk = func(n *Node) {
+	var walk func(n *language.Node)
+	walk = func(n *language.Node) {
 		for i := range n.Args {
 			walk(&n.Args[i])
 		}
-		for i := n.First; n.Op == OpMembers && i < n.End; i++ {
+		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
 			named[e.Strings[i].S] = true
 		}
 	}
@@ -160,7 +162,7 @@ func (w twin) sampled(e *Expr, n *Node) map[string]bool {
 	return set
 }
 
-func (w twin) ranked(e *Expr, n *Node) map[string]bool {
+func (w twin) ranked(e *language.Expr, n *language.Node) map[string]bool {
 	set := map[string]bool{}
 	for _, r := range w.scored(e, n) {
 		set[r.member] = true
@@ -177,11 +179,11 @@ type scored struct {
 
 // scored counts and weighs in maps, and sorts. Ties go to the higher count, and then to the lower
 // id.
-func (w twin) scored(e *Expr, n *Node) (all []scored) {
+func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 	windowed, since, until := span(n)
 	v := w.Between(windowed, since, until)
-	sets := map[Op]map[string][]string{OpForward: v.Forward[e.Info(n).Name], OpReverse: v.Reverse[e.Info(n).Name]}
-	totals := map[Op]map[string][]string{OpForward: w.Between(false, 0, 0).Reverse[e.Info(n).Name], OpReverse: w.Between(false, 0, 0).Forward[e.Info(n).Name]}
+	sets := map[language.Op]map[string][]string{language.OpForward: v.Forward[e.Info(n).Name], language.OpReverse: v.Reverse[e.Info(n).Name]}
+	totals := map[language.Op]map[string][]string{language.OpForward: w.Between(false, 0, 0).Reverse[e.Info(n).Name], language.OpReverse: w.Between(false, 0, 0).Forward[e.Info(n).Name]}
 	weights := map[string]float64{}
 	for member := range w.set(e, &n.Args[0]) {
 		weights[member] = 1
@@ -211,9 +213,9 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 		}
 		list := sets[via.Op][member]
 		switch via.Op {
-		case OpLists:
+		case language.OpLists:
 			list = w.ListsOf(member, windowed, since, until)
-		case OpListed:
+		case language.OpListed:
 			list = w.Listed(member, windowed, since, until)
 		default:
 		}
@@ -269,7 +271,7 @@ func (w twin) scored(e *Expr, n *Node) (all []scored) {
 }
 
 // halvings returns how many half-lives old an edge from a member to a result is at noon, infinitely many if it has no time.
-func (w twin) halvings(e *Expr, n *Node, member, result string) float64 {
+func (w twin) halvings(e *language.Expr, n *language.Node, member, result string) float64 {
 	windowed, since, until := span(n)
 	newest, found := int64(0), false
 	offer := func(rkey string) {
@@ -278,7 +280,7 @@ func (w twin) halvings(e *Expr, n *Node, member, result string) float64 {
 		}
 	}
 	switch n.Rank.Via.Op {
-	case OpLists, OpListed:
+	case language.OpLists, language.OpListed:
 		for _, l := range w.Model.Listings() {
 			if l.Member == member && l.List == result || l.List == member && l.Member == result {
 				offer(l.Rkey)
@@ -286,7 +288,7 @@ func (w twin) halvings(e *Expr, n *Node, member, result string) float64 {
 		}
 	default:
 		actor, subject := member, result
-		if n.Rank.Via.Op == OpReverse {
+		if n.Rank.Via.Op == language.OpReverse {
 			actor, subject = result, member
 		}
 		for p, s := range w.Model.Records {
@@ -303,9 +305,9 @@ func (w twin) halvings(e *Expr, n *Node, member, result string) float64 {
 
 // ids returns the ids of strings.
 func (w twin) ids(list []string, is dict.Namespace) map[string]dict.ID {
-	all := make([]Literal, len(list))
+	all := make([]language.Literal, len(list))
 	for i, s := range list {
-		all[i] = Literal{S: s, Is: is}
+		all[i] = language.Literal{S: s, Is: is}
 	}
 	ids := map[string]dict.ID{}
 	err := w.Store.View(context.Background(), func(sn *ask.View) error {
@@ -337,7 +339,7 @@ func (a *allowed) Heavy() error {
 func free() *allowed { return &allowed{left: math.MaxInt} }
 
 // on evaluates an expression in the present state of a graph.
-func on(t *testing.T, g *oracle.Graph, e *Expr, b Budget, fn func(v *Evaluation) error) error {
+func on(t *testing.T, g *oracle.Graph, e *language.Expr, b Budget, fn func(v *Evaluation) error) error {
 	t.Helper()
 	return g.Store.View(t.Context(), func(sn *ask.View) error {
 		v, err := NewEvaluation(t.Context(), sn, e, b)
@@ -361,9 +363,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func parsed(t *testing.T, text string) *Expr {
+func parsed(t *testing.T, text string) *language.Expr {
 	t.Helper()
-	e, err := builtIn.Parse(text, MaxForm, noon)
+	e, err := builtIn.Parse(text, language.MaxForm, noon)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -379,8 +381,8 @@ func TestEvaluation(t *testing.T) {
 		d := drawOf(g, seed)
 		some, refused := 0, 0
 		for range 150 {
-			text := d.expr(d.IntN(2) == 0, 3)
-			e, err := builtIn.Parse(text, MaxExpr, noon)
+			text := d.Expr(d.IntN(2) == 0, 3)
+			e, err := builtIn.Parse(text, language.MaxExpr, noon)
 			if err != nil {
 				continue // two sets of one expression may have the same text of a window
 			}
@@ -410,7 +412,7 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-func checkEvaluation(t *testing.T, g *oracle.Graph, d draw, e *Expr, want []string) {
+func checkEvaluation(t *testing.T, g *oracle.Graph, d oracle.Draw, e *language.Expr, want []string) {
 	t.Helper()
 	var got []string
 	must(t, on(t, g, e, free(), func(v *Evaluation) error {
@@ -418,13 +420,13 @@ func checkEvaluation(t *testing.T, g *oracle.Graph, d draw, e *Expr, want []stri
 		if err != nil || total != uint64(len(want)) {
 			t.Fatalf("%s: %d members, want %d: %q (%v)", e.Source, total, len(want), want, err)
 		}
-		pool := slices.Concat(d.accounts, []string{"did:web:never.example.com"})
+		pool := slices.Concat(d.Accounts, []string{"did:web:never.example.com"})
 		if e.Type() == dict.URI {
-			pool = d.records
+			pool = d.Records
 		}
 		for range 12 {
-			m, _ := LiteralOf(pool[d.IntN(len(pool))])
-			ids, err := Lookup(v.View, []Literal{m})
+			m, _ := language.LiteralOf(pool[d.IntN(len(pool))])
+			ids, err := Lookup(v.View, []language.Literal{m})
 			must(t, err)
 			in, err := v.Contains(m, ids[0])
 			if _, has := slices.BinarySearch(want, m.S); err != nil || in != has {
@@ -464,15 +466,15 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 	d := drawOf(g, 4)
 	several, late := 0, 100
 	for i := range 150 {
-		text := d.expr(d.IntN(2) == 0, 1)
+		text := d.Expr(d.IntN(2) == 0, 1)
 		if i%3 == 0 { // strings that get their ids between two pages, some of them given twice
 			text = "union(members("
 			for j := range 6 {
 				text += oracle.Account(late+j*j%5) + ","
 			}
-			text += g.Accounts[0] + ")," + d.expr(true, 1) + ")"
+			text += g.Accounts[0] + ")," + d.Expr(true, 1) + ")"
 		}
-		e, err := builtIn.Parse(text, MaxExpr, noon)
+		e, err := builtIn.Parse(text, language.MaxExpr, noon)
 		if err != nil {
 			continue
 		}
@@ -537,7 +539,7 @@ func TestEvaluationEndsWithItsRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
-		e, err := builtIn.Parse(d.expr(true, 2), MaxExpr, noon)
+		e, err := builtIn.Parse(d.Expr(true, 2), language.MaxExpr, noon)
 		if err != nil {
 			continue
 		}
@@ -547,7 +549,7 @@ func TestEvaluationEndsWithItsRequest(t *testing.T) {
 			if _, _, err := v.Result(); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", e.Source, err)
 			}
-			if _, err := v.Contains(Literal{S: g.Accounts[0], Is: dict.DID}, dict.None); !errors.Is(err, context.Canceled) {
+			if _, err := v.Contains(language.Literal{S: g.Accounts[0], Is: dict.DID}, dict.None); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s contains: %v", e.Source, err)
 			}
 			return nil
@@ -619,14 +621,14 @@ func slowShown(rkeys []string, subject string) string {
 }
 
 // rkeysOf returns the keys of the records in a window that make a member of a leaf one.
-func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
+func (w twin) rkeysOf(e *language.Expr, member string) (rkeys []string, subject string) {
 	n := e.Root.Source()
 	of := e.Strings[n.Of].S
 	windowed, since, until := span(n)
 	in := func(rkey string) bool { return !windowed || oracle.InWindow(rkey, since, until) }
-	if n.Op == OpListed || n.Op == OpLists {
+	if n.Op == language.OpListed || n.Op == language.OpLists {
 		list, account := of, member
-		if n.Op == OpLists {
+		if n.Op == language.OpLists {
 			list, account = member, of
 		}
 		for _, l := range w.Model.Listings() {
@@ -641,7 +643,7 @@ func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
 		return []string{w.LabeledAt(labeler, value, member)}, of
 	}
 	actor, subject := of, member
-	if n.Op == OpReverse {
+	if n.Op == language.OpReverse {
 		actor, subject = member, of
 	}
 	for p, s := range w.Model.Records {
@@ -660,7 +662,7 @@ func TestRecordsOfSets(t *testing.T) {
 	d := drawOf(g, 7)
 	some, repeated, cut := 0, 0, 0
 	for range 800 {
-		e, err := builtIn.Parse(d.expr(d.IntN(2) == 0, d.IntN(3)), MaxExpr, noon)
+		e, err := builtIn.Parse(d.Expr(d.IntN(2) == 0, d.IntN(3)), language.MaxExpr, noon)
 		if err != nil || e.Root.Source() == nil {
 			continue
 		}
@@ -693,7 +695,7 @@ func TestBySize(t *testing.T) {
 	d := drawOf(g, 9)
 	some, ties := 0, 0
 	for range 300 {
-		e, err := builtIn.Parse(d.expr(d.IntN(2) == 0, d.IntN(3)), MaxExpr, noon)
+		e, err := builtIn.Parse(d.Expr(d.IntN(2) == 0, d.IntN(3)), language.MaxExpr, noon)
 		if err != nil {
 			continue
 		}
@@ -702,12 +704,12 @@ func TestBySize(t *testing.T) {
 		want := twin{g}.members(e)
 		sets := g.Between(false, 0, 0).Forward[builtIn.Table.Info(via.Kind).Name]
 		switch via.Op {
-		case OpReverse:
+		case language.OpReverse:
 			sets = g.Between(false, 0, 0).Reverse[builtIn.Table.Info(via.Kind).Name]
-		case OpLists, OpListed:
+		case language.OpLists, language.OpListed:
 			sets = map[string][]string{}
 			for _, s := range want {
-				if sets[s] = g.ListsOf(s, false, 0, 0); via.Op == OpListed {
+				if sets[s] = g.ListsOf(s, false, 0, 0); via.Op == language.OpListed {
 					sets[s] = slices.DeleteFunc(g.Listed(s, false, 0, 0), func(did string) bool { return g.Model.Hidden[did] })
 				}
 			}
@@ -716,7 +718,7 @@ func TestBySize(t *testing.T) {
 		ids := twin{g}.ids(want, e.Type())
 		for s, id := range ids {
 			if id == dict.None {
-				ids[s] = standInID(slices.IndexFunc(e.Strings, func(l Literal) bool { return l.S == s && l.Is == e.Type() }))
+				ids[s] = standInID(slices.IndexFunc(e.Strings, func(l language.Literal) bool { return l.S == s && l.Is == e.Type() }))
 			}
 		}
 		slices.SortFunc(want, func(x, y string) int {
@@ -784,7 +786,7 @@ func TestBySize(t *testing.T) {
 
 // inOrder checks that both orders are by the times of the records, and opposites, with the members at the end whose
 // records have no time, or one of more than five minutes after noon.
-func inOrder(t *testing.T, e *Expr, newest, oldest []string, want map[string]string) {
+func inOrder(t *testing.T, e *language.Expr, newest, oldest []string, want map[string]string) {
 	t.Helper()
 	at := func(m string) int64 { at, _ := oracle.Micros(want[m]); return at }
 	comesLast := func(m string) bool {
@@ -805,7 +807,7 @@ func inOrder(t *testing.T, e *Expr, newest, oldest []string, want map[string]str
 }
 
 // listed reads the records of a set in pages, and compares them with the wanted keys.
-func listed(t *testing.T, g *oracle.Graph, e *Expr, limit int, order Order, want map[string]string) (all []string) {
+func listed(t *testing.T, g *oracle.Graph, e *language.Expr, limit int, order Order, want map[string]string) (all []string) {
 	t.Helper()
 	var place Place
 	for pages := 0; ; pages++ {
@@ -915,7 +917,7 @@ func TestLargeSets(t *testing.T) {
 	}))
 	window := parsed(t, "followers("+star+",since=1970-01-01)")
 	place := Place{}
-	result := func(e *Expr) (total uint64, err error) {
+	result := func(e *language.Expr) (total uint64, err error) {
 		err = on(t, g, e, free(), func(v *Evaluation) (err error) {
 			_, total, err = v.Result()
 			return err

@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 	"skein.blue/query/tally"
 )
 
@@ -89,7 +90,7 @@ func (v *Evaluation) Expand(ended tally.Ended, members sets.Set, w Walk) (*tally
 		return t, h.newest, err
 	}
 	t, newest, err := expand()
-	now, half := w.now, w.Decay.Microseconds()
+	now, half := w.Now, w.Decay.Microseconds()
 	if err != nil || half == 0 || now-newest <= freshest*half {
 		return t, err
 	}
@@ -100,9 +101,9 @@ func (v *Evaluation) Expand(ended tally.Ended, members sets.Set, w Walk) (*tally
 		}
 		w.wide = false
 	}
-	w.now = min(newest, now)
+	w.Now = min(newest, now)
 	if t, _, err = expand(); err == nil {
-		t.Halvings = float64(now-w.now) / float64(half)
+		t.Halvings = float64(now-w.Now) / float64(half)
 	}
 	return t, err
 }
@@ -119,7 +120,7 @@ func (h *hop) weigh(weight float64, tid uint64) uint64 {
 func (h *hop) start(members sets.Set, units int) (err error) {
 	h.t = &tally.Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
 	h.left, h.limited = units, units > 0
-	if h.w.Via.Op == OpListed && h.authors == nil {
+	if h.w.Via.Op == language.OpListed && h.authors == nil {
 		h.authors, err = h.v.authors(members)
 	}
 	return err
@@ -180,9 +181,9 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 func (h *hop) begin(member uint64) {
 	w, id := &h.w, dict.ID(member)
 	switch {
-	case w.Via.Op == OpReverse:
+	case w.Via.Op == language.OpReverse:
 		h.v.View.BeginActors(w.Via.Kind, id)
-	case w.Via.Op != OpForward:
+	case w.Via.Op != language.OpForward:
 	case w.Decay > 0:
 		h.v.View.BeginSubjects(w.Via.Kind, id, w.effective())
 		fallthrough // it counts the others, too
@@ -302,11 +303,11 @@ func (h *hop) expand(member uint64) error {
 	weight := w.weightOf(member)
 	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id], Window: w.Window}
 	switch {
-	case l.Op == OpReverse:
+	case l.Op == language.OpReverse:
 		return h.reverse(l, weight)
 	case w.Decay > 0:
 		return h.forwardAged(l, weight)
-	case l.Op == OpForward:
+	case l.Op == language.OpForward:
 		var err error
 		if h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, id, w.Window); err != nil {
 			return err
@@ -353,7 +354,7 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 		}
 		h.aged = append(h.aged, e)
 	}
-	if l.Op != OpForward {
+	if l.Op != language.OpForward {
 		err = h.v.eachListed(l, offer)
 	} else {
 		within := h.w.effective()

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/language"
 	"skein.blue/query/tally"
 )
 
@@ -30,7 +31,7 @@ func hopWith(t *testing.T, g *oracle.Graph, text string, units int) (h hopped, e
 		of, err := v.Set(&n.Args[0])
 		must(t, err)
 		v.HopUnits = units
-		ta, err := v.Expand(v.Ended, of, Walk{Via: n.Rank.Via, Window: n.Window, Weighing: n.Rank.Weighing, Exact: n.Rank.Exact})
+		ta, err := v.Expand(v.Ended, of, Walk{Via: n.Rank.Via, Window: Within(n.Window), Weighing: n.Rank.Weighing, Exact: n.Rank.Exact})
 		if err != nil {
 			return err
 		}
@@ -56,19 +57,19 @@ func TestBudgetOfAHop(t *testing.T) {
 	d := drawOf(g, 7)
 	sampled := map[string]int{}
 	for range 120 {
-		of, via := d.one("follows", "followers")+"("+g.Any(g.Accounts)+")", d.one("follows", "followers", "likes", "blockers", "lists")
+		of, via := d.One("follows", "followers")+"("+g.Any(g.Accounts)+")", d.One("follows", "followers", "likes", "blockers", "lists")
 		if d.IntN(3) == 0 {
-			of, via = "likes("+g.Any(g.Accounts)+")", d.one("likers", "reposters")
+			of, via = "likes("+g.Any(g.Accounts)+")", d.One("likers", "reposters")
 		}
 		more := ""
 		if d.IntN(2) == 0 {
-			more += ",decay=" + d.one("20d", "100d")
+			more += ",decay=" + d.One("20d", "100d")
 		}
 		if d.IntN(2) == 0 {
-			more += "," + d.window()
+			more += "," + d.Window()
 		}
 		text := fmt.Sprintf("rank(of=%s,via=%s%s)", of, via, more)
-		if _, err := builtIn.Parse(text, MaxExpr, noon); err != nil {
+		if _, err := builtIn.Parse(text, language.MaxExpr, noon); err != nil {
 			continue // both times of the window are the same
 		}
 		whole, err := hopWith(t, g, text, math.MaxInt)
@@ -204,7 +205,7 @@ func TestExactIsTrueOrFalse(t *testing.T) {
 	if parsed(t, of+",exact=true)").Canonical() == parsed(t, of+")").Canonical() {
 		t.Error("exact=true has no canonical form of its own")
 	}
-	_, err := builtIn.Parse(of+",exact=yes)", MaxExpr, noon)
+	_, err := builtIn.Parse(of+",exact=yes)", language.MaxExpr, noon)
 	if err == nil || !strings.Contains(err.Error(), `exact is "yes"; it must be true or false`) {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/language"
 )
 
 // A record of the first second of 1970 has a time, whether dates or records are read.
@@ -24,7 +25,7 @@ func TestFirstSecond(t *testing.T) {
 		v.dateAbove = 0
 		set, _, err := v.Result()
 		must(t, err)
-		times, err := v.Times(set, ask.Window{}, noon)
+		times, err := v.Times(set, language.Window{}, noon)
 		must(t, err)
 		for _, at := range times {
 			if at == ask.Timeless { // histogram counts it as undated

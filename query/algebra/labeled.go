@@ -1,152 +1,18 @@
 package algebra
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
+	"skein.blue/query/language"
 )
-
-// This file has the sets of accounts or records that a labeler has labeled: labeled(LABELER, VALUE). Its members are accounts
-// or records, whichever the other sets of the expression have. They are evaluated like the actors of an
-// edge (OpReverse).
-
-// labeled reads the arguments of labeled(…).
-func (p *parser) labeled(n *Node) error {
-	const usage = "labeled takes a labeler and a value: labeled(did:plc:…, spam), optionally followed by on=accounts or on=records, since=TIME and until=TIME"
-	start := n.Offset
-	n.Op, n.Kind, n.Is, n.eitherIs = OpReverse, kinds.LabeledAccount, dict.DID, true
-	n.First, n.Of = len(p.e.Strings), len(p.e.Strings)
-	p.space()
-	at := p.i
-	word, _, err := p.argument()
-	if err != nil {
-		return err
-	}
-	l, ok := LiteralOf(word)
-	if !ok || l.Is != dict.DID || l.Handle == ViewerName {
-		return p.errorf(at, "the labeler %q is neither a DID nor a handle; %s", Brief(word), usage)
-	}
-	if why := l.Unusable(); why != "" {
-		return p.errorf(at, "the labeler %q: %s", Brief(word), why)
-	}
-	more, err := p.next(kinds.Labeled)
-	if err != nil || !more {
-		return firstError(err, p.errorf(start, usage))
-	}
-	p.space()
-	valueAt := p.i
-	value, _, err := p.argument()
-	if err != nil {
-		return err
-	}
-	if !kinds.ValidLabel(value) {
-		return p.errorf(valueAt, "the value %q of labeled is not a string of 1 to %d bytes; put it in double quotes if it has spaces, commas, parentheses or double quotes", Brief(value), kinds.MaxLabel)
-	}
-	set := Literal{S: l.S, Is: dict.URI, Handle: l.Handle, Label: value}
-	if l.Handle == "" {
-		set.S = kinds.LabelSet(l.S, value)
-	}
-	p.e.Strings, p.e.Offsets = append(p.e.Strings, set), append(p.e.Offsets, at)
-	n.End = len(p.e.Strings)
-	if more, err = p.next(kinds.Labeled); err != nil || !more {
-		return err
-	}
-	return p.options(n, kinds.Labeled, func(name, what string) (bool, error) {
-		if name != "on" {
-			return false, nil
-		}
-		if !n.eitherIs {
-			return true, p.errorf(start, "on is given twice")
-		}
-		n.eitherIs = false
-		switch what {
-		case "accounts":
-			p.e.become(n, dict.DID)
-		case "records":
-			p.e.become(n, dict.URI)
-		default:
-			return true, p.errorf(start, "unknown value %q of on; use accounts or records", Brief(what))
-		}
-		return true, nil
-	})
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// canBecome reports whether the members of n can be of a namespace: they are, or all of n's sets do not say
-// which (eitherIs).
-func (n *Node) canBecome(ns dict.Namespace) bool {
-	switch {
-	case n.Is == ns, n.eitherIs:
-		return true
-	case n.Op.IsSet(), n.Op == OpMembers, n.Op == OpRank, len(n.Args) == 0:
-		return false
-	}
-	for i := range n.Args {
-		if !n.Args[i].canBecome(ns) {
-			return false
-		}
-	}
-	return true
-}
-
-// become makes the members of n those of a namespace. n must be able to (canBecome).
-func (e *Expr) become(n *Node, ns dict.Namespace) {
-	if n.Is == ns {
-		return
-	}
-	n.Is = ns
-	if n.Op == OpMembers {
-		for i := n.First; i < n.End; i++ {
-			e.Strings[i].Is = ns
-		}
-	}
-	if n.Kind.IsLabel() {
-		if n.Kind = kinds.LabeledAccount; ns == dict.URI {
-			n.Kind = kinds.LabeledRecord
-		}
-		return
-	}
-	for i := range n.Args {
-		e.become(&n.Args[i], ns)
-	}
-}
-
-// LabelerOf returns the DID of the labeler of a leaf that is labeled(…).
-func (e *Expr) LabelerOf(n *Node) string {
-	labeler, _, _ := strings.Cut(e.Strings[n.Of].S, " ")
-	return labeler
-}
-
-// hasLabels reports whether n contains a labeled(…).
-func (n *Node) hasLabels() bool {
-	if n.Op.IsSet() {
-		return n.Kind.IsLabel()
-	}
-	for i := range n.Args {
-		if n.Args[i].hasLabels() {
-			return true
-		}
-	}
-	return false
-}
 
 // findLabelers reads the states of the labelers of the expression. It fails if the labels of one of them are
 // not read.
 func (v *Evaluation) findLabelers() error {
-	if !v.Expr.Root.hasLabels() {
+	if !v.Expr.Root.HasLabels() {
 		return nil
 	}
 	var err error
@@ -155,8 +21,8 @@ func (v *Evaluation) findLabelers() error {
 	}
 	known := slices.Sorted(maps.Keys(v.labelers))
 	var unknown string
-	var walk func(n *Node)
-	walk = func(n *Node) {
+	var walk func(n *language.Node)
+	walk = func(n *language.Node) {
 		if n.Op.IsSet() && n.Kind.IsLabel() {
 			if did := v.Expr.LabelerOf(n); unknown == "" && v.labelers[did].Name == "" {
 				unknown = did
@@ -176,25 +42,11 @@ func (v *Evaluation) findLabelers() error {
 	return &LimitError{"unknown labeler " + unknown + ": this server has labels of " + strings.Join(known, ", ") + " (operators: add it to --labelers)"}
 }
 
-// Except makes the expression one that can be left out of results of a namespace. Its error is for the client.
-func (e *Expr) Except(results dict.Namespace) error { return e.except(&e.Root, results) }
-
-func (e *Expr) except(n *Node, results dict.Namespace) error {
-	switch {
-	case n.canBecome(results):
-		e.become(n, results)
-		return nil
-	case n.isList:
-		return errNotItsMembers
-	}
-	return fmt.Errorf("except must be a set of %s, like the results; this one is a set of %s", Plural(results), Plural(n.Is))
-}
-
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
-func CheckLabelers(sn *ask.View, e *Expr) error {
+func CheckLabelers(sn *ask.View, e *language.Expr) error {
 	v := Evaluation{Expr: e, View: sn}
 	return v.findLabelers()
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.
-func (v *Evaluation) Labeler(n *Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }
+func (v *Evaluation) Labeler(n *language.Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }

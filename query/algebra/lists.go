@@ -7,6 +7,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 )
 
 // MaxListers bounds lists(…): it fails if more accounts have put the account on a list, because it
@@ -31,7 +32,7 @@ func (v *Evaluation) lists(l Leaf) (sets.Set, error) {
 // eachListed calls each for every member of an OpListed or OpLists leaf, with the list item
 // that makes it a member. Lists of hidden accounts have no members.
 func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
-	if l.Op == OpListed {
+	if l.Op == language.OpListed {
 		if v.View.IsHidden(l.By) {
 			return nil
 		}
@@ -61,10 +62,10 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error
 }
 
 // listSizes is Sizes along an OpListed or OpLists set.
-func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
+func (v *Evaluation) listSizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	var authors map[dict.ID]dict.ID
 	var hidden sets.Set
-	if via.Op == OpListed {
+	if via.Op == language.OpListed {
 		lists := make([]uint64, 0, len(ids))
 		for _, id := range ids {
 			if id != dict.None {
@@ -87,29 +88,4 @@ func (v *Evaluation) listSizes(via Via, ids []dict.ID, each func(i int, total ui
 		}
 	}
 	return nil
-}
-
-// A MemberRecord is a member and the record that makes it one.
-type MemberRecord struct {
-	ID   dict.ID
-	Path ask.Path
-}
-
-// listRecords finds the records of the members ids, ascending, of an OpListed or OpLists leaf.
-func (v *Evaluation) listRecords(n *Node, ids []dict.ID) (found []MemberRecord, err error) {
-	shown := make(map[dict.ID]*ask.ShownRecord, len(ids))
-	for _, id := range ids {
-		shown[id] = &ask.ShownRecord{}
-	}
-	err = v.eachListed(LeafOf(n, v.IDs), func(id dict.ID, p ask.Path) {
-		if e := shown[id]; e != nil {
-			e.Offer(p, ask.Timeless) // the subject is an account
-		}
-	})
-	for _, id := range ids {
-		if p, ok := shown[id].Path(); ok {
-			found = append(found, MemberRecord{id, p})
-		}
-	}
-	return found, err
 }

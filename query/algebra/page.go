@@ -5,6 +5,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 )
 
 // This file divides a result into pages, and names its members. Members are ordered by id, and strings that
@@ -32,7 +33,7 @@ func (v *Evaluation) literal(i int) dict.ID {
 // first returns the index of the first of the strings that equal string i.
 func (v *Evaluation) first(i int) int {
 	if v.firsts == nil { // built once: members(…) may have thousands of arguments
-		v.firsts = make(map[Literal]int, len(v.Expr.Strings))
+		v.firsts = make(map[language.Literal]int, len(v.Expr.Strings))
 		for n, l := range slices.Backward(v.Expr.Strings) {
 			v.firsts[l] = n
 		}

@@ -24,6 +24,7 @@ import (
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/language"
 )
 
 var pageSeeds = flag.Int("pages.seeds", 2, "the number of random stores of TestPagesOfRecords")
@@ -40,7 +41,7 @@ type world struct {
 	t        *testing.T
 	rng      *rand.Rand
 	s        *graph.Store
-	names    *Vocabulary
+	names    *language.Vocabulary
 	kinds    []*kinds.Info
 	accounts []string
 	records  map[recordName][]string // their subjects
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(limits), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
 	w.s, err = graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test"}, Embedded: true, Kinds: more, Beat: time.Second})
 	must(t, err)
-	w.names = NewVocabulary(w.s.Kinds())
+	w.names = language.NewVocabulary(w.s.Kinds())
 	for i := range w.s.Kinds().All {
 		if k := &w.s.Kinds().All[i]; slices.Contains([]string{"follow", "like", "listblock", "mentions", "tags", "ones"}, k.Name) {
 			w.kinds = append(w.kinds, k)
@@ -210,12 +211,12 @@ func (w *world) grow(commits int) {
 }
 
 // window draws a window, often none.
-func (w *world) window() ask.Window {
+func (w *world) window() language.Window {
 	r := w.rng
 	from, to := w.micros(), w.micros()
 	switch r.IntN(7) {
 	case 0, 1, 2:
-		return ask.Window{}
+		return language.Window{}
 	case 3:
 		from = 0
 	case 4:
@@ -225,16 +226,16 @@ func (w *world) window() ask.Window {
 	default:
 		from, to = min(from, to), max(from, to)
 	}
-	return read.WindowOf(from, to+1)
+	return language.Window{From: from, To: to + 1}
 }
 
 // shown returns the record that is shown for each account with a record to subject in the window of the leaf n.
-func (w *world) shown(n *Node, subject string) map[string]format.Path {
+func (w *world) shown(n *language.Node, subject string) map[string]format.Path {
 	since := ask.TIDOf(w.s.Kinds().Info(n.Kind).To.Is(), subject)
 	best := map[string]*ask.ShownRecord{}
 	for name, subjects := range w.records {
 		p := format.ParsePath([]byte(name.rkey))
-		if name.kind != n.Kind || !slices.Contains(subjects, subject) || !n.Window.Has(p) {
+		if name.kind != n.Kind || !slices.Contains(subjects, subject) || !Within(n.Window).Has(p) {
 			continue
 		}
 		if best[name.did] == nil {
@@ -273,7 +274,7 @@ func (w *world) comparePages() (pages int) {
 	t.Helper()
 	k := w.kinds[r.IntN(len(w.kinds))]
 	subject := w.subject(k)
-	e, err := w.names.Parse(k.Reverse+"("+subject+")", MaxForm, noon)
+	e, err := w.names.Parse(k.Reverse+"("+subject+")", language.MaxForm, noon)
 	must(t, err)
 	n := &e.Root
 	n.Window = w.window()
@@ -286,9 +287,9 @@ func (w *world) comparePages() (pages int) {
 		v.readFirst = []int{1, 2, 5, 9, 15, 30, 64}[r.IntN(7)]
 		set, _, err := v.Result()
 		must(t, err)
-		var literals []Literal
+		var literals []language.Literal
 		for _, did := range slices.Sorted(maps.Keys(shown)) {
-			literals = append(literals, Literal{S: did, Is: dict.DID})
+			literals = append(literals, language.Literal{S: did, Is: dict.DID})
 		}
 		ids, err := Lookup(sn, literals)
 		must(t, err)
@@ -442,12 +443,12 @@ func TestRecordsAt(t *testing.T) {
 		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
 			v, err := NewEvaluation(t.Context(), sn, e, free())
 			must(t, err)
-			since := v.timeOf(&e.Root)
+			since := v.recordsOf(&e.Root).subjectTID()
 			var members []ask.Dated
 			var ids []dict.ID
 			for _, did := range g.Accounts {
 				all := dates[did+subject]
-				id, err := Lookup(sn, []Literal{{S: did, Is: dict.DID}})
+				id, err := Lookup(sn, []language.Literal{{S: did, Is: dict.DID}})
 				must(t, err)
 				if len(all) > 0 && slices.Min(all) == slices.Max(all) {
 					members, ids = append(members, ask.Dated{Actor: id[0], Date: all[0]}), append(ids, id[0])

@@ -4,47 +4,84 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/query/language"
 )
 
+// A MemberRecord is a member and the record that makes it one.
+type MemberRecord struct {
+	ID   dict.ID
+	Path ask.Path
+}
+
+// leafRecords reads the records that make accounts or records members of a leaf.
+type leafRecords struct {
+	*Evaluation
+
+	n *language.Node
+	l Leaf // of n, perhaps with a narrower window
+}
+
+func (v *Evaluation) recordsOf(n *language.Node) leafRecords {
+	return leafRecords{v, n, LeafOf(n, v.IDs)}
+}
+
 // EdgeRecords finds, for each of ids, the record that makes it a member of the leaf n. ids ascends.
-func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, err error) {
+func (v *Evaluation) EdgeRecords(n *language.Node, ids []dict.ID) (found []MemberRecord, err error) {
+	return v.recordsOf(n).of(ids)
+}
+
+// of finds the records of the members ids, which ascend.
+func (r leafRecords) of(ids []dict.ID) (found []MemberRecord, err error) {
 	add := func(i int, p ask.Path) error {
 		found = append(found, MemberRecord{ids[i], p})
-		return v.Ended.Err()
+		return r.Ended.Err()
 	}
-	subject, info := v.Expr.Strings[n.Of].S, v.Expr.Info(n)
-	switch n.Op {
-	case OpReverse:
-		err = v.View.RecordsTo(n.Kind, v.IDs[n.Of], ask.TIDOf(info.To.Is(), subject), n.Window, ids, add)
+	switch r.l.Op {
+	case language.OpReverse:
+		err = r.View.RecordsTo(r.l.Kind, r.l.Of, r.subjectTID(), r.l.Window, ids, add)
 		return found, err
-	case OpListed, OpLists:
-		return v.listRecords(n, ids)
+	case language.OpListed, language.OpLists:
+		return r.ofItems(ids)
 	default:
 	}
 	subjectTIDs := slices.Repeat([]uint64{ask.Timeless}, len(ids))
-	if to := info.To.Is(); to == dict.URI {
-		if err = v.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = ask.TIDOf(to, s); return nil }); err != nil {
+	if to := r.Expr.Info(r.n).To.Is(); to == dict.URI {
+		if err = r.View.Strings(to, ids, func(i int, s []byte) error { subjectTIDs[i] = ask.TIDOf(to, s); return nil }); err != nil {
 			return nil, err
 		}
 	}
-	err = v.View.RecordsFrom(n.Kind, v.IDs[n.Of], ids, func(i int) uint64 { return subjectTIDs[i] }, n.Window, add)
+	err = r.View.RecordsFrom(r.l.Kind, r.l.Of, ids, func(i int) uint64 { return subjectTIDs[i] }, r.l.Window, add)
 	return found, err
 }
 
-// IsLeaf reports whether the expression is one stored set without an operator.
-func (e *Expr) IsLeaf() bool { return e.Root.Op.IsSet() }
-
-// AuthorOf returns the DID of the account whose record makes member a member of the leaf n.
-func (e *Expr) AuthorOf(n *Node, member string) string {
-	switch n.Op {
-	case OpForward:
-		return e.Strings[n.Of].S
-	case OpReverse:
-		return member
-	case OpListed:
-		return e.Strings[n.By].S
-	default: // OpLists
-		return ask.AuthorityOf(member)
+// ofItems is of for an OpListed or OpLists leaf.
+func (r leafRecords) ofItems(ids []dict.ID) (found []MemberRecord, err error) {
+	shown := make(map[dict.ID]*ask.ShownRecord, len(ids))
+	for _, id := range ids {
+		shown[id] = &ask.ShownRecord{}
 	}
+	err = r.eachListed(r.l, func(id dict.ID, p ask.Path) {
+		if e := shown[id]; e != nil {
+			e.Offer(p, ask.Timeless) // the subject is an account
+		}
+	})
+	for _, id := range ids {
+		if p, ok := shown[id].Path(); ok {
+			found = append(found, MemberRecord{id, p})
+		}
+	}
+	return found, err
+}
+
+// subjectTID returns the time of the subject of a reverse set as a TID, or ask.Timeless.
+func (r leafRecords) subjectTID() uint64 {
+	return ask.TIDOf(r.Expr.Info(r.n).To.Is(), r.Expr.Strings[r.n.Of].S)
+}
+
+// isUntimed reports whether the leaf is a reverse set of a subject without a time. RecordsTo finds the records that name a subject
+// with a time soon after that.
+func (r leafRecords) isUntimed() bool {
+	return r.l.Op == language.OpReverse && !r.l.Kind.IsLabel() && r.l.Kind != kinds.Hidden && r.subjectTID() == ask.Timeless
 }

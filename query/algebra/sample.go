@@ -6,57 +6,17 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 )
-
-// MaxSample is the largest sample.
-const MaxSample = 100_000
-
-// sample parses the arguments of sample(E, N), or sample(E, N, seed=S).
-func (p *parser) sample(n *Node, depth int) error {
-	of, err := p.expr(depth + 1)
-	if err != nil {
-		return err
-	}
-	n.Args, n.Is = []Node{of}, of.Is
-	const usage = "sample takes a set and a number: sample(E, 1000), or sample(E, 1000, seed=2) for another sample"
-	more, err := p.next("sample")
-	switch {
-	case err != nil:
-		return err
-	case !more:
-		return p.errorf(n.Offset, usage)
-	}
-	if n.Least, err = number[int](p, "the number of members", MaxSample); err != nil {
-		return err
-	}
-	if more, err = p.next("sample"); err != nil || !more {
-		return err
-	}
-	p.space()
-	at := p.i
-	name, value, _ := strings.Cut(p.word(), "=")
-	if name != "seed" {
-		return p.errorf(at, usage)
-	}
-	if n.Seed, err = strconv.ParseUint(value, 10, 64); err != nil {
-		return p.errorf(at, "seed is %q; it must be a number from 0 to 18446744073709551615", Brief(value))
-	}
-	if more, err = p.next("sample"); err == nil && more {
-		err = p.errorf(n.Offset, usage)
-	}
-	return err
-}
 
 // sampled evaluates a sample(…); the result is kept per node. A sample has the visible members with
 // the lowest hashes of their ids (a bottom-k sample: Cohen and Kaplan, "Summarizing data using
 // bottom-k sketches", 2007). So it is the same for the same set and seed, changes by one member for
 // each change of the set, and the samples of two sets with one seed overlap as the sets do.
-func (v *Evaluation) sampled(n *Node) (set sets.Set, err error) {
+func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 	if kept, ok := v.computed[n]; ok {
 		return kept, nil
 	}
@@ -79,14 +39,14 @@ func (v *Evaluation) sampled(n *Node) (set sets.Set, err error) {
 
 // named returns hashes of the strings that n names as members, by id. A sample uses these: such a string may have no id yet,
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
-func (v *Evaluation) named(n *Node) map[uint64]uint64 {
+func (v *Evaluation) named(n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
-	var walk func(n *Node)
-	walk = func(n *Node) {
+	var walk func(n *language.Node)
+	walk = func(n *language.Node) {
 		for i := range n.Args {
 			walk(&n.Args[i])
 		}
-		for i := n.First; n.Op == OpMembers && i < n.End; i++ {
+		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
 			h := fnv.New64a()
 			_, _ = io.WriteString(h, v.Expr.Strings[i].S)
 			hashes[uint64(v.literal(i))] = h.Sum64()
@@ -139,9 +99,9 @@ func mix(id, seed uint64) uint64 {
 }
 
 // keep keeps the result of a node for the rest of the evaluation.
-func (v *Evaluation) keep(n *Node, set sets.Set) {
+func (v *Evaluation) keep(n *language.Node, set sets.Set) {
 	if v.computed == nil {
-		v.computed = map[*Node]sets.Set{}
+		v.computed = map[*language.Node]sets.Set{}
 	}
 	v.computed[n] = set
 }

@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/language"
 )
 
 // randomSet returns a set of n ids, some of them neighbours, as writers hand them out.
@@ -116,8 +117,8 @@ func TestMistakesInSamples(t *testing.T) {
 		"sample(" + leaf + ",5,seed=1,seed=2)": "sample takes a set and a number",
 		"sample(" + leaf + ",5":                `expected "," or ")" in sample(…`,
 	} {
-		_, err := builtIn.Parse(text, MaxExpr, noon)
-		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {
+		_, err := builtIn.Parse(text, language.MaxExpr, noon)
+		if e, ok := errors.AsType[*language.SyntaxError](err); !ok || !strings.Contains(e.What, want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

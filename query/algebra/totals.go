@@ -7,12 +7,13 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 )
 
 // Totals calls each, in no order, with the size of the opposite set of each of ids: the number of
 // active accounts with an edge to it or, if via is a reverse set, of its subjects.
-func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) error) error {
-	if via.Op == OpReverse {
+func Totals(s *ask.View, via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
+	if via.Op == language.OpReverse {
 		return s.SubjectCounts(via.Kind, ids, each)
 	}
 	return s.ActorCounts(via.Kind, ids, nil, each)
@@ -21,7 +22,7 @@ func Totals(s *ask.View, via Via, ids []dict.ID, each func(i int, total uint64) 
 // TotalsIn is Totals of the edges with a record in a window. It costs as much as a hop and has a budget as large (hop): it
 // reads ids in order, all members of each if that is within the budget; else it reads the records of a sample of the members of each,
 // and ends once the budget is spent. It returns how many ids were counted. With v.Exact it fails instead.
-func (v *Evaluation) TotalsIn(via Via, ids []dict.ID, w ask.Window, each func(i int, total uint64)) (counted int, err error) {
+func (v *Evaluation) TotalsIn(via language.Via, ids []dict.ID, w ask.Window, each func(i int, total uint64)) (counted int, err error) {
 	t := windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: MaxWindowed}
 	counted, err = t.count(ids, each)
 	if err != nil || counted == len(ids) {
@@ -49,7 +50,7 @@ const leastTotal = 256
 // windowTotals counts totals in a window.
 type windowTotals struct {
 	v       *Evaluation
-	via     Via
+	via     language.Via
 	w       ask.Window
 	units   int
 	most    int // members whose records are read, for each total
@@ -79,18 +80,18 @@ func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 	v, k := t.v, t.via.Kind
 	t.units -= memberUnits
 	hidden := v.View.Hidden()
-	if t.via.Op == OpReverse {
+	if t.via.Op == language.OpReverse {
 		if t.ids, err = v.View.AppendSubjects(t.ids[:0], k, id, t.w); err != nil {
 			return 0, err
 		}
 		t.units -= len(t.ids)
 		set := sets.FromUnsorted(slices.Clone(t.ids))
-		if v.Expr.words.Table.Info(k).To.Is() == dict.DID {
+		if v.View.Kind(k).To.Is() == dict.DID {
 			total = sets.AndLen(hidden, set)
 		}
 		return set.Len() - total, nil
 	}
-	set, err := v.leafSet(Leaf{Op: OpReverse, Kind: k, Of: id})
+	set, err := v.leafSet(Leaf{Op: language.OpReverse, Kind: k, Of: id})
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/language"
 )
 
 // Totals in a window are those of the records, read whole or by their dates. Above the budget they are of a sample, for as many
@@ -52,9 +53,9 @@ func TestTotalsInAWindow(t *testing.T) {
 	} {
 		err := on(t, g, e, free(), func(v *Evaluation) error {
 			v.HopUnits, v.dateAbove, v.Exact = c.units, uint64(c.dateAbove), c.exact
-			var names []Literal
+			var names []language.Literal
 			for s := range stars {
-				names = append(names, Literal{S: oracle.Account(10 + s), Is: dict.DID})
+				names = append(names, language.Literal{S: oracle.Account(10 + s), Is: dict.DID})
 			}
 			ids, err := Lookup(v.View, names)
 			must(t, err)

@@ -3,81 +3,16 @@ package algebra
 import (
 	"cmp"
 	"container/heap"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 	"skein.blue/query/tally"
 )
-
-// A Weighing says how a ranking computes scores:
-//
-//   - Each member m of the set has a weight w(m), which is 1. With weigh=score it is m's score in the
-//     ranking that the set is, divided by the highest score in it.
-//   - An edge from m to x whose newest record is t old adds w(m) · 2^(−t/Decay) to x. Without
-//     Decay it adds w(m). A record that is up to five minutes ahead of the present is 0 old. An edge none of
-//     whose records has a TID as its key, or only ones further ahead, adds nothing.
-//   - The score of x is this sum, divided by total(x)^Damp, where total(x) is the number of
-//     active accounts with an edge to x; if via is a reverse set, the number of x's own subjects.
-//
-// The zero Weighing ranks by count. SALSA (Lempel and Moran, "SALSA: The Stochastic Approach for
-// Link-Structure Analysis", 2001) is the special case of two such rankings, from items to accounts
-// and on to items, with damping. GraphJet (Sharma and others, "GraphJet: Real-Time Content
-// Recommendations at Twitter", 2016) approximates it by sampling; here it is computed in full.
-type Weighing struct {
-	OfScores bool          // weigh=score
-	Damped   bool          // by Damp, which may be 0: then scores are not damped
-	Damp     float64       // from 0 to 1
-	Decay    time.Duration // the half-life of an edge; 0: edges do not age
-
-	now int64 // ages of edges are measured up to this time, in microseconds since 1970
-}
-
-// ByScore reports whether results are ordered by score, not by count.
-func (w *Weighing) ByScore() bool { return w.OfScores || w.Damped || w.Decay > 0 }
-
-// shortestDecay is the shortest half-life. Shorter ones mean nothing: record keys count
-// microseconds, but clocks differ by more.
-const shortestDecay = time.Second
-
-// ParseWeighing parses weigh, damp and decay ("" if absent) for a ranking of the set `of` along
-// via. With weigh=score it also marks `of`, so that its scores are kept. Its errors are for the
-// client.
-func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) (w Weighing, err error) {
-	switch {
-	case weigh == "":
-	case weigh != "score":
-		return w, fmt.Errorf("weigh is %q; it must be score", Brief(weigh))
-	case of.Op != OpRank || of.Rank.Top == 0:
-		return w, errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)")
-	default:
-		w.OfScores, of.Rank.keepsWeights = true, true
-	}
-	if damp != "" {
-		w.Damped = true
-		w.Damp, err = strconv.ParseFloat(damp, 64)
-		if err != nil || !(w.Damp >= 0 && w.Damp <= 1) || len(damp) > 20 {
-			return w, fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp))
-		}
-		if via.Op != OpForward && via.Op != OpReverse && w.Damp > 0 {
-			return w, fmt.Errorf("damp does not work with via=%s", via.Name)
-		}
-	}
-	if decay != "" {
-		age, ok := ParseAge(decay)
-		if !ok || age < shortestDecay || age > maxAge {
-			return w, fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay))
-		}
-		w.Decay, w.now = age, now.Truncate(time.Microsecond).UnixMicro()
-	}
-	return w, nil
-}
 
 // A Weight is the weight of a member, from 0 to 1.
 type Weight struct {
@@ -101,8 +36,8 @@ func (w *Walk) weightOf(member uint64) float64 {
 func tallyWeight(weight float64) uint64 { return uint64(weight * tally.One) }
 
 // aged returns the weight of an edge whose newest record with a time has the given TID.
-func (w *Weighing) aged(weight float64, tid uint64) uint64 {
-	age := max(w.now-int64(ask.Micros(tid)), 0)
+func (w *Walk) aged(weight float64, tid uint64) uint64 {
+	age := max(w.Now-int64(ask.Micros(tid)), 0)
 	return tallyWeight(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
 }
 
@@ -117,9 +52,9 @@ const halvings = 41
 func (w *Walk) effective() ask.Window {
 	from := int64(math.MinInt64)
 	if !w.wide {
-		from = w.now - halvings*w.Decay.Microseconds()
+		from = w.Now - halvings*w.Decay.Microseconds()
 	}
-	return w.Window.And(ask.WindowOf(from, int64(latestAt(time.UnixMicro(w.now)))+1))
+	return w.Window.And(ask.WindowOf(from, language.LatestAt(time.UnixMicro(w.Now))+1))
 }
 
 // A Scored is a result of a ranking by score.
@@ -143,10 +78,10 @@ const (
 
 // Scores returns, best first, at most limit of the results to which at least minCount members lead. Results with equal scores are ordered by count, then by id. With damp, only the
 // MaxScored (along a reverse set, maxScoredReverse) results with the highest sums are scored.
-func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint32, limit int) ([]Scored, error) {
+func (v *Evaluation) Scores(t *tally.Tally, via language.Via, damp float64, minCount uint32, limit int) ([]Scored, error) {
 	most := limit
 	if damp > 0 {
-		if most = MaxScored; via.Op == OpReverse {
+		if most = MaxScored; via.Op == language.OpReverse {
 			most = maxScoredReverse
 		}
 	}
@@ -162,7 +97,7 @@ func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint
 			}
 		}
 		damped := v.damp
-		if via.Op == OpReverse {
+		if via.Op == language.OpReverse {
 			damped = v.dampReverse
 		}
 		if err := damped(all, via, damp, limit); err != nil {
@@ -174,7 +109,7 @@ func (v *Evaluation) Scores(t *tally.Tally, via Via, damp float64, minCount uint
 }
 
 // damp divides scores by a power of the results' totals.
-func (v *Evaluation) damp(all []Scored, via Via, damp float64, _ int) error {
+func (v *Evaluation) damp(all []Scored, via language.Via, damp float64, _ int) error {
 	slices.SortFunc(all, func(x, y Scored) int { return cmp.Compare(x.ID, y.ID) })
 	ids := make([]dict.ID, len(all))
 	for i := range all {
@@ -189,7 +124,7 @@ func (v *Evaluation) damp(all []Scored, via Via, damp float64, _ int) error {
 // dampReverse is damp along a reverse set, where a total is the number of an account's own subjects,
 // which have to be read. It stops counting those of a result that can no longer be among the first
 // limit: its total is then too low, and its score too high, but lower than the scores of limit others.
-func (v *Evaluation) dampReverse(all []Scored, via Via, damp float64, limit int) error {
+func (v *Evaluation) dampReverse(all []Scored, via language.Via, damp float64, limit int) error {
 	counter := v.View.SubjectCounter(via.Kind)
 	var best lowestFirst // the highest scores so far
 	i := -1
@@ -264,11 +199,11 @@ func CompareScores(x, y Scored) int {
 // Sizes calls each, in no order, with the number of active accounts, or of subjects, that an edge
 // leads to from each of ids. It asks the budget before it reads a large reverse set, and after it has
 // read a large forward set.
-func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64) error) error {
+func (v *Evaluation) Sizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	switch {
-	case via.isList():
+	case via.IsList():
 		return v.listSizes(via, ids, each)
-	case via.Op == OpReverse:
+	case via.Op == language.OpReverse:
 		return v.View.ActorCounts(via.Kind, ids, v.budget.Heavy, each)
 	}
 	return v.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
@@ -281,7 +216,7 @@ func (v *Evaluation) Sizes(via Via, ids []dict.ID, each func(i int, total uint64
 }
 
 // weigh keeps the weights of the members of a ranking.
-func (v *Evaluation) weigh(n *Node, results []Scored) {
+func (v *Evaluation) weigh(n *language.Node, results []Scored) {
 	all := make([]Weight, len(results))
 	for i := range results {
 		all[i] = Weight{ID: results[i].ID}
@@ -291,10 +226,10 @@ func (v *Evaluation) weigh(n *Node, results []Scored) {
 	}
 	slices.SortFunc(all, func(x, y Weight) int { return cmp.Compare(x.ID, y.ID) })
 	if v.weights == nil {
-		v.weights = map[*Node][]Weight{}
+		v.weights = map[*language.Node][]Weight{}
 	}
 	v.weights[n] = all
 }
 
 // Weights returns the weights of the members of a ranking that was evaluated, for weigh=score.
-func (v *Evaluation) Weights(n *Node) []Weight { return v.weights[n] }
+func (v *Evaluation) Weights(n *language.Node) []Weight { return v.weights[n] }

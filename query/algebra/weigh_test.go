@@ -26,25 +26,25 @@ func TestScores(t *testing.T) {
 		some, halves := 0, 0
 		how := func(via string) (s string) {
 			if via != "lists" && via != "listed" && d.IntN(2) == 0 {
-				s += ",damp=" + d.one("0.3", "0.5", "1")
+				s += ",damp=" + d.One("0.3", "0.5", "1")
 			}
 			if d.IntN(2) == 0 {
-				s += ",decay=" + d.one("20d", "100d", "40w")
+				s += ",decay=" + d.One("20d", "100d", "40w")
 			}
 			if d.IntN(4) == 0 {
-				s += "," + d.window()
+				s += "," + d.Window()
 			}
 			return s
 		}
 		for range 200 {
-			of, from := d.one("follows", "followers")+"("+g.Any(g.Accounts)+")", true
+			of, from := d.One("follows", "followers")+"("+g.Any(g.Accounts)+")", true
 			if d.IntN(2) == 0 {
 				of, from = "likes("+g.Any(g.Accounts)+")", false
 			}
 			step := func(top int, more string) string {
-				via := d.one("likers", "reposters")
+				via := d.One("likers", "reposters")
 				if from {
-					via = d.one("follows", "followers", "likes", "reposts", "lists")
+					via = d.One("follows", "followers", "likes", "reposts", "lists")
 				}
 				text := fmt.Sprintf("rank(of=%s,via=%s,top=%d%s%s)", of, via, top, more, how(via))
 				from = via == "follows" || via == "followers" || via == "likers" || via == "reposters"

@@ -11,6 +11,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -32,7 +33,7 @@ func (b *backlinks) namesAll() bool {
 func (b *backlinks) listsAll(set sets.Set) bool { return b.namesAll() && set.Len() <= maxAllRecords }
 
 // allRecords answers a page of all records of the accounts in a set.
-func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, e *algebra.Expr) (p backlinkPage, err error) {
+func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, e *language.Expr) (p backlinkPage, err error) {
 	p.records = []recordID{}
 	if set.Len() > sets.ListMax/4 {
 		if err := q.Work.Heavy(); err != nil {

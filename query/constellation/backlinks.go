@@ -10,6 +10,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -43,7 +44,7 @@ type recordID struct {
 
 // backlinks are the parameters: the records of a collection that name a target at a path.
 type backlinks struct {
-	of     *algebra.Expr // the accounts that name the target; nil if that is not indexed
+	of     *language.Expr // the accounts that name the target; nil if that is not indexed
 	by     authors
 	limit  int
 	oldest bool
@@ -58,7 +59,7 @@ func backlinksOf(q *xrpc.Query, older bool) (b backlinks, err error) {
 		target, collection = q.Values.Get("target"), q.Values.Get("collection")
 		var ok bool
 		if path, ok = strings.CutPrefix(q.Values.Get("path"), "."); !ok {
-			return b, xrpc.Invalid("parameter path is %q; it must begin with a dot, as in .subject.uri", algebra.Brief(q.Values.Get("path")))
+			return b, xrpc.Invalid("parameter path is %q; it must begin with a dot, as in .subject.uri", language.Brief(q.Values.Get("path")))
 		}
 		for _, name := range []string{"target", "collection", "path"} {
 			if !q.Values.Has(name) {

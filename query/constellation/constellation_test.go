@@ -16,7 +16,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -55,7 +55,7 @@ func (s *served) ask(method string, p url.Values, into any) error {
 	if err != nil {
 		return err
 	}
-	q.Words, q.Store, q.Cursors = algebra.NewVocabulary(kinds.BuiltIn), s.Store, s.cursors
+	q.Words, q.Store, q.Cursors = language.NewVocabulary(kinds.BuiltIn), s.Store, s.cursors
 	answer, err := m.Serve(s.t.Context(), q)
 	if err != nil {
 		return err
@@ -540,14 +540,14 @@ func TestEmptyAnswers(t *testing.T) {
 		} {
 			var got json.RawMessage
 			if err := s.ask(method, url.Values{"subject": {subject}, "source": {"app.bsky.feed.like:subject.uri"}}, &got); err != nil || string(got) != want {
-				t.Errorf("%s %q: %s, %v", method, algebra.Brief(subject), got, err)
+				t.Errorf("%s %q: %s, %v", method, language.Brief(subject), got, err)
 			}
 		}
 		for method, want := range map[string]string{"getManyToMany": `{"items":[],"cursor":null}`, "getManyToManyCounts": `{"counts_by_other_subject":[],"cursor":null}`} {
 			for _, other := range []string{"list", "nothing", "", "subject."} {
 				var got json.RawMessage
 				if err := s.ask(method, url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:subject"}, "pathToOther": {other}}, &got); err != nil || string(got) != want {
-					t.Errorf("%s %q: %s, %v", method, algebra.Brief(subject), got, err)
+					t.Errorf("%s %q: %s, %v", method, language.Brief(subject), got, err)
 				}
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -24,10 +25,10 @@ import (
 
 // manyToMany are the parameters.
 type manyToMany struct {
-	of        *algebra.Expr // the accounts that name the subject; nil if that is not indexed
-	to        *kinds.Info   // the kind of the other path; nil if it is not indexed
+	of        *language.Expr // the accounts that name the subject; nil if that is not indexed
+	to        *kinds.Info    // the kind of the other path; nil if it is not indexed
 	by        authors
-	others    []algebra.Literal // only records that name one of these, if hasOthers
+	others    []language.Literal // only records that name one of these, if hasOthers
 	hasOthers bool
 	limit     int
 	cursor    string
@@ -61,13 +62,13 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 		if m.to != nil && m.to.To.Form.IsString() {
 			m.hasOthers = true
 			if m.to.To.Form.Valid([]byte(other)) {
-				m.others = append(m.others, algebra.Literal{S: other, Is: dict.URI})
+				m.others = append(m.others, language.Literal{S: other, Is: dict.URI})
 			}
 			continue
 		}
 		if other = strings.TrimSpace(other); other != "" {
 			m.hasOthers = true
-			if l, ok := algebra.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is() {
+			if l, ok := language.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is() {
 				m.others = append(m.others, l)
 			}
 		}

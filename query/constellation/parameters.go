@@ -8,6 +8,7 @@ import (
 	"skein.blue/internal/sets"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -18,14 +19,14 @@ const maxDIDs = 100
 func sourceOf(q *xrpc.Query) (collection, path string, err error) {
 	collection, path, ok := strings.Cut(q.Values.Get("source"), ":")
 	if !ok {
-		err = xrpc.Invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.feed.like:subject.uri", algebra.Brief(q.Values.Get("source")))
+		err = xrpc.Invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.feed.like:subject.uri", language.Brief(q.Values.Get("source")))
 	}
 	return collection, path, err
 }
 
 // authors limit an answer to the records of some accounts, if any are given.
 type authors struct {
-	dids  []algebra.Literal
+	dids  []language.Literal
 	given bool
 }
 
@@ -35,7 +36,7 @@ func authorsOf(values []string) (a authors) {
 		if did = strings.TrimSpace(did); did != "" {
 			a.given = true
 			if syntax.ValidDID(did) {
-				a.dids = append(a.dids, algebra.Literal{S: did, Is: dict.DID})
+				a.dids = append(a.dids, language.Literal{S: did, Is: dict.DID})
 			}
 		}
 	}
@@ -52,7 +53,7 @@ func (a *authors) of(sn *ask.View, set sets.Set) (sets.Set, error) {
 }
 
 // idsOf returns the ids of the literals that have one.
-func idsOf(sn *ask.View, list []algebra.Literal) (sets.Set, error) {
+func idsOf(sn *ask.View, list []language.Literal) (sets.Set, error) {
 	ids, err := algebra.Lookup(sn, list)
 	var some []uint64
 	for _, id := range ids {

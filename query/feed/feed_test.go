@@ -23,13 +23,13 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/syntax"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
 const service = "did:web:feeds.example.com"
 
-var words = algebra.NewVocabulary(kinds.BuiltIn)
+var words = language.NewVocabulary(kinds.BuiltIn)
 
 // queries are queries of feeds.
 var queries = []string{
@@ -128,17 +128,17 @@ func TestMistakesInFiles(t *testing.T) {
 		{"x = likes($viewer, since=soon)", 1, "is not a time"},
 		{"x = likes($Viewer)", 1, "neither a DID nor an AT URI"},
 		{"x = likes($viewers)", 1, "neither a DID nor an AT URI"},
-		{"x = likes(" + strings.Repeat(" ", algebra.MaxExpr) + "$viewer)", 1, "at most 16384"},
+		{"x = likes(" + strings.Repeat(" ", language.MaxExpr) + "$viewer)", 1, "at most 16384"},
 	} {
 		_, err := parseFeeds(words, c.file)
 		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("line %d", c.line)) || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 700 {
-			t.Errorf("%q: %v, want line %d: %s", algebra.Brief(c.file), err, c.line, c.says)
+			t.Errorf("%q: %v, want line %d: %s", language.Brief(c.file), err, c.line, c.says)
 		}
 	}
 	longest := strings.Repeat("x", 512)
 	for _, name := range []string{longest, "...", ".x", "a", "A.b_c~d:e-0"} {
 		if f, err := parseFeeds(words, name+" = likes($viewer)"); err != nil || f[0].name != name || !syntax.ValidRkey(name) {
-			t.Errorf("%s: %v", algebra.Brief(name), err)
+			t.Errorf("%s: %v", language.Brief(name), err)
 		}
 	}
 }
@@ -335,8 +335,8 @@ var errNoToken = xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "no token")
 func (s *served) ask(p url.Values, header http.Header) (out page, err error) {
 	s.t.Helper()
 	q := &xrpc.Query{
-		NSID: Skeleton, Values: p, Header: header, Words: words, MaxExpr: algebra.MaxExpr, Store: s.Store, Cursors: s.cursors,
-		Resolve: func(list []algebra.Literal, where func(int) string) error {
+		NSID: Skeleton, Values: p, Header: header, Words: words, MaxExpr: language.MaxExpr, Store: s.Store, Cursors: s.cursors,
+		Resolve: func(list []language.Literal, where func(int) string) error {
 			for i, l := range list {
 				if l.Handle == "nobody.example.com" {
 					return xrpc.Invalid("%sno account has the handle %s", where(i), l.Handle)

@@ -19,6 +19,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
 )
@@ -68,7 +69,7 @@ func (f *Feeds) Reload() (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the feeds: %w", err)
 	}
-	feeds, err := parseFeeds(algebra.NewVocabulary(f.o.Kinds), string(b))
+	feeds, err := parseFeeds(language.NewVocabulary(f.o.Kinds), string(b))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", f.o.Path, err)
 	}
@@ -127,7 +128,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	}
 	g, ok := f.find(q.Values.Get("feed"))
 	if !ok {
-		return nil, xrpc.Errorf(http.StatusBadRequest, "UnknownFeed", "unknown feed %q", algebra.Brief(q.Values.Get("feed")))
+		return nil, xrpc.Errorf(http.StatusBadRequest, "UnknownFeed", "unknown feed %q", language.Brief(q.Values.Get("feed")))
 	}
 	limit, err := q.Integer("limit", 1, 100, 50)
 	if err != nil {
@@ -182,7 +183,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (post
 	now := time.UnixMicro(int64(at.micros))
 	q.Values, q.Resolve = f.rank, f.resolve(q.Resolve)
 	if f.set != "" {
-		e, err := q.Words.Parse(f.set, algebra.MaxExpr, now)
+		e, err := q.Words.Parse(f.set, language.MaxExpr, now)
 		if err == nil {
 			err = q.Resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
 		}
@@ -199,7 +200,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (post
 	if err != nil {
 		return nil, nil, err
 	}
-	if until := at.micros << 10; !r.Window.All() && r.Window.To > until { // without later records
+	if until := int64(at.micros); !r.Window.All() && r.Window.To > until { // without later records
 		r.Window.To = until
 	}
 	r.Limit, r.Posts = maxFeed, true
@@ -235,7 +236,7 @@ const postsRead = 20_000
 var errTooManyPosts = errors.New("the feed's set is too large")
 
 // newestPosts returns a page of the posts in a set, newest first.
-func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Expr, at place, limit int) (posts []string, next *place, err error) {
+func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Expr, at place, limit int) (posts []string, next *place, err error) {
 	v, err := algebra.NewEvaluation(ctx, sn, e, w)
 	if err != nil {
 		return nil, nil, err

@@ -10,7 +10,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
 )
@@ -41,7 +41,7 @@ type feed struct {
 }
 
 // parseFeeds reads a file of feeds. Its error names the line.
-func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error) {
+func parseFeeds(words *language.Vocabulary, file string) (feeds []feed, err error) {
 	type paragraph struct {
 		line int
 		text string
@@ -74,13 +74,13 @@ func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error
 	return feeds, nil
 }
 
-func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
+func parseFeed(words *language.Vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
 	if !ok || !syntax.ValidRkey(f.name) {
-		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", algebra.Brief(text))
+		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", language.Brief(text))
 	}
-	f.shows, f.viewer = shows, strings.Contains(shows, algebra.ViewerName)
+	f.shows, f.viewer = shows, strings.Contains(shows, language.ViewerName)
 	asked, isRank, err := rank.Parse(shows)
 	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
 		err = errors.New("a feed cannot set limit or cursor; the app that shows it does")
@@ -90,9 +90,9 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	}
 	if !isRank {
 		f.set = shows
-		e, err := words.Parse(f.set, algebra.MaxExpr, time.Now())
+		e, err := words.Parse(f.set, language.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
-			err = fmt.Errorf("it is a set of %s, but a feed shows posts", algebra.Plural(e.Type()))
+			err = fmt.Errorf("it is a set of %s, but a feed shows posts", language.Plural(e.Type()))
 		}
 		if err != nil {
 			return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -100,9 +100,9 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		return f, nil
 	}
 	f.rank = asked
-	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: algebra.MaxExpr, Values: f.rank, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}, time.Now())
+	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: language.MaxExpr, Values: f.rank, Resolve: func([]language.Literal, func(int) string) error { return nil }}, time.Now())
 	if err == nil && r.Via.Is != dict.URI {
-		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", algebra.Plural(r.Via.Is))
+		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", language.Plural(r.Via.Is))
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -117,10 +117,10 @@ func (f feed) forViewer(did string) feed {
 }
 
 // resolve replaces $viewer by the viewer's DID, and handles as next does.
-func (f feed) resolve(next func([]algebra.Literal, func(int) string) error) func([]algebra.Literal, func(int) string) error {
-	return func(list []algebra.Literal, where func(int) string) error {
+func (f feed) resolve(next func([]language.Literal, func(int) string) error) func([]language.Literal, func(int) string) error {
+	return func(list []language.Literal, where func(int) string) error {
 		for i := range list {
-			if list[i].Handle == algebra.ViewerName {
+			if list[i].Handle == language.ViewerName {
 				list[i].Resolve(f.did)
 			}
 		}
@@ -132,9 +132,9 @@ func (f feed) resolve(next func([]algebra.Literal, func(int) string) error) func
 func (f feed) question() string {
 	set, asked := f.set, f.rank
 	if f.did != "" {
-		set, asked = strings.ReplaceAll(set, algebra.ViewerName, f.did), url.Values{}
+		set, asked = strings.ReplaceAll(set, language.ViewerName, f.did), url.Values{}
 		for name, v := range f.rank {
-			asked.Set(name, strings.ReplaceAll(v[0], algebra.ViewerName, f.did))
+			asked.Set(name, strings.ReplaceAll(v[0], language.ViewerName, f.did))
 		}
 	}
 	return "feed " + f.name + "\x00" + set + "\x00" + asked.Encode()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -35,9 +35,9 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
 		case !ok:
-			return nil, true, fmt.Errorf("%q in rank(…): write name=value", algebra.Brief(part))
+			return nil, true, fmt.Errorf("%q in rank(…): write name=value", language.Brief(part))
 		case !slices.Contains(Takes(), name):
-			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", algebra.Brief(name), strings.Join(Takes(), ", "))
+			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", language.Brief(name), strings.Join(Takes(), ", "))
 		case asked.Has(name):
 			return nil, true, fmt.Errorf("%s is given twice", name)
 		}

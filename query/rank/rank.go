@@ -11,6 +11,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -20,17 +21,17 @@ const manyScored = 1000
 // A Ranking expands every member of a set along an edge, and orders the results by how often each
 // occurs.
 type Ranking struct {
-	algebra.Weighing
+	language.Weighing
 
-	Of     *algebra.Expr
-	Except *algebra.Expr // without its members; nil for none
-	Via    algebra.Via
-	Window ask.Window // of the records that make the edges
-	By     string     // ByCount, ByShare, ByLift or ByScore
-	Limit  int        // of a page
-	Posts  bool       // only results that are posts
-	Exact  bool       // fail instead of reading a sample
-	After  *Place     // the end of the previous page; nil for the first
+	Of     *language.Expr
+	Except *language.Expr // without its members; nil for none
+	Via    language.Via
+	Window language.Window // of the records that make the edges
+	By     string          // ByCount, ByShare, ByLift or ByScore
+	Limit  int             // of a page
+	Posts  bool            // only results that are posts
+	Exact  bool            // fail instead of reading a sample
+	After  *Place          // the end of the previous page; nil for the first
 
 	min      uint32     // the lowest count
 	subjects ask.Window // of the results' record keys
@@ -46,7 +47,7 @@ type Place struct {
 // HasAge reports whether a Ranking depends on the time of the query.
 func (r *Ranking) HasAge(q *xrpc.Query) bool {
 	for _, name := range []string{"since", "until", "subjectsSince"} {
-		if _, age, err := algebra.ParseTime(q.Values.Get(name), time.Time{}); err == nil && age {
+		if _, age, err := language.ParseTime(q.Values.Get(name), time.Time{}); err == nil && age {
 			return true
 		}
 	}
@@ -83,7 +84,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 			return r, xrpc.Invalid("parameter %s is empty", name)
 		}
 	}
-	r.Weighing, err = algebra.ParseWeighing(q.Values.Get("weigh"), q.Values.Get("damp"), q.Values.Get("decay"), &r.Of.Root, r.Via, now)
+	r.Weighing, err = language.ParseWeighing(q.Values.Get("weigh"), q.Values.Get("damp"), q.Values.Get("decay"), &r.Of.Root, r.Via, now)
 	if err != nil {
 		return r, xrpc.Invalid("parameter %v", err)
 	}
@@ -93,7 +94,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	}
 	if q.Values.Has("by") {
 		if r.By = q.Values.Get("by"); r.ByScore() && r.By != ByScore {
-			return r, xrpc.Invalid("by=%s does not work with weigh, damp or decay, which order by score", algebra.Brief(r.By))
+			return r, xrpc.Invalid("by=%s does not work with weigh, damp or decay, which order by score", language.Brief(r.By))
 		}
 	}
 	if r.Exact, err = q.Boolean("exact"); err != nil {
@@ -105,9 +106,9 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	case ByShare, ByLift:
 		least = leastScored
 	default:
-		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s, %s", algebra.Brief(r.By), ByCount, ByShare, ByLift, ByScore)
+		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s, %s", language.Brief(r.By), ByCount, ByShare, ByLift, ByScore)
 	}
-	if lists := r.Via.Op == algebra.OpLists || r.Via.Op == algebra.OpListed; lists && (r.By == ByShare || r.By == ByLift) {
+	if lists := r.Via.Op == language.OpLists || r.Via.Op == language.OpListed; lists && (r.By == ByShare || r.By == ByLift) {
 		return r, xrpc.Invalid("by=%s does not work with via=%s", r.By, r.Via.Name)
 	}
 	if least, err = q.Integer("min", 1, 1<<30, least); err != nil {
@@ -116,13 +117,13 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	r.min = uint32(least)
 	if q.Values.Has("subjectsSince") {
 		if r.Via.Is != dict.URI {
-			return r, xrpc.Invalid("subjectsSince works only for results that are %s; these are %s, which have no time", algebra.Plural(dict.URI), algebra.Plural(r.Via.Is))
+			return r, xrpc.Invalid("subjectsSince works only for results that are %s; these are %s, which have no time", language.Plural(dict.URI), language.Plural(r.Via.Is))
 		}
-		t, isAge, err := algebra.ParseTime(q.Values.Get("subjectsSince"), now)
+		t, isAge, err := language.ParseTime(q.Values.Get("subjectsSince"), now)
 		if err != nil {
 			return r, xrpc.Invalid("parameter subjectsSince: %v", err)
 		}
-		r.subjects = ask.WindowOf(algebra.FirstMicro(t), algebra.EndSince(isAge, now))
+		r.subjects = ask.WindowOf(language.FirstMicro(t), language.EndSince(isAge, now))
 	}
 	r.Limit, err = q.Integer("limit", 1, 1000, 100)
 	return r, err
@@ -130,7 +131,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 
 // Vias returns the names of the built-in sets that a ranking can follow, from accounts and from URIs.
 func Vias() (names []string) {
-	words := algebra.NewVocabulary(kinds.BuiltIn)
+	words := language.NewVocabulary(kinds.BuiltIn)
 	for _, from := range []dict.Namespace{dict.DID, dict.URI} {
 		for _, v := range words.Vias(from) {
 			names = append(names, v.Name)
@@ -168,7 +169,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 			return nil, err
 		}
 	}
-	walk := algebra.Walk{Weighing: r.Weighing, Via: r.Via, Window: r.Window}
+	walk := algebra.Walk{Weighing: r.Weighing, Via: r.Via, Window: algebra.Within(r.Window)}
 	if r.OfScores {
 		walk.Weights = v.Weights(&r.Of.Root)
 	}

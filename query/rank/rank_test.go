@@ -19,18 +19,18 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/tally"
 	"skein.blue/query/xrpc"
 )
 
 var (
-	words = algebra.NewVocabulary(kinds.BuiltIn)
+	words = language.NewVocabulary(kinds.BuiltIn)
 	noon  = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
 func query(p url.Values) *xrpc.Query {
-	return &xrpc.Query{NSID: NSID, Values: p, Words: words, MaxExpr: algebra.MaxExpr, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}
+	return &xrpc.Query{NSID: NSID, Values: p, Words: words, MaxExpr: language.MaxExpr, Resolve: func([]language.Literal, func(int) string) error { return nil }}
 }
 
 // shown writes parameters as a ranking in text.
@@ -151,7 +151,7 @@ func TestReadRankings(t *testing.T) {
 		return p
 	}
 	r, err := Read(query(base), noon)
-	if err != nil || r.By != ByCount || r.min != 1 || r.Limit != 100 || r.Except != nil || !r.Window.All() || !r.subjects.All() || r.Via.Op != algebra.OpForward || r.Via.Is != dict.URI || r.HasAge(query(base)) {
+	if err != nil || r.By != ByCount || r.min != 1 || r.Limit != 100 || r.Except != nil || !r.Window.All() || !r.subjects.All() || r.Via.Op != language.OpForward || r.Via.Is != dict.URI || r.HasAge(query(base)) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for by, least := range map[string]uint32{ByCount: 1, ByShare: 5, ByLift: 5} {
@@ -355,8 +355,8 @@ func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowe
 	}
 	from := int64(math.MinInt64)
 	if p.Has("subjectsSince") {
-		at, _, _ := algebra.ParseTime(p.Get("subjectsSince"), noon)
-		from = algebra.FirstMicro(at)
+		at, _, _ := language.ParseTime(p.Get("subjectsSince"), noon)
+		from = language.FirstMicro(at)
 	}
 	for m, n := range counts {
 		at, timed := oracle.Micros(m[strings.LastIndexByte(m, '/')+1:])

@@ -27,7 +27,7 @@ const (
 	ByCount = "count"
 	ByShare = "share"
 	ByLift  = "lift"
-	ByScore = "score" // see algebra.Weighing; without its parameters it is the count
+	ByScore = "score" // see language.Weighing; without its parameters it is the count
 )
 
 // leastScored is the default of min with share and lift, which mean little for small counts.
@@ -80,7 +80,7 @@ func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
 		err = algebra.Totals(st.sn, r.Via, ids, total)
 	} else {
 		var counted int
-		counted, err = v.TotalsIn(r.Via, ids, r.Window, func(i int, n uint64) { _ = total(i, n) })
+		counted, err = v.TotalsIn(r.Via, ids, algebra.Within(r.Window), func(i int, n uint64) { _ = total(i, n) })
 		st.results = st.results[:counted]
 	}
 	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })

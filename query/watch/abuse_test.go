@@ -18,7 +18,7 @@ import (
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // countedStore counts the cost of reads: the bytes, and lookUp for each key that is looked up.
@@ -128,7 +128,7 @@ func (w *watchedGraph) account(did string, isActive bool) {
 
 func (w *watchedGraph) subscribe(client, set string) *Subscriber {
 	w.t.Helper()
-	e, err := algebra.Parse(set)
+	e, err := language.Parse(set)
 	if err != nil {
 		w.t.Fatal(err)
 	}

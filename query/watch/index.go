@@ -7,6 +7,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // This file maps the changes that the writer reports to the expressions that they may affect.
@@ -17,7 +18,7 @@ type watchedSet struct {
 	what uint16 // kind and direction
 }
 
-func setOf(o algebra.Op, k kinds.Kind, of dict.ID) watchedSet {
+func setOf(o language.Op, k kinds.Kind, of dict.ID) watchedSet {
 	return watchedSet{of, uint16(k)<<1 | uint16(o)}
 }
 
@@ -25,8 +26,8 @@ func setOf(o algebra.Op, k kinds.Kind, of dict.ID) watchedSet {
 // items that name the list: they are indexed as the list's reverse set, which no expression
 // can name.
 func changedBy(l algebra.Leaf) watchedSet {
-	if l.Op == algebra.OpListed {
-		return setOf(algebra.OpReverse, kinds.ListItem, l.Of)
+	if l.Op == language.OpListed {
+		return setOf(language.OpReverse, kinds.ListItem, l.Of)
 	}
 	return setOf(l.Op, l.Kind, l.Of)
 }
@@ -35,9 +36,9 @@ func changedBy(l algebra.Leaf) watchedSet {
 // leaf does not depend on one.
 func authorOf(l algebra.Leaf) dict.ID {
 	switch l.Op {
-	case algebra.OpForward:
+	case language.OpForward:
 		return l.Of
-	case algebra.OpListed:
+	case language.OpListed:
 		return l.By
 	default:
 		return dict.None
@@ -50,18 +51,18 @@ func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 	defer h.mu.Unlock()
 	for _, c := range edges {
 		if h.filter.Has(uint64(c.Actor)) {
-			h.candidate(setOf(algebra.OpForward, c.Kind, c.Actor), c.Subject)
+			h.candidate(setOf(language.OpForward, c.Kind, c.Actor), c.Subject)
 		}
 		if c.Kind == kinds.ListItem {
 			continue // reported in lists, with the member
 		}
 		if h.filter.Has(uint64(c.Subject)) {
-			h.candidate(setOf(algebra.OpReverse, c.Kind, c.Subject), c.Actor)
+			h.candidate(setOf(language.OpReverse, c.Kind, c.Subject), c.Actor)
 		}
 	}
 	for _, c := range lists {
 		if h.filter.Has(uint64(c.List)) {
-			h.candidate(setOf(algebra.OpReverse, kinds.ListItem, c.List), c.Member)
+			h.candidate(setOf(language.OpReverse, kinds.ListItem, c.List), c.Member)
 		}
 	}
 	for _, id := range hidden {
@@ -93,8 +94,8 @@ func (h *Watcher) recheckAll(w *watch, which func(algebra.Leaf) bool) {
 
 // leaves calls each for the leaves of an expression whose account or record has an id.
 func (w *watch) leaves(each func(algebra.Leaf)) {
-	var walk func(n *algebra.Node)
-	walk = func(n *algebra.Node) {
+	var walk func(n *language.Node)
+	walk = func(n *language.Node) {
 		if n.Op.IsSet() {
 			if l := algebra.LeafOf(n, w.ids); l.Of != dict.None {
 				each(l)

@@ -21,7 +21,7 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // watched is a small graph with a watcher. The test runs the rounds.
@@ -57,7 +57,7 @@ func (w *watched) round() {
 
 func (w *watched) subscribe(client, set, cursor string) *Subscriber {
 	w.t.Helper()
-	e, err := algebra.Parse(set)
+	e, err := language.Parse(set)
 	if err != nil {
 		w.t.Fatalf("%s: %v", set, err)
 	}
@@ -69,20 +69,20 @@ func (w *watched) subscribe(client, set, cursor string) *Subscriber {
 }
 
 // members evaluates an expression in maps of strings.
-func (w *watched) members(e *algebra.Expr) map[string]bool {
+func (w *watched) members(e *language.Expr) map[string]bool {
 	v := w.Between(false, 0, 0)
-	var eval func(n *algebra.Node) map[string]bool
-	eval = func(n *algebra.Node) map[string]bool {
+	var eval func(n *language.Node) map[string]bool
+	eval = func(n *language.Node) map[string]bool {
 		set := map[string]bool{}
 		var list []string
 		switch n.Op {
-		case algebra.OpForward:
+		case language.OpForward:
 			list = v.Forward[e.Info(n).Name][e.Strings[n.Of].S]
-		case algebra.OpReverse:
+		case language.OpReverse:
 			list = v.Reverse[e.Info(n).Name][e.Strings[n.Of].S]
-		case algebra.OpListed:
+		case language.OpListed:
 			list = w.Listed(e.Strings[n.Of].S, false, 0, 0)
-		case algebra.OpMembers:
+		case language.OpMembers:
 			for _, l := range e.Strings[n.First:n.End] {
 				list = append(list, l.S)
 			}
@@ -95,17 +95,17 @@ func (w *watched) members(e *algebra.Expr) map[string]bool {
 		for i := range n.Args {
 			part := eval(&n.Args[i])
 			switch {
-			case n.Op == algebra.OpAtLeast:
+			case n.Op == language.OpAtLeast:
 				for s := range part {
 					in[s]++
 					set[s] = in[s] >= n.Least
 				}
 			case i == 0:
 				set = part
-			case n.Op == algebra.OpUnion:
+			case n.Op == language.OpUnion:
 				maps.Copy(set, part)
 			default:
-				maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == algebra.OpExcept) })
+				maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == language.OpExcept) })
 			}
 		}
 		maps.DeleteFunc(set, func(_ string, in bool) bool { return !in })
@@ -148,7 +148,7 @@ func (w *watched) set(dids bool, depth int) string {
 type client struct {
 	w       *watched
 	name    string
-	e       *algebra.Expr
+	e       *language.Expr
 	s       *Subscriber
 	cursor  string
 	members map[string]bool
@@ -383,7 +383,7 @@ func TestCursorsOfSubscriptions(t *testing.T) {
 	} {
 		s := w.subscribe("client", set, bad)
 		if m := <-s.Messages; m.Reset == "" || len(s.Messages) > 0 || m.Cursor != newest {
-			t.Errorf("cursor %q: %+v", algebra.Brief(bad), m)
+			t.Errorf("cursor %q: %+v", language.Brief(bad), m)
 		}
 		w.h.Leave(s)
 	}
@@ -490,7 +490,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 		w.h.pool = clients.NewPool(int64(limit))
 		var all []*Subscriber
 		add := func(client string) bool {
-			e, err := algebra.Parse("followers(" + w.Any(w.Accounts) + ")")
+			e, err := language.Parse("followers(" + w.Any(w.Accounts) + ")")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -548,7 +548,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	w.h.pool = clients.NewPool(1 << 20)
 	var last *Subscriber
 	for i := range maxWatches {
-		e, err := algebra.Parse("followers(" + oracle.Account(i) + ")")
+		e, err := language.Parse("followers(" + oracle.Account(i) + ")")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -556,14 +556,14 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, err := algebra.Parse("follows(" + oracle.Account(0) + ")")
+	e, err := language.Parse("follows(" + oracle.Account(0) + ")")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.h.Subscribe(e, "x", ""); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
 		t.Errorf("%d expressions: %v", len(w.h.watches), err)
 	}
-	equal, err := algebra.Parse(" " + last.w.e.Source)
+	equal, err := language.Parse(" " + last.w.e.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -599,7 +599,7 @@ func TestWatchable(t *testing.T) {
 		"intersect(union(except(union(follows(" + did + ")))))":                 "",
 		"union(likes(" + did + "),members(at://" + did + "/x.y.z/k))":           "",
 	} {
-		e, err := algebra.Parse(text)
+		e, err := language.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -645,7 +645,7 @@ func bubble(t *testing.T, test func(t *testing.T, g *oracle.Graph, h *Watcher, d
 // follow subscribes to the followers of an account.
 func follow(t *testing.T, h *Watcher, did, cursor string) *Subscriber {
 	t.Helper()
-	e, err := algebra.Parse("followers(" + did + ")")
+	e, err := language.Parse("followers(" + did + ")")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -729,7 +729,7 @@ func TestFailedReads(t *testing.T) {
 		s := follow(t, h, star, "")
 		cursor := (<-s.Messages).Cursor
 		disk.fails.Store(true)
-		waiting, err := algebra.Parse("followers(" + g.Accounts[1] + ")")
+		waiting, err := language.Parse("followers(" + g.Accounts[1] + ")")
 		if err != nil {
 			t.Fatal(err)
 		}

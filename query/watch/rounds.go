@@ -11,6 +11,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // This file runs the rounds, which find changes and send them.
@@ -178,7 +179,7 @@ func (h *Watcher) lookUpStrings() error {
 				h.touched[w] = struct{}{}
 			}
 		}
-		h.recheckAll(w, func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == algebra.OpListed && fresh[l.By] })
+		h.recheckAll(w, func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == language.OpListed && fresh[l.By] })
 	}
 	return nil
 }

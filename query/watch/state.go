@@ -9,6 +9,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // state is a state of the store during a round, and a cache of what was read from it. All
@@ -57,7 +58,7 @@ func newState(sn *ask.View, m *meter, todo []task) *state {
 	}
 	for i := range todo {
 		todo[i].w.leaves(func(l algebra.Leaf) {
-			if l.Op != algebra.OpListed {
+			if l.Op != language.OpListed {
 				return
 			}
 			a := at.authors[l.By]
@@ -74,7 +75,7 @@ func newState(sn *ask.View, m *meter, todo []task) *state {
 
 // members returns which of ids are members of an expression. of are the ids that the
 // expression's strings had in this state.
-func (at *state) members(e *algebra.Expr, of []dict.ID, ids sets.Set) (sets.Set, error) {
+func (at *state) members(e *language.Expr, of []dict.ID, ids sets.Set) (sets.Set, error) {
 	set, err := at.among(&e.Root, of, ids)
 	if err == nil && e.Root.Is == dict.DID {
 		set = sets.AndNot(set, at.sn.Hidden())
@@ -83,14 +84,14 @@ func (at *state) members(e *algebra.Expr, of []dict.ID, ids sets.Set) (sets.Set,
 }
 
 // among returns which of ids are members of a part of an expression.
-func (at *state) among(n *algebra.Node, of []dict.ID, ids sets.Set) (in sets.Set, err error) {
+func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (in sets.Set, err error) {
 	if ids.Empty() {
 		return ids, nil
 	}
 	switch {
 	case n.Op.IsSet():
 		return at.inLeaf(algebra.LeafOf(n, of), ids)
-	case n.Op == algebra.OpMembers:
+	case n.Op == language.OpMembers:
 		given := make([]uint64, 0, n.End-n.First)
 		for _, id := range of[n.First:n.End] {
 			if id != dict.None {
@@ -106,21 +107,21 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids sets.Set) (in sets.Set
 			return in, err
 		}
 		switch {
-		case n.Op == algebra.OpAtLeast:
+		case n.Op == language.OpAtLeast:
 			threshold.Add(part)
-		case n.Op == algebra.OpUnion:
+		case n.Op == language.OpUnion:
 			in = sets.Or(in, part)
 			ids = sets.AndNot(ids, part)
-		case n.Op == algebra.OpExcept && i > 0:
+		case n.Op == language.OpExcept && i > 0:
 			ids = sets.AndNot(ids, part)
 		default:
 			ids = part
 		}
 	}
 	switch n.Op {
-	case algebra.OpUnion:
+	case language.OpUnion:
 		return in, nil
-	case algebra.OpAtLeast:
+	case language.OpAtLeast:
 		return threshold.Members(), nil
 	default:
 		return ids, nil
@@ -135,7 +136,7 @@ func (at *state) inLeaf(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
 	if author := authorOf(l); l.Of == dict.None || author != dict.None && at.sn.IsHidden(author) {
 		return sets.Set{}, nil
 	}
-	if l.Op == algebra.OpListed {
+	if l.Op == language.OpListed {
 		return at.inList(l, ids)
 	}
 	known := at.known[l]
@@ -166,7 +167,7 @@ func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error 
 	if len(ids) == 0 {
 		return nil
 	}
-	if l.Op == algebra.OpForward {
+	if l.Op == language.OpForward {
 		for _, id := range ids {
 			has, err := at.sn.HasEdge(l.Kind, l.Of, dict.ID(id))
 			if err != nil {
@@ -297,7 +298,7 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, tooMany bool, err erro
 	}
 	var w wholeSet
 	switch l.Op {
-	case algebra.OpForward:
+	case language.OpForward:
 		var ids []uint64
 		var failed error
 		err = at.sn.Records(l.Kind, l.Of, func(_ ask.Path, id dict.ID) bool {
@@ -309,7 +310,7 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, tooMany bool, err erro
 			err = failed
 		}
 		w = wholeSet{sets.FromUnsorted(ids), len(ids) > maxCandidates}
-	case algebra.OpListed:
+	case language.OpListed:
 		w, err = at.wholeList(l)
 	default:
 		var t *ask.ActorSet

@@ -18,6 +18,7 @@ import (
 	"skein.blue/internal/clients"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // Bounds of watching.
@@ -122,7 +123,7 @@ func (c *candidates) take() *changes {
 
 // watch is a watched expression.
 type watch struct {
-	e          *algebra.Expr
+	e          *language.Expr
 	key        string
 	epoch      string         // of its cursors; differs each time the expression is watched
 	ids        []dict.ID      // of e.Strings; None for strings without an id
@@ -176,7 +177,7 @@ var errBusy = errors.New("too many subscriptions")
 // Subscribe starts a subscription of a client. after is the cursor of the last message that
 // it received, or "" to receive changes from now on. If there are too many, Subscribe ends one of the client with the most, or
 // returns an error.
-func (h *Watcher) Subscribe(e *algebra.Expr, client, after string) (*Subscriber, error) {
+func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := e.Canonical()
@@ -312,25 +313,25 @@ func (h *Watcher) evictIdle() bool {
 // errCursor is returned for a cursor of another expression or epoch.
 var errCursor = errors.New("the cursor belongs to another set")
 
-// Watchable returns an *algebra.SyntaxError if an expression cannot be watched.
-func Watchable(e *algebra.Expr) error {
+// Watchable returns an *language.SyntaxError if an expression cannot be watched.
+func Watchable(e *language.Expr) error {
 	leaves := 0
-	var walk func(n *algebra.Node) error
-	walk = func(n *algebra.Node) error {
-		if n.Op.IsSet() || n.Op == algebra.OpMembers {
+	var walk func(n *language.Node) error
+	walk = func(n *language.Node) error {
+		if n.Op.IsSet() || n.Op == language.OpMembers {
 			leaves++
 		}
 		if !n.Window.All() {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "a set with since or until cannot be watched: its members would leave as time passes"}
+			return &language.SyntaxError{Offset: n.Offset, What: "a set with since or until cannot be watched: its members would leave as time passes"}
 		}
-		if n.Op == algebra.OpLists {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "lists(…) cannot be watched: every account's lists may change it"}
+		if n.Op == language.OpLists {
+			return &language.SyntaxError{Offset: n.Offset, What: "lists(…) cannot be watched: every account's lists may change it"}
 		}
-		if n.Op == algebra.OpRank {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"}
+		if n.Op == language.OpRank {
+			return &language.SyntaxError{Offset: n.Offset, What: "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"}
 		}
-		if n.Op == algebra.OpSample {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "sample(…) cannot be watched: a change of the set may change which of its members are chosen"}
+		if n.Op == language.OpSample {
+			return &language.SyntaxError{Offset: n.Offset, What: "sample(…) cannot be watched: a change of the set may change which of its members are chosen"}
 		}
 		for i := range n.Args {
 			if err := walk(&n.Args[i]); err != nil {
@@ -343,7 +344,7 @@ func Watchable(e *algebra.Expr) error {
 		return err
 	}
 	if leaves > maxWatchedLeaves {
-		return &algebra.SyntaxError{Offset: 0, What: fmt.Sprintf("the expression has %d leaves; at most %d can be watched", leaves, maxWatchedLeaves)}
+		return &language.SyntaxError{Offset: 0, What: fmt.Sprintf("the expression has %d leaves; at most %d can be watched", leaves, maxWatchedLeaves)}
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // Equivalent expressions share a watch, idle expressions are forgotten to make room, and one client
@@ -23,7 +23,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	h.running = true // keeps Subscribe from starting rounds
 	for i := range 3 * maxIdle {
 		for _, set := range []string{"followers(did:web:%d.example.com)", " followers( did:web:%d.example.com )"} {
-			e, err := algebra.Parse(fmt.Sprintf(set, i))
+			e, err := language.Parse(fmt.Sprintf(set, i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	if n := len(h.watches); n > maxIdle+1 || n < maxIdle/2 {
 		t.Errorf("%d expressions are watched, want about %d", n, maxIdle)
 	}
-	e, err := algebra.Parse("followers(did:web:x.example.com)")
+	e, err := language.Parse("followers(did:web:x.example.com)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // ErrCursor is returned for a cursor that this store did not make for this query.
@@ -47,7 +48,7 @@ func NewCursors(secret []byte) (*Cursors, error) {
 }
 
 // SealPage seals the start of the next page of the set of an expression.
-func (c *Cursors) SealPage(e *algebra.Expr, after dict.ID, u algebra.Unseen) string {
+func (c *Cursors) SealPage(e *language.Expr, after dict.ID, u algebra.Unseen) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(after))
 	for i := 0; i < len(u); i += 8 {
 		var b byte
@@ -92,7 +93,7 @@ func (c *Cursors) Open(cursor, question string) ([]byte, error) {
 
 // OpenPage returns the content of a cursor, and the expression with its ages counted back from the
 // time of the first page.
-func (c *Cursors) OpenPage(given *algebra.Expr, cursor string) (e *algebra.Expr, after dict.ID, u algebra.Unseen, err error) {
+func (c *Cursors) OpenPage(given *language.Expr, cursor string) (e *language.Expr, after dict.ID, u algebra.Unseen, err error) {
 	e = given
 	plain, err := c.Open(cursor, e.Question())
 	want := 8 + (len(e.Strings)+7)/8
@@ -114,7 +115,7 @@ func (c *Cursors) OpenPage(given *algebra.Expr, cursor string) (e *algebra.Expr,
 
 // SealList seals the start of the next page of a list. more is what the list depends on besides
 // the set.
-func (c *Cursors) SealList(e *algebra.Expr, more string, p algebra.Place) string {
+func (c *Cursors) SealList(e *language.Expr, more string, p algebra.Place) string {
 	plain := []byte{0}
 	if p.Sorted {
 		plain[0] = 1
@@ -130,7 +131,7 @@ func (c *Cursors) SealList(e *algebra.Expr, more string, p algebra.Place) string
 }
 
 // OpenList opens a cursor of a list of this set.
-func (c *Cursors) OpenList(e *algebra.Expr, more, cursor string) (*algebra.Expr, algebra.Place, error) {
+func (c *Cursors) OpenList(e *language.Expr, more, cursor string) (*language.Expr, algebra.Place, error) {
 	plain, err := c.Open(cursor, "list "+more+"\x00"+e.Question())
 	if err != nil || len(plain) != 25 {
 		return e, algebra.Place{}, ErrCursor

@@ -14,10 +14,11 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 var (
-	words = algebra.NewVocabulary(kinds.BuiltIn)
+	words = language.NewVocabulary(kinds.BuiltIn)
 	noon  = time.Date(2026, 11, 22, 12, 0, 0, 123_456_789, time.UTC)
 )
 
@@ -30,9 +31,9 @@ func newCursors(t *testing.T, secret string) *Cursors {
 	return c
 }
 
-func parsed(t *testing.T, text string, now time.Time) *algebra.Expr {
+func parsed(t *testing.T, text string, now time.Time) *language.Expr {
 	t.Helper()
-	e, err := words.Parse(text, algebra.MaxForm, now)
+	e, err := words.Parse(text, language.MaxForm, now)
 	if err != nil {
 		t.Fatal(err)
 	}

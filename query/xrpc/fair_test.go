@@ -14,6 +14,7 @@ import (
 	"skein.blue/internal/clients"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // freeOf counts the free slots of a queue.
@@ -39,7 +40,7 @@ func queued(t *testing.T, slow bool) (*Query, *Queues) {
 
 // read reads from the store, which costs something.
 func read(sn *ask.View) error {
-	_, err := algebra.Lookup(sn, []algebra.Literal{{S: "did:web:a.example.com", Is: dict.DID}})
+	_, err := algebra.Lookup(sn, []language.Literal{{S: "did:web:a.example.com", Is: dict.DID}})
 	return err
 }
 

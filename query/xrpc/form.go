@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"skein.blue/internal/clients"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // Queries with expressions that are too long for a URL are sent as forms: POST, with the
@@ -50,12 +50,12 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 		return nil, func() {}, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != FormMediaType {
-		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is %q; send the parameters as %s", algebra.Brief(r.Header.Get("Content-Type")), FormMediaType)
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is %q; send the parameters as %s", language.Brief(r.Header.Get("Content-Type")), FormMediaType)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is encoded as %q; send it without an encoding", algebra.Brief(coding))
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is encoded as %q; send it without an encoding", language.Brief(coding))
 	}
-	if r.ContentLength > algebra.MaxForm {
+	if r.ContentLength > language.MaxForm {
 		return nil, nil, formTooLarge()
 	}
 	c := http.NewResponseController(w)
@@ -78,7 +78,7 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 		clients.SetConnectionIdle(r.Context(), true)
 		defer clients.SetConnectionIdle(r.Context(), false)
 	}
-	b, err := io.ReadAll(&heldReader{http.MaxBytesReader(w, r.Body, algebra.MaxForm), hold})
+	b, err := io.ReadAll(&heldReader{http.MaxBytesReader(w, r.Body, language.MaxForm), hold})
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
 		return nil, nil, formTooLarge()
 	}
@@ -114,5 +114,5 @@ func (h *heldReader) Read(p []byte) (int, error) {
 }
 
 func formTooLarge() error {
-	return Errorf(http.StatusRequestEntityTooLarge, errorTooLarge, "the body has more than %d bytes: ask about fewer members at a time", algebra.MaxForm)
+	return Errorf(http.StatusRequestEntityTooLarge, errorTooLarge, "the body has more than %d bytes: ask about fewer members at a time", language.MaxForm)
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"skein.blue/internal/sim/harness"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 func post(from, kind, coding string, body io.Reader) *http.Request {
@@ -51,7 +51,7 @@ func (f *Forms) empty(t *testing.T, what string) {
 
 // Each form is read whole or is an error, and holds no memory after its release.
 func TestFormsAreReadWhole(t *testing.T) {
-	long := strings.Repeat("x", algebra.MaxForm)
+	long := strings.Repeat("x", language.MaxForm)
 	for name, c := range map[string]struct {
 		kind, coding string
 		body         io.Reader
@@ -127,14 +127,14 @@ func TestFormsAreShared(t *testing.T) {
 		return err
 	}
 	greedy := 0
-	for read("192.0.2.1", algebra.MaxForm) == nil {
+	for read("192.0.2.1", language.MaxForm) == nil {
 		greedy++
 	}
-	if greedy != formsInFlight/algebra.MaxForm-1 {
+	if greedy != formsInFlight/language.MaxForm-1 {
 		t.Errorf("one client has %d forms of the largest size", greedy)
 	}
 	for n := range 7 {
-		if err := read(fmt.Sprintf("198.51.%d.1", n), algebra.MaxForm); err != nil {
+		if err := read(fmt.Sprintf("198.51.%d.1", n), language.MaxForm); err != nil {
 			t.Errorf("newcomer %d: %v", n, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestAbuseAnnouncedForms(t *testing.T) {
 		defer func() { _ = never.Close() }()
 		all.Go(func() {
 			r := post(fmt.Sprintf("192.0.%d.2", c%4), FormMediaType, "", body)
-			r.ContentLength = algebra.MaxForm
+			r.ContentLength = language.MaxForm
 			go func() { <-ctx.Done(); _ = never.Close() }()
 			if _, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), r, time.Minute); err == nil {
 				release()
@@ -191,7 +191,7 @@ func TestFormsAreCounted(t *testing.T) {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(c), 1))
 			for range 60 {
-				var body io.Reader = bytes.NewReader(make([]byte, rng.IntN(algebra.MaxForm+algebra.MaxForm/8)))
+				var body io.Reader = bytes.NewReader(make([]byte, rng.IntN(language.MaxForm+language.MaxForm/8)))
 				if rng.IntN(3) == 0 {
 					body = unknown{body}
 				}

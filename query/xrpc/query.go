@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // A Query is one call of a method: its parameters, and what it works with.
@@ -23,14 +22,14 @@ type Query struct {
 	Values url.Values
 	Header http.Header // of the request
 
-	Words   *algebra.Vocabulary
+	Words   *language.Vocabulary
 	MaxExpr int // the largest expression, in bytes
 	Store   *graph.Store
 	Cursors *Cursors
 	Work    *Work
 
 	// Resolve replaces handles by DIDs. where names the place of a literal, for errors.
-	Resolve func(list []algebra.Literal, where func(i int) string) error
+	Resolve func(list []language.Literal, where func(i int) string) error
 	// Viewer returns the DID of the viewer who called the method.
 	Viewer func(context.Context) (string, error)
 }
@@ -43,9 +42,9 @@ func Parse(raw string, form *string, m *Method) (*Query, error) {
 	if err != nil {
 		return nil, Invalid("the query string cannot be read: %v", err)
 	}
-	q := &Query{NSID: m.NSID, Values: values, MaxExpr: algebra.MaxExpr}
+	q := &Query{NSID: m.NSID, Values: values, MaxExpr: language.MaxExpr}
 	if form != nil {
-		q.MaxExpr = algebra.MaxForm
+		q.MaxExpr = language.MaxForm
 		inForm, err := url.ParseQuery(*form)
 		if err != nil {
 			return nil, Invalid("the form cannot be read: %v", err)
@@ -73,20 +72,20 @@ func unknownParameter(m *Method, name string) error {
 	if why, off := m.Off[name]; off {
 		return Invalid("%s %s", name, why)
 	}
-	if near := algebra.Nearest(name, slices.Values(m.Takes)); near != "" {
-		return Invalid("unknown parameter %q; did you mean %s?", algebra.Brief(name), near)
+	if near := language.Nearest(name, slices.Values(m.Takes)); near != "" {
+		return Invalid("unknown parameter %q; did you mean %s?", language.Brief(name), near)
 	}
 	if len(m.Takes) == 0 {
-		return Invalid("unknown parameter %q; %s takes no parameters", algebra.Brief(name), m.NSID)
+		return Invalid("unknown parameter %q; %s takes no parameters", language.Brief(name), m.NSID)
 	}
-	return Invalid("unknown parameter %q; %s takes %s", algebra.Brief(name), m.NSID, strings.Join(m.Takes, ", "))
+	return Invalid("unknown parameter %q; %s takes %s", language.Brief(name), m.NSID, strings.Join(m.Takes, ", "))
 }
 
 // Set parses the parameter set.
-func (q *Query) Set() (*algebra.Expr, error) { return q.ExprAt("set", time.Now()) }
+func (q *Query) Set() (*language.Expr, error) { return q.ExprAt("set", time.Now()) }
 
 // ExprAt parses the set expression in a parameter, with ages counted back from now.
-func (q *Query) ExprAt(name string, now time.Time) (*algebra.Expr, error) {
+func (q *Query) ExprAt(name string, now time.Time) (*language.Expr, error) {
 	if !q.Values.Has(name) {
 		return nil, Invalid("parameter %q is missing", name)
 	}
@@ -97,8 +96,8 @@ func (q *Query) ExprAt(name string, now time.Time) (*algebra.Expr, error) {
 	return e, q.Resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.Offsets[i]) })
 }
 
-// List parses a parameter that occurs 1 to hi times, with names of what has one of some forms (algebra.LiteralAs).
-func (q *Query) List(name string, hi int, forms ...kinds.Form) ([]algebra.Literal, error) {
+// List parses a parameter that occurs 1 to hi times, with names of what has one of some forms (language.LiteralAs).
+func (q *Query) List(name string, hi int, forms ...kinds.Form) ([]language.Literal, error) {
 	given := q.Values[name]
 	switch {
 	case len(given) < 1:
@@ -106,11 +105,11 @@ func (q *Query) List(name string, hi int, forms ...kinds.Form) ([]algebra.Litera
 	case len(given) > hi:
 		return nil, Invalid("parameter %s occurs %d times; at most %d are allowed", name, len(given), hi)
 	}
-	list := make([]algebra.Literal, len(given))
+	list := make([]language.Literal, len(given))
 	for i, v := range given {
-		l, err := algebra.LiteralAs(v, forms...)
+		l, err := language.LiteralAs(v, forms...)
 		if err != nil {
-			return nil, Invalid("%s %q (number %d)%v", name, algebra.Brief(v), i+1, err)
+			return nil, Invalid("%s %q (number %d)%v", name, language.Brief(v), i+1, err)
 		}
 		list[i] = l
 	}
@@ -124,7 +123,7 @@ func (q *Query) Integer(name string, lo, hi, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(q.Values.Get(name))
 	if err != nil || n < lo || n > hi {
-		return 0, Invalid("parameter %s is %q; it must be a number from %d to %d", name, algebra.Brief(q.Values.Get(name)), lo, hi)
+		return 0, Invalid("parameter %s is %q; it must be a number from %d to %d", name, language.Brief(q.Values.Get(name)), lo, hi)
 	}
 	return n, nil
 }
@@ -137,17 +136,17 @@ func (q *Query) Boolean(name string) (bool, error) {
 	case v == "true":
 		return true, nil
 	}
-	return false, Invalid("parameter %s is %q; it must be true or false", name, algebra.Brief(q.Values.Get(name)))
+	return false, Invalid("parameter %s is %q; it must be true or false", name, language.Brief(q.Values.Get(name)))
 }
 
 // Window reads the parameters since and until.
-func (q *Query) Window(now time.Time) (ask.Window, error) {
+func (q *Query) Window(now time.Time) (language.Window, error) {
 	for _, name := range []string{"since", "until"} {
 		if q.Values.Has(name) && q.Values.Get(name) == "" {
-			return ask.Window{}, Invalid("parameter %s is empty: give a time, or leave it out", name)
+			return language.Window{}, Invalid("parameter %s is empty: give a time, or leave it out", name)
 		}
 	}
-	w, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
+	w, _, err := language.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
 	if err != nil {
 		return w, Invalid("parameter %v", err)
 	}

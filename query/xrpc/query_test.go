@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/lexicon"
-	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/lexicons"
 )
 
@@ -81,7 +81,7 @@ func TestParse(t *testing.T) {
 			if fmt.Sprint(q.Values) != fmt.Sprint(want) || q.NSID != method.NSID {
 				t.Errorf("%+v: %v, want %v", c, q.Values, want)
 			}
-			if most := map[bool]int{false: algebra.MaxExpr, true: algebra.MaxForm}[post]; q.MaxExpr != most {
+			if most := map[bool]int{false: language.MaxExpr, true: language.MaxForm}[post]; q.MaxExpr != most {
 				t.Errorf("%+v: expressions of %d bytes, want %d", c, q.MaxExpr, most)
 			}
 		}
@@ -158,7 +158,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func query(p url.Values) *Query {
-	return &Query{Values: p, Words: words, MaxExpr: algebra.MaxExpr, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}
+	return &Query{Values: p, Words: words, MaxExpr: language.MaxExpr, Resolve: func([]language.Literal, func(int) string) error { return nil }}
 }
 
 // A number is taken exactly from its lowest to its highest value.
@@ -261,19 +261,19 @@ func TestQuotedValues(t *testing.T) {
 	for _, c := range []struct {
 		value string
 		forms []kinds.Form
-		want  algebra.Literal
+		want  language.Literal
 	}{
-		{`"` + did + `"`, []kinds.Form{kinds.DID}, algebra.Literal{S: did, Is: dict.DID}},
-		{named, []kinds.Form{kinds.ATURI}, algebra.Literal{S: "at://a.example.com/" + post, Is: dict.URI, Handle: "a.example.com"}},
-		{`"` + named + `"`, []kinds.Form{kinds.ATURI}, algebra.Literal{S: named, Is: dict.URI}},
-		{named, []kinds.Form{kinds.ATURI, kinds.Link}, algebra.Literal{S: named, Is: dict.URI}},
-		{"two, (words)", []kinds.Form{kinds.Text}, algebra.Literal{S: "two, (words)", Is: dict.URI}},
-		{` 5" disk `, []kinds.Form{kinds.Text}, algebra.Literal{S: ` 5" disk `, Is: dict.URI}},
-		{`"\"quoted\" \u0061\ud83d\ude00\n"`, []kinds.Form{kinds.Text}, algebra.Literal{S: "\"quoted\" a😀\n", Is: dict.URI}},
-		{`"\uFFFD"`, []kinds.Form{kinds.Text}, algebra.Literal{S: "\ufffd", Is: dict.URI}},
-		{did, []kinds.Form{kinds.Link, kinds.Text}, algebra.Literal{S: did, Is: dict.URI}},
-		{"did:plc:short", []kinds.Form{kinds.Text}, algebra.Literal{S: "did:plc:short", Is: dict.URI}},
-		{"@a.example.com", []kinds.Form{kinds.Text}, algebra.Literal{S: "@a.example.com", Is: dict.URI}},
+		{`"` + did + `"`, []kinds.Form{kinds.DID}, language.Literal{S: did, Is: dict.DID}},
+		{named, []kinds.Form{kinds.ATURI}, language.Literal{S: "at://a.example.com/" + post, Is: dict.URI, Handle: "a.example.com"}},
+		{`"` + named + `"`, []kinds.Form{kinds.ATURI}, language.Literal{S: named, Is: dict.URI}},
+		{named, []kinds.Form{kinds.ATURI, kinds.Link}, language.Literal{S: named, Is: dict.URI}},
+		{"two, (words)", []kinds.Form{kinds.Text}, language.Literal{S: "two, (words)", Is: dict.URI}},
+		{` 5" disk `, []kinds.Form{kinds.Text}, language.Literal{S: ` 5" disk `, Is: dict.URI}},
+		{`"\"quoted\" \u0061\ud83d\ude00\n"`, []kinds.Form{kinds.Text}, language.Literal{S: "\"quoted\" a😀\n", Is: dict.URI}},
+		{`"\uFFFD"`, []kinds.Form{kinds.Text}, language.Literal{S: "\ufffd", Is: dict.URI}},
+		{did, []kinds.Form{kinds.Link, kinds.Text}, language.Literal{S: did, Is: dict.URI}},
+		{"did:plc:short", []kinds.Form{kinds.Text}, language.Literal{S: "did:plc:short", Is: dict.URI}},
+		{"@a.example.com", []kinds.Form{kinds.Text}, language.Literal{S: "@a.example.com", Is: dict.URI}},
 	} {
 		got, err := query(url.Values{"m": {c.value}}).List("m", 5, c.forms...)
 		if err != nil || len(got) != 1 || got[0] != c.want {
@@ -287,7 +287,7 @@ func TestQuotedValues(t *testing.T) {
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "of: at position 0: expected a set", "follows(": "of: at position 8: follows(…) needs an argument", "frob(x)": `of: at position 0: "frob" is not a set`,
-		strings.Repeat(" ", algebra.MaxExpr+1): "at most 16384 are allowed here, and 1048576 in a form",
+		strings.Repeat(" ", language.MaxExpr+1): "at most 16384 are allowed here, and 1048576 in a form",
 	} {
 		_, err := query(url.Values{"of": {text}}).ExprAt("of", noon)
 		says(t, text, err, want)
@@ -295,7 +295,7 @@ func TestExpressions(t *testing.T) {
 	_, err := query(nil).Set()
 	says(t, "no set", err, "parameter \"set\" is missing")
 	q := query(url.Values{"set": {"union(follows(@a.example.com), follows(@b.example.com))"}})
-	q.Resolve = func(list []algebra.Literal, where func(int) string) error {
+	q.Resolve = func(list []language.Literal, where func(int) string) error {
 		return Invalid("%sno account has the handle %s", where(1), list[1].Handle)
 	}
 	_, err = q.Set()
@@ -303,8 +303,8 @@ func TestExpressions(t *testing.T) {
 	q.Values = url.Values{"m": {"@a.example.com", "@b.example.com"}}
 	_, err = q.List("m", 5, kinds.DID)
 	says(t, "an unknown handle", err, "m (number 2): no account has the handle b.example.com")
-	form := query(url.Values{"set": {strings.Repeat(" ", algebra.MaxExpr) + "follows(did:web:a.example.com)"}})
-	form.MaxExpr = algebra.MaxForm
+	form := query(url.Values{"set": {strings.Repeat(" ", language.MaxExpr) + "follows(did:web:a.example.com)"}})
+	form.MaxExpr = language.MaxForm
 	if e, err := form.Set(); err != nil || e.Type() != dict.DID {
 		t.Errorf("a long expression in a form: %v", err)
 	}

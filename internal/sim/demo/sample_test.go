@@ -14,6 +14,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 )
 
 // light lets a query read anything.
@@ -48,7 +49,7 @@ func TestSampledTopTen(t *testing.T) {
 	h := n.highlights()
 	// top returns the first results of a ranking, and what was sampled.
 	top := func(text string, results, units int) (all map[uint64]bool, sampled string) {
-		e, err := algebra.Parse(text)
+		e, err := language.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}

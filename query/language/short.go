@@ -1,4 +1,4 @@
-package algebra
+package language
 
 import (
 	"maps"
@@ -11,7 +11,7 @@ import (
 // shortNames are abbreviations, each for an expression about one account.
 var shortNames = map[string]func(p *parser, a Node) (Node, error){
 	"mutuals": func(_ *parser, a Node) (Node, error) {
-		return operator(opIntersect, leaf(a, OpForward, "follow"), leaf(a, OpReverse, "follow")), nil
+		return operator(OpIntersect, leaf(a, OpForward, "follow"), leaf(a, OpReverse, "follow")), nil
 	},
 	// Either directly, or through a list that the account blocks.
 	"blocking": func(p *parser, a Node) (Node, error) {

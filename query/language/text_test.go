@@ -1,9 +1,10 @@
-package algebra
+package language
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
@@ -20,6 +20,22 @@ import (
 
 // noon is the time of the questions in these tests.
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parsed(t *testing.T, text string) *Expr {
+	t.Helper()
+	e, err := builtIn.Parse(text, MaxForm, noon)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return e
+}
 
 // shown writes an expression in its plainest form: no spaces, DIDs as they are, windows in
 // microseconds as RFC 3339.
@@ -72,14 +88,11 @@ func shown(e *Expr) string {
 }
 
 func shownWindow(n *Node) (args []string) {
-	if n.Window.All() {
-		return nil
+	at := func(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339Nano) }
+	if n.Window.From > math.MinInt64 && !n.Window.All() {
+		args = append(args, "since="+at(n.Window.From))
 	}
-	at := func(tid uint64) string {
-		return time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339Nano)
-	}
-	args = append(args, "since="+at(n.Window.From))
-	if n.Window.To < format.EndOfTime {
+	if n.Window.To < math.MaxInt64 && !n.Window.All() {
 		args = append(args, "until="+at(n.Window.To))
 	}
 	return args
@@ -111,170 +124,13 @@ func nameOf(v *Vocabulary, n *Node) string {
 	return "?"
 }
 
-// draw makes texts of random expressions, of some accounts and records or of any.
-type draw struct {
-	*rand.Rand
-
-	accounts, records, times []string
-}
-
-func (d draw) one(of ...string) string { return of[d.IntN(len(of))] }
-
-// maybeQuoted puts a DID or an AT URI in double quotes, sometimes.
-func (d draw) maybeQuoted(name string) string {
-	if (kinds.DID.Valid([]byte(name)) || kinds.ATURI.Valid([]byte(name))) && d.IntN(6) == 0 {
-		return quote(name)
-	}
-	return name
-}
-
-func (d draw) space() string { return d.one("", "", "", " ", "\n\t", "  ", "\r\n") }
-
-func (d draw) account() string { return d.maybeQuoted(d.name()) }
-
-func (d draw) name() string {
-	if d.accounts != nil {
-		return d.one(d.accounts...)
-	}
-	return d.one("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", "did:web:n4.example.com", "did:web:localhost%3A80", "@alice.example.com", "$viewer",
-		"https://bsky.app/profile/did:plc:cccccccccccccccccccccccc", "https://bsky.app/profile/bob.example.com/?x=1#y")
-}
-
-func (d draw) record() string {
-	if d.records != nil {
-		return d.maybeQuoted(d.one(d.records...))
-	}
-	return d.maybeQuoted(d.one("at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/3kaaaaaaaaaaa", "at://did:web:n4.example.com/app.bsky.graph.list/self", "at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa",
-		"at://$viewer/app.bsky.graph.list/x", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "https://bsky.app/profile/bob.example.com/post/3kaaaaaaaaaaa", "https://bsky.app/profile/did:web:n4.example.com/lists/x"))
-}
-
-// text draws a string in double quotes that only texts can be.
-func (d draw) text() string {
-	return d.one(`"cats"`, `"a, (b) \\ \"c\"\n"`, `"\ud83d\ude00"`, `" "`, `"@alice.example.com"`, `"https://example.com/a,b"`, `"at://Alice.example.com/x.y.z/1"`)
-}
-
-func (d draw) window() string {
-	since := d.one("2026-11-01", "2026-11-01T00:00:00.123456Z", "2025-01-01T00:00:00+02:00", "7d", "24h", "2w", "90m", "1h30m")
-	until := d.one("2026-11-22", "2026-11-22T11:59:59.5Z", "1m", "5s", "0s")
-	if d.times != nil {
-		i := d.IntN(len(d.times) - 1)
-		since, until = d.times[i], d.times[i+1+d.IntN(len(d.times)-i-1)]
-	}
-	switch d.IntN(3) {
-	case 0:
-		return "since=" + since
-	case 1:
-		return "until=" + until
-	}
-	return d.one("since="+since+d.space()+","+d.space()+"until="+until, "until="+until+","+d.space()+"since="+since)
-}
-
-// expr draws an expression of DIDs or of URIs.
-func (d draw) expr(dids bool, depth int) string {
-	sp := d.space
-	if depth == 0 || d.IntN(3) == 0 {
-		member := d.record
-		if dids {
-			member = d.account
-		}
-		if d.IntN(5) == 0 {
-			args := []string{sp() + member() + sp()}
-			if !dids && d.IntN(2) == 0 { // what comes after a text may be any string
-				args = []string{sp() + d.text() + sp(), d.one(d.text(), `"did:web:n4.example.com"`)}
-			}
-			for range d.IntN(4) {
-				args = append(args, sp()+member()+sp())
-			}
-			return sp() + "members" + sp() + "(" + strings.Join(args, ",") + ")" + sp()
-		}
-		if d.accounts != nil && d.IntN(7) == 0 {
-			on := ",on=records"
-			if dids {
-				on = d.one("", ", on=accounts")
-			}
-			if d.IntN(3) == 0 {
-				on += "," + d.window()
-			}
-			return "labeled(" + d.one(oracle.Labelers...) + sp() + "," + d.one("spam", "!hide", `"two words"`, "never") + on + ")"
-		}
-		name, arg := d.one("likes", "reposts", "listblocks", "lists"), d.account()
-		if dids {
-			if name, arg = d.one("follows", "followers", "blocks", "blockers"), d.account(); d.IntN(2) == 0 {
-				name, arg = d.one("likers", "reposters", "listblockers", "listed"), d.record()
-			}
-		}
-		if d.IntN(3) == 0 {
-			arg += sp() + "," + sp() + d.window()
-		}
-		return sp() + name + sp() + "(" + sp() + arg + sp() + ")" + sp()
-	}
-	if d.IntN(4) == 0 {
-		return d.rank(dids, depth, d.IntN(2) == 0)
-	}
-	var args []string
-	for range 1 + d.IntN(3) {
-		args = append(args, d.expr(dids, depth-1))
-	}
-	if d.IntN(6) == 0 {
-		seed := d.one("", sp()+","+sp()+"seed=0", ","+sp()+"seed=7"+sp(), ",seed=18446744073709551615")
-		return sp() + "sample" + sp() + "(" + args[0] + fmt.Sprint(",", sp(), 1+d.IntN(12)) + seed + ")" + sp()
-	}
-	if d.IntN(5) == 0 {
-		return sp() + fmt.Sprint("atleast", sp(), "(", sp(), 1+d.IntN(len(args)), sp()) + "," + strings.Join(args, ",") + ")" + sp()
-	}
-	return sp() + d.one("intersect", "union", "except") + sp() + "(" + strings.Join(args, ",") + ")" + sp()
-}
-
-// rank draws a rank(…) of DIDs or of URIs, with its arguments in any order, and perhaps with top.
-func (d draw) rank(dids bool, depth int, top bool) string {
-	sp := d.space
-	depth = max(depth, 1)
-	from := d.IntN(3) > 0 || !dids
-	via := d.one("likes", "reposts", "listblocks", "lists")
-	if dids && from {
-		via = d.one("follows", "followers", "blocks", "blockers")
-	} else if dids {
-		via = d.one("likers", "reposters", "listblockers", "listed")
-	}
-	var args []string
-	if d.IntN(3) == 0 {
-		args = append(args, "of"+sp()+"="+d.rank(from, depth-1, true), "weigh"+sp()+"="+sp()+"score")
-	} else {
-		args = append(args, "of"+sp()+"="+d.expr(from, depth-1))
-	}
-	args = append(args, "via"+sp()+"="+sp()+via)
-	if d.IntN(3) == 0 && !strings.HasPrefix(via, "list") || via == "listblocks" {
-		args = append(args, "damp="+d.one("0", "0.5", "1", ".25", "1e-1"))
-	}
-	if d.IntN(3) == 0 {
-		args = append(args, "decay="+sp()+d.one("6h", "12w", "100d", "1h30m"))
-	}
-	if d.IntN(2) == 0 {
-		args = append(args, fmt.Sprint("min", sp(), "=", sp(), 1+d.IntN(3)))
-	}
-	if top {
-		args = append(args, fmt.Sprint("top=", 1+d.IntN(12)))
-	}
-	if d.IntN(3) == 0 {
-		args = append(args, "except="+d.expr(dids, depth-1))
-	}
-	if d.IntN(3) == 0 {
-		args = append(args, d.window())
-	}
-	d.Shuffle(len(args), func(i, j int) { args[i], args[j] = args[j], args[i] })
-	for i := range args {
-		args[i] = sp() + args[i] + sp()
-	}
-	return sp() + "rank" + sp() + "(" + strings.Join(args, ",") + ")" + sp()
-}
-
 // A printed expression parses to the same expression, whatever spaces the original had, and the
 // offsets of nodes and strings point at their text.
 func TestPrintedExpressionsParse(t *testing.T) {
-	d := draw{Rand: rand.New(rand.NewPCG(1, 1))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(1, 1))}
 	long := 0
 	for range 3000 {
-		text := d.expr(d.IntN(2) == 0, 4)
+		text := d.Expr(d.IntN(2) == 0, 4)
 		e, err := builtIn.Parse(text, MaxExpr, noon)
 		if err != nil {
 			if !strings.Contains(err.Error(), "more than 64 sets") && !strings.Contains(err.Error(), "more than 8 rank") && !strings.Contains(err.Error(), "must be earlier than until") {
@@ -384,9 +240,9 @@ func checkText(t *testing.T, text string) {
 // Texts that differ by a few bytes from expressions are errors at a place in the text, or
 // expressions.
 func TestDamagedExpressions(t *testing.T) {
-	d := draw{Rand: rand.New(rand.NewPCG(2, 2))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(2, 2))}
 	for range 6000 {
-		b := []byte(d.expr(d.IntN(2) == 0, 3))
+		b := []byte(d.Expr(d.IntN(2) == 0, 3))
 		for range 1 + d.IntN(3) {
 			at := d.IntN(len(b))
 			switch d.IntN(4) {
@@ -395,7 +251,7 @@ func TestDamagedExpressions(t *testing.T) {
 			case 1:
 				b[at] = "(),= \n@$:/.%\x00\xff\xc3é0az\"\\"[d.IntN(22)]
 			case 2:
-				b = slices.Insert(b, at, []byte(d.one("(", ")", ",", "since=", "until=7d", "members(", "\xe2\x82", "did:", "at://", "$viewer", `"`, `"\`, `"\ud800`))...)
+				b = slices.Insert(b, at, []byte(d.One("(", ")", ",", "since=", "until=7d", "members(", "\xe2\x82", "did:", "at://", "$viewer", `"`, `"\`, `"\ud800`))...)
 			default:
 				b = b[:at+1]
 			}
@@ -408,9 +264,9 @@ func TestDamagedExpressions(t *testing.T) {
 }
 
 func FuzzExpression(f *testing.F) {
-	d := draw{Rand: rand.New(rand.NewPCG(3, 3))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(3, 3))}
 	for range 30 {
-		f.Add(d.expr(d.IntN(2) == 0, 3))
+		f.Add(d.Expr(d.IntN(2) == 0, 3))
 	}
 	for _, s := range []string{"", " ", "(", "union(", "members(did:web:a,", "likes(did:web:a,since=", "likes(did:web:a,since=20000w)", "\xff\xff(", strings.Repeat("union(", 40)} {
 		f.Add(s)
@@ -587,10 +443,10 @@ func TestQuestionNamesTheAccounts(t *testing.T) {
 
 // The ages of an expression move with the time, and nothing else does.
 func TestAsOf(t *testing.T) {
-	d := draw{Rand: rand.New(rand.NewPCG(4, 4))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(4, 4))}
 	moved := 0
 	for range 500 {
-		e, err := builtIn.Parse(d.expr(true, 2), MaxExpr, noon)
+		e, err := builtIn.Parse(d.Expr(true, 2), MaxExpr, noon)
 		if err != nil {
 			continue
 		}
@@ -634,7 +490,7 @@ func slowDistance(a, b string) int {
 }
 
 func TestDistance(t *testing.T) {
-	d := draw{Rand: rand.New(rand.NewPCG(5, 5))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(5, 5))}
 	word := func() string {
 		b := make([]byte, d.IntN(7))
 		for i := range b {
@@ -652,7 +508,7 @@ func TestDistance(t *testing.T) {
 
 // The nearest name does not depend on the order of the names, and a long word has none.
 func TestNearest(t *testing.T) {
-	d := draw{Rand: rand.New(rand.NewPCG(6, 6))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(6, 6))}
 	var names []string
 	for name := range builtIn.functions {
 		names = append(names, name)
@@ -744,25 +600,25 @@ func TestMeanings(t *testing.T) {
 
 // Characters that a browser copies along with a name change nothing, in a name alone and in an expression.
 func TestPastedNames(t *testing.T) {
-	d := draw{Rand: rand.New(rand.NewPCG(47, 18))}
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(47, 18))}
 	marks := []string{"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069", "\u200e", "\u200f", "\u200b", "\ufeff"}
 	for range 2000 {
-		plain, pasted := d.name(), ""
+		plain, pasted := d.Name(), ""
 		for _, r := range plain {
 			if d.IntN(8) == 0 {
-				pasted += d.one(marks...)
+				pasted += d.One(marks...)
 			}
 			if plain[0] == '@' && d.IntN(2) == 0 {
 				r = unicode.ToUpper(r)
 			}
 			pasted += string(r)
 		}
-		pasted = d.one("", " ", "\u00a0", "\u202a ", "\t") + pasted + d.one("", " ", "\u00a0", " \u202c", "\r\n")
+		pasted = d.One("", " ", "\u00a0", "\u202a ", "\t") + pasted + d.One("", " ", "\u00a0", " \u202c", "\r\n")
 		want, ok := LiteralOf(plain)
 		if got, same := LiteralOf(pasted); !ok || !same || got != want {
 			t.Fatalf("%q is %+v, %q is %+v, %v", plain, want, pasted, got, same)
 		}
-		e, err := builtIn.Parse(d.one(marks...)+"follows("+pasted+d.one(marks...)+", since=7d )"+d.one(marks...), MaxExpr, noon)
+		e, err := builtIn.Parse(d.One(marks...)+"follows("+pasted+d.One(marks...)+", since=7d )"+d.One(marks...), MaxExpr, noon)
 		if err != nil || e.Strings[0] != want {
 			t.Fatalf("%q: %+v, %v", pasted, e, err)
 		}

@@ -1,4 +1,4 @@
-package algebra
+package language
 
 import (
 	"skein.blue/graph/kinds"

@@ -1,4 +1,4 @@
-package algebra
+package language
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
@@ -27,7 +26,7 @@ type Node struct {
 	Kind   kinds.Kind // leaf or OpRank: the kind of edge
 	Of     int        // leaf: index of its argument in Expr.Strings
 	By     int        // OpListed: index of the list's author in Expr.Strings
-	Window ask.Window // leaf or OpRank: its times, since and until
+	Window Window     // leaf or OpRank: its times, since and until
 	Args   []Node     // operator: its operands; OpRank: the set given as of=, then the one given as except=, if any
 	Rank   *RankSpec  // OpRank: its other arguments
 	Least  int        // OpAtLeast: how many of the operands; OpSample: how many members
@@ -51,7 +50,7 @@ const (
 	OpListed              // the accounts on a list
 	OpLists               // the lists that an account is on
 	OpMembers             // the accounts or URIs written in the expression
-	opIntersect           // members of all operands
+	OpIntersect           // members of all operands
 	OpUnion               // members of any operand
 	OpExcept              // members of the first operand and of no other
 	OpAtLeast             // members of at least Node.Least operands
@@ -88,7 +87,7 @@ func (l Literal) author() Literal {
 	if l.Handle != "" {
 		return Literal{S: "@" + l.Handle, Is: dict.DID, Handle: l.Handle}
 	}
-	return Literal{S: ask.AuthorityOf(l.S), Is: dict.DID}
+	return Literal{S: syntax.AuthorityOf(l.S), Is: dict.DID}
 }
 
 // Info returns the table row of a leaf's kind.
@@ -127,11 +126,7 @@ func (l Literal) Unusable() string {
 	if l.Handle != "" {
 		return ""
 	}
-	did := l.S
-	if l.Is == dict.URI {
-		did, _, _ = strings.Cut(strings.TrimPrefix(l.S, "at://"), "/")
-	}
-	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
+	if id, ok := strings.CutPrefix(syntax.AuthorityOf(l.S), "did:plc:"); ok && !syntax.ValidPLC(id) {
 		return "a did:plc has 24 characters after did:plc:, each a to z or 2 to 7"
 	}
 	return ""
@@ -161,4 +156,34 @@ func (e *SyntaxError) Point(source string) string {
 	part := strings.Map(visible, strings.ToValidUTF8(source[from:to], "?"))
 	before := strings.Map(visible, strings.ToValidUTF8(source[from:at], "?"))
 	return part + "\n" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
+}
+
+// Source returns the leaf whose records make the members of n members: n itself, or the first set of
+// intersect, except and sample. It returns nil for other operators, whose members come from several
+// sets, or from none.
+func (n *Node) Source() *Node {
+	for n.Op == OpIntersect || n.Op == OpExcept || n.Op == OpSample {
+		n = &n.Args[0]
+	}
+	if n.Op.IsSet() {
+		return n
+	}
+	return nil
+}
+
+// IsLeaf reports whether the expression is one stored set without an operator.
+func (e *Expr) IsLeaf() bool { return e.Root.Op.IsSet() }
+
+// AuthorOf returns the DID of the account whose record makes member a member of the leaf n.
+func (e *Expr) AuthorOf(n *Node, member string) string {
+	switch n.Op {
+	case OpForward:
+		return e.Strings[n.Of].S
+	case OpReverse:
+		return member
+	case OpListed:
+		return e.Strings[n.By].S
+	default: // OpLists
+		return syntax.AuthorityOf(member)
+	}
 }

@@ -1,4 +1,4 @@
-package algebra
+package language
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, kinds.Labeled: {op: opLabeled},
+		"members": {op: OpMembers}, "intersect": {op: OpIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, kinds.Labeled: {op: opLabeled},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -205,7 +205,7 @@ func (p *parser) operands(n *Node, name string, depth int) error {
 			return err
 		}
 		if len(n.Args) > 0 && arg.Is != n.Is {
-			if before := (Node{Op: opIntersect, Is: n.Is, Args: n.Args}); !arg.canBecome(n.Is) && before.canBecome(arg.Is) {
+			if before := (Node{Op: OpIntersect, Is: n.Is, Args: n.Args}); !arg.canBecome(n.Is) && before.canBecome(arg.Is) {
 				for i := range n.Args {
 					p.e.become(&n.Args[i], arg.Is)
 				}

@@ -1,4 +1,4 @@
-package algebra
+package language
 
 import (
 	"fmt"
@@ -6,9 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"skein.blue/graph/ask"
 )
+
+// A Window is a span of time: the microseconds since 1970 in [From, To). The zero Window is all of time, and
+// includes records without a time, too.
+type Window struct{ From, To int64 }
+
+// All reports whether w does not limit anything.
+func (w Window) All() bool { return w == Window{} }
 
 // ParseTime parses a time: RFC 3339, a date (midnight UTC), or an age before now, such as
 // 24h, 90m or 7d. isAge reports that s is an age.
@@ -55,14 +60,14 @@ func FirstMicro(t time.Time) int64 {
 // EndSince returns the end, in microseconds, of a window without one that begins at an age, or at a time.
 func EndSince(isAge bool, now time.Time) int64 {
 	if isAge {
-		return int64(latestAt(now)) + 1
+		return LatestAt(now) + 1
 	}
 	return math.MaxInt64
 }
 
 // ParseWindow parses the times since and until, each "" if absent. isAge reports that one of
 // them is an age. A window since an age ends now: what is dated ahead of the present is not in it.
-func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, err error) {
+func ParseWindow(since, until string, now time.Time) (w Window, isAge bool, err error) {
 	if since == "" && until == "" {
 		return w, false, nil
 	}
@@ -85,5 +90,19 @@ func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, 
 			return w, false, fmt.Errorf("since (%s) must be earlier than until (%s)", since, until)
 		}
 	}
-	return ask.WindowOf(from, to), isAge, nil
+	if from >= to { // less than a microsecond
+		from, to = math.MaxInt64, math.MaxInt64
+	}
+	return Window{from, to}, isAge, nil
+}
+
+// maxAhead is how far a record's time may be ahead of the present: clocks differ. A time further ahead is one that a client
+// made up, and a record that has it would be the newest for years.
+const maxAhead = 5 * time.Minute
+
+// LatestAt returns the last microsecond whose records have a time, at a time: the last one of a whole second, because the dates
+// of large sets are seconds.
+func LatestAt(now time.Time) int64 {
+	const second = 1_000_000
+	return max(now.Add(maxAhead).Unix(), 0)*second + second - 1
 }

@@ -1,4 +1,4 @@
-package algebra
+package language
 
 import (
 	"encoding/json"
@@ -61,7 +61,7 @@ func LiteralOf(s string) (l Literal, ok bool) {
 		return Literal{S: s, Is: dict.DID}, true
 	case syntax.ValidURI(s):
 		l := Literal{S: s, Is: dict.URI}
-		if authority, _, _ := strings.Cut(strings.TrimPrefix(s, "at://"), "/"); !strings.HasPrefix(authority, "did:") {
+		if authority := syntax.AuthorityOf(s); !strings.HasPrefix(authority, "did:") {
 			l.Handle = strings.ToLower(authority)
 			l.S = "at://" + l.Handle + strings.TrimPrefix(s, "at://"+authority)
 		}

@@ -1,0 +1,72 @@
+package language
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A name for an expression means what is written out here, in any expression.
+func TestShortNames(t *testing.T) {
+	const a = "did:web:a.example.com"
+	meanings := map[string]string{
+		"mutuals":   "intersect(follows(A),followers(A))",
+		"blocking":  "union(blocks(A),rank(of=listblocks(A),via=listed))",
+		"blockedBy": "union(blockers(A),rank(of=lists(A),via=listblockers))",
+	}
+	if names := slices.Sorted(maps.Keys(meanings)); !slices.Equal(names, ShortNames()) {
+		t.Fatalf("%q, want %q", ShortNames(), names)
+	}
+	for name, meaning := range meanings {
+		meaning = strings.ReplaceAll(meaning, "A", a)
+		for _, in := range []string{"X", "except(union(X, follows(" + a + ")), X)", "rank(of=X, via=likes, top=3)"} {
+			short, long := strings.ReplaceAll(in, "X", name+"( "+a+" )"), strings.ReplaceAll(in, "X", meaning)
+			if x, y := parsed(t, short).Canonical(), parsed(t, long).Canonical(); x != y {
+				t.Errorf("%s is %s, want %s", short, x, y)
+			}
+		}
+		for text, want := range map[string]string{
+			"X()":                       "X(…) needs an argument",
+			"X":                         `expected "(" after "X"`,
+			"X(" + a + ",since=1d)":     "X takes no since or until",
+			"X(" + a + "," + a + ")":    "X takes one argument",
+			"X(at://" + a + "/x.y.z/1)": "X takes an account",
+		} {
+			text, want = strings.ReplaceAll(text, "X", name), strings.ReplaceAll(want, "X", name)
+			_, err := builtIn.Parse(text, MaxExpr, noon)
+			if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {
+				t.Errorf("%s: %v, want %q", text, err, want)
+			}
+		}
+		if _, err := builtIn.Parse("union("+strings.Repeat(name+"("+a+"),", 32)+name+"("+a+"))", MaxExpr, noon); err == nil || !strings.Contains(err.Error(), "more than ") {
+			t.Errorf("33 times %s: %v", name, err)
+		}
+	}
+}
+
+// atleast needs a number that its sets can reach.
+func TestMistakesInAtLeast(t *testing.T) {
+	const leaf = "follows(did:web:a.example.com)"
+	for text, want := range map[string]string{
+		"atleast()":                `the number of sets is ""`,
+		"atleast(" + leaf + ")":    `the number of sets is "follows"`,
+		"atleast(0," + leaf + ")":  "it must be a number from 1 to 64",
+		"atleast(65," + leaf + ")": "it must be a number from 1 to 64",
+		"atleast(2)":               "atleast takes a number and sets",
+		"atleast(2," + leaf + ")":  "atleast(2, …) needs at least 2 sets, and has 1",
+		"atleast(1,":               "expected a set",
+		"atleast(1," + leaf:        `expected "," or ")" in atleast(…`,
+		"atleast(1," + leaf + ",likes(did:web:a.example.com))": "cannot combine a set of DIDs with a set of AT URIs",
+	} {
+		_, err := builtIn.Parse(text, MaxExpr, noon)
+		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	one, two := parsed(t, "atleast(1,"+leaf+","+leaf+")").Canonical(), parsed(t, "atleast(2,"+leaf+","+leaf+")").Canonical()
+	if one == two {
+		t.Error("atleast(1, …) and atleast(2, …) have one canonical form")
+	}
+}
