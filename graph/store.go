@@ -17,7 +17,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvmetrics"
 	"skein.blue/internal/loglimit"
 )
 
@@ -69,7 +68,7 @@ type Options struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Writes counts the store's writes. It may be nil.
-	Writes *kvmetrics.Metrics
+	Writes *kv.Metrics
 }
 
 // A Store is the graph. Its methods may be called from any goroutine.

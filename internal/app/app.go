@@ -22,7 +22,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/kvmetrics"
 )
 
 func logger(l *slog.Logger) *slog.Logger {
@@ -61,7 +60,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.writes = kvmetrics.New(reg, format.KeyspaceOf)
+	o.writes = kv.NewMetrics(reg, format.KeyspaceOf)
 	var store kv.Store
 	if err := o.await(ctx, func() (err error) { store, err = OpenStore(ctx, o); return err }); err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/kv/kvmetrics"
 	"skein.blue/internal/kv/pebblekv"
 )
 
@@ -54,7 +53,7 @@ type StoreOptions struct {
 	Fatal  func(error)
 	Logger *slog.Logger
 
-	writes *kvmetrics.Metrics
+	writes *kv.Metrics
 }
 
 // OpenStore opens the engine that o.Store names.

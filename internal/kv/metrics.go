@@ -1,6 +1,4 @@
-// Package kvmetrics has the metrics of a store's latency, skein_store_*: the duration of writes, their
-// retries and conflicts, and how long a cluster takes to begin a read. A nil *Metrics counts nothing.
-package kvmetrics
+package kv
 
 import (
 	"time"
@@ -8,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics count the writes of one store.
+// Metrics are of a store's latency, skein_store_*: the duration of writes, their retries and conflicts, and
+// how long a cluster takes to begin a read. A nil *Metrics counts nothing.
 type Metrics struct {
 	commit     prometheus.Histogram
 	version    prometheus.Histogram
@@ -18,8 +17,8 @@ type Metrics struct {
 	keyspaceOf func(key []byte) string
 }
 
-// New registers the metrics. keyspaceOf names the keyspace of a key.
-func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics {
+// NewMetrics registers the metrics. keyspaceOf names the keyspace of a key.
+func NewMetrics(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics {
 	m := &Metrics{
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_store_commit_duration_seconds", Help: "Duration of one atomic write, reads included.",

@@ -1,4 +1,4 @@
-package kvmetrics_test
+package kv_test
 
 import (
 	"strings"
@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"skein.blue/internal/kv/kvmetrics"
+	"skein.blue/internal/kv"
 )
 
 // Metrics count every report; nil counts nothing.
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	for _, m := range []*kvmetrics.Metrics{nil, kvmetrics.New(reg, func(key []byte) string { return "of " + string(key) })} {
+	for _, m := range []*kv.Metrics{nil, kv.NewMetrics(reg, func(key []byte) string { return "of " + string(key) })} {
 		m.Committed(time.Second)
 		m.Retried("conflict")
 		m.Retried("conflict")
