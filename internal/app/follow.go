@@ -106,23 +106,19 @@ type servedBackup struct {
 	m     *backup.Manifest
 	x     *Index
 	api   http.Handler
-	admin func(at net.Addr) http.Handler
 	stop  context.CancelFunc
 	ended chan error // of Serve
 	uses  sync.WaitGroup
 
-	mu     sync.Mutex // guards admins
-	admins map[string]http.Handler
+	newAdmin func(at net.Addr) http.Handler
+	once     sync.Once // guards admin
+	admin    http.Handler
 }
 
-// adminAt returns the admin endpoints, which are made once for an address.
+// adminAt returns the admin endpoints. There is one address for them.
 func (s *servedBackup) adminAt(at net.Addr) http.Handler {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.admins[at.String()] == nil {
-		s.admins[at.String()] = s.admin(at)
-	}
-	return s.admins[at.String()]
+	s.once.Do(func() { s.admin = s.newAdmin(at) })
+	return s.admin
 }
 
 func (s *servedBackup) release() { s.uses.Done() }
@@ -324,11 +320,11 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 	x.Registry.MustRegister(registered{f.registry})
 	f.asOf.Set(float64(m.Time.Unix()))
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1), admins: map[string]http.Handler{}}
+	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1)}
 	mounted := make(chan struct{})
 	o.Ready = nil
 	o.mount = func(h handlers) {
-		s.api, s.admin = h.api(nil), h.admin
+		s.api, s.newAdmin = h.api(nil), h.admin
 		close(mounted)
 	}
 	go func() { s.ended <- x.Serve(inner, o) }()

@@ -106,7 +106,7 @@ func TestReuse(t *testing.T) {
 	to := open(t, filepath.Join(t.TempDir(), "target"))
 	a := folder{"000001.sst": "one", "000002.sst": "two", "MANIFEST-000001": "m"}
 	b := folder{"000001.sst": "one", "000002.sst": "TWO", "000003.sst": "three", "MANIFEST-000001": "m"}
-	dirs, found := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}, []*backup.Manifest{}
+	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
 	for i, f := range []folder{a, b} {
 		if _, err := create(t, to, f, backup.CreateOptions{Time: time.Now()}); err != nil {
 			t.Fatal(err)
@@ -115,7 +115,6 @@ func TestReuse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, m)
 		o := backup.RestoreOptions{Dir: dirs[i], Manifest: m}
 		if i == 1 {
 			o.Reuse = dirs[0]
