@@ -211,18 +211,17 @@ func (f *follower) begin(ctx context.Context) error {
 			}
 			continue
 		}
-		f.removeOthers(dir)
+		f.remove(func(other string) bool { return other < dir }) // older backups, and restores of them
 		return nil
 	}
 	return f.look(ctx)
 }
 
-// removeOthers removes the folders of older backups, and of restores of backups that are not the
-// newest.
-func (f *follower) removeOthers(dir string) {
+// remove removes the folders of other backups.
+func (f *follower) remove(obsolete func(folder string) bool) {
 	entries, _ := os.ReadDir(f.o.Dir)
 	for _, e := range entries {
-		if other := filepath.Join(f.o.Dir, e.Name()); other < dir {
+		if other := filepath.Join(f.o.Dir, e.Name()); obsolete(other) {
 			if err := os.RemoveAll(other); err != nil {
 				f.log.Error("an older backup cannot be removed", "folder", other, "error", err)
 			}
@@ -275,8 +274,8 @@ func (f *follower) look(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	f.removeUnfinished(o.Dir)
-	if was, err := backup.Restored(o.Dir); err != nil || !was.Time.Equal(m.Time) { // it may have been restored, and not opened
+	f.remove(func(other string) bool { return other != o.Dir && backup.Unfinished(other) }) // this one replaces them
+	if was, err := backup.Restored(o.Dir); err != nil || !was.Time.Equal(m.Time) {          // it may have been restored, and not opened
 		if err := backup.Restore(ctx, f.o.Target, o); err != nil {
 			return err
 		}
@@ -286,18 +285,6 @@ func (f *follower) look(ctx context.Context) error {
 	}
 	f.log.Info("answering from a backup", "of", m.Time.Format(time.RFC3339), "newest_event", m.Store.Seen.UTC().Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
-}
-
-// removeUnfinished removes the other restores that were interrupted: a newer backup has replaced them.
-func (f *follower) removeUnfinished(dir string) {
-	entries, _ := os.ReadDir(f.o.Dir)
-	for _, e := range entries {
-		if other := filepath.Join(f.o.Dir, e.Name()); other != dir && backup.Unfinished(other) {
-			if err := os.RemoveAll(other); err != nil {
-				f.log.Error("an unfinished restore cannot be removed", "folder", other, "error", err)
-			}
-		}
-	}
 }
 
 // serve opens a restored backup and makes it the current backup.
