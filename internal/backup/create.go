@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -300,6 +301,9 @@ func retain(ctx context.Context, t Target, l *lock, keep int) (removed int, free
 	return removed, freed, err
 }
 
+// ours matches the beginnings of the names of all objects that sweep may remove: a bucket may be others', too.
+var ours = regexp.MustCompile(`^(manifests/\d{8}T\d{6}\.\d{3}Z\.json|parts/[0-9a-f]{2}/[0-9a-f]{64})`)
+
 // sweep removes the objects of a folder that are not needed, and returns their bytes.
 func sweep(ctx context.Context, t Target, l *lock, folder string, needed map[string]bool) (freed int64, err error) {
 	all, err := t.List(ctx, folder)
@@ -310,7 +314,7 @@ func sweep(ctx context.Context, t Target, l *lock, folder string, needed map[str
 		return 0, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if needed[name] {
+		if needed[name] || !ours.MatchString(name) {
 			continue
 		}
 		if err := l.current(); err != nil {

@@ -248,6 +248,32 @@ func TestLeftParts(t *testing.T) {
 	}
 }
 
+// What killed writers left is removed with the parts that no backup needs; what is others' stays.
+func TestWhatIsRemoved(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "target")
+	to, now := open(t, at), time.Now()
+	part := "parts/3f/" + strings.Repeat("3f", 32)
+	left := []string{part, part + ".1234", "manifests/20200101T000000.000Z.json.minisig", "manifests/20200101T000000.000Z.json.77"}
+	others := []string{"parts/list", "manifests/v1.json", "manifests/x/20200101T000000.000Z.json", "else"}
+	for _, name := range slices.Concat(left, others) {
+		if err := to.Put(t.Context(), name, 1, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := create(t, to, folder{"000001.sst": "a"}, backup.CreateOptions{Time: now}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := create(t, to, folder{"000001.sst": "b"}, backup.CreateOptions{Time: now.Add(time.Second), Keep: 1})
+	if err != nil || r.Removed != 1 || r.Freed != 3 {
+		t.Errorf("%+v %v", r, err)
+	}
+	for i, name := range slices.Concat(left, others) {
+		if _, err := os.Stat(filepath.Join(at, name)); os.IsNotExist(err) != (i < len(left)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // hooked calls before ahead of each operation, which fails if that does.
 type hooked struct {
 	backup.Target
