@@ -248,7 +248,7 @@ func TestLeftParts(t *testing.T) {
 	}
 }
 
-// What killed writers left is removed with the parts that no backup needs; what is others' stays.
+// Objects that killed writers left are removed with the parts that no backup needs; objects of others stay.
 func TestWhatIsRemoved(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "target")
 	to, now := open(t, at), time.Now()

@@ -12,8 +12,8 @@ import (
 )
 
 // folder is a target in a folder. An object is written beside its place, under its name with a
-// suffix, and renamed. What a killed process leaves is no part, so it is removed with those that no
-// backup needs.
+// suffix, and renamed. The file that a killed process leaves is removed with the parts that no backup
+// needs.
 type folder struct{ root string }
 
 // String implements Target.

@@ -351,7 +351,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A backup is cut off at each of its operations, which have happened or not. The former backups are
+// A backup is cut off at each of its operations, which have happened or not. Earlier backups are
 // there still, but for those that it was to remove; it is there whole, or not at all; and the next one
 // works, and leaves nothing over.
 func TestInterruptedAnywhere(t *testing.T) {
