@@ -2,9 +2,13 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 )
 
 // Notifications to the service manager, by sd_notify(3): the unit is Type=notify. Without a
@@ -12,28 +16,31 @@ import (
 // daemon: the manager itself reports that the start took too long.
 
 // NotifyReady tells the service manager that the daemon answers. status is for operators.
-func NotifyReady(status string) { notify(daemon.SdNotifyReady + "\nSTATUS=" + status) }
+func NotifyReady(status string) { notify("READY=1\nSTATUS=" + status) }
 
 // NotifyReloading tells it that the daemon is reloading its configuration. NotifyReady ends that.
 func NotifyReloading() {
-	notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec()) // Type=notify-reload needs the time
+	var now unix.Timespec // Type=notify-reload needs the time
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
 }
 
 // NotifyStopping tells it that the daemon is committing what it has read, and will exit.
-func NotifyStopping() { notify(daemon.SdNotifyStopping) }
+func NotifyStopping() { notify("STOPPING=1") }
 
 // KeepAlive tells the service manager that the daemon is alive until ctx ends, as often as the
 // manager asks for ($WATCHDOG_USEC; the unit has WatchdogSec). Before each notification it calls
 // check, which must return soon in a daemon that works: if it hangs, the manager restarts the
 // daemon.
 func KeepAlive(ctx context.Context, check func()) {
-	every, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || every <= 0 {
+	micros, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
+	pid := os.Getenv("WATCHDOG_PID")
+	if err != nil || micros <= 0 || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return // nobody watches
 	}
-	for ticker := time.NewTicker(every / 3); ; {
+	for ticker := time.NewTicker(time.Duration(micros) * time.Microsecond / 3); ; {
 		check()
-		notify(daemon.SdNotifyWatchdog)
+		notify("WATCHDOG=1")
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -43,4 +50,15 @@ func KeepAlive(ctx context.Context, check func()) {
 	}
 }
 
-func notify(state string) { _, _ = daemon.SdNotify(false, state) }
+func notify(state string) {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	_, _ = conn.Write([]byte(state))
+	_ = conn.Close()
+}

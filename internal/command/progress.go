@@ -1,65 +1,82 @@
 package command
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"skein.blue/internal/human"
 )
 
-// Progress shows the progress of a long task on a terminal: a bar, a rate and the time left if
-// the total is known, else a count and a rate.
+// Progress shows the progress of a long task on a terminal: a count and a rate, and if the total
+// is known, a bar and the time left.
 type Progress struct {
-	bar *progressbar.ProgressBar // nil without a terminal
+	to     io.Writer // nil without a terminal
+	width  func() int
+	things string
+	began  time.Time
+
+	mu    sync.Mutex // guards the fields below
+	total int64      // 0: unknown
+	more  string
+	drawn time.Time
 }
 
 // Progress returns a Progress of things, such as "records". total is an estimate of their
 // number, 0 if unknown.
 func (e *Environment) Progress(things string, total int64) *Progress {
-	if !e.Terminal() {
-		return &Progress{}
+	p := &Progress{width: e.width, things: things, began: time.Now(), total: total}
+	if e.Terminal() {
+		p.to = e.terminal
 	}
-	if total <= 0 {
-		total = -1
-	}
-	return &Progress{progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(&oneLine{e.terminal, e.width}), progressbar.OptionSetWidth(min(30, max(e.width()-60, 10))), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(things),
-		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(total > 0), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
+	return p
 }
 
 // Tell shows the current count.
-func (p *Progress) Tell(n int64) {
-	if p.bar == nil {
-		return
-	}
-	if most := p.bar.GetMax64(); most > 0 && n >= most { // the total was an estimate
-		p.bar.ChangeMax64(n + 1)
-	}
-	_ = p.bar.Set64(n) // fails only if the terminal is gone
-}
+func (p *Progress) Tell(n int64) { p.show(n, 0, "") }
 
 // Of shows the current count, the total, and more text.
-func (p *Progress) Of(n, total int64, more string) {
-	if p.bar == nil {
+func (p *Progress) Of(n, total int64, more string) { p.show(n, total, more) }
+
+func (p *Progress) show(n, total int64, more string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if total > 0 {
+		p.total = total
+	}
+	if more != "" {
+		p.more = human.Line(more) + " "
+	}
+	if p.to == nil || time.Since(p.drawn) < 100*time.Millisecond {
 		return
 	}
-	if total > 0 && total != p.bar.GetMax64() {
-		p.bar.ChangeMax64(total)
-	}
-	p.bar.Describe(human.Line(more))
-	p.Tell(n)
+	p.drawn = time.Now()
+	_, _ = io.WriteString(p.to, clearLine+cut(p.line(n, p.drawn.Sub(p.began)), p.width())) // fails only if the terminal is gone
 }
 
-// End removes the bar.
+// line returns what is shown of n things after a time. A total that is reached was an estimate.
+func (p *Progress) line(n int64, took time.Duration) string {
+	count, things := human.Count[int64], p.things
+	if things == "bytes" {
+		count, things = human.Bytes[int64], ""
+	}
+	rate := float64(n) / max(took.Seconds(), 0.001)
+	line := fmt.Sprintf("%s, %s/s, %v", strings.TrimSpace(count(n)+" "+things), count(int64(rate)), took.Round(time.Second))
+	if p.total > n && n > 0 {
+		const columns = 25
+		left := time.Duration(float64(p.total-n) / rate * float64(time.Second))
+		line = fmt.Sprintf("%3d %% [%-*s] %s, %v left", n*100/p.total, columns, strings.Repeat("=", int(n*columns/p.total)), line, left.Round(time.Second))
+	}
+	return p.more + line
+}
+
+// End removes the line.
 func (p *Progress) End() {
-	if p.bar != nil {
-		_ = p.bar.Exit()
-		_ = p.bar.Clear()
+	if p.to != nil {
+		_, _ = io.WriteString(p.to, clearLine)
 	}
 }
 
@@ -70,25 +87,6 @@ func cut(line string, columns int) string {
 		return string(r[:columns-1])
 	}
 	return line
-}
-
-// oneLine is a writer that cuts each line to the width of the terminal.
-type oneLine struct {
-	to    io.Writer
-	width func() int
-}
-
-// Write implements io.Writer.
-func (o *oneLine) Write(b []byte) (int, error) {
-	width := o.width()
-	lines := strings.Split(string(b), "\r")
-	for i, l := range lines {
-		lines[i] = cut(l, width)
-	}
-	if _, err := io.WriteString(o.to, strings.Join(lines, "\r")); err != nil {
-		return 0, err
-	}
-	return len(b), nil
 }
 
 // Counting is a reader that counts the bytes it has read.

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/schollz/progressbar/v3"
 )
 
 // The status line takes at most one line of the terminal, measured in characters, not bytes. The
@@ -27,12 +25,35 @@ func TestStatusLineFitsTheTerminal(t *testing.T) {
 		t.Errorf("%d, %v: %q", n, err, out.String())
 	}
 	out.Reset()
-	bar := &oneLine{&out, s.width}
-	if n, err := bar.Write([]byte("\r" + strings.Repeat("a", 30) + "\rb")); n != 33 || err != nil || out.String() != "\r"+strings.Repeat("a", 19)+"\rb" {
-		t.Errorf("%d, %v: %q", n, err, out.String())
+	bar := &Progress{to: &out, width: s.width, things: "records", began: time.Now()}
+	bar.Of(30, 100, "")
+	if line := strings.TrimPrefix(out.String(), clearLine); utf8.RuneCountInString(line) != 19 {
+		t.Errorf("%q", out.String())
 	}
 	if got := cut("as it is", 0); got != "as it is" {
 		t.Errorf("unknown width: %q", got)
+	}
+}
+
+// A progress bar has a count and a rate; with a total, which may be an estimate, it has the share and the time left, too.
+func TestProgressLine(t *testing.T) {
+	p := &Progress{things: "records"}
+	for _, c := range []struct {
+		n, total int64
+		want     string
+	}{
+		{0, 0, "0 records, 0/s, 10s"},
+		{2000, 0, "2.0 k records, 200/s, 10s"},
+		{2000, 8000, " 25 % [======                   ] 2.0 k records, 200/s, 10s, 30s left"},
+		{2000, 2000, "2.0 k records, 200/s, 10s"},
+	} {
+		if p.total = c.total; p.line(c.n, 10*time.Second) != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.n, c.total, p.line(c.n, 10*time.Second), c.want)
+		}
+	}
+	p = &Progress{things: "bytes", more: "restoring "}
+	if got := p.line(1<<20, time.Second); got != "restoring 1.0 MiB, 1.0 MiB/s, 1s" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -41,7 +62,7 @@ func TestStatusLineFitsTheTerminal(t *testing.T) {
 func TestAbuseProgress(t *testing.T) {
 	const hostile = "host\x1b]0;owned\x07\x1b[2J\u009b2J\u202e\nskein: all is well"
 	var out bytes.Buffer
-	bar := &Progress{progressbar.NewOptions64(10, progressbar.OptionSetWriter(&oneLine{&out, func() int { return 0 }}))}
+	bar := &Progress{to: &out, width: func() int { return 0 }}
 	bar.Of(1, 10, hostile)
 	s := &screen{to: &out, width: func() int { return 0 }}
 	s.status(hostile)
