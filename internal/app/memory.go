@@ -1,10 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
-
-	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // DefaultMemory returns the default memory budget in bytes: an eighth of the memory available to
@@ -14,14 +13,7 @@ func DefaultMemory() int64 { return max(min(AvailableMemory()/8, 1<<30), 64<<20)
 // AvailableMemory returns the memory available to this process: the machine's, or the tightest
 // limit of its control groups at any depth (systemd's MemoryMax, a container's limit).
 func AvailableMemory() int64 {
-	total := uint64(4 << 30)
-	if n, err := memlimit.FromSystem(); err == nil && n > 0 {
-		total = n
-	}
-	if n, err := memlimit.FromCgroup(); err == nil && n > 0 {
-		total = min(total, n)
-	}
-	return int64(min(total, 1<<50))
+	return min(groupMemory("/", cmp.Or(systemMemory(), 4<<30)), 1<<50)
 }
 
 // engine returns the engine of the store.
