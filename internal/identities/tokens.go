@@ -2,19 +2,23 @@ package identities
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
-	_ "github.com/bluesky-social/indigo/atproto/auth" // registers ES256 and ES256K as the protocol uses them
 	"github.com/bluesky-social/indigo/atproto/syntax"
-	"github.com/golang-jwt/jwt/v5"
 )
 
 // ErrToken means that a token proves nothing here; the wrapping error gives the reason.
 var ErrToken = errors.New("the service auth token is not valid")
+
+// errSignature means that the issuer's key did not sign a token.
+var errSignature = errors.New("the signature is not the issuer's")
 
 const (
 	// tokenLeeway is the tolerated difference of clocks.
@@ -57,7 +61,7 @@ func (t *Tokens) Verify(ctx context.Context, text, fragment, method string, slot
 	if err == nil {
 		err = c.signed(ctx, key, slot)
 	}
-	if errors.Is(err, jwt.ErrTokenSignatureInvalid) {
+	if errors.Is(err, errSignature) {
 		fresh, renewed, failed := t.keys.Renew(ctx, c.issuer)
 		switch {
 		case failed != nil:
@@ -77,15 +81,36 @@ func (t *Tokens) Verify(ctx context.Context, text, fragment, method string, slot
 
 // claim is a token whose signature has not been checked.
 type claim struct {
-	token   *jwt.Token
-	text    string // what is signed
-	issuer  syntax.DID
-	once    string // differs from that of the issuer's other tokens
-	expires time.Time
+	text      string // what is signed
+	signature []byte
+	issuer    syntax.DID
+	once      string // differs from that of the issuer's other tokens
+	expires   time.Time
 }
 
 // algorithms are those of the protocol's keys.
 var algorithms = []string{"ES256", "ES256K"}
+
+// parse decodes a token: two JSON objects and a signature (RFC 7519, RFC 7515).
+func parse(text string) (header, claims map[string]any, signature []byte, err error) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return nil, nil, nil, fmt.Errorf("a token has 3 parts, and it has %d", len(parts))
+	}
+	for i, into := range []*map[string]any{&header, &claims} {
+		b, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err == nil {
+			err = json.Unmarshal(b, into)
+		}
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("its part %d is malformed: %w", i+1, err)
+		}
+	}
+	if signature, err = base64.RawURLEncoding.DecodeString(parts[2]); err != nil {
+		err = fmt.Errorf("its signature is malformed: %w", err)
+	}
+	return header, claims, signature, err
+}
 
 // read parses a token, and makes all checks that need no key, so that invalid tokens cause
 // no look-ups.
@@ -93,17 +118,17 @@ func (t *Tokens) read(text, fragment, method string) (c claim, err error) {
 	if len(text) > maxToken {
 		return c, fmt.Errorf("it has %d bytes, and at most %d are allowed", len(text), maxToken)
 	}
-	claims := jwt.MapClaims{}
-	token, parts, err := jwt.NewParser().ParseUnverified(text, claims)
+	header, claims, signature, err := parse(text)
 	if err != nil {
 		return c, err
 	}
 	named := func(name string) string { s, _ := claims[name].(string); return s }
-	typ, _ := token.Header["typ"].(string)
+	typ, _ := header["typ"].(string)
+	alg, _ := header["alg"].(string)
 	exp, hasExp := claims["exp"].(float64)
 	seconds := min(exp-float64(t.now().UnixMilli())/1000, longestUse.Seconds())
 	issuer, invalid := syntax.ParseDID(named("iss"))
-	switch alg := token.Method.Alg(); {
+	switch {
 	case !slices.Contains(algorithms, alg):
 		err = fmt.Errorf("alg is %q: it must be ES256 or ES256K", clip(alg))
 	case slices.Contains(otherTypes, typ):
@@ -124,11 +149,11 @@ func (t *Tokens) read(text, fragment, method string) (c claim, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = claim{token: token, text: parts[0] + "." + parts[1], issuer: issuer, once: "jti " + named("jti")}
+	c = claim{text: text[:strings.LastIndexByte(text, '.')], signature: signature, issuer: issuer, once: "jti " + named("jti")}
 	if named("jti") == "" {
 		// Those of its bytes that nobody can change without the key: what is signed, and of the signature (r, s) only r,
 		// because (r, -s) is valid, too.
-		c.once = c.text + string(token.Signature[:min(len(token.Signature), 32)])
+		c.once = c.text + string(signature[:min(len(signature), 32)])
 	}
 	c.expires = t.now().Add(time.Duration(seconds*float64(time.Second)) + tokenLeeway)
 	return c, nil
@@ -143,8 +168,9 @@ func (c *claim) signed(ctx context.Context, key atcrypto.PublicKey, slot func(co
 		return err
 	}
 	defer leave()
-	if err := c.token.Method.Verify(c.text, c.token.Signature, key); err != nil {
-		return fmt.Errorf("%w: %w", jwt.ErrTokenSignatureInvalid, err)
+	// As in the reference, (r, -s) is valid beside (r, s).
+	if err := key.HashAndVerifyLenient([]byte(c.text), c.signature); err != nil || len(c.signature) != 64 {
+		return errors.Join(errSignature, err)
 	}
 	return nil
 }
