@@ -1,6 +1,6 @@
 # The entry point for people. CI uses .ci/run.
 
-.PHONY: build run test race lint nightly fuzz bench soak cluster ids load faults relayfaults peers chaos house abuse mutants
+.PHONY: build run test race lint nightly fuzz bench soak cluster deps ids load faults relayfaults peers chaos house abuse mutants
 
 build: ## build static binaries, bin/skein and bin/skein-sim
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
@@ -16,6 +16,9 @@ race: ## run the race detector
 
 lint: ## run linters, and measure the budget
 	.ci/run lint
+
+deps: ## update deps.txt, the packages of others that the daemon links
+	.ci/deps -update
 
 nightly: ## run what takes hours: all mutants, fuzzing, soak, attacks, faulty relays, load, peers
 	.ci/nightly
