@@ -36,9 +36,6 @@ func TestDocumentLinks(t *testing.T) {
 				links++
 				checkLink(t, path, m[1])
 			}
-			if name == "CHANGELOG.md" { // it names what once was
-				break
-			}
 			for _, m := range namedPath.FindAllStringSubmatch(fileText(t, path), -1) {
 				names++
 				if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
