@@ -192,9 +192,8 @@ func TestClaimsSideBySide(t *testing.T) {
 	}
 }
 
-// TestClaimsOfUnloggedWriter: a writer of an earlier version counts its claims, and does not log them. Others
-// then look up everything.
-func TestClaimsOfUnloggedWriter(t *testing.T) {
+// TestGapsInTheLog: if the log lacks claims, or the counts do not fit it, other writers look up everything.
+func TestGapsInTheLog(t *testing.T) {
 	for name, damage := range map[string]func(tx kv.Txn) error{
 		"no log": func(tx kv.Txn) error {
 			tx.DeleteRange([]byte{dict.KeyClaimed}, []byte{dict.KeyClaimed + 1})

@@ -18,9 +18,13 @@ import (
 
 // summed makes an export of lines, with the right sum in its last line.
 func summed(accounts int, lines ...string) string {
-	text := strings.Join(lines, "\n") + "\n"
+	return ended(strings.Join(lines, "\n")+"\n", accounts, 0)
+}
+
+// ended returns an export with its last line.
+func ended(text string, accounts, records int) string {
 	sum := sha256.Sum256([]byte(text))
-	return text + fmt.Sprintf(`{"end":{"accounts":%d,"records":0,"sha256":"%s"}}`, accounts, hex.EncodeToString(sum[:])) + "\n"
+	return text + fmt.Sprintf(`{"end":{"accounts":%d,"records":%d,"sha256":"%s"}}`, accounts, records, hex.EncodeToString(sum[:])) + "\n"
 }
 
 // reopened opens a store again, to continue an import.
@@ -37,7 +41,7 @@ func reopened(t *testing.T, store *memkv.Store, settings dict.Settings) *place {
 // store, whether or not the store was reopened in between.
 func TestImportAfterDamaged(t *testing.T) {
 	good := small(t)
-	const first, account = `{"export":2}`, `{"account":{"did":"did:plc:a","last":{}}}`
+	const first, account = `{"export":3}`, `{"account":{"did":"did:plc:a","last":{}}}`
 	for name, damaged := range map[string]string{
 		"a cursor":           `{"cursor":{"source":"wss://stale.com","seq":77,"time":"2026-01-02T03:04:05Z"}}`,
 		"a future cursor":    `{"cursor":{"source":"wss://stale.com","seq":77,"time":"2026-01-02T03:04:05Z","future":true}}`,
@@ -76,7 +80,7 @@ func TestImportAfterDamaged(t *testing.T) {
 // TestVersionsRefused: an unknown version is refused, even with the right sum.
 func TestVersionsRefused(t *testing.T) {
 	const account = `{"account":{"did":"did:plc:a","last":{}}}`
-	for _, version := range []int{-1, -2, -1 << 40, 0, 4, 1 << 40} {
+	for _, version := range []int{-1, -2, -1 << 40, 0, 1, 2, 4, 1 << 40} {
 		p := open(t, layouts["one"], true)
 		_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, fmt.Sprintf(`{"export":%d}`, version), account)), nil)
 		if err == nil || !strings.Contains(err.Error(), "line 1: unknown version of an export") {
@@ -85,7 +89,7 @@ func TestVersionsRefused(t *testing.T) {
 		unfinished(t, p.store)
 	}
 	p := open(t, layouts["one"], true)
-	_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, `{"export":2}`, `{"export":-1}`, account)), nil)
+	_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, `{"export":3}`, `{"export":-1}`, account)), nil)
 	if err == nil || !strings.Contains(err.Error(), "line 2: unknown version of an export") {
 		t.Errorf("a version in line 2: %v", err)
 	}

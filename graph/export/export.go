@@ -25,9 +25,8 @@ import (
 // lines are, in order,
 //
 //	{"export":3,"kinds":[…],"configured":[…]}      the version of the export format, and
-//	                                               the indexed kinds; if absent, the first
-//	                                               four. Configured kinds are lines of a
-//	                                               file of kinds (graph/kinds, file.go)
+//	                                               the indexed kinds. Configured kinds are
+//	                                               lines of a file of kinds (graph/kinds, file.go)
 //	{"cursor":{…}}                                 for each source, by name
 //	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
 //	{"doubts":{…}}                                 what the store knows to be missing
@@ -37,8 +36,7 @@ import (
 //	                                               its records, kind by kind, 1,000 a line
 //	{"end":{"accounts":n,"records":n,"sha256":s}}  a truncated export does not have it
 //
-// The sum covers all bytes before the last line, in hexadecimal. Version 1 had none. Version 2
-// had no doubts, all accounts before all records, and both in the order of the store's ids.
+// The sum covers all bytes before the last line, in hexadecimal.
 //
 // A record without a subject has "" instead. An export omits the records of accounts that are
 // being erased.
@@ -57,7 +55,7 @@ type line struct {
 	End     *Counts            `json:"end,omitempty"`
 }
 
-// exportVersion is the version of the export format.
+// exportVersion is the version of the export format, and the only one that is read.
 const exportVersion = 3
 
 // doubts are what a store knows to be missing, beyond single accounts.

@@ -35,7 +35,7 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 	if m.fresh, err = s.BeginImport(ctx); err != nil {
 		return m.counts, err
 	}
-	for n, version := 1, 0; ; n++ {
+	for n := 1; ; n++ {
 		var l line
 		text, err := in.ReadBytes('\n')
 		if err == nil || errors.Is(err, io.EOF) && len(text) > 0 { // the last line may lack a newline
@@ -48,10 +48,10 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 			return m.counts, fmt.Errorf("%w: the export is truncated: it stops in line %d", graph.ErrImport, n)
 		case err != nil:
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
-		case (n == 1) != (l.Export != 0) || l.Export < 0 || l.Export > exportVersion:
+		case n == 1 && l.Export != exportVersion, n > 1 && l.Export != 0:
 			return m.counts, fmt.Errorf("%w: line %d: unknown version of an export", graph.ErrImport, n)
 		case l.End != nil:
-			if got := hex.EncodeToString(sum.Sum(nil)); version >= 2 && got != l.End.SHA256 {
+			if got := hex.EncodeToString(sum.Sum(nil)); got != l.End.SHA256 {
 				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, expected %s", graph.ErrImport, got, l.End.SHA256)
 			}
 			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
@@ -62,7 +62,7 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 		if _, err := sum.Write(text); err != nil {
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
 		}
-		if version = max(version, l.Export); l.Export > 0 {
+		if n == 1 {
 			if err := m.kinds(ctx, &l); err != nil {
 				return m.counts, fmt.Errorf("line %d: %w", n, err)
 			}
@@ -123,15 +123,11 @@ func (m *importer) line(ctx context.Context, l *line) error {
 
 // kinds imports the kinds that the exported store indexed.
 func (m *importer) kinds(ctx context.Context, l *line) error {
-	names := l.Kinds
-	if len(names) == 0 {
-		names = []string{"follow", "like", "repost", "block"}
-	}
 	configured, err := kinds.Parse(strings.Join(l.More, "\n"))
 	if err != nil {
 		return fmt.Errorf("%w: the kinds of the export: %w", graph.ErrImport, err)
 	}
-	return m.s.ImportKinds(ctx, names, configured)
+	return m.s.ImportKinds(ctx, l.Kinds, configured)
 }
 
 func (m *importer) cursor(ctx context.Context, c *exportCursor) error {

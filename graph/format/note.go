@@ -36,7 +36,7 @@ type DeadLetter struct {
 	Path   string    `json:"path,omitempty"`
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
-	// Detail is for an operator. Letters of older versions have none.
+	// Detail is for an operator.
 	Detail string `json:"detail,omitempty"`
 }
 

@@ -7,8 +7,7 @@ import (
 
 // The log of claims: the DIDs that a lane of a writer created lately, so that other writers need not look up
 // every new DID (intern/claimed.go). A row's key ends with the lane's count of claims (KeyClaims) after the row's
-// strings. The count before them is that of the previous row; a writer of an earlier version, which logged nothing,
-// leaves a gap. The value has the strings in their stored form, each after its length, a uvarint.
+// strings. The count before them is that of the previous row, which may have been trimmed. The value has the strings in their stored form, each after its length, a uvarint.
 
 // AppendClaimedKey appends the key of the row of a lane's log that ends with its count.
 func AppendClaimedKey(dst []byte, ns Namespace, slot, lane uint8, count uint64) []byte {
