@@ -11,10 +11,8 @@
 //	write    the phases of one write, without the Store
 //	ask      reads of one state, without the Store
 //	read     typed reads over an engine's reader
-//	fence    which process writes which partitions
 //	check    proves that a store is whole
 //	export   a store as lines of JSON, and back
-//	upgrade  brings an older format up to date
 //
 // This package has the Store: it opens one (open.go), applies batches (apply.go, lane.go),
 // erases deleted accounts (erase.go), spills large values (spill.go), and tracks cursors,
@@ -23,7 +21,8 @@
 //
 // A lane applies the events of a range of partitions. Apply divides a batch into segments,
 // and package write makes one write of each. writers.go and several.go hold what differs
-// between a store with one writing process and a store with several.
+// between a store with one writing process and a store with several; claim.go decides which
+// process writes which partitions.
 //
 // Every method of a Store may be called from any goroutine. Writes wait for each other;
 // reads wait for nothing.

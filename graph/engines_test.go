@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -172,9 +171,9 @@ func openGraph(t *testing.T, store kv.Store) *graph.Store {
 
 // impatient is a clock for stores whose last writer is known to be dead: its Sleep returns at
 // once.
-func impatient() fence.Clock {
+func impatient() graph.Clock {
 	now := time.Now()
-	return fence.Clock{
+	return graph.Clock{
 		Now:   func() time.Time { return now },
 		Sleep: func(_ context.Context, d time.Duration) error { now = now.Add(d); return nil },
 	}
@@ -189,10 +188,10 @@ func openAfter(t *testing.T, store kv.Store, settings dict.Settings) *graph.Stor
 // openShare opens a share of a store. It makes a new store with settings.
 func openShare(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share) *graph.Store {
 	t.Helper()
-	return openWith(t, store, settings, share, fence.Clock{})
+	return openWith(t, store, settings, share, graph.Clock{})
 }
 
-func openWith(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share, clock fence.Clock) *graph.Store {
+func openWith(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share, clock graph.Clock) *graph.Store {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates

@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/export"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -104,7 +103,7 @@ func TestKindAdded(t *testing.T) {
 				for d := range 20 {
 					fillOne(&b, "did:web:v"+strings.Repeat("y", d+1)+".com", int64(d+100))
 				}
-				if err := writers[1].Apply(t.Context(), "relay1", &b); !errors.Is(err, fence.ErrClaimed) {
+				if err := writers[1].Apply(t.Context(), "relay1", &b); !errors.Is(err, graph.ErrClaimed) {
 					t.Errorf("the other writer goes on: %v", err)
 				}
 				_ = writers[1].Close(t.Context())
@@ -233,7 +232,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 		b.Seen(format.Seq(seq), nil)
 	}
 	put(1)
-	if err := first.Apply(t.Context(), "relay", &b); !errors.Is(err, fence.ErrClaimed) {
+	if err := first.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
 		t.Errorf("the first writer goes on: %v", err)
 	}
 	_ = first.Close(t.Context())

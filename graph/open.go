@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -111,7 +110,7 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	if !s.o.ReadOnly {
 		if partitions > 1 {
-			if several.claim, err = fence.Take(ctx, s.kv, fence.Options{
+			if several.claim, err = takeClaim(ctx, s.kv, claimOptions{
 				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Clock: s.o.Clock, Lost: s.o.Fenced, Logger: s.o.Logger,
 			}); err != nil {
 				return err

@@ -8,7 +8,6 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph/batch"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -22,7 +21,7 @@ import (
 type several struct {
 	store      *Store
 	first, end uint8 // the partitions are first to end-1
-	claim      *fence.Claim
+	claim      *claim
 	cache      hiddenCache
 }
 
@@ -137,7 +136,7 @@ func (s *several) check(tx kv.Txn) error {
 	if s.claim == nil { // during Open
 		return nil
 	}
-	return s.claim.Check(tx)
+	return s.claim.check(tx)
 }
 
 func (s *several) stopOthers(tx kv.Txn) {
@@ -174,5 +173,5 @@ func (s *several) close(ctx context.Context) error {
 	if s.claim == nil {
 		return nil
 	}
-	return s.claim.Close(ctx)
+	return s.claim.close(ctx)
 }

@@ -15,7 +15,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -121,7 +120,7 @@ func TestFence(t *testing.T) {
 		})
 	}
 	for _, share := range []graph.Share{{}, {I: 0, N: 2}, {I: 1, N: 4}} {
-		if _, err := open(share, nil); !errors.Is(err, fence.ErrClaimed) {
+		if _, err := open(share, nil); !errors.Is(err, graph.ErrClaimed) {
 			t.Errorf("share %s beside 0/2: %v", share, err)
 		}
 	}
@@ -154,7 +153,7 @@ func TestFence(t *testing.T) {
 			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
 		})
 	}
-	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, fence.ErrClaimed) {
+	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
 		t.Errorf("a writer that was replaced writes on: %v", err)
 	}
 	if err := second.Apply(t.Context(), "relay", &b); err != nil {
@@ -170,7 +169,7 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 100, Last: 200}); !errors.Is(err, fence.ErrClaimed) {
+	if _, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 100, Last: 200}); !errors.Is(err, graph.ErrClaimed) {
 		t.Errorf("shards 100-200 beside 0-127: %v", err)
 	}
 	for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {

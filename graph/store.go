@@ -10,7 +10,6 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
@@ -45,7 +44,7 @@ type Options struct {
 	Beat time.Duration
 	// Clock times the wait before Open takes over a dead writer's claim. The zero value is the
 	// machine's clock.
-	Clock fence.Clock
+	Clock Clock
 	// Embedded says that only this process can have the store open, and once.
 	Embedded bool
 	// Kinds are indexed besides the built-in kinds and those that the store was configured with

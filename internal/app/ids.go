@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"skein.blue/graph/fence"
+	"skein.blue/graph"
 	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -117,7 +117,7 @@ func AuditIDs(ctx context.Context, store kv.Store, out io.Writer, progress func(
 			return err
 		}
 		settings = h.Settings
-		if writers, err = fence.Writers(r); err != nil {
+		if writers, err = graph.Writers(r); err != nil {
 			return err
 		}
 		left, err = intern.Audit(r, settings, func(owner string) bool { return writers[owner] }, func(l intern.AuditedLease) error {

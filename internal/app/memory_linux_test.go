@@ -17,14 +17,18 @@ func TestGroupMemory(t *testing.T) {
 		"no groups": {most, nil},
 		"no limit":  {most, map[string]string{"proc/self/cgroup": "0::/a.slice/b\n", "sys/fs/cgroup/a.slice/b/memory.max": "max\n"}},
 		"its own": {1 << 30, map[string]string{
-			"proc/self/cgroup": "0::/a.slice/b\n", "sys/fs/cgroup/a.slice/b/memory.max": "1073741824\n", "sys/fs/cgroup/a.slice/memory.max": "2147483648\n"}},
+			"proc/self/cgroup": "0::/a.slice/b\n", "sys/fs/cgroup/a.slice/b/memory.max": "1073741824\n", "sys/fs/cgroup/a.slice/memory.max": "2147483648\n",
+		}},
 		"an outer one": {1 << 29, map[string]string{
-			"proc/self/cgroup": "0::/a.slice/b\n", "sys/fs/cgroup/a.slice/b/memory.max": "max\n", "sys/fs/cgroup/a.slice/memory.max": "536870912\n"}},
+			"proc/self/cgroup": "0::/a.slice/b\n", "sys/fs/cgroup/a.slice/b/memory.max": "max\n", "sys/fs/cgroup/a.slice/memory.max": "536870912\n",
+		}},
 		"a container": {1 << 30, map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n"}},
 		"version 1 in a container": {1 << 30, map[string]string{
-			"proc/self/cgroup": "12:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n0::/docker/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n"}},
+			"proc/self/cgroup": "12:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n0::/docker/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n",
+		}},
 		"version 1 without a limit": {most, map[string]string{
-			"proc/self/cgroup": "4:memory:/user\n", "sys/fs/cgroup/memory/user/memory.limit_in_bytes": "9223372036854771712\n"}},
+			"proc/self/cgroup": "4:memory:/user\n", "sys/fs/cgroup/memory/user/memory.limit_in_bytes": "9223372036854771712\n",
+		}},
 	} {
 		root := t.TempDir()
 		for path, text := range c.files {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/fence"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
@@ -57,7 +56,7 @@ func TestAwait(t *testing.T) {
 		"its first rows":       {false, repeated(10, graph.ErrNoGraph), map[string]int{"waiting for a writer": 1}, 10 * time.Second, nil},
 		"cluster, then writer": {false, append(repeated(5, kv.ErrUnavailable), repeated(5, graph.ErrNoGraph)...), map[string]int{"waiting for the FoundationDB cluster": 1, "waiting for a writer": 1, "wait over": 1}, 10 * time.Second, nil},
 		"a writer finds none":  {true, repeated(1, kv.ErrNotFound), map[string]int{"wait": 0}, 0, kv.ErrNotFound},
-		"a claimed share":      {true, repeated(1, fence.ErrClaimed), map[string]int{"wait": 0}, 0, fence.ErrClaimed},
+		"a claimed share":      {true, repeated(1, graph.ErrClaimed), map[string]int{"wait": 0}, 0, graph.ErrClaimed},
 		"an error after a day": {true, append(repeated(86_400, kv.ErrUnavailable), kv.ErrFormat), map[string]int{"waiting for the FoundationDB cluster": 1440, "wait over": 0}, 24 * time.Hour, kv.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,9 +162,9 @@ func TestServeEndsWhenFenced(t *testing.T) {
 	defer cancel()
 	err = x.Serve(ctx, ServeOptions{
 		Listen: "127.0.0.1:0",
-		Ready:  func(net.Addr, net.Addr) { x.fenced <- fmt.Errorf("%w: taken over", fence.ErrClaimed) },
+		Ready:  func(net.Addr, net.Addr) { x.fenced <- fmt.Errorf("%w: taken over", graph.ErrClaimed) },
 	})
-	if !errors.Is(err, fence.ErrClaimed) || ctx.Err() != nil {
+	if !errors.Is(err, graph.ErrClaimed) || ctx.Err() != nil {
 		t.Errorf("Serve ended with %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package fence_test
+package graph
 
 import (
 	"context"
@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 )
 
-// TestShards: the writers of two partitions may draw ids from the same shards or from disjoint
+// TestShardsOfClaims: the writers of two partitions may draw ids from the same shards or from disjoint
 // ones, but not from overlapping ranges.
-func TestShards(t *testing.T) {
+func TestShardsOfClaims(t *testing.T) {
 	ranges := func(first, last uint32) *dict.ShardRange { return &dict.ShardRange{First: first, Last: last} }
 	for name, test := range map[string]struct {
 		one, two *dict.ShardRange
@@ -48,18 +47,18 @@ func TestShards(t *testing.T) {
 			refused(t, store, o, "overlap those of one", test.one.String(), test.two.String())
 			continue
 		}
-		if c, err := fence.Take(t.Context(), store, o); err != nil {
+		if c, err := takeClaim(t.Context(), store, o); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if err := c.Close(t.Context()); err != nil {
+		} else if err := c.close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestGivenUp: Take does not wait any longer once the rival gives up its claim.
-func TestGivenUp(t *testing.T) {
+// TestClaimGivenUp: takeClaim does not wait any longer once the rival gives up its claim.
+func TestClaimGivenUp(t *testing.T) {
 	store := open(memkv.Faults{})
-	first, err := fence.Take(t.Context(), store, options("first", 0, 4, time.Hour))
+	first, err := takeClaim(t.Context(), store, options("first", 0, 4, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func TestGivenUp(t *testing.T) {
 	closed := make(chan error)
 	go func() {
 		<-log // watching has begun
-		closed <- first.Close(context.Background())
+		closed <- first.close(context.Background())
 	}()
 	start := time.Now()
 	take(t, store, o)
@@ -77,15 +76,15 @@ func TestGivenUp(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(start); took >= 4*o.Beat {
-		t.Errorf("Take waited for %v", took)
+		t.Errorf("takeClaim waited for %v", took)
 	}
 	if got := owners(t, store); got != "second3 second4 second5 second6 second7" {
 		t.Errorf("owners %s", got)
 	}
 }
 
-// TestAnotherCame: a writer that appears while another is watched is alive.
-func TestAnotherCame(t *testing.T) {
+// TestAnotherClaimed: a writer that appears while another is watched is alive.
+func TestAnotherClaimed(t *testing.T) {
 	store := open(memkv.Faults{})
 	take(t, store, options("silent", 0, 1, time.Hour))
 	log := make(messages, 10)
@@ -93,7 +92,7 @@ func TestAnotherCame(t *testing.T) {
 	o.Logger = slog.New(log)
 	go func() {
 		<-log
-		if _, err := fence.Take(context.WithoutCancel(t.Context()), store, options("third", 2, 3, time.Hour)); err != nil {
+		if _, err := takeClaim(context.WithoutCancel(t.Context()), store, options("third", 2, 3, time.Hour)); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -118,8 +117,8 @@ func (r *racing) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return r.Store.Update(ctx, fn)
 }
 
-// TestRace: if two writers find the partitions free at the same time, one gets them.
-func TestRace(t *testing.T) {
+// TestRacingClaims: if two writers find the partitions free at the same time, one gets them.
+func TestRacingClaims(t *testing.T) {
 	store := open(memkv.Faults{})
 	refused(t, &racing{store, func() { take(t, store, options("quick", 5, 7, beat)) }}, options("slow", 0, 8, beat), "partition 5 was just taken by quick")
 	if got := owners(t, store); got != "quick5 quick6" {
@@ -127,8 +126,8 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestStopped: a writer that is stopped while it waits returns the cause, and claims nothing.
-func TestStopped(t *testing.T) {
+// TestClaimingStopped: a writer that is stopped while it waits returns the cause, and claims nothing.
+func TestClaimingStopped(t *testing.T) {
 	store := open(memkv.Faults{})
 	take(t, store, options("silent", 0, 4, time.Hour))
 	why := errors.New("told to stop")
@@ -142,7 +141,7 @@ func TestStopped(t *testing.T) {
 		}
 		cancel(why)
 	}()
-	if _, err := fence.Take(ctx, store, o); !errors.Is(err, why) {
+	if _, err := takeClaim(ctx, store, o); !errors.Is(err, why) {
 		t.Errorf("%v", err)
 	}
 	if got := owners(t, store); got != "silent0 silent1 silent2 silent3" {
@@ -150,14 +149,14 @@ func TestStopped(t *testing.T) {
 	}
 	// A claim outlives the context that it was taken with.
 	ctx, cancel = context.WithCancelCause(t.Context())
-	c, err := fence.Take(ctx, store, options("third", 4, 5, beat))
+	c, err := takeClaim(ctx, store, options("third", 4, 5, beat))
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := rows(t, store, format.KeyHeartbeat)
 	cancel(why)
 	eventually(t, "it does not beat", func() bool { return !maps.Equal(rows(t, store, format.KeyHeartbeat), before) })
-	if err := c.Close(context.WithoutCancel(ctx)); err != nil {
+	if err := c.close(context.WithoutCancel(ctx)); err != nil {
 		t.Error(err)
 	}
 }
@@ -173,7 +172,7 @@ func TestClaimsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := string(rune('0'+n)) + " of the 4 claims of this writer are gone"
-		if err := checked(t, store, c); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), want) {
+		if err := checked(t, store, c); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -186,7 +185,7 @@ func TestWriteUnderWay(t *testing.T) {
 	old := take(t, store, options("old", 0, 4, time.Hour))
 	attempts := 0
 	err := store.Update(t.Context(), func(tx kv.Txn) error {
-		if err := old.Check(tx); err != nil {
+		if err := old.check(tx); err != nil {
 			return err
 		}
 		if attempts++; attempts == 1 {
@@ -195,7 +194,7 @@ func TestWriteUnderWay(t *testing.T) {
 		tx.Set([]byte("written"), nil)
 		return nil
 	})
-	if !errors.Is(err, fence.ErrClaimed) || attempts != 1 {
+	if !errors.Is(err, ErrClaimed) || attempts != 1 {
 		t.Errorf("%v, after %d attempts", err, attempts)
 	}
 	if n := len(rows(t, store, 'w')); n != 0 {
@@ -211,7 +210,7 @@ func TestBeatNoConflict(t *testing.T) {
 		attempts := 0
 		if err := store.Update(t.Context(), func(tx kv.Txn) error {
 			attempts++
-			if err := c.Check(tx); err != nil {
+			if err := c.check(tx); err != nil {
 				return err
 			}
 			before := rows(t, store, format.KeyHeartbeat)
@@ -224,9 +223,9 @@ func TestBeatNoConflict(t *testing.T) {
 	}
 }
 
-// TestMalformed: every reader of a malformed row returns an error, and does not take the
+// TestMalformedClaims: every reader of a malformed row returns an error, and does not take the
 // partition for free.
-func TestMalformed(t *testing.T) {
+func TestMalformedClaims(t *testing.T) {
 	good, err := json.Marshal(format.ClaimRow{Token: []byte("t"), Owner: "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -251,9 +250,9 @@ func TestMalformed(t *testing.T) {
 		}
 		was := rows(t, store, format.KeyClaim)
 		write(func(tx kv.Txn) { tx.Set([]byte(test.key), []byte(test.value)) })
-		_, took := fence.Take(t.Context(), store, options("b", 0, 4, beat))
-		_, beside := fence.Take(t.Context(), store, options("b", 8, 9, beat))
-		listed := store.View(t.Context(), func(r kv.Reader) error { _, err := fence.Writers(r); return err })
+		_, took := takeClaim(t.Context(), store, options("b", 0, 4, beat))
+		_, beside := takeClaim(t.Context(), store, options("b", 8, 9, beat))
+		listed := store.View(t.Context(), func(r kv.Reader) error { _, err := Writers(r); return err })
 		for i, err := range []error{took, beside, listed, checked(t, store, c)} {
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s: %d: %v, want %q", name, i, err, test.says)
@@ -310,13 +309,13 @@ func TestWriters(t *testing.T) {
 	}
 	want := map[string]bool{"now": true, "a while ago": true, "long ago": false, "ahead": true, "restarted": true, "dying": true}
 	var got map[string]bool
-	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = fence.Writers(r); return err }); err != nil || !maps.Equal(got, want) {
+	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = Writers(r); return err }); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, want %v: %v", got, want, err)
 	}
 	// A running writer is alive.
 	store = open(memkv.Faults{})
 	take(t, store, options("a", 0, 64, beat))
-	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = fence.Writers(r); return err }); err != nil || !maps.Equal(got, map[string]bool{"a": true}) {
+	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = Writers(r); return err }); err != nil || !maps.Equal(got, map[string]bool{"a": true}) {
 		t.Errorf("%v: %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package fence_test
+package graph
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
@@ -60,7 +59,7 @@ func (c *connection) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return c.Store.Update(ctx, fn)
 }
 
-func loggedTo(b *bytes.Buffer, o fence.Options) fence.Options {
+func loggedTo(b *bytes.Buffer, o claimOptions) claimOptions {
 	o.Logger = slog.New(slog.NewTextHandler(b, nil))
 	return o
 }
@@ -156,7 +155,7 @@ func TestBeatWhileClaiming(t *testing.T) {
 	}
 }
 
-// TestTakeAwaitsTheStore: Take waits for a store that does not answer, logs that once, and
+// TestTakeAwaitsTheStore: takeClaim waits for a store that does not answer, logs that once, and
 // stops with its context.
 func TestTakeAwaitsTheStore(t *testing.T) {
 	for name, begins := range map[string]time.Duration{"from the beginning": 0, "while it watches": 700 * time.Millisecond} {
@@ -183,7 +182,7 @@ func TestTakeAwaitsTheStore(t *testing.T) {
 				why := errors.New("told to stop")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Minute, func() { cancel(why) })
-				if _, err := fence.Take(ctx, ours, options("third", 0, 4, time.Second)); !errors.Is(err, why) {
+				if _, err := takeClaim(ctx, ours, options("third", 0, 4, time.Second)); !errors.Is(err, why) {
 					t.Errorf("%v", err)
 				}
 			})
@@ -191,9 +190,9 @@ func TestTakeAwaitsTheStore(t *testing.T) {
 	}
 }
 
-// TestLost: a suspended writer is taken over. It learns that within a beat after it continues,
+// TestClaimLost: a suspended writer is taken over. It learns that within a beat after it continues,
 // even with nothing to write, and leaves no heartbeat.
-func TestLost(t *testing.T) {
+func TestClaimLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := open(memkv.Faults{})
 		theirs := &connection{Store: store}
@@ -205,7 +204,7 @@ func TestLost(t *testing.T) {
 		begun := time.Now()
 		take(t, store, options("second", 2, 3, time.Second))
 		err := <-lost
-		if took := time.Since(begun); took > 14*time.Second || !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "was taken over by second") {
+		if took := time.Since(begun); took > 14*time.Second || !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "was taken over by second") {
 			t.Errorf("after %v: %v", took, err)
 		}
 		time.Sleep(10 * time.Second)

@@ -1,4 +1,4 @@
-package fence
+package graph
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrClaimed is returned by Take if a live writer has one of the partitions, and by Check
+// ErrClaimed is returned by Open if a live writer has one of the partitions, and by writes
 // after another writer has taken over.
-var ErrClaimed = errors.New("fence: another writer has these partitions")
+var ErrClaimed = errors.New("graph: another writer has these partitions")
 
 // defaultBeat is the interval of heartbeats. A writer that misses patience beats is dead.
 const (
@@ -27,18 +27,27 @@ const (
 	patience    = 4
 )
 
-// Claim is this process's claim of its partitions.
-type Claim struct {
+// A claim is this process's claim of its partitions, in a store that several processes write. Every write
+// reads it, so a writer stops writing once another takes over its partitions. A live writer renews its
+// heartbeat, in a row that writes do not read.
+//
+// To learn whether the owner of an old claim is alive, a writer watches its heartbeat for a
+// while, and does not compare clocks. Silence counts only while our own reads succeed in time:
+// if the store stalls, a healthy writer is silent, too. So watching starts again after a
+// stall, and the write that takes over checks the heartbeat once more.
+//
+// Any goroutine may use a claim.
+type claim struct {
 	store      kv.Store
-	o          Options
+	o          claimOptions
 	row        format.ClaimRow
 	first, end uint8
 	stop       context.CancelFunc
 	stopped    sync.WaitGroup
 }
 
-// Options name the owner and the partitions of a claim.
-type Options struct {
+// claimOptions name the owner and the partitions of a claim.
+type claimOptions struct {
 	First, End uint8            // the partitions are First to End-1
 	Owner      string           // names this process in messages and rows
 	Shards     *dict.ShardRange // the shards to draw ids from; nil means all
@@ -46,7 +55,7 @@ type Options struct {
 	// beats before it takes over. 0 means a second.
 	Beat time.Duration
 	// Lost, if set, is called once if another writer takes over partitions of this one, from
-	// a goroutine that Close waits for.
+	// a goroutine that close waits for.
 	Lost   func(error)
 	Logger *slog.Logger // receives the state of rivals and failed heartbeats
 	// Clock times the watching of a rival. The zero value is the machine's clock; a test whose
@@ -60,10 +69,10 @@ type Clock struct {
 	Sleep func(ctx context.Context, d time.Duration) error // returns early if ctx ends
 }
 
-// MachineClock is the monotonic clock of the machine.
-var MachineClock = Clock{Now: time.Now, Sleep: sleep}
+// machineClock is the monotonic clock of the machine.
+var machineClock = Clock{Now: time.Now, Sleep: sleep}
 
-func (c *Claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
+func (c *claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
 	return scanClaims(r, c.first, c.end, each)
 }
 
@@ -91,7 +100,7 @@ type rival struct {
 
 // rivals returns, by token, the claims of writers that have one of our partitions, or draw
 // ids from a part of our shards.
-func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
+func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
 	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row format.ClaimRow) error {
 		token := string(row.Token)
@@ -118,27 +127,27 @@ func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
 	return found, nil
 }
 
-// Take claims the partitions. It returns ErrClaimed if a live writer has one of them. While
+// takeClaim claims the partitions. It returns ErrClaimed if a live writer has one of them. While
 // the store does not answer, it waits, and logs that.
-func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
+func takeClaim(ctx context.Context, store kv.Store, o claimOptions) (*claim, error) {
 	if o.Beat <= 0 {
 		o.Beat = defaultBeat
 	}
 	if o.Clock.Now == nil {
-		o.Clock = MachineClock
+		o.Clock = machineClock
 	}
-	c := &Claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
+	c := &claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
 		Token: make([]byte, 16), Owner: o.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: o.Shards,
 	}}
 	if _, err := rand.Read(c.row.Token); err != nil {
-		return nil, fmt.Errorf("fence: making a token: %w", err)
+		return nil, fmt.Errorf("graph: making a token: %w", err)
 	}
 	for {
 		dead, seen, err := c.awaitRivals(ctx)
 		if err != nil {
 			return nil, err
 		}
-		err = c.claim(ctx, dead, seen)
+		err = c.write(ctx, dead, seen)
 		if err == nil {
 			c.start(ctx)
 			return c, nil
@@ -150,12 +159,12 @@ func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	}
 }
 
-// claim replaces the claims of dead writers, which were still silent at seen, with our own. It
+// write replaces the claims of dead writers, which were still silent at seen, with our own. It
 // returns errStall if seen is too long ago.
-func (c *Claim) claim(ctx context.Context, dead map[string]rival, seen time.Time) error {
+func (c *claim) write(ctx context.Context, dead map[string]rival, seen time.Time) error {
 	v, err := json.Marshal(c.row)
 	if err != nil {
-		return fmt.Errorf("fence: making a claim: %w", err)
+		return fmt.Errorf("graph: making a claim: %w", err)
 	}
 	return c.store.Update(ctx, func(tx kv.Txn) error {
 		mine := uint8(0)
@@ -194,16 +203,16 @@ func (c *Claim) claim(ctx context.Context, dead map[string]rival, seen time.Time
 
 // errStall ends an attempt to claim during which the store stood still: the other writer may be
 // alive, and unable to renew its heartbeat.
-var errStall = errors.New("fence: the store stood still")
+var errStall = errors.New("graph: the store stood still")
 
 // stalled reports whether our last look is so long ago, by the monotonic clock, that the store,
 // or this process, stood still. Then a healthy writer may have been unable to beat. A shorter
 // stall leaves it enough time, because it is watched for four beats.
-func (c *Claim) stalled(last time.Time) bool { return c.since(last) > 2*c.o.Beat }
+func (c *claim) stalled(last time.Time) bool { return c.since(last) > 2*c.o.Beat }
 
-func (c *Claim) since(t time.Time) time.Duration { return c.o.Clock.Now().Sub(t) }
+func (c *claim) since(t time.Time) time.Duration { return c.o.Clock.Now().Sub(t) }
 
-func (c *Claim) logStall(d time.Duration) {
+func (c *claim) logStall(d time.Duration) {
 	c.o.Logger.Warn("the store, or this process, stood still, and the other writer may be alive: watching it begins again",
 		"stood_still", d.Round(time.Millisecond).String(), "watching_for", (patience * c.o.Beat).String())
 }
@@ -215,7 +224,7 @@ func (v rival) alive() error {
 // awaitRivals watches the rivals. It returns their claims once their writers are dead, and the
 // time of its last look; or an error that names a live writer. A writer is dead if its
 // heartbeat does not change for four beats, during which all our own reads succeed in time.
-func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen time.Time, err error) {
+func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen time.Time, err error) {
 	first, seen, err := c.look(ctx)
 	if err != nil || len(first) == 0 {
 		return nil, seen, err
@@ -251,7 +260,7 @@ func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 
 // look returns the rivals, and the time at which it read them. It waits for a store that does
 // not answer.
-func (c *Claim) look(ctx context.Context) (found map[string]rival, at time.Time, err error) {
+func (c *claim) look(ctx context.Context) (found map[string]rival, at time.Time, err error) {
 	begun := c.o.Clock.Now()
 	for logged := false; ; logged = true {
 		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
@@ -280,13 +289,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (c *Claim) writeBeat(tx kv.Txn) {
+func (c *claim) writeBeat(tx kv.Txn) {
 	tx.Set(format.HeartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
 }
 
 // start renews the heartbeat until another writer takes over. A writer that stood still for
 // long learns that here, even if it has nothing to write.
-func (c *Claim) start(ctx context.Context) {
+func (c *claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
 		ticker := time.NewTicker(c.o.Beat)
@@ -298,7 +307,7 @@ func (c *Claim) start(ctx context.Context) {
 				return
 			}
 			err := c.store.Update(ctx, func(tx kv.Txn) error {
-				if err := c.Check(tx); err != nil {
+				if err := c.check(tx); err != nil {
 					return err
 				}
 				c.writeBeat(tx)
@@ -320,8 +329,8 @@ func (c *Claim) start(ctx context.Context) {
 	})
 }
 
-// Check returns ErrClaimed, as part of a write, unless this writer still has its partitions.
-func (c *Claim) Check(tx kv.Txn) error {
+// check returns ErrClaimed, as part of a write, unless this writer still has its partitions.
+func (c *claim) check(tx kv.Txn) error {
 	n := uint8(0)
 	err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 		if n++; !bytes.Equal(row.Token, c.row.Token) {
@@ -335,8 +344,8 @@ func (c *Claim) Check(tx kv.Txn) error {
 	return err
 }
 
-// Close gives up the partitions.
-func (c *Claim) Close(ctx context.Context) error {
+// close gives up the partitions.
+func (c *claim) close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()
 	err := c.store.Update(ctx, func(tx kv.Txn) error {
@@ -350,7 +359,7 @@ func (c *Claim) Close(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("fence: giving up the claim: %w", err)
+		return fmt.Errorf("graph: giving up the claim: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package fence_test
+package graph
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -47,8 +46,8 @@ func (s messages) WithAttrs([]slog.Attr) slog.Handler { return s }
 func (s messages) WithGroup(string) slog.Handler { return s }
 
 // options are the options of a writer.
-func options(owner string, first, end uint8, every time.Duration) fence.Options {
-	return fence.Options{First: first, End: end, Owner: owner, Beat: every, Logger: slog.New(slog.DiscardHandler)}
+func options(owner string, first, end uint8, every time.Duration) claimOptions {
+	return claimOptions{First: first, End: end, Owner: owner, Beat: every, Logger: slog.New(slog.DiscardHandler)}
 }
 
 func open(faults memkv.Faults) *memkv.Store {
@@ -56,14 +55,14 @@ func open(faults memkv.Faults) *memkv.Store {
 }
 
 // take claims partitions, and gives them up at the end of the test.
-func take(t *testing.T, store kv.Store, o fence.Options) *fence.Claim {
+func take(t *testing.T, store kv.Store, o claimOptions) *claim {
 	t.Helper()
-	c, err := fence.Take(t.Context(), store, o)
+	c, err := takeClaim(t.Context(), store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil && !errors.Is(err, kv.ErrClosed) {
+		if err := c.close(context.Background()); err != nil && !errors.Is(err, kv.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -71,10 +70,10 @@ func take(t *testing.T, store kv.Store, o fence.Options) *fence.Claim {
 }
 
 // refused checks that partitions cannot be claimed, and the error.
-func refused(t *testing.T, store kv.Store, o fence.Options, says ...string) {
+func refused(t *testing.T, store kv.Store, o claimOptions, says ...string) {
 	t.Helper()
-	_, err := fence.Take(t.Context(), store, o)
-	if !errors.Is(err, fence.ErrClaimed) {
+	_, err := takeClaim(t.Context(), store, o)
+	if !errors.Is(err, ErrClaimed) {
 		t.Errorf("%s takes %d to %d: %v", o.Owner, o.First, o.End, err)
 		return
 	}
@@ -86,9 +85,9 @@ func refused(t *testing.T, store kv.Store, o fence.Options, says ...string) {
 }
 
 // checked returns the error of a write by the claim's owner.
-func checked(t *testing.T, store kv.Store, c *fence.Claim) error {
+func checked(t *testing.T, store kv.Store, c *claim) error {
 	t.Helper()
-	return store.Update(t.Context(), func(tx kv.Txn) error { return c.Check(tx) })
+	return store.Update(t.Context(), func(tx kv.Txn) error { return c.check(tx) })
 }
 
 // rows reads the keys of a keyspace.
@@ -130,15 +129,15 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestTake: while its writer runs, a claim has a row for each partition and one heartbeat,
+// TestTakeClaim: while its writer runs, a claim has a row for each partition and one heartbeat,
 // whatever the store does. Neighbouring claims do not interfere.
-func TestTake(t *testing.T) {
+func TestTakeClaim(t *testing.T) {
 	for name, faults := range map[string]memkv.Faults{"calm": {}, "faulty": {Seed: 3, Conflict: 0.3, Unknown: 0.3}} {
 		t.Run(name, func(t *testing.T) {
 			store := open(faults)
-			var claims []*fence.Claim
+			var claims []*claim
 			for i, ends := range [][2]uint8{{0, 1}, {1, 4}, {4, 5}, {62, 64}} {
-				c, err := fence.Take(t.Context(), store, options(string(rune('a'+i)), ends[0], ends[1], beat))
+				c, err := takeClaim(t.Context(), store, options(string(rune('a'+i)), ends[0], ends[1], beat))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -156,14 +155,14 @@ func TestTake(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if err := claims[i].Close(t.Context()); err != nil {
+				if err := claims[i].close(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if got := owners(t, store); got != want {
 					t.Errorf("after %d closed: %s, want %s", i+1, got, want)
 				}
-				if err := checked(t, store, claims[i]); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "claims of this writer are gone") {
-					t.Errorf("a write after Close: %v", err)
+				if err := checked(t, store, claims[i]); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "claims of this writer are gone") {
+					t.Errorf("a write after close: %v", err)
 				}
 			}
 			if n := len(rows(t, store, format.KeyHeartbeat)); n != 0 {
@@ -173,8 +172,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestBeats: a writer renews its heartbeat.
-func TestBeats(t *testing.T) {
+// TestHeartbeats: a writer renews its heartbeat.
+func TestHeartbeats(t *testing.T) {
 	store := open(memkv.Faults{})
 	take(t, store, options("a", 0, 2, beat))
 	first := rows(t, store, format.KeyHeartbeat)
@@ -192,8 +191,8 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// TestRefused: while a writer beats, no other can claim any of its partitions.
-func TestRefused(t *testing.T) {
+// TestClaimRefused: while a writer beats, no other can claim any of its partitions.
+func TestClaimRefused(t *testing.T) {
 	store := open(memkv.Faults{})
 	first := take(t, store, options("first", 8, 16, beat))
 	for _, ends := range [][2]uint8{{8, 16}, {0, 64}, {0, 9}, {15, 16}, {10, 12}} {
@@ -226,7 +225,7 @@ func TestTakeOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := open(memkv.Faults{})
 			silent := options("old", 2, 6, time.Hour)
-			old, err := fence.Take(t.Context(), store, silent)
+			old, err := takeClaim(t.Context(), store, silent)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +240,7 @@ func TestTakeOver(t *testing.T) {
 			if text := <-log; !strings.Contains(text, "watching whether it is alive claim=partition ") || !strings.Contains(text, "written by old") || !strings.Contains(text, "for=20ms") {
 				t.Errorf("the log says %q", text)
 			}
-			if err := checked(t, store, old); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "was taken over by new at ") {
+			if err := checked(t, store, old); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "was taken over by new at ") {
 				t.Errorf("a write of the old writer: %v", err)
 			}
 			if err := checked(t, store, second); err != nil {
@@ -250,7 +249,7 @@ func TestTakeOver(t *testing.T) {
 			if n := len(rows(t, store, format.KeyHeartbeat)); n != 1 {
 				t.Errorf("%d heartbeats", n)
 			}
-			if err := old.Close(t.Context()); err != nil {
+			if err := old.close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := owners(t, store); got != test.after {
@@ -263,13 +262,13 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestCrash: after a crash, the claim remains and the heartbeat stops.
-func TestCrash(t *testing.T) {
+// TestClaimAfterCrash: after a crash, the claim remains and the heartbeat stops.
+func TestClaimAfterCrash(t *testing.T) {
 	store := open(memkv.Faults{})
 	log := make(messages, 1)
 	o := options("crashed", 0, 64, beat)
 	o.Logger = slog.New(log)
-	crashed, err := fence.Take(t.Context(), store, o)
+	crashed, err := takeClaim(t.Context(), store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,8 +276,8 @@ func TestCrash(t *testing.T) {
 	if text := <-log; !strings.Contains(text, "the heartbeat failed; trying again error=") {
 		t.Errorf("the log says %q", text)
 	}
-	if err := crashed.Close(t.Context()); !errors.Is(err, kv.ErrClosed) || !strings.Contains(err.Error(), "giving up the claim") {
-		t.Errorf("Close without a store: %v", err)
+	if err := crashed.close(t.Context()); !errors.Is(err, kv.ErrClosed) || !strings.Contains(err.Error(), "giving up the claim") {
+		t.Errorf("close without a store: %v", err)
 	}
 	if n := len(rows(t, after, format.KeyClaim)); n != 64 {
 		t.Errorf("%d claims are left", n)
