@@ -7,14 +7,15 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
 )
 
-// accounts is the phase that reads the states of the segment's accounts, each once, and in the
-// end writes those that changed.
+// accounts is the phase that reads the states of the segment's accounts, each once, with what the queue of repos to
+// fetch has of them (queue.go), and in the end writes what changed.
 type accounts struct {
 	layout  format.Layout
 	cache   *StateCache
@@ -32,10 +33,15 @@ type accounts struct {
 // actorState is the state of an account before the write (was) and after it (now).
 type actorState struct {
 	id       dict.ID
-	known    bool // had a row before the write
-	made     bool // got its id in this write, so the store has no record of it
+	did      []byte // in the batch
+	known    bool   // had a row before the write
+	made     bool   // got its id in this write, so the store has no record of it
 	changed  bool
 	was, now format.RepoState
+
+	row     *queueRow               // in the queue; nil: it has none
+	touched *touched                // what the stream changed since it was queued; nil: not read
+	stored  map[string]storedRecord // the records that a snapshot replaces, by pathName
 }
 
 // gather adds the DIDs of the segment's events to strings.
@@ -54,11 +60,12 @@ func (a *accounts) gather(seg *Segment, strings *intern.Batch) {
 }
 
 // read reads the states of the accounts. Their ids must be resolved already.
-func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
+func (a *accounts) read(tx kv.Txn, seg *Segment, strings *intern.Batch, t *kinds.Table) error {
 	if a.index == nil {
 		a.index = map[dict.ID]int32{}
 	}
 	clear(a.index)
+	clear(a.states)
 	a.states, a.missing, a.at = a.states[:0], a.missing[:0], a.at[:0]
 	for i, n := range a.actors {
 		if i > 0 && n == a.actors[i-1] {
@@ -81,9 +88,12 @@ func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 		if !ok {
 			now.LowBucket = format.LowNone // until takeGroup finds a stored state
 		}
-		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
+		a.states = append(a.states, actorState{id: id, did: seg.did(seg.Events[i]), known: ok, made: made, was: st, now: now})
 	}
-	return a.readMissing(tx)
+	if err := a.readMissing(tx); err != nil {
+		return err
+	}
+	return a.readQueued(tx, seg, t)
 }
 
 // readMissing reads the groups of accounts whose states are missing, each group once.

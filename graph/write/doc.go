@@ -4,14 +4,14 @@
 //
 // A Writer runs the phases in this order, one file each:
 //
-//	accounts  reads the states of the segment's accounts
-//	resyncs   reads the accounts' rows in the resync queue (repos to fetch whole), and the
-//	          paths and commits that the stream touched since they were queued
-//	events    walks the events: drops replays, changes states, keeps the last change of
-//	          each path; placing.go has the part for snapshots of repos and rows of an archive
+//	accounts  reads the states of the segment's accounts, their rows in the queue of repos to
+//	          fetch, and what the stream changed in their repos since they were queued
+//	events    walks the events: drops replays, changes the states and the queue, keeps the last
+//	          change of each path; placing.go has the part for snapshots of repos and rows of an
+//	          archive, queue.go the part for the queue
 //	previous  reads what the changed paths held before
 //	edges     decides which members the sets gain and lose
-//	records   writes the records; then edges, accounts and resyncs write what they decided
+//	records   writes the records; then edges and accounts write what was decided
 //	notes     writes dead letters and gaps
 //
 // A transaction's reads do not see its own writes, so the phases decide everything before they

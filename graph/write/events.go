@@ -13,8 +13,13 @@ import (
 )
 
 // events is the phase that walks the events in stream order. It drops replays, changes the
-// states of accounts, and keeps the last change of each path.
+// states of accounts and the queue of repos to fetch (queue.go), and keeps the last change of each path. The part for
+// snapshots of repos and rows of an archive is in placing.go.
 type events struct {
+	Modes
+	layout format.Layout
+	holes  *format.Holes // the lane's
+
 	changes changes
 	spare   []change // scratch space of lastWriteWins
 	sorter  sets.Sorter
@@ -23,7 +28,9 @@ type events struct {
 	hidden  map[dict.ID]bool // accounts to hide (true) or show
 	erasing []dict.ID        // accounts whose stored records must be erased
 
-	queue  *resyncs
+	notes  notes
+	batch  *batch.Batch
+	now    time.Time
 	latest format.Rev       // Segment.Latest
 	far    map[dict.ID]bool // accounts whose commits are set aside until their repos are fetched, because of a FarError
 	rkey   []byte           // scratch
@@ -61,8 +68,9 @@ func (FarError) Error() string { return "graph: the other records of an edge are
 
 // walk applies the segment's events to the states of their accounts, and collects the record
 // changes in e.changes.
-func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
-	e.queue, e.latest = queue, seg.Latest
+func (e *events) walk(seg *Segment, of *accounts) error {
+	e.batch, e.latest, e.now = seg.Batch, seg.Latest, time.Now().UTC().Truncate(time.Millisecond)
+	e.notes.paths, e.notes.commits = e.notes.paths[:0], e.notes.commits[:0]
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
 		as, ev := of.ofEvent(i), seg.Batch.Event(int(p.N))
@@ -72,16 +80,16 @@ func (e *events) walk(seg *Segment, of *accounts, queue *resyncs) error {
 		switch stuck := seg.Stuck[as.id] && ev.Kind <= batch.EventAccount; {
 		case stuck: // its records stay as they are
 			ev.SetAside()
-			e.queue.markMissed(as, seg.did(p), "damaged")
-		case as.was.Has(format.FlagErasing) && (!seg.Waits || !queue.Queues):
+			e.markMissed(as, "damaged")
+		case as.was.Has(format.FlagErasing) && (!seg.Waits || !e.Queues):
 			return ErasingError{as.id}
 		case as.was.Has(format.FlagErasing):
-			e.whileErasing(seg.Batch, ev, as, seg.sourceOf(p))
+			e.whileErasing(ev, as, seg.sourceOf(p))
 			continue
 		case as.now.Has(format.FlagErasing):
 			return SegmentEndError{i}
 		}
-		e.event(seg.Batch, ev, as, seg.sourceOf(p))
+		e.event(ev, as, seg.sourceOf(p))
 	}
 	e.lastWriteWins()
 	return nil
@@ -92,58 +100,57 @@ const eraseWait = 10 * time.Second
 
 // whileErasing applies an event of an account whose records are still being erased. Nothing is put among them: the repo is
 // desynchronized, and fetched later. The account stays hidden: with its repo comes the answer whether it is active.
-func (e *events) whileErasing(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+func (e *events) whileErasing(ev *batch.Event, as *actorState, source uint32) {
 	hidden := as.now.Has(format.FlagHidden)
 	switch ev.Kind {
 	case batch.EventSnapshot:
-		b.SetOutcome(ev.Seq, batch.Superseded)
+		e.batch.SetOutcome(ev.Seq, batch.Superseded)
 		return
 	case batch.EventCommit:
 		ev.Ops, ev.Flags = batch.Span{}, ev.Flags&^batch.HasData|batch.IsDamaged
 	default:
 	}
-	e.event(b, ev, as, source)
+	e.event(ev, as, source)
 	if hidden && !as.now.Has(format.FlagHidden) {
-		as.now.Flags |= format.FlagHidden
-		e.recordHidden(as.id, true)
-		e.queue.markMissed(as, b.Bytes(ev.DID), "back")
+		e.setHidden(as, true)
+		e.markMissed(as, "back")
 	}
-	if row := e.queue.rows[as.id]; row != nil && row.changed && !row.gone {
-		row.Due = e.queue.now.Add(eraseWait)
+	if row := as.inQueue(); row != nil && row.changed {
+		row.Due = e.now.Add(eraseWait)
 	}
 }
 
 // event applies one event. source is the source's number in the partition of the event's account.
 // docs/semantics.md#s9 to #s22 define the effects.
-func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+func (e *events) event(ev *batch.Event, as *actorState, source uint32) {
 	switch ev.Kind {
 	case batch.EventImport:
-		e.importEvent(b, ev, as)
+		e.importEvent(ev, as)
 	case batch.EventAccount:
-		e.account(b, ev, as, source)
+		e.account(ev, as, source)
 	case batch.EventSync:
-		e.sync(b, ev, as, source)
+		e.sync(ev, as, source)
 	case batch.EventCommit:
-		e.commit(b, ev, as, source)
+		e.commit(ev, as, source)
 	case batch.EventResync:
-		e.queue.queueFor(as, b.Bytes(ev.DID), b.Cause(ev.Seq), e.latest)
+		e.queueFor(as, e.batch.Cause(ev.Seq))
 	case batch.EventSnapshot:
-		e.snapshot(b, ev, as)
+		e.snapshot(ev, as)
 	case batch.EventArchived:
-		e.archived(b, ev, as)
+		e.archived(ev, as)
 	case batch.EventArchivedStatus:
-		e.archivedStatus(b, ev, as)
+		e.archivedStatus(ev, as)
 	case batch.EventStatus:
-		if !e.queue.statusKnown(as) || ev.Flags&batch.IsAnswer != 0 && ev.Seq == as.now.AccountSeq && ev.Rev == format.Rev(as.now.AccountSource) {
+		if !e.statusKnown(as) || ev.Flags&batch.IsAnswer != 0 && ev.Seq == as.now.AccountSeq && ev.Rev == format.Rev(as.now.AccountSource) {
 			e.setHidden(as, ev.Flags&batch.IsActive == 0)
 			if ev.Flags&batch.IsActive != 0 {
-				e.queue.reactivated(as, b.Bytes(ev.DID))
+				e.reactivated(as)
 			}
 		}
 	}
 }
 
-func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	switch {
 	case st.DeletionSource == source && ev.Seq <= st.DeletionSeq, // before the account's deletion
@@ -154,9 +161,8 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		if ev.Rev <= st.Rev {
 			// After an import, a commit's block may still have the older rev under which it was signed.
 			if ev.Flags&batch.HasData != 0 && st.Source == source &&
-				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || e.queue.continuesPutBack(as, ev)) {
-				e.queue.markMissed(as, b.Bytes(ev.DID), "rev_in_the_past")
-				e.queue.putBack(as, ev)
+				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || as.continuesPutBack(ev)) {
+				e.putBack(as, "rev_in_the_past", ev)
 				st.Seq = ev.Seq
 				return
 			}
@@ -166,10 +172,10 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 	as.changed = true
 	if st.Has(format.FlagHidden) && (st.AccountSource == 0 || st.AccountSource == source && ev.Seq > st.AccountSeq) {
-		e.queue.doubtHidden(as, b.Bytes(ev.DID))
+		e.doubtHidden(as)
 	}
 	if ev.Flags&batch.IsRefuted != 0 { // failed verification: it does not even prove that a newer state exists
-		e.queue.markMissed(as, b.Bytes(ev.DID), "refuted")
+		e.markMissed(as, "refuted")
 		if ev.Seq > 0 {
 			st.Source, st.Seq = source, ev.Seq
 		}
@@ -177,7 +183,7 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 	broken := ev.Flags&batch.IsDamaged != 0
 	if broken {
-		e.queue.noteNewer(as, b.Bytes(ev.DID), "damaged", ev)
+		e.noteNewer(as, "damaged", ev)
 	}
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
 		if ev.Seq > 0 {
@@ -189,40 +195,49 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	case !st.Has(format.FlagHasRev):
 		if ev.Flags&batch.HasSince != 0 {
 			st.Flags |= format.FlagPartial
-			if e.queue.Partial {
-				e.queue.queue(as, b.Bytes(ev.DID), "partial")
+			if e.Partial {
+				e.queue(as, "partial")
 			}
 		}
 	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev,
 		!st.Has(format.FlagNoRoot) && (ev.Since != st.Rev || ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data):
 		broken = true
-		e.queue.markMissed(as, b.Bytes(ev.DID), "chain")
+		e.markMissed(as, "chain")
 	}
 	st.Flags &^= format.FlagNoRoot | format.FlagBehind
-	noted := e.queue.isNoting(as)
+	noted := e.isNoting(as)
 	if noted {
-		e.queue.noteCommit(as, ev, broken)
+		e.noteCommit(as, ev, broken)
 	}
 	st.MoveTo(ev.Rev, ev.Data)
 	st.Source, st.Seq = source, ev.Seq
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
-		o := b.Op(i)
-		p := format.ParsePath(b.Bytes(o.Rkey))
-		c := change{kind: o.Kind, delete: o.Delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
-		if !o.Delete {
-			st.NoteLow(p)
-			if p.Raw == nil {
-				st.Top = max(st.Top, p.TID)
-			}
-		}
-		if o.Subject.End > o.Subject.Start {
-			c.subject = int32(i)
-		}
-		e.changes = append(e.changes, c)
-		if noted {
-			e.queue.notePath(as, o.Kind, b.Bytes(o.Rkey), ev.Rev)
+		e.op(as, i)
+		if o := e.batch.Op(i); noted {
+			e.notes.paths = append(e.notes.paths, touchedPath{as, o.Kind, e.batch.Bytes(o.Rkey), ev.Rev})
 		}
 	}
+}
+
+// op adds the change that an operation makes.
+func (e *events) op(as *actorState, i uint32) {
+	o := e.batch.Op(i)
+	p := format.ParsePath(e.batch.Bytes(o.Rkey))
+	e.put(as, change{kind: o.Kind, delete: o.Delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i})
+}
+
+// put adds the change that an operation, c.order, makes.
+func (e *events) put(as *actorState, c change) {
+	if !c.delete {
+		as.now.NoteLow(c.path)
+		if c.path.Raw == nil {
+			as.now.Top = max(as.now.Top, c.path.TID)
+		}
+	}
+	if !e.batch.Op(c.order).Subject.IsEmpty() {
+		c.subject = int32(c.order)
+	}
+	e.changes = append(e.changes, c)
 }
 
 // sync applies a #sync. It compares the message with the index:
@@ -235,7 +250,7 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 //     which may bring an older repo
 //   - an unreadable root, a rev that is not higher: events may have been missed, but nothing newer
 //     is announced
-func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+func (e *events) sync(ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
 	switch {
@@ -254,73 +269,70 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	as.changed = true
 	st.Source, st.Seq = source, ev.Seq
 	switch {
-	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.queue.awaitsState(as)):
-		e.queue.markMissed(as, b.Bytes(ev.DID), "sync")
-		e.queue.putBack(as, ev)
+	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && as.awaitsState()):
+		e.putBack(as, "sync", ev)
 	case !same && known && ev.Rev <= st.Rev: // unreadable, and announces nothing newer
-		e.queue.markMissed(as, b.Bytes(ev.DID), "sync")
+		e.markMissed(as, "sync")
 	case !same:
-		e.queue.noteNewer(as, b.Bytes(ev.DID), "sync", ev)
+		e.noteNewer(as, "sync", ev)
 	case known:
 		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
 	}
 }
 
-// recordHidden records that an account must be hidden, or shown again.
-func (e *events) recordHidden(id dict.ID, hide bool) {
-	if e.hidden == nil {
-		e.hidden = map[dict.ID]bool{}
-	}
-	e.hidden[id] = hide
-}
-
 // importEvent applies an imported account state, or imported records.
-func (e *events) importEvent(b *batch.Batch, ev *batch.Event, as *actorState) {
+func (e *events) importEvent(ev *batch.Event, as *actorState) {
 	if ev.Flags&batch.HasState != 0 {
-		im := b.Imported(ev.Seq)
+		im := e.batch.Imported(ev.Seq)
 		st := im.State
-		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
-			e.recordHidden(as.id, st.Has(format.FlagHidden))
-		}
+		e.setHidden(as, st.Has(format.FlagHidden))
 		st.LowBucket = as.now.LowBucket
-		as.now, as.changed = st, true
-		e.queue.importRow(as, im)
+		as.now = st
+		e.importRow(as, im)
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
-		o := b.Op(i)
-		c := change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(b.Bytes(o.Rkey)), subject: -1, order: i}
+		o := e.batch.Op(i)
+		c := change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(e.batch.Bytes(o.Rkey)), subject: -1, order: i}
 		was := as.now.LowBucket
 		as.now.NoteLow(c.path)
 		as.changed = as.changed || as.now.LowBucket != was
-		if o.Subject.End > o.Subject.Start {
+		if !o.Subject.IsEmpty() {
 			c.subject = int32(i)
 		}
 		e.changes = append(e.changes, c)
 	}
 }
 
-func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+func (e *events) account(ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	if st.AccountSource == source && ev.Seq <= st.AccountSeq {
 		e.replays++
 		return
 	}
-	as.changed = true
 	st.AccountSource, st.AccountSeq = source, ev.Seq
-	if hide := ev.Flags&batch.IsActive == 0; hide != st.Has(format.FlagHidden) {
-		st.Flags ^= format.FlagHidden
-		e.recordHidden(as.id, hide)
-	}
+	e.setHidden(as, ev.Flags&batch.IsActive == 0)
 	if ev.Flags&batch.IsActive != 0 {
-		e.queue.announcedActive(as, b.Bytes(ev.DID))
+		e.announcedActive(as)
 	}
 	if ev.Flags&batch.IsDeleted != 0 {
-		e.queue.dequeue(as)
+		as.dequeue()
 		*st = format.RepoState{
 			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.Seq,
 			AccountSource: source, AccountSeq: ev.Seq, DeletionSource: source, DeletionSeq: ev.Seq, LowBucket: st.LowBucket,
 		}
 		e.erasing = append(e.erasing, as.id)
+	}
+}
+
+// setHidden hides an account, or shows it again.
+func (e *events) setHidden(as *actorState, hide bool) {
+	as.changed = true
+	if hide != as.now.Has(format.FlagHidden) {
+		as.now.Flags ^= format.FlagHidden
+		if e.hidden == nil {
+			e.hidden = map[dict.ID]bool{}
+		}
+		e.hidden[as.id] = hide
 	}
 }
 

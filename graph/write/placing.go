@@ -8,20 +8,20 @@ import (
 )
 
 // The methods of the type events in this file apply older data: snapshots of repos, whole or in
-// parts, and rows of an archive (docs/semantics.md#s37, #s49). The resync queue is in resyncs.go.
+// parts, and rows of an archive (docs/semantics.md#s37, #s49).
 
 // snapshot places a snapshot, or a part of one (docs/semantics.md#s40).
-func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
+func (e *events) snapshot(ev *batch.Event, as *actorState) {
+	b := e.batch
 	part, st := b.Part(ev.Seq), &as.now
-	row, root := e.queue.rows[as.id], ev.Data
-	since := e.queue.touched[as.id]
+	row, since, root := as.inQueue(), as.touched, ev.Data
 	switch {
-	case row == nil || row.gone:
+	case row == nil:
 		b.SetOutcome(ev.Seq, batch.NotQueued)
 		return
 	case st.Has(format.FlagHidden) && st.DeletionSource != 0 && st.AccountSource == st.DeletionSource && st.AccountSeq == st.DeletionSeq:
 		b.SetOutcome(ev.Seq, batch.Deleted)
-		e.queue.dequeue(as)
+		as.dequeue()
 		as.changed = true
 		return
 	case row.Generation != part.Generation, !part.First && row.Placing != ev.Rev:
@@ -54,10 +54,10 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 		row.Placing, row.changed = ev.Rev, true
 	}
 	b.SetOutcome(ev.Seq, batch.Placed)
-	e.placePart(b, ev, as, since)
+	e.placePart(ev, as)
 	if part.Last {
 		st.Flags &^= format.FlagPartial | format.FlagDesync
-		e.queue.dequeue(as)
+		as.dequeue()
 		delete(e.far, as.id)
 	}
 }
@@ -66,7 +66,7 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 // rev and root become the account's, or the touched commits continue from it to the index's state.
 // An older snapshot comes from a cache or a lagging replica, even if the host repeats it. Only the
 // stream or an operator can say that a repo was put back to an older state.
-func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.Rev, root format.Root) (newest, ok bool) {
+func (row *queueRow) accepts(st *format.RepoState, since *touched, rev format.Rev, root format.Root) (newest, ok bool) {
 	announced := !row.Back.IsZero() && row.Back.Rev == rev && (len(row.Back.Root) == 0 || bytes.Equal(row.Back.Root, root[:]))
 	follows := since.follows(rev, root, st.Rev)
 	switch {
@@ -84,12 +84,9 @@ func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.R
 	return false, follows
 }
 
-// isEmpty reports whether no commit was noted.
-func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
-
 // placePart adds the changes that turn the stored records into those of a part of a snapshot.
-func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, since *touched) {
-	stored := e.queue.stored[as.id]
+func (e *events) placePart(ev *batch.Event, as *actorState) {
+	b, since, stored := e.batch, as.touched, as.stored
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
@@ -98,7 +95,7 @@ func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, sinc
 		}
 		c := change{kind: o.Kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
 		if o.Kind.IsMany() {
-			e.placeOneOfMany(b, ev, as, c, stored)
+			e.placeOneOfMany(ev, as, c)
 			continue
 		}
 		if len(stored) > 0 {
@@ -109,7 +106,7 @@ func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, sinc
 				stored[name] = r
 			}
 		}
-		e.put(as, c, o, i)
+		e.put(as, c)
 	}
 	for _, r := range stored {
 		e.rkey = r.path.AppendRkey(e.rkey[:0])
@@ -121,7 +118,8 @@ func (e *events) placePart(b *batch.Batch, ev *batch.Event, as *actorState, sinc
 
 // placeOneOfMany adds the change of one subject of a record in a snapshot that can name several. With the
 // first of them it adds the deletion of those that are stored.
-func (e *events) placeOneOfMany(b *batch.Batch, ev *batch.Event, as *actorState, c change, stored map[string]storedRecord) {
+func (e *events) placeOneOfMany(ev *batch.Event, as *actorState, c change) {
+	b, stored := e.batch, as.stored
 	o := b.Op(c.order)
 	name := pathName(o.Kind, b.Bytes(o.Rkey))
 	r, isStored := stored[name]
@@ -135,73 +133,55 @@ func (e *events) placeOneOfMany(b *batch.Batch, ev *batch.Event, as *actorState,
 			stored[name] = r
 		}
 	}
-	e.put(as, c, o, c.order)
-}
-
-// put adds the change that writes a record.
-func (e *events) put(as *actorState, c change, o *batch.Op, at uint32) {
-	as.now.NoteLow(c.path)
-	if c.path.Raw == nil {
-		as.now.Top = max(as.now.Top, c.path.TID)
-	}
-	if o.Subject.End > o.Subject.Start {
-		c.subject = int32(at)
-	}
-	e.changes = append(e.changes, c)
+	e.put(as, c)
 }
 
 // archived applies archive rows that share a repo and a rev.
-func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
+func (e *events) archived(ev *batch.Event, as *actorState) {
 	st := &as.now
-	row := e.queue.rows[as.id]
-	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is partly placed, and takes precedence over archive rows
+	b, row := e.batch, as.inQueue()
+	placing := row != nil && row.Placing != 0 // a snapshot is partly placed, and takes precedence over archive rows
 	if st.Whole() || placing || st.DeletionSource != 0 || ev.Flags&batch.HasRev == 0 {
 		e.replays++
 		return
 	}
 	as.changed = true
 	if ev.Rev > e.latest {
-		e.queue.markMissed(as, b.Bytes(ev.DID), "future_rev")
+		e.markMissed(as, "future_rev")
 		return
 	}
 	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
 		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
 		st.Flags |= format.FlagNoRoot | format.FlagPartial
 	}
-	since := e.queue.touched[as.id]
+	since := as.touched
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
 		if since.changedAfter(o.Kind, rkey, ev.Rev-1) { // at the same rev, stream and archive have the same change
 			continue
 		}
-		p := format.ParsePath(rkey)
-		c := change{kind: o.Kind, delete: o.Delete, fresh: !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
-		if o.Delete {
-			e.changes = append(e.changes, c)
-			continue
-		}
-		e.put(as, c, o, i)
+		e.op(as, i)
 	}
 }
 
 // archivedStatus applies an #account or a #sync of an archive. A deletion and a #sync void the
 // archive's earlier rows. If the stream has changed the repo meanwhile, the repo is queued for a
 // refetch instead, because records from the archive cannot be distinguished from those of the stream.
-func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState) {
+func (e *events) archivedStatus(ev *batch.Event, as *actorState) {
 	st := &as.now
 	if st.DeletionSource != 0 {
 		e.replays++
 		return
 	}
-	if ev.Flags&batch.IsSync == 0 && !e.queue.statusKnown(as) {
+	if ev.Flags&batch.IsSync == 0 && !e.statusKnown(as) {
 		e.setHidden(as, ev.Flags&batch.IsActive == 0)
 	}
 	if ev.Flags&(batch.IsDeleted|batch.IsSync) == 0 || st.Whole() {
 		return
 	}
 	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
-		e.queue.markMissed(as, b.Bytes(ev.DID), "archived_sync")
+		e.markMissed(as, "archived_sync")
 		return
 	}
 	as.changed = true
@@ -211,13 +191,4 @@ func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState)
 	flags := st.Flags & (format.FlagHidden | format.FlagResync)
 	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}
 	e.erasing = append(e.erasing, as.id)
-}
-
-// setHidden hides an account, or shows it again.
-func (e *events) setHidden(as *actorState, hide bool) {
-	as.changed = true
-	if hide != as.now.Has(format.FlagHidden) {
-		as.now.Flags ^= format.FlagHidden
-		e.recordHidden(as.id, hide)
-	}
 }

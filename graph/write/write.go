@@ -53,7 +53,6 @@ type Writer struct {
 	kinds   func() *kinds.Table
 
 	accounts accounts
-	resyncs  resyncs
 	events   events
 	previous previous
 	many     manySubjects
@@ -69,8 +68,8 @@ type Writer struct {
 func New(o Options) *Writer {
 	return &Writer{
 		layout: o.Layout, merger: o.Merger, ids: o.IDs, shared: o.Shared, kinds: o.Kinds, notes: o.Notes, holes: o.Holes,
-		accounts: accounts{layout: o.Layout, cache: o.States}, resyncs: resyncs{layout: o.Layout, holes: o.HoleCounts},
-		events: events{far: map[dict.ID]bool{}}, edges: edges{searched: map[dict.ID]time.Time{}},
+		accounts: accounts{layout: o.Layout, cache: o.States},
+		events:   events{layout: o.Layout, holes: o.HoleCounts, far: map[dict.ID]bool{}}, edges: edges{searched: map[dict.ID]time.Time{}},
 	}
 }
 
@@ -114,55 +113,10 @@ func (t *Timing) Add(d Timing) {
 // only states that were read.
 func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Result, err error) {
 	out = Result{Totals: before.Clone(), Cursors: seg.Cursors}
+	if err := w.decide(tx, seg, &out.Totals); err != nil {
+		return out, err
+	}
 	clock := stopwatch(time.Now())
-
-	w.strings.Retry()
-	w.accounts.gather(seg, &w.strings)
-	if err := w.resolve(tx, &out.Totals); err != nil {
-		return out, err
-	}
-	clock.lap(&w.timing.Intern)
-	if err := w.accounts.read(tx, &w.strings); err != nil {
-		return out, err
-	}
-	if err := w.resyncs.read(tx, seg, &w.accounts, w.kinds()); err != nil {
-		return out, err
-	}
-	clock.lap(&w.timing.Read)
-	if err := w.events.walk(seg, &w.accounts, &w.resyncs); err != nil {
-		return out, err
-	}
-	clock.lap(&w.timing.Walk)
-	w.events.changes.addSubjects(seg.Batch, &w.strings, w.kinds())
-	if err := w.resolve(tx, &out.Totals); err != nil {
-		return out, err
-	}
-	w.events.changes.takeSubjects(&w.strings)
-	clock.lap(&w.timing.Intern)
-	many := firstMany(w.events.changes)
-	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
-		return out, err
-	}
-	// What is placed has been fetched whole: its bytes pay for the search. Without a queue, nothing could repair the repo.
-	search := math.MaxInt / wideSearch
-	if seg.isOfStream() && w.resyncs.Queues {
-		search = w.merger.limits.Search
-	}
-	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
-		return out, err
-	}
-	clock.lap(&w.timing.Read)
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.layout, &out.Totals, w.kinds(), search); err != nil {
-		return out, err
-	}
-	clock.lap(&w.timing.Read)
-	if far := slices.Concat(w.many.far, w.edges.far); len(far) > 0 {
-		for _, id := range far {
-			w.events.far[id] = true
-		}
-		return out, FarError{}
-	}
-
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err
 	}
@@ -170,7 +124,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 		return out, err
 	}
 	w.accounts.write(tx, &out.Totals)
-	if err := w.resyncs.write(tx); err != nil {
+	if err := w.accounts.writeQueued(tx, &w.events.notes); err != nil {
 		return out, err
 	}
 	for _, id := range w.events.erasing {
@@ -194,6 +148,55 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	clock.lap(&w.timing.Commit)
 	out.Timing = w.timing
 	return out, err
+}
+
+// decide reads what the segment's events need, and decides what changes.
+func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
+	clock := stopwatch(time.Now())
+	w.strings.Retry()
+	w.accounts.gather(seg, &w.strings)
+	if err := w.resolve(tx, totals); err != nil {
+		return err
+	}
+	clock.lap(&w.timing.Intern)
+	if err := w.accounts.read(tx, seg, &w.strings, w.kinds()); err != nil {
+		return err
+	}
+	clock.lap(&w.timing.Read)
+	if err := w.events.walk(seg, &w.accounts); err != nil {
+		return err
+	}
+	clock.lap(&w.timing.Walk)
+	w.events.changes.addSubjects(seg.Batch, &w.strings, w.kinds())
+	if err := w.resolve(tx, totals); err != nil {
+		return err
+	}
+	w.events.changes.takeSubjects(&w.strings)
+	clock.lap(&w.timing.Intern)
+	many := firstMany(w.events.changes)
+	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
+		return err
+	}
+	// What is placed has been fetched whole: its bytes pay for the search. Without a queue, nothing could repair the repo.
+	search := math.MaxInt / wideSearch
+	if seg.isOfStream() && w.events.Queues {
+		search = w.merger.limits.Search
+	}
+	var err error
+	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
+		return err
+	}
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.layout, totals, w.kinds(), search); err != nil {
+		return err
+	}
+	clock.lap(&w.timing.Read)
+	if far := slices.Concat(w.many.far, w.edges.far); len(far) > 0 {
+		for _, id := range far {
+			w.events.far[id] = true
+		}
+		return FarError{}
+	}
+	return nil
 }
 
 // resolve gives ids to strings that have none, and counts the new ones.
@@ -295,13 +298,13 @@ func (w *Writer) Committed() {
 func (w *Writer) LabelsCommitted() { w.ids.Committed(&w.strings) }
 
 // Queued returns the repos that the last attempt queued or made due.
-func (w *Writer) Queued() []batch.Queued { return w.resyncs.queued() }
+func (w *Writer) Queued() []batch.Queued { return w.accounts.queued() }
 
 // ListChanges returns the pairs of list and member that the last attempt may have changed.
 func (w *Writer) ListChanges() []ListChange { return listChanges(w.events.changes) }
 
 // SetModes sets which repos the next attempts queue, and whether the past is being read.
-func (w *Writer) SetModes(m Modes) { w.resyncs.Modes = m }
+func (w *Writer) SetModes(m Modes) { w.events.Modes = m }
 
 // stopwatch is the time of its last lap.
 type stopwatch time.Time
