@@ -1,4 +1,4 @@
-package graph_test
+package ask_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 
 // Accounts that are not active are in no count, asked about few subjects or about many.
 func TestActorCounts(t *testing.T) {
-	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: merger()}), graph.Options{Embedded: true})
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}

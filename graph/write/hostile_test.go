@@ -1,7 +1,6 @@
-package graph
+package write_test
 
 import (
-	"context"
 	"crypto/sha256"
 	_ "embed"
 	"fmt"
@@ -10,32 +9,26 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 
 // hostile is one repo that writes what it likes.
 type hostile struct {
 	t     *testing.T
-	s     *Store
+	s     *graph.Store
 	store kv.Store
 	seq   format.Seq
 }
 
 func newHostile(t *testing.T, store kv.Store) *hostile {
 	t.Helper()
-	s, err := Open(t.Context(), store, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &hostile{t, s, store, 0}
+	return &hostile{t, open(t, store, graph.Options{}), store, 0}
 }
 
 // commit applies one commit. A key that begins with a minus sign is deleted.
@@ -66,19 +59,10 @@ func (h *hostile) commit(subject string, rkeys ...string) {
 
 func (h *hostile) records(want int) {
 	h.t.Helper()
-	err := h.s.View(h.t.Context(), func(sn *ask.View) error {
-		c, err := sn.Counts()
-		if n := c.Records["follow"]; n != int64(want) {
-			h.t.Errorf("%d records, want %d", n, want)
-		}
-		return err
-	})
-	if err != nil {
-		h.t.Fatal(err)
+	if n := counts(h.t, h.s).Records["follow"]; n != int64(want) {
+		h.t.Errorf("%d records, want %d", n, want)
 	}
-	if err := check.Store(h.t.Context(), h.store, func(p string) { h.t.Error(p) }, nil); err != nil {
-		h.t.Fatal(err)
-	}
+	verify(h.t, h.store)
 }
 
 func openPebble(t *testing.T, l write.Limits) kv.Store {
@@ -113,7 +97,7 @@ func TestSpillEnds(t *testing.T) {
 
 // Many paths in one chunk are one look-up of it, however deep it lies.
 func TestOneLookupPerChunk(t *testing.T) {
-	store := &lookups{Store: openPebble(t, write.Limits{Row: 100, Chunk: 50})}
+	store := &reading{Store: openPebble(t, write.Limits{Row: 100, Chunk: 50})}
 	h := newHostile(t, store)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var puts, deletes []string
@@ -134,25 +118,10 @@ func TestOneLookupPerChunk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := store.last; n == 0 || n > chunks {
+	if n := store.lastChunks; n == 0 || n > chunks {
 		t.Errorf("the last look-up asked for %d keys, there are %d chunks", n, chunks)
 	}
 	h.records(3000)
-}
-
-// Long keys and long strings stay below what FoundationDB takes as a value.
-func TestLongStrings(t *testing.T) {
-	h := newHostile(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}))
-	n := 0
-	for range 30 {
-		var rkeys []string
-		for range 50 {
-			n++
-			rkeys = append(rkeys, fmt.Sprintf("%06d%s", n, strings.Repeat("k", 500)))
-		}
-		h.commit(fmt.Sprintf("did:web:%06d%s.example.com", n, strings.Repeat("d", 1900)), rkeys...)
-	}
-	h.records(n)
 }
 
 // A chunk of long keys spills through chunks that exist already, which are read on the way.
@@ -162,7 +131,7 @@ func TestSpillKeepsKeys(t *testing.T) {
 	rkeys := keysHashedAlike(perCommit * commits)
 	for name, store := range map[string]kv.Store{
 		"pebble": openPebble(t, write.Limits{Row: 8, Chunk: 24}),
-		"memory": memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 24})}),
+		"memory": memory(write.Limits{Row: 8, Chunk: 24}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHostile(t, store)
@@ -202,7 +171,7 @@ func keysHashedAlike(n int) (keys []string) {
 // What was deleted from a chunk that was spilled, where a removal stands over the
 // record, is deleted again, put again, and deleted at last: each counts once.
 func TestDeletedTwice(t *testing.T) {
-	h := newHostile(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})}))
+	h := newHostile(t, memory(write.Limits{Row: 8, Chunk: 8}))
 	var rkeys []string
 	for i := range uint64(40) {
 		rkeys = append(rkeys, string(syntax.AppendTID(nil, 3<<format.BucketShift+i<<40)))
@@ -239,26 +208,4 @@ func (h *hostile) spilled() {
 	}); err != nil || deep == 0 {
 		h.t.Fatal("no chunk was spilled", err)
 	}
-}
-
-// lookups notes how many chunks the last look-up of a write asked for.
-type lookups struct {
-	kv.Store
-	last int
-}
-
-type lookupsTxn struct {
-	kv.Txn
-	l *lookups
-}
-
-func (l *lookups) Update(ctx context.Context, fn func(kv.Txn) error) error {
-	return l.Store.Update(ctx, func(tx kv.Txn) error { return fn(&lookupsTxn{tx, l}) })
-}
-
-func (x *lookupsTxn) MultiGet(keys [][]byte, each func(i int, v []byte, ok bool) error) error {
-	if len(keys) > 0 && keys[0][0] == format.KeyRecord {
-		x.l.last = len(keys)
-	}
-	return x.Txn.MultiGet(keys, each)
 }

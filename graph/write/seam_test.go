@@ -1,15 +1,16 @@
-package graph
+package write_test
 
 import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"testing"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -17,7 +18,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 
@@ -64,16 +64,16 @@ func seamRoot(n int) [32]byte { return sha256.Sum256([]byte{byte(n)}) }
 // seam is one account's way through an index.
 type seam struct {
 	t   *testing.T
-	s   *Store
+	s   *graph.Store
 	did string
 	seq *format.Seq
+
+	store kv.Store
 }
 
 func (m *seam) apply(source string, b *batch.Batch) {
 	m.t.Helper()
-	if err := m.s.Apply(m.t.Context(), source, b); err != nil {
-		m.t.Fatal(err)
-	}
+	apply(m.t, m.s, source, b)
 }
 
 // event delivers the n-th commit of the stream.
@@ -130,11 +130,7 @@ func (m *seam) queue() {
 // row returns the account's state, and its row in the queue.
 func (m *seam) row() (st format.RepoState, row *format.Resync) {
 	m.t.Helper()
-	err := m.s.View(m.t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(m.did); return err })
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return st, row
+	return account(m.t, m.s, m.did)
 }
 
 // part puts a part of the snapshot of the n-th commit in place: all, or the first or the
@@ -176,7 +172,7 @@ func (m *seam) fetched(n int) batch.Outcome {
 func (m *seam) records() map[string]string {
 	m.t.Helper()
 	have := map[string]string{}
-	err := m.s.kv.View(m.t.Context(), func(r kv.Reader) error {
+	err := m.store.View(m.t.Context(), func(r kv.Reader) error {
 		id, err := ask.AccountID(r, m.did)
 		if err != nil || id == dict.None {
 			return err
@@ -222,11 +218,8 @@ func (m *seam) complete(n int, what string) {
 // seams calls each with an account of its own, all of one store, and checks that.
 func seams(t *testing.T, each func(next func(name string, args ...int) *seam)) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-	s, err := Open(t.Context(), store, Options{Queued: func([]batch.Queued) {}, Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := memory(write.Limits{})
+	s := open(t, store, queues)
 	var seq format.Seq
 	ways := 0
 	each(func(name string, args ...int) *seam {
@@ -235,13 +228,11 @@ func seams(t *testing.T, each func(next func(name string, args ...int) *seam)) {
 		for _, a := range args {
 			did += fmt.Sprintf("-%d", a)
 		}
-		return &seam{t, s, did + ".example.com", &seq}
+		return &seam{t, s, did + ".example.com", &seq, store}
 	})
-	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-		t.Fatal(err)
-	}
+	verify(t, store)
 	left := 0
-	if err := kv.Store(store).View(t.Context(), func(r kv.Reader) error {
+	if err := store.View(t.Context(), func(r kv.Reader) error {
 		return kv.ScanPrefix(r, []byte{format.KeyTouched}, func(_, _ []byte) error { left++; return nil })
 	}); err != nil || left > 0 {
 		t.Errorf("%d touched paths are left: %v", left, err)
@@ -503,11 +494,7 @@ func TestDeletedWhileFetched(t *testing.T) {
 			for _, step := range steps {
 				step()
 			}
-			for m.s.Erasing() {
-				if err := m.s.EraseSlice(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
+			erase(t, m.s)
 			m.want(0, "deleted")
 			if st, row := m.row(); row != nil || !st.Has(format.FlagHidden) {
 				t.Fatalf("%d: %+v, queued: %+v", at, st, row)
@@ -523,11 +510,8 @@ func TestDeletedWhileFetched(t *testing.T) {
 // Archived rows and the stream: an archive is read from its beginning to a commit that
 // is at least what the stream had told when it was begun, in every order with the stream.
 func TestArchiveSeams(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-	s, err := Open(t.Context(), store, Options{Queued: func([]batch.Queued) {}, Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := memory(write.Limits{})
+	s := open(t, store, queues)
 	var seq, rows format.Seq
 	var all []*seam
 	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
@@ -554,10 +538,10 @@ func TestArchiveSeams(t *testing.T) {
 		for tip := begin - 1; tip <= seamEnd; tip++ {
 			events := seamEnd - begin + 1
 			for order := range 1 << (events + tip) {
-				if popcount(order) != events {
+				if bits.OnesCount(uint(order)) != events {
 					continue
 				}
-				m := &seam{t, s, fmt.Sprintf("did:web:a-%d-%d-%d.example.com", begin, tip, order), &seq}
+				m := &seam{t, s, fmt.Sprintf("did:web:a-%d-%d-%d.example.com", begin, tip, order), &seq, store}
 				nextEvent, nextRow := begin, 1
 				for bit := range events + tip {
 					if order>>bit&1 != 0 {
@@ -586,19 +570,14 @@ func TestArchiveSeams(t *testing.T) {
 		}
 	}
 	t.Logf("%d ways", len(all))
-	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-		t.Fatal(err)
-	}
+	verify(t, store)
 }
 
 // A deletion, and a #sync, in an archive take away what came before them in it, and what
 // the stream has told of the account since stands, or has it fetched.
 func TestArchivedMarkers(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-	s, err := Open(t.Context(), store, Options{Queued: func([]batch.Queued) {}, Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := memory(write.Limits{})
+	s := open(t, store, queues)
 	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
 		t.Fatal(err)
 	}
@@ -621,7 +600,7 @@ func TestArchivedMarkers(t *testing.T) {
 			}
 		}
 	}
-	next := func(name string) *seam { return &seam{t, s, "did:web:" + name + ".example.com", &seq} }
+	next := func(name string) *seam { return &seam{t, s, "did:web:" + name + ".example.com", &seq, store} }
 	marker := func(b *batch.Batch, m *seam, what string) {
 		rows++
 		switch what {
@@ -684,25 +663,12 @@ func TestArchivedMarkers(t *testing.T) {
 	m = next("gone")
 	m.event(1)
 	m.account(false, true)
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	erase(t, s)
 	read(func(b *batch.Batch) { row(b, m, 1) })
 	if got := m.records(); len(got) > 0 {
 		t.Errorf("an archive brings back what was deleted: %v", got)
 	}
-	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func popcount(n int) (ones int) {
-	for ; n > 0; n &= n - 1 {
-		ones++
-	}
-	return ones
+	verify(t, store)
 }
 
 // pathName names a record of an account.

@@ -1,8 +1,6 @@
-package graph_test
+package write_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -10,53 +8,13 @@ import (
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/harness"
-	"skein.blue/internal/sim/memkv"
 )
-
-// reading counts the chunks that writes look up, the scans of chunks, and what they read.
-type reading struct {
-	kv.Store
-
-	chunks, scans, scanned, bytes int
-}
-
-type readingTxn struct {
-	kv.Txn
-
-	of *reading
-}
-
-func (r *reading) Update(ctx context.Context, fn func(kv.Txn) error) error {
-	return r.Store.Update(ctx, func(tx kv.Txn) error { return fn(readingTxn{tx, r}) })
-}
-
-func (t readingTxn) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	for _, k := range keys {
-		if k[0] == format.KeyRecord {
-			t.of.chunks++
-		}
-	}
-	return t.Txn.MultiGet(keys, each)
-}
-
-func (t readingTxn) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
-	if lo[0] != format.KeyRecord {
-		return t.Txn.Scan(lo, hi, reverse, each)
-	}
-	t.of.scans++
-	return t.Txn.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
-		t.of.scanned++
-		t.of.bytes += len(k) + len(v)
-		return each(k, v)
-	})
-}
 
 // commits applies commits of accounts, each with a rev above the one before.
 type commits struct {
@@ -84,14 +42,8 @@ func (c *commits) begin(actor int) {
 
 func (c *commits) apply() {
 	c.t.Helper()
-	if err := c.s.Apply(c.t.Context(), "relay", &c.b); err != nil {
-		c.t.Fatal(err)
-	}
+	apply(c.t, c.s, "relay", &c.b)
 	c.b.Reset()
-}
-
-func rkeyAt(micros uint64) []byte {
-	return format.Path{TID: micros << format.ClockBits}.AppendRkey(nil)
 }
 
 // A delete looks up the chunk of its record, however many chunks the actor has, unless the edge may have
@@ -99,11 +51,8 @@ func rkeyAt(micros uint64) []byte {
 func TestDeleteReadsOneChunk(t *testing.T) {
 	const bucket = 1 << (format.BucketShift - format.ClockBits) // in microseconds
 	for name, followers := range map[string]int{"small set": 2, "large set": 30} {
-		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 64})})}
-		s, err := graph.Open(t.Context(), store, graph.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := &reading{Store: memory(write.Limits{Row: 8, Chunk: 64})}
+		s := open(t, store, graph.Options{})
 		c := &commits{t: t, s: s}
 		const subjects = 40
 		for subject := range subjects { // one record a bucket
@@ -129,9 +78,7 @@ func TestDeleteReadsOneChunk(t *testing.T) {
 			}
 		}
 		verify(t, store)
-		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-			t.Fatal(err)
-		}
+		closeAll(t, s, store)
 	}
 }
 
@@ -155,11 +102,8 @@ func TestOtherRecordNearby(t *testing.T) {
 		{"a follow in the bucket before", "follow", 1019 * bucket, false, 1, 1},
 		{"in the same chunk, removed as well", "like", 1020*bucket + 7_000_000, true, 1, 2},
 	} {
-		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
-		s, err := graph.Open(t.Context(), store, graph.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := &reading{Store: memory(write.Limits{})}
+		s := open(t, store, graph.Options{})
 		c := &commits{t: t, s: s}
 		put := func(micros uint64, subject string) {
 			c.begin(1)
@@ -185,20 +129,15 @@ func TestOtherRecordNearby(t *testing.T) {
 			t.Errorf("%s: the delete looks up %d chunks and scans %d times, want %d and %d", test.name, store.chunks, store.scans, test.chunks, test.scans)
 		}
 		verify(t, store)
-		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-			t.Fatal(err)
-		}
+		closeAll(t, s, store)
 	}
 }
 
 // A delete from a chunk that was spilled reads the records of one second: the date in a large set says that there are no others.
 func TestDeleteReadsOneSecond(t *testing.T) {
 	const bucket = 1 << (format.BucketShift - format.ClockBits)
-	store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 1, Chunk: 16})})}
-	s, err := graph.Open(t.Context(), store, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := &reading{Store: memory(write.Limits{Row: 1, Chunk: 16})}
+	s := open(t, store, graph.Options{})
 	c := &commits{t: t, s: s}
 	put := func(actor int, micros uint64, subject string) {
 		c.begin(actor)
@@ -225,9 +164,7 @@ func TestDeleteReadsOneSecond(t *testing.T) {
 		t.Errorf("the delete scans %d times and reads %d chunks", store.scans, store.scanned)
 	}
 	verify(t, store)
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	closeAll(t, s, store)
 }
 
 // An account that names a subject twice and deletes one of the records, again and again, makes each of these commits search
@@ -238,22 +175,13 @@ func TestAbuseSearch(t *testing.T) { synctest.Test(t, testAbuseSearch) }
 func testAbuseSearch(t *testing.T) {
 	const bucket, subject, did = 1 << (format.BucketShift - format.ClockBits), "did:web:friend.example.com", "did:web:u1.example.com"
 	records := harness.Size(80_000, 300_000)
-	store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
-	s, err := graph.Open(t.Context(), store, graph.Options{Queued: func([]batch.Queued) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := &reading{Store: memory(write.Limits{})}
+	s := open(t, store, queues)
 	c := &commits{t: t, s: s}
 	c.begin(1) // without a since: the repo's first commit
 	c.since = c.rev()
 	time.Sleep(time.Until(time.UnixMicro(1 << 50))) // the clock here begins in 2000
 	at := func(i int) []byte { return rkeyAt(uint64(1000+i%80)*bucket + uint64(i)*3_000_000) }
-	account := func() (st format.RepoState, row *format.Resync) {
-		if err := s.View(t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(did); return err }); err != nil {
-			t.Fatal(err)
-		}
-		return st, row
-	}
 	for i := range records {
 		if i%5000 == 0 {
 			c.apply()
@@ -284,7 +212,7 @@ func testAbuseSearch(t *testing.T) {
 	const most = 256<<10 + 32<<10 // and a chunk
 	read, took := commit()
 	harness.Figure(t, "the first delete", "reads %d of %d bytes of %d records, %v", read, all, records, took)
-	if st, _ := account(); read < all || !st.Complete() {
+	if st, _ := account(t, s, did); read < all || !st.Complete() {
 		t.Errorf("the first search reads %d bytes of %d; %+v", read, all, st)
 	}
 	for fetched := range 3 {
@@ -296,7 +224,7 @@ func testAbuseSearch(t *testing.T) {
 		}
 		read, took := commit()
 		harness.Figure(t, "the next delete", "reads %d bytes, %v", read, took)
-		st, row := account()
+		st, row := account(t, s, did)
 		if read > most || read == 0 || st.Complete() || row == nil {
 			t.Errorf("the search reads %d bytes of %d; %+v, queued %+v", read, all, st, row)
 		}
@@ -306,7 +234,7 @@ func testAbuseSearch(t *testing.T) {
 			}
 		}
 		verify(t, store)
-		_, row = account()
+		_, row = account(t, s, did)
 		sn := batch.Snapshot{DID: []byte(did), Rev: c.rev(), Data: make([]byte, 32), Generation: row.Generation, First: true, Last: true}
 		var b batch.Batch
 		n := b.AddSnapshot(&sn)
@@ -317,7 +245,7 @@ func testAbuseSearch(t *testing.T) {
 		if err := s.Apply(t.Context(), "", &b); err != nil || b.Outcome(n) != batch.Placed {
 			t.Fatal(b.Outcome(n), err)
 		}
-		if st, row := account(); !st.Complete() || row != nil {
+		if st, row := account(t, s, did); !st.Complete() || row != nil {
 			t.Errorf("after the fetch: %+v, queued %+v", st, row)
 		}
 		verify(t, store)
@@ -325,19 +253,15 @@ func testAbuseSearch(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = graph.Open(t.Context(), store, graph.Options{}); err != nil { // without a queue of repos, nothing could repair this one
-		t.Fatal(err)
-	}
+	s = open(t, store, graph.Options{}) // without a queue of repos, nothing could repair this one
 	c.s = s
 	for range 2 {
 		read, _ := commit()
-		if st, _ := account(); read < all || !st.Complete() {
+		if st, _ := account(t, s, did); read < all || !st.Complete() {
 			t.Errorf("without a queue, a search reads %d bytes of %d; %+v", read, all, st)
 		}
 	}
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	closeAll(t, s, store)
 }
 
 // Actors name a few subjects with several records each, many of them of one second, and delete them again, in
@@ -351,7 +275,7 @@ func TestRepeatedEdges(t *testing.T) {
 		if deep {
 			limits = write.Limits{Row: 1, Chunk: 2 + int(seed%3)}
 		}
-		var store kv.Store = memkv.Open(memkv.Options{Merger: write.NewMerger(limits)})
+		var store kv.Store = memory(limits)
 		if seed%8 == 0 { // its readers search the records of several actors side by side
 			var err error
 			store, err = pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: write.NewMerger(limits), Memory: 16 << 20})
@@ -359,10 +283,7 @@ func TestRepeatedEdges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := graph.Open(t.Context(), store, graph.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, store, graph.Options{})
 		c := &commits{t: t, s: s}
 		key := func() []byte { // around the boundaries of buckets; some boundaries lie within a second
 			if deep {
@@ -395,9 +316,7 @@ func TestRepeatedEdges(t *testing.T) {
 				t.Fatalf("seed %d", seed)
 			}
 		}
-		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-			t.Fatal(err)
-		}
+		closeAll(t, s, store)
 	}
 }
 
@@ -410,19 +329,13 @@ func TestAbuseParts(t *testing.T) {
 		"in many buckets": func(i int) []byte { return rkeyAt(uint64(1000+i*80/records)*bucket + uint64(i)*3) },
 		"in one minute":   func(i int) []byte { return rkeyAt(1000*bucket + uint64(i)*60_000_000/uint64(records)) },
 	} {
-		store := &reading{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
-		s, err := graph.Open(t.Context(), store, graph.Options{Queued: func([]batch.Queued) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := &reading{Store: memory(write.Limits{})}
+		s := open(t, store, queues)
 		place := func() (read int) {
-			var row *format.Resync
 			var b batch.Batch
 			b.AddResync([]byte(did), batch.Cause{Reason: "operator"})
-			err := errors.Join(s.Apply(t.Context(), "", &b), s.View(t.Context(), func(sn *ask.View) (err error) { _, _, row, err = sn.Account(did); return err }))
-			if err != nil {
-				t.Fatal(err)
-			}
+			apply(t, s, "", &b)
+			_, row := account(t, s, did)
 			store.bytes = 0
 			from := ""
 			for p := range parts {
@@ -456,8 +369,6 @@ func TestAbuseParts(t *testing.T) {
 			t.Errorf("%s: %d parts read %d bytes, of %d stored", name, parts, read, all)
 		}
 		verify(t, store)
-		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-			t.Fatal(err)
-		}
+		closeAll(t, s, store)
 	}
 }

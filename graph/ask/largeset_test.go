@@ -1,4 +1,4 @@
-package graph
+package ask_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -22,8 +23,8 @@ import (
 // once, and from then on only where it is asked about.
 func TestSetTooLargeToKeep(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 64, Chunk: 64})})
-	metrics := NewMetrics(prometheus.NewRegistry())
-	s, err := Open(t.Context(), store, Options{SetCache: 4 << 10, Metrics: metrics})
+	metrics := graph.NewMetrics(prometheus.NewRegistry())
+	s, err := graph.Open(t.Context(), store, graph.Options{SetCache: 4 << 10, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}

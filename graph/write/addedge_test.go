@@ -1,18 +1,17 @@
-package graph
+package write_test
 
 import (
 	"context"
 	"fmt"
 	"testing"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 
@@ -52,16 +51,13 @@ func (x *touchingTxn) Merge(key, operand []byte) {
 // the containers, of 8 KiB at most, that its members belong to; that is counted
 // apart. The followers here are new accounts, whose ids are neighbours.
 //
-//	go test ./graph -run AddEdge -v
+//	go test ./graph/write -run AddEdge -v
 func TestAddEdge(t *testing.T) {
 	const adds, actors = 5000, 11_000_000
 	rows := map[int]int{}
 	for _, size := range []int{10_000, 10_000_000} {
-		store := &touching{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
-		s, err := Open(t.Context(), store, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := &touching{Store: memory(write.Limits{})}
+		s := open(t, store, graph.Options{})
 		var b batch.Batch
 		event := func(i int) {
 			did := fmt.Appendf(nil, "did:plc:%024d", i)
@@ -74,19 +70,10 @@ func TestAddEdge(t *testing.T) {
 			b.Seen(format.Seq(i+1), nil)
 		}
 		event(0)
-		if err := s.Apply(t.Context(), "test", &b); err != nil {
-			t.Fatal(err)
-		}
+		apply(t, s, "test", &b)
 		// Put the members there, as spills would have.
 		var star dict.ID
-		err = s.View(t.Context(), func(sn *ask.View) error {
-			var sb intern.Batch
-			i := sb.Add(dict.DID, []byte("did:plc:star"))
-			err := sn.Lookup(&sb)
-			star = sb.ID(i)
-			return err
-		})
-		if err != nil {
+		if err := store.View(t.Context(), func(r kv.Reader) (err error) { star, err = ask.AccountID(r, "did:plc:star"); return err }); err != nil {
 			t.Fatal(err)
 		}
 		key := format.AppendRowKey(nil, 1, star)
@@ -111,9 +98,7 @@ func TestAddEdge(t *testing.T) {
 		b.Reset()
 		for i := range adds {
 			event(1 + i)
-			if err := s.Apply(t.Context(), "test", &b); err != nil {
-				t.Fatal(err)
-			}
+			apply(t, s, "test", &b)
 			b.Reset()
 		}
 		t.Logf("a set of %d: %d bytes an edge in its row, and %d in its containers", size, store.row/adds, (store.all-store.row)/adds)

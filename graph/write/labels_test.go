@@ -1,4 +1,4 @@
-package graph_test
+package write_test
 
 import (
 	"fmt"
@@ -8,11 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
@@ -52,20 +55,18 @@ func (m *labelTwin) times(of [3]string, now int64) (times []int64) {
 // twice, through spills and crashes, beside accounts that come and go. The sets, windows and dates equal a
 // twin's, and check finds nothing.
 func TestLabels(t *testing.T) {
-	for _, eng := range engines() {
-		if eng.name == "fdb" {
-			continue // the engine has no part in it, and is slow at single questions
-		}
+	for processes, settings := range settings {
 		for seed := range uint64(3) {
-			t.Run(fmt.Sprintf("%s/%d", eng.name, seed), func(t *testing.T) { testLabels(t, eng, seed) })
+			t.Run(fmt.Sprintf("%s/%d", processes, seed), func(t *testing.T) { testLabels(t, settings, seed) })
 		}
 	}
 }
 
-func testLabels(t *testing.T, eng engine, seed uint64) {
+func testLabels(t *testing.T, settings dict.Settings, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 26))
-	store := eng.open(t, seed)
-	s := openAfter(t, store, eng.settings)
+	store := memkv.Open(faulty(seed))
+	o := graph.Options{Intern: intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, StateCache: 4 << 10, Embedded: true, Beat: 20 * time.Millisecond}
+	s := open(t, store, o)
 	var labelers, subjects []string
 	for i := range 3 {
 		labelers = append(labelers, "did:plc:"+strings.Repeat("l", 23)+string(rune('a'+i)))
@@ -84,7 +85,7 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 	for _, l := range labelers {
 		states[l] = format.Labeler{Name: l, DID: l}
 	}
-	apply := func(labeler string, labels []batch.Label) {
+	say := func(labeler string, labels []batch.Label) {
 		before := states[labeler]
 		after := before
 		after.Seq++
@@ -184,9 +185,9 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 			}
 			labels = append(labels, l)
 		}
-		apply(labeler, labels)
+		say(labeler, labels)
 		if said[labeler] = append(said[labeler], labels...); rng.IntN(25) == 0 { // the labeler sends the last again
-			apply(labeler, slices.Clone(said[labeler][rng.IntN(len(said[labeler])+1):]))
+			say(labeler, slices.Clone(said[labeler][rng.IntN(len(said[labeler])+1):]))
 		}
 		for more := true; more; {
 			var err error
@@ -196,8 +197,8 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 		}
 		switch rng.IntN(30) {
 		case 0:
-			store = eng.reopen(t, store)
-			s = openAfter(t, store, eng.settings)
+			store = store.Reopen(faulty(uint64(store.Counts().Commits)))
+			s = open(t, store, o)
 		case 1: // the stream gives some accounts another state
 			var b batch.Batch
 			for range 5 {
@@ -207,9 +208,7 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 				b.AddAccount(seq, []byte(did), !hidden[did], false)
 				b.Seen(seq, nil)
 			}
-			if err := s.Apply(t.Context(), "relay", &b); err != nil {
-				t.Fatal(err)
-			}
+			apply(t, s, "relay", &b)
 		}
 		if step%40 == 39 {
 			compare()
@@ -223,10 +222,10 @@ func testLabels(t *testing.T, eng engine, seed uint64) {
 // Labels that expire together are divided if one write is too small for them, and each write lets others in
 // between.
 func TestManyLabelsExpire(t *testing.T) {
-	o := memOptions(1)
+	o := faulty(1)
 	o.Limits.Txn, o.Faults = 20_000, memkv.Faults{}
 	store := memkv.Open(o)
-	s := openGraph(t, store)
+	s := open(t, store, graph.Options{})
 	state := format.Labeler{Name: "did:web:l.example.com", DID: "did:web:l.example.com"}
 	at := time.Unix(1_700_000_000, 0)
 	var labels []batch.Label

@@ -1,4 +1,4 @@
-package graph
+package write_test
 
 import (
 	"fmt"
@@ -7,25 +7,22 @@ import (
 	"slices"
 	"testing"
 
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
-	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 
 // A row of an archive whose rev is of the far future orders nothing: its account is fetched from its host, and a
 // commit of the stream with an ordinary rev is no replay.
 func TestArchivedFutureRev(t *testing.T) {
-	s, err := Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := memory(write.Limits{})
+	s := open(t, store, graph.Options{Embedded: true})
 	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
 		t.Fatal(err)
 	}
-	m := &seam{t, s, "did:web:future.example.com", nil}
+	m := &seam{t, s, "did:web:future.example.com", nil, store}
 	var b batch.Batch
 	b.AddArchived(1, []byte(m.did), syntax.AppendTID(nil, 1<<62))
 	b.AddPut(1, []byte("a"), []byte("did:web:b.example.com"))
@@ -51,11 +48,8 @@ func TestArchiveInAnyWrites(t *testing.T) {
 	const accounts, rows = 12, 4000
 	for seed := range uint64(6) {
 		most := []int{rows + 1, 1000, 60, 3, 1500, 400}[seed]
-		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 20, Chunk: 20})})
-		s, err := Open(t.Context(), store, Options{Embedded: true, SliceSize: 5, Queued: func([]batch.Queued) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := memory(write.Limits{Row: 20, Chunk: 20})
+		s := open(t, store, graph.Options{Embedded: true, SliceSize: 5, Queued: func([]batch.Queued) {}})
 		if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +61,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 		events := 0
 		flush := func(seq format.Seq) {
 			b.Seen(seq, nil)
-			if err := s.Apply(t.Context(), "archive", &b); err != nil {
-				t.Fatal(err)
-			}
+			apply(t, s, "archive", &b)
 			b.Reset()
 			events = 0
 		}
@@ -112,29 +104,14 @@ func TestArchiveInAnyWrites(t *testing.T) {
 			}
 		}
 		flush(rows)
-		for s.Erasing() {
-			if err := s.EraseSlice(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		erase(t, s)
 		for n := range accounts {
-			m := &seam{t, s, did(n), nil}
+			m := &seam{t, s, did(n), nil, store}
 			st, _ := m.row()
 			if got := m.records(); !maps.Equal(got, want[n]) || st.Has(format.FlagHidden) != hidden[n] {
 				t.Errorf("writes of %d, account %d: %v, want %v; hidden %v, want %v", most, n, got, want[n], st.Has(format.FlagHidden), hidden[n])
 			}
 		}
-		if s.lanes[0].archive == nil {
-			t.Error("the archive has no writer of its own")
-		}
-		if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "" }); err != nil {
-			t.Fatal(err)
-		}
-		if s.lanes[0].archive != nil {
-			t.Error("the memory of an archive's writes is kept after its end")
-		}
-		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-			t.Fatal(err)
-		}
+		verify(t, store)
 	}
 }

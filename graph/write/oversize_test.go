@@ -1,4 +1,4 @@
-package graph
+package write_test
 
 import (
 	"crypto/sha256"
@@ -6,18 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"skein.blue/graph/ask"
+	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
-	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
 
@@ -67,34 +63,25 @@ func TestOversize(t *testing.T) {
 			})
 		}, 1000},
 	} {
-		for engine, open := range map[string]func(t *testing.T) kv.Store{
-			"memory": func(*testing.T) kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}) },
+		for engine, empty := range map[string]func(t *testing.T) kv.Store{
+			"memory": func(*testing.T) kv.Store { return memory(write.Limits{}) },
 			"fdb": func(t *testing.T) kv.Store {
 				return kvtest.Open(t, kvtest.Options(t, write.NewMerger(write.Limits{})))
 			},
 		} {
 			t.Run(name+"/"+engine, func(t *testing.T) {
-				store := open(t)
-				s, err := Open(t.Context(), store, Options{Intern: intern.Options{Settings: dict.SharedSettings}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				store := empty(t)
+				s := open(t, store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}})
 				var b batch.Batch
 				c.fill(&b)
-				if err := s.Apply(t.Context(), "relay", &b); err != nil {
-					t.Fatal(err)
-				}
-				var got format.Counts
-				if err := s.View(t.Context(), func(sn *ask.View) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
-					t.Errorf("%d records, want %d: %v", got.Records["follow"], c.want, err)
+				apply(t, s, "relay", &b)
+				if got := counts(t, s).Records["follow"]; got != c.want {
+					t.Errorf("%d records, want %d", got, c.want)
 				}
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				err = check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil)
-				if err != nil {
-					t.Error(err)
-				}
+				verify(t, store)
 			})
 		}
 	}
@@ -109,43 +96,4 @@ func keysOfOneBucket(n int) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// Accounts that are deleted, and heard of again, in all lanes at once. The race
-// detector is to see it.
-func TestErasingInLanes(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-	s, err := Open(t.Context(), store, Options{
-		Intern: intern.Options{Settings: dict.SharedSettings}, Metrics: NewMetrics(prometheus.NewRegistry()), Lanes: 4,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b batch.Batch
-	seq := format.Seq(0)
-	for round := range 3 {
-		for i := range 40 {
-			seq++
-			did := fmt.Appendf(nil, "did:plc:a%d", i)
-			b.AddCommit(seq, &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
-			b.AddPut(1, fmt.Appendf(nil, "x%d", round), []byte("did:plc:s"))
-			seq++
-			b.AddAccount(seq, did, false, true)
-			b.Seen(seq, nil)
-		}
-	}
-	if err := s.Apply(t.Context(), "relay", &b); err != nil {
-		t.Fatal(err)
-	}
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-		t.Fatal(err)
-	}
 }

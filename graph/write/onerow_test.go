@@ -1,4 +1,4 @@
-package graph_test
+package write_test
 
 import (
 	"fmt"
@@ -12,25 +12,17 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
-	"skein.blue/internal/sim/memkv"
 )
 
 // A row of a shared store whose members come from several shards, with those of another partition
 // between them, gains more members in one write than a row may have.
 func TestOneRowInOneWrite(t *testing.T) {
 	settings := dict.Settings{ShardBits: 4, LeaseSize: 256, Partitions: 2}
-	store := memkv.Open(memkv.Options{Merger: merger()})
+	store := memory(smallLimits)
 	seq := 0
-	rkey := func(n int) []byte {
-		return format.Path{TID: uint64(1_700_000_000_000_000+n*1_000_000) << format.ClockBits}.AppendRkey(nil)
-	}
+	rkey := func(n int) []byte { return rkeyAt(uint64(1_700_000_000_000_000 + n*1_000_000)) }
 	follow := func(first, last, rev int, subject string, shards *dict.ShardRange) {
-		s, err := graph.Open(t.Context(), store, graph.Options{
-			Intern: intern.Options{Settings: settings, Owner: "test", Shards: shards}, Lanes: 1, Beat: 20 * time.Millisecond,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test", Shards: shards}, Lanes: 1, Beat: 20 * time.Millisecond})
 		var b batch.Batch
 		for i := first; i < last; i++ {
 			seq++
@@ -38,20 +30,12 @@ func TestOneRowInOneWrite(t *testing.T) {
 			b.AddPut(kindOf("follow"), rkey(i), []byte(subject))
 			b.Seen(format.Seq(seq), nil)
 		}
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
+		apply(t, s, "relay", &b)
 		if subject == "did:web:popular.example.com" {
 			err := s.View(t.Context(), func(sn *ask.View) error {
-				var ids intern.Batch
-				of := ids.Add(dict.DID, []byte(subject))
-				if err := sn.Lookup(&ids); err != nil {
-					return err
-				}
-				var set sets.Set
-				set, err := actors(sn, kindOf("follow"), ids.ID(of))
-				if set.Len() != uint64(last-first) {
-					t.Errorf("%d members of %d", set.Len(), last-first)
+				all, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, kindOf("follow"), id) }, dict.DID, subject)
+				if len(all) != last-first {
+					t.Errorf("%d members of %d", len(all), last-first)
 				}
 				return err
 			})

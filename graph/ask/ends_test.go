@@ -1,14 +1,14 @@
-package graph_test
+package ask_test
 
 import (
 	"slices"
 	"testing"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
-	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
@@ -18,7 +18,10 @@ import (
 // Keys at the ends of time are in the forward set if they are in the reverse set, so that nobody
 // can hide an edge from one side. A key with the top bit set is not a TID, and not in any window.
 func TestEndsOfTime(t *testing.T) {
-	s := openGraph(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}))
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	now, _ := syntax.ParseTID("3mb2kxx5ts22a")
 	for i, c := range []struct {
 		rkey  string

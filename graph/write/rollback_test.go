@@ -1,0 +1,84 @@
+package write_test
+
+import (
+	"slices"
+	"testing"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/sets"
+	"skein.blue/internal/sim/oracle"
+)
+
+// A repo is put back to an older state, whose snapshot comes in two parts. Between them a commit writes
+// a record, or deletes one, that the index still has from the newer state: the rev is lower than that record's key
+// then, and the state of the account is no longer in the cache.
+func TestCommitBetweenPartsOfARollback(t *testing.T) {
+	const oldest, newest = 1 << 20, 9 << 20 // revs and keys, for header and follow
+	const kept, other = "did:web:kept.example.com", "did:web:other.example.com"
+	for _, moved := range []bool{true, false} {
+		store := memory(smallLimits)
+		s := open(t, store, queues)
+		put := func(b *batch.Batch, rkey, subject string) { b.AddPut(kindOf("follow"), []byte(rkey), []byte(subject)) }
+		step := func(source string, fill func(b *batch.Batch)) {
+			t.Helper()
+			var b batch.Batch
+			fill(&b)
+			apply(t, s, source, &b)
+		}
+		reopen := func() {
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, store, queues)
+		}
+		step("pds", func(b *batch.Batch) {
+			b.AddCommit(1, header(oldest, 0, 0, 1))
+			put(b, "self", kept) // a second record of the edge
+		})
+		step("pds", func(b *batch.Batch) {
+			b.AddCommit(2, header(newest, oldest, 1, 2))
+			put(b, oracle.TID(newest<<20), kept)
+		})
+		reopen()
+		step("pds", func(b *batch.Batch) { imported(true, oldest, 1)(b, 3) })
+		_, row := account(t, s, chained)
+		part := func(from, to string) func(b *batch.Batch) {
+			return func(b *batch.Batch) {
+				h := header(oldest, 0, 0, 1)
+				b.AddSnapshot(&batch.Snapshot{DID: h.DID, Rev: h.Rev, Data: h.Data, Generation: row.Generation, From: from, To: to, First: from == "", Last: to == ""})
+				if to == "" {
+					put(b, "self", kept)
+				}
+			}
+		}
+		step("", part("", "app.bsky.graph"))
+		reopen()
+		want := kept
+		step("pds", func(b *batch.Batch) {
+			b.AddCommit(4, header(newest+1, oldest, 1, 3))
+			if !moved {
+				b.AddDelete(kindOf("follow"), []byte(oracle.TID(newest<<20)))
+				return
+			}
+			want = other // and the edge to the first is gone with "self"
+			put(b, oracle.TID(newest<<20), other)
+			b.AddDelete(kindOf("follow"), []byte("self"))
+		})
+		step("", part("app.bsky.graph", ""))
+		if n := counts(t, s); n.Records["follow"] != 1 || n.Desynchronized != 0 {
+			t.Errorf("after the rollback: %+v", n)
+		}
+		if err := s.View(t.Context(), func(v *ask.View) error {
+			subjects, err := members(v, dict.DID, func(id dict.ID) (sets.Set, error) { return v.Subjects(kindOf("follow"), id) }, dict.DID, chained)
+			if !slices.Equal(subjects, []string{want}) {
+				t.Errorf("moved %v: a follow of %v, want %s", moved, subjects, want)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		verify(t, store)
+	}
+}
