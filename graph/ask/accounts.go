@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"fmt"
+
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -9,9 +11,16 @@ import (
 	"skein.blue/internal/kv"
 )
 
+// accounts reads the states of accounts and what is known of the whole store. Its methods are View's.
+type accounts struct {
+	*state
+
+	holesRead, uncompared bool // what Uncompared has read
+}
+
 // Account returns the state of an account, and its row in the queue of resyncs, nil if it is not
 // queued.
-func (s *View) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
+func (s *accounts) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
 	id, err := AccountID(s.r, did)
 	if err != nil || id == dict.None {
 		return st, false, nil, err
@@ -20,7 +29,7 @@ func (s *View) Account(did string) (st format.RepoState, known bool, row *format
 }
 
 // AccountAndQueue is Account by id.
-func (s *View) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row *format.Resync, err error) {
+func (s *accounts) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row *format.Resync, err error) {
 	if st, known, err = read.FindAccount(s.r, s.source.Layout, id); err != nil || !st.Has(format.FlagResync) {
 		return st, known, nil, err
 	}
@@ -32,13 +41,8 @@ func (s *View) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row
 	return st, known, &q, err
 }
 
-// AccountOf returns the state of the account with an id.
-func (s *View) AccountOf(id dict.ID) (st format.RepoState, known bool, err error) {
-	return read.FindAccount(s.r, s.source.Layout, id)
-}
-
 // RecordCount counts an account's records of a kind.
-func (s *View) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
+func (s *accounts) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
 	if actor == dict.None {
 		return 0, nil
 	}
@@ -47,10 +51,10 @@ func (s *View) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
 }
 
 // Gaps returns the gaps.
-func (s *View) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
+func (s *accounts) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
 
 // Resyncs calls each for the repos that are queued for a refetch.
-func (s *View) Resyncs(each func(did string, row format.Resync) error) error {
+func (s *accounts) Resyncs(each func(did string, row format.Resync) error) error {
 	var ids []dict.ID
 	var rows []format.Resync
 	flush := func() error {
@@ -81,7 +85,7 @@ func (s *View) Resyncs(each func(did string, row format.Resync) error) error {
 
 // Missing calls each for incomplete repos that are not queued: desynchronized ones, and if
 // partial is set those whose past is unknown.
-func (s *View) Missing(partial bool, each func(did string) error) error {
+func (s *accounts) Missing(partial bool, each func(did string) error) error {
 	wanted := format.FlagDesync
 	if partial {
 		wanted |= format.FlagPartial
@@ -115,4 +119,25 @@ func AccountID(r kv.Reader, did string) (dict.ID, error) {
 	n := b.Add(dict.DID, []byte(did))
 	err := intern.Lookup(r, &b)
 	return b.ID(n), err
+}
+
+// SomeAccounts returns up to n active accounts, those that the index saw first. In a store that
+// started live these are busy accounts.
+func (s *accounts) SomeAccounts(n int) (ids []dict.ID, err error) {
+	prefix := []byte{format.KeyAccount}
+	keys := 0
+	err = s.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		err := s.source.Layout.EachState(k, v, func(id dict.ID, _ format.RepoState) error {
+			if len(ids) < n && !s.IsHidden(id) {
+				ids = append(ids, id)
+			}
+			return nil
+		})
+		keys++
+		return err == nil && len(ids) < n && keys < 4*n, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("graph: reading some accounts: %w", err)
+	}
+	return ids, nil
 }

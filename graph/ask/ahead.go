@@ -17,28 +17,32 @@ import (
 // Ahead yields what seq yields, and calls begin for the elements that come next. begin may only call the
 // Begin methods of the view.
 func Ahead[T any](s *View, seq iter.Seq[T], begin func(T)) iter.Seq[T] {
+	return ahead(&s.state, seq, begin)
+}
+
+func ahead[T any](s *state, seq iter.Seq[T], begin func(T)) iter.Seq[T] {
 	return kv.AheadOf(s.ahead, seq, func(_ kv.Prefetcher, x T) { begin(x) })
 }
 
 // BeginSubjects begins the read of Subjects, AppendSubjects, EachSubject and NewestTo.
-func (s *View) BeginSubjects(k kinds.Kind, actor dict.ID, w Window) {
+func (s *state) BeginSubjects(k kinds.Kind, actor dict.ID, w Window) {
 	if !s.IsHidden(actor) {
 		s.beginRecords(k, actor, w)
 	}
 }
 
 // BeginRecords begins the read of Records and of Joined, whose first kind is k.
-func (s *View) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, actor, Window{}) }
+func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, actor, Window{}) }
 
-// BeginAccount begins the read of AccountOf and AccountAndQueue.
-func (s *View) BeginAccount(id dict.ID) {
+// BeginAccount begins the read of AccountAndQueue.
+func (s *state) BeginAccount(id dict.ID) {
 	if p, ok := s.ahead.(kv.Prefetcher); ok && id != dict.None && !s.IsHidden(id) {
 		p.PrefetchGet(s.source.Layout.AccountKey(nil, id))
 	}
 }
 
 // beginRecords begins the read of an actor's records in a window.
-func (s *View) beginRecords(k kinds.Kind, actor dict.ID, w Window) {
+func (s *state) beginRecords(k kinds.Kind, actor dict.ID, w Window) {
 	if p, ok := s.ahead.(kv.Prefetcher); ok && actor != dict.None {
 		if lo, hi := read.RangeOf(k, actor, w); lo != nil {
 			p.PrefetchScan(lo, hi)
@@ -47,7 +51,7 @@ func (s *View) beginRecords(k kinds.Kind, actor dict.ID, w Window) {
 }
 
 // BeginActors begins the read of Actors.
-func (s *View) BeginActors(k kinds.Kind, subject dict.ID) {
+func (s *state) BeginActors(k kinds.Kind, subject dict.ID) {
 	p, ok := s.ahead.(kv.Prefetcher)
 	if !ok || subject == dict.None {
 		return
@@ -62,7 +66,7 @@ func (s *View) BeginActors(k kinds.Kind, subject dict.ID) {
 
 // BeginEdge begins the reads of HasEdgeIn. HasEdge reads a second value of a large set only; it is read in
 // any case, because a second round trip costs more.
-func (s *View) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
+func (s *state) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
 	p, ok := s.ahead.(kv.Prefetcher)
 	switch {
 	case !ok || actor == dict.None || subject == dict.None:

@@ -2,32 +2,33 @@ package ask
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
 )
 
+// edges reads the sets in both directions, and the records behind them. Its methods are View's.
+type edges struct{ *state }
+
 // Subjects returns a forward set, such as follows: the subjects of actor's edges. It is empty if
 // actor is hidden.
-func (s *View) Subjects(k kinds.Kind, actor dict.ID) (sets.Set, error) {
+func (s *edges) Subjects(k kinds.Kind, actor dict.ID) (sets.Set, error) {
 	return s.SubjectsIn(k, actor, Window{})
 }
 
 // SubjectsIn is Subjects, restricted to records in a window.
-func (s *View) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (sets.Set, error) {
+func (s *edges) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (sets.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor, w)
 	return sets.FromUnsorted(ids), err
 }
 
 // AppendSubjects appends a forward set, restricted to records in a window, to dst. It is not
 // sorted, and has a subject once per record.
-func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Window) ([]uint64, error) {
+func (s *edges) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Window) ([]uint64, error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return dst, nil
 	}
@@ -36,7 +37,7 @@ func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Windo
 
 // EachSubject calls each with the subject and the path of every record of an actor in a window, in
 // no order, with a subject once per record, until it fails. The path is valid during the call.
-func (s *View) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(subject dict.ID, p Path) error) (err error) {
+func (s *edges) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(subject dict.ID, p Path) error) (err error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return nil
 	}
@@ -51,7 +52,7 @@ func (s *View) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(subj
 
 // NewestTo returns the TID of the newest of actor's records in a window that name subject. found is
 // false if there is none, or only records whose keys are not TIDs.
-func (s *View) NewestTo(k kinds.Kind, actor, subject dict.ID, w Window) (tid uint64, found bool, err error) {
+func (s *edges) NewestTo(k kinds.Kind, actor, subject dict.ID, w Window) (tid uint64, found bool, err error) {
 	if actor == dict.None || subject == dict.None {
 		return 0, false, nil
 	}
@@ -64,15 +65,9 @@ func (s *View) NewestTo(k kinds.Kind, actor, subject dict.ID, w Window) (tid uin
 	return tid, found, err
 }
 
-// AppendRecorded appends the subjects of all of an actor's records to dst, unsorted, even if
-// the actor is hidden.
-func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
-	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
-}
-
 // ActorsIn returns the members of from that have an edge to subject by a record in a window. In a window within one
 // bucket, it looks up that bucket of all members together; otherwise it scans the records of each.
-func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from sets.Set) (sets.Set, error) {
+func (s *edges) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from sets.Set) (sets.Set, error) {
 	var in sets.Collector
 	if w.InOneBucket() && subject != dict.None && !k.IsLabel() {
 		var actors []dict.ID
@@ -96,7 +91,7 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from sets.Set) 
 		}
 		from = sets.FromUnsorted(scan)
 	}
-	for actor := range Ahead(s, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
+	for actor := range ahead(s.state, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
 		has, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
 		if err != nil {
 			return sets.Set{}, err
@@ -111,7 +106,7 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from sets.Set) 
 // DatedIn divides the members of a reverse set, by their dates: those that have an edge to subject by a
 // record in a window (in), and those whose records must be read to know it (unsure). For a set without
 // containers, all are unsure. The window must not be the one that includes everything.
-func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure sets.Set, err error) {
+func (s *edges) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure sets.Set, err error) {
 	from, to := MicrosOf(w.From), MicrosOf(w.To)
 	var sure, open sets.Collector
 	if subject == dict.None {
@@ -131,7 +126,7 @@ func (s *View) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure sets
 }
 
 // Dates calls each with those members of a reverse set whose dates are wanted, in no order, and with their dates (read.Dates).
-func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
+func (s *edges) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
 	if subject == dict.None {
 		return 0, nil
 	}
@@ -140,7 +135,7 @@ func (s *View) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each func
 
 // Repeated returns the members of a reverse set that may have several records of the edge. known is false if any
 // member may: if the set has containers, and for kinds whose sets do not note it (format.HasRepeated).
-func (s *View) Repeated(k kinds.Kind, subject dict.ID) (members sets.Set, known bool, err error) {
+func (s *edges) Repeated(k kinds.Kind, subject dict.ID) (members sets.Set, known bool, err error) {
 	if subject == dict.None || !format.HasRepeated(k) {
 		return members, false, nil
 	}
@@ -153,7 +148,7 @@ func (s *View) Repeated(k kinds.Kind, subject dict.ID) (members sets.Set, known 
 
 // HasEdgeIn reports whether a record of actor in a window names subject, even if either account
 // is hidden.
-func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
+func (s *edges) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
 	if w.All() {
 		return s.HasEdge(k, actor, subject)
 	}
@@ -168,30 +163,9 @@ func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found 
 }
 
 // HasEdge reports whether a record of actor names subject, even if either account is hidden.
-func (s *View) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
+func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
 	return read.HasEdge(s.r, s.source.Layout, k, actor, subject)
-}
-
-// SomeAccounts returns up to n active accounts, those that the index saw first. In a store that
-// started live these are busy accounts.
-func (s *View) SomeAccounts(n int) (ids []dict.ID, err error) {
-	prefix := []byte{format.KeyAccount}
-	keys := 0
-	err = s.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		err := s.source.Layout.EachState(k, v, func(id dict.ID, _ format.RepoState) error {
-			if len(ids) < n && !s.IsHidden(id) {
-				ids = append(ids, id)
-			}
-			return nil
-		})
-		keys++
-		return err == nil && len(ids) < n && keys < 4*n, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("graph: reading some accounts: %w", err)
-	}
-	return ids, nil
 }

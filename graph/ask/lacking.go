@@ -12,7 +12,7 @@ import (
 
 // Lacking returns the kinds that lack earlier records, and when they were added; nil if there are
 // none.
-func (s *View) Lacking() (map[kinds.Kind]time.Time, error) {
+func (s *accounts) Lacking() (map[kinds.Kind]time.Time, error) {
 	added := s.source.Lacks()
 	if len(added) == 0 {
 		return nil, nil
@@ -31,7 +31,7 @@ func (s *View) Lacking() (map[kinds.Kind]time.Time, error) {
 }
 
 // swept returns the number of the last sweep that all writers have finished.
-func (s *View) swept() (swept uint64, err error) {
+func (s *accounts) swept() (swept uint64, err error) {
 	end := uint8(0) // rows were found for the partitions below end
 	err = kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
 		b, err := format.DecodeBackfill(v)
@@ -55,7 +55,7 @@ func (s *View) swept() (swept uint64, err error) {
 
 // EachAccount calls each for the accounts with a repo that this process writes, by ascending id,
 // starting with the id from, until each returns false.
-func (s *View) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
+func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
 	var failed error
 	lo := l.AccountKey(nil, from&^l.AccountMask())
@@ -74,7 +74,7 @@ func (s *View) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoSt
 
 // Uncompared reports whether repos have not been compared with the relay's list since a hole of
 // the stream, for any writer.
-func (s *View) Uncompared() (uncompared bool, err error) {
+func (s *accounts) Uncompared() (uncompared bool, err error) {
 	if uncompared, known := s.source.Uncompared(); known {
 		return uncompared, nil
 	}

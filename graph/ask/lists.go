@@ -20,7 +20,7 @@ import (
 // Joined reads the actor's records in a window that make an edge of kind from to subject. It calls
 // each, in no order, with the subject of the same record's edge of kind to. path is valid during
 // the call.
-func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path Path, other dict.ID) error) error {
+func (s *edges) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path Path, other dict.ID) error) error {
 	if subject == dict.None {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Win
 // JoinedAmong is Joined for several subjects: those that among accepts. each gets both subjects.
 // among is called once per record with an edge of kind from, and may end the reading with an
 // error.
-func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path Path, subject, other dict.ID) error) error {
+func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path Path, subject, other dict.ID) error) error {
 	if actor == dict.None {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 
 // Listed calls each, in no order, with the accounts that author's records in a window put on
 // author's list. An account may come several times, and may be hidden.
-func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, path Path)) error {
+func (s *edges) Listed(list, author dict.ID, w Window, each func(member dict.ID, path Path)) error {
 	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p Path, member dict.ID) error {
 		each(member, p)
 		return nil
@@ -116,7 +116,7 @@ func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, 
 // Lists calls each, in no order, with the lists that member is on by records in a window. from
 // are the accounts that have put it on lists; Lists skips hidden ones. A list may come several
 // times.
-func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path Path)) error {
+func (s *edges) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path Path)) error {
 	type item struct {
 		author int
 		list   dict.ID
@@ -130,7 +130,7 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 			}
 		}
 	}
-	for i := range Ahead(s, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i], w) }) {
+	for i := range ahead(s.state, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i], w) }) {
 		author := from[i]
 		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p Path, list dict.ID) error {
 			p.Raw = bytes.Clone(p.Raw)

@@ -61,7 +61,7 @@ func (e *edgeRecord) offer(p Path, since uint64) {
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
 // an edge to subject. It skips actors without one. since is the TID of the subject, or Timeless:
 // records are most likely soon after it, and RecordsTo looks there first.
-func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p Path) error) error {
+func (s *edges) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
 		left[i] = i
@@ -95,7 +95,7 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 		left = append(left, scan...)
 	}
 	isSubject := func(id dict.ID) bool { return id == subject }
-	for i := range Ahead(s, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
+	for i := range ahead(s.state, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
 		var best edgeRecord
 		err := read.RecordsNaming(s.r, k, actors[i], w, isSubject, func(r *format.Record) bool {
 			best.offer(r.Path, since)
@@ -119,7 +119,7 @@ type Dated struct {
 
 // RecordsAt is RecordsTo for members whose dates are known: it looks up one bucket of each, and reads the records of those
 // whose bucket was spilled.
-func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p Path) error) error {
+func (s *edges) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p Path) error) error {
 	actors := make([]dict.ID, len(members))
 	left := make([]int, 0, len(members))
 	var scan []int
@@ -157,7 +157,7 @@ func (s *View) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 // lookUpRecords looks up one bucket of each of the actors in left: that of the TID that at returns. It calls wanted with the records there, in
 // order, removed ones included. lookUpRecords returns the actors that have none there or for which wanted returned false (rest), and those
 // whose bucket was spilled, for which it does not call wanted.
-func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.ID, left []int, wanted func(i int, records []format.Record) (bool, error)) (rest, spilled []int, err error) {
+func (s *edges) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.ID, left []int, wanted func(i int, records []format.Record) (bool, error)) (rest, spilled []int, err error) {
 	const most = 2048 // keys at once: their values are in memory together, and the engine reads them before it charges for the first
 	var key []byte
 	var records []format.Record
@@ -198,7 +198,7 @@ func (s *View) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.
 // RecordsFrom calls each, in no order, with the record in a window by which actor has an edge to
 // each of the subjects. It skips subjects without one. since returns the TID of a subject, or
 // Timeless. subjects may contain duplicates.
-func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p Path) error) error {
+func (s *edges) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p Path) error) error {
 	if actor == dict.None {
 		return nil
 	}
@@ -227,7 +227,7 @@ func NoTime(int) uint64 { return Timeless }
 
 // Records calls each, in no order, with the subject and path of each of an actor's records, even
 // if accounts are hidden, until each returns false. The path is valid during the call.
-func (s *View) Records(k kinds.Kind, actor dict.ID, each func(p Path, subject dict.ID) bool) error {
+func (s *edges) Records(k kinds.Kind, actor dict.ID, each func(p Path, subject dict.ID) bool) error {
 	if actor == dict.None {
 		return nil
 	}

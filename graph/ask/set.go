@@ -19,7 +19,7 @@ import (
 // An ActorSet is an open reverse set, such as followers. Its row is in memory; its containers, if
 // it has any, are read when they are needed.
 type ActorSet struct {
-	s       *View
+	s       *state
 	set     read.Set
 	row     sets.Set  // the members in the row or rows
 	removed sets.Set  // the removals there, which override the containers
@@ -27,8 +27,8 @@ type ActorSet struct {
 }
 
 // Actors opens the set of accounts that have an edge to subject, such as its followers.
-func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
-	t := &ActorSet{s: s}
+func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
+	t := &ActorSet{s: s.state}
 	if subject == dict.None {
 		t.whole = &t.row
 		return t, nil
@@ -49,7 +49,7 @@ func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 // ActorCounts calls each, in no order, with the number of active accounts that have an edge to
 // each of the subjects. It calls heavy, if there is one, before it reads a large set that is not in
 // memory; an error ends the work.
-func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
+func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
 	var whole []int // subjects whose sets have containers
 	if s.source.Layout.Shared() {
 		for i := range subjects {
@@ -104,7 +104,7 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 			return err
 		}
 	}
-	for i := range Ahead(s, slices.Values(whole), func(i int) { s.BeginActors(k, subjects[i]) }) {
+	for i := range ahead(s.state, slices.Values(whole), func(i int) { s.BeginActors(k, subjects[i]) }) {
 		t, err := s.Actors(k, subjects[i])
 		if err != nil {
 			return err
@@ -129,10 +129,10 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error,
 
 // SubjectCounts calls each with the number of subjects of each of the actors. Inactive accounts
 // do not count as subjects.
-func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
+func (s *edges) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
 	c := s.SubjectCounter(k)
 	i := 0
-	for actor := range Ahead(s, slices.Values(actors), func(actor dict.ID) { s.BeginSubjects(k, actor, Window{}) }) {
+	for actor := range ahead(s.state, slices.Values(actors), func(actor dict.ID) { s.BeginSubjects(k, actor, Window{}) }) {
 		total, err := c.Count(actor, math.MaxUint64)
 		if err == nil {
 			err = each(i, total)
@@ -147,7 +147,7 @@ func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, to
 
 // A SubjectCounter counts the subjects of one actor after another. It reuses its memory.
 type SubjectCounter struct {
-	s       *View
+	s       *state
 	k       kinds.Kind
 	hidden  sets.Set
 	ids     []uint64
@@ -155,8 +155,8 @@ type SubjectCounter struct {
 }
 
 // SubjectCounter returns a counter of subjects.
-func (s *View) SubjectCounter(k kinds.Kind) *SubjectCounter {
-	c := &SubjectCounter{s: s, k: k}
+func (s *edges) SubjectCounter(k kinds.Kind) *SubjectCounter {
+	c := &SubjectCounter{s: s.state, k: k}
 	if s.Kind(k).To.Is() == dict.DID {
 		c.hidden = s.Hidden()
 	}

@@ -15,12 +15,17 @@ import (
 // A View is one state of the graph, for one goroutine and one question. Its sets contain hidden
 // accounts unless a method says otherwise.
 type View struct {
+	state
+	edges
+	accounts
+}
+
+// state is what a View reads from.
+type state struct {
 	r      kv.Reader
 	source *Source
 	hidden *roaring64.Bitmap
 	ahead  kv.Reader // r, without its charges
-
-	holesRead, uncompared bool // what Uncompared has read
 }
 
 // A Source has what the views of a store share.
@@ -53,7 +58,8 @@ func NewSource(o Source, setBytes int64, results func(result string)) *Source {
 // called with the cost of each read: the bytes of its values (of chunks format.ChunkCost), and readCost for each key. If it returns an
 // error, the read ends with that error.
 func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
-	v := &View{r: r, source: s, hidden: hidden, ahead: r}
+	v := &View{state: state{r: r, source: s, hidden: hidden, ahead: r}}
+	v.edges.state, v.accounts.state = &v.state, &v.state
 	if charge != nil {
 		v.r = &charged{r, charge}
 	}
@@ -116,26 +122,26 @@ func costOf(key, value []byte) int {
 }
 
 // Hidden returns the ids of the accounts that are not active.
-func (s *View) Hidden() sets.Set { return sets.FromBitmap(s.hidden) }
+func (s *state) Hidden() sets.Set { return sets.FromBitmap(s.hidden) }
 
 // IsHidden reports whether an account is not active.
-func (s *View) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
+func (s *state) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
 
 // Kind returns the row of a kind.
-func (s *View) Kind(k kinds.Kind) *kinds.Info { return s.source.Kinds().Info(k) }
+func (s *state) Kind(k kinds.Kind) *kinds.Info { return s.source.Kinds().Info(k) }
 
 // Counts returns the totals.
-func (s *View) Counts() (format.Counts, error) { return read.Counts(s.r) }
+func (s *accounts) Counts() (format.Counts, error) { return read.Counts(s.r) }
 
 // AccountCounts returns those of Counts that are about accounts, with less work.
-func (s *View) AccountCounts() (format.AccountCounts, error) { return read.AccountCounts(s.r) }
+func (s *accounts) AccountCounts() (format.AccountCounts, error) { return read.AccountCounts(s.r) }
 
 // Cursors returns the cursors of all sources.
-func (s *View) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
+func (s *accounts) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
 
 // Labelers returns the read state of each labeler, by its DID. A labeler may have been configured under
 // several names: the state under its DID counts first, and one that is no longer configured last.
-func (s *View) Labelers() (map[string]format.Labeler, error) {
+func (s *accounts) Labelers() (map[string]format.Labeler, error) {
 	all, err := read.Labelers(s.r)
 	by := map[string]format.Labeler{}
 	rank := func(l format.Labeler) int {
@@ -156,16 +162,16 @@ func (s *View) Labelers() (map[string]format.Labeler, error) {
 }
 
 // Lookup finds the ids of strings; those that have none are left None.
-func (s *View) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
+func (s *state) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 
 // Strings calls each with the string of every id, in order.
-func (s *View) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
+func (s *state) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
 	return intern.Strings(s.r, ns, ids, each)
 }
 
 // AllStrings returns every string of a namespace. It is for tests and tools: the list is as large
 // as the dictionary.
-func (s *View) AllStrings(ns dict.Namespace) (all []string, err error) {
+func (s *state) AllStrings(ns dict.Namespace) (all []string, err error) {
 	var ids []dict.ID
 	err = intern.EachID(s.r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })
 	if err != nil {

@@ -100,6 +100,3 @@ func slotOf(table []stateEntry, id dict.ID) *stateEntry {
 		}
 	}
 }
-
-// YoungLen returns the number of entries in the young table.
-func (c *StateCache) YoungLen() int { return c.used }
