@@ -15,7 +15,7 @@ import (
 )
 
 // Timing returns how the time of all writes since Open divides.
-func (s *Store) Timing() (t write.Timing) {
+func (s *core) Timing() (t write.Timing) {
 	s.status.Lock()
 	defer s.status.Unlock()
 	for _, l := range s.lanes {

@@ -11,12 +11,21 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
+// past is what is known of the time before this index listened, and of the holes since: the state of the backfill, the
+// repos to fetch, and what they are compared with. Its methods are Store's.
+type past struct {
+	*core
+
+	backfill format.Backfill // guarded by status
+}
+
 // Backfill returns the state of the backfill, as of the last commit.
-func (s *Store) Backfill() format.Backfill {
+func (s *past) Backfill() format.Backfill {
 	s.status.Lock()
 	defer s.status.Unlock()
 	return cloneBackfill(s.backfill)
@@ -28,7 +37,7 @@ func cloneBackfill(b format.Backfill) format.Backfill {
 }
 
 // ChangeBackfill changes the state of the backfill.
-func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill)) error {
+func (s *past) ChangeBackfill(ctx context.Context, change func(*format.Backfill)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	b := cloneBackfill(s.backfill)
@@ -55,7 +64,7 @@ func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill
 }
 
 // setBackfill takes over a state of the backfill.
-func (s *Store) setBackfill(b format.Backfill) {
+func (s *past) setBackfill(b format.Backfill) {
 	s.status.Lock()
 	s.backfill = b
 	s.status.Unlock()
@@ -76,7 +85,7 @@ func (s *Store) setBackfill(b format.Backfill) {
 
 // loadBackfill reads the state of the backfill. If earlier runs divided the partitions
 // differently, it continues what any of them was fetching.
-func (s *Store) loadBackfill(r kv.Reader) error {
+func (s *past) loadBackfill(r kv.Reader) error {
 	var b format.Backfill
 	for _, l := range s.lanes {
 		for part := l.first; part < l.end; part++ {
@@ -102,7 +111,7 @@ func (s *Store) loadBackfill(r kv.Reader) error {
 
 // ChangeResync changes the row of a repo in the queue of resyncs, and reports whether the repo
 // is queued. Only then it calls change, and it writes the row if change returns true.
-func (s *Store) ChangeResync(ctx context.Context, did string, change func(*format.Resync) bool) (queued bool, err error) {
+func (s *past) ChangeResync(ctx context.Context, did string, change func(*format.Resync) bool) (queued bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	part := s.layout.Settings.PartitionOf([]byte(did))
@@ -137,7 +146,7 @@ func (s *Store) ChangeResync(ctx context.Context, did string, change func(*forma
 // EndArchive is called once an archive was read to its end. It makes partial repos complete,
 // except those of deleted accounts and those with missed events, which need a refetch: it
 // returns these accounts. If it is interrupted, call it again.
-func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
+func (s *past) EndArchive(ctx context.Context) (doubtful []string, err error) {
 	var ids []dict.ID
 	for i := range s.lanes {
 		for lo := []byte{format.KeyAccount}; lo != nil; {
@@ -153,8 +162,8 @@ func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
 			}
 		}
 	}
-	err = s.View(ctx, func(sn *ask.View) error {
-		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error { doubtful = append(doubtful, string(did)); return nil })
+	err = s.kv.View(ctx, func(r kv.Reader) error {
+		return intern.Strings(r, dict.DID, ids, func(_ int, did []byte) error { doubtful = append(doubtful, string(did)); return nil })
 	})
 	return doubtful, err
 }
@@ -164,7 +173,7 @@ const sliceGroups = 2000
 
 // completeSlice covers some groups of accounts from lo on, and returns where to continue, nil at
 // the end.
-func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []byte, doubtful []dict.ID, err error) {
+func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []byte, doubtful []dict.ID, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	l := s.lanes[lane]
@@ -223,7 +232,7 @@ func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []
 }
 
 // forgetSlice deletes the notes of stream changes to repos that are not queued.
-func (s *Store) forgetSlice(ctx context.Context, lane int, lo []byte) (next []byte, err error) {
+func (s *past) forgetSlice(ctx context.Context, lane int, lo []byte) (next []byte, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	l := s.lanes[lane]

@@ -10,14 +10,17 @@ import (
 	"skein.blue/internal/kv"
 )
 
+// cursors are the cursors of the sources. Its methods are Store's.
+type cursors struct{ *core }
+
 // Cursor returns the committed cursor of a source, the lowest among its partitions.
-func (s *Store) Cursor(source string) (c format.Cursor, found bool) {
+func (s *cursors) Cursor(source string) (c format.Cursor, found bool) {
 	s.status.Lock()
 	defer s.status.Unlock()
 	return s.cursor(source)
 }
 
-func (s *Store) cursor(source string) (c format.Cursor, found bool) {
+func (s *cursors) cursor(source string) (c format.Cursor, found bool) {
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
 			if row.IsCursor() && (!found || row.Seq < c.Seq) {
@@ -29,7 +32,7 @@ func (s *Store) cursor(source string) (c format.Cursor, found bool) {
 }
 
 // CursorOf returns the committed cursor of a source in the partition of an account.
-func (s *Store) CursorOf(source string, did []byte) (c format.Cursor, found bool) {
+func (s *cursors) CursorOf(source string, did []byte) (c format.Cursor, found bool) {
 	part := s.layout.Settings.PartitionOf(did)
 	s.status.Lock()
 	defer s.status.Unlock()
@@ -44,7 +47,7 @@ func (s *Store) CursorOf(source string, did []byte) (c format.Cursor, found bool
 
 // LiveSince returns when this index first listened to a source live, if it has applied no
 // event of the source yet.
-func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
+func (s *cursors) LiveSince(source string) (since time.Time, listening bool) {
 	s.status.Lock()
 	defer s.status.Unlock()
 	for _, l := range s.lanes {
@@ -60,7 +63,7 @@ func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
 // SetLive notes that listening to a source without a cursor begins now. If the process ends
 // before the first event, the next start knows what it missed. gap, which may be nil, is
 // recorded in the same write.
-func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *format.Gap) error {
+func (s *cursors) SetLive(ctx context.Context, source string, now time.Time, gap *format.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
@@ -75,7 +78,7 @@ func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *
 }
 
 // Cursors returns the cursors of all sources.
-func (s *Store) Cursors() []format.Cursor {
+func (s *cursors) Cursors() []format.Cursor {
 	s.status.Lock()
 	defer s.status.Unlock()
 	names := map[string]bool{}
@@ -96,7 +99,7 @@ func (s *Store) Cursors() []format.Cursor {
 // SetFuture notes that the source rejected its cursor as one in the future. The consumer must
 // apply no event of the source until Rewind clears the note. Without a cursor, SetFuture
 // does nothing.
-func (s *Store) SetFuture(ctx context.Context, source string) error {
+func (s *cursors) SetFuture(ctx context.Context, source string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, nil, func(_ *lane, c *format.CursorRow) { c.Future = c.IsCursor() })
@@ -106,7 +109,7 @@ func (s *Store) SetFuture(ctx context.Context, source string) error {
 // change nothing. After SetFuture, the source counts as a new source: its sequence numbers are
 // not compared with earlier ones. gap, which may be nil, is the range that the change skips; it
 // is recorded in the same write.
-func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
+func (s *cursors) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
@@ -122,7 +125,7 @@ func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *
 
 // changeCursors changes the rows of a source in all partitions of this process, in one write.
 // It does not write rows whose number stays 0.
-func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Gap, change func(*lane, *format.CursorRow)) error {
+func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.Gap, change func(*lane, *format.CursorRow)) error {
 	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
 		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {

@@ -13,7 +13,7 @@ import (
 // Holes returns how many holes the stream has had (noted), and how many of them, from the first
 // on, a comparison of all repos with the relay's list has covered (compared), for the partitions
 // of this process.
-func (s *Store) Holes() (noted, compared uint64) {
+func (s *past) Holes() (noted, compared uint64) {
 	s.status.Lock()
 	defer s.status.Unlock()
 	if len(s.lanes) == 0 {
@@ -25,7 +25,7 @@ func (s *Store) Holes() (noted, compared uint64) {
 
 // SetCompared notes that all repos were compared with the relay's list. noted is the number of
 // holes (Holes) when the comparison began.
-func (s *Store) SetCompared(ctx context.Context, noted uint64) error {
+func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, l := range s.lanes {
@@ -41,7 +41,7 @@ func (s *Store) SetCompared(ctx context.Context, noted uint64) error {
 }
 
 // uncompared answers View.Uncompared from memory, if this process writes the whole store.
-func (s *Store) uncompared() (uncompared, known bool) {
+func (s *past) uncompared() (uncompared, known bool) {
 	if !s.Alone() {
 		return false, false
 	}
@@ -118,7 +118,7 @@ func (l *lane) setHoles(h format.Holes) {
 
 // loadHoles reads the holes of the lanes. Earlier runs may have divided the partitions
 // differently: a hole in any of their rows counts for all lanes.
-func (s *Store) loadHoles(r kv.Reader) error {
+func (s *past) loadHoles(r kv.Reader) error {
 	var noted uint64
 	compared, uncompared := ^uint64(0), false
 	for _, l := range s.lanes {

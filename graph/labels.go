@@ -14,11 +14,14 @@ import (
 	"skein.blue/internal/kv"
 )
 
+// labels are what labelers say. Its methods are Store's.
+type labels struct{ *core }
+
 // OwnsLabels reports whether this process writes the labels: the writer of the first partition does.
-func (s *Store) OwnsLabels() bool { return len(s.lanes) > 0 && s.lanes[0].has(0) }
+func (s *labels) OwnsLabels() bool { return len(s.lanes) > 0 && s.lanes[0].has(0) }
 
 // Labelers returns how far each labeler is read.
-func (s *Store) Labelers(ctx context.Context) (all []format.Labeler, err error) {
+func (s *labels) Labelers(ctx context.Context) (all []format.Labeler, err error) {
 	err = s.kv.View(ctx, func(r kv.Reader) (err error) { all, err = read.Labelers(r); return err })
 	return all, err
 }
@@ -29,7 +32,7 @@ var ErrNotOurLabels = errors.New("graph: another process writes the labels")
 // ApplyLabels writes labels of a labeler, in the order of its stream, and its state after them, in one
 // atomic write. If they do not fit into one, it divides them; all writes but the last then have the
 // state of before, so that the rest comes again after a crash. Labels that expire by now are not live.
-func (s *Store) ApplyLabels(ctx context.Context, now time.Time, labels []batch.Label, before, after format.Labeler) error {
+func (s *labels) ApplyLabels(ctx context.Context, now time.Time, labels []batch.Label, before, after format.Labeler) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !s.OwnsLabels() {
@@ -93,7 +96,7 @@ const expireAtOnce = 1000
 
 // ExpireLabels removes up to a thousand labels that have expired by now from their sets, and reports whether
 // there may be more. It does nothing in a process that does not write the labels.
-func (s *Store) ExpireLabels(ctx context.Context, now time.Time) (more bool, err error) {
+func (s *labels) ExpireLabels(ctx context.Context, now time.Time) (more bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !s.OwnsLabels() {

@@ -17,7 +17,7 @@ import (
 
 // SweepDue returns the number of the sweep that must queue all accounts because a kind was
 // added, 0 if no sweep is due.
-func (s *Store) SweepDue() (number uint64) {
+func (s *past) SweepDue() (number uint64) {
 	added := s.lacking.Load()
 	if added == nil {
 		return 0

@@ -38,7 +38,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // gauges updates the counters that readers ask for, and the gauges, after a commit.
-func (s *Store) gauges() {
+func (s *core) gauges() {
 	var desynchronized, partial, doubtful, erasing int64
 	for _, l := range s.lanes {
 		desynchronized += l.counts.Desynchronized + l.others.Desynchronized
@@ -56,10 +56,10 @@ func (s *Store) gauges() {
 
 // Incomplete returns the number of this process's repos with missed events, and of those whose
 // past is unknown.
-func (s *Store) Incomplete() (desynchronized, partial int64) {
+func (s *core) Incomplete() (desynchronized, partial int64) {
 	return s.desynchronized.Load(), s.partial.Load()
 }
 
 // Doubtful returns the number of this process's active accounts that are not complete. Answers
 // that depend on all accounts may lack their records.
-func (s *Store) Doubtful() int64 { return s.doubtful.Load() }
+func (s *core) Doubtful() int64 { return s.doubtful.Load() }

@@ -41,7 +41,8 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if !ok {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
-	s := &Store{kv: store, o: o, merger: merger}
+	s := &Store{core: core{kv: store, o: o}, merger: merger}
+	s.cursors.core, s.past.core, s.labels.core = &s.core, &s.core, &s.core
 	header, err := s.header(ctx)
 	if err != nil {
 		return nil, err

@@ -72,33 +72,42 @@ type Options struct {
 
 // A Store is the graph. Its methods may be called from any goroutine.
 type Store struct {
-	kv         kv.Store
-	o          Options
-	layout     format.Layout
+	core
+	cursors
+	past
+	labels
+
 	merger     *write.Merger
 	source     *ask.Source
 	ids        intern.Interner
 	owner      owner
 	intake     intake
-	guard      guard
 	hiddenSets hiddenSets
-	lanes      []*lane // one for each range of partitions; none if the Store is read-only
 	secret     []byte
 	made       bool // by this Open
-	kinds      atomic.Pointer[kinds.Table]
-	lacking    atomic.Pointer[map[string]format.Lack] // kinds that may lack earlier records, as of Open
 
-	writing sync.Mutex // held by every write; guards lanes and watcher
-	watcher Watcher    // nil: there is none
+	watcher Watcher // nil: there is none. Guarded by writing
 
 	waited  atomic.Int64 // see TakeWait
 	limiter loglimit.Limiter
+}
+
+// core is what the parts of a Store share.
+type core struct {
+	kv      kv.Store
+	o       Options
+	layout  format.Layout
+	guard   guard
+	kinds   atomic.Pointer[kinds.Table]
+	lacking atomic.Pointer[map[string]format.Lack] // kinds that may lack earlier records, as of Open
+
+	writing sync.Mutex // held by every write; guards lanes
+	lanes   []*lane    // one for each range of partitions; none if the Store is read-only
 
 	// status guards what readers ask about the last commit while a write, which may take
-	// seconds, holds writing: backfill, and the lanes' cursors, erase jobs and counters. Writes
+	// seconds, holds writing: past.backfill, and the lanes' cursors, erase jobs and counters. Writes
 	// change them under both locks, and read them under writing alone.
-	status   sync.Mutex
-	backfill format.Backfill
+	status sync.Mutex
 
 	desynchronized, partial, doubtful atomic.Int64 // repos, as of the last commit
 }
@@ -123,11 +132,11 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // Engine names the engine below.
-func (s *Store) Engine() string { return s.kv.Engine() }
+func (s *core) Engine() string { return s.kv.Engine() }
 
 // Events returns how many events were applied since Open, and how many were dropped because
 // they had been applied before.
-func (s *Store) Events() (applied, replayed int64) {
+func (s *core) Events() (applied, replayed int64) {
 	s.status.Lock()
 	defer s.status.Unlock()
 	for _, l := range s.lanes {
@@ -138,20 +147,20 @@ func (s *Store) Events() (applied, replayed int64) {
 }
 
 // Kinds returns what is indexed.
-func (s *Store) Kinds() *kinds.Table { return s.kinds.Load() }
+func (s *core) Kinds() *kinds.Table { return s.kinds.Load() }
 
 // ShardBits returns the number of bits of an id that name its shard.
-func (s *Store) ShardBits() uint8 { return s.layout.Settings.ShardBits }
+func (s *core) ShardBits() uint8 { return s.layout.Settings.ShardBits }
 
 // shared reports whether several processes may write the store.
-func (s *Store) shared() bool { return s.layout.Shared() }
+func (s *core) shared() bool { return s.layout.Shared() }
 
 // Alone reports whether this process writes the whole store, so that its own counters are
 // the store's.
-func (s *Store) Alone() bool { return s.layout.Settings.Partitions == 1 && !s.o.ReadOnly }
+func (s *core) Alone() bool { return s.layout.Settings.Partitions == 1 && !s.o.ReadOnly }
 
 // ReadOnly reports whether it was opened for questions only.
-func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
+func (s *core) ReadOnly() bool { return s.o.ReadOnly }
 
 // Made reports whether Open created the store, rather than finding it.
 func (s *Store) Made() bool { return s.made }
