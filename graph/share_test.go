@@ -327,12 +327,3 @@ func TestImportOfAnother(t *testing.T) {
 		}
 	}
 }
-
-// Conflicts are reported by the name of their keyspace.
-func TestKeyspaces(t *testing.T) {
-	for key, want := range map[string]string{"v\x01": "sets", "r\x01": "records", "i\x01": "strings", "l\x01": "leases", "\x00": "unknown"} {
-		if got := format.KeyspaceOf([]byte(key)); got != want {
-			t.Errorf("%q is of %s, not %s", key, got, want)
-		}
-	}
-}

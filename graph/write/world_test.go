@@ -16,8 +16,8 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/sets"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/syntax"
 )
