@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-
-
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/intern"

@@ -23,7 +23,7 @@ func TestCursorsAhead(t *testing.T) {
 	} {
 		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 		layout := format.Layout{Settings: dict.Settings{Partitions: 3}}
-		w := Writer{layout: layout, shared: c.shared}
+		w := Writer{Options: Options{Layout: layout, Shared: c.shared}}
 		seg := &Segment{Source: "relay", Batch: seen(50), Whole: true}
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
 			out := Result{Cursors: append([]format.CursorRow(nil), rows...)}

@@ -89,7 +89,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 		return out, err
 	}
 	tx.Set(format.LabelerKey(state.Name), v)
-	return out, Counts(tx, w.layout.PartKey(format.KeyCounts, 0), out.Totals)
+	return out, Counts(tx, w.Layout.PartKey(format.KeyCounts, 0), out.Totals)
 }
 
 // readLabels reads what the store has of the changed labels.
@@ -144,7 +144,7 @@ func (w *Writer) putLabels(tx kv.Txn, changes []labelChange) (sets []SetChange, 
 		}
 	}
 	slices.SortFunc(sets, compareSetChanges)
-	return sets, new(rows).write(tx, sets, w.layout, w.merger)
+	return sets, new(rows).write(tx, sets, w.Layout, w.Merger)
 }
 
 // expiries returns the times at which live entries expire.

@@ -45,12 +45,9 @@ type HoleKeeper interface {
 
 // A Writer applies segments, one at a time. It reuses its buffers.
 type Writer struct {
-	layout  format.Layout
-	merger  *Merger
-	ids     intern.Interner
-	shared  bool
+	Options
+
 	strings intern.Batch // the strings of the write
-	kinds   func() *kinds.Table
 
 	accounts accounts
 	events   events
@@ -58,8 +55,6 @@ type Writer struct {
 	many     manySubjects
 	edges    edges
 	records  records
-	notes    *Notes
-	holes    HoleKeeper
 
 	timing Timing
 }
@@ -67,9 +62,8 @@ type Writer struct {
 // New returns a Writer.
 func New(o Options) *Writer {
 	return &Writer{
-		layout: o.Layout, merger: o.Merger, ids: o.IDs, shared: o.Shared, kinds: o.Kinds, notes: o.Notes, holes: o.Holes,
-		accounts: accounts{layout: o.Layout, cache: o.States},
-		events:   events{layout: o.Layout, holes: o.HoleCounts, far: map[dict.ID]bool{}}, edges: edges{searched: map[dict.ID]time.Time{}},
+		Options: o, accounts: accounts{layout: o.Layout, cache: o.States}, edges: edges{searched: map[dict.ID]time.Time{}},
+		events: events{layout: o.Layout, holes: o.HoleCounts, far: map[dict.ID]bool{}},
 	}
 }
 
@@ -120,7 +114,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err
 	}
-	if err := w.edges.write(tx, w.layout, w.merger); err != nil {
+	if err := w.edges.write(tx, w.Layout, w.Merger); err != nil {
 		return out, err
 	}
 	w.accounts.write(tx, &out.Totals)
@@ -130,13 +124,13 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	for _, id := range w.events.erasing {
 		tx.Set(format.EraseKey(id), nil)
 	}
-	if seg.Whole && !w.shared {
-		if out.NoteNumber, err = w.notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
+	if seg.Whole && !w.Shared {
+		if out.NoteNumber, err = w.Notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
 			return out, err
 		}
-		if h, changed := w.holes.HolesAfter(seg.Source, seg.Batch.Gaps()); changed {
+		if h, changed := w.Holes.HolesAfter(seg.Source, seg.Batch.Gaps()); changed {
 			out.Holes = &h
-			if err := w.holes.WriteHoles(tx, h); err != nil {
+			if err := w.Holes.WriteHoles(tx, h); err != nil {
 				return out, err
 			}
 		}
@@ -159,7 +153,7 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 		return err
 	}
 	clock.lap(&w.timing.Intern)
-	if err := w.accounts.read(tx, seg, &w.strings, w.kinds()); err != nil {
+	if err := w.accounts.read(tx, seg, &w.strings, w.Kinds()); err != nil {
 		return err
 	}
 	clock.lap(&w.timing.Read)
@@ -167,7 +161,7 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 		return err
 	}
 	clock.lap(&w.timing.Walk)
-	w.events.changes.addSubjects(seg.Batch, &w.strings, w.kinds())
+	w.events.changes.addSubjects(seg.Batch, &w.strings, w.Kinds())
 	if err := w.resolve(tx, totals); err != nil {
 		return err
 	}
@@ -180,13 +174,13 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 	// What is placed has been fetched whole: its bytes pay for the search. Without a queue, nothing could repair the repo.
 	search := math.MaxInt / wideSearch
 	if seg.isOfStream() && w.events.Queues {
-		search = w.merger.limits.Search
+		search = w.Merger.limits.Search
 	}
 	var err error
 	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
 		return err
 	}
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.layout, totals, w.kinds(), search); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, totals, w.Kinds(), search); err != nil {
 		return err
 	}
 	clock.lap(&w.timing.Read)
@@ -201,7 +195,7 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 
 // resolve gives ids to strings that have none, and counts the new ones.
 func (w *Writer) resolve(tx kv.Txn, totals *format.Counts) error {
-	made, err := w.ids.Resolve(tx, &w.strings)
+	made, err := w.IDs.Resolve(tx, &w.strings)
 	for _, ns := range dict.Namespaces {
 		if made[ns] > 0 {
 			totals.Strings[ns.String()] += int64(made[ns])
@@ -219,7 +213,7 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 	seq := seg.last()
 	for i := range out.Cursors {
 		c := &out.Cursors[i]
-		if w.shared && c.Seq > seq && !c.Future {
+		if w.Shared && c.Seq > seq && !c.Future {
 			continue // this partition is ahead of the others, and stays where it is
 		}
 		c.Live = false
@@ -228,19 +222,19 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 		} else {
 			c.Exact = false
 		}
-		tx.Set(w.layout.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
+		tx.Set(w.Layout.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
 	}
 }
 
 // writeTotals writes the counts, and the hidden set with its version.
 func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
-	if err := Counts(tx, w.layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
+	if err := Counts(tx, w.Layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
 		return err
 	}
 	if len(w.events.hidden) == 0 {
 		return nil
 	}
-	key := w.layout.PartKey(format.KeyHidden, first)
+	key := w.Layout.PartKey(format.KeyHidden, first)
 	version, err := read.Version(tx, key)
 	if err != nil {
 		return err
@@ -253,7 +247,7 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 		if hide {
 			row = format.AppendRow(nil, 0, 0, nil, member)
 		}
-		tx.Merge(w.layout.AppendMemberKey(nil, kinds.Hidden, 0, id), row)
+		tx.Merge(w.Layout.AppendMemberKey(nil, kinds.Hidden, 0, id), row)
 	}
 	return nil
 }
@@ -272,7 +266,7 @@ func (w *Writer) AddStrings(seg *Segment) {
 		w.strings.Add(dict.DID, b.Bytes(e.DID))
 		for i := e.Ops.Start; i < e.Ops.End; i++ {
 			if o := b.Op(i); !o.Subject.IsEmpty() {
-				w.strings.Add(w.kinds().Info(o.Kind).To.Is(), b.Bytes(o.Subject))
+				w.strings.Add(w.Kinds().Info(o.Kind).To.Is(), b.Bytes(o.Subject))
 			}
 		}
 	}
@@ -281,21 +275,21 @@ func (w *Writer) AddStrings(seg *Segment) {
 // Prepare gives ids to the strings that AddStrings added, and makes sure that Attempt can
 // give ids to `more` further strings.
 func (w *Writer) Prepare(ctx context.Context, more int) error {
-	return w.ids.Prepare(ctx, &w.strings, more)
+	return w.IDs.Prepare(ctx, &w.strings, more)
 }
 
 // Abandon releases the ids that a failed attempt took. Call it before retrying with a shorter segment.
-func (w *Writer) Abandon() { w.ids.Abandon(&w.strings) }
+func (w *Writer) Abandon() { w.IDs.Abandon(&w.strings) }
 
 // Committed tells the Writer that its last attempt is committed.
 func (w *Writer) Committed() {
-	w.ids.Committed(&w.strings)
+	w.IDs.Committed(&w.strings)
 	w.accounts.committed()
 	w.edges.committed()
 }
 
 // LabelsCommitted is Committed for AttemptLabels.
-func (w *Writer) LabelsCommitted() { w.ids.Committed(&w.strings) }
+func (w *Writer) LabelsCommitted() { w.IDs.Committed(&w.strings) }
 
 // Queued returns the repos that the last attempt queued or made due.
 func (w *Writer) Queued() []batch.Queued { return w.accounts.queued() }
