@@ -167,7 +167,7 @@ func (v *checker) run() error {
 	}
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
-	v.dictionary = newDictionary(v.r, v.Settings, v.kinds, v.report, v.tick)
+	v.dictionary = newDictionary(v.r, v.Settings, v.kinds, v.report, v.progress)
 	if err := v.dictionary.readStrings(); err != nil {
 		return err
 	}
@@ -179,13 +179,8 @@ func (v *checker) run() error {
 		{format.KeyResync, v.resync},
 		{format.KeyAccount, v.accounts},
 	} {
-		if err := kv.ScanPrefix(v.r, []byte{part.keyspace}, func(k, value []byte) error {
-			if err := v.tick(); err != nil {
-				return err
-			}
-			return part.check(k, value)
-		}); err != nil {
-			return fmt.Errorf("checking the %s: %w", format.KeyspaceOf([]byte{part.keyspace}), err)
+		if err := v.scan([]byte{part.keyspace}, part.check); err != nil {
+			return err
 		}
 	}
 	if err := v.edges(); err != nil {
@@ -221,14 +216,14 @@ func (v *checker) rest() error {
 			return json.Unmarshal(value, new(format.ClaimRow))
 		},
 	} {
-		err := kv.ScanPrefix(v.r, []byte{keyspace}, func(key, value []byte) error {
+		err := v.scan([]byte{keyspace}, func(key, value []byte) error {
 			if err := check(key, value); err != nil {
 				v.broken("%s %x: %v", format.KeyspaceOf(key), key, err)
 			}
-			return v.tick()
+			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("checking the %s: %w", format.KeyspaceOf([]byte{keyspace}), err)
+			return err
 		}
 	}
 	if _, err := read.HiddenVersion(v.r, v.Layout); err != nil {
@@ -244,8 +239,19 @@ func isNote(key, value []byte, note any) error {
 	return json.Unmarshal(value, note)
 }
 
-func (v *checker) tick() error {
-	v.progress.tick()
+// scan calls check with the rows under a prefix, and counts them.
+func (v *checker) scan(prefix []byte, check func(key, value []byte) error) error {
+	return scan(v.r, prefix, v.progress, check)
+}
+
+func scan(r kv.Reader, prefix []byte, progress *progressed, check func(key, value []byte) error) error {
+	err := kv.ScanPrefix(r, prefix, func(key, value []byte) error {
+		progress.tick()
+		return check(key, value)
+	})
+	if err != nil {
+		return fmt.Errorf("checking the %s: %w", format.KeyspaceOf(prefix), err)
+	}
 	return nil
 }
 

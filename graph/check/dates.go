@@ -3,10 +3,7 @@ package check
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
-
-	"skein.blue/internal/kv"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -183,10 +180,7 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 			v.broken(f, args...)
 		}
 	}
-	err := kv.ScanPrefix(v.r, []byte{format.KeyDates}, func(key, value []byte) error {
-		if err := v.tick(); err != nil {
-			return err
-		}
+	return v.scan([]byte{format.KeyDates}, func(key, value []byte) error {
 		k, subject, block, err := format.ParseDatesKey(key)
 		if err != nil || v.kinds.Info(k) == nil {
 			broken("dates key %x is malformed, or of an unknown kind", key)
@@ -209,10 +203,6 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("checking the dates: %w", err)
-	}
-	return nil
 }
 
 // datedRecords adds up the dates of an actor's records of a kind, given the subject and the date of each.

@@ -15,28 +15,18 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Dictionary reads the whole dictionary and calls report for every violated invariant: it is
-// one to one, every string is stored in its only form, every id lies in the used part of a
-// leased block. It calls tick for every row, and returns the number of strings by namespace.
+// dictionary checks the dictionary: it is one to one, every string is stored in its only form, every id lies in the used
+// part of a leased block.
 //
-// The URIs' namespace has the sets of labels, too. It may have other strings only if kinds of t have such
+// The URIs' namespace has the sets of labels, too. It may have other strings only if kinds have such
 // subjects.
 //
 // It reads the two directions each in its own order, and compares the sums of the hashes of their rows. Only
 // if these differ does it look up single strings and ids, to find the wrong ones.
-func Dictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
-	v := newDictionary(r, settings, t, report, tick)
-	if err := v.readStrings(); err != nil {
-		return strings, err
-	}
-	err = v.readIDs()
-	return v.strings, err
-}
-
 type dictionary struct {
 	r        kv.Reader
 	report   func(string)
-	tick     func() error
+	progress *progressed
 	settings dict.Settings
 	forms    []kinds.Form // of the strings in the URIs' namespace
 	strings  [len(dict.Namespaces) + 1]int64
@@ -53,8 +43,8 @@ type dictionary struct {
 	group    []byte // the last group read
 }
 
-func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), tick func() error) *dictionary {
-	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, tick: tick, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seed: rand.Uint64()}
+func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), progress *progressed) *dictionary {
+	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, progress: progress, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seed: rand.Uint64()}
 	for i := range t.All {
 		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
 			v.forms = append(v.forms, f)
@@ -104,16 +94,7 @@ func (v *dictionary) readIDs() error {
 }
 
 func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) error {
-	err := kv.ScanPrefix(v.r, []byte{keyspace}, func(k, value []byte) error {
-		if err := v.tick(); err != nil {
-			return err
-		}
-		return check(k, value)
-	})
-	if err != nil {
-		return fmt.Errorf("checking keyspace %q of the dictionary: %w", keyspace, err)
-	}
-	return nil
+	return scan(v.r, []byte{keyspace}, v.progress, check)
 }
 
 // add adds a string and its id to a sum.

@@ -1,13 +1,11 @@
 package check
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -157,51 +155,5 @@ func TestBrokenDictionary(t *testing.T) {
 			delete(b.rows, string(dict.AppendNextKey(nil, l.Namespace, l.Shard)))
 			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter is ", l.Block, l.Shard, l.Namespace)
 		},
-	})
-}
-
-// TestDictionary: Dictionary counts the strings and calls tick for every row. An error of tick
-// ends it.
-func TestDictionary(t *testing.T) {
-	eachStore(t, func(t *testing.T, h healthy) {
-		rows := 0
-		want := [3]int64{}
-		for k := range h.rows {
-			switch k[0] {
-			case dict.KeyID:
-				want[k[1]]++
-				rows++
-			case dict.KeyString, dict.KeyLease:
-				rows++
-			}
-		}
-		ticks := 0
-		report := func(p string) { t.Error(p) }
-		b := h.bench(t)
-		got, err := Dictionary(b.table, h.layout.Settings, kinds.BuiltIn, report, func() error { ticks++; return nil })
-		if err != nil || got != want || ticks != rows {
-			t.Errorf("%v strings, want %v; %d rows, want %d: %v", got, want, ticks, rows, err)
-		}
-		stop := errors.New("stop")
-		for after := range 5 {
-			n := after * ticks / 5
-			left := n
-			_, err := Dictionary(b.table, h.layout.Settings, kinds.BuiltIn, report, func() error {
-				if left--; left < 0 {
-					return stop
-				}
-				return nil
-			})
-			if !errors.Is(err, stop) || left != -1 {
-				t.Errorf("stopped after %d rows: %d more, %v", n, -left, err)
-			}
-		}
-		// Only a closed lease has a number of used ids to compare.
-		for k, v := range h.rows {
-			var l dict.Lease
-			if k[0] == dict.KeyLease && (l.Decode([]byte(k), v) != nil || !l.Closed) {
-				t.Errorf("lease %x is not closed", k)
-			}
-		}
 	})
 }

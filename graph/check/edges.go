@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"slices"
-
-	"skein.blue/internal/kv"
 
 	"github.com/zeebo/xxh3"
 
@@ -181,10 +178,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 	b := &v.reader
 	*b = bucketReader{}
 	v.counts.Records = format.Counts{}.Clone().Records
-	err := kv.ScanPrefix(v.r, []byte{format.KeyRecord}, func(key, value []byte) error {
-		if err := v.tick(); err != nil {
-			return err
-		}
+	if err := v.scan([]byte{format.KeyRecord}, func(key, value []byte) error {
 		k, actor, bucket, depth, err := format.ParseChunkKey(key)
 		if err != nil || v.kinds.Info(k) == nil || k.IsLabel() {
 			v.broken("record key %x is malformed, or of an unknown kind", key)
@@ -203,9 +197,8 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 		}
 		v.chunk(key, value, depth)
 		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("checking the records: %w", err)
+	}); err != nil {
+		return err
 	}
 	v.endBucket()
 	return v.endActor(each)

@@ -7,7 +7,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 )
 
 // eachKind yields the kinds whose records and sets are compared: those of the table, and labels.
@@ -25,10 +24,7 @@ func (v *checker) eachKind(yield func(*kinds.Info) bool) {
 func (v *checker) labels(each func(k kinds.Kind, member, set dict.ID)) error {
 	first := v.summing
 	for _, k := range v.kinds.Labels() {
-		err := kv.ScanPrefix(v.r, []byte{format.KeyLabels, byte(k.Kind)}, func(key, value []byte) error {
-			if err := v.tick(); err != nil {
-				return err
-			}
+		if err := v.scan([]byte{format.KeyLabels, byte(k.Kind)}, func(key, value []byte) error {
 			kind, member, set, err := format.ParseLabelKey(key)
 			var entries format.LabelEntries
 			if err == nil {
@@ -50,9 +46,8 @@ func (v *checker) labels(each func(k kinds.Kind, member, set dict.ID)) error {
 				each(kind, member, set)
 			}
 			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("checking the labels: %w", err)
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -89,17 +84,17 @@ func (v *checker) label(key, value []byte, kind kinds.Kind, member, set dict.ID,
 
 // labelers checks the states of the labelers, and the order in which labels expire.
 func (v *checker) labelers() error {
-	err := kv.ScanPrefix(v.r, format.LabelersPrefix, func(key, value []byte) error {
+	if err := v.scan(format.LabelersPrefix, func(key, value []byte) error {
 		if _, err := format.DecodeLabeler(key, value); err != nil {
 			v.broken("%v", err)
 		}
-		return v.tick()
-	})
-	if err != nil {
-		return fmt.Errorf("checking the labelers: %w", err)
+		return nil
+	}); err != nil {
+		return err
 	}
 	lo, hi := format.ExpiryKeys(format.MaxLabelTime)
-	err = v.r.Scan(lo, hi, false, func(key, _ []byte) (bool, error) {
+	err := v.r.Scan(lo, hi, false, func(key, _ []byte) (bool, error) {
+		v.progress.tick()
 		expires, label, err := format.ParseExpiryKey(key)
 		if err != nil {
 			v.broken("%v", err)
@@ -117,7 +112,7 @@ func (v *checker) labelers() error {
 		if err != nil || !found {
 			v.broken("key %x names a label that does not expire then", key)
 		}
-		return true, v.tick()
+		return true, nil
 	})
 	if err != nil {
 		return fmt.Errorf("checking when labels expire: %w", err)

@@ -3,10 +3,7 @@ package check
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
-
-	"skein.blue/internal/kv"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -18,19 +15,11 @@ import (
 // row and container: first those of the rows in groups. It compares the hidden set with the accounts.
 func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	unmet := v.hidden.Clone()
-	if err := kv.ScanPrefix(v.r, []byte{format.KeyRows}, func(key, value []byte) error {
-		if err := v.tick(); err != nil {
-			return err
-		}
-		return v.rowGroup(key, value, each)
-	}); err != nil {
-		return fmt.Errorf("checking the row groups: %w", err)
+	if err := v.scan([]byte{format.KeyRows}, func(key, value []byte) error { return v.rowGroup(key, value, each) }); err != nil {
+		return err
 	}
 	v.setKey = v.setKey[:0]
-	err := kv.ScanPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
-		if err := v.tick(); err != nil {
-			return err
-		}
+	if err := v.scan([]byte{format.KeyReverse}, func(key, value []byte) error {
 		k, subject, block, isRow, err := format.ParseReverseKey(key)
 		if err != nil || k != kinds.Hidden && v.kinds.Info(k) == nil {
 			v.broken("set key %x is malformed, or of an unknown kind", key)
@@ -75,9 +64,8 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
 		}
 		return each(k, subject, members)
-	})
-	if err != nil {
-		return fmt.Errorf("checking the sets: %w", err)
+	}); err != nil {
+		return err
 	}
 	if !unmet.IsEmpty() {
 		v.broken("%d accounts are hidden, but not in the hidden set", unmet.GetCardinality())

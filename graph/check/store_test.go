@@ -29,8 +29,8 @@ func TestRefused(t *testing.T) {
 		"the header fails":  {func(b *bench) { b.bad = []badRange{{"m", "n", gone}} }, "gone"},
 		"the jobs fail":     {func(b *bench) { b.bad = []badRange{{"e", "e\xff", gone}} }, "checking the erase jobs"},
 		"the accounts fail": {func(b *bench) { b.bad = []badRange{{"a", "a\xff", gone}} }, "checking the accounts"},
-		"the ids fail":      {func(b *bench) { b.bad = []badRange{{"i", "i\xff", gone}} }, `keyspace 'i' of the dictionary`},
-		"the leases fail":   {func(b *bench) { b.bad = []badRange{{"l", "l\xff", gone}} }, `keyspace 'l' of the dictionary`},
+		"the ids fail":      {func(b *bench) { b.bad = []badRange{{"i", "i\xff", gone}} }, "checking the strings"},
+		"the leases fail":   {func(b *bench) { b.bad = []badRange{{"l", "l\xff", gone}} }, "checking the leases"},
 		"the records fail":  {func(b *bench) { b.bad = []badRange{{"r", "r\xff", gone}} }, "checking the records"},
 		"the sets fail":     {func(b *bench) { b.bad = []badRange{{"v", "v\xff", gone}} }, "checking the sets"},
 	} {
