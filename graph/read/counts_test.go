@@ -21,32 +21,6 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
-func TestCounts(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		want := format.Counts{Accounts: int64(len(v.repos))}.Clone()
-		for p := range v.records {
-			want.Records[p.kind.String()]++
-		}
-		for _, r := range v.repos {
-			for n, is := range map[*int64]bool{&want.Hidden: r.hidden, &want.Complete: r.everCommitted && !r.partial && !r.desync, &want.Partial: r.partial, &want.Desynchronized: r.desync, &want.Incomplete: (r.partial || r.desync) && !r.hidden} {
-				if is {
-					*n++
-				}
-			}
-		}
-		for _, ns := range dict.Namespaces {
-			want.Strings[ns.String()] = int64(len(v.name[ns]))
-		}
-		got, err := read.Counts(v)
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%+v, want %+v: %v", got, want, err)
-		}
-		if want.Partial == 0 || want.Desynchronized == 0 || want.Hidden == 0 {
-			t.Errorf("the stream covers too little: %+v", want)
-		}
-	})
-}
-
 // TestCountsOfLanes: the counts of lanes add up, whatever kinds they have.
 func TestCountsOfLanes(t *testing.T) {
 	rows, want := map[string][]byte{}, format.Counts{}.Clone()
@@ -155,16 +129,6 @@ func TestVersionsOfWrites(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCursorsOfStates(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		got, err := read.Cursors(v)
-		want := format.Cursor{Source: "relay", Seq: v.seq, Time: time.Unix(int64(v.seq), 0)}
-		if err != nil || len(got) != 1 || !got[0].Time.Equal(want.Time) || got[0].Seq != want.Seq || got[0].Source != want.Source || got[0].Future {
-			t.Errorf("%v, want %v: %v", got, want, err)
-		}
-	})
 }
 
 // TestCursors: the cursor of a source is the lowest of its partitions. Rows without an applied

@@ -53,38 +53,6 @@ func (v *view) eachSet(test func(k kinds.Kind, subject dict.ID, want []uint64)) 
 	test(kinds.Hidden, 0, v.hiddenIDs())
 }
 
-func TestBitmap(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		several := 0 // sets of several members
-		v.eachSet(func(k kinds.Kind, subject dict.ID, want []uint64) {
-			got, err := read.Bitmap(v, v.Layout, k, subject)
-			if err != nil || !slices.Equal(got.ToArray(), want) && len(want)+int(got.GetCardinality()) > 0 {
-				t.Errorf("set %d of %d is %v, want %v: %v", k, subject, got, want, err)
-			}
-			if len(want) > 1 {
-				several++
-			}
-		})
-		if several < 20 {
-			t.Errorf("only %d sets have two members", several)
-		}
-	})
-}
-
-func TestHasEdge(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		v.eachSet(func(k kinds.Kind, subject dict.ID, want []uint64) {
-			for _, did := range append(v.dids, "did:plc:nobody") {
-				actor := v.id[did]
-				_, is := slices.BinarySearch(want, uint64(actor))
-				if has, err := read.HasEdge(v, v.Layout, k, actor, subject); err != nil || has != is {
-					t.Errorf("edge %d from %d to %d: %v, want %v: %v", k, actor, subject, has, is, err)
-				}
-			}
-		})
-	})
-}
-
 // TestSetInParts: a set is its containers, overridden by its rows. Reading the containers one
 // by one gives the same, and Over does not change them.
 func TestSetInParts(t *testing.T) {
