@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -76,7 +73,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 		Handles: network, Page: page.Options{Handles: true, People: network.People(), Examples: func() []page.Example { return examples(network, about.Load()) }},
 		Ready: func(api, _ net.Addr) {
 			go func() {
-				if err := tour(ctx, e, "http://"+api.String(), network, relay, &about); err != nil && ctx.Err() == nil {
+				if err := tour(ctx, e, x, "http://"+api.String(), network, relay, &about); err != nil && ctx.Err() == nil {
 					stop(err)
 				} else if ends > 0 {
 					time.AfterFunc(ends, func() { stop(context.Canceled) })
@@ -114,7 +111,7 @@ func friends(n *demo.Network, h *demo.Highlights) string {
 }
 
 // tour waits until the past is indexed, then asks four queries.
-func tour(ctx context.Context, e *command.Environment, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
+func tour(ctx context.Context, e *command.Environment, x *app.Index, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
 	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\n", base)
 	var about demo.Highlights
 	select {
@@ -123,14 +120,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	case <-ctx.Done():
 		return nil
 	}
-	for {
-		var stats struct{ Cursor int64 }
-		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.getStats", &stats); err != nil {
-			return err
-		}
-		if stats.Cursor >= relay.Seq() {
-			break
-		}
+	for x.Progressed() < relay.Seq() {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
@@ -141,87 +131,47 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	if base != "http://127.0.0.1:3210" { // skein query's default
 		server = "--server " + base + " "
 	}
-	fan := "follows(@" + n.Handle(about.Fan) + ")"
-	for _, q := range []struct{ title, set string }{
+	fan, own := "follows(@"+n.Handle(about.Fan)+")", "likes(@"+n.Handle(about.Fan)+")"
+	alike := "rank(of=" + own + ", via=likers, damp=0.5, top=300, except=members(@" + n.Handle(about.Fan) + "))"
+	for _, q := range [][2]string{
 		{"Who follows both of these accounts?", both(n, &about)},
 		{"Which of the accounts that an account follows liked a post?", friends(n, &about)},
+		{"What have the accounts that an account follows liked in the last 24 hours?", "rank(of=" + fan + ", via=likes, since=24h)"},
+		{"For you: what do people with similar likes like now?", "rank(of=" + alike + ", via=likes, weigh=score, damp=0.3, decay=6h, since=24h, except=" + own + ")"},
 	} {
-		var a struct {
-			Total   int
-			Members []string
-		}
-		began := time.Now()
-		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.query?"+url.Values{"set": {q.set}, "limit": {"3"}}.Encode(), &a); err != nil {
+		if err := show(ctx, e, n, base, server, q[0], q[1]); err != nil {
 			return err
 		}
-		for i, did := range a.Members {
-			a.Members[i] = did + "  @" + n.Handle(did)
-		}
-		answer(e, q.title, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
-	}
-	own := "likes(@" + n.Handle(about.Fan) + ")"
-	alike := "rank(of=" + own + ", via=likers, damp=0.5, top=300, except=members(@" + n.Handle(about.Fan) + "))"
-	for _, q := range []struct {
-		title, typed string
-		params       url.Values
-	}{
-		{"What have the accounts that an account follows liked in the last 24 hours?", "rank(of=" + fan + ", via=likes, since=24h)", url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}},
-		{
-			"For you: what do people with similar likes like now?",
-			"rank(of=" + alike + ", via=likes, weigh=score, damp=0.3, decay=6h, since=24h, except=" + own + ")",
-			url.Values{"of": {alike}, "via": {"likes"}, "weigh": {"score"}, "damp": {"0.3"}, "decay": {"6h"}, "since": {"24h"}, "except": {own}},
-		},
-	} {
-		var r struct {
-			Items []struct {
-				Member string
-				Count  int
-			}
-		}
-		began := time.Now()
-		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.rank?"+q.params.Encode(), &r); err != nil {
-			return err
-		}
-		took := time.Since(began)
-		var top []string
-		for _, it := range r.Items[:min(3, len(r.Items))] {
-			top = append(top, fmt.Sprintf("%s  liked by %d of these accounts", it.Member, it.Count))
-		}
-		answer(e, q.title, base, url.Values{"q": {q.typed}}, fmt.Sprintf("skein query %s'%s'", server, q.typed), 0, top, took)
 	}
 	fmt.Fprintf(e.Stdout, "To run the programs in examples/ against this demo, set A=%s L=%s\n\n", about.Stars[0], about.List)
 	fmt.Fprintln(e.Stdout, "The demo runs until Ctrl-C and leaves nothing behind. For the real network: skein serve")
 	return e.OutputError() // set if the reader is gone
 }
 
-// answer prints a query, the command that asks it, and the first results.
-func answer(e *command.Environment, title, base string, page url.Values, line string, total int, first []string, took time.Duration) {
-	fmt.Fprintf(e.Stdout, "%s\n    %s\n", title, line)
-	for _, m := range first {
-		fmt.Fprintf(e.Stdout, "      %s\n", m)
-	}
-	if total > len(first) {
-		fmt.Fprintf(e.Stdout, "      … %d in all\n", total)
-	} else if total == 0 {
-		fmt.Fprintln(e.Stdout, "      … and more")
-	}
-	fmt.Fprintf(e.Stdout, "    in %.1f ms; on the page: %s/?%s\n\n", float64(took.Microseconds())/1000, base, page.Encode())
-}
-
-// getJSON fetches and decodes JSON.
-func getJSON(ctx context.Context, address string, into any) (err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+// show asks a query, and prints it, the command that asks it, and the first results.
+func show(ctx context.Context, e *command.Environment, n *demo.Network, base, server, title, expr string) error {
+	q, err := parseQuestion(expr, 3)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	q.params.Set("limit", "3")
+	began := time.Now()
+	a, _, err := get(ctx, impatient, base+q.path(), "")
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	if resp.StatusCode != http.StatusOK {
-		path, _, _ := strings.Cut(address, "?")
-		return fmt.Errorf("demo: %s: %s", path, resp.Status)
+	took := time.Since(began)
+	fmt.Fprintf(e.Stdout, "%s\n    skein query %s'%s'\n", title, server, expr)
+	for _, did := range a.Members {
+		fmt.Fprintf(e.Stdout, "      %s  @%s\n", did, n.Handle(did))
 	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	for _, it := range a.Items {
+		fmt.Fprintf(e.Stdout, "      %s  liked by %d of these accounts\n", it.Member, it.Count)
+	}
+	more := "and more"
+	if a.Total > 0 {
+		more = fmt.Sprintf("%d in all", a.Total)
+	}
+	fmt.Fprintf(e.Stdout, "      … %s\n    in %.1f ms; on the page: %s/?%s\n\n", more, float64(took.Microseconds())/1000, base, url.Values{"q": {expr}}.Encode())
+	return nil
 }

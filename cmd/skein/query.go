@@ -16,10 +16,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
-	"skein.blue/query/language"
 	"skein.blue/query/rank"
 )
 
@@ -62,25 +62,18 @@ func queryCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			expr := c.Args().First()
-			ranking, isRank, err := rank.Parse(expr)
+			q, err := parseQuestion(expr, limit)
 			if err != nil {
-				return command.UsageError("%v", err)
+				return err
 			}
-			q := question{method: "query", params: url.Values{"set": {expr}}, count: count, limit: limit, token: token}
-			if isRank {
-				if count {
-					return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
-				}
-				q.method, q.params = "rank", ranking
-				if q.limit, err = rankLimit(ranking.Get("limit"), limit); err != nil {
-					return err
-				}
+			if q.count, q.token = count, token; count && q.method == "rank" {
+				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
 			if count && form != "text" {
 				return command.UsageError("--count prints a number; remove --format")
 			}
 			streamed := false
-			if form != "text" && !isRank && limit == 0 && a.address != noAdmin && (a.named || !c.IsSet("server")) {
+			if form != "text" && q.method == "query" && limit == 0 && a.address != noAdmin && (a.named || !c.IsSet("server")) {
 				streamed, err = stream(ctx, &a, expr, out, e.Stderr)
 			}
 			if !streamed && err == nil {
@@ -107,7 +100,7 @@ var position = regexp.MustCompile(`^([a-z]+): at position (\d+)`)
 func point(w io.Writer, asked url.Values, message string) {
 	if at := position.FindStringSubmatch(message); at != nil && asked.Has(at[1]) {
 		n, _ := strconv.Atoi(at[2]) // digits
-		fmt.Fprintln(w, (&language.SyntaxError{Offset: n}).Point(asked.Get(at[1])))
+		fmt.Fprintln(w, app.Point(asked.Get(at[1]), n))
 	}
 }
 
@@ -134,20 +127,32 @@ type queryAnswer struct {
 	Message string `json:"message"`
 }
 
-// rankLimit returns how many results of a ranking to print: its own limit, capped by --limit; or
-// --limit; or 100.
-func rankLimit(own string, limit int64) (int64, error) {
-	if own == "" {
-		return cmp.Or(limit, 100), nil
+// parseQuestion reads an expression. limit is how many members or results to print, 0: all of a set, and a ranking's own
+// limit, or 100.
+func parseQuestion(expr string, limit int64) (*question, error) {
+	ranking, isRank, err := rank.Parse(expr)
+	if err != nil {
+		return nil, command.UsageError("%v", err)
 	}
-	n, err := strconv.ParseInt(own, 10, 64)
-	if err != nil || n < 1 || n > 1000 {
-		return 0, command.UsageError("limit=%s in rank(…): must be a number from 1 to 1000", own)
+	if !isRank {
+		return &question{method: "query", params: url.Values{"set": {expr}}, limit: limit}, nil
 	}
-	if limit > 0 {
-		n = min(n, limit)
+	q := &question{method: "rank", params: ranking, limit: cmp.Or(limit, 100)}
+	if own := ranking.Get("limit"); own != "" {
+		n, err := strconv.ParseInt(own, 10, 64)
+		if err != nil || n < 1 || n > 1000 {
+			return nil, command.UsageError("limit=%s in rank(…): must be a number from 1 to 1000", own)
+		}
+		if q.limit = n; limit > 0 {
+			q.limit = min(n, limit)
+		}
 	}
-	return n, nil
+	return q, nil
+}
+
+// path returns the path and the parameters of the next page.
+func (q *question) path() string {
+	return "/xrpc/blue.skein.graph." + q.method + "?" + q.params.Encode()
 }
 
 // ask prints the answer, page by page.
@@ -163,7 +168,7 @@ func (q *question) ask(ctx context.Context, out sink, notes io.Writer, server st
 		if q.count {
 			q.params.Set("count", "true")
 		}
-		a, wait, err := get(ctx, client, server+"/xrpc/blue.skein.graph."+q.method+"?"+q.params.Encode(), q.token)
+		a, wait, err := get(ctx, client, server+q.path(), q.token)
 		if wait > 0 && wait <= longestWait {
 			fmt.Fprintf(notes, "%v; continuing in %v\n", err, wait)
 			select {

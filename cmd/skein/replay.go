@@ -117,9 +117,14 @@ func (r *replay) run(ctx context.Context, e *command.Environment) (err error) {
 	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && stored.Time.Unix() > 0 && !stored.Future && !r.skips {
 		return command.UsageError("--cursor %d is after the stored cursor of %s (seq %d), so the events between them would be skipped; remove --cursor to resume at seq %[3]d, or add --force-cursor to skip them", *o.Cursor, c.Source(), stored.Seq)
 	}
+	return r.read(ctx, e, x, c, &o, isStored)
+}
+
+// read reads the stream, and prints what it had.
+func (r *replay) read(ctx context.Context, e *command.Environment, x *app.Index, c *consumer.Consumer, o *consumer.Options, isStored bool) error {
 	stop := showProgress(e, c, o.Until)
 	start := time.Now()
-	err = c.Run(ctx)
+	err := c.Run(ctx)
 	stop()
 	p := c.Progress()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
@@ -149,7 +154,7 @@ func (r *replay) run(ctx context.Context, e *command.Environment) (err error) {
 var errNothingToReplay = errors.New("replay: the store has no cursor for this relay; pass --cursor N (0: the oldest event that the relay keeps), or --frames FILE")
 
 // resumeHint says how to resume a replay that was stopped.
-func resumeHint(o consumer.Options) string {
+func resumeHint(o *consumer.Options) string {
 	if o.Cursor != nil {
 		return "run the same command without --cursor to resume there"
 	}
@@ -157,7 +162,7 @@ func resumeHint(o consumer.Options) string {
 }
 
 // news says how many of the events had not been applied before.
-func news(o consumer.Options, x *app.Index) string {
+func news(o *consumer.Options, x *app.Index) string {
 	applied, replayed := x.Graph.Events()
 	switch {
 	case o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && replayed == 0:

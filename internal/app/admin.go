@@ -21,7 +21,6 @@ import (
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
-	"skein.blue/query"
 )
 
 // The endpoints for operators and their tools. A browser gets lists as tables.
@@ -46,49 +45,50 @@ const readyTime = 2 * time.Second
 // errDraining is why a node that is about to stop is not ready.
 var errDraining = errors.New("draining: the process is about to stop")
 
-// admin returns the handler of these endpoints. drains reports whether the process is about to stop,
-// api answers queries, and fresh knows how new their answers are.
-func (x *Index) admin(drains func() bool, api *query.Server, fresh *freshness) http.Handler {
-	mux := http.NewServeMux()
-	ready := func(ctx context.Context) error {
-		if drains() {
-			return errDraining
-		}
-		ctx, cancel := context.WithTimeout(ctx, readyTime)
-		defer cancel()
-		if h, ok := x.KV.(kv.Health); ok {
-			if err := h.Healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
-				return err
-			}
-		}
-		err := x.Graph.View(ctx, func(s *ask.View) error { _, err := s.Counts(); return err })
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("the store did not answer within %v: %w", readyTime, err)
-		}
-		return err
+// ready returns nil if queries are answered.
+func (s *server) ready(ctx context.Context) error {
+	if s.o.drains() {
+		return errDraining
 	}
-	x.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if h, ok := s.KV.(kv.Health); ok {
+		if err := h.Healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
+			return err
+		}
+	}
+	err := s.Graph.View(ctx, func(s *ask.View) error { _, err := s.Counts(); return err })
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the store did not answer within %v: %w", readyTime, err)
+	}
+	return err
+}
+
+// admin returns the handler of the endpoints for operators.
+func (s *server) admin() http.Handler {
+	mux := http.NewServeMux()
+	s.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "skein_ready", Help: "1 if queries are answered, as /readyz says.",
 	}, func() float64 {
-		if ready(context.Background()) != nil {
+		if s.ready(context.Background()) != nil {
 			return 0
 		}
 		return 1
 	}))
-	mux.Handle("/metrics", promhttp.HandlerFor(x.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		err := ready(r.Context())
+		err := s.ready(r.Context())
 		if most := r.URL.Query().Get("maxLag"); err == nil && most != "" {
-			err = fresh.within(most)
+			err = s.fresh.within(most)
 		}
 		if err != nil {
 			http.Error(w, human.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
 		}
-		if h, ok := x.KV.(kv.Health); ok {
+		if h, ok := s.KV.(kv.Health); ok {
 			if err := h.Healthy(); err != nil {
 				_, _ = w.Write([]byte(human.Line("ready, but not indexing: "+err.Error()) + "\n"))
 				return
@@ -97,18 +97,18 @@ func (x *Index) admin(drains func() bool, api *query.Server, fresh *freshness) h
 		_, _ = w.Write([]byte("ready\n"))
 	})
 	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) {
-		serveNotes(x, w, r, read.DeadLetters, "Dead letters", []string{"Time", "Source", "Seq", "DID", "Path", "Reason", "Detail"}, func(d *format.DeadLetter) []any {
+		serveNotes(s, w, r, read.DeadLetters, "Dead letters", []string{"Time", "Source", "Seq", "DID", "Path", "Reason", "Detail"}, func(d *format.DeadLetter) []any {
 			return []any{d.Time, d.Source, d.Seq, d.DID, d.Path, d.Reason, d.Detail}
 		})
 	})
 	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) {
-		serveNotes(x, w, r, read.Gaps, "Gaps", []string{"Time", "Source", "After seq", "Reason", "Detail"}, func(g *format.Gap) []any {
+		serveNotes(s, w, r, read.Gaps, "Gaps", []string{"Time", "Source", "After seq", "Reason", "Detail"}, func(g *format.Gap) []any {
 			return []any{g.Time, g.Source, g.After, g.Reason, g.Detail}
 		})
 	})
-	x.backfillEndpoints(mux)
-	x.checkpointEndpoint(mux)
-	mux.HandleFunc("GET /members", api.ServeMembers)
+	s.backfillEndpoints(mux)
+	s.checkpointEndpoint(mux)
+	mux.HandleFunc("GET /members", s.api.ServeMembers)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -116,7 +116,7 @@ func (x *Index) admin(drains func() bool, api *query.Server, fresh *freshness) h
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
 		if page.WantsHTML(r) {
-			x.serveHTML(w, adminPage, x.overview(r.Context(), ready(r.Context())))
+			s.serveHTML(w, adminPage, s.overview(r.Context(), s.ready(r.Context())))
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -149,21 +149,21 @@ type overview struct {
 }
 
 // overview collects it. notReady is the reason why the node does not answer queries.
-func (x *Index) overview(ctx context.Context, notReady error) *overview {
-	edges, counts, cursors, err := x.state(ctx)
+func (s *server) overview(ctx context.Context, notReady error) *overview {
+	edges, counts, cursors, err := s.state(ctx)
 	o := &overview{State: "Ready.", Links: adminLinks, Counts: map[string]string{}}
 	if err = errors.Join(notReady, err); err != nil {
 		o.State = "Not ready: " + human.Line(err.Error())
 		return o
 	}
-	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(x.KV.DiskBytes()) + " on disk."
-	if c := x.consumer.Load(); c != nil {
+	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(s.KV.DiskBytes()) + " on disk."
+	if c := s.consumer.Load(); c != nil {
 		o.State += " Stream state: " + string(c.Status().State) + "."
 	}
 	for _, c := range cursors {
 		o.State += fmt.Sprintf(" Last event of %s: seq %d, %s.", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
 	}
-	_ = x.KV.View(ctx, func(r kv.Reader) error {
+	_ = s.KV.View(ctx, func(r kv.Reader) error {
 		if gaps, err := read.Gaps(r); err == nil {
 			o.Counts["/gaps"] = human.Count(int64(len(gaps)))
 		}
@@ -172,8 +172,8 @@ func (x *Index) overview(ctx context.Context, notReady error) *overview {
 		}
 		return nil
 	})
-	if x.Backfill != nil {
-		waiting, failed := x.Backfill.Queue()
+	if s.Backfill != nil {
+		waiting, failed := s.Backfill.Queue()
 		o.Counts["/resyncs"] = human.Count(waiting) + " waiting"
 		givenUp := int64(0)
 		for _, n := range failed {
@@ -228,7 +228,7 @@ func (t *table) add(cells []any) {
 	t.Rows = append(t.Rows, cells)
 }
 
-func (x *Index) serveHTML(w http.ResponseWriter, t *template.Template, data any) {
+func (s *server) serveHTML(w http.ResponseWriter, t *template.Template, data any) {
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
 		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
@@ -241,7 +241,7 @@ func (x *Index) serveHTML(w http.ResponseWriter, t *template.Template, data any)
 
 // serveNotes serves the dead letters or the gaps: one JSON object per line, or a table for
 // browsers with the newest first.
-func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read func(kv.Reader) ([]T, error), title string, columns []string, row func(*T) []any) {
+func serveNotes[T any](x *server, w http.ResponseWriter, r *http.Request, read func(kv.Reader) ([]T, error), title string, columns []string, row func(*T) []any) {
 	var notes []T
 	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
 	if err != nil {
@@ -265,10 +265,10 @@ func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read fu
 }
 
 // serveResyncs serves the resync queue in the same formats.
-func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
+func (s *server) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	if page.WantsHTML(r) {
 		t := table{Title: "Repos queued for a full refetch", Columns: []string{"DID", "State", "Reason", "Queued", "Due", "Tries", "Failure", "Detail"}}
-		err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
+		err := s.eachResync(r.Context(), func(did string, row format.Resync) error {
 			if len(t.Rows) < mostRows {
 				t.add([]any{did, row.State, row.Reason, row.Queued, row.Due, row.Tries, row.Failure, row.Detail})
 			} else {
@@ -280,12 +280,12 @@ func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
 			return
 		}
-		x.serveHTML(w, adminTable, t)
+		s.serveHTML(w, adminTable, t)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	begun := false
-	err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
+	err := s.eachResync(r.Context(), func(did string, row format.Resync) error {
 		begun = true
 		return writeJSONLine(w, struct {
 			DID string `json:"did"`
@@ -297,7 +297,7 @@ func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	case !begun:
 		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
 	default: // the client must see that the list is cut short
-		x.log.Error("cannot list the resync queue", "error", err)
+		s.log.Error("cannot list the resync queue", "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -33,17 +33,15 @@ func logger(l *slog.Logger) *slog.Logger {
 
 // An Index is an open store with its graph and its metrics.
 type Index struct {
-	Path      string // of the store, absolute if it is a folder
-	KV        kv.Store
-	Graph     *graph.Store
-	Registry  *prometheus.Registry
-	Backfill  *backfill.Manager // nil without StoreOptions.Backfill
-	part      bool              // it writes only a share of the accounts
-	memory    int64             // the budget, in bytes; 0: DefaultMemory()
-	log       *slog.Logger
-	listening listening
-	front     front
-	fenced    chan error // receives once, when another writer takes over
+	Path     string // of the store, absolute if it is a folder
+	KV       kv.Store
+	Graph    *graph.Store
+	Registry *prometheus.Registry
+	Backfill *backfill.Manager // nil without StoreOptions.Backfill
+	part     bool              // it writes only a share of the accounts
+	memory   int64             // the budget, in bytes; 0: DefaultMemory()
+	log      *slog.Logger
+	fenced   chan error // receives once, when another writer takes over
 
 	consumerMetrics sync.Once
 	consuming       *consumer.Metrics
@@ -111,7 +109,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), front: front{log: logger(o.Logger)}, fenced: fenced}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), fenced: fenced}
 	if manager != nil {
 		manager.SetStore(g)
 	}

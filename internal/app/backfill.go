@@ -25,15 +25,15 @@ type Past struct {
 }
 
 // runBackfill starts the tasks that fetch history, and repos with missed events.
-func (x *Index) runBackfill(t *tasks, past Past, source string) {
-	x.listening.source = source
-	x.Backfill.SetListening(func() (time.Time, bool) { return x.listening.since(x) })
-	x.Backfill.SetLive(x.isLive)
+func (s *server) runBackfill() {
+	t := s.tasks
+	s.Backfill.SetListening(s.listeningSince)
+	s.Backfill.SetLive(s.isLive)
 	began := make(chan struct{})
 	t.run("backfill", func(ctx context.Context) error {
 		// Its start only reads. A cluster that does not answer delays it.
-		run := func() error { return x.Backfill.Run(ctx, func() { close(began) }) }
-		if err := await(ctx, x.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
+		run := func() error { return s.Backfill.Run(ctx, func() { close(began) }) }
+		if err := await(ctx, s.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -41,7 +41,7 @@ func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	t.run("backfill start", func(ctx context.Context) error {
 		select {
 		case <-began:
-			x.beginPast(ctx, past)
+			s.beginPast(ctx, s.o.Past)
 		case <-ctx.Done():
 		}
 		return nil
@@ -49,21 +49,21 @@ func (x *Index) runBackfill(t *tasks, past Past, source string) {
 }
 
 // beginPast starts fetching history, unless it is already fetched or in progress.
-func (x *Index) beginPast(ctx context.Context, past Past) {
-	b := x.Graph.Backfill()
+func (s *server) beginPast(ctx context.Context, past Past) {
+	b := s.Graph.Backfill()
 	begin := func() error { return nil }
 	switch {
 	case past.Archive != "" && b.Archive == "" && b.Done[format.DoneArchive+past.Archive].IsZero():
-		begin = func() error { return x.Backfill.Archive(ctx, past.Archive) }
+		begin = func() error { return s.Backfill.Archive(ctx, past.Archive) }
 	case past.Repos && len(b.Hosts) == 0 && b.Done[format.DoneRepos].IsZero():
-		begin = func() error { return x.Backfill.Hosts(ctx) }
+		begin = func() error { return s.Backfill.Hosts(ctx) }
 	}
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := begin()
 		if err == nil || errors.Is(err, backfill.ErrBusy) || ctx.Err() != nil {
 			return
 		}
-		x.log.Warn("cannot start fetching history; retrying", "component", "backfill", "error", err, "retry_in", wait.String())
+		s.log.Warn("cannot start fetching history; retrying", "component", "backfill", "error", err, "retry_in", wait.String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -93,128 +93,120 @@ func (x *Index) ReplaceHosts(ctx context.Context, hosts []string) error {
 	})
 }
 
-// listening knows when skein began to follow the stream: in a new store, at its first event.
-type listening struct{ source string }
-
-// since returns that time, and whether this process began to follow the stream. If it did, the
-// time is the present until the real one is known. An event's time comes from its host, and this
-// machine's clock may be wrong, so since uses the time that the first events agree on
-// (consumer.HeardSince).
-func (l *listening) since(x *Index) (time.Time, bool) {
-	if !x.Graph.Made() || l.source == "" { // another process followed it before
+// listeningSince returns when skein began to follow the stream (in a new store, at its first event), and whether this process
+// began to follow it. If it did, the time is the present until the real one is known. An event's time comes from its host, and
+// this machine's clock may be wrong, so the time is the one that the first events agree on (consumer.HeardSince).
+func (s *server) listeningSince() (time.Time, bool) {
+	if !s.Graph.Made() || s.stream == nil { // another process followed it before
 		return time.Time{}, false
 	}
-	if c := x.consumer.Load(); c != nil {
-		if at, known := c.HeardSince(); known {
-			return at, true
-		}
+	if at, known := s.stream.HeardSince(); known {
+		return at, true
 	}
 	return time.Now(), true
 }
 
 // isLive reports whether everything that the relay has sent is applied, or nearly.
-func (x *Index) isLive() bool {
-	c := x.consumer.Load()
-	return c == nil || c.Status().State == consumer.Live
+func (s *server) isLive() bool {
+	return s.stream == nil || s.stream.Status().State == consumer.Live
 }
 
-// backfillEndpoints serves skein backfill and skein resync. adminGuard refuses web pages; in
-// addition, a POST needs a content type that a page of another site cannot send.
-func (x *Index) backfillEndpoints(mux *http.ServeMux) {
-	answer := func(w http.ResponseWriter, code int, v any) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_ = writeJSONLine(w, v)
-	}
-	refuse := func(w http.ResponseWriter, code int, err error) {
-		answer(w, code, map[string]string{"error": err.Error()})
-	}
-	post := func(path, contentType string, do func(w http.ResponseWriter, r *http.Request) error) {
-		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case x.Backfill == nil:
-				refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos; it runs with --consume=false or --repair=false"))
-				return
-			case r.Header.Get("Content-Type") != contentType:
-				refuse(w, http.StatusUnsupportedMediaType, errors.New("the content type must be "+contentType))
-				return
-			}
-			// The server's deadlines are for strangers. A relay's list of hosts, a large repo and a
-			// slow disk may take minutes, and the operator can end the request.
-			control := http.NewResponseController(w)
-			_ = control.SetReadDeadline(time.Time{})
-			_ = control.SetWriteDeadline(time.Time{})
-			if err := do(w, r); err != nil {
-				code := http.StatusBadRequest
-				if errors.Is(err, backfill.ErrBusy) {
-					code = http.StatusConflict
-				}
-				refuse(w, code, err)
-			}
-		})
-	}
-	mux.HandleFunc("GET /backfill", func(w http.ResponseWriter, _ *http.Request) {
-		if x.Backfill == nil {
-			answer(w, http.StatusOK, struct{}{})
+// answerJSON writes an answer.
+func answerJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = writeJSONLine(w, v)
+}
+
+// refuse writes an error answer.
+func refuse(w http.ResponseWriter, code int, err error) {
+	answerJSON(w, code, map[string]string{"error": err.Error()})
+}
+
+// post returns the handler of a POST request that changes what is fetched. adminGuard refuses web pages; in addition, the
+// request needs a content type that a page of another site cannot send. do returns what to answer.
+func (s *server) post(contentType string, code int, do func(r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case s.Backfill == nil:
+			refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos; it runs with --consume=false or --repair=false"))
+			return
+		case r.Header.Get("Content-Type") != contentType:
+			refuse(w, http.StatusUnsupportedMediaType, errors.New("the content type must be "+contentType))
 			return
 		}
-		answer(w, http.StatusOK, x.Backfill.StatusNow())
-	})
-	post("/backfill", "application/json", func(w http.ResponseWriter, r *http.Request) error {
-		var job struct {
-			Archive string
-			Repos   bool
-			Hosts   []string
-		}
-		if err := decode(r, &job); err != nil {
-			return err
-		}
-		var err error
-		switch {
-		case job.Archive != "":
-			err = x.Backfill.Archive(r.Context(), job.Archive)
-		case job.Repos || len(job.Hosts) > 0:
-			err = x.Backfill.Hosts(r.Context(), job.Hosts...)
+		// The server's deadlines are for strangers. A relay's list of hosts, a large repo and a
+		// slow disk may take minutes, and the operator can end the request.
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Time{})
+		_ = control.SetWriteDeadline(time.Time{})
+		switch v, err := do(r); {
+		case errors.Is(err, backfill.ErrBusy):
+			refuse(w, http.StatusConflict, err)
+		case err != nil:
+			refuse(w, http.StatusBadRequest, err)
 		default:
-			err = errors.New("nothing to do; set \"archive\", \"hosts\" or \"repos\": true in the request")
+			answerJSON(w, code, v)
 		}
-		if err == nil {
-			answer(w, http.StatusAccepted, x.Backfill.StatusNow())
+	}
+}
+
+// backfillEndpoints serves skein backfill and skein resync.
+func (s *server) backfillEndpoints(mux *http.ServeMux) {
+	mux.HandleFunc("GET /backfill", func(w http.ResponseWriter, _ *http.Request) {
+		if s.Backfill == nil {
+			answerJSON(w, http.StatusOK, struct{}{})
+			return
 		}
-		return err
+		answerJSON(w, http.StatusOK, s.Backfill.StatusNow())
 	})
-	post("/resync", "application/json", func(w http.ResponseWriter, r *http.Request) error {
-		var job struct {
-			DIDs      []string
-			TrustHost bool
+	mux.HandleFunc("POST /backfill", s.post("application/json", http.StatusAccepted, s.postBackfill))
+	mux.HandleFunc("POST /resync", s.post("application/json", http.StatusAccepted, s.postResync))
+	mux.HandleFunc("POST /car", s.post("application/vnd.ipld.car", http.StatusOK, func(r *http.Request) (any, error) {
+		return s.Backfill.PlaceCAR(r.Context(), r.Body)
+	}))
+	mux.HandleFunc("GET /resyncs", s.serveResyncs)
+}
+
+func (s *server) postBackfill(r *http.Request) (any, error) {
+	var job struct {
+		Archive string
+		Repos   bool
+		Hosts   []string
+	}
+	err := decode(r, &job)
+	switch {
+	case err != nil:
+	case job.Archive != "":
+		err = s.Backfill.Archive(r.Context(), job.Archive)
+	case job.Repos || len(job.Hosts) > 0:
+		err = s.Backfill.Hosts(r.Context(), job.Hosts...)
+	default:
+		err = errors.New("nothing to do; set \"archive\", \"hosts\" or \"repos\": true in the request")
+	}
+	return s.Backfill.StatusNow(), err
+}
+
+func (s *server) postResync(r *http.Request) (any, error) {
+	var job struct {
+		DIDs      []string
+		TrustHost bool
+	}
+	if err := decode(r, &job); err != nil {
+		return nil, err
+	}
+	for _, did := range job.DIDs {
+		if err := CheckDID(did); err != nil {
+			return nil, errors.New(did + " " + err.Error())
 		}
-		if err := decode(r, &job); err != nil {
-			return err
-		}
-		for _, did := range job.DIDs {
-			if err := CheckDID(did); err != nil {
-				return errors.New(did + " " + err.Error())
-			}
-		}
-		var err error
-		if job.TrustHost {
-			err = x.Backfill.Believe(r.Context(), job.DIDs...)
-		} else {
-			err = x.Backfill.Resync(r.Context(), "operator", job.DIDs...)
-		}
-		if err == nil {
-			answer(w, http.StatusAccepted, x.Backfill.StatusNow())
-		}
-		return err
-	})
-	post("/car", "application/vnd.ipld.car", func(w http.ResponseWriter, r *http.Request) error {
-		p, err := x.Backfill.PlaceCAR(r.Context(), r.Body)
-		if err == nil {
-			answer(w, http.StatusOK, p)
-		}
-		return err
-	})
-	mux.HandleFunc("GET /resyncs", x.serveResyncs)
+	}
+	var err error
+	if job.TrustHost {
+		err = s.Backfill.Believe(r.Context(), job.DIDs...)
+	} else {
+		err = s.Backfill.Resync(r.Context(), "operator", job.DIDs...)
+	}
+	return s.Backfill.StatusNow(), err
 }
 
 // CheckDID returns an error for a DID that no directory could resolve.
@@ -223,7 +215,7 @@ func CheckDID(did string) error {
 		return errors.New("is not a DID")
 	}
 	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
-		return errors.New("is not a valid did:plc: it needs 24 base32 characters (a-z, 2-7) after did:plc:")
+		return errors.New("is not a valid did:plc, which has 24 base32 characters (a-z, 2-7)")
 	}
 	return nil
 }
@@ -238,7 +230,7 @@ func decode(r *http.Request, into any) error {
 }
 
 // eachResync calls each for the repos in the resync queue.
-func (x *Index) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
-	_, err := x.Graph.ViewAcross(ctx, func(s *ask.View) error { return s.Resyncs(each) })
+func (s *server) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
+	_, err := s.Graph.ViewAcross(ctx, func(s *ask.View) error { return s.Resyncs(each) })
 	return err
 }

@@ -168,25 +168,16 @@ const checkpointPatience = 5 * time.Second
 
 // checkpointEndpoint serves skein backup. POST /checkpoint makes a checkpoint, answers with it, and
 // removes it when the client closes the connection, or is gone.
-func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
+func (s *server) checkpointEndpoint(mux *http.ServeMux) {
 	one := make(chan struct{}, 1) // checkpoints keep tables on the disk
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
-		refuse := func(code int, err error) {
-			body := map[string]string{"error": err.Error()}
-			if errors.Is(err, ErrNoCheckpoint) { // the client says what to do instead
-				code, body["store"] = http.StatusBadRequest, x.Path
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			_ = writeJSONLine(w, body)
-		}
 		if r.Header.Get("Content-Type") != "application/json" {
-			refuse(http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
+			refuse(w, http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
 			return
 		}
 		// The end of the connection is noticed only once the request has been read.
 		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err != nil {
-			refuse(http.StatusBadRequest, err)
+			refuse(w, http.StatusBadRequest, err)
 			return
 		}
 		select {
@@ -195,20 +186,23 @@ func (x *Index) checkpointEndpoint(mux *http.ServeMux) {
 		case <-r.Context().Done():
 			return
 		case <-time.After(checkpointPatience): // one whose client was killed ends at once
-			refuse(http.StatusConflict, errors.New("another checkpoint of this daemon's store is in use, by a backup or an export; wait until it has ended"))
+			refuse(w, http.StatusConflict, errors.New("another checkpoint of this daemon's store is in use, by a backup or an export; wait until it has ended"))
 			return
 		}
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{}) // the client waits for as long as its backup takes
 		_ = control.SetWriteDeadline(time.Time{})
-		c, err := x.Checkpoint(r.Context())
-		if err != nil {
-			refuse(http.StatusInternalServerError, err)
+		c, err := s.Checkpoint(r.Context())
+		if errors.Is(err, ErrNoCheckpoint) { // the client says what to do instead
+			answerJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error(), "store": s.Path})
+			return
+		} else if err != nil {
+			refuse(w, http.StatusInternalServerError, err)
 			return
 		}
 		defer func() {
 			if err := c.Remove(); err != nil {
-				x.log.Error("a checkpoint of the store cannot be removed, and keeps space on the disk until skein is restarted", "component", "backup", "folder", c.Folder, "error", err)
+				s.log.Error("a checkpoint of the store cannot be removed, and keeps space on the disk until skein is restarted", "component", "backup", "folder", c.Folder, "error", err)
 			}
 		}()
 		w.Header().Set("Content-Type", "application/json")
@@ -254,9 +248,9 @@ func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
 
 // backUp makes backups until ctx ends. The first one is due Every after the newest that the target
 // has.
-func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
+func (s *server) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
 	m.interval.Set(o.Every.Seconds())
-	log := x.log.With("component", "backup", "target", o.Job.Target.String())
+	log := s.log.With("component", "backup", "target", o.Job.Target.String())
 	wait := firstBackup
 	if all, err := backup.List(ctx, o.Job.Target); err == nil && len(all) > 0 {
 		newest := all[len(all)-1]
@@ -275,7 +269,7 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 		}
 		start := time.Now()
 		m.begun.SetToCurrentTime()
-		r, err := x.backUpOnce(ctx, o)
+		r, err := s.backUpOnce(ctx, o)
 		m.begun.Set(0)
 		next := o.Every
 		switch {
@@ -297,8 +291,8 @@ func (x *Index) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics)
 	}
 }
 
-func (x *Index) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Report, err error) {
-	c, err := x.Checkpoint(ctx)
+func (s *server) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Report, err error) {
+	c, err := s.Checkpoint(ctx)
 	if err != nil {
 		return r, err
 	}

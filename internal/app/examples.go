@@ -30,12 +30,12 @@ var followKind, likeKind = kinds.ByName("follow").Kind, kinds.ByName("like").Kin
 var errEnoughRead = errors.New("app: read limit for examples reached")
 
 // examples returns queries about accounts and posts of this store that have answers.
-func (x *Index) examples() []page.Example {
+func (s *server) examples() []page.Example {
 	ctx, cancel := context.WithTimeout(context.Background(), exampleTime)
 	defer cancel()
 	var all []page.Example
 	read := 0
-	err := x.Graph.ViewCharged(ctx, func(cost int) error {
+	err := s.Graph.ViewCharged(ctx, func(cost int) error {
 		if read += cost; read > exampleBytes {
 			return errEnoughRead
 		}
@@ -45,7 +45,7 @@ func (x *Index) examples() []page.Example {
 		return err
 	})
 	if err != nil {
-		x.log.Debug("cannot find examples for the page", "error", err)
+		s.log.Debug("cannot find examples for the page", "error", err)
 	}
 	return all
 }

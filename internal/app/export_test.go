@@ -12,6 +12,6 @@ func RegisterFollowMetrics(reg prometheus.Registerer) { newFollowMetrics(reg) }
 // ServeBackfill serves the endpoints of skein backfill and skein resync.
 func (x *Index) ServeBackfill(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
-	x.backfillEndpoints(mux)
+	(&server{Index: x}).backfillEndpoints(mux)
 	mux.ServeHTTP(w, r)
 }

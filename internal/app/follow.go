@@ -67,7 +67,7 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 		o.Serve.Ready(api, admin)
 	}
 	if s := f.acquire(); s != nil {
-		s.x.logStart(o.Serve, api, admin)
+		s.x.logStart(&o.Serve, api, admin)
 		s.release()
 	}
 	f.run(t.ctx)
@@ -297,7 +297,6 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 		return err
 	}
 	x.log = logger(f.o.Logger)
-	x.front.log = x.log
 	o := f.o.Serve
 	if f.o.Prepare != nil {
 		if err := f.o.Prepare(x, &o); err != nil {

@@ -60,12 +60,12 @@ func (x *Index) diskFull() bool {
 	return ok && errors.Is(h.Healthy(), kv.ErrDiskFull)
 }
 
-// awaitSpace waits until the disk has space, and then calls has. It returns early if ctx ends.
-func (x *Index) awaitSpace(ctx context.Context, has func()) {
+// awaitSpace waits until the disk has space, and then calls Space. It returns early if ctx ends.
+func (s *server) awaitSpace(ctx context.Context) {
 	for ticker := time.NewTicker(time.Second); ; {
-		if !x.diskFull() {
+		if !s.diskFull() {
 			ticker.Stop()
-			has()
+			s.o.Space()
 			return
 		}
 		select {
@@ -78,13 +78,13 @@ func (x *Index) awaitSpace(ctx context.Context, has func()) {
 }
 
 // buildInfo registers the metric of the program's version.
-func (x *Index) buildInfo(version, commit string) {
+func (s *server) buildInfo(version, commit string) {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "skein_build_info", Help: "Always 1; the labels describe the running program.",
-		ConstLabels: prometheus.Labels{"version": version, "commit": cmp.Or(commit, "unknown"), "go_version": runtime.Version(), "engine": x.KV.Engine()},
+		ConstLabels: prometheus.Labels{"version": version, "commit": cmp.Or(commit, "unknown"), "go_version": runtime.Version(), "engine": s.KV.Engine()},
 	})
 	info.Set(1)
-	x.Registry.MustRegister(info)
+	s.Registry.MustRegister(info)
 }
 
 // state returns what the index holds, for the log and the page.
@@ -109,7 +109,7 @@ func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, c
 }
 
 // logStart logs the addresses, the store, and what it holds.
-func (x *Index) logStart(o ServeOptions, api, admin net.Addr) {
+func (x *Index) logStart(o *ServeOptions, api, admin net.Addr) {
 	edges, counts, cursors, _ := x.state(context.Background())
 	args := []any{"version", o.Version, "api", "http://" + api.String()}
 	if admin != nil {
@@ -139,11 +139,12 @@ func cursorsAttr(cursors []format.Cursor) slog.Attr {
 // logEvery is how often progress is logged.
 var logEvery = time.Minute
 
-// showProgress reports the progress of c until ctx ends: in a status line if there is one, else
+// showProgress reports the progress of the stream until ctx ends: in a status line if there is one, else
 // in the log.
-func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status func(line string)) {
-	if status != nil {
-		x.showStatus(ctx, c, status)
+func (s *server) showProgress(ctx context.Context) {
+	c := s.stream
+	if s.o.Status != nil {
+		s.showStatus(ctx)
 		return
 	}
 	ticker := time.NewTicker(logEvery)
@@ -155,11 +156,11 @@ func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status f
 			return
 		case <-ticker.C:
 		}
-		edges, counts, _, _ := x.state(ctx)
+		edges, counts, _, _ := s.state(ctx)
 		st, events := c.Status(), c.Progress().Events
 		args := []any{
 			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, logEvery/time.Second))) / 10,
-			"records", edges, "accounts", counts.Accounts, "disk", human.Bytes(x.KV.DiskBytes()),
+			"records", edges, "accounts", counts.Accounts, "disk", human.Bytes(s.KV.DiskBytes()),
 		}
 		if st.Cursor > 0 {
 			args = append(args, "cursor", st.Cursor)
@@ -170,30 +171,31 @@ func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status f
 		if counts.Desynchronized > 0 {
 			args = append(args, "desynchronized", counts.Desynchronized)
 		}
-		x.log.Info("indexing", args...)
+		s.log.Info("indexing", args...)
 		was = events
 	}
 }
 
-// showStatus updates the status line with the progress of c.
-func (x *Index) showStatus(ctx context.Context, c *consumer.Consumer, status func(line string)) {
+// showStatus updates the status line with the progress of the stream.
+func (s *server) showStatus(ctx context.Context) {
+	c, status := s.stream, s.o.Status
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	defer status("")
 	was, at := c.Progress().Events, time.Now()
-	disk := x.KV.DiskBytes()
+	disk := s.KV.DiskBytes()
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		edges, counts, _, err := x.state(ctx)
+		edges, counts, _, err := s.state(ctx)
 		if err != nil {
 			continue
 		}
 		if n%diskEvery == 0 {
-			disk = x.KV.DiskBytes()
+			disk = s.KV.DiskBytes()
 		}
 		now, events, st := time.Now(), c.Progress().Events, c.Status()
 		status(statusLine(st, float64(events-was)/now.Sub(at).Seconds(), edges, disk, counts))

@@ -67,109 +67,135 @@ type handlers struct {
 	api, admin func(at net.Addr) http.Handler
 }
 
+// A server is an Index that Serve serves.
+type server struct {
+	*Index
+
+	o      ServeOptions
+	front  front
+	tasks  *tasks
+	stream *consumer.Consumer // nil on a query node
+	source string             // of the stream
+	api    *query.Server
+	fresh  *freshness
+}
+
 // Serve answers queries, and consumes if o.Consume is set, until ctx ends.
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
-	var c *consumer.Consumer
-	var source string
-	if o.Consume != nil {
-		if c, err = x.Consumer(*o.Consume); err != nil {
-			return err
-		}
-		source = c.Source()
-	}
-	fresh := &freshness{x: x, consumer: c, full: o.Space != nil}
-	qo := query.Options{Version: o.Version, Relay: source, Status: fresh.status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
-	if x.Backfill != nil {
-		qo.Queue = x.Backfill.Queue
-		if _, audits := x.Backfill.Audits(); audits {
-			qo.Audits = func() query.Audits { a, _ := x.Backfill.Audits(); return query.Audits(a) }
-		}
-	}
-	share := divideDescriptors(openFiles())
-	qo.Subscribers = min(2000, share.api/2) // leaves room for other requests
-	if o.Consume == nil || x.part {
-		qo.Subscribers = -1 // this process does not see the commits of others
-	}
-	x.buildInfo(o.Version, o.Commit)
-	o.Network.register(x.Registry)
-	api, err := query.New(x.Graph, qo)
-	if err != nil {
+	s := &server{Index: x, o: o, front: front{log: x.log}, tasks: newTasks(ctx)}
+	defer s.tasks.end()
+	if err := s.build(); err != nil {
 		return err
 	}
-	t := newTasks(ctx)
-	defer t.end()
-	ctx = t.ctx
-	t.run("subscriptions", func(ctx context.Context) error {
-		<-ctx.Done()
-		api.Close() // disconnects subscribers, which would delay the shutdown
-		return nil
-	})
-	o.Page.Kinds = x.Graph.Kinds()
-	if o.Page.Examples == nil {
-		o.Page.Examples = page.CacheExamples(x.examples)
-	}
-	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
-	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
-	h := handlers{
-		api: func(net.Addr) http.Handler {
-			return o.closing(fresh.dated(x.gate(page.Handler(api, live, o.Page), o.Clients)))
-		},
-		admin: func(at net.Addr) http.Handler { return fresh.dated(x.guard(&o, api, fresh, at)) },
-	}
-	var apiAddr, adminAddr net.Addr
-	if o.mount != nil {
-		o.mount(h)
-	} else if apiAddr, adminAddr, err = x.front.listen(t, &o, h); err != nil {
+	if err := s.start(); err != nil {
 		return err
 	}
-	t.run("fence", x.awaitFenced)
-	if o.Space != nil {
-		t.run("space", func(ctx context.Context) error { x.awaitSpace(ctx, o.Space); return nil })
-	}
-	if o.Backup != nil {
-		m := newBackupMetrics(x.Registry)
-		t.run("backup", func(ctx context.Context) error { x.backUp(ctx, o.Backup, m); return nil })
-	}
-	if err := x.readLabels(t, o.Labels); err != nil {
-		return err
-	}
-	if o.Ready != nil { // before the log: who reads it may send a signal at once
-		o.Ready(apiAddr, adminAddr)
-	}
-	if o.mount == nil {
-		x.logStart(o, apiAddr, adminAddr)
-	}
-	if x.Backfill != nil {
-		x.runBackfill(t, o.Past, source)
-	}
-	if c != nil {
-		t.run("progress", func(ctx context.Context) error { x.showProgress(ctx, c, o.Status); return nil })
-		if err = c.Run(ctx); err != nil {
+	ctx = s.tasks.ctx
+	if s.stream != nil {
+		if err = s.stream.Run(ctx); err != nil {
 			err = fmt.Errorf("indexing failed: %w", err)
-			t.stop(err)
+			s.tasks.stop(err)
 		}
 	}
 	<-ctx.Done()
 	x.log.Info("stopping: committing what was read")
-	t.end()
+	s.tasks.end()
 	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	return err
 }
 
+// build builds the consumer and the query API.
+func (s *server) build() (err error) {
+	if s.o.Consume != nil {
+		if s.stream, err = s.Consumer(*s.o.Consume); err != nil {
+			return err
+		}
+		s.source = s.stream.Source()
+	}
+	s.fresh = &freshness{x: s.Index, consumer: s.stream, full: s.o.Space != nil}
+	qo := query.Options{Version: s.o.Version, Relay: s.source, Status: s.fresh.status, Handles: s.o.Handles, Service: s.o.Service, Feeds: s.o.Feeds, Logger: s.log, Metrics: query.NewMetrics(s.Registry)}
+	if s.Backfill != nil {
+		qo.Queue = s.Backfill.Queue
+		if _, audits := s.Backfill.Audits(); audits {
+			qo.Audits = func() query.Audits { a, _ := s.Backfill.Audits(); return query.Audits(a) }
+		}
+	}
+	qo.Subscribers = min(2000, divideDescriptors(openFiles()).api/2) // leaves room for other requests
+	if s.o.Consume == nil || s.part {
+		qo.Subscribers = -1 // this process does not see the commits of others
+	}
+	s.buildInfo(s.o.Version, s.o.Commit)
+	s.o.Network.register(s.Registry)
+	s.api, err = query.New(s.Graph, qo)
+	return err
+}
+
+// start starts the tasks. It returns once both listeners listen.
+func (s *server) start() (err error) {
+	o, t := &s.o, s.tasks
+	t.run("subscriptions", func(ctx context.Context) error {
+		<-ctx.Done()
+		s.api.Close() // disconnects subscribers, which would delay the shutdown
+		return nil
+	})
+	o.Page.Kinds = s.Graph.Kinds()
+	if o.Page.Examples == nil {
+		o.Page.Examples = page.CacheExamples(s.examples)
+	}
+	live := page.NewLive(s.sampler(), min(1000, divideDescriptors(openFiles()).api/4))
+	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
+	h := handlers{
+		api: func(net.Addr) http.Handler {
+			return o.closing(s.fresh.dated(s.gate(page.Handler(s.api, live, o.Page), o.Clients)))
+		},
+		admin: func(at net.Addr) http.Handler { return s.fresh.dated(s.guard(at)) },
+	}
+	var api, admin net.Addr
+	if o.mount != nil {
+		o.mount(h)
+	} else if api, admin, err = s.front.listen(t, o, h); err != nil {
+		return err
+	}
+	t.run("fence", s.awaitFenced)
+	if o.Space != nil {
+		t.run("space", func(ctx context.Context) error { s.awaitSpace(ctx); return nil })
+	}
+	if o.Backup != nil {
+		m := newBackupMetrics(s.Registry)
+		t.run("backup", func(ctx context.Context) error { s.backUp(ctx, o.Backup, m); return nil })
+	}
+	if err := s.readLabels(); err != nil {
+		return err
+	}
+	if o.Ready != nil { // before the log: who reads it may send a signal at once
+		o.Ready(api, admin)
+	}
+	if o.mount == nil {
+		s.logStart(o, api, admin)
+	}
+	if s.Backfill != nil {
+		s.runBackfill()
+	}
+	if s.stream != nil {
+		t.run("progress", func(ctx context.Context) error { s.showProgress(ctx); return nil })
+	}
+	return nil
+}
+
 // readLabels starts the task that reads labelers, if there is any to read.
-func (x *Index) readLabels(t *tasks, o *labels.Options) error {
-	if o == nil {
+func (s *server) readLabels() error {
+	if s.o.Labels == nil {
 		return nil
 	}
-	with := *o
-	with.Logger, with.Metrics = x.log.With("component", "labels"), labels.NewMetrics(x.Registry)
-	c, err := labels.New(x.Graph, with)
+	with := *s.o.Labels
+	with.Logger, with.Metrics = s.log.With("component", "labels"), labels.NewMetrics(s.Registry)
+	c, err := labels.New(s.Graph, with)
 	if err != nil {
 		return err
 	}
-	t.run("labels", func(ctx context.Context) error {
+	s.tasks.run("labels", func(ctx context.Context) error {
 		if err := c.Run(ctx); err != nil {
 			return fmt.Errorf("indexing labels failed: %w", err)
 		}
@@ -203,9 +229,9 @@ func (o *ServeOptions) closing(h http.Handler) http.Handler {
 
 // awaitFenced returns an error when another writer takes over this daemon's share, which may be
 // while it has nothing to write.
-func (x *Index) awaitFenced(ctx context.Context) error {
+func (s *server) awaitFenced(ctx context.Context) error {
 	select {
-	case err := <-x.fenced:
+	case err := <-s.fenced:
 		return fmt.Errorf("indexing failed: %w", err)
 	case <-ctx.Done():
 		return nil
@@ -214,32 +240,32 @@ func (x *Index) awaitFenced(ctx context.Context) error {
 
 // gate returns the query API behind a gate that limits its clients, and counts and logs whom it
 // refuses.
-func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
+func (s *server) gate(api http.Handler, o clients.Options) http.Handler {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "skein_query_refused_total", Help: "Requests refused before they were worked on, by reason: rate, bytes, token (unknown) or expired.",
 	}, []string{"reason"})
-	x.Registry.MustRegister(refused)
+	s.Registry.MustRegister(refused)
 	for _, why := range []string{"rate", "bytes", "token", "expired"} {
 		refused.WithLabelValues(why)
 	}
 	o.Refused = func(client, why string) {
 		refused.WithLabelValues(why).Inc()
-		if held, ok := x.front.limiter.Allow("client " + why); ok {
-			x.log.Warn("client refused", "component", "http", "client", client, "why", why, "occurrences", held+1)
+		if held, ok := s.front.limiter.Allow("client " + why); ok {
+			s.log.Warn("client refused", "component", "http", "client", client, "why", why, "occurrences", held+1)
 		}
 	}
 	return clients.NewGate(api, o)
 }
 
 // guard returns the admin endpoints behind a guard that refuses unauthorized requests.
-func (x *Index) guard(o *ServeOptions, api *query.Server, fresh *freshness, at net.Addr) http.Handler {
-	g := guardAdmin(x.admin(o.drains, api, fresh), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
-		if held, ok := x.front.limiter.Allow("admin"); ok {
-			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
+func (s *server) guard(at net.Addr) http.Handler {
+	g := guardAdmin(s.admin(), s.o.AdminListen, at, s.o.AdminToken, func(r *http.Request, why string) {
+		if held, ok := s.front.limiter.Allow("admin"); ok {
+			s.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
 		}
 	})
 	if g.token == nil && !g.bound.IsLoopback() {
-		x.log.Info("admin listener without a token, reachable from other machines: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
+		s.log.Info("admin listener without a token, reachable from other machines: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
 	}
 	return g
 }

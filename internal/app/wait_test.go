@@ -128,7 +128,7 @@ func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 	}()
 	cluster := &away{Store: x.KV}
 	x.KV = cluster
-	admin := x.admin(func() bool { return false }, nil, nil)
+	admin := (&server{Index: x}).admin()
 	for _, test := range []struct {
 		err  error
 		code int
