@@ -10,9 +10,6 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/check"
-	"skein.blue/graph/export"
-	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
