@@ -20,9 +20,6 @@ const lockName = "lock.json"
 // clocks of two writers must agree within minutes.
 var lockFor = 5 * time.Minute
 
-// lockTries is how often acquire tries.
-const lockTries = 4
-
 // content is the object lock.json.
 type content struct {
 	Owner string    `json:"owner"`
@@ -46,7 +43,7 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 		host = "unknown"
 	}
 	l := &lock{t: t, owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])}
-	for try := range lockTries {
+	for range 3 {
 		err := l.write(func(b []byte) error { return t.Claim(ctx, lockName, b) })
 		if err == nil {
 			l.keep(ctx)
@@ -57,11 +54,6 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 		}
 		if err := removeExpired(ctx, t); err != nil {
 			return nil, err
-		}
-		select {
-		case <-time.After(time.Duration(try) * firstPause / 4):
-		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
 	return nil, fmt.Errorf("%s: %w: others take its lock again and again", t, ErrBusy)

@@ -1,61 +1,35 @@
 package pebblekv
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// A gate counts the calls inside, and is closed once. From then on it admits no call, not even
-// one made from inside another, and close returns when all have left. So a call inside never
-// waits for a close that waits for it.
+// A gate is entered by calls, and is closed once. From then on it admits no call, not even one made
+// from inside another, and close returns when all have left. So a call inside never waits for a close
+// that waits for it.
 type gate struct {
 	closing chan struct{} // closed when close begins
-	empty   chan struct{} // closed when closing is closed and nobody is inside
-
-	mu     sync.Mutex // guards the fields below
-	inside int
+	begun   atomic.Bool   // close has
+	inside  sync.RWMutex  // read-locked by the calls inside, and locked by close for ever
 }
 
-func newGate() gate { return gate{closing: make(chan struct{}), empty: make(chan struct{})} }
+func newGate() *gate { return &gate{closing: make(chan struct{})} }
 
 // enter admits the caller if the gate is open, and reports whether it did. An admitted caller
 // must leave.
-func (g *gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed() {
-		return false
-	}
-	g.inside++
-	return true
-}
+func (g *gate) enter() bool { return !g.closed() && g.inside.TryRLock() }
 
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.inside--; g.inside == 0 && g.closed() {
-		close(g.empty)
-	}
-}
+func (g *gate) leave() { g.inside.RUnlock() }
 
-func (g *gate) closed() bool {
-	select {
-	case <-g.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (g *gate) closed() bool { return g.begun.Load() }
 
 // close reports whether it is the first close. The first waits until all have left.
 func (g *gate) close() bool {
-	g.mu.Lock()
-	if g.closed() {
-		g.mu.Unlock()
+	if g.begun.Swap(true) {
 		return false
 	}
 	close(g.closing)
-	if g.inside == 0 {
-		close(g.empty)
-	}
-	g.mu.Unlock()
-	<-g.empty
+	g.inside.Lock()
 	return true
 }

@@ -39,7 +39,7 @@ type Store struct {
 	said     loglimit.Limiter
 	writer   chan struct{} // holds one token, which an Update takes
 	txn      txn           // the one transaction, reused; guarded by writer
-	gate     gate
+	gate     *gate
 	stalls   stalls // for metrics
 }
 
