@@ -148,7 +148,7 @@ func (w State) apply(t *testing.T, s *step) {
 var errEnded = errors.New("ended")
 
 // Write makes one transaction of up to n random steps, between which it reads. One in ten ends with
-// an error.
+// an error first, and writes nothing.
 func (h *History) Write(t *testing.T, s kv.Store, n int) {
 	t.Helper()
 	h.round++
@@ -158,7 +158,7 @@ func (h *History) Write(t *testing.T, s kv.Store, n int) {
 		steps[i] = h.step()
 	}
 	reads, fails := h.rng.Uint64(), h.rng.IntN(10) == 0
-	err := s.Update(context.Background(), func(tx kv.Txn) error {
+	update := func(tx kv.Txn) error {
 		v, _, err := tx.Get([]byte(Round))
 		if err != nil || string(v) == round {
 			return err // an earlier attempt was committed
@@ -177,11 +177,14 @@ func (h *History) Write(t *testing.T, s kv.Store, n int) {
 		tx.Set([]byte(Round), []byte(round))
 		h.state.check(t, tx, rng, 2)
 		return nil
-	})
-	if fails && err == errEnded { //nolint:errorlint // it must not be wrapped
-		return // and nothing is written
 	}
-	if err != nil || fails {
+	if fails {
+		if err := s.Update(context.Background(), update); err != errEnded { //nolint:errorlint // it must not be wrapped
+			t.Fatal(err)
+		}
+		fails = false
+	}
+	if err := s.Update(context.Background(), update); err != nil {
 		t.Fatal(err)
 	}
 	for i := range steps {
