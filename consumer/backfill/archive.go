@@ -3,113 +3,116 @@ package backfill
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"skein.blue/consumer/archive"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 )
 
-// Archive starts to read an archive.
-func (m *Manager) Archive(ctx context.Context, address string) error {
-	if _, err := archive.Source(address); err != nil {
-		return err
-	}
-	if m.o.Verifier != nil {
-		return errUnsigned
-	}
-	m.mu.Lock()
-	busy := m.archive != nil
-	running := m.running
-	m.mu.Unlock()
-	if busy {
-		return fmt.Errorf("reading an archive: %w", ErrBusy)
-	}
-	if running == nil {
-		return errors.New("backfill is not running")
-	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
-		if b.Archive != address {
-			b.Archive, b.Begun = address, m.streamNow().UTC()
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return m.beginArchive(running, address)
+// An archiver reads archives.
+type archiver struct {
+	o       *Options
+	queue   *Queue
+	jobs    *jobs
+	fetcher *fetcher // counts what was read
+
+	reader atomic.Pointer[archive.Reader] // of the archive that is being read
 }
 
 // errUnsigned means that an archive cannot be read with a Verifier.
 var errUnsigned = errors.New("an archive has no signatures, so it cannot be read with --verify full; fetch repos instead")
 
-func (m *Manager) beginArchive(ctx context.Context, address string) error {
-	r, err := archive.New(archive.Options{
-		URL: address, Key: m.o.ArchiveKey, Store: m.o.Store, Ops: m.o.ArchiveOps, Until: m.archiveUntil, Poll: m.o.ArchivePoll,
-		Logger: m.log.With("archive", address), Dropped: func(reason wire.Reason) { m.o.Metrics.dropped(string(reason)) },
-	})
+// start starts to read an archive.
+func (a *archiver) start(ctx context.Context, address string) error {
+	if _, err := archive.Source(address); err != nil {
+		return err
+	}
+	if a.o.Verifier != nil {
+		return errUnsigned
+	}
+	running, err := a.jobs.reserve(jobArchive)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	if m.archive != nil {
-		m.mu.Unlock()
-		return fmt.Errorf("reading an archive: %w", ErrBusy)
+	err = a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+		if b.Archive != address {
+			b.Archive, b.Begun = address, a.streamNow().UTC()
+		}
+	})
+	if err != nil {
+		a.jobs.end(jobArchive, "")
+		return err
 	}
-	m.archive = r
-	delete(m.ended, "archive")
-	m.mu.Unlock()
-	m.jobs.Go(func() {
-		m.o.Archiving(true)
+	return a.begin(running, address)
+}
+
+// begin reads an archive in the background. Its job is reserved.
+func (a *archiver) begin(ctx context.Context, address string) error {
+	r, err := archive.New(archive.Options{
+		URL: address, Key: a.o.ArchiveKey, Store: a.o.Store, Ops: a.o.ArchiveOps, Until: a.until, Poll: a.o.ArchivePoll,
+		Logger: a.o.Logger.With("archive", address), Dropped: func(reason wire.Reason) { a.o.Metrics.dropped(string(reason)) },
+	})
+	if err != nil {
+		a.jobs.end(jobArchive, "")
+		return err
+	}
+	a.reader.Store(r)
+	a.jobs.wg.Go(func() {
+		a.o.Archiving(true)
 		err := r.Run(ctx)
 		if err == nil {
-			err = m.endArchive(ctx)
+			err = a.end(ctx)
 		}
-		m.o.Archiving(false) // before the next archive can begin
+		a.o.Archiving(false) // before the next archive can begin
 		p := r.Progress()
-		m.records.Add(p.Records)
-		m.bytes.Add(p.Bytes)
-		m.mu.Lock()
-		m.archive = nil
-		if ctx.Err() == nil {
-			m.ended["archive"] = outcomeOf(err)
-		}
-		m.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			m.log.Error("reading the archive failed; the next start, or skein backfill --archive, continues", "archive", address, "seq", p.Seq, "error", err)
+			a.o.Logger.Error("reading the archive failed; the next start, or skein backfill --archive, continues", "archive", address, "seq", p.Seq, "error", err)
 		default:
-			m.log.Info("archive read completely", "archive", address, "seq", p.Seq, "records", p.Records, "bytes", p.Bytes)
+			a.o.Logger.Info("archive read completely", "archive", address, "seq", p.Seq, "records", p.Records, "bytes", p.Bytes)
 		}
-		m.poke()
+		a.fetcher.records.Add(p.Records)
+		a.fetcher.bytes.Add(p.Bytes)
+		a.reader.Store(nil)
+		a.jobs.end(jobArchive, outcomeOf(ctx, err))
 	})
 	return nil
 }
 
-func outcomeOf(err error) string {
-	if err != nil {
-		return err.Error()
+// report adds the archive that is being read to a Status.
+func (a *archiver) report(st *Status) {
+	r := a.reader.Load()
+	if r == nil {
+		return
 	}
-	return "ok"
+	p := r.Progress()
+	st.Archive, st.ArchiveSeq, st.ArchiveTip = strings.TrimPrefix(r.Source(), "archive "), p.Seq, p.Tip
+	st.Records += p.Records
+	st.Bytes += p.Bytes
+	if !p.Witnessed.IsZero() {
+		st.ArchiveLag = time.Since(p.Witnessed).Seconds()
+	}
 }
 
-// archiveUntil returns the time up to which to read an archive: the start of the stream in this
+// until returns the time up to which to read an archive: the start of the stream in this
 // run, or the start of the archive job if the stream was already running then. Without a stream
 // it is the zero time, which stands for everything that is sealed now.
-func (m *Manager) archiveUntil() time.Time {
-	if m.o.Listening == nil {
-		return time.Time{}
-	}
-	begun := m.o.Store.Backfill().Begun
-	since, ok := m.o.Listening()
+func (a *archiver) until() time.Time {
+	begun := a.o.Store.Backfill().Begun
+	since, ok := a.o.Listening()
 	switch {
+	case ok && since.IsZero(): // no stream
+		return since
 	case !ok: // the stream already ran when the job started
 		since = begun
 	case since.After(begun) && time.Since(since) > 0: // a later process, which continues the job, does not know this
-		if err := m.o.Store.ChangeBackfill(context.Background(), func(b *graph.Backfill) { b.Begun = since.UTC() }); err != nil {
-			m.log.Error("storing the start of the stream failed", "error", err)
+		if err := a.o.Store.ChangeBackfill(context.Background(), func(b *graph.Backfill) { b.Begun = since.UTC() }); err != nil {
+			a.o.Logger.Error("storing the start of the stream failed", "error", err)
 		}
 	}
 	return since.Add(archiveMargin)
@@ -117,8 +120,8 @@ func (m *Manager) archiveUntil() time.Time {
 
 // streamNow returns the current time: that of the newest applied event if there is one, because
 // this machine's clock may be wrong. Later events have later times.
-func (m *Manager) streamNow() (now time.Time) {
-	for _, c := range m.o.Store.Cursors() {
+func (a *archiver) streamNow() (now time.Time) {
+	for _, c := range a.o.Store.Cursors() {
 		if !strings.HasPrefix(c.Source, "archive ") && c.Time.After(now) {
 			now = c.Time
 		}
@@ -133,21 +136,18 @@ func (m *Manager) streamNow() (now time.Time) {
 // may have seen earlier events late.
 const archiveMargin = time.Minute
 
-// endArchive marks the accounts of the archive as complete, and queues the doubtful ones.
-func (m *Manager) endArchive(ctx context.Context) error {
-	doubtful, err := m.o.Store.EndArchive(ctx)
+// end marks the accounts of the archive as complete, and queues the doubtful ones.
+func (a *archiver) end(ctx context.Context) error {
+	doubtful, err := a.o.Store.EndArchive(ctx)
 	if err != nil {
 		return err
 	}
-	err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
-		if b.Done == nil {
-			b.Done = map[string]time.Time{}
-		}
-		b.Done[graph.DoneArchive+b.Archive] = time.Now().UTC()
+	err = a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+		b.Finish(graph.DoneArchive + b.Archive)
 		b.Archive, b.Begun = "", time.Time{}
 	})
 	if err != nil {
 		return err
 	}
-	return m.Resync(ctx, "archive_doubtful", doubtful...)
+	return a.o.resync(ctx, batch.Cause{Reason: "archive_doubtful"}, doubtful...)
 }

@@ -224,7 +224,7 @@ func TestArchiveUntil(t *testing.T) {
 	if err := m.o.Store.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive, b.Begun = "https://archive.example.com", begun }); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.archiveUntil(); !got.IsZero() {
+	if got := m.archiver.until(); !got.IsZero() {
 		t.Errorf("without a stream: %v", got)
 	}
 	for _, c := range []struct {
@@ -240,8 +240,8 @@ func TestArchiveUntil(t *testing.T) {
 		{"a later process, whose stream ran before", time.Time{}, false, begun.Add(121 * time.Minute), begun.Add(2 * time.Hour)},
 		{"a clock that is ahead does not move the job's start", time.Now().Add(time.Hour), true, time.Now().Add(61 * time.Minute), begun.Add(2 * time.Hour)},
 	} {
-		m.SetListening(func() (time.Time, bool) { return c.since, c.ok })
-		if got := m.archiveUntil(); got.Sub(c.want).Abs() > 10*time.Second {
+		m.o.Listening = func() (time.Time, bool) { return c.since, c.ok }
+		if got := m.archiver.until(); got.Sub(c.want).Abs() > 10*time.Second {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 		if !job().Equal(c.begun) {
@@ -254,7 +254,7 @@ func TestArchiveUntil(t *testing.T) {
 // wrong. The cursor of an archive does not count.
 func TestStreamNow(t *testing.T) {
 	m := idle(t, Options{})
-	if got := m.streamNow(); time.Since(got).Abs() > time.Minute {
+	if got := m.archiver.streamNow(); time.Since(got).Abs() > time.Minute {
 		t.Errorf("without events: %v", got)
 	}
 	apply := func(source, at string) {
@@ -266,12 +266,12 @@ func TestStreamNow(t *testing.T) {
 		}
 	}
 	apply("archive https://archive.example.com", "2031-01-01T00:00:00Z")
-	if got := m.streamNow(); time.Since(got).Abs() > time.Minute {
+	if got := m.archiver.streamNow(); time.Since(got).Abs() > time.Minute {
 		t.Errorf("with an archive: %v", got)
 	}
 	apply("relay.example.com", "2026-02-03T04:05:06Z")
 	apply("other.example.com", "2026-02-03T04:05:05Z")
-	if got := m.streamNow(); !got.Equal(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)) {
+	if got := m.archiver.streamNow(); !got.Equal(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)) {
 		t.Errorf("with two relays: %v", got)
 	}
 }

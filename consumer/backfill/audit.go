@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"skein.blue/consumer/repo"
@@ -39,33 +40,23 @@ const (
 	auditRecords = 500_000
 )
 
-// Audits counts what the audits of this process have compared so far.
-type Audits struct {
-	Repos, Records int64
-	// Differences is the number of records that the index and a host did not have alike.
-	Differences int64
+// An auditor makes the audits.
+type auditor struct {
+	o       *Options
+	fetcher *fetcher
+	counts  struct{ repos, records, differences atomic.Int64 }
 }
 
-// Audits returns the counts; ok is false if there are no audits.
-func (m *Manager) Audits() (a Audits, ok bool) {
-	return Audits{m.audits.repos.Load(), m.audits.records.Load(), m.audits.differences.Load()}, m.o.Audit > 0
-}
-
-// audit audits Options.Audit repos an hour until ctx ends.
-func (m *Manager) audit(ctx context.Context) {
-	every := time.Duration(float64(time.Hour) / m.o.Audit)
-	for {
-		select {
-		case <-time.After(every/2 + rand.N(every)):
-		case <-ctx.Done():
-			return
-		}
-		did, err := m.someAccount(ctx)
+// run audits Options.Audit repos an hour until ctx ends.
+func (a *auditor) run(ctx context.Context) {
+	every := time.Duration(float64(time.Hour) / a.o.Audit)
+	for wait(ctx, every/2+rand.N(every)) == nil {
+		did, err := a.someAccount(ctx)
 		if err == nil && did != "" {
-			err = m.auditOne(ctx, did)
+			err = a.one(ctx, did)
 		}
 		if err != nil && ctx.Err() == nil {
-			m.log.Error("auditing a repo failed", "did", did, "error", err)
+			a.o.Logger.Error("auditing a repo failed", "did", did, "error", err)
 		}
 	}
 }
@@ -73,14 +64,14 @@ func (m *Manager) audit(ctx context.Context) {
 // someAccount returns a random account that claims to be complete, "" if it found none. Ids are
 // spread over random shards, so it starts at a random id, and skips a random number of accounts,
 // so that all in a shard get their turn.
-func (m *Manager) someAccount(ctx context.Context) (did string, err error) {
-	err = m.o.Store.View(ctx, func(s *graph.View) error {
+func (a *auditor) someAccount(ctx context.Context) (did string, err error) {
+	err = a.o.Store.View(ctx, func(s *graph.View) error {
 		did = ""
 		counts, err := s.Counts()
 		if err != nil {
 			return err
 		}
-		skip := rand.IntN(1 + min(int(counts.Accounts), 1000+2*int(counts.Accounts>>m.o.Store.ShardBits())))
+		skip := rand.IntN(1 + min(int(counts.Accounts), 1000+2*int(counts.Accounts>>a.o.Store.ShardBits())))
 		var chosen dict.ID
 		choose := func(id dict.ID, st *graph.RepoState) (more bool) {
 			if !st.Complete() || s.IsHidden(id) {
@@ -102,49 +93,47 @@ func (m *Manager) someAccount(ctx context.Context) (did string, err error) {
 	return did, err
 }
 
-// auditOne fetches a repo, and compares the index with it.
-func (m *Manager) auditOne(ctx context.Context, did string) error {
-	r := m.reader()
+// one fetches a repo, and compares the index with it.
+func (a *auditor) one(ctx context.Context, did string) error {
+	r := a.fetcher.reader()
 	defer free(r)
-	host, err := m.resolve(ctx, did)
+	host, err := a.fetcher.client.resolve(ctx, did)
 	if err == nil {
-		_, err = m.getRepo(ctx, host, did, r)
+		_, err = a.fetcher.getRepo(ctx, host, did, r)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			m.o.Metrics.audited(auditUnfetched, 0, 0)
-			m.log.Debug("a repo could not be audited", "did", did, "error", err)
+			a.o.Metrics.audited(auditUnfetched, 0, 0)
+			a.o.Logger.Debug("a repo could not be audited", "did", did, "error", err)
 		}
 		return nil // the host's fault, which is counted
 	}
 	want, err := recordsOf(ctx, r)
 	if err != nil {
-		m.o.Metrics.audited(auditUnfetched, 0, 0)
+		a.o.Metrics.audited(auditUnfetched, 0, 0)
 		return nil // likewise
 	}
 	rev, root := string(r.Rev), graph.Root(r.Data[:8])
 	for range auditTries {
 		var found *auditResult
-		err := m.o.Store.View(ctx, func(s *graph.View) (err error) {
-			found, err = compareRecords(s, m.o.Store.Kinds(), did, rev, root, want)
+		err := a.o.Store.View(ctx, func(s *graph.View) (err error) {
+			found, err = compareRecords(s, a.o.Store.Kinds(), did, rev, root, want)
 			return err
 		})
 		switch {
 		case err != nil:
 			return err
 		case found.ahead:
-			m.o.Metrics.audited(auditMoved, 0, 0)
+			a.o.Metrics.audited(auditMoved, 0, 0)
 			return nil
 		case found.same:
-			return m.reportAudit(ctx, did, host, rev, len(want), found.differences)
+			return a.report(ctx, did, host, rev, len(want), found.differences)
 		}
-		select { // until the stream has delivered what the host has
-		case <-time.After(auditWait):
-		case <-ctx.Done():
+		if wait(ctx, auditWait) != nil { // until the stream has delivered what the host has
 			return nil
 		}
 	}
-	m.o.Metrics.audited(auditMoved, 0, 0)
+	a.o.Metrics.audited(auditMoved, 0, 0)
 	return nil
 }
 
@@ -330,31 +319,31 @@ func missingRecords(s *graph.View, table *kinds.Table, actor dict.ID, want map[s
 	return nil
 }
 
-// reportAudit counts an audited repo. One that differs is queued before it is counted, so that
+// report counts an audited repo. One that differs is queued before it is counted, so that
 // its repo is in the queue, or fetched again, once the count says that it differed.
-func (m *Manager) reportAudit(ctx context.Context, did, host, rev string, records int, differences []difference) (err error) {
+func (a *auditor) report(ctx context.Context, did, host, rev string, records int, differences []difference) (err error) {
 	outcome := auditSame
 	if len(differences) > 0 {
 		outcome = auditDifferent
 		slices.SortFunc(differences, func(x, y difference) int { return strings.Compare(x.path, y.path) })
-		m.log.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0].path+": "+differences[0].what)
-		err = m.refetch(ctx, did, differences)
+		a.o.Logger.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0].path+": "+differences[0].what)
+		err = a.refetch(ctx, did, differences)
 	}
-	m.audits.repos.Add(1)
-	m.audits.records.Add(int64(records))
-	m.audits.differences.Add(int64(len(differences)))
-	m.o.Metrics.audited(outcome, records, len(differences))
+	a.counts.repos.Add(1)
+	a.counts.records.Add(int64(records))
+	a.counts.differences.Add(int64(len(differences)))
+	a.o.Metrics.audited(outcome, records, len(differences))
 	return err
 }
 
 // refetch keeps the differences of a repo as dead letters, and queues the repo for a fetch.
-func (m *Manager) refetch(ctx context.Context, did string, differences []difference) error {
+func (a *auditor) refetch(ctx context.Context, did string, differences []difference) error {
 	var b batch.Batch
 	for _, d := range differences[:min(len(differences), auditReports)] {
 		b.AddDeadLetter(batch.DeadLetter{DID: did, Path: shorten(d.path + ": " + d.what), Reason: "audit", Time: time.Now().UTC()})
 	}
-	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
+	if err := a.o.Store.Apply(ctx, "", &b); err != nil {
 		return fmt.Errorf("backfill: keeping the differences: %w", err)
 	}
-	return m.Resync(ctx, "audit", did)
+	return a.o.resync(ctx, batch.Cause{Reason: "audit"}, did)
 }

@@ -38,7 +38,7 @@ func TestAudit(t *testing.T) {
 	x, outcomes := auditors(w)
 	w.fetched(x, a, b)
 	for _, one := range []*account{a, b} {
-		if err := x.m.auditOne(t.Context(), one.did); err != nil {
+		if err := x.m.auditor.one(t.Context(), one.did); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestAudit(t *testing.T) {
 	a.records["app.bsky.graph.follow/3zzzzzzzzzz2a"] = "did:web:new.example.com"
 	a.packedRev = 0
 	w.mu.Unlock()
-	if err := x.m.auditOne(t.Context(), a.did); err != nil {
+	if err := x.m.auditor.one(t.Context(), a.did); err != nil {
 		t.Fatal(err)
 	}
 	if got := outcomes(); got[auditDifferent] != 1 || got["differences"] != 4 { // the root, too
@@ -76,7 +76,7 @@ func TestAudit(t *testing.T) {
 	}
 	x.settle(t)
 	x.has(t, w)
-	if err := x.m.auditOne(t.Context(), a.did); err != nil || outcomes()[auditSame] != 3 {
+	if err := x.m.auditor.one(t.Context(), a.did); err != nil || outcomes()[auditSame] != 3 {
 		t.Errorf("after the repair: %v, %v", outcomes(), err)
 	}
 }
@@ -97,7 +97,7 @@ func TestAuditOfMovingRepos(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := x.m.auditOne(t.Context(), a.did); err != nil || outcomes()[auditSame] != 1 {
+	if err := x.m.auditor.one(t.Context(), a.did); err != nil || outcomes()[auditSame] != 1 {
 		t.Errorf("%v, %v", outcomes(), err)
 	}
 	before := b.car()
@@ -105,10 +105,10 @@ func TestAuditOfMovingRepos(t *testing.T) {
 	w.mu.Lock()
 	b.packed = before // a cache
 	w.mu.Unlock()
-	if err := x.m.auditOne(t.Context(), b.did); err != nil || outcomes()[auditMoved] != 1 {
+	if err := x.m.auditor.one(t.Context(), b.did); err != nil || outcomes()[auditMoved] != 1 {
 		t.Errorf("an older state: %v, %v", outcomes(), err)
 	}
-	if err := x.m.auditOne(t.Context(), "did:plc:zzzzzzzzzzzzzzzzzzzzzzzz"); err != nil || outcomes()[auditUnfetched] != 1 {
+	if err := x.m.auditor.one(t.Context(), "did:plc:zzzzzzzzzzzzzzzzzzzzzzzz"); err != nil || outcomes()[auditUnfetched] != 1 {
 		t.Errorf("an unknown account: %v, %v", outcomes(), err)
 	}
 }
@@ -117,7 +117,7 @@ func TestAuditOfMovingRepos(t *testing.T) {
 func TestAuditedAccounts(t *testing.T) {
 	w := newWorld(t, 1)
 	x, _ := auditors(w)
-	if did, err := x.m.someAccount(t.Context()); err != nil || did != "" {
+	if did, err := x.m.auditor.someAccount(t.Context()); err != nil || did != "" {
 		t.Errorf("of an empty index: %q, %v", did, err)
 	}
 	var all []*account
@@ -130,7 +130,7 @@ func TestAuditedAccounts(t *testing.T) {
 	})
 	chosen := map[string]int{}
 	for range 2000 {
-		did, err := x.m.someAccount(t.Context())
+		did, err := x.m.auditor.someAccount(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -303,13 +303,12 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 	if change != nil {
 		change(&o)
 	}
-	x := &index{store: store, m: New(o)}
-	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: x.m.Queued, Kinds: w.kinds})
+	q := NewQueue(o)
+	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: q.Add, Kinds: w.kinds})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	x.g = g
-	x.m.SetStore(g)
+	x := &index{store: store, g: g, m: New(g, q)}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	began, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -522,14 +521,14 @@ func TestWriters(t *testing.T) {
 	store := newStore()
 	var managers []*Manager
 	for i := range 2 {
-		m := New(Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Retry: time.Millisecond})
+		q := NewQueue(Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Retry: time.Millisecond})
 		g, err := graph.Open(t.Context(), store, graph.Options{
-			Intern: intern.Options{Settings: dict.SharedSettings}, Share: graph.Share{I: i, N: 2}, Beat: 20 * time.Millisecond, Queued: m.Queued,
+			Intern: intern.Options{Settings: dict.SharedSettings}, Share: graph.Share{I: i, N: 2}, Beat: 20 * time.Millisecond, Queued: q.Add,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.SetStore(g)
+		m := New(g, q)
 		ctx, cancel := context.WithCancel(t.Context())
 		began, done := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -744,7 +743,7 @@ func TestHole(t *testing.T) {
 	for _, a := range all[:4] {
 		w.commit(rng, a, nil)
 	}
-	before := x.m.fetched.Load()
+	before := x.m.fetcher.fetched.Load()
 	var b batch.Batch
 	b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now().UTC(), Suspect: true})
 	w.commit(rng, all[10], &b)
@@ -752,14 +751,14 @@ func TestHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for began := time.Now(); x.uncompared(); time.Sleep(10 * time.Millisecond) {
-		x.m.lookForGaps()
+		lookForGaps(x.m)
 		if time.Since(began) > 20*time.Second {
 			t.Fatal("no comparison")
 		}
 	}
 	x.settle(t)
 	x.has(t, w)
-	if n := x.m.fetched.Load() - before; n != 4 {
+	if n := x.m.fetcher.fetched.Load() - before; n != 4 {
 		t.Errorf("fetched %d repos, and 4 differ", n)
 	}
 }
@@ -796,14 +795,14 @@ func TestStaleList(t *testing.T) {
 		a.car()
 	}
 	w.mu.Unlock()
-	fetched := x.m.fetched.Load()
+	fetched := x.m.fetcher.fetched.Load()
 	x.deliver(t, func(b *batch.Batch) {
 		b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now().UTC(), Suspect: true})
 	})
 	x.awaitComparison(t)
 	x.settle(t)
 	x.has(t, w)
-	if n := x.m.fetched.Load() - fetched; n != int64(len(putBack)) || len(w.stale) > 0 {
+	if n := x.m.fetcher.fetched.Load() - fetched; n != int64(len(putBack)) || len(w.stale) > 0 {
 		t.Errorf("fetched %d repos, and %d were put back; %d stale revs were not listed", n, len(putBack), len(w.stale))
 	}
 	for _, a := range all {

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph"
 	"skein.blue/graph/batch"
 )
 
@@ -24,11 +23,12 @@ type Placed struct {
 // PlaceCAR puts a repo from an exported file in place, unless the index has a complete
 // state that is at least as new.
 func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err error) {
-	r := m.reader()
+	f := m.fetcher
+	r := f.reader()
 	defer free(r)
 	if err := r.Read(ctx, in, m.o.MaxRepoBytes); err != nil {
 		if errors.Is(err, repo.ErrTooLarge) {
-			err = m.tooLarge(err)
+			err = f.tooLarge(err)
 		}
 		return p, fmt.Errorf("reading the repo: %w", err)
 	}
@@ -41,12 +41,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	if !m.o.Store.Owns(r.DID) {
 		return p, errors.New("the repo is in the partition of another writer")
 	}
-	var st graph.RepoState
-	account := func() (row *graph.Resync, err error) {
-		err = m.o.Store.View(ctx, func(s *graph.View) (err error) { st, _, row, err = s.Account(p.DID); return err })
-		return row, err
-	}
-	row, err := account()
+	st, _, row, err := m.o.account(ctx, p.DID)
 	if err != nil {
 		return p, err
 	}
@@ -58,29 +53,24 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 		if err := m.Resync(ctx, "file", p.DID); err != nil {
 			return p, err
 		}
-		if row, err = account(); err != nil || row == nil {
+		if _, _, row, err = m.o.account(ctx, p.DID); err != nil || row == nil {
 			return p, err
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the same write may hold repos of other callers
 	done := make(chan error, 1)
-	m.placer.flush(ctx)
-	m.placer.place(ctx, r, row.Generation, false, nil, func(o batch.Outcome, records int, err error) {
+	f.placer.flush(ctx)
+	f.placer.place(ctx, r, row.Generation, false, nil, func(o batch.Outcome, records int, err error) {
 		p.Outcome, p.Records = o.String(), records
 		done <- err
 	})
 	m.o.Metrics.spaces(r.Spaces)
-	m.placer.flush(ctx)
+	f.placer.flush(ctx)
 	err = <-done
 	if err == nil && p.Outcome == batch.Placed.String() {
-		m.fetched.Add(1)
-		m.records.Add(int64(p.Records))
-		m.mu.Lock()
-		m.unpark(p.DID)
-		if j := m.sched.jobs[p.DID]; j != nil && !j.running && j.index >= 0 {
-			m.sched.remove(j)
-		}
-		m.mu.Unlock()
+		f.fetched.Add(1)
+		f.records.Add(int64(p.Records))
+		m.queue.placedByHand(p.DID)
 	}
 	return p, err
 }

@@ -14,6 +14,16 @@ import (
 	"skein.blue/internal/syntax"
 )
 
+// A comparer makes comparisons with the relay's list of repos, and checks repos again whose listed
+// revs differ from the index.
+type comparer struct {
+	o      *Options
+	queue  *Queue
+	client *client
+	jobs   *jobs
+	gaps   chan struct{} // makes watchHoles look now
+}
+
 // A comparison reads the relay's list of repos, and queues those whose newest state the index
 // does not have: after a hole in the stream, and slowly once a week, because a relay that is
 // killed loses events without a hole.
@@ -46,16 +56,12 @@ type recheck struct {
 // mostRechecks bounds the waiting rechecks: reading the list waits when there are so many.
 const mostRechecks = 50_000
 
-// holeSettles is how long after a hole to compare the repos, and holeEvery how often to look
-// for holes.
-const (
-	holeSettles = 15 * time.Second
-	holeEvery   = 5 * time.Second
-)
+// holeEvery is how often to look for holes.
+const holeEvery = 5 * time.Second
 
 // watchHoles compares all repos after each hole in the stream, and otherwise once in
 // Options.CompareEvery.
-func (m *Manager) watchHoles(ctx context.Context) {
+func (m *comparer) watchHoles(ctx context.Context) {
 	ticker := time.NewTicker(holeEvery)
 	defer ticker.Stop()
 	began := time.Now()
@@ -65,13 +71,13 @@ func (m *Manager) watchHoles(ctx context.Context) {
 		noted, compared := m.o.Store.Holes()
 		switch {
 		case noted <= compared:
-			if due := m.o.CompareEvery > 0 && time.Since(began) > m.slowAfter() && m.roundDue(); due {
+			if due := m.o.CompareEvery > 0 && time.Since(began) > min(10*time.Minute, m.o.CompareEvery) && m.roundDue(); due {
 				m.compare(ctx, &comparison{slow: true, noted: noted})
 			}
 		case noted != hole:
 			hole, since = noted, time.Now()
-		case time.Since(since) > m.settle():
-			m.log.Info("hole in the stream: comparing all repos with the relay's list; until the end, answers say that they are incomplete", "holes", noted)
+		case time.Since(since) > m.o.Settle:
+			m.o.Logger.Info("hole in the stream: comparing all repos with the relay's list; until the end, answers say that they are incomplete", "holes", noted)
 			if m.compare(ctx, &comparison{noted: noted}) {
 				continue
 			}
@@ -85,56 +91,33 @@ func (m *Manager) watchHoles(ctx context.Context) {
 	}
 }
 
-// lookForGaps makes watchHoles look now.
-func (m *Manager) lookForGaps() {
-	select {
-	case m.gaps <- struct{}{}:
-	default:
-	}
-}
-
-// settle is how long the stream has to bring the state that a list showed.
-func (m *Manager) settle() time.Duration {
-	if m.o.Settle > 0 {
-		return m.o.Settle
-	}
-	return holeSettles
-}
-
-// slowAfter is how long a process runs before it starts a slow comparison.
-func (m *Manager) slowAfter() time.Duration { return min(10*time.Minute, m.o.CompareEvery) }
-
 // roundDue reports whether the last comparison ended long enough ago. A future time comes from
 // a wrong clock.
-func (m *Manager) roundDue() bool {
+func (m *comparer) roundDue() bool {
 	ago := time.Since(m.o.Store.Backfill().Round.Ended)
 	return ago >= m.o.CompareEvery || ago < 0
 }
 
 // compare makes a comparison, and reports whether it is complete.
-func (m *Manager) compare(ctx context.Context, c *comparison) (ended bool) {
-	m.mu.Lock()
-	m.comparing = c
-	m.mu.Unlock()
-	err := m.compareAll(ctx, c)
-	m.mu.Lock()
-	m.comparing = nil
-	if ctx.Err() == nil {
-		m.ended["comparison"] = outcomeOf(err)
+func (m *comparer) compare(ctx context.Context, c *comparison) (ended bool) {
+	if !c.slow {
+		if _, err := m.jobs.reserve(jobComparison); err != nil { // Run has ended
+			return false
+		}
 	}
-	m.mu.Unlock()
+	err := m.compareAll(ctx, c)
+	m.jobs.end(jobComparison, outcomeOf(ctx, err))
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		m.log.Warn("comparison with the relay's list failed; retrying", "relay", m.o.Relay, "error", shorten(err.Error()))
+		m.o.Logger.Warn("comparison with the relay's list failed; retrying", "relay", m.o.Relay, "error", shorten(err.Error()))
 	default:
-		m.log.Info("comparison with the relay's list complete", "listed", c.listed, "queued", m.WaitingNow())
+		m.o.Logger.Info("comparison with the relay's list complete", "listed", c.listed, "queued", m.queue.waiting())
 	}
-	m.poke()
 	return err == nil && ctx.Err() == nil
 }
 
-func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
+func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	cursor := ""
 	if round := m.o.Store.Backfill().Round; c.slow && round.Cursor != "" {
 		cursor, c.listed = round.Cursor, round.Listed // the accounts seen by the earlier process are unknown
@@ -142,7 +125,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 		c.seen = roaring64.New()
 	}
 	for more := true; more; {
-		page, err := m.page(ctx, m.o.Relay, cursor)
+		page, err := m.client.page(ctx, m.o.Relay, cursor)
 		if err != nil {
 			return err
 		}
@@ -172,7 +155,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 
 // pause spreads a slow comparison over time, and stores its progress. It ends the comparison
 // after a hole in the stream, which needs a fast one.
-func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error {
+func (m *comparer) pause(ctx context.Context, c *comparison, cursor string) error {
 	var counts graph.Counts
 	if err := m.o.Store.View(ctx, func(s *graph.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
 		return fmt.Errorf("counting the accounts: %w", err)
@@ -183,12 +166,8 @@ func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error
 		}
 	}
 	pages := counts.Accounts/pageSize + 1
-	timer := time.NewTimer(min(m.o.CompareEvery/2/time.Duration(pages), time.Minute))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := wait(ctx, min(m.o.CompareEvery/2/time.Duration(pages), time.Minute)); err != nil {
+		return err
 	}
 	if noted, _ := m.o.Store.Holes(); noted > c.noted {
 		return fmt.Errorf("a hole in the stream interrupted the slow comparison; comparing all repos now")
@@ -198,13 +177,13 @@ func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error
 
 // comparePage compares one page of the relay's list, which cursor requested, with the accounts that
 // are indexed here.
-func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string, repos []listed) error {
+func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string, repos []listed) error {
 	c.listed += int64(len(repos))
 	whole := m.o.Store.Backfill().Whole()
 	var b batch.Batch
 	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
-		accounts, err := m.lookUp(s, repos)
+		accounts, err := m.o.lookUp(s, repos)
 		if err != nil {
 			return err
 		}
@@ -238,10 +217,7 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, cursor string,
 	if err != nil {
 		return fmt.Errorf("comparing a page of the relay's list: %w", err)
 	}
-	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing repos: %w", err)
-	}
-	return nil
+	return m.o.apply(ctx, &b)
 }
 
 // listedAccount is a listed repo with its state in the index.
@@ -255,12 +231,12 @@ type listedAccount struct {
 }
 
 // lookUp returns the state of those repos of a page that are indexed here.
-func (m *Manager) lookUp(s *graph.View, repos []listed) (accounts []listedAccount, err error) {
+func (o *Options) lookUp(s *graph.View, repos []listed) (accounts []listedAccount, err error) {
 	var ids intern.Batch
 	var at []int
 	for i := range repos {
 		r := &repos[i]
-		if !syntax.ValidDID([]byte(r.DID)) || !m.o.Store.Owns([]byte(r.DID)) {
+		if !syntax.ValidDID([]byte(r.DID)) || !o.Store.Owns([]byte(r.DID)) {
 			continue
 		}
 		a := listedAccount{listed: r}
@@ -288,20 +264,18 @@ func (m *Manager) lookUp(s *graph.View, repos []listed) (accounts []listedAccoun
 // confirm checks repos again whose listed rev differed from the index, once the stream has had
 // time to bring their commits, and queues those that still differ. With all it waits until
 // every recheck is due, else it handles those that are due now.
-func (m *Manager) confirm(ctx context.Context, rechecks *[]recheck, all bool) error {
+func (m *comparer) confirm(ctx context.Context, rechecks *[]recheck, all bool) error {
 	for len(*rechecks) > 0 {
 		due := 0
-		for due < len(*rechecks) && time.Since((*rechecks)[due].since) >= m.settle() {
+		for due < len(*rechecks) && time.Since((*rechecks)[due].since) >= m.o.Settle {
 			due++
 		}
-		if due == 0 || !m.isLive() {
+		if due == 0 || !m.o.Live() {
 			if !all {
 				return nil
 			}
-			select {
-			case <-time.After(max(m.settle()/10, 5*time.Millisecond)):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := wait(ctx, max(m.o.Settle/10, 5*time.Millisecond)); err != nil {
+				return err
 			}
 			continue
 		}
@@ -315,10 +289,7 @@ func (m *Manager) confirm(ctx context.Context, rechecks *[]recheck, all bool) er
 	return nil
 }
 
-// isLive reports whether everything that the relay has sent is applied, or nearly.
-func (m *Manager) isLive() bool { return m.o.Live == nil || m.o.Live() }
-
-func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
+func (m *comparer) confirmDue(ctx context.Context, due []recheck) error {
 	if err := m.listAgain(ctx, due); err != nil {
 		return err
 	}
@@ -357,15 +328,12 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 	if err != nil {
 		return fmt.Errorf("rechecking repos: %w", err)
 	}
-	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing repos: %w", err)
-	}
-	return nil
+	return m.o.apply(ctx, &b)
 }
 
 // listAgain requests the relay's pages again that list lower revs than the index has, and notes
 // what they list now.
-func (m *Manager) listAgain(ctx context.Context, due []recheck) error {
+func (m *comparer) listAgain(ctx context.Context, due []recheck) error {
 	revs := map[string]batch.Rev{}
 	requested, isRequested := "", false
 	for i := range due {
@@ -374,7 +342,7 @@ func (m *Manager) listAgain(ctx context.Context, due []recheck) error {
 			continue
 		}
 		if !isRequested || c.page != requested {
-			page, err := m.page(ctx, m.o.Relay, c.page)
+			page, err := m.client.page(ctx, m.o.Relay, c.page)
 			if err != nil {
 				return err
 			}
@@ -396,7 +364,7 @@ func (m *Manager) listAgain(ctx context.Context, due []recheck) error {
 
 // queueUnlisted queues the visible accounts that the relay does not list. The stream may have
 // missed their takedown or deletion in a hole, so their hosts are asked.
-func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
+func (m *comparer) queueUnlisted(ctx context.Context, c *comparison) error {
 	if c.seen == nil {
 		return nil
 	}
@@ -424,18 +392,18 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 		if err != nil {
 			return fmt.Errorf("looking for unlisted accounts: %w", err)
 		}
-		if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-			return fmt.Errorf("queueing unlisted accounts: %w", err)
+		if err := m.o.apply(ctx, &b); err != nil {
+			return err
 		}
 		if queued += len(ids); len(ids) < pageSize {
 			break
 		}
-		if err := m.awaitRoom(ctx, ""); err != nil {
+		if err := m.queue.awaitRoom(ctx, ""); err != nil {
 			return err
 		}
 	}
 	if queued > 0 {
-		m.log.Info("active accounts missing from the relay's list; asking their hosts", "accounts", queued)
+		m.o.Logger.Info("active accounts missing from the relay's list; asking their hosts", "accounts", queued)
 	}
 	return nil
 }

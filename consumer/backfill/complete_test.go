@@ -54,7 +54,7 @@ func (w *world) fetched(x *index, accounts ...*account) {
 func (x *index) awaitComparison(t *testing.T) {
 	t.Helper()
 	for began := time.Now(); x.uncompared(); time.Sleep(5 * time.Millisecond) {
-		x.m.lookForGaps()
+		lookForGaps(x.m)
 		if time.Since(began) > 30*time.Second {
 			t.Fatal("no comparison")
 		}
@@ -79,7 +79,7 @@ func TestMoved(t *testing.T) {
 	a := w.add(0, 5)
 	old, now := w.hosts[0], w.hosts[1]
 	x := w.index(newStore(), func(o *Options) { o.TrustHosts = false })
-	if host, err := x.m.resolve(t.Context(), a.did); err != nil || host != old.srv.URL { // the document is cached now
+	if host, err := x.m.client.resolve(t.Context(), a.did); err != nil || host != old.srv.URL { // the document is cached now
 		t.Fatalf("%s: %v", host, err)
 	}
 	w.mu.Lock()
@@ -197,12 +197,12 @@ func TestBackfillCompares(t *testing.T) {
 	for _, a := range all[:5] {
 		w.commit(rng, a, nil)
 	}
-	before := x.m.fetched.Load()
+	before := x.m.fetcher.fetched.Load()
 	if err := x.m.Hosts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st := x.settle(t); st.Complete != 12 || x.m.fetched.Load()-before != 5 {
-		t.Errorf("fetched %d repos, and 5 are behind: %+v", x.m.fetched.Load()-before, st)
+	if st := x.settle(t); st.Complete != 12 || x.m.fetcher.fetched.Load()-before != 5 {
+		t.Errorf("fetched %d repos, and 5 are behind: %+v", x.m.fetcher.fetched.Load()-before, st)
 	}
 	x.has(t, w)
 }
@@ -228,7 +228,7 @@ func TestRounds(t *testing.T) {
 	}
 	x = w.index(store, func(o *Options) { o.CompareEvery = 50 * time.Millisecond })
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		x.m.lookForGaps()
+		lookForGaps(x.m)
 		behind := 0
 		for _, a := range all {
 			if st, _ := x.stateOf(t, a.did); uint64(st.Rev) != a.rev || !st.Complete() {
@@ -536,9 +536,9 @@ func TestUnreachableKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting := func() (due time.Time, ok bool) {
-		x.m.mu.Lock()
-		defer x.m.mu.Unlock()
-		j := x.m.sched.jobs[a.did]
+		x.m.queue.mu.Lock()
+		defer x.m.queue.mu.Unlock()
+		j := x.m.queue.sched.jobs[a.did]
 		if j == nil {
 			return due, false
 		}
@@ -559,9 +559,9 @@ func TestUnreachableKeys(t *testing.T) {
 	if row := rowOf(t, x.m, a.did); row == nil || row.Tries != 0 || row.State != format.ResyncWaiting || fetched.Load() > 0 {
 		t.Errorf("%+v, fetched %d times", row, fetched.Load())
 	}
-	x.m.mu.Lock()
-	defer x.m.mu.Unlock()
-	if h := x.m.sched.hosts[a.host.srv.URL]; h == nil || h.inFlight != 0 || h.domain.inFlight != 0 {
+	x.m.queue.mu.Lock()
+	defer x.m.queue.mu.Unlock()
+	if h := x.m.queue.sched.hosts[a.host.srv.URL]; h == nil || h.inFlight != 0 || h.domain.inFlight != 0 {
 		t.Errorf("fetches of its host: %+v", h)
 	}
 }
@@ -600,9 +600,9 @@ func TestRefusedDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		waits := func() bool {
-			x.m.mu.Lock()
-			defer x.m.mu.Unlock()
-			j := x.m.sched.jobs[a.did]
+			x.m.queue.mu.Lock()
+			defer x.m.queue.mu.Unlock()
+			j := x.m.queue.sched.jobs[a.did]
 			return j != nil && j.busy == 1 && !j.running
 		}
 		for began := time.Now(); !waits(); time.Sleep(5 * time.Millisecond) {
@@ -794,7 +794,7 @@ func TestHiddenAccountIsAskedAbout(t *testing.T) {
 	}
 	w.fetched(x, all[7])
 	shown("an operator asks", true, all[7])
-	x.m.compare(t.Context(), &comparison{})
+	x.m.comparer.compare(t.Context(), &comparison{})
 	shown("listed", true, all[8])
 	shown("listed, and the relay says inactive", false, all[2])
 }

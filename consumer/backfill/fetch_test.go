@@ -24,18 +24,25 @@ func idle(t *testing.T, o Options) *Manager {
 		o.Relay = "http://127.0.0.1:1"
 	}
 	o.AllowPrivateHosts = true
-	m := New(o)
-	g, err := graph.Open(t.Context(), newStore(), graph.Options{Embedded: true, Queued: m.Queued})
+	q := NewQueue(o)
+	g, err := graph.Open(t.Context(), newStore(), graph.Options{Embedded: true, Queued: q.Add})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.SetStore(g)
 	t.Cleanup(func() {
 		if err := g.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	return m
+	return New(g, q)
+}
+
+// lookForGaps makes the Manager look for holes now.
+func lookForGaps(m *Manager) {
+	select {
+	case m.comparer.gaps <- struct{}{}:
+	default:
+	}
 }
 
 // rowOf returns the row of an account in the queue.
@@ -96,9 +103,9 @@ func TestAnswersOfHosts(t *testing.T) {
 			}))
 			defer srv.Close()
 			m := idle(t, Options{})
-			r := m.reader()
+			r := m.fetcher.reader()
 			defer free(r)
-			_, err := m.getRepo(t.Context(), srv.URL, "did:web:a.example.com", r)
+			_, err := m.fetcher.getRepo(t.Context(), srv.URL, "did:web:a.example.com", r)
 			f, ok := errors.AsType[*failure](err)
 			if !ok {
 				t.Fatalf("%v", err)
@@ -152,9 +159,9 @@ func TestBodiesOfHosts(t *testing.T) {
 			}))
 			defer srv.Close()
 			m := idle(t, Options{MaxRepoBytes: int64(len(whole)) + 1000})
-			r := m.reader()
+			r := m.fetcher.reader()
 			defer free(r)
-			n, err := m.getRepo(t.Context(), srv.URL, did, r)
+			n, err := m.fetcher.getRepo(t.Context(), srv.URL, did, r)
 			if c.why == "" {
 				if err != nil || n != int64(len(whole)) {
 					t.Fatalf("%d of %d bytes: %v", n, len(whole), err)

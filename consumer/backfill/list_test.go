@@ -117,7 +117,7 @@ func TestHostsOfRelay(t *testing.T) {
 				c.serve(w, r.URL.Query().Get("cursor"))
 			})
 			m := idle(t, Options{Relay: at, Tries: 1})
-			got, err := m.hostsOfRelay(t.Context())
+			got, err := m.client.hostsOfRelay(t.Context())
 			for i := range c.want {
 				if c.want[i] == "relay" {
 					c.want[i] = at
@@ -146,7 +146,7 @@ func TestTrouble(t *testing.T) {
 		writeJSON(w, map[string]any{"hosts": []any{}})
 	})
 	m = idle(t, Options{Relay: at, Tries: 5})
-	if _, err := m.hostsOfRelay(t.Context()); err != nil || requests.Load() != 3 {
+	if _, err := m.client.hostsOfRelay(t.Context()); err != nil || requests.Load() != 3 {
 		t.Fatalf("%d requests: %v", requests.Load(), err)
 	}
 	for n, want := range []string{"", "1 of 5", "2 of 5"} {
@@ -170,8 +170,9 @@ func TestTroubleOf(t *testing.T) {
 		{map[string]string{"https://b": "b is silent", "https://a": "a is silent"}, "a is silent (and 1 more hosts)"},
 		{map[string]string{"https://c": "c", "https://b": "b", "https://a": "a"}, "a (and 2 more hosts)"},
 	} {
-		if got := troubleOf(c.hosts); got != c.want {
-			t.Errorf("%v: %q, want %q", c.hosts, got, c.want)
+		var st Status
+		if (&client{trouble: c.hosts}).report(&st); st.Trouble != c.want {
+			t.Errorf("%v: %q, want %q", c.hosts, st.Trouble, c.want)
 		}
 	}
 }
@@ -195,11 +196,11 @@ func TestBoundOfList(t *testing.T) {
 		{"a few empty pages", listing{pages: fewPages}, ""},
 		{"many pages, full enough", listing{listed: (fewPages + 1) * leastPerPage, pages: fewPages + 1}, ""},
 	} {
-		err := m.bound(&c.l, "https://pds.example.com")
+		err := m.lister.bound(&c.l, "https://pds.example.com")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-		if err := m.bound(&c.l, m.o.Relay); err != nil {
+		if err := m.lister.bound(&c.l, m.o.Relay); err != nil {
 			t.Errorf("%s, of the relay: %v", c.name, err)
 		}
 	}
@@ -234,11 +235,11 @@ func TestHugePage(t *testing.T) {
 	n := len(repos)
 	at := answering(t, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"repos": repos[:n]}) })
 	m := idle(t, Options{Tries: 1})
-	if _, err := m.page(t.Context(), at, ""); err == nil || !strings.Contains(err.Error(), "5001 repos") {
+	if _, err := m.client.page(t.Context(), at, ""); err == nil || !strings.Contains(err.Error(), "5001 repos") {
 		t.Errorf("%v", err)
 	}
 	n = mostListed
-	if p, err := m.page(t.Context(), at, ""); err != nil || len(p.Repos) != mostListed {
+	if p, err := m.client.page(t.Context(), at, ""); err != nil || len(p.Repos) != mostListed {
 		t.Errorf("%d repos: %v", len(p.Repos), err)
 	}
 }
@@ -349,41 +350,41 @@ func TestRoomForLists(t *testing.T) {
 	m := idle(t, Options{})
 	const host = "https://pds.example.com"
 	put := func(n int, by string) {
-		m.mu.Lock()
-		m.sched.put(fmt.Sprintf("did:web:a%d.example.com", n), 1, time.Now().Add(time.Hour), 0, by)
-		m.mu.Unlock()
+		m.queue.mu.Lock()
+		m.queue.sched.put(fmt.Sprintf("did:web:a%d.example.com", n), 1, time.Now().Add(time.Hour), 0, by)
+		m.queue.mu.Unlock()
 	}
 	for n := range mostOfAHost {
-		if !m.hasRoom(host) {
+		if !m.queue.hasRoom(host) {
 			t.Fatalf("no room after %d of %d", n, mostOfAHost)
 		}
 		put(n, host)
 	}
-	if m.hasRoom(host) || !m.hasRoom("https://other.example.com") || !m.hasRoom("") {
-		t.Errorf("of the host %v, of another %v, in all %v", m.hasRoom(host), m.hasRoom("https://other.example.com"), m.hasRoom(""))
+	if m.queue.hasRoom(host) || !m.queue.hasRoom("https://other.example.com") || !m.queue.hasRoom("") {
+		t.Errorf("of the host %v, of another %v, in all %v", m.queue.hasRoom(host), m.queue.hasRoom("https://other.example.com"), m.queue.hasRoom(""))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.awaitRoom(ctx, host); !errors.Is(err, context.Canceled) {
+	if err := m.queue.awaitRoom(ctx, host); !errors.Is(err, context.Canceled) {
 		t.Errorf("a wait that was canceled: %v", err)
 	}
 	waited := make(chan error, 1)
-	go func() { waited <- m.awaitRoom(t.Context(), host) }()
+	go func() { waited <- m.queue.awaitRoom(t.Context(), host) }()
 	select {
 	case err := <-waited:
 		t.Fatalf("did not wait: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	m.mu.Lock()
-	m.sched.remove(m.sched.jobs["did:web:a17.example.com"])
-	m.mu.Unlock()
+	m.queue.mu.Lock()
+	m.queue.sched.remove(m.queue.sched.jobs["did:web:a17.example.com"])
+	m.queue.mu.Unlock()
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
 	for n := mostOfAHost; n <= mostQueued; n++ {
 		put(n, fmt.Sprintf("https://h%d.example.com", n%100))
 	}
-	if m.hasRoom("") || m.hasRoom("https://other.example.com") {
+	if m.queue.hasRoom("") || m.queue.hasRoom("https://other.example.com") {
 		t.Error("there is room for more than mostQueued")
 	}
 }
@@ -404,18 +405,18 @@ func TestStatus(t *testing.T) {
 		{why: inactive, err: errors.New("x")},
 		{why: failRefused, err: errors.New("x"), after: time.Hour},
 	} {
-		j, _, _ := m.sched.next(time.Now(), true)
+		j, _, _ := m.queue.sched.next(time.Now(), true)
 		if j == nil {
 			t.Fatalf("no job %d", i)
 		}
-		m.failedJob(t.Context(), j, f)
+		m.fetcher.failed(t.Context(), j, f)
 	}
 	st := m.StatusNow()
 	if st.Waiting != 6 || st.Later != 1 || st.Inactive != 1 || !maps.Equal(st.Failed, map[string]int64{failInvalid: 2, failPrivate: 1}) || !st.Busy || st.Hole {
 		t.Errorf("%+v", st)
 	}
-	if waiting, failed := m.Queue(); waiting != 6 || !maps.Equal(failed, st.Failed) || m.WaitingNow() != 6 {
-		t.Errorf("%d, %v, %d", waiting, failed, m.WaitingNow())
+	if waiting, failed := m.Queue(); waiting != 6 || !maps.Equal(failed, st.Failed) || m.queue.waiting() != 6 {
+		t.Errorf("%d, %v, %d", waiting, failed, m.queue.waiting())
 	}
 	// A new cause queues one again that was given up.
 	var all batch.Batch

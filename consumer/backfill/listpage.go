@@ -10,56 +10,33 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// A listPage is a page of a list of repos.
-type listPage struct {
-	Cursor string
-	Repos  []listed
-}
-
-// more reports whether another page follows the one that cursor requested.
-func (p *listPage) more(cursor string) bool {
-	return p.Cursor != "" && len(p.Repos) > 0 && p.Cursor != cursor
-}
-
-// page requests a page of a host's list of repos.
-func (m *Manager) page(ctx context.Context, host, cursor string) (p listPage, err error) {
-	if err := m.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p); err != nil {
-		return p, err
-	}
-	if len(p.Repos) > mostListed {
-		return p, fmt.Errorf("a page has %d repos, requested were %d", len(p.Repos), pageSize)
-	}
-	return p, nil
-}
-
 // readList reads the list of a host, page by page.
-func (m *Manager) readList(ctx context.Context, job *listJob, host string) error {
-	m.mu.Lock()
-	l := m.lists[host] // m.mu guards it, except its rechecks
-	cursor := l.cursor
-	m.mu.Unlock()
+func (l *lister) readList(ctx context.Context, job *listJob, host string, list *listing) error {
+	l.mu.Lock()
+	cursor := list.cursor
+	l.mu.Unlock()
 	for more := true; more; {
-		if err := m.awaitRoom(ctx, host); err != nil {
+		if err := l.queue.awaitRoom(ctx, host); err != nil {
 			return err
 		}
-		page, err := m.page(ctx, host, cursor)
+		page, err := l.client.page(ctx, host, cursor)
 		if err != nil {
 			return err
 		}
-		if err := m.takePage(ctx, job, host, l, page.Repos); err != nil {
+		if err := l.takePage(ctx, job, host, list, page.Repos); err != nil {
 			return err
 		}
 		more = page.more(cursor)
-		if err := m.confirm(ctx, &l.rechecks, !more || len(l.rechecks) >= mostRechecks/listers); err != nil {
+		if err := l.comparer.confirm(ctx, &list.rechecks, !more || len(list.rechecks) >= mostRechecks/listers); err != nil {
 			return err
 		}
-		m.mu.Lock()
+		l.mu.Lock()
 		cursor = page.Cursor
-		l.cursor = cursor
-		l.listed += int64(len(page.Repos))
-		l.pages++
-		m.mu.Unlock()
-		if err := m.bound(l, host); err != nil {
+		list.cursor = cursor
+		list.listed += int64(len(page.Repos))
+		list.pages++
+		l.mu.Unlock()
+		if err := l.bound(list, host); err != nil {
 			return err
 		}
 	}
@@ -67,28 +44,28 @@ func (m *Manager) readList(ctx context.Context, job *listJob, host string) error
 }
 
 // bound returns an error if reading a list must stop.
-func (m *Manager) bound(l *listing, host string) error {
+func (l *lister) bound(list *listing, host string) error {
 	switch {
-	case host == m.o.Relay:
+	case host == l.o.Relay:
 		return nil
-	case l.foreign > mostForeign && l.foreign > l.own:
-		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", l.foreign, l.own)
-	case l.listed > m.o.MaxHostRepos:
-		return fmt.Errorf("the list has more than %d repos", m.o.MaxHostRepos)
-	case l.pages > fewPages && l.listed < l.pages*leastPerPage:
-		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", l.listed, l.pages)
+	case list.foreign > mostForeign && list.foreign > list.own:
+		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", list.foreign, list.own)
+	case list.listed > l.o.MaxHostRepos:
+		return fmt.Errorf("the list has more than %d repos", l.o.MaxHostRepos)
+	case list.pages > fewPages && list.listed < list.pages*leastPerPage:
+		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", list.listed, list.pages)
 	}
 	return nil
 }
 
 // takePage queues the repos of a page that need a fetch. It stores nothing of an unknown repo
 // before its DID document, or an operator, confirms that the repo is on the host.
-func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *listing, repos []listed) error {
+func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *listing, repos []listed) error {
 	var b batch.Batch
 	var unknown []string
-	trusted := m.trusts(job, host)
+	trusted := l.trusts(job, host)
 	at := host
-	if host == m.o.Relay { // a relay hosts no repos
+	if host == l.o.Relay { // a relay hosts no repos
 		at = ""
 	}
 	queue := func(r *listedAccount, reason string) {
@@ -98,10 +75,10 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 		}
 		b.AddResync([]byte(r.listed.DID), c)
 	}
-	err := m.o.Store.View(ctx, func(s *graph.View) error {
+	err := l.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		unknown = unknown[:0]
-		accounts, err := m.lookUp(s, repos)
+		accounts, err := l.o.lookUp(s, repos)
 		if err != nil {
 			return err
 		}
@@ -109,7 +86,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 			a := &accounts[i]
 			inactive := a.listed.Active != nil && !*a.listed.Active
 			switch {
-			case host == m.o.Relay && inactive:
+			case host == l.o.Relay && inactive:
 				b.AddStatus([]byte(a.listed.DID), false)
 			case inactive && a.state.Has(graph.FlagHidden),
 				a.row != nil && a.row.State == graph.ResyncWaiting:
@@ -122,7 +99,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 			case !a.state.Whole() || a.row != nil:
 				queue(a, "backfill")
 			case a.rev > a.state.Rev:
-				l.rechecks = append(l.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, trusted: trusted, since: time.Now()})
+				list.rechecks = append(list.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, trusted: trusted, since: time.Now()})
 			}
 		}
 		return nil
@@ -130,46 +107,43 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 	if err != nil {
 		return fmt.Errorf("comparing a page of the list: %w", err)
 	}
-	own, err := m.verify(ctx, l, host, unknown)
+	own, err := l.verify(ctx, list, host, unknown)
 	if err != nil {
 		return err
 	}
 	for _, did := range own {
 		b.AddResync([]byte(did), batch.Cause{Reason: "backfill", Host: at})
 	}
-	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing repos: %w", err)
-	}
-	return nil
+	return l.o.apply(ctx, &b)
 }
 
 // verifiers is how many DID documents are resolved at once for one list.
 const verifiers = 4
 
 // verify returns the DIDs whose documents name the host. It stops after too many that do not.
-func (m *Manager) verify(ctx context.Context, l *listing, host string, dids []string) (own []string, err error) {
-	for len(dids) > 0 && ctx.Err() == nil && m.bound(l, host) == nil {
+func (l *lister) verify(ctx context.Context, list *listing, host string, dids []string) (own []string, err error) {
+	for len(dids) > 0 && ctx.Err() == nil && l.bound(list, host) == nil {
 		some := dids[:min(len(dids), verifiers)]
 		dids = dids[len(some):]
 		var is [verifiers]bool
 		var busy sync.WaitGroup
 		for i, did := range some {
 			busy.Go(func() {
-				at, err := m.resolve(ctx, did)
+				at, err := l.client.resolve(ctx, did)
 				is[i] = err == nil && at == host
 			})
 		}
 		busy.Wait()
-		m.mu.Lock()
+		l.mu.Lock()
 		for i, did := range some {
 			if is[i] {
-				l.own++
+				list.own++
 				own = append(own, did)
 			} else {
-				l.foreign++
+				list.foreign++
 			}
 		}
-		m.mu.Unlock()
+		l.mu.Unlock()
 	}
 	return own, ctx.Err()
 }
@@ -177,6 +151,6 @@ func (m *Manager) verify(ctx context.Context, l *listing, host string, dids []st
 // trusts reports whether to believe a host's list without reading DID documents: the relay's,
 // that of a host that an operator named, and all lists in a private network. Whether an account
 // is active is always checked with the host in its document.
-func (m *Manager) trusts(job *listJob, host string) bool {
-	return m.o.TrustHosts || job.named || host == m.o.Relay
+func (l *lister) trusts(job *listJob, host string) bool {
+	return l.o.TrustHosts || job.named || host == l.o.Relay
 }

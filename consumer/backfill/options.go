@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"log/slog"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // Options say what to fetch, and how.
 type Options struct {
-	// Store receives the repos. Its Options.Queued must be Manager.Queued.
+	// Store receives the repos. New sets it.
 	Store *graph.Store
 	// Relay is the address of the relay that lists hosts and repos: http(s):// or ws(s)://.
 	// "" means none.
@@ -72,7 +73,7 @@ type Options struct {
 	ArchivePoll time.Duration
 	// Listening returns the time from which the index has received the stream without a gap;
 	// ok is false if that began before this run. Until the first event, the time is the
-	// present. nil means that there is no stream.
+	// present; without a stream it is zero. nil means that there is no stream.
 	Listening func() (since time.Time, ok bool)
 	// Live reports whether everything that the relay has sent is applied, or nearly. nil
 	// means always.
@@ -89,42 +90,28 @@ type Options struct {
 }
 
 func (o *Options) defaults() {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d <= 0 {
-			*d = to
-		}
-	}
+	o.Retry = positive(o.Retry, 2*time.Second)
+	o.HostRetry = positive(o.HostRetry, time.Second)
+	o.HostTries = positive(o.HostTries, 14)
+	o.HeaderTimeout = positive(o.HeaderTimeout, 30*time.Second)
+	o.IdleTimeout = positive(o.IdleTimeout, 30*time.Second)
+	o.RepoTimeout = positive(o.RepoTimeout, 10*time.Minute)
+	o.Settle = positive(o.Settle, 15*time.Second)
+	o.MaxRepoBytes = positive(o.MaxRepoBytes, 1<<30)
+	o.MinRate = positive(o.MinRate, 4<<10)
+	o.Memory = positive(o.Memory, 512<<20)
+	o.MaxHostRepos = positive(o.MaxHostRepos, 2_000_000)
+	o.Fetchers = positive(o.Fetchers, 64)
+	o.PerHost = positive(o.PerHost, 8)
+	o.Tries = positive(o.Tries, 12)
 	if o.Archiving == nil {
 		o.Archiving = func(bool) {}
 	}
-	set(&o.Retry, 2*time.Second)
-	set(&o.HostRetry, time.Second)
-	if o.HostTries <= 0 {
-		o.HostTries = 14
+	if o.Listening == nil {
+		o.Listening = func() (time.Time, bool) { return time.Time{}, true }
 	}
-	set(&o.HeaderTimeout, 30*time.Second)
-	set(&o.IdleTimeout, 30*time.Second)
-	set(&o.RepoTimeout, 10*time.Minute)
-	if o.MaxRepoBytes <= 0 {
-		o.MaxRepoBytes = 1 << 30
-	}
-	if o.MinRate <= 0 {
-		o.MinRate = 4 << 10
-	}
-	if o.Memory <= 0 {
-		o.Memory = 512 << 20
-	}
-	if o.MaxHostRepos <= 0 {
-		o.MaxHostRepos = 2_000_000
-	}
-	if o.Fetchers <= 0 {
-		o.Fetchers = 64
-	}
-	if o.PerHost <= 0 {
-		o.PerHost = 8
-	}
-	if o.Tries <= 0 {
-		o.Tries = 12
+	if o.Live == nil {
+		o.Live = func() bool { return true }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -132,14 +119,20 @@ func (o *Options) defaults() {
 	if o.LookUps == nil {
 		o.LookUps = new(identities.Broker)
 	}
-	if o.PLC == "" {
-		o.PLC = identity.DefaultPLCURL
-	}
-	o.PLC = strings.TrimSuffix(o.PLC, "/")
+	o.PLC = strings.TrimSuffix(cmp.Or(o.PLC, identity.DefaultPLCURL), "/")
 	o.Relay = HTTPAddress(o.Relay)
 	for i := range o.Hosts {
 		o.Hosts[i] = HTTPAddress(o.Hosts[i])
 	}
+}
+
+// positive returns v, or otherwise if v is not set.
+func positive[T cmp.Ordered](v, otherwise T) T {
+	var zero T
+	if v > zero {
+		return v
+	}
+	return otherwise
 }
 
 // HTTPAddress returns the HTTP address of a relay or host: https:// unless s names another

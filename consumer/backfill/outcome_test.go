@@ -78,12 +78,12 @@ func TestRetries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			j, _, _ := m.sched.next(time.Now(), true)
+			j, _, _ := m.queue.sched.next(time.Now(), true)
 			if j == nil || j.did != did {
 				t.Fatalf("the next job is %+v", j)
 			}
 			before := time.Now()
-			m.failedJob(t.Context(), j, c.f)
+			m.fetcher.failed(t.Context(), j, c.f)
 			row := rowOf(t, m, did)
 			if row == nil || row.State != c.state || row.Failure != c.failure || row.Tries != c.countsAs {
 				t.Fatalf("%+v, want state %v, failure %q, %d tries", row, c.state, c.failure, c.countsAs)
@@ -91,11 +91,11 @@ func TestRetries(t *testing.T) {
 			if wait := row.Due.Sub(before); c.state == format.ResyncWaiting && (wait < c.least-time.Millisecond || wait > 2*c.least+time.Second) {
 				t.Errorf("retried after %v, want %v to %v", wait, c.least, 2*c.least)
 			}
-			if next := m.sched.jobs[did]; (next != nil) != c.nextTry || next != nil && !next.due.Equal(row.Due) {
+			if next := m.queue.sched.jobs[did]; (next != nil) != c.nextTry || next != nil && !next.due.Equal(row.Due) {
 				t.Errorf("in the queue in memory: %+v, stored: %+v", next, row)
 			}
-			if _, parked := m.parked[did]; parked == c.nextTry {
-				t.Errorf("parked: %v", m.parked)
+			if _, parked := m.queue.parked[did]; parked == c.nextTry {
+				t.Errorf("parked: %v", m.queue.parked)
 			}
 			var st format.RepoState
 			if err := m.o.Store.View(t.Context(), func(s *ask.View) (err error) { st, _, _, err = s.Account(did); return err }); err != nil || st.Has(format.FlagHidden) != c.hidden {
@@ -114,11 +114,11 @@ func TestBusyIsNotATry(t *testing.T) {
 	}
 	busy := &failure{why: failNoRoom, err: repo.ErrNoRoom, busy: true}
 	for n := range mostBusy + 1 {
-		j, _, _ := m.sched.next(time.Now().Add(time.Second), true)
+		j, _, _ := m.queue.sched.next(time.Now().Add(time.Second), true)
 		if j == nil {
 			t.Fatalf("no job after %d failures", n)
 		}
-		m.failedJob(t.Context(), j, busy)
+		m.fetcher.failed(t.Context(), j, busy)
 		if tries := rowOf(t, m, did).Tries; (tries > 0) != (n == mostBusy) {
 			t.Fatalf("%d tries after the host was busy %d times", tries, n+1)
 		}
@@ -135,24 +135,24 @@ func TestFailureOfAnOldFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 8 {
-		j, _, _ := m.sched.next(time.Now().Add(time.Hour), true)
+		j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), true)
 		if j == nil {
 			t.Fatal("no job")
 		}
 		if err := m.Resync(t.Context(), "test", did); err != nil { // missed again, while the fetch runs
 			t.Fatal(err)
 		}
-		m.failedJob(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
+		m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
 		row := rowOf(t, m, did)
 		if row == nil || row.State != format.ResyncWaiting || row.Tries != min(n+1, 2) || time.Until(row.Due) < 500*time.Millisecond {
 			t.Fatalf("after %d failures: %+v", n+1, row)
 		}
-		if next := m.sched.jobs[did]; next == nil || next.running || next.generation != row.Generation || !next.due.Equal(row.Due) {
+		if next := m.queue.sched.jobs[did]; next == nil || next.running || next.generation != row.Generation || !next.due.Equal(row.Due) {
 			t.Fatalf("in memory: %+v, stored: %+v", next, row)
 		}
 	}
-	j, _, _ := m.sched.next(time.Now().Add(time.Hour), true)
-	m.failedJob(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
+	j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), true)
+	m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
 	if row := rowOf(t, m, did); row.State != format.ResyncFailed {
 		t.Errorf("nothing more was missed, but it is not given up: %+v", row)
 	}
@@ -179,7 +179,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 			if err := m.Resync(t.Context(), "test", did); err != nil {
 				t.Fatal(err)
 			}
-			j, _, _ := m.sched.next(time.Now(), true)
+			j, _, _ := m.queue.sched.next(time.Now(), true)
 			hidden := true
 			for i, active := range c.announced {
 				hidden = !active
@@ -191,10 +191,10 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 				}
 			}
 			answer := &failure{why: inactive, err: io.EOF}
-			m.setStatus(t.Context(), did, false) // as fetchOne does
-			m.failedJob(t.Context(), j, answer)
-			row, next := rowOf(t, m, did), m.sched.jobs[did]
-			_, parked := m.parked[did]
+			m.fetcher.setStatus(t.Context(), did, false) // as fetchOne does
+			m.fetcher.failed(t.Context(), j, answer)
+			row, next := rowOf(t, m, did), m.queue.sched.jobs[did]
+			_, parked := m.queue.parked[did]
 			if waits := row.State == format.ResyncWaiting; waits != c.fetched || (next != nil) != c.fetched || parked == c.fetched || waits && (time.Until(row.Due) < 400*time.Millisecond || row.Tries != 1) {
 				t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, next, parked)
 			}
@@ -205,11 +205,11 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 			if !c.fetched {
 				return
 			}
-			if j, _, _ = m.sched.next(time.Now().Add(time.Minute), true); j == nil {
+			if j, _, _ = m.queue.sched.next(time.Now().Add(time.Minute), true); j == nil {
 				t.Fatal("no job")
 			}
-			m.failedJob(t.Context(), j, answer)
-			if row := rowOf(t, m, did); row.State != format.ResyncInactive || m.sched.jobs[did] != nil {
+			m.fetcher.failed(t.Context(), j, answer)
+			if row := rowOf(t, m, did); row.State != format.ResyncInactive || m.queue.sched.jobs[did] != nil {
 				t.Errorf("nothing was announced since, but it is not parked: %+v", row)
 			}
 		})
@@ -225,7 +225,7 @@ func removed(t *testing.T) (m *Manager, j *job) {
 	if err := m.Resync(t.Context(), "test", a.did); err != nil {
 		t.Fatal(err)
 	}
-	j, _, _ = m.sched.next(time.Now(), true)
+	j, _, _ = m.queue.sched.next(time.Now(), true)
 	if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -235,9 +235,9 @@ func removed(t *testing.T) (m *Manager, j *job) {
 // A repo that was removed from the queue while its fetch failed does not return to it.
 func TestFailureAfterRemoval(t *testing.T) {
 	m, j := removed(t)
-	m.failedJob(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
-	if row := rowOf(t, m, j.did); row != nil || m.sched.jobs[j.did] != nil || len(m.parked) > 0 {
-		t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, m.sched.jobs[j.did], m.parked)
+	m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
+	if row := rowOf(t, m, j.did); row != nil || m.queue.sched.jobs[j.did] != nil || len(m.queue.parked) > 0 {
+		t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, m.queue.sched.jobs[j.did], m.queue.parked)
 	}
 }
 
@@ -246,10 +246,10 @@ func TestFailureAfterRemoval(t *testing.T) {
 func TestFailureAfterRequeue(t *testing.T) {
 	m, j := removed(t)
 	due := time.Now().Add(time.Second)
-	m.sched.put(j.did, j.generation+7, due, 0, "") // between the removal and the end of failedJob
-	m.failedJob(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
-	if next := m.sched.jobs[j.did]; next == nil || next.running || next.again || next.generation != j.generation || !next.due.Equal(due) || len(m.parked) > 0 {
-		t.Errorf("in memory: %+v, parked: %v", next, m.parked)
+	m.queue.sched.put(j.did, j.generation+7, due, 0, "") // between the removal and the end of failedJob
+	m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
+	if next := m.queue.sched.jobs[j.did]; next == nil || next.running || next.again || next.generation != j.generation || !next.due.Equal(due) || len(m.queue.parked) > 0 {
+		t.Errorf("in memory: %+v, parked: %v", next, m.queue.parked)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestSuperseded(t *testing.T) {
 			if err := m.Resync(t.Context(), "test", a.did); err != nil {
 				t.Fatal(err)
 			}
-			j, _, _ := m.sched.next(time.Now(), true)
+			j, _, _ := m.queue.sched.next(time.Now(), true)
 			before := j.generation
 			if _, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true }); err != nil {
 				t.Fatal(err)
@@ -287,11 +287,11 @@ func TestSuperseded(t *testing.T) {
 				}
 			}
 			if c.again > 0 {
-				m.sched.put(a.did, before+c.again, time.Now(), 0, "")
+				m.queue.sched.put(a.did, before+c.again, time.Now(), 0, "")
 			}
-			m.placed(t.Context(), j, batch.Superseded, 5, nil)
-			m.jobs.Wait()
-			next := m.sched.jobs[a.did]
+			m.fetcher.placed(t.Context(), j, batch.Superseded, 5, nil)
+			m.jobs.wg.Wait()
+			next := m.queue.sched.jobs[a.did]
 			if (next != nil) != (c.want != 0) || next != nil && (next.generation != before+uint64(c.want) || next.running || next.again || next.index < 0) {
 				t.Errorf("in memory: %+v, want generation %d", next, before+uint64(c.want))
 			}

@@ -205,7 +205,7 @@ func TestAbuseRepoOverMemory(t *testing.T) {
 	if _, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car(large))); err == nil || !strings.Contains(err.Error(), "1.5 MiB (--memory)") {
 		t.Error(err)
 	}
-	if n := x.m.memory.InUse(); n != 0 {
+	if n := x.m.fetcher.memory.InUse(); n != 0 {
 		t.Errorf("%d bytes still in use", n)
 	}
 }

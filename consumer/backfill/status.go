@@ -2,10 +2,6 @@ package backfill
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"skein.blue/graph"
@@ -54,60 +50,23 @@ type Status struct {
 	Ended map[string]string `json:"ended,omitempty"`
 }
 
-// progress returns the Status without the counts of the index.
-func (m *Manager) progress() Status {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	st := Status{
-		Waiting: int64(len(m.sched.jobs)), Failed: map[string]int64{},
-		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: troubleOf(m.trouble),
-	}
-	for failure, n := range m.parkedBy {
-		if failure == "" {
-			st.Inactive = n
-		} else {
-			st.Failed[failure] = n
-		}
-	}
-	for _, l := range m.lists {
-		st.Hosts++
-		if l.done {
-			st.HostsDone++
-		}
-		st.Listed += l.listed
-	}
-	if m.archive != nil {
-		p := m.archive.Progress()
-		st.Archive, st.ArchiveSeq, st.ArchiveTip = strings.TrimPrefix(m.archive.Source(), "archive "), p.Seq, p.Tip
-		st.Records += p.Records
-		st.Bytes += p.Bytes
-		if !p.Witnessed.IsZero() {
-			st.ArchiveLag = time.Since(p.Witnessed).Seconds()
-		}
-	}
-	st.Later = m.sched.later(time.Now().Add(time.Minute))
-	st.Busy = m.list != nil || m.archive != nil || m.comparing != nil && !m.comparing.slow || st.Waiting > st.Later
+// progress returns the Status without the counts of the index. A job has queued its repos before it
+// ends, and a repo is counted before it leaves the queue, so they are asked in this order.
+func (m *Manager) progress() (st Status) {
+	m.jobs.report(&st)
+	m.queue.report(&st)
+	m.fetcher.report(&st)
+	m.archiver.report(&st)
+	m.lister.report(&st)
+	m.client.report(&st)
+	st.Busy = st.Busy || st.Waiting > st.Later
 	return st
-}
-
-func troubleOf(hosts map[string]string) string {
-	if len(hosts) == 0 {
-		return ""
-	}
-	one := hosts[slices.Min(slices.Collect(maps.Keys(hosts)))]
-	if more := len(hosts) - 1; more > 0 {
-		one += fmt.Sprintf(" (and %d more hosts)", more)
-	}
-	return one
 }
 
 // Status returns the progress. The counts of the index are read after the queue: once nothing is
 // queued, they have all that was put in place.
 func (m *Manager) Status(ctx context.Context) (Status, error) {
 	st := m.progress()
-	if m.o.Store == nil {
-		return st, nil
-	}
 	noted, compared := m.o.Store.Holes()
 	st.Hole = noted > compared
 	st.Compared = m.o.Store.Backfill().Round.Ended
@@ -126,13 +85,7 @@ func (m *Manager) StatusNow() Status {
 
 // Queue returns the number of repos that wait for a fetch, and of those given up, by reason.
 func (m *Manager) Queue() (waiting int64, failed map[string]int64) {
-	st := m.progress()
+	var st Status
+	m.queue.report(&st)
 	return st.Waiting, st.Failed
-}
-
-// WaitingNow returns the number of queued repos.
-func (m *Manager) WaitingNow() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.sched.jobs)
 }

@@ -12,22 +12,22 @@ import (
 // sweep queues all accounts of the index after a kind was added, because older records of that
 // kind are missing everywhere. It continues after an interruption. Only a backfill of the
 // whole network sweeps.
-func (m *Manager) sweep(ctx context.Context, job *listJob) error {
-	number := m.o.Store.SweepDue()
+func (l *lister) sweep(ctx context.Context, job *listJob) error {
+	number := l.o.Store.SweepDue()
 	if number == 0 || job.named {
 		return nil
 	}
 	from := dict.None
-	if b := m.o.Store.Backfill(); b.Sweep == number {
+	if b := l.o.Store.Backfill(); b.Sweep == number {
 		from = b.SweepAt
 	}
-	m.log.Info("a kind was added; refetching all indexed repos for its older records")
+	l.o.Logger.Info("a kind was added; refetching all indexed repos for its older records")
 	for more := true; more; {
-		if err := m.awaitRoom(ctx, ""); err != nil {
+		if err := l.queue.awaitRoom(ctx, ""); err != nil {
 			return err
 		}
 		var b batch.Batch
-		err := m.o.Store.View(ctx, func(s *graph.View) error {
+		err := l.o.Store.View(ctx, func(s *graph.View) error {
 			b.Reset()
 			var ids []dict.ID
 			if err := s.EachAccount(from, func(id dict.ID, _ *graph.RepoState) bool {
@@ -45,10 +45,10 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 			})
 		})
 		if err == nil {
-			err = m.o.Store.Apply(ctx, "", &b)
+			err = l.o.Store.Apply(ctx, "", &b)
 		}
 		if err == nil {
-			err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+			err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 				if b.Sweep, b.SweepAt = number, from; !more {
 					b.Swept = number
 				}

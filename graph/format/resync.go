@@ -220,6 +220,14 @@ func (b Backfill) Whole() bool {
 	return false
 }
 
+// Finish notes that a source was read to its end.
+func (b *Backfill) Finish(source string) {
+	if b.Done == nil {
+		b.Done = map[string]time.Time{}
+	}
+	b.Done[source] = time.Now().UTC()
+}
+
 // The sources in Backfill.Done: the repos of all hosts of the relay; an archive, followed by
 // its address.
 const (

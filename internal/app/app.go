@@ -68,17 +68,19 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 			return nil, errors.Join(err, store.Close())
 		}
 	}
-	var manager *backfill.Manager
+	x := &Index{Path: o.Store, KV: store, Registry: reg, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger)}
+	var queue *backfill.Queue
 	var queued func([]batch.Queued)
 	if o.Backfill != nil {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")
-		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
+		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return x.Backfill.StatusNow() })
 		bo.Memory = o.budget().Repos
 		bo.ArchiveOps = o.budget().ArchiveOps
 		bo.Archiving = func(begins bool) { archiveMemory(o, begins) }
-		manager = backfill.New(bo)
-		queued = manager.Queued
+		bo.Listening, bo.Live = x.listening, x.isLive
+		queue = backfill.NewQueue(bo)
+		queued = queue.Add
 	}
 	engine, budget := o.engine(), o.budget()
 	fenced := make(chan error, 1)
@@ -109,9 +111,9 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), fenced: fenced}
-	if manager != nil {
-		manager.SetStore(g)
+	x.Graph, x.fenced = g, fenced
+	if queue != nil {
+		x.Backfill = backfill.New(g, queue)
 	}
 	if abs, err := filepath.Abs(o.Store); err == nil && engine.InProcess {
 		x.Path = abs

@@ -27,8 +27,6 @@ type Past struct {
 // runBackfill starts the tasks that fetch history, and repos with missed events.
 func (s *server) runBackfill() {
 	t := s.tasks
-	s.Backfill.SetListening(s.listeningSince)
-	s.Backfill.SetLive(s.isLive)
 	began := make(chan struct{})
 	t.run("backfill", func(ctx context.Context) error {
 		// Its start only reads. A cluster that does not answer delays it.
@@ -93,22 +91,25 @@ func (x *Index) ReplaceHosts(ctx context.Context, hosts []string) error {
 	})
 }
 
-// listeningSince returns when skein began to follow the stream (in a new store, at its first event), and whether this process
-// began to follow it. If it did, the time is the present until the real one is known. An event's time comes from its host, and
-// this machine's clock may be wrong, so the time is the one that the first events agree on (consumer.HeardSince).
-func (s *server) listeningSince() (time.Time, bool) {
-	if !s.Graph.Made() || s.stream == nil { // another process followed it before
-		return time.Time{}, false
+// listening returns when skein began to follow the stream: in a new store, at its first event. ok is
+// false if another process began. The time is the present until the real one is known, and zero without a
+// stream. An event's time comes from its host, and this machine's clock may be wrong, so listening uses the
+// time that the first events agree on (consumer.HeardSince).
+func (x *Index) listening() (since time.Time, ok bool) {
+	c := x.consumer.Load()
+	if c == nil || !x.Graph.Made() {
+		return time.Time{}, c == nil
 	}
-	if at, known := s.stream.HeardSince(); known {
+	if at, known := c.HeardSince(); known {
 		return at, true
 	}
 	return time.Now(), true
 }
 
 // isLive reports whether everything that the relay has sent is applied, or nearly.
-func (s *server) isLive() bool {
-	return s.stream == nil || s.stream.Status().State == consumer.Live
+func (x *Index) isLive() bool {
+	c := x.consumer.Load()
+	return c == nil || c.Status().State == consumer.Live
 }
 
 // answerJSON writes an answer.

@@ -30,6 +30,11 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	}
 	r.from = from
 	defer func() { err = errors.Join(err, r.sim.Stop()) }()
+	if r.o.Backfill > 0 { // again, now that the relay has an address
+		if err := errors.Join(r.x.Close(ctx), r.open(ctx)); err != nil {
+			return err
+		}
+	}
 	cursor := from
 	o := consumer.Options{
 		Relay: "ws://" + r.sim.Address(), Source: r.source, Cursor: &cursor, UserAgent: "skein load",

@@ -155,9 +155,10 @@ func (r *run) open(ctx context.Context) (err error) {
 	app.LimitMemory(r.o.Store)
 	so := r.o.Store
 	so.Create = true
-	if r.o.Backfill > 0 {
+	if r.o.Backfill > 0 && r.sim != nil {
+		address := "http://" + r.sim.Address()
 		so.Backfill = &backfill.Options{
-			AllowPrivateHosts: true, Tries: 15, HostTries: 100, Retry: 200 * time.Millisecond, HostRetry: 50 * time.Millisecond,
+			Relay: address, PLC: address, AllowPrivateHosts: true, Tries: 15, HostTries: 100, Retry: 200 * time.Millisecond, HostRetry: 50 * time.Millisecond,
 			HeaderTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second, Fetchers: 16,
 		}
 	}

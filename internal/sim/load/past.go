@@ -15,7 +15,6 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 		return func() error { return nil }
 	}
 	m := r.x.Backfill
-	m.SetNetwork("http://"+r.sim.Address(), "http://"+r.sim.Address())
 	running, stop := context.WithCancel(ctx)
 	began, stopped := make(chan struct{}), make(chan error, 1)
 	begun := time.Now()

@@ -94,7 +94,7 @@ func (h *byDue) Pop() any {
 
 // scheduler chooses the next repo to fetch. Hosts take turns, those first whose domains have
 // the fewest fetches running; no host exceeds its share, and busy hosts are left alone. No
-// domain gets all fetchers, so a slow one cannot block the others. Manager.mu guards it.
+// domain gets all fetchers, so a slow one cannot block the others. Queue.mu guards it.
 type scheduler struct {
 	perHost   int
 	perDomain int
@@ -128,10 +128,6 @@ func (s *scheduler) host(name string) *host {
 	}
 	return h
 }
-
-// suspect notes that a repo may have moved from the host that listed it, so that its DID
-// document is read.
-func (s *scheduler) suspect(did, host string) { s.suspects[did] = host }
 
 // put queues a job, or changes when it is due.
 func (s *scheduler) put(did string, generation uint64, due time.Time, tries int, hint string) {

@@ -1,0 +1,262 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	indigo "github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein.blue/internal/identities"
+	"skein.blue/internal/identities/plc"
+	"skein.blue/internal/outward"
+)
+
+// client asks hosts, the relay, and the sources of DID documents.
+type client struct {
+	o         *Options
+	http      *http.Client
+	directory identity.Directory
+
+	mu      sync.Mutex        // guards trouble
+	trouble map[string]string // hosts whose requests are being retried, with the reason
+}
+
+// newClient returns a client. Its HTTP client is for addresses from strangers, that is, from DID
+// documents and redirects. It also connects to private addresses if the operator named them.
+func newClient(o *Options) *client {
+	hc := outward.NewClient(outward.Options{
+		Trusted: append([]string{o.PLC, o.Relay}, o.Hosts...), AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
+	})
+	hc.Transport = outward.Paced(hc.Transport, outward.Pace{Bytes: int64(float64(o.MinRate) * o.IdleTimeout.Seconds()), Within: o.IdleTimeout})
+	c := &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc), trouble: map[string]string{}}
+	if o.Mirror != nil {
+		c.directory = plc.Directory{Directory: c.directory, Mirror: o.Mirror}
+	}
+	return c
+}
+
+// answer is an HTTP error from a host.
+type answer struct {
+	code    int
+	name    string // of an XRPC error
+	message string
+	after   time.Duration // the wait that the host asks for; 0: none
+}
+
+// Error implements error.
+func (a *answer) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s %s", a.code, a.name, a.message))
+}
+
+// isFinal reports whether asking again is useless.
+func (a *answer) isFinal() bool {
+	return (a.code < 500 || a.code == http.StatusNotImplemented) && a.code != http.StatusTooManyRequests
+}
+
+// answerOf parses the error in a response.
+func answerOf(resp *http.Response) *answer {
+	a := &answer{code: resp.StatusCode, after: outward.RetryAfter(resp.Header, time.Now())}
+	var body struct{ Error, Message string }
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 2000))
+	if err == nil && json.Unmarshal(text, &body) == nil {
+		a.name, a.message = body.Error, body.Message
+	}
+	return a
+}
+
+// get sends a request to a host. An HTTP error is an *answer.
+func (c *client) get(ctx context.Context, host, method string, query url.Values, accept string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/xrpc/"+method+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("request to %s: %w", host, err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error names the request
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer func() { _ = resp.Body.Close() }()
+		return nil, answerOf(resp)
+	}
+	return resp, nil
+}
+
+// ask requests a small answer, and retries.
+func (c *client) ask(ctx context.Context, host, method string, query url.Values, into any) error {
+	defer c.setTrouble(host, "")
+	for tries := 1; ; tries++ {
+		err := c.askOnce(ctx, host, method, query, into)
+		a, isAnswer := errors.AsType[*answer](err)
+		if err == nil || ctx.Err() != nil || tries == c.o.Tries || isAnswer && a.isFinal() || errors.Is(err, outward.ErrPrivate) {
+			return err
+		}
+		c.setTrouble(host, fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, tries, c.o.Tries, shorten(err.Error())))
+		wait := backoff(tries, time.Second, time.Minute)
+		if isAnswer {
+			wait = max(wait, min(a.after, 10*time.Minute))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *client) askOnce(ctx context.Context, host, method string, query url.Values, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	resp, err := c.get(ctx, host, method, query, "application/json")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(into); err != nil {
+		return fmt.Errorf("answer of %s to %s: %w", host, method, err)
+	}
+	return nil
+}
+
+// setTrouble notes why requests to a host are being retried, "" if they are not.
+func (c *client) setTrouble(host, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why == "" {
+		delete(c.trouble, host)
+	} else {
+		c.trouble[host] = why
+	}
+}
+
+// report adds the trouble to a Status.
+func (c *client) report(st *Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.trouble) == 0 {
+		return
+	}
+	st.Trouble = c.trouble[slices.Min(slices.Collect(maps.Keys(c.trouble)))]
+	if more := len(c.trouble) - 1; more > 0 {
+		st.Trouble += fmt.Sprintf(" (and %d more hosts)", more)
+	}
+}
+
+// resolve returns the address of an account's PDS from its DID document.
+func (c *client) resolve(ctx context.Context, did string) (host string, err error) {
+	ctx, cancel := context.WithTimeout(identities.ForRepos(ctx), 30*time.Second)
+	defer cancel()
+	ident, err := c.directory.LookupDID(ctx, indigo.DID(did))
+	switch {
+	case errors.Is(err, outward.ErrPrivate):
+		return "", &failure{why: failPrivate, err: err, final: true}
+	case errors.Is(err, identity.ErrDIDNotFound):
+		return "", &failure{why: failNoDID, err: err}
+	case errors.Is(err, identities.ErrBusy), errors.Is(err, identity.ErrDIDResolutionFailed) && indigo.DID(did).Method() == "plc":
+		return "", busyDirectory(fmt.Errorf("resolving the DID: %w", err))
+	case err != nil:
+		return "", &failure{why: failIdentity, err: fmt.Errorf("resolving the DID: %w", err)}
+	}
+	address := ident.PDSEndpoint()
+	u, err := url.Parse(address)
+	if address == "" || err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !c.o.AllowPrivateHosts) {
+		return "", &failure{why: failNoPDS, err: fmt.Errorf("its DID document names the PDS %q", address), final: true}
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// resolveAgain is resolve without the cache, which may be from before a move.
+func (c *client) resolveAgain(ctx context.Context, did string) (host string, err error) {
+	if err := c.directory.Purge(ctx, indigo.DID(did).AtIdentifier()); err != nil {
+		c.o.Logger.Debug("purging a DID document failed", "did", did, "error", err)
+	}
+	return c.resolve(ctx, did)
+}
+
+// pageSize is how many repos to request in a page of a list, mostListed how many a page may have.
+const (
+	pageSize   = 1_000
+	mostListed = 5_000
+)
+
+func pageQuery(cursor string) url.Values {
+	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	return q
+}
+
+// listed is an entry of a list of repos.
+type listed struct {
+	DID    string
+	Rev    string
+	Active *bool
+	Status string
+}
+
+// A listPage is a page of a list of repos.
+type listPage struct {
+	Cursor string
+	Repos  []listed
+}
+
+// more reports whether another page follows the one that cursor requested.
+func (p *listPage) more(cursor string) bool {
+	return p.Cursor != "" && len(p.Repos) > 0 && p.Cursor != cursor
+}
+
+// page requests a page of a host's list of repos.
+func (c *client) page(ctx context.Context, host, cursor string) (p listPage, err error) {
+	if err := c.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p); err != nil {
+		return p, err
+	}
+	if len(p.Repos) > mostListed {
+		return p, fmt.Errorf("a page has %d repos, requested were %d", len(p.Repos), pageSize)
+	}
+	return p, nil
+}
+
+// hostsOfRelay returns the addresses of the PDSes that the relay listens to, or the relay's
+// own if it does not list them.
+func (c *client) hostsOfRelay(ctx context.Context) (hosts []string, err error) {
+	relay, scheme := c.o.Relay, "https://"
+	if strings.HasPrefix(relay, "http://") && c.o.AllowPrivateHosts {
+		scheme = "http://"
+	}
+	for cursor := ""; ; {
+		var page struct {
+			Cursor string
+			Hosts  []struct{ Hostname, Status string }
+		}
+		err := c.ask(ctx, relay, "com.atproto.sync.listHosts", pageQuery(cursor), &page)
+		if a, ok := errors.AsType[*answer](err); ok && a.isFinal() && len(hosts) == 0 {
+			c.o.Logger.Info("the relay does not list its hosts; reading its own list of repos", "relay", relay, "answer", a.Error())
+			return []string{relay}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the hosts of %s: %w", relay, err)
+		}
+		for _, h := range page.Hosts {
+			if h.Status != "banned" && h.Hostname != "" && !strings.ContainsAny(h.Hostname, "/@?# ") {
+				hosts = append(hosts, scheme+h.Hostname)
+			}
+		}
+		if page.Cursor == "" || len(page.Hosts) == 0 {
+			return hosts, nil
+		}
+		cursor = page.Cursor
+	}
+}

@@ -1,0 +1,321 @@
+package backfill
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
+)
+
+// A Queue has the queued repos in memory: those that wait for their turn, and those that are not
+// retried. Their rows are in the store; the graph passes each row that it writes to Add.
+type Queue struct {
+	o    Options
+	wake chan struct{} // something may be due now; one token
+
+	mu       sync.Mutex // guards the fields below
+	sched    *scheduler
+	named    map[string]bool   // hosts that an operator named
+	parked   map[string]string // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
+	parkedBy map[string]int64  // number of parked repos, by reason
+}
+
+// NewQueue returns the queue of a Manager.
+func NewQueue(o Options) *Queue {
+	o.defaults()
+	q := &Queue{
+		o: o, wake: make(chan struct{}, 1), sched: newScheduler(o.PerHost, o.Fetchers),
+		named: map[string]bool{}, parked: map[string]string{}, parkedBy: map[string]int64{},
+	}
+	q.name(o.Hosts)
+	q.sched.trusts = func(host string) bool { return o.TrustHosts || q.named[host] }
+	return q
+}
+
+// name notes hosts that an operator named.
+func (q *Queue) name(hosts []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, h := range hosts {
+		q.named[HTTPAddress(h)] = true
+	}
+}
+
+// Add takes over the repos that the graph has queued. It is graph.Options.Queued.
+func (q *Queue) Add(all []batch.Queued) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range all {
+		q.unpark(all[i].DID)
+		q.sched.put(all[i].DID, all[i].Row.Generation, all[i].Row.Due, all[i].Row.Tries, all[i].Row.Host)
+	}
+	q.poke()
+}
+
+// load reads the rows of a store.
+func (q *Queue) load(ctx context.Context, store *graph.Store) error {
+	_, err := store.ViewAcross(ctx, func(s *graph.View) error {
+		return s.Resyncs(func(did string, row graph.Resync) error {
+			if !store.Owns([]byte(did)) {
+				return nil
+			}
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			switch {
+			case row.State == graph.ResyncWaiting:
+				q.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
+			case q.sched.jobs[did] == nil: // otherwise it was queued since the row was read
+				q.park(did, row.Failure)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("backfill: reading the queue: %w", err)
+	}
+	return nil
+}
+
+func (q *Queue) poke() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// park notes why a repo is not retried, "" if its account is inactive. q.mu is held.
+func (q *Queue) park(did, failure string) {
+	q.unpark(did)
+	q.parked[did] = failure
+	q.parkedBy[failure]++
+}
+
+// unpark notes that a repo is retried. q.mu is held.
+func (q *Queue) unpark(did string) {
+	failure, ok := q.parked[did]
+	if !ok {
+		return
+	}
+	delete(q.parked, did)
+	if q.parkedBy[failure]--; q.parkedBy[failure] == 0 {
+		delete(q.parkedBy, failure)
+	}
+}
+
+// Reading of lists pauses while mostQueued repos are queued in all, or mostOfAHost of one host.
+const (
+	mostQueued  = 100_000
+	mostOfAHost = 5_000
+)
+
+// hasRoom reports whether more repos of a host's list may be queued.
+func (q *Queue) hasRoom(host string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.sched.jobs) < mostQueued && (host == "" || q.sched.listed[host] < mostOfAHost)
+}
+
+// awaitRoom waits until more repos of a host's list may be queued.
+func (q *Queue) awaitRoom(ctx context.Context, host string) error {
+	for !q.hasRoom(host) {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// waiting returns the number of queued repos.
+func (q *Queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.sched.jobs)
+}
+
+// report adds the queue to a Status.
+func (q *Queue) report(st *Status) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	st.Waiting, st.Failed = int64(len(q.sched.jobs)), map[string]int64{}
+	st.Later = q.sched.later(time.Now().Add(time.Minute))
+	for failure, n := range q.parkedBy {
+		if failure == "" {
+			st.Inactive = n
+		} else {
+			st.Failed[failure] = n
+		}
+	}
+}
+
+// next returns the next job, as scheduler.next does. isFull says that all fetchers are busy.
+// Without a job, it returns how long to wait for one.
+func (q *Queue) next(isFull, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	q.sched.setFull(isFull, now)
+	q.sched.share(now, q.o.IdleTimeout)
+	j, resolve, wait = q.sched.next(now, mayResolve)
+	most := time.Minute
+	if isFull {
+		most = min(most, q.o.IdleTimeout)
+	}
+	if wait <= 0 || wait > most {
+		wait = most
+	}
+	return j, resolve, wait
+}
+
+// begin returns the generation of a job that begins, and its host.
+func (q *Queue) begin(j *job) (generation uint64, h *host) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return j.generation, q.sched.host(j.host)
+}
+
+// leave ends a job's turn at a host that was not asked for the repo.
+func (q *Queue) leave(h *host) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h.leave()
+}
+
+// asks notes that a host is being asked for a job's repo; end ends the request.
+func (q *Queue) asks(j *job, h *host, end context.CancelCauseFunc) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j.asked, j.end, q.sched.fetching[j] = time.Now(), end, h
+}
+
+// answered ends a job's turn at the host that was asked for the repo. lost are the other jobs of
+// the host if it is given up.
+func (q *Queue) answered(j *job, h *host, f *failure) (lost []*job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.sched.fetching, j)
+	h.done(f.host && !f.busy, f.after, q.o.HostRetry, time.Now())
+	return q.sched.giveUp(h, q.o.HostTries)
+}
+
+// suspect returns the host that listed a job's repo if the repo may have moved from there, else "".
+func (q *Queue) suspect(j *job) (host string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	host = q.sched.suspects[j.did]
+	delete(q.sched.suspects, j.did)
+	return host
+}
+
+// send lets a job wait for its turn at the host that its DID document names.
+func (q *Queue) send(j *job, host string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.poke()
+	j.host, j.resolved, j.running = host, true, false
+	q.sched.ready(j)
+}
+
+// again replaces a job by another for the same repo. q.mu is held.
+func (q *Queue) again(j *job, due time.Time, tries int) *job {
+	q.sched.drop(j)
+	q.sched.put(j.did, j.generation, due, tries, cmp.Or(j.listed, j.host))
+	return q.sched.jobs[j.did]
+}
+
+// soon is when to fetch a repo again of which more was missed.
+func soon() time.Time { return time.Now().Add(100 * time.Millisecond) }
+
+// done ends a job whose repo is in place. If more was missed of the repo meanwhile, it is queued again.
+func (q *Queue) done(j *job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.poke()
+	if j.again {
+		q.again(j, soon(), 0)
+		return
+	}
+	q.sched.drop(j)
+}
+
+// placedByHand removes a repo from the queue that an operator has put in place.
+func (q *Queue) placedByHand(did string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unpark(did)
+	if j := q.sched.jobs[did]; j != nil && !j.running && j.index >= 0 {
+		q.sched.remove(j)
+	}
+}
+
+// alone queues a job's repo again, for a write of its own.
+func (q *Queue) alone(j *job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.poke()
+	q.again(j, time.Now().Add(time.Second), j.tries).alone = true
+}
+
+// superseded queues a repo again, because events were missed during its fetch. row is its row in
+// the store, nil if it has none or, with err, could not be read: a job that knew another
+// generation than the row's would be superseded forever.
+func (q *Queue) superseded(j *job, row *graph.Resync, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.poke()
+	switch {
+	case err == nil && row == nil && !j.again: // someone removed it from the queue meanwhile
+		q.sched.drop(j)
+		return
+	case row != nil && j.again: // perhaps since row was read
+		j.generation = max(j.generation, row.Generation)
+	case row != nil:
+		j.generation = row.Generation
+	}
+	q.again(j, soon(), 0)
+}
+
+// mostBusy is how often a host, the memory or the directory may be busy before that counts as a try.
+const mostBusy = 100
+
+// busy queues a job's repo again within wait, and reports false if it was busy too often.
+func (q *Queue) busy(j *job, wait time.Duration) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if j.busy >= mostBusy {
+		return false
+	}
+	due := time.Now().Add(wait/2 + rand.N(wait/2+1)) //nolint:gosec // jitter
+	q.again(j, due, j.tries).busy = j.busy + 1
+	return true
+}
+
+// retry queues a job's repo again after a failure, or parks it, as its row says. isQueued is false
+// if it has none. mayHaveMoved says that its host did not answer for the repo.
+func (q *Queue) retry(j *job, row *graph.Resync, isQueued, mayHaveMoved bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.poke()
+	switch {
+	case !isQueued && !j.again: // someone removed it from the queue meanwhile
+		q.sched.drop(j)
+	case !isQueued: // and it was queued again
+		q.again(j, j.due, 0)
+	case row.State != graph.ResyncWaiting && !j.again:
+		q.sched.drop(j)
+		q.park(j.did, row.Failure)
+	default:
+		hint := j.host
+		if !j.resolved && mayHaveMoved { // its DID document is read
+			q.sched.suspects[j.did], hint = j.host, ""
+		}
+		q.sched.drop(j)
+		q.sched.put(j.did, max(row.Generation, j.generation), row.Due, row.Tries, hint)
+	}
+}
