@@ -22,7 +22,7 @@ import (
 const handshakeBytes, handshakeTime = 256 << 10, 30 * time.Second
 
 // dial connects to the relay.
-func (c *Consumer) dial(ctx context.Context, address string) (*websocket.Conn, error) {
+func dial(ctx context.Context, address, userAgent string) (*websocket.Conn, error) {
 	var under *bufferedConn
 	dialer := websocket.Dialer{
 		ReadBufferSize: 64 << 10, HandshakeTimeout: handshakeTime, Proxy: http.ProxyFromEnvironment,
@@ -39,8 +39,8 @@ func (c *Consumer) dial(ctx context.Context, address string) (*websocket.Conn, e
 		dialer.ReadBufferSize = smallBuffer
 	}
 	header := http.Header{}
-	if c.o.UserAgent != "" {
-		header.Set("User-Agent", c.o.UserAgent)
+	if userAgent != "" {
+		header.Set("User-Agent", userAgent)
 	}
 	conn, resp, err := dialer.DialContext(ctx, address, header)
 	if err != nil {

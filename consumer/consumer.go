@@ -3,8 +3,8 @@
 // them to the graph in batches. It does not know how the graph is stored, and answers no
 // queries.
 //
-// Two goroutines do the work: one takes in and decodes messages (Consumer.handleVerified), one
-// applies batches (feed.run). A Verifier adds goroutines that read ahead and verify. The firehose serves as the log: the graph commits the cursor together with
+// Two goroutines do the work: one takes in and decodes messages (Consumer.handle), one
+// applies batches (feed.run). A Verifier adds goroutines that read ahead and verify (proof.Order). The firehose serves as the log: the graph commits the cursor together with
 // the data, and after an interruption the consumer requests everything after that cursor
 // again. Other goroutines, such as a backfill, may write to the same graph meanwhile: the
 // graph's write methods are safe for concurrent use.
@@ -14,15 +14,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/internal/loglimit"
 )
 
 // ErrRelay is wrapped by the error for an error frame from the relay.
@@ -84,61 +81,12 @@ type Options struct {
 
 // A Consumer consumes one source. Use New, then Run, once.
 type Consumer struct {
-	o        Options
-	store    *graph.Store
-	source   string
-	url      string
-	log      *slog.Logger
-	metrics  *Metrics
-	feed     *feed
-	runStart time.Time
+	intake
 
-	// Owned by the reading goroutine.
-	from       batch.Seq // start after this; live if hasFrom is false
-	hasFrom    bool
-	expected   *graph.Cursor // the last applied event, requested again to check the sequence; nil once checked
-	countedOps wire.Counts
-	limit      loglimit.Limiter
-
-	// holding is set while events are held because their sequence numbers are doubtful.
-	// Only the reading goroutine sets it, and works without a lock while it is not set.
-	// While it is set, the reading goroutine locks intake for each message, and the watch
-	// goroutine for the decision about events that were held for too long.
-	intake          sync.Mutex
-	holding         atomic.Bool
-	decoder         wire.Decoder
-	message         wire.Message
-	heldMessage     wire.Message
-	numbers         numbering
-	window          []*pending     // messages of a file that are being verified
-	windowBytes     int            // of their frames
-	underWay        sync.WaitGroup // their verifications
-	order           order          // of the messages of each account that are being verified
-	countedRevs     int
-	sessionOutdated bool       // the relay has said in this session that the cursor is outdated
-	pendingGap      *batch.Gap // recorded at the first event if that is newer than the last event of another source
-	dropped         int        // events in a row that were dropped for their numbers
-	droppedFrom     time.Time  // time of the first of them
-	times           eventTimes // of the accepted events
-	caughtUp        int        // events in a row that are newer than the start of the run
-	restarted       int        // events in a row with old numbers and a newer time
-
-	ended      atomic.Bool // Until or CatchUp was reached
-	wentSilent atomic.Bool // silence ended the session, and with it the replay
-	waiting    atomic.Bool // for the relay; false while waiting for the store
-	link       link
-
-	// For Progress.
-	events     atomic.Int64
-	bytes      atomic.Int64
-	size       atomic.Int64
-	seq        atomic.Int64
-	applied    atomic.Int64
-	micros     atomic.Int64 // event time of the last one applied
-	started    atomic.Int64 // event time of the first, in Unix microseconds
-	heardSince atomic.Int64 // when this run began to receive the stream, in Unix microseconds; 0: not known yet
-
-	outdated atomic.Bool
+	store   *graph.Store
+	source  string
+	hasFrom bool // start after intake.from; else live
+	link    link
 }
 
 // New returns a Consumer that applies events to store, and checks the cursor options
@@ -153,10 +101,10 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	if o.MaxBackoff <= 0 {
 		o.MaxBackoff = time.Minute
 	}
-	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed(), times: eventTimes{now: time.Now}}
+	c := &Consumer{store: store, intake: intake{o: o, metrics: o.Metrics, feed: newFeed(), sequence: sequence{times: eventTimes{now: time.Now}}}}
 	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
 	c.decoder.Latest = func() batch.Rev {
-		_, present := c.times.span()
+		_, present := c.sequence.times.span()
 		return graph.LatestRev(present)
 	}
 	var err error
@@ -188,8 +136,8 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 		c.from, c.hasFrom = stored.Seq, true
 	}
 	if isStored {
-		c.micros.Store(stored.Time.UnixMicro())
-		c.applied.Store(int64(stored.Seq))
+		c.progress.micros.Store(stored.Time.UnixMicro())
+		c.progress.applied.Store(int64(stored.Seq))
 	}
 	return c, nil
 }
@@ -226,16 +174,13 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var err error
 	switch {
 	case c.o.Read != nil:
-		c.resume(c.from)
-		err = errors.Join(c.o.Read(c.handle), c.handleRest())
-		c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
+		next, stop := iter.Pull2(pushed(c.o.Read))
+		err = c.readFrames(ctx, func() ([]byte, error) { frame, err, _ := next(); return frame, err })
+		stop()
 	case c.o.Frames != "":
 		err = c.readFile(ctx)
 	default:
 		err = c.readRelay(ctx)
-	}
-	if c.o.Frames != "" || c.o.Read != nil {
-		err = errors.Join(err, c.settle())
 	}
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
@@ -265,9 +210,9 @@ func (c *Consumer) apply(ctx context.Context, q *queued) error {
 		}
 	})
 	if b.Last() != 0 {
-		c.applied.Store(int64(b.Last()))
+		c.progress.applied.Store(int64(b.Last()))
 		if t := b.Time(); !t.IsZero() {
-			c.micros.Store(t.UnixMicro())
+			c.progress.micros.Store(t.UnixMicro())
 		}
 	}
 	return nil
@@ -285,23 +230,6 @@ func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 	return c.store.Erasing(), nil
 }
 
-// clip converts bytes from outside to a string of bounded length.
-func clip(b []byte) string {
-	const most = 512
-	if len(b) > most {
-		return string(b[:most]) + "…"
-	}
-	return string(b)
-}
-
-// HeardSince returns when this run began to receive the stream: according to the times of its
-// first events, if these agree. known is false until enough events have arrived, or half a
-// minute has passed since the first. Any goroutine may call it.
-func (c *Consumer) HeardSince() (at time.Time, known bool) {
-	micros := c.heardSince.Load()
-	return time.UnixMicro(micros), micros != 0
-}
-
 // Ops returns the number of decoded operations on indexed collections. Call it after Run.
 func (c *Consumer) Ops() (n int64) {
 	for _, kinds := range c.decoder.Ops {
@@ -310,32 +238,4 @@ func (c *Consumer) Ops() (n int64) {
 		}
 	}
 	return n
-}
-
-// Progress says how far a Consumer has read and committed.
-type Progress struct {
-	Events  int64     // messages read
-	Bytes   int64     // of messages read
-	Size    int64     // of the file; 0 if the source is a relay
-	Seq     int64     // of the last message read
-	Applied int64     // seq of the last event committed
-	Time    time.Time // of the last event committed
-	First   time.Time // of the first event read
-
-	Outdated bool // the relay no longer had the next events at some point
-}
-
-// Progress returns how far the Consumer has read and committed. Any goroutine may call it.
-func (c *Consumer) Progress() Progress {
-	p := Progress{
-		Events: c.events.Load(), Bytes: c.bytes.Load(), Size: c.size.Load(), Seq: c.seq.Load(), Applied: c.applied.Load(),
-		Outdated: c.outdated.Load(),
-	}
-	if us := c.micros.Load(); us > 0 {
-		p.Time = time.UnixMicro(us)
-	}
-	if us := c.started.Load(); us > 0 {
-		p.First = time.UnixMicro(us)
-	}
-	return p
 }

@@ -146,6 +146,13 @@ func (f *feed) empty() bool {
 	return !f.busy && f.cur.batch.Empty()
 }
 
+// failed returns the error that ended applying.
+func (f *feed) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
 // close lets run return once everything added is committed.
 func (f *feed) close() {
 	f.mu.Lock()

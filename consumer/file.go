@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
 
+	"skein.blue/consumer/proof"
 	"skein.blue/internal/frames"
 )
 
@@ -21,7 +23,7 @@ func fileSource(path string) (string, error) {
 	return abs, nil
 }
 
-// readFile reads the file to its end. It returns an error if ctx ends first.
+// readFile reads the file to its end.
 func (c *Consumer) readFile(ctx context.Context) (err error) {
 	f, err := os.Open(c.o.Frames)
 	if err != nil {
@@ -29,27 +31,58 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if st, err := f.Stat(); err == nil {
-		c.size.Store(st.Size())
+		c.progress.size.Store(st.Size())
 	}
-	defer func() { c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps) }()
+	return c.readFrames(ctx, frames.NewReader(f).Next)
+}
+
+// pushed returns the frames of Options.Read.
+func pushed(read func(handle func(frame []byte) error) error) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		err := read(func(frame []byte) error {
+			if !yield(frame, nil) {
+				return context.Canceled
+			}
+			return nil
+		})
+		if err == nil {
+			err = io.EOF
+		}
+		if !errors.Is(err, context.Canceled) {
+			yield(nil, err)
+		}
+	}
+}
+
+// readFrames takes in the frames that next returns, until io.EOF, and then what is held. It returns an
+// error if ctx ends first.
+func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) (err error) {
 	c.resume(c.from)
-	r := frames.NewReader(f)
+	defer func() {
+		err = errors.Join(err, c.decide((*numbering).settle))
+		c.metrics.decoded(&c.decoder, &c.counted)
+	}()
+	receive, stop := c.verified(func() (i proof.Item) {
+		i.Frame, i.Err = next()
+		return i
+	}, func() {})
+	defer stop()
 	due := time.Now()
-	defer func() { err = errors.Join(err, c.handleRest()) }()
 	for !c.ended.Load() {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("consumer: stopped at byte %d of %s: %w", r.Offset(), c.source, err)
+			return fmt.Errorf("consumer: stopped after %d bytes of messages of %s: %w", c.progress.bytes.Load(), c.source, err)
 		}
-		frame, err := r.Next()
+		i := receive()
+		var err error
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(i.Err, io.EOF):
 			return nil
-		case errors.Is(err, frames.ErrTooLarge):
-			err = errors.Join(c.handleRest(), c.lost(tooLarge, err.Error()))
-		case err != nil:
-			return fmt.Errorf("consumer: reading %s: %w", c.source, err)
+		case errors.Is(i.Err, frames.ErrTooLarge):
+			err = c.lost(tooLarge, i.Err.Error())
+		case i.Err != nil:
+			return fmt.Errorf("consumer: reading %s: %w", c.source, i.Err)
 		default:
-			err = c.handle(frame)
+			err = c.handle(i.Frame, i.Ruling)
 		}
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
-	"skein.blue/graph/kinds"
 )
 
 // Reasons for drops and gaps besides those of package wire.
@@ -99,12 +98,6 @@ func (m *Metrics) gap(g *batch.Gap) {
 	}
 }
 
-func (m *Metrics) otherRev() {
-	if m != nil {
-		m.OtherRevs.Inc()
-	}
-}
-
 func (m *Metrics) jump() {
 	if m != nil {
 		m.Jumps.Inc()
@@ -128,20 +121,27 @@ func (m *Metrics) connected(yes bool) {
 	}
 }
 
-// ops adds what the decoder has counted since the last call to the metrics.
-func (m *Metrics) ops(table *kinds.Table, now, counted *wire.Counts) {
+// counted is how much of a decoder's counts is in the metrics.
+type counted struct {
+	ops  wire.Counts
+	revs int
+}
+
+// decoded adds what the decoder has counted since the last call to the metrics.
+func (m *Metrics) decoded(d *wire.Decoder, c *counted) {
 	if m == nil {
 		return
 	}
-	for action := range now {
-		for _, c := range table.Collections() {
-			k := c.Kinds[0].Kind // the decoder counts a collection's operations under its first kind
-			if n := now[action][k] - counted[action][k]; n > 0 {
-				m.Ops.WithLabelValues(c.NSID, wire.ActionName(action)).Add(float64(n))
+	for action := range d.Ops {
+		for _, of := range d.Kinds.Collections() {
+			k := of.Kinds[0].Kind // the decoder counts a collection's operations under its first kind
+			if n := d.Ops[action][k] - c.ops[action][k]; n > 0 {
+				m.Ops.WithLabelValues(of.NSID, wire.ActionName(action)).Add(float64(n))
 			}
 		}
 	}
-	*counted = *now
+	m.OtherRevs.Add(float64(d.OtherRevs - c.revs))
+	c.ops, c.revs = d.Ops, d.OtherRevs
 }
 
 // statusCollector turns a Status into metrics. It leaves out values that are not

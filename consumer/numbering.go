@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"skein.blue/consumer/proof"
 	"skein.blue/graph/batch"
 )
 
@@ -40,7 +41,7 @@ type run struct {
 // use the account's current key, which may have changed since.
 type held struct {
 	frame  []byte
-	ruling ruling
+	ruling proof.Ruling
 }
 
 func (r *run) first() batch.Seq { return r.seqs[0] }
@@ -102,7 +103,7 @@ func (n *numbering) advance(seq batch.Seq) bool {
 }
 
 // offer decides about an event. It copies frame if it holds the event.
-func (n *numbering) offer(seq batch.Seq, frame []byte, ruled ruling, now time.Time) (v decision) {
+func (n *numbering) offer(seq batch.Seq, frame []byte, ruled proof.Ruling, now time.Time) (v decision) {
 	switch {
 	case seq > maxSeq:
 		v.refuted = []batch.Seq{seq}

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/consumer/proof"
 	"skein.blue/graph/format"
 )
 
 // feedNumbers offers numbers, and returns the accepted ones in order.
 func feedNumbers(n *numbering, now time.Time, seqs ...format.Seq) (taken []format.Seq) {
 	for _, seq := range seqs {
-		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), ruling{}, now)
+		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), proof.Ruling{}, now)
 		taken = append(taken, frameSeqs(v)...)
 		if v.accept {
 			taken = append(taken, seq)

@@ -131,18 +131,9 @@ func (c *Consumer) futureCursor(ctx context.Context, err error) error {
 	return err
 }
 
-// reusedWithin is how close the times of two events with the same number must be to conclude
-// that only the end of the sequence changed: a relay that is killed loses its last events, and
-// gives their numbers to new events.
-const reusedWithin = 10 * time.Minute
-
 // reusedBack is how many events before the cursor are read again in that case. Events that
 // were applied before change nothing.
 const reusedBack = 5000
-
-// errReused ends a session if its first event has the number of the cursor and about the same
-// time, but is a different event.
-var errReused = errors.New("consumer: the relay reused the number of the last applied event: it lost its newest events")
 
 // reused continues after a relay has lost its newest events, and given their numbers to
 // others: it reads the stream again from reusedBack events before the cursor, and treats the
@@ -151,7 +142,7 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 	if derr := c.feed.drain(); derr != nil { // only the applying goroutine changes this source's cursor otherwise
 		return errors.Join(err, derr)
 	}
-	c.restarted = 0 // the gap below records it
+	c.sequence.restarted = 0 // the gap below records it
 	stored, ok := c.store.Cursor(c.source)
 	if !ok {
 		return err

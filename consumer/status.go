@@ -32,6 +32,7 @@ const (
 // link is the state of the connection. Times are Unix microseconds, 0 if there is
 // none.
 type link struct {
+	waiting   atomic.Bool  // for the relay; false while waiting for the store
 	connected atomic.Int64 // since when
 	message   atomic.Int64 // when a message last came, or was being handled
 	sign      atomic.Int64 // time of the last sign of life: a message, a pong, or the start of the connection
@@ -77,9 +78,9 @@ type Status struct {
 
 // Status returns the current activity. Any goroutine may call it.
 func (c *Consumer) Status() Status {
-	s := Status{Cursor: c.applied.Load()}
-	if us := c.micros.Load(); us > 0 {
-		s.Newest, s.HasLag = time.UnixMicro(us), true
+	s := Status{Cursor: c.progress.applied.Load(), Newest: timeOf(&c.progress.micros)}
+	if !s.Newest.IsZero() {
+		s.HasLag = true
 		s.Lag = max(0, time.Since(s.Newest))
 		if c.isIdle() {
 			s.Lag = max(0, min(s.Lag, since(&c.link.sign)))
@@ -104,6 +105,6 @@ func (c *Consumer) Status() Status {
 // sent is committed. A sign of life then proves that nothing is missing: the connection
 // keeps order, so a pong arrives after everything that the relay sent before it.
 func (c *Consumer) isIdle() bool {
-	return c.link.connected.Load() != 0 && c.waiting.Load() && c.link.coming.Load() == 0 &&
+	return c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.coming.Load() == 0 &&
 		since(&c.link.message) >= idleAfter && c.feed.empty()
 }

@@ -1,0 +1,342 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skein.blue/consumer/proof"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/batch"
+	"skein.blue/internal/loglimit"
+)
+
+// intake takes in the messages of a source: what the sequence accepts goes to the feed.
+type intake struct {
+	o        Options
+	url      string // of the relay; "" without one
+	log      *slog.Logger
+	metrics  *Metrics
+	feed     *feed
+	progress progress
+	ended    atomic.Bool // Until or CatchUp was reached, or silence ended the replay
+
+	// Owned by the reading goroutine.
+	runStart   time.Time
+	from       batch.Seq  // start after this
+	pendingGap *batch.Gap // recorded at the first event if that is newer than the last event of another source
+	caughtUp   int        // events in a row that are newer than the start of the run
+	decoder    wire.Decoder
+	message    wire.Message
+	held       wire.Message
+	counted    counted
+	limit      loglimit.Limiter
+
+	// holding is set while events are held because their sequence numbers are doubtful.
+	// Only the reading goroutine sets it, and works without a lock while it is not set.
+	// While it is set, the reading goroutine locks deciding for each message, and the goroutine
+	// session.watch for the decision about events that were held for too long.
+	deciding sync.Mutex
+	holding  atomic.Bool
+	sequence sequence
+}
+
+// handle takes in one message, with the Verifier's ruling. An error ends the session.
+// It locks only while events are held: see holding.
+func (c *intake) handle(frame []byte, ruled proof.Ruling) error {
+	if c.holding.Load() {
+		c.deciding.Lock()
+		defer c.deciding.Unlock()
+	}
+	return c.take(frame, ruled)
+}
+
+func (c *intake) take(frame []byte, ruled proof.Ruling) error {
+	m := &c.message
+	c.progress.bytes.Add(int64(len(frame)))
+	if err := wire.Parse(frame, m); err != nil {
+		return c.gap(batch.Gap{Reason: string(wire.BadFrame), Detail: fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame))})
+	}
+	c.metrics.event(m.Type)
+	c.progress.events.Add(1)
+	switch m.Type {
+	case wire.Error:
+		return fmt.Errorf("%w: %s: %s", ErrRelay, clip(m.Name), clip(m.Text))
+	case wire.Info:
+		return c.info(m)
+	default: // for the decoder
+	}
+	if m.Seq <= 0 {
+		return c.accept(m, ruled)
+	}
+	again, missing, err := c.sequence.verify(m)
+	switch {
+	case errors.Is(err, errRestarted):
+		c.log.Error("the relay's event at the cursor differs from the applied one", "error", err)
+		return err
+	case again || err != nil:
+		return err
+	case missing != nil:
+		if err := c.gap(*missing); err != nil {
+			return err
+		}
+	}
+	if c.sequence.numbers.advance(m.Seq) {
+		return c.accept(m, ruled)
+	}
+	v := c.sequence.numbers.offer(m.Seq, frame, ruled, time.Now())
+	defer c.noteHolding()
+	if v.old && c.sequence.repeats(m, c.progress.micros.Load()) && c.url != "" {
+		return errRestarted
+	}
+	if err := c.carryOut(&v); err != nil || !v.accept {
+		return err
+	}
+	return c.accept(m, ruled)
+}
+
+func (c *intake) info(m *wire.Message) error {
+	c.logLimited("info "+string(m.Name), slog.LevelWarn, "info message from the relay", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.sequence.numbers.last))
+	if string(m.Name) != "OutdatedCursor" {
+		return nil
+	}
+	c.progress.outdated.Store(true)
+	c.sequence.outdated = true
+	if c.sequence.numbers.last == 0 { // the run started at seq 0, so nothing that the index had is missing
+		return nil
+	}
+	return c.gap(batch.Gap{
+		Reason: outdatedCursor, Suspect: true, Since: timeOf(&c.progress.micros).UTC(),
+		Detail: "the relay no longer has the events after the cursor",
+	})
+}
+
+// carryOut does what the numbering decided about held events.
+func (c *intake) carryOut(v *decision) error {
+	drops := v.late
+	if v.old {
+		drops++
+	}
+	for range drops {
+		c.metrics.drop(oldSeq)
+	}
+	for _, seq := range v.refuted {
+		c.metrics.drop(seqJump)
+		c.logLimited("refuted", slog.LevelWarn, "event dropped: implausible sequence number", "seq", int64(seq), "last", int64(c.sequence.numbers.last))
+		err := c.feed.add(func(b *batch.Batch) {
+			b.AddDeadLetter(batch.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if v.jumped {
+		c.log.Warn("the relay's numbering jumped, and events confirmed it", "from", int64(v.from), "to", int64(c.sequence.numbers.last))
+		c.metrics.jump()
+	}
+	for _, h := range v.frames {
+		if err := wire.Parse(h.frame, &c.held); err != nil {
+			return fmt.Errorf("consumer: parsing a held message: %w", err)
+		}
+		if v.unnumbered {
+			c.held.Seq = 0
+		}
+		if err := c.accept(&c.held, h.ruling); err != nil {
+			return err
+		}
+	}
+	if n := drops + len(v.refuted); n > 0 && !v.accept && len(v.frames) == 0 {
+		c.drop(n)
+	}
+	return nil
+}
+
+// drop logs an error if every event is dropped for its number.
+func (c *intake) drop(n int) {
+	s := &c.sequence
+	if !s.drop(n, time.Now()) {
+		return
+	}
+	c.logLimited("all dropped", slog.LevelError, "every event of the relay is dropped: all sequence numbers are at or below the cursor, or implausibly far above it. "+
+		"The relay may have restarted its sequence, or the cursor may come from a damaged message: to read everything that the relay has, restart with --cursor 0 --force-cursor (events that were applied before change nothing)",
+		"cursor", int64(s.numbers.last), "dropped", s.dropped, "since", s.droppedFrom.UTC().Format(time.RFC3339))
+}
+
+// logLimited logs messages that may come often: each key once in ten seconds.
+func (c *intake) logLimited(key string, level slog.Level, message string, args ...any) {
+	held, ok := c.limit.Allow(key)
+	if !ok {
+		return
+	}
+	if held > 0 {
+		args = append(args, "occurrences", held+1)
+	}
+	c.log.Log(context.Background(), level, message, args...) //nolint:sloglint // the caller's message
+}
+
+// noteHolding sets holding if events are held.
+func (c *intake) noteHolding() { c.holding.Store(len(c.sequence.numbers.runs) > 0) }
+
+// decide decides about held events.
+func (c *intake) decide(how func(*numbering) decision) error {
+	c.deciding.Lock()
+	defer c.deciding.Unlock()
+	defer c.noteHolding()
+	v := how(&c.sequence.numbers)
+	return c.carryOut(&v)
+}
+
+// expire decides about events that were held for too long, unless a message is being taken
+// in. It reports whether to reconnect.
+func (c *intake) expire(now time.Time) (again bool) {
+	if !c.holding.Load() || !c.deciding.TryLock() {
+		return false
+	}
+	defer c.deciding.Unlock()
+	if !c.holding.Load() { // the reading goroutine no longer locks
+		return false
+	}
+	defer c.noteHolding()
+	v := c.sequence.numbers.expire(now)
+	return c.carryOut(&v) != nil || len(v.refuted) > 0 || c.ended.Load()
+}
+
+// accept adds a message to the batch. If the Verifier gave a reason, accept records the rejection
+// (Decoder.Reject) instead of the message.
+func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
+	raw := m.Time
+	m.Time = c.sequence.times.usable(raw)
+	isExact := bytes.Equal(raw, m.Time)
+	if c.progress.heardSince.Load() == 0 {
+		if at, known := c.sequence.times.began(); known {
+			c.progress.heardSince.Store(at.UnixMicro())
+		}
+	}
+	err := c.feed.add(func(b *batch.Batch) {
+		detail := ""
+		if ruled.Reason == "" {
+			c.decoder.Add(m, b)
+		} else {
+			c.decoder.Reject(m, b, ruled.Reason)
+			if ruled.Detail != nil {
+				detail = clip([]byte(ruled.Detail.Error()))
+			}
+		}
+		if !isExact {
+			b.Inexact()
+		}
+		for _, d := range c.decoder.Drops {
+			c.metrics.drop(d.Reason)
+			if !d.Reason.IsFault() {
+				continue
+			}
+			b.AddDeadLetter(batch.DeadLetter{
+				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Detail: detail, Time: time.Now().UTC(),
+			})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if m.Seq == 0 {
+		return nil
+	}
+	if c.sequence.restarted > 0 {
+		c.sequence.restarted = 0
+		err := c.gap(batch.Gap{
+			Reason: sequenceRestarted, Suspect: true,
+			Detail: "events newer than the last applied one came under numbers at or below the cursor, and were dropped",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.sequence.dropped = 0
+	c.progress.seq.Store(int64(m.Seq))
+	if c.o.CatchUp || c.progress.started.Load() == 0 || c.pendingGap != nil {
+		if err := c.checkTime(m.Time); err != nil {
+			return err
+		}
+	}
+	if c.o.Until > 0 && int64(m.Seq) >= c.o.Until {
+		c.ended.Store(true)
+	}
+	return nil
+}
+
+// caughtUpEvents is the number of consecutive events with times after the start of a replay that end
+// it. A
+// single one may come from a host whose clock is ahead; if fewer come, the silence after them
+// ends the replay.
+const caughtUpEvents = 4
+
+func (c *intake) checkTime(text []byte) error {
+	var t time.Time
+	if t.UnmarshalText(text) != nil {
+		return nil //nolint:nilerr // an unreadable time counts as unknown
+	}
+	if c.progress.started.Load() == 0 {
+		c.progress.started.Store(t.UnixMicro())
+	}
+	if c.caughtUp++; !t.After(c.runStart) {
+		c.caughtUp = 0
+	}
+	if c.o.CatchUp && c.caughtUp >= caughtUpEvents {
+		c.ended.Store(true)
+	}
+	if g := c.pendingGap; g != nil {
+		c.pendingGap = nil
+		if t.After(g.Since) {
+			g.Detail = "the relay's first event is later than the last one of the previous source"
+			return c.gap(*g)
+		}
+	}
+	return nil
+}
+
+// resume sets where the stream starts.
+func (c *intake) resume(after batch.Seq) {
+	c.deciding.Lock()
+	defer c.deciding.Unlock()
+	defer c.noteHolding()
+	c.from = after
+	c.sequence.resume(after)
+}
+
+// gap records that events may be missing here.
+func (c *intake) gap(g batch.Gap) error {
+	g.After, g.Time = c.sequence.numbers.newest(), time.Now().UTC()
+	c.metrics.gap(&g)
+	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", g.Detail}
+	if !g.Since.IsZero() {
+		args = append(args, "since", g.Since.UTC().Format(time.RFC3339))
+	}
+	c.logLimited("gap "+g.Reason, slog.LevelWarn, "a gap in the stream", args...)
+	return c.feed.add(func(b *batch.Batch) {
+		b.AddGap(g)
+		if !g.Suspect {
+			b.AddDeadLetter(batch.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
+		}
+	})
+}
+
+// lost records an unreadable message.
+func (c *intake) lost(reason wire.Reason, what string) error {
+	c.deciding.Lock()
+	defer c.deciding.Unlock()
+	return c.gap(batch.Gap{Reason: string(reason), Detail: what})
+}
+
+// clip converts bytes from outside to a string of bounded length.
+func clip(b []byte) string {
+	const most = 512
+	if len(b) > most {
+		return string(b[:most]) + "…"
+	}
+	return string(b)
+}

@@ -1,0 +1,195 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"skein.blue/consumer/proof"
+	"skein.blue/internal/frames"
+)
+
+// A session is one connection to the relay.
+type session struct {
+	c      *Consumer
+	conn   *websocket.Conn
+	silent atomic.Bool // silence ended the session, and with it the replay
+}
+
+// run reads until the connection or the run ends.
+func (s *session) run(ctx context.Context) error {
+	defer s.watch(ctx)()
+	return s.read()
+}
+
+// pingEvery is how often to ping the relay, unless the watchdog needs pings more
+// often.
+const pingEvery = 7500 * time.Millisecond
+
+// watch closes the connection when ctx ends, when the relay has been silent for
+// longer than the watchdog allows, and, in a replay, when silence means that the
+// replay is over. Silence alone is not a fault: an idle PDS sends nothing. So
+// watch sends pings, and a pong counts as a sign of life. A message that stays
+// incomplete counts as silence. watch also decides about events that were held for
+// too long.
+func (s *session) watch(ctx context.Context) (stop func()) {
+	c := s.c
+	s.conn.SetPongHandler(func(string) error { stamp(&c.link.sign); return nil })
+	quit := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		ping := pingEvery
+		if c.o.Watchdog > 0 {
+			ping = min(ping, max(c.o.Watchdog/8, 100*time.Millisecond))
+		}
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		pinged := time.Now()
+		var comingSince time.Time
+		var messages, coming int64
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ctx.Done():
+				s.close()
+				return
+			case <-ticker.C:
+			}
+			now := time.Now()
+			// Waiting for the store is not silence of the relay.
+			if n := c.link.messages.Load(); n != messages || !c.link.waiting.Load() {
+				messages = n
+				stamp(&c.link.message)
+				stamp(&c.link.sign)
+			}
+			if !c.link.waiting.Load() {
+				continue
+			}
+			over := c.expire(now)
+			if n := c.link.coming.Load(); n != coming {
+				coming, comingSince = n, now
+			}
+			switch {
+			case over:
+				c.logLimited("jump", slog.LevelWarn, "held events were not confirmed, or not accepted, in time: the relay's sequence may have jumped; reconnecting from the cursor", "cursor", int64(c.from))
+			case c.o.Idle > 0 && coming == 0 && since(&c.link.message) >= c.o.Idle:
+				s.silent.Store(true)
+				over = true
+			case c.o.Watchdog > 0 && coming != 0 && now.Sub(comingSince) >= c.o.Watchdog:
+				c.log.Warn("message from the relay incomplete; reconnecting", "after", now.Sub(comingSince).Round(time.Second).String())
+				over = true
+			case c.o.Watchdog > 0 && since(&c.link.sign) >= c.o.Watchdog:
+				c.log.Warn("relay silent and not answering pings; reconnecting", "for", since(&c.link.sign).Round(time.Second).String())
+				over = true
+			case now.Sub(pinged) >= ping:
+				pinged = now
+				over = s.conn.WriteControl(websocket.PingMessage, nil, now.Add(time.Second)) != nil
+			}
+			if over {
+				s.close()
+				return
+			}
+		}
+	})
+	return func() { close(quit); done.Wait() }
+}
+
+// close closes the connection while its reader still uses it. The reader reports the
+// error.
+func (s *session) close() { _ = s.conn.NetConn().Close() }
+
+// read takes in messages until the connection or the run ends.
+func (s *session) read() error {
+	c := s.c
+	defer c.link.waiting.Store(false)
+	receive, stop := c.verified(s.receiver(), s.close)
+	defer stop()
+	for n := 0; !c.ended.Load(); n++ {
+		i := receive()
+		isTooLong := errors.Is(i.Err, frames.ErrTooLarge)
+		if i.Err != nil && !isTooLong {
+			if s.silent.Load() {
+				c.ended.Store(true)
+				return c.decide((*numbering).settle)
+			}
+			if c.ended.Load() { // a held event ended the run
+				return nil
+			}
+			return fmt.Errorf("reading from the relay: %w", i.Err)
+		}
+		if n%1024 == 0 {
+			c.metrics.decoded(&c.decoder, &c.counted)
+		}
+		var err error
+		switch {
+		case isTooLong:
+			err = c.lost(tooLarge, i.Err.Error())
+		case i.Kind != websocket.BinaryMessage:
+			err = c.lost(textMessage, "a text message of "+strconv.Itoa(len(i.Frame))+" bytes")
+		default:
+			err = c.handle(i.Frame, i.Ruling)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receiver returns a function that waits for the next message. The message is valid until the
+// next call.
+func (s *session) receiver() func() proof.Item {
+	link := &s.c.link
+	buf := make([]byte, 64<<10)
+	n := int64(0)
+	return func() (i proof.Item) {
+		n++
+		link.waiting.Store(true)
+		defer link.waiting.Store(false)
+		var r io.Reader
+		if i.Kind, r, i.Err = s.conn.NextReader(); i.Err == nil {
+			link.coming.Store(n)
+			i.Frame, i.Err = readAll(r, &buf)
+			link.coming.Store(0)
+		}
+		if i.Err == nil || errors.Is(i.Err, frames.ErrTooLarge) {
+			link.messages.Add(1)
+		}
+		return i
+	}
+}
+
+// readAll reads a message into buf, which grows to the largest message seen. It
+// reads a message over frames.MaxFrame to its end, and discards it.
+func readAll(r io.Reader, buf *[]byte) ([]byte, error) {
+	n := 0
+	for {
+		if n == len(*buf) {
+			if n >= frames.MaxFrame {
+				rest, err := io.Copy(io.Discard, r)
+				if err != nil || rest == 0 {
+					return *buf, err
+				}
+				return nil, fmt.Errorf("%w: %d bytes", frames.ErrTooLarge, int64(n)+rest)
+			}
+			*buf = append(*buf, make([]byte, min(len(*buf), frames.MaxFrame-n))...)
+		}
+		m, err := r.Read((*buf)[n:])
+		n += m
+		if errors.Is(err, io.EOF) {
+			return (*buf)[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
