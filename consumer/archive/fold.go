@@ -7,7 +7,6 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
 
@@ -151,11 +150,11 @@ func (f *folder) marker(r *row, to *batch.Batch) {
 		to.AddArchivedSync(batch.Seq(r.seq), r.did, r.rev)
 		return
 	}
-	c := cbor.Cursor{B: r.payload}
+	c := wire.Cursor{B: r.payload}
 	isActive, hasActive := false, false
 	var status []byte
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
+	for key := range c.Fields {
+		switch string(key) {
 		case "active":
 			isActive, hasActive = c.Bool(), true
 		case "status":

@@ -3,7 +3,7 @@ package labels
 import (
 	"errors"
 
-	"skein.blue/internal/cbor"
+	"skein.blue/consumer/wire"
 )
 
 // The types of messages.
@@ -44,7 +44,7 @@ const labelVersion = 1
 // unsigned returns what the labeler signs: the fields that the schema has, without the signature.
 func (l *rawLabel) unsigned() []byte {
 	fields, b := uint64(0), []byte(nil)
-	text := func(s string) { b = append(cbor.AppendHead(b, cbor.Text, uint64(len(s))), s...) }
+	text := func(s string) { b = append(wire.AppendHead(b, wire.Text, uint64(len(s))), s...) }
 	field := func(key, value string) {
 		if value != "" {
 			fields++
@@ -62,15 +62,15 @@ func (l *rawLabel) unsigned() []byte {
 		if *l.Negated {
 			value = 21
 		}
-		b = cbor.AppendHead(b, cbor.Simple, value)
+		b = wire.AppendHead(b, wire.Simple, value)
 	}
 	field("src", l.SourceDID)
 	field("uri", l.URI)
 	field("val", l.Val)
 	fields++
 	text("ver")
-	b = cbor.AppendHead(b, cbor.Uint, uint64(l.Version))
-	return append(cbor.AppendHead(nil, cbor.Map, fields), b...)
+	b = wire.AppendHead(b, wire.Uint, uint64(l.Version))
+	return append(wire.AppendHead(nil, wire.Map, fields), b...)
 }
 
 // futureCursor is the name of the error for a cursor above the labeler's last number.
@@ -82,17 +82,13 @@ var errFrame = errors.New("a message is not a frame of subscribeLabels")
 // (https://atproto.com/specs/event-stream). It never panics, whatever the bytes. With an error, the message has the
 // labels that stand before what cannot be read: each has a signature of its own, so nothing else vouches for it.
 func decode(b []byte) (m message, err error) {
-	c := cbor.Cursor{B: b}
-	n := c.Count(cbor.Map)
+	c := wire.Cursor{B: b}
 	failed := false
-	for range n {
-		if c.Bad {
-			break
-		}
-		switch string(c.Text()) {
+	for key := range c.Fields {
+		switch string(key) {
 		case "op":
 			major, _ := c.Head()
-			failed = major == cbor.Negative
+			failed = major == wire.Negative
 		case "t":
 			m.kind = string(c.Text())
 		default:
@@ -102,15 +98,11 @@ func decode(b []byte) (m message, err error) {
 	if failed {
 		m.kind = typeError
 	}
-	if c.Bad || n == 0 || m.kind == "" {
+	if c.Bad || m.kind == "" {
 		return m, errFrame
 	}
-	n = c.Count(cbor.Map)
-	for range n {
-		if c.Bad {
-			break
-		}
-		switch key := string(c.Text()); {
+	for k := range c.Fields {
+		switch key := string(k); {
 		case key == "seq" && m.kind == typeLabels:
 			m.seq = int64(c.Uint())
 		case key == "labels" && m.kind == typeLabels:
@@ -130,8 +122,8 @@ func decode(b []byte) (m message, err error) {
 }
 
 // readLabels reads an array of labels.
-func (m *message) readLabels(c *cbor.Cursor) {
-	n := c.Count(cbor.Array)
+func (m *message) readLabels(c *wire.Cursor) {
+	n := c.Count(wire.Array)
 	if n > mostLabels || m.labels != nil { // too many, or the key is there twice
 		c.Fail()
 		return
@@ -141,7 +133,7 @@ func (m *message) readLabels(c *cbor.Cursor) {
 		if c.Skip(); c.Bad {
 			return
 		}
-		one := cbor.Cursor{B: c.B[start:c.I]}
+		one := wire.Cursor{B: c.B[start:c.I]}
 		l := readLabel(&one)
 		if one.Bad || l.SourceDID == "" || l.URI == "" || l.Val == "" || l.CreatedAt == "" { // the schema requires them
 			m.unreadable++
@@ -152,12 +144,9 @@ func (m *message) readLabels(c *cbor.Cursor) {
 }
 
 // readLabel reads a label. Fields that are not in the schema are left out, as they are of what is signed.
-func readLabel(c *cbor.Cursor) (l rawLabel) {
-	for range c.Count(cbor.Map) {
-		if c.Bad {
-			return l
-		}
-		switch string(c.Text()) {
+func readLabel(c *wire.Cursor) (l rawLabel) {
+	for key := range c.Fields {
+		switch string(key) {
 		case "ver":
 			l.Version = int64(c.Uint())
 		case "src":

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
@@ -35,7 +36,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/sim/memkv"
@@ -819,7 +819,7 @@ func FuzzDecode(f *testing.F) {
 		// Among valid labels, nothing takes them along.
 		good := encode(nil, &l)
 		mixed := slices.Concat(encode(nil, map[string]any{"op": int64(1), "t": "#labels"}), []byte{0xa2}, encode(encode(nil, "seq"), int64(2)), encode(nil, "labels"), []byte{0x83}, good, b, good)
-		want, item := 1, cbor.Cursor{B: b}
+		want, item := 1, wire.Cursor{B: b}
 		if item.Skip(); !item.Bad && item.I == len(b) { // one item
 			want = 2
 		}

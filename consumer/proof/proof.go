@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/internal/cbor"
 )
 
 // ErrCommit means that a message has no valid commit block.
@@ -25,50 +24,38 @@ type Commit struct {
 
 // ParseCommit decodes a commit block.
 func ParseCommit(block []byte) (k Commit, err error) {
-	c := cbor.Cursor{B: block}
-	var rev, prev []byte
-	version := uint64(0)
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
-		case "did":
-			k.DID = c.Text()
-		case "rev":
-			rev = c.Text()
-		case "sig":
-			k.Sig = c.Bytes()
-		case "data":
-			k.Data = c.Link()
-		case "prev":
-			prev = c.Link()
-		case "version":
-			version = c.Uint()
-		default:
-			c.Skip()
-		}
+	var in wire.CommitBlock
+	ok := in.Read(block)
+	sig := wire.Cursor{B: in.Sig}
+	k = Commit{DID: in.DID, Data: in.Data, Sig: sig.Bytes()}
+	var prev []byte
+	if p := (wire.Cursor{B: in.Prev}); len(in.Prev) > 0 {
+		prev = p.Link()
+		ok = ok && !p.Bad
 	}
-	if c.Bad || c.I != len(block) || version != 3 || len(k.DID) == 0 || len(rev) == 0 || len(k.Sig) == 0 || len(k.Data) == 0 {
+	if !ok || len(k.DID) == 0 || len(in.Rev) == 0 || len(k.Sig) == 0 {
 		return Commit{}, ErrCommit
 	}
 	// Encoded again without the signature, with the keys in the order of DAG-CBOR.
 	b := make([]byte, 0, len(block))
-	b = text(text(text(append(b, cbor.Map<<5|5), "did"), k.DID), "rev")
-	b = text(text(b, rev), "data")
+	b = text(text(text(append(b, wire.Map<<5|5), "did"), k.DID), "rev")
+	b = text(text(b, in.Rev), "data")
 	b = text(cid(b, k.Data), "prev")
 	if prev == nil {
 		b = append(b, 0xf6)
 	} else {
 		b = cid(b, prev)
 	}
-	k.Unsigned = append(text(b, "version"), byte(version))
+	k.Unsigned = append(text(b, "version"), 3)
 	return k, nil
 }
 
 func text[S ~string | ~[]byte](b []byte, s S) []byte {
-	return append(cbor.AppendHead(b, cbor.Text, uint64(len(s))), s...)
+	return append(wire.AppendHead(b, wire.Text, uint64(len(s))), s...)
 }
 
 func cid(b, cid []byte) []byte {
-	b = cbor.AppendHead(append(b, "\xd8\x2a"...), cbor.Bytes, uint64(len(cid)+1))
+	b = wire.AppendHead(append(b, "\xd8\x2a"...), wire.Bytes, uint64(len(cid)+1))
 	return append(append(b, 0), cid...)
 }
 
@@ -196,15 +183,15 @@ const maxOps = 5000
 // the tree that only the other order needs are not sent.
 func (c *Checker) parseOps(array []byte) error {
 	c.ops = c.ops[:0]
-	r := cbor.Cursor{B: array}
-	n := r.Count(cbor.Array)
+	r := wire.Cursor{B: array}
+	n := r.Count(wire.Array)
 	if n > maxOps {
 		return fmt.Errorf("%w: too many operations", ErrOp)
 	}
 	for range n {
 		var o op
-		for range r.Count(cbor.Map) {
-			switch string(r.Text()) {
+		for key := range r.Fields {
+			switch string(key) {
 			case "action":
 				o.action = r.Text()
 			case "path":

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"skein.blue/internal/cbor"
+	"skein.blue/consumer/wire"
 )
 
 // The reasons why a commit is not proven.
@@ -22,8 +22,8 @@ var (
 // A digest is the hash in a CID. All nodes and records have CIDs of one form (cidPrefix).
 type digest = [sha256.Size]byte
 
-// cidPrefix begins the CID of a node or a record: version 1, dag-cbor, SHA-256.
-const cidPrefix = "\x01\x71\x12\x20"
+// cidPrefix begins the CID of a node or a record.
+const cidPrefix = wire.CIDPrefix
 
 // digestOf returns the digest in a CID.
 func digestOf(cid []byte) (d digest, ok bool) {
@@ -180,7 +180,7 @@ func (t *tree) checkLevels(n *node, level int) error {
 // parse decodes a node, {"e": [{"k", "p", "t", "v"}], "l"}. The keys are ascending, and each
 // leaves out as much as it has in common with the one before.
 func (n *node) parse(block []byte) bool {
-	c := cbor.Cursor{B: block}
+	c := wire.Cursor{B: block}
 	ok, room := true, 64<<10+8*len(block) // room for keys: a malicious block could share long ones
 	subtree := func() *node {
 		if c.I < len(c.B) && c.B[c.I] == 0xf6 { // null
@@ -191,17 +191,17 @@ func (n *node) parse(block []byte) bool {
 		ok = ok && is
 		return &node{sum: sum}
 	}
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
+	for key := range c.Fields {
+		switch string(key) {
 		case "l":
 			n.left = subtree()
 		case "e":
-			for range c.Count(cbor.Array) {
+			for range c.Count(wire.Array) {
 				var e entry
 				var suffix []byte
 				shared := uint64(0)
-				for range c.Count(cbor.Map) {
-					switch string(c.Text()) {
+				for key := range c.Fields {
+					switch string(key) {
 					case "k":
 						suffix = c.Bytes()
 					case "p":
@@ -445,7 +445,7 @@ func (t *tree) sumOf(n *node) digest {
 // append encodes a node as DAG-CBOR. The sums of its children are current.
 func (n *node) append(b []byte) []byte {
 	b = append(b, "\xa2\x61e"...)
-	b = cbor.AppendHead(b, cbor.Array, uint64(len(n.entries)))
+	b = wire.AppendHead(b, wire.Array, uint64(len(n.entries)))
 	var before []byte
 	for i := range n.entries {
 		e := &n.entries[i]
@@ -454,8 +454,8 @@ func (n *node) append(b []byte) []byte {
 			shared++
 		}
 		b = append(b, "\xa4\x61k"...)
-		b = append(cbor.AppendHead(b, cbor.Bytes, uint64(len(e.key)-shared)), e.key[shared:]...)
-		b = cbor.AppendHead(append(b, "\x61p"...), cbor.Uint, uint64(shared))
+		b = append(wire.AppendHead(b, wire.Bytes, uint64(len(e.key)-shared)), e.key[shared:]...)
+		b = wire.AppendHead(append(b, "\x61p"...), wire.Uint, uint64(shared))
 		b = appendSubtree(append(b, "\x61t"...), e.right)
 		b = appendLink(append(b, "\x61v"...), &e.value)
 		before = e.key

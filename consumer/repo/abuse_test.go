@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 
 	"skein.blue/consumer/repo"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/human"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/synth"
@@ -23,8 +23,8 @@ import (
 
 // treeEntry appends an entry of a node, whose key has prefix bytes of the previous key.
 func treeEntry(dst []byte, prefix int, rest string, value *synth.Link) []byte {
-	dst = append(cbor.AppendHead(append(dst, "\xa4ak"...), 2, uint64(len(rest))), rest...)
-	dst = cbor.AppendHead(append(dst, "ap"...), 0, uint64(prefix))
+	dst = append(wire.AppendHead(append(dst, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+	dst = wire.AppendHead(append(dst, "ap"...), 0, uint64(prefix))
 	return synth.AppendLink(append(dst, "at\xf6av"...), value)
 }
 
@@ -33,7 +33,7 @@ func treeEntry(dst []byte, prefix int, rest string, value *synth.Link) []byte {
 // record.
 func oneNode(path string, n int, record []byte) []byte {
 	leaf := synth.NewBlock(record)
-	b := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(n))
+	b := wire.AppendHead([]byte("\xa2ae"), 4, uint64(n))
 	for i := range n {
 		if i == 0 {
 			b = treeEntry(b, 0, path+"00000", &leaf.CID)
@@ -48,7 +48,7 @@ func oneNode(path string, n int, record []byte) []byte {
 
 // follow returns a record with an array of that many small numbers.
 func follow(items int) []byte {
-	b := cbor.AppendHead(synth.CBOR([]byte("\xa2"), "x"), 4, uint64(items))
+	b := wire.AppendHead(synth.CBOR([]byte("\xa2"), "x"), 4, uint64(items))
 	b = append(b, make([]byte, items)...)
 	return synth.CBOR(synth.CBOR(b, "subject"), "did:web:a.example.com")
 }
@@ -285,7 +285,7 @@ func TestAbuseEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tags := cbor.AppendHead(synth.CBOR([]byte("\xa1"), "to"), 4, kinds.MaxSubjects)
+	tags := wire.AppendHead(synth.CBOR([]byte("\xa1"), "to"), 4, kinds.MaxSubjects)
 	for i := range kinds.MaxSubjects {
 		tags = synth.CBOR(tags, fmt.Sprint(i))
 	}

@@ -1,6 +1,6 @@
 package repo
 
-import "skein.blue/internal/cbor"
+import "skein.blue/consumer/wire"
 
 // leftOf returns the link to the leftmost subtree, which is at the end of a node, and its
 // offset. Only parsing the entries before it proves that the link is there.
@@ -26,12 +26,12 @@ type entry struct {
 	right  []byte
 }
 
-func readEntry(c *cbor.Cursor) (e entry, err error) {
+func readEntry(c *wire.Cursor) (e entry, err error) {
 	if e.usual(c) {
 		return e, nil
 	}
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
+	for key := range c.Fields {
+		switch string(key) {
 		case "p":
 			e.prefix = c.Uint()
 		case "k":
@@ -52,13 +52,13 @@ func readEntry(c *cbor.Cursor) (e entry, err error) {
 
 // usual parses an entry with a short key in its canonical DAG-CBOR form, and reports
 // whether the entry had that form.
-func (e *entry) usual(c *cbor.Cursor) bool {
+func (e *entry) usual(c *wire.Cursor) bool {
 	const key, prefix, tree, value = "\xa4ak", "ap", "at", "av" + linkHead
 	b := c.B[c.I:]
 	if len(b) < len(key)+2 || string(b[:len(key)]) != key {
 		return false
 	}
-	n, at := int(b[len(key)])-cbor.Bytes<<5, len(key)+1
+	n, at := int(b[len(key)])-wire.Bytes<<5, len(key)+1
 	if n == 24 {
 		n, at = int(b[at]), at+1
 	}

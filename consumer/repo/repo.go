@@ -23,8 +23,8 @@ import (
 	"fmt"
 	"io"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
 
@@ -54,8 +54,8 @@ const (
 	maxDepth  = 256     // of the tree: SHA-256 has no more bits
 )
 
-// cidPrefix begins every CID of this protocol: version 1, dag-cbor, SHA-256.
-const cidPrefix = "\x01\x71\x12\x20"
+// cidPrefix begins every CID of this protocol.
+const cidPrefix = wire.CIDPrefix
 
 // rawPrefix begins the CID of a blob, which a CAR may contain and the Reader ignores.
 const rawPrefix = "\x01\x55\x12\x20"
@@ -102,7 +102,7 @@ type Reader struct {
 func subjectKeys(t *kinds.Table) (keys [][]byte) {
 	for i := range t.All {
 		field, _, _ := kinds.CutStep(t.All[i].To.Field[0])
-		key := append([]byte{cbor.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
+		key := append([]byte{wire.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
 		if !containsKey(keys, key) {
 			keys = append(keys, key)
 		}
@@ -256,7 +256,7 @@ func (r *Reader) header(ctx context.Context) (root []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	root, ok := cbor.CARHeader(head)
+	root, ok := wire.CARHeader(head)
 	if !ok || len(root) != cidLen || string(root[:len(cidPrefix)]) != cidPrefix {
 		return nil, fmt.Errorf("%w: malformed header", ErrCAR)
 	}
@@ -281,7 +281,7 @@ func (r *Reader) take(ctx context.Context, section []byte) error {
 // mayNeed reports whether a block may be a node of the tree, the commit, or a record with a
 // subject.
 func (r *Reader) mayNeed(sum *[digestLen]byte, data []byte) bool {
-	if len(data) > 3 && data[0] == cbor.Map<<5|2 && data[1] == cbor.Text<<5|1 && data[2] == 'e' || *sum == r.root {
+	if len(data) > 3 && data[0] == wire.Map<<5|2 && data[1] == wire.Text<<5|1 && data[2] == 'e' || *sum == r.root {
 		return true
 	}
 	for _, key := range r.keys {
@@ -298,28 +298,11 @@ func (r *Reader) commit() error {
 	if !ok {
 		return fmt.Errorf("%w: the commit", ErrMissing)
 	}
-	c := cbor.Cursor{B: data}
-	version := uint64(0)
-	var root []byte
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
-		case "did":
-			r.DID = c.Text()
-		case "rev":
-			r.Rev = c.Text()
-		case "data":
-			root = c.Link()
-		case "version":
-			version = c.Uint()
-		default:
-			c.Skip()
-		}
-	}
-	if c.Bad || c.I != len(data) || version != 3 || !isCID(root) || !syntax.ValidDID(r.DID) || !syntax.ValidTID(r.Rev) {
-		r.DID, r.Rev = nil, nil
+	var k wire.CommitBlock
+	if !k.Read(data) || !isCID(k.Data) || !syntax.ValidDID(k.DID) || !syntax.ValidTID(k.Rev) {
 		return ErrCommit
 	}
-	r.Data, r.Commit = root[len(cidPrefix):], data
+	r.DID, r.Rev, r.Data, r.Commit = k.DID, k.Rev, k.Data[len(cidPrefix):], data
 	return nil
 }
 

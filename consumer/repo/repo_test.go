@@ -19,7 +19,6 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/sim/synth"
 	"skein.blue/internal/syntax"
 )
@@ -259,7 +258,7 @@ func TestMalformedTrees(t *testing.T) {
 	leaf := synth.NewBlock(synth.AppendRecord(nil, &kinds.All[0], []byte("did:web:a.example.com"), nil, []byte("2026")))
 	link := func(b synth.Block) []byte { l := b.CID; return synth.AppendLink(nil, &l) }
 	entry := func(prefix byte, key string, right []byte) []byte {
-		e := append(cbor.AppendHead([]byte("\xa4ak"), 2, uint64(len(key))), key...)
+		e := append(wire.AppendHead([]byte("\xa4ak"), 2, uint64(len(key))), key...)
 		e = append(append(append(e, "ap"...), prefix), "at"...)
 		if right == nil {
 			right = []byte{0xf6}
@@ -267,7 +266,7 @@ func TestMalformedTrees(t *testing.T) {
 		return append(append(append(e, right...), "av"...), link(leaf)...)
 	}
 	node := func(left []byte, entries ...[]byte) synth.Block {
-		b := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(len(entries)))
+		b := wire.AppendHead([]byte("\xa2ae"), 4, uint64(len(entries)))
 		b = append(b, bytes.Join(entries, nil)...)
 		if left == nil {
 			left = []byte{0xf6}

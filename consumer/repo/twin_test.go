@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/internal/cbor"
+	"skein.blue/consumer/wire"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -30,7 +30,7 @@ func randomTree(rng *rand.Rand, blocks *[]synth.Block, keys []string, leaf *synt
 		at = []int{rng.IntN(len(keys))}
 	}
 	left := randomTree(rng, blocks, keys[:at[0]], leaf)
-	b := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(len(at)))
+	b := wire.AppendHead([]byte("\xa2ae"), 4, uint64(len(at)))
 	before := ""
 	for n, i := range at {
 		end := len(keys)
@@ -45,8 +45,8 @@ func randomTree(rng *rand.Rand, blocks *[]synth.Block, keys []string, leaf *synt
 			shared = rng.IntN(shared + 1)
 		}
 		rest := keys[i][shared:]
-		b = append(cbor.AppendHead(append(b, "\xa4ak"...), 2, uint64(len(rest))), rest...)
-		b = append(cbor.AppendHead(append(b, "ap"...), 0, uint64(shared)), "at"...)
+		b = append(wire.AppendHead(append(b, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+		b = append(wire.AppendHead(append(b, "ap"...), 0, uint64(shared)), "at"...)
 		b = appendLink(b, randomTree(rng, blocks, keys[i+1:end], leaf))
 		b = synth.AppendLink(append(b, "av"...), leaf)
 		before = keys[i]

@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
 
@@ -87,8 +86,8 @@ func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
 	if !ok {
 		return 0, fmt.Errorf("%w: a node of the tree", ErrMissing)
 	}
-	c := cbor.Cursor{B: data}
-	if c.Count(cbor.Map) != 2 || string(c.Text()) != "e" {
+	c := wire.Cursor{B: data}
+	if c.Count(wire.Map) != 2 || string(c.Text()) != "e" {
 		return 0, errNode
 	}
 	left, end, ok := leftOf(data)
@@ -107,10 +106,10 @@ func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
 }
 
 // entries walks the entries of a node. It returns the same as node.
-func (w *walk) entries(c *cbor.Cursor, depth int) (unchanged int, err error) {
+func (w *walk) entries(c *wire.Cursor, depth int) (unchanged int, err error) {
 	unchanged = none
 	before, intact := 0, 0 // the length of the previous entry's key, and how much of it w.key still begins with
-	for range c.Count(cbor.Array) {
+	for range c.Count(wire.Array) {
 		e, err := readEntry(c)
 		if err != nil {
 			return 0, err
@@ -323,7 +322,7 @@ func memorySize(all []named) int {
 }
 
 // emptyRecord replaces a record that is not stored, because it has none of the fields.
-var emptyRecord = []byte{cbor.Map << 5}
+var emptyRecord = []byte{wire.Map << 5}
 
 // name parses a record. data is nil if it is not stored.
 func (w *walk) name(to []named, data []byte) []named {

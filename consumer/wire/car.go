@@ -9,17 +9,16 @@ import (
 	"math/rand/v2"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 )
 
-// cidPrefix begins every CID that this protocol uses: version 1, codec dag-cbor, SHA-256.
-var cidPrefix = []byte{0x01, 0x71, 0x12, 0x20}
+// CIDPrefix begins every CID that this protocol uses: version 1, codec dag-cbor, SHA-256.
+const CIDPrefix = "\x01\x71\x12\x20"
 
 const cidLen = 4 + 32
 
 // cidSpan returns the length of the CID at the start of b, 0 if there is none.
 func cidSpan(b []byte) int {
-	if len(b) >= cidLen && string(b[:4]) == string(cidPrefix) {
+	if len(b) >= cidLen && string(b[:4]) == CIDPrefix {
 		return cidLen
 	}
 	if len(b) >= 34 && b[0] == 0x12 && b[1] == 0x20 { // version 0
@@ -74,7 +73,7 @@ func carHeader(car []byte) (root []byte, blocks int) {
 		return nil, 0
 	}
 	blocks = w + int(n)
-	root, ok := cbor.CARHeader(car[w:blocks])
+	root, ok := CARHeader(car[w:blocks])
 	if !ok {
 		return nil, 0
 	}
@@ -170,24 +169,28 @@ func (w *wants) add(cid []byte) int {
 	return len(w.list) - 1
 }
 
+// sectionOf returns the section at the start of b, and its length with that of its length; nil if it is cut short.
+func sectionOf(b []byte) (section []byte, width int) {
+	n, w := uint64(b[0]), 1
+	if n >= 0x80 {
+		n, w = binary.Uvarint(b)
+	}
+	if w <= 0 || n > uint64(len(b)-w) {
+		return nil, 0
+	}
+	return b[w : w+int(n)], w + int(n)
+}
+
 // find walks the blocks of a CAR and notes the wanted ones. It reports whether the CAR is
 // readable to its end.
 func (w *wants) find(blocks []byte) bool {
 	for i := 0; i < len(blocks); {
-		// Almost every section is 128 to 16,383 bytes, so two bytes of length.
-		n, width := uint64(blocks[i]), 1
-		if n >= 0x80 {
-			n, width = binary.Uvarint(blocks[i:])
-		}
-		if width <= 0 || n > uint64(len(blocks)-i-width) {
-			return false
-		}
-		section := blocks[i+width : i+width+int(n)]
-		i += width + int(n)
+		section, width := sectionOf(blocks[i:])
 		c := cidSpan(section)
 		if c == 0 {
 			return false
 		}
+		i += width
 		if n, _ := w.lookup(section[:c]); n >= 0 && w.list[n].block == nil {
 			w.list[n].block = section[c:len(section):len(section)]
 		}
@@ -205,17 +208,39 @@ func EachBlock(car []byte, each func(cid, block []byte)) error {
 		return ErrFrame
 	}
 	for i < len(car) {
-		n, width := binary.Uvarint(car[i:])
-		if width <= 0 || n > uint64(len(car)-i-width) {
-			return ErrFrame
-		}
-		section := car[i+width : i+width+int(n)]
-		i += width + int(n)
+		section, width := sectionOf(car[i:])
 		c := cidSpan(section)
 		if c == 0 {
 			return ErrFrame
 		}
+		i += width
 		each(section[:c], section[c:])
 	}
 	return nil
+}
+
+// CARHeader parses the header of a CAR, without its length
+// (https://ipld.io/specs/transport/car/carv1/#header). root is its first root, empty if it has
+// none; ok is false if header is not the header of a CAR of version 1.
+func CARHeader(header []byte) (root []byte, ok bool) {
+	c := Cursor{B: header}
+	version := uint64(0)
+	for key := range c.Fields {
+		switch string(key) {
+		case "version":
+			version = c.Uint()
+		case "roots":
+			for i := range c.Count(Array) {
+				if cid := c.Link(); i == 0 {
+					root = cid
+				}
+			}
+		default:
+			c.Skip()
+		}
+	}
+	if c.Bad || version != 1 {
+		return nil, false
+	}
+	return root, true
 }

@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
 
@@ -118,6 +117,7 @@ type Decoder struct {
 	found [][]byte    // scratch
 	ops   []rawOp
 	buf   [2][32]byte
+	block CommitBlock
 
 	latest [13]byte // the TID of what Latest returned last
 }
@@ -278,32 +278,15 @@ func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 // rev into the message; the next commit's since is the rev of the block. So commitBlock
 // believes the block, which the account signed, and counts the message in OtherRevs.
 func (d *Decoder) commitBlock(block []byte, m *Message, commit *batch.Commit) (data []byte, ok bool) {
-	c := cbor.Cursor{B: block}
-	var gotDID, gotRev []byte
-	version := uint64(0)
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
-		case "did":
-			gotDID = c.Text()
-		case "rev":
-			gotRev = c.Text()
-		case "data":
-			data = c.Link()
-		case "version":
-			version = c.Uint()
-		default:
-			c.Skip()
-		}
-	}
-	ok = !c.Bad && c.I == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && syntax.ValidTID(gotRev)
-	if ok {
-		if !bytes.Equal(gotRev, m.Rev) {
+	read := &d.block
+	if ok = read.Read(block) && bytes.Equal(read.DID, m.DID) && syntax.ValidTID(read.Rev); ok {
+		if !bytes.Equal(read.Rev, m.Rev) {
 			d.OtherRevs++
 			commit.OtherRev = true
 		}
-		commit.Rev = gotRev
+		commit.Rev = read.Rev
 	}
-	return data, ok
+	return read.Data, ok
 }
 
 func (d *Decoder) sync(m *Message, b *batch.Batch) {
@@ -343,14 +326,14 @@ func (d *Decoder) parseOps(array []byte) bool {
 	if d.Kinds == nil {
 		d.Kinds = kinds.BuiltIn
 	}
-	c := cbor.Cursor{B: array}
-	n := c.Count(cbor.Array)
+	c := Cursor{B: array}
+	n := c.Count(Array)
 	if n > maxOps {
 		return false
 	}
 	for range n {
 		var o rawOp
-		for range c.Count(cbor.Map) {
+		for range c.Count(Map) {
 			switch string(c.Text()) {
 			case "action":
 				o.action = c.Text()
@@ -494,7 +477,7 @@ func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 // Subject returns the subject that a record names, as a slice of the record, or the reason
 // why it names none.
 func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
-	c := cbor.Cursor{B: record}
+	c := Cursor{B: record}
 	subject, there := find(&c, k.To.Field)
 	switch {
 	case c.Bad || c.I != len(record):
@@ -513,13 +496,11 @@ func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 // absent.
 func (r Reason) IsAbsent() bool { return r == absent }
 
-const cborNull = 0xf6
-
 // find walks the map at c and returns the text at the path of keys, nil if the value there
 // is not a text; there reports whether there is a value. find reads the map to its end.
-func find(c *cbor.Cursor, keys []string) (found []byte, there bool) {
+func find(c *Cursor, keys []string) (found []byte, there bool) {
 	seen := false
-	for range c.Count(cbor.Map) {
+	for range c.Count(Map) {
 		if key := c.Text(); string(key) != keys[0] {
 			c.Skip()
 			continue
@@ -532,15 +513,15 @@ func find(c *cbor.Cursor, keys []string) (found []byte, there bool) {
 		switch {
 		case c.I >= len(c.B):
 			c.Fail()
-		case len(keys) == 1 && c.B[c.I] == cborNull:
+		case len(keys) == 1 && c.B[c.I] == null:
 			c.Skip()
 		case len(keys) == 1:
-			if there = true; c.B[c.I]>>5 == cbor.Text {
+			if there = true; c.B[c.I]>>5 == Text {
 				found = c.Text()
 			} else {
 				c.Skip()
 			}
-		case c.B[c.I]>>5 == cbor.Map:
+		case c.B[c.I]>>5 == Map:
 			found, there = find(c, keys[1:])
 		default:
 			c.Skip()

@@ -5,7 +5,6 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
 
@@ -13,7 +12,7 @@ import (
 // the order of the record and at most kinds.MaxSubjects of them, as slices of the record. reason says why
 // some were left out, or that there are none (Reason.IsAbsent). A record that cannot be parsed has none.
 func AppendSubjects(dst [][]byte, k *kinds.Info, record []byte) (subjects [][]byte, reason Reason) {
-	s := search{k: k, all: dst, start: len(dst), c: cbor.Cursor{B: record}}
+	s := search{k: k, all: dst, start: len(dst), c: Cursor{B: record}}
 	s.inMap(k.To.Field)
 	switch {
 	case s.c.Bad || s.c.I != len(record):
@@ -26,7 +25,7 @@ func AppendSubjects(dst [][]byte, k *kinds.Info, record []byte) (subjects [][]by
 
 // search walks one record.
 type search struct {
-	c      cbor.Cursor
+	c      Cursor
 	k      *kinds.Info
 	all    [][]byte // with the subjects from start on
 	start  int
@@ -38,8 +37,8 @@ func (s *search) inMap(steps []string) {
 	name, elements, isArray := kinds.CutStep(steps[0])
 	c := &s.c
 	seen := false
-	for range c.Count(cbor.Map) {
-		switch key := c.Text(); {
+	for key := range c.Fields {
+		switch {
 		case string(key) != name:
 			c.Skip()
 			continue
@@ -51,10 +50,10 @@ func (s *search) inMap(steps []string) {
 		switch {
 		case !isArray:
 			s.value(steps[1:])
-		case c.B[c.I]>>5 != cbor.Array:
+		case c.B[c.I]>>5 != Array:
 			c.Skip()
 		default:
-			for range c.Count(cbor.Array) {
+			for range c.Count(Array) {
 				s.element(elements, steps[1:])
 			}
 		}
@@ -71,12 +70,12 @@ func (s *search) element(of string, steps []string) {
 }
 
 // elementType returns the $type of the map at the cursor, nil if it is not a map, or has no text there.
-func elementType(c cbor.Cursor) (found []byte) {
-	if c.B[c.I]>>5 != cbor.Map {
+func elementType(c Cursor) (found []byte) {
+	if c.B[c.I]>>5 != Map {
 		return nil
 	}
-	for range c.Count(cbor.Map) {
-		if string(c.Text()) == "$type" && c.I < len(c.B) && c.B[c.I]>>5 == cbor.Text {
+	for key := range c.Fields {
+		if string(key) == "$type" && c.I < len(c.B) && c.B[c.I]>>5 == Text {
 			return c.Text()
 		}
 		c.Skip()
@@ -90,12 +89,12 @@ func (s *search) value(steps []string) {
 	switch {
 	case c.Bad || c.I >= len(c.B):
 		c.Fail()
-	case len(steps) > 0 && c.B[c.I]>>5 == cbor.Map:
+	case len(steps) > 0 && c.B[c.I]>>5 == Map:
 		s.inMap(steps)
-	case len(steps) == 0 && c.B[c.I]>>5 == cbor.Text:
+	case len(steps) == 0 && c.B[c.I]>>5 == Text:
 		s.take(c.Text())
 	default:
-		if len(steps) == 0 && c.B[c.I] != cborNull && c.B[c.I]>>5 != cbor.Map && c.B[c.I]>>5 != cbor.Array {
+		if len(steps) == 0 && c.B[c.I] != null && c.B[c.I]>>5 != Map && c.B[c.I]>>5 != Array {
 			s.reason = s.reason.Or(BadSubject)
 		}
 		c.Skip()

@@ -10,7 +10,6 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 	"skein.blue/internal/human"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/synth"
@@ -24,16 +23,16 @@ func appendItem(b []byte, v item) []byte {
 	case nil:
 		return append(b, 0xf6)
 	case int:
-		return cbor.AppendHead(b, 0, uint64(v))
+		return wire.AppendHead(b, 0, uint64(v))
 	case string:
-		return append(cbor.AppendHead(b, cbor.Text, uint64(len(v))), v...)
+		return append(wire.AppendHead(b, wire.Text, uint64(len(v))), v...)
 	case []item:
-		b = cbor.AppendHead(b, cbor.Array, uint64(len(v)))
+		b = wire.AppendHead(b, wire.Array, uint64(len(v)))
 		for _, e := range v {
 			b = appendItem(b, e)
 		}
 	case map[string]item:
-		b = cbor.AppendHead(b, cbor.Map, uint64(len(v)))
+		b = wire.AppendHead(b, wire.Map, uint64(len(v)))
 		keys := make([]string, 0, len(v))
 		for k := range v {
 			keys = append(keys, k)

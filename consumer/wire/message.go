@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"skein.blue/graph/batch"
-	"skein.blue/internal/cbor"
 )
 
 // A Type is the type of a message.
@@ -71,14 +70,14 @@ func (m *Message) TooBig() bool { return m.tooBig }
 // protocol demands.
 func Parse(frame []byte, m *Message) error {
 	*m = Message{}
-	c := cbor.Cursor{B: frame}
+	c := Cursor{B: frame}
 	if len(frame) > len(commitHeader) && string(frame[:len(commitHeader)]) == commitHeader {
 		c.I, m.Type = len(commitHeader), Commit
 	} else {
 		m.header(&c)
 	}
 	repo := m.Type == Commit || m.Type == Sync
-	for range c.Count(cbor.Map) {
+	for range c.Count(Map) {
 		if repo {
 			m.repoField(&c)
 		} else {
@@ -94,17 +93,17 @@ func Parse(frame []byte, m *Message) error {
 // commitHeader is the header of nearly every message, {"t":"#commit","op":1}.
 const commitHeader = "\xa2atg#commitbop\x01"
 
-func (m *Message) header(c *cbor.Cursor) {
+func (m *Message) header(c *Cursor) {
 	isMessage, isError := false, false
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
+	for key := range c.Fields {
+		switch string(key) {
 		case "op":
 			switch major, n := c.Head(); {
-			case major == cbor.Negative && n == 0:
+			case major == Negative && n == 0:
 				isError = true
-			case major > cbor.Negative:
+			case major > Negative:
 				c.Fail()
-			case major == cbor.Uint && n == 1:
+			case major == Uint && n == 1:
 				isMessage = true
 			}
 		case "t":
@@ -140,12 +139,12 @@ func typeOf(t []byte) Type {
 // field parses one entry of a body other than a commit's. It parses fields of a
 // single type only in messages of that type, because in others they may mean
 // anything.
-func (m *Message) field(c *cbor.Cursor) {
+func (m *Message) field(c *Cursor) {
 	key := c.Text()
 	switch string(key) {
 	case "seq":
 		if m.Type == Unknown { // may mean something else in later versions
-			if i := c.I; i < len(c.B) && c.B[i]>>5 != cbor.Uint {
+			if i := c.I; i < len(c.B) && c.B[i]>>5 != Uint {
 				c.Skip()
 				return
 			}
@@ -190,7 +189,7 @@ func (m *Message) field(c *cbor.Cursor) {
 	}
 }
 
-func (m *Message) seq(c *cbor.Cursor) {
+func (m *Message) seq(c *Cursor) {
 	n := c.Uint()
 	if n > 1<<63-1 {
 		c.Fail()
@@ -200,7 +199,7 @@ func (m *Message) seq(c *cbor.Cursor) {
 }
 
 // repoField parses one entry of the body of a #commit or a #sync.
-func (m *Message) repoField(c *cbor.Cursor) {
+func (m *Message) repoField(c *Cursor) {
 	switch string(c.Text()) {
 	case "seq":
 		m.seq(c)
@@ -219,11 +218,7 @@ func (m *Message) repoField(c *cbor.Cursor) {
 	case "blocks":
 		m.blocks = c.Bytes()
 	case "ops":
-		start := c.I
-		c.Skip()
-		if !c.Bad {
-			m.ops = c.B[start:c.I]
-		}
+		m.ops = c.Item()
 	case "tooBig":
 		m.tooBig = c.Bool()
 	default:

@@ -3,8 +3,8 @@ package synth
 import (
 	"encoding/binary"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 )
 
 // An Op is an operation in a commit's message.
@@ -35,7 +35,7 @@ func (c *Commit) Append(dst []byte) (message []byte, carAt int) {
 	if c.PrevData != nil {
 		dst[len(dst)-1]++
 	}
-	dst = cbor.AppendHead(append(dst, "cops"...), 4, uint64(len(c.Ops)))
+	dst = wire.AppendHead(append(dst, "cops"...), 4, uint64(len(c.Ops)))
 	for i := range c.Ops {
 		dst = c.Ops[i].append(dst)
 	}
@@ -53,7 +53,7 @@ func (c *Commit) Append(dst []byte) (message []byte, carAt int) {
 	for _, part := range c.CAR {
 		size += len(part)
 	}
-	dst = cbor.AppendHead(append(dst, "fblocks"...), 2, uint64(size))
+	dst = wire.AppendHead(append(dst, "fblocks"...), 2, uint64(size))
 	carAt = len(dst)
 	for _, part := range c.CAR {
 		dst = append(dst, part...)
@@ -77,7 +77,7 @@ func (o *Op) append(dst []byte) []byte {
 	} else {
 		dst = AppendLink(dst, o.CID)
 	}
-	dst = cbor.AppendHead(append(dst, "dpath"...), 3, uint64(len(o.Collection)+1+len(o.Rkey)))
+	dst = wire.AppendHead(append(dst, "dpath"...), 3, uint64(len(o.Collection)+1+len(o.Rkey)))
 	dst = append(append(append(dst, o.Collection...), '/'), o.Rkey...)
 	if o.Prev != nil {
 		dst = AppendLink(append(dst, "dprev"...), o.Prev)
@@ -92,7 +92,7 @@ func AppendSync(dst []byte, did, rev []byte, seq int64, time, car []byte) []byte
 	dst = AppendText(append(dst, "crev"...), rev)
 	dst = appendInt(append(dst, "cseq"...), seq)
 	dst = AppendText(append(dst, "dtime"...), time)
-	dst = cbor.AppendHead(append(dst, "fblocks"...), 2, uint64(len(car)))
+	dst = wire.AppendHead(append(dst, "fblocks"...), 2, uint64(len(car)))
 	return append(dst, car...)
 }
 
@@ -125,7 +125,7 @@ func AppendIdentity(dst []byte, did []byte, seq int64, time []byte) []byte {
 func AppendCommitBlock(dst, did, rev, sig []byte, data *Link) []byte {
 	dst = AppendText(append(dst, "\xa6cdid"...), did)
 	dst = AppendText(append(dst, "crev"...), rev)
-	dst = append(cbor.AppendHead(append(dst, "csig"...), 2, uint64(len(sig))), sig...)
+	dst = append(wire.AppendHead(append(dst, "csig"...), 2, uint64(len(sig))), sig...)
 	dst = AppendLink(append(dst, "ddata"...), data)
 	return append(dst, "dprev\xf6gversion\x03"...)
 }
@@ -193,14 +193,14 @@ func AppendSection(dst []byte, cid *Link, block []byte) []byte {
 
 // AppendText appends a text.
 func AppendText[S ~string | ~[]byte](dst []byte, s S) []byte {
-	return append(cbor.AppendHead(dst, 3, uint64(len(s))), s...)
+	return append(wire.AppendHead(dst, 3, uint64(len(s))), s...)
 }
 
 func appendInt(dst []byte, n int64) []byte {
 	if n < 0 {
-		return cbor.AppendHead(dst, 1, uint64(-1-n))
+		return wire.AppendHead(dst, 1, uint64(-1-n))
 	}
-	return cbor.AppendHead(dst, 0, uint64(n))
+	return wire.AppendHead(dst, 0, uint64(n))
 }
 
 func appendBool(dst []byte, b bool) []byte {

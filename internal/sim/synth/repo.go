@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"math/bits"
 
-	"skein.blue/internal/cbor"
+	"skein.blue/consumer/wire"
 )
 
 // A RepoRecord is a record of a repo with its path.
@@ -89,7 +89,7 @@ func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
 		}
 	}
 	left := subtree()
-	body := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(entries))
+	body := wire.AppendHead([]byte("\xa2ae"), 4, uint64(entries))
 	before := ""
 	for next < len(records) {
 		one := &records[next]
@@ -99,8 +99,8 @@ func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
 			shared++
 		}
 		rest := one.Path[shared:]
-		body = append(cbor.AppendHead(append(body, "\xa4ak"...), 2, uint64(len(rest))), rest...)
-		body = cbor.AppendHead(append(body, "ap"...), 0, uint64(shared))
+		body = append(wire.AppendHead(append(body, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+		body = wire.AppendHead(append(body, "ap"...), 0, uint64(shared))
 		body = appendTree(append(body, "at"...), subtree())
 		body = AppendLink(append(body, "av"...), &one.CID)
 		before = one.Path

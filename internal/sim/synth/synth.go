@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"time"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/cbor"
 )
 
 // CBOR writers.
@@ -43,17 +43,17 @@ func CBOR(dst []byte, v any) []byte {
 	case string:
 		return AppendText(dst, v)
 	case []byte:
-		return append(cbor.AppendHead(dst, 2, uint64(len(v))), v...)
+		return append(wire.AppendHead(dst, 2, uint64(len(v))), v...)
 	case Link:
 		return AppendLink(dst, &v)
 	case []any:
-		dst = cbor.AppendHead(dst, 4, uint64(len(v)))
+		dst = wire.AppendHead(dst, 4, uint64(len(v)))
 		for _, x := range v {
 			dst = CBOR(dst, x)
 		}
 		return dst
 	case Map:
-		dst = cbor.AppendHead(dst, 5, uint64(len(v)))
+		dst = wire.AppendHead(dst, 5, uint64(len(v)))
 		for _, p := range v {
 			dst = CBOR(CBOR(dst, p.Key), p.Value)
 		}

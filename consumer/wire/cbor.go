@@ -1,9 +1,4 @@
-// Package cbor reads DAG-CBOR in place, without allocations or copies.
-// https://ipld.io/specs/codecs/dag-cbor/spec/
-//
-// It covers what the hot decoders need (consumer/wire, consumer/repo, consumer/archive),
-// not the whole format. A Cursor is for one goroutine.
-package cbor
+package wire
 
 import "encoding/binary"
 
@@ -19,7 +14,8 @@ const (
 	Simple
 )
 
-// Cursor reads DAG-CBOR from B at I. After the first item of an unexpected type or form,
+// Cursor reads DAG-CBOR (https://ipld.io/specs/codecs/dag-cbor/spec/) from B at I, in place. It covers what
+// the decoders need, not the whole format, and is for one goroutine. After the first item of an unexpected type or form,
 // Bad is set and every further read returns nothing, so callers check once at the end. It
 // never reads beyond B and never allocates.
 type Cursor struct {
@@ -109,6 +105,17 @@ func (c *Cursor) Count(want byte) int {
 	return int(n)
 }
 
+// Fields reads a map: it yields each key, after which the loop must read or skip the value. It ends with the
+// map, or once Bad is set. The hottest loops of this package are written out, because a call for each key
+// makes them some 5 % slower.
+func (c *Cursor) Fields(yield func(key []byte) bool) {
+	for n := c.Count(Map); n > 0 && !c.Bad; n-- {
+		if !yield(c.Text()) {
+			return
+		}
+	}
+}
+
 // Uint reads an unsigned integer.
 func (c *Cursor) Uint() uint64 {
 	major, n := c.Head()
@@ -165,6 +172,16 @@ func (c *Cursor) Link() []byte {
 		return nil
 	}
 	return b[1:]
+}
+
+// Item skips one item, and returns its bytes.
+func (c *Cursor) Item() []byte {
+	start := c.I
+	c.Skip()
+	if c.Bad {
+		return nil
+	}
+	return c.B[start:c.I]
 }
 
 // Skip skips one item, however deeply nested, in one loop: it counts the items that are
