@@ -202,29 +202,31 @@ func compareRecords(s *graph.View, table *kinds.Table, did, rev string, root gra
 	if err != nil {
 		return nil, err
 	}
-	seen := 0
-	for i := range table.All {
-		k := &table.All[i]
-		if _, lacks := lacking[k.Kind]; lacks { // the index knows that it lacks some
-			for name := range want {
-				if name[0] == byte(k.Kind) {
-					seen++
-				}
-			}
-			continue
-		}
-		n, err := compareKind(s, k, actor, want, note)
-		if err != nil {
-			return nil, err
-		}
-		seen += n
+	have, err := indexedRecords(s, table, actor, lacking, note)
+	if err != nil {
+		return nil, err
 	}
-	if seen < len(want) { // name those that the index lacks
-		if err := missingRecords(s, table, actor, want, note); err != nil {
-			return nil, err
+	for name, subject := range have {
+		switch there, ok := want[name]; {
+		case !ok:
+			note(pathOf(table, name), "the index has it (%s), its host does not", subject)
+		case there != subject:
+			note(pathOf(table, name), "the index has %q, its host %q", subject, there)
+		}
+	}
+	for name, subject := range want {
+		_, has := have[name]
+		if _, lacks := lacking[kinds.Kind(name[0])]; !has && !lacks && subject != "" {
+			note(pathOf(table, name), "its host has it (%s), the index does not", subject)
 		}
 	}
 	return c, nil
+}
+
+// pathOf returns the path of a record by its name.
+func pathOf(table *kinds.Table, name string) string {
+	rkey, _, _ := strings.Cut(name[1:], "\x00")
+	return table.Info(kinds.Kind(name[0])).Collection + "/" + rkey
 }
 
 // idOf returns the id of an account.
@@ -237,86 +239,44 @@ func idOf(s *graph.View, did string) (id dict.ID, err error) {
 	return b.ID(n), nil
 }
 
-// compareKind compares the records of one kind, and the sets that they make. It returns how many
-// of the index's records the host has, too.
-func compareKind(s *graph.View, k *kinds.Info, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) (seen int, err error) {
-	type record struct {
-		rkey    string
-		subject dict.ID
-	}
-	var all []record
-	err = s.Records(k.Kind, actor, func(p graph.Path, subject dict.ID) bool {
-		all = append(all, record{string(p.AppendRkey(nil)), subject})
-		return true
-	})
-	if err != nil {
-		return 0, err
-	}
-	for part := range slices.Chunk(all, 1000) {
-		ids := make([]dict.ID, len(part))
-		for i, r := range part {
-			ids[i] = r.subject
-		}
-		err := s.Strings(k.To.Is(), ids, func(i int, subject []byte) error {
-			path := k.Collection + "/" + part[i].rkey
-			there, ok := want[recordName(k.Kind, []byte(part[i].rkey), subject)]
-			switch {
-			case !ok:
-				note(path, "the index has it (%s), its host does not", subject)
-				return nil
-			case there != string(subject):
-				note(path, "the index has %q, its host %q", subject, there)
-			}
-			seen++
-			return nil
-		})
-		if err != nil {
-			return seen, err
-		}
-		for _, r := range part {
-			if !k.HasSets() {
-				break
-			}
-			has, err := s.HasEdge(k.Kind, actor, r.subject)
-			if err != nil {
-				return seen, err
-			}
-			if !has {
-				note(k.Collection+"/"+r.rkey, "the record is not in the set of its subject")
-			}
-		}
-	}
-	return seen, nil
-}
-
-// missingRecords notes the records that the host has and the index does not.
-func missingRecords(s *graph.View, table *kinds.Table, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) error {
-	have := map[string]bool{}
+// indexedRecords returns an account's records in the index, as recordsOf returns those of a repo, except those
+// of lacking kinds, of which the index knows that it lacks some. It notes records that are not in the sets of
+// their subjects.
+func indexedRecords(s *graph.View, table *kinds.Table, actor dict.ID, lacking map[kinds.Kind]time.Time, note func(path, format string, args ...any)) (map[string]string, error) {
+	have := map[string]string{}
 	for i := range table.All {
 		k := &table.All[i]
-		var names []string // of records with several subjects, without these
+		if _, lacks := lacking[k.Kind]; lacks {
+			continue
+		}
+		var rkeys [][]byte
 		var ids []dict.ID
 		err := s.Records(k.Kind, actor, func(p graph.Path, subject dict.ID) bool {
-			name := recordName(k.Kind, p.AppendRkey(nil), nil)
-			if have[name] = true; k.Kind.IsMany() {
-				names, ids = append(names, name), append(ids, subject)
-			}
+			rkeys, ids = append(rkeys, p.AppendRkey(nil)), append(ids, subject)
 			return true
 		})
-		if err == nil {
-			err = s.Strings(k.To.Is(), ids, func(n int, subject []byte) error { have[names[n]+string(subject)] = true; return nil })
+		for part := range slices.Chunk(ids, 1000) {
+			if err != nil {
+				break
+			}
+			some := rkeys[:len(part)]
+			rkeys = rkeys[len(part):]
+			err = s.Strings(k.To.Is(), part, func(i int, subject []byte) error {
+				have[recordName(k.Kind, some[i], subject)] = string(subject)
+				return nil
+			})
+			for i := 0; i < len(part) && k.HasSets() && err == nil; i++ {
+				var has bool
+				if has, err = s.HasEdge(k.Kind, actor, part[i]); !has && err == nil {
+					note(k.Collection+"/"+string(some[i]), "the record is not in the set of its subject")
+				}
+			}
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	for name, subject := range want {
-		if k := kinds.Kind(name[0]); !have[name] && subject != "" {
-			rkey, _, _ := strings.Cut(name[1:], "\x00")
-			note(table.Info(k).Collection+"/"+rkey, "its host has it (%s), the index does not", subject)
-		}
-	}
-	return nil
+	return have, nil
 }
 
 // report counts an audited repo. One that differs is queued before it is counted, so that

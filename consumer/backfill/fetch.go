@@ -135,9 +135,8 @@ const (
 
 // fetch fetches a repo, and hands it to the placer.
 func (f *fetcher) fetch(ctx context.Context, j *job) {
-	generation, h := f.queue.begin(j)
 	if f.o.Verifier != nil && f.o.Verifier.KeyUnreachable(ctx, j.did) { // the repo could not be verified
-		f.queue.leave(h)
+		f.queue.leave(j)
 		if wait(ctx, keyPause) == nil {
 			f.failed(ctx, j, busyDirectory(errNoKey))
 		}
@@ -145,7 +144,7 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 	}
 	asked, err := f.askIfHidden(ctx, j)
 	if err != nil {
-		f.queue.leave(h)
+		f.queue.leave(j)
 		if why, ok := errors.AsType[*failure](err); ok && why.why == inactive && f.hasMoved(ctx, j) {
 			return
 		}
@@ -155,7 +154,7 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 	r := f.reader()
 	defer free(r)
 	began := time.Now()
-	n, err := f.askForRepo(ctx, j, h, r)
+	n, err := f.askForRepo(ctx, j, r)
 	if ctx.Err() != nil {
 		return
 	}
@@ -171,22 +170,22 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 		f.placer.flush(ctx)
 		defer f.placer.flush(ctx)
 	}
-	f.placer.place(ctx, r, generation, true, asked, func(o batch.Outcome, records int, err error) { f.placed(ctx, j, o, records, err) })
+	f.placer.place(ctx, r, j.started, true, asked, func(o batch.Outcome, records int, err error) { f.placed(ctx, j, o, records, err) })
 	f.o.Metrics.spaces(r.Spaces)
 }
 
 // askForRepo fetches a job's repo from its host, unless it takes long and others wait. If the host
 // is given up, all its jobs fail.
-func (f *fetcher) askForRepo(ctx context.Context, j *job, h *host, r *repo.Reader) (n int64, err error) {
+func (f *fetcher) askForRepo(ctx context.Context, j *job, r *repo.Reader) (n int64, err error) {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f.queue.asks(j, h, cancel)
+	f.queue.asks(j, cancel)
 	n, err = f.getRepo(asking, j.host, j.did, r)
 	if err != nil && errors.Is(context.Cause(asking), errOthersWait) {
 		err = &failure{why: failHost, err: fmt.Errorf("%s is slow, and %w", j.host, errOthersWait), busy: true, wait: time.Minute}
 	}
 	f.bytes.Add(n)
-	lost := f.queue.answered(j, h, failureOf(err))
+	lost := f.queue.answered(j, failureOf(err))
 	if len(lost) > 0 && ctx.Err() == nil {
 		f.o.Logger.Warn("host given up after too many failures; fetch its repos with skein backfill --host when it is back", "host", j.host, "repos", len(lost), "error", shorten(err.Error()))
 		for _, other := range lost {

@@ -58,7 +58,11 @@ const listers = 16
 func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err error) {
 	job = &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
 	if job.named {
-		l.queue.name(hosts)
+		l.queue.mu.Lock()
+		for _, h := range hosts {
+			l.queue.named[HTTPAddress(h)] = true
+		}
+		l.queue.mu.Unlock()
 	} else if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
 		return nil, err
 	}

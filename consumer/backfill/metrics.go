@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// Metrics are the metrics of this package. A nil *Metrics counts nothing.
+// Metrics are the metrics of this package.
 type Metrics struct {
 	Repos   *prometheus.CounterVec // by outcome
 	Failed  *prometheus.CounterVec // by reason
@@ -89,44 +89,32 @@ func (f *failedRepos) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) outcome(o batch.Outcome) {
-	if m != nil {
-		m.Repos.WithLabelValues(o.String()).Inc()
-	}
+	m.Repos.WithLabelValues(o.String()).Inc()
 }
 
 func (m *Metrics) failed(reason string) {
-	if m != nil {
-		m.Failed.WithLabelValues(reason).Inc()
-	}
+	m.Failed.WithLabelValues(reason).Inc()
 }
 
 func (m *Metrics) fetched(bytes int64, took time.Duration) {
-	if m != nil {
-		m.Bytes.Add(float64(bytes))
-		m.Seconds.Observe(took.Seconds())
-	}
+	m.Bytes.Add(float64(bytes))
+	m.Seconds.Observe(took.Seconds())
 }
 
 // spaces counts the records of a repo with a subject in a space.
 func (m *Metrics) spaces(n int) {
-	if m != nil && n > 0 {
-		m.Dropped.WithLabelValues(string(wire.SpaceSubject)).Add(float64(n))
-	}
+	m.Dropped.WithLabelValues(string(wire.SpaceSubject)).Add(float64(n))
 }
 
 func (m *Metrics) audited(outcome string, records, differences int) {
-	if m != nil {
-		m.Audited.WithLabelValues(outcome).Inc()
-		m.AuditedRecords.Add(float64(records))
-		m.AuditDifference.Add(float64(differences))
-		if outcome == auditSame || outcome == auditDifferent {
-			m.AuditedAt.SetToCurrentTime()
-		}
+	m.Audited.WithLabelValues(outcome).Inc()
+	m.AuditedRecords.Add(float64(records))
+	m.AuditDifference.Add(float64(differences))
+	if outcome == auditSame || outcome == auditDifferent {
+		m.AuditedAt.SetToCurrentTime()
 	}
 }
 
 func (m *Metrics) dropped(reason string) {
-	if m != nil {
-		m.Dropped.WithLabelValues(reason).Inc()
-	}
+	m.Dropped.WithLabelValues(reason).Inc()
 }

@@ -80,13 +80,6 @@ skein_backfill_waiting_repos 7
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	var none *Metrics // a Manager without metrics
-	none.outcome(batch.Placed)
-	none.failed(failHost)
-	none.fetched(1, time.Second)
-	none.spaces(1)
-	none.audited(auditSame, 1, 0)
-	none.dropped("bad_did")
 }
 
 // Audits run one after the other, find what differs, and repair it, until the Manager stops.

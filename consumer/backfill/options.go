@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
@@ -118,6 +119,9 @@ func (o *Options) defaults() {
 	}
 	if o.LookUps == nil {
 		o.LookUps = new(identities.Broker)
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry(), func() Status { return Status{} })
 	}
 	o.PLC = strings.TrimSuffix(cmp.Or(o.PLC, identity.DefaultPLCURL), "/")
 	o.Relay = HTTPAddress(o.Relay)

@@ -94,8 +94,8 @@ func TestRetries(t *testing.T) {
 			if next := m.queue.sched.jobs[did]; (next != nil) != c.nextTry || next != nil && !next.due.Equal(row.Due) {
 				t.Errorf("in the queue in memory: %+v, stored: %+v", next, row)
 			}
-			if _, parked := m.queue.parked[did]; parked == c.nextTry {
-				t.Errorf("parked: %v", m.queue.parked)
+			if _, parked := m.queue.sched.parked[did]; parked == c.nextTry {
+				t.Errorf("parked: %v", m.queue.sched.parked)
 			}
 			var st format.RepoState
 			if err := m.o.Store.View(t.Context(), func(s *ask.View) (err error) { st, _, _, err = s.Account(did); return err }); err != nil || st.Has(format.FlagHidden) != c.hidden {
@@ -194,7 +194,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 			m.fetcher.setStatus(t.Context(), did, false) // as fetchOne does
 			m.fetcher.failed(t.Context(), j, answer)
 			row, next := rowOf(t, m, did), m.queue.sched.jobs[did]
-			_, parked := m.queue.parked[did]
+			_, parked := m.queue.sched.parked[did]
 			if waits := row.State == format.ResyncWaiting; waits != c.fetched || (next != nil) != c.fetched || parked == c.fetched || waits && (time.Until(row.Due) < 400*time.Millisecond || row.Tries != 1) {
 				t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, next, parked)
 			}
@@ -236,8 +236,8 @@ func removed(t *testing.T) (m *Manager, j *job) {
 func TestFailureAfterRemoval(t *testing.T) {
 	m, j := removed(t)
 	m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
-	if row := rowOf(t, m, j.did); row != nil || m.queue.sched.jobs[j.did] != nil || len(m.queue.parked) > 0 {
-		t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, m.queue.sched.jobs[j.did], m.queue.parked)
+	if row := rowOf(t, m, j.did); row != nil || m.queue.sched.jobs[j.did] != nil || len(m.queue.sched.parked) > 0 {
+		t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, m.queue.sched.jobs[j.did], m.queue.sched.parked)
 	}
 }
 
@@ -248,8 +248,8 @@ func TestFailureAfterRequeue(t *testing.T) {
 	due := time.Now().Add(time.Second)
 	m.queue.sched.put(j.did, j.generation+7, due, 0, "") // between the removal and the end of failedJob
 	m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
-	if next := m.queue.sched.jobs[j.did]; next == nil || next.running || next.again || next.generation != j.generation || !next.due.Equal(due) || len(m.queue.parked) > 0 {
-		t.Errorf("in memory: %+v, parked: %v", next, m.queue.parked)
+	if next := m.queue.sched.jobs[j.did]; next == nil || next.running || next.again || next.generation != j.generation || !next.due.Equal(due) || len(m.queue.sched.parked) > 0 {
+		t.Errorf("in memory: %+v, parked: %v", next, m.queue.sched.parked)
 	}
 }
 

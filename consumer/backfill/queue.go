@@ -18,32 +18,20 @@ type Queue struct {
 	o    Options
 	wake chan struct{} // something may be due now; one token
 
-	mu       sync.Mutex // guards the fields below
-	sched    *scheduler
-	named    map[string]bool   // hosts that an operator named
-	parked   map[string]string // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
-	parkedBy map[string]int64  // number of parked repos, by reason
+	mu    sync.Mutex // guards the fields below
+	sched *scheduler
+	named map[string]bool // hosts that an operator named
 }
 
 // NewQueue returns the queue of a Manager.
 func NewQueue(o Options) *Queue {
 	o.defaults()
-	q := &Queue{
-		o: o, wake: make(chan struct{}, 1), sched: newScheduler(o.PerHost, o.Fetchers),
-		named: map[string]bool{}, parked: map[string]string{}, parkedBy: map[string]int64{},
+	q := &Queue{o: o, wake: make(chan struct{}, 1), sched: newScheduler(o.PerHost, o.Fetchers), named: map[string]bool{}}
+	for _, h := range o.Hosts {
+		q.named[h] = true
 	}
-	q.name(o.Hosts)
 	q.sched.trusts = func(host string) bool { return o.TrustHosts || q.named[host] }
 	return q
-}
-
-// name notes hosts that an operator named.
-func (q *Queue) name(hosts []string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, h := range hosts {
-		q.named[HTTPAddress(h)] = true
-	}
 }
 
 // Add takes over the repos that the graph has queued. It is graph.Options.Queued.
@@ -51,7 +39,6 @@ func (q *Queue) Add(all []batch.Queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range all {
-		q.unpark(all[i].DID)
 		q.sched.put(all[i].DID, all[i].Row.Generation, all[i].Row.Due, all[i].Row.Tries, all[i].Row.Host)
 	}
 	q.poke()
@@ -70,7 +57,7 @@ func (q *Queue) load(ctx context.Context, store *graph.Store) error {
 			case row.State == graph.ResyncWaiting:
 				q.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			case q.sched.jobs[did] == nil: // otherwise it was queued since the row was read
-				q.park(did, row.Failure)
+				q.sched.park(did, row.Failure)
 			}
 			return nil
 		})
@@ -85,25 +72,6 @@ func (q *Queue) poke() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
-	}
-}
-
-// park notes why a repo is not retried, "" if its account is inactive. q.mu is held.
-func (q *Queue) park(did, failure string) {
-	q.unpark(did)
-	q.parked[did] = failure
-	q.parkedBy[failure]++
-}
-
-// unpark notes that a repo is retried. q.mu is held.
-func (q *Queue) unpark(did string) {
-	failure, ok := q.parked[did]
-	if !ok {
-		return
-	}
-	delete(q.parked, did)
-	if q.parkedBy[failure]--; q.parkedBy[failure] == 0 {
-		delete(q.parkedBy, failure)
 	}
 }
 
@@ -145,7 +113,7 @@ func (q *Queue) report(st *Status) {
 	defer q.mu.Unlock()
 	st.Waiting, st.Failed = int64(len(q.sched.jobs)), map[string]int64{}
 	st.Later = q.sched.later(time.Now().Add(time.Minute))
-	for failure, n := range q.parkedBy {
+	for failure, n := range q.sched.parkedBy {
 		if failure == "" {
 			st.Inactive = n
 		} else {
@@ -173,35 +141,28 @@ func (q *Queue) next(isFull, mayResolve bool) (j *job, resolve bool, wait time.D
 	return j, resolve, wait
 }
 
-// begin returns the generation of a job that begins, and its host.
-func (q *Queue) begin(j *job) (generation uint64, h *host) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return j.generation, q.sched.host(j.host)
-}
-
 // leave ends a job's turn at a host that was not asked for the repo.
-func (q *Queue) leave(h *host) {
+func (q *Queue) leave(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h.leave()
+	j.at.leave()
 }
 
-// asks notes that a host is being asked for a job's repo; end ends the request.
-func (q *Queue) asks(j *job, h *host, end context.CancelCauseFunc) {
+// asks notes that its host is being asked for a job's repo; end ends the request.
+func (q *Queue) asks(j *job, end context.CancelCauseFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j.asked, j.end, q.sched.fetching[j] = time.Now(), end, h
+	j.asked, j.end, q.sched.fetching[j] = time.Now(), end, j.at
 }
 
 // answered ends a job's turn at the host that was asked for the repo. lost are the other jobs of
 // the host if it is given up.
-func (q *Queue) answered(j *job, h *host, f *failure) (lost []*job) {
+func (q *Queue) answered(j *job, f *failure) (lost []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.sched.fetching, j)
-	h.done(f.host && !f.busy, f.after, q.o.HostRetry, time.Now())
-	return q.sched.giveUp(h, q.o.HostTries)
+	j.at.done(f.host && !f.busy, f.after, q.o.HostRetry, time.Now())
+	return q.sched.giveUp(j.at, q.o.HostTries)
 }
 
 // suspect returns the host that listed a job's repo if the repo may have moved from there, else "".
@@ -248,7 +209,7 @@ func (q *Queue) done(j *job) {
 func (q *Queue) placedByHand(did string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unpark(did)
+	q.sched.unpark(did)
 	if j := q.sched.jobs[did]; j != nil && !j.running && j.index >= 0 {
 		q.sched.remove(j)
 	}
@@ -309,7 +270,7 @@ func (q *Queue) retry(j *job, row *graph.Resync, isQueued, mayHaveMoved bool) {
 		q.again(j, j.due, 0)
 	case row.State != graph.ResyncWaiting && !j.again:
 		q.sched.drop(j)
-		q.park(j.did, row.Failure)
+		q.sched.park(j.did, row.Failure)
 	default:
 		hint := j.host
 		if !j.resolved && mayHaveMoved { // its DID document is read

@@ -53,6 +53,7 @@ type job struct {
 	host       string // to fetch from; "" if unknown
 	listed     string // host that listed it
 	busy       int    // how often its host was busy
+	at         *host  // which is to be asked for it
 	alone      bool   // gets its own write
 	resolved   bool   // its DID document was read
 	moves      int    // how often it turned out to be elsewhere
@@ -108,12 +109,17 @@ type scheduler struct {
 	listed    map[string]int    // number of jobs by the host that listed them
 	unknown   []*job            // due, but the host is unknown
 	fetching  map[*job]*host    // repos that a host has been asked for
+	parked    map[string]string // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
+	parkedBy  map[string]int64  // number of parked repos, by reason
 	isFull    bool              // all fetchers are busy
 	full      time.Time         // since then, or since share ended a request
 }
 
 func newScheduler(perHost, fetchers int) *scheduler {
-	return &scheduler{perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}, listed: map[string]int{}, fetching: map[*job]*host{}}
+	return &scheduler{
+		perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{},
+		suspects: map[string]string{}, listed: map[string]int{}, fetching: map[*job]*host{}, parked: map[string]string{}, parkedBy: map[string]int64{},
+	}
 }
 
 func (s *scheduler) host(name string) *host {
@@ -131,6 +137,7 @@ func (s *scheduler) host(name string) *host {
 
 // put queues a job, or changes when it is due.
 func (s *scheduler) put(did string, generation uint64, due time.Time, tries int, hint string) {
+	s.unpark(did)
 	j, exists := s.jobs[did]
 	if !exists {
 		j = &job{did: did, index: -1}
@@ -157,6 +164,25 @@ func (s *scheduler) put(did string, generation uint64, due time.Time, tries int,
 		j.due = due
 		heap.Fix(&s.waiting, j.index)
 	default: // it is due, and waits for its turn
+	}
+}
+
+// park notes why a repo is not retried, "" if its account is inactive.
+func (s *scheduler) park(did, failure string) {
+	s.unpark(did)
+	s.parked[did] = failure
+	s.parkedBy[failure]++
+}
+
+// unpark notes that a repo is retried.
+func (s *scheduler) unpark(did string) {
+	failure, ok := s.parked[did]
+	if !ok {
+		return
+	}
+	delete(s.parked, did)
+	if s.parkedBy[failure]--; s.parkedBy[failure] == 0 {
+		delete(s.parkedBy, failure)
 	}
 }
 
@@ -208,7 +234,7 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 		return nil, false, wait
 	}
 	j, h.ready = h.ready[0], h.ready[1:]
-	j.running, j.started = true, j.generation
+	j.running, j.started, j.at = true, j.generation, h
 	h.inFlight++
 	h.domain.inFlight++
 	return j, false, 0
