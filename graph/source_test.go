@@ -79,14 +79,6 @@ func TestOtherSource(t *testing.T) {
 	}
 }
 
-func counts(t *testing.T, s *graph.Store) (c format.Counts) {
-	t.Helper()
-	if err := s.View(t.Context(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // A source that is listened to live and has told nothing yet has no cursor, and
 // what is known of it goes over into one with the first event.
 func TestLiveSource(t *testing.T) {

@@ -45,9 +45,11 @@ func WindowOf(from, to int64) Window { return read.WindowOf(from, to) }
 // A DateRange says which dates are wanted.
 type DateRange = read.DateRange
 
-// Undated is the date, in seconds since 1970, of a member whose records have to be read. LastDate is the
-// last date of the others.
-const Undated, LastDate = format.Undated, format.OneRecord - 1
+// Undated is the date of a member whose records have to be read. Dates are in seconds since 1970.
+const Undated = format.Undated
+
+// LastDate is the last date of other members.
+const LastDate = format.OneRecord - 1
 
 // LargeSet is the number of members above which a set has dates.
 const LargeSet = format.RowMax

@@ -168,33 +168,6 @@ func keysHashedAlike(n int) (keys []string) {
 	return keys
 }
 
-// What was deleted from a chunk that was spilled, where a removal stands over the
-// record, is deleted again, put again, and deleted at last: each counts once.
-func TestDeletedTwice(t *testing.T) {
-	h := newHostile(t, memory(write.Limits{Row: 8, Chunk: 8}))
-	var rkeys []string
-	for i := range uint64(40) {
-		rkeys = append(rkeys, string(syntax.AppendTID(nil, 3<<format.BucketShift+i<<40)))
-		h.commit("did:plc:subject", rkeys[i])
-	}
-	h.spilled()
-	h.records(40)
-	for n, rkey := range rkeys[:20] {
-		for range 2 {
-			h.commit("did:plc:subject", "-"+rkey)
-			h.records(40 - n - 1)
-		}
-	}
-	for range 2 {
-		h.commit("did:plc:subject", rkeys[19]) // its removal is the newest
-		h.records(21)
-	}
-	for range 2 {
-		h.commit("did:plc:subject", "-"+rkeys[19], "-"+rkeys[4], "-"+rkeys[5], "-"+rkeys[6], "-"+rkeys[7], "-"+rkeys[8])
-		h.records(20)
-	}
-}
-
 // spilled checks that a chunk was.
 func (h *hostile) spilled() {
 	h.t.Helper()
