@@ -34,10 +34,12 @@ func TestAbuseErasing(t *testing.T) {
 		c.b.AddPut(kindOf("follow"), rkeyAt(uint64(i)<<34), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
 	}
 	c.apply()
-	place := func() batch.Outcome {
+	place := func(answered bool) batch.Outcome {
 		st, row := account(t, s, did)
 		var b batch.Batch
-		b.AddAnswer([]byte(did), true, &st)
+		if answered {
+			b.AddAnswer([]byte(did), true, &st)
+		}
 		n := b.AddSnapshot(&batch.Snapshot{DID: []byte(did), Rev: c.rev(), Data: make([]byte, 32), Generation: row.Generation, First: true, Last: true})
 		b.AddPut(kindOf("follow"), rkeyAt(7), []byte("did:web:friend.example.com"))
 		apply(t, s, "", &b)
@@ -65,8 +67,10 @@ func TestAbuseErasing(t *testing.T) {
 		t.Errorf("while it is being erased, the account is %+v, queued %+v, notified %d times", st, row, queued)
 	}
 	verify(t, store)
-	if o := place(); o != batch.Superseded {
-		t.Errorf("while the account is being erased, its repo is %v", o)
+	for _, answered := range []bool{false, true} {
+		if o := place(answered); o != batch.Superseded {
+			t.Errorf("while the account is being erased, its repo is %v", o)
+		}
 	}
 	if st, _ := account(t, s, did); !st.Has(format.FlagHidden) {
 		t.Errorf("while the account is being erased, an answer shows it: %+v", st)
@@ -78,7 +82,7 @@ func TestAbuseErasing(t *testing.T) {
 	if read*4 > store.scanned {
 		t.Errorf("the batch reads %d chunks, and the erasure %d", read, store.scanned)
 	}
-	if o := place(); o != batch.Placed {
+	if o := place(true); o != batch.Placed {
 		t.Errorf("after the erasure, the repo is %v", o)
 	}
 	if st, row := account(t, s, did); !st.Complete() || st.Has(format.FlagHidden) || row != nil {
