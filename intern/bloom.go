@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -25,9 +26,8 @@ import (
 //
 // It works once it is filled. In an empty store that is at once; otherwise the filters are read from their file, if
 // they have one (filterfile.go), or from the dictionary in the background, after enough failed lookups to pay for
-// that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, spans are folded to half their
-// size, and then report about one in twenty strings that the store does not have, or more if they have several parts. If that is
-// not enough, the oldest spans are dropped; their URIs are looked up again.
+// that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, it drops the oldest
+// spans; their URIs are looked up again.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
 // Filters, 2007.)
@@ -153,37 +153,19 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 	k.shrink()
 }
 
-// shrink makes the filters smaller if there are too many strings: it folds the spans that are not recent, the oldest first. Then
-// it drops the oldest spans.
+// shrink drops the oldest spans if there are too many strings.
 func (k *stringFilter) shrink() {
 	for k.size > k.budget {
-		oldest, found := ^uint64(0), false
-		unfolded, fold := ^uint64(0), false
-		recent := nowSpan() - recentSpans
-		for span, f := range k.spans {
-			if span <= oldest {
-				oldest, found = span, true
-			}
-			if span < recent && span <= unfolded && !f.folded() {
-				unfolded, fold = span, true
-			}
-		}
-		switch {
-		case fold:
-			k.size -= k.spans[unfolded].fold()
-		case found:
-			k.size -= k.spans[oldest].bytes()
-			k.floor = oldest + 1
-			delete(k.spans, oldest)
-		default:
+		if len(k.spans) == 0 {
 			k.overflow()
 			return
 		}
+		oldest := slices.Min(slices.Collect(maps.Keys(k.spans)))
+		k.size -= k.spans[oldest].bytes()
+		k.floor = oldest + 1
+		delete(k.spans, oldest)
 	}
 }
-
-// recentSpans is about a week. Most new URIs are of that time, so these spans, and later ones, are not folded.
-const recentSpans = 9
 
 // overflow notes that there are too many strings.
 func (k *stringFilter) overflow() {
@@ -191,8 +173,7 @@ func (k *stringFilter) overflow() {
 	k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
 }
 
-// filter is a growing Bloom filter. Its parts fill up one after another. A new part has twice the blocks that the one before
-// had when it was new. Folding a part halves its blocks: it takes as many keys as before, and reports more that it does not have.
+// filter is a growing Bloom filter. Its parts fill up one after another. A new part has twice the blocks of the one before.
 type filter struct {
 	parts []filterPart
 }
@@ -203,45 +184,12 @@ type filterPart struct {
 }
 
 const (
-	firstBlocks    = 1 << 10
-	keysPerBlock   = 40 // 12.8 bits per key; half of that in a folded part
+	firstBlocks    = 1 << 9
+	keysPerBlock   = 40 // 12.8 bits per key
 	bytesPerBlock  = 64
 	bitsPerKey     = 6
 	blockBitsShift = 9 // 512 bits
 )
-
-// isFolded reports whether the i-th part of a filter is folded.
-func (p *filterPart) isFolded(i int) bool { return len(p.blocks) < firstBlocks<<i }
-
-// folded reports whether all parts are folded.
-func (f *filter) folded() bool {
-	for i := range f.parts {
-		if !f.parts[i].isFolded(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// fold folds the parts that are not folded, and returns the number of bytes by which the filter shrank. The blocks that it had
-// stay as they are: a save may be writing them.
-func (f *filter) fold() (shrank int64) {
-	for i := range f.parts {
-		p := &f.parts[i]
-		if p.isFolded(i) {
-			continue
-		}
-		half := make([][8]uint64, len(p.blocks)/2) // of half as many blocks, block picks the one with half the index
-		for n := range half {
-			for w := range half[n] {
-				half[n][w] = p.blocks[2*n][w] | p.blocks[2*n+1][w]
-			}
-		}
-		p.blocks = half
-		shrank += int64(len(half)) * bytesPerBlock
-	}
-	return shrank
-}
 
 // add adds a key, and returns the number of bytes by which the filter grew.
 func (f *filter) add(hash uint64) (grown int64) {

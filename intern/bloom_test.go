@@ -42,54 +42,10 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFoldedFilter folds filters of one part and of several, also while they grow. They keep all keys, and report as many
-// others as expected.
-func TestFoldedFilter(t *testing.T) {
-	key := func(n int) uint64 { return cacheKey{uint64(n) * 7, uint64(n)}.hash(&tableKey) }
-	for parts, most := range map[int]float64{1: 0.08, 2: 0.16, 4: 0.3} {
-		var f filter
-		keys := (1<<parts - 1) * firstBlocks * keysPerBlock // all parts are full
-		for n := range keys {
-			f.add(key(n))
-		}
-		reported := func() (share float64) {
-			for n := range keys {
-				if !f.has(key(n)) {
-					t.Fatalf("%d parts: key %d is missing", parts, n)
-				}
-				if f.has(key(keys + n)) {
-					share += 1 / float64(keys)
-				}
-			}
-			return share
-		}
-		if len(f.parts) != parts || f.folded() || reported() > most/5 {
-			t.Errorf("%d parts, folded %v: %.3f of other keys are reported", len(f.parts), f.folded(), reported())
-		}
-		size := f.bytes()
-		if shrank := f.fold(); f.bytes() != size-shrank || f.bytes() != size/2 || !f.folded() {
-			t.Fatalf("%d parts have %d of %d bytes when they are folded", parts, f.bytes(), size)
-		}
-		if share := reported(); share > most || share < most/4 {
-			t.Errorf("%d folded parts: %.3f of other keys are reported", parts, share)
-		}
-		if shrank := f.fold(); shrank != 0 {
-			t.Errorf("folding again freed %d bytes", shrank)
-		}
-		// A new part is not folded, and the next fold only folds that one.
-		size = f.bytes()
-		grown := f.add(key(2 * keys))
-		if shrank := f.fold(); grown != int64(firstBlocks<<parts)*bytesPerBlock || shrank != grown/2 || f.bytes() != size+grown-shrank || !f.has(key(2*keys)) {
-			t.Errorf("the new part has %d bytes, and folding it freed %d", grown, shrank)
-		}
-		reported()
-	}
-}
-
 // TestStringFilter resolves strings repeatedly, with restarts, with filters that are filled in
 // the background, and with filters that are too small.
 func TestStringFilter(t *testing.T) {
-	for _, budget := range []int64{1 << 30, 350 << 10, 160 << 10, 100 << 10} {
+	for _, budget := range []int64{1 << 30, 160 << 10, 50 << 10} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) { testStringFilter(t, budget) })
 	}
 }
@@ -113,7 +69,7 @@ func testStringFilter(t *testing.T, budget int64) {
 		tid := (uint64(rng.IntN(5))<<spanShift | uint64(rng.IntN(50))<<20) + 1<<50
 		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", d, syntax.AppendTID(nil, tid))
 	}
-	var filled, folded, skipped bool
+	var filled, skipped bool
 	for round := range 6 {
 		in, err := Open(t.Context(), store, Options{Alone: true, FilterBytes: budget, CacheBytes: 4096})
 		if err != nil {
@@ -155,9 +111,6 @@ func testStringFilter(t *testing.T, budget int64) {
 			}
 		}
 		filled = filled || d.strings.ready.Load() && round > 0
-		for _, f := range d.strings.spans {
-			folded = folded || f.folded()
-		}
 		skipped = skipped || d.strings.floor > 0
 		if err := in.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -174,15 +127,12 @@ func testStringFilter(t *testing.T, budget int64) {
 		}
 		byID[key] = s
 	}
-	// A filter has 64 KiB, and half of that if it is folded. There is room for all; for all if the spans are folded; for the newest
-	// URIs only; or not even for the DIDs and the URIs without a TID.
-	if want := budget > 100<<10; filled != want {
+	// A filter has 32 KiB. There is room for all; for the newest URIs only; or not even for the DIDs and the URIs
+	// without a TID.
+	if want := budget > 50<<10; filled != want {
 		t.Errorf("the filters were ready: %t, want %t", filled, want)
 	}
-	if want := budget < 1<<30 && budget > 100<<10; folded != want {
-		t.Errorf("filters were folded: %t, want %t", folded, want)
-	}
-	if want := budget < 350<<10; skipped != want {
+	if want := budget < 1<<30; skipped != want {
 		t.Errorf("old URIs were dropped: %t, want %t", skipped, want)
 	}
 }

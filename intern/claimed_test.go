@@ -553,7 +553,7 @@ func TestTooManyDIDs(t *testing.T) {
 	a := c.open(0)
 	a.claim(0, 50_000)
 	store := &filling{Store: c.store, during: func() {}}
-	in, _ := openAs(t, store, Options{Settings: dict.SharedSettings, Slot: 1, FilterBytes: 100_000}).(*Claimer)
+	in, _ := openAs(t, store, Options{Settings: dict.SharedSettings, Slot: 1, FilterBytes: 90_000}).(*Claimer)
 	in.dids.strings.fillAfter = 10
 	w := &claimWriter{in, c, &asking{asked: map[string]bool{}}}
 	for n := range 50 {

@@ -30,17 +30,16 @@ import (
 // the store lacks, the file is not used: it belongs to a copy of the store that has diverged, or a
 // power failure took the store's last writes. The ceiling and the floor are explained in bloom.go.
 //
-//	"skeinfl1"
+//	"skeinfl2"
 //	the filters' secrets (4 × 8), ceiling (8) and floor (8)
 //	number of leases (4), and for each: namespace (1) shard (4) block (8) token (8) and
 //	    whether the filters have its strings (1)
 //	number of filters (4), and for each: which (1: 0 DIDs, 1 other URIs, 2 a span) span (8)
-//	    number of parts (4), and for each: number of blocks (4) room for keys (4) blocks (64 each). The i-th part has 1024 << i
-//	    blocks, or half of them if it is folded
+//	    number of parts (4), and for each: number of blocks (4) room for keys (4) blocks (64 each). The i-th part has 512 << i blocks
 //	CRC-32C of all that (4)
 //
 // Numbers are little-endian.
-const filterMagic = "skeinfl1"
+const filterMagic = "skeinfl2"
 
 const (
 	// saveEvery is the time from one save of the filters to the next.
@@ -274,7 +273,7 @@ func (r *reader) count(size int) int {
 func (r *reader) part(i int) filterPart {
 	n, left := int(r.uint32()), int(r.uint32())
 	full := firstBlocks << i
-	if r.short = r.short || n > len(r.b)/bytesPerBlock || n != full && n != full/2 || left > full*keysPerBlock; r.short {
+	if r.short = r.short || n > len(r.b)/bytesPerBlock || n != full || left > full*keysPerBlock; r.short {
 		return filterPart{}
 	}
 	p := filterPart{make([][8]uint64, n), left}
