@@ -67,7 +67,7 @@ const shardsShown = 8
 
 // Audit calls each for every lease of the store, by namespace, shard and block, and returns
 // the capacities. alive reports whether the owner of a lease is alive; nil means that all are
-// gone. Audit reads all strings, and calls tick for every row.
+// gone. Audit reads all strings, and calls tick for each.
 func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, each func(AuditedLease) error, tick func() error) ([]Capacity, error) {
 	used, err := countByBlock(r, settings, tick)
 	if err != nil {
@@ -106,24 +106,9 @@ func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, e
 func countByBlock(r kv.Reader, s dict.Settings, tick func() error) (map[dict.BlockKey]int, error) {
 	used := map[dict.BlockKey]int{}
 	for _, ns := range dict.Namespaces {
-		prefix := []byte{dict.KeyString, byte(ns)}
-		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-			if err := tick(); err != nil {
-				return false, err
-			}
-			first, n := dict.ReadID(k[2:])
-			if n == 0 {
-				return false, fmt.Errorf("intern: dictionary row %x is malformed", k)
-			}
-			if len(k) > 2+n {
-				return true, nil // a long string, which its group lists too
-			}
-			err := dict.EachEntry(v, func(e *dict.Entry) bool {
-				id := first | dict.ID(e.At)
-				used[s.BlockOf(ns, id)]++
-				return true
-			})
-			return err == nil, err
+		err := EachForm(r, ns, func(id dict.ID, _ []byte) error {
+			used[s.BlockOf(ns, id)]++
+			return tick()
 		})
 		if err != nil {
 			return nil, fmt.Errorf("intern: counting the strings: %w", err)

@@ -273,16 +273,9 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store, namespaces ...d
 	k.mu.Lock()
 	k.reset() // what the writer added is in the store
 	k.mu.Unlock()
-	return k.fillBy(ctx, store, func(r kv.Reader, each func(filterItem) (bool, error)) error {
+	return k.fillBy(ctx, store, func(r kv.Reader, each func(dict.Namespace, []byte) error) error {
 		for _, ns := range namespaces {
-			err := eachString(r, ns, func(form []byte, _ dict.ID) (bool, error) {
-				it, err := itemOf(ns, form)
-				if err != nil {
-					return false, err
-				}
-				return each(it)
-			})
-			if err != nil {
+			if err := eachString(r, ns, func(form []byte, _ dict.ID) error { return each(ns, form) }); err != nil {
 				return err
 			}
 		}
@@ -290,11 +283,14 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store, namespaces ...d
 	})
 }
 
-// fillBy adds the strings for which scan calls each, and makes the filters ready. The writer adds
+// errFull ends a scan whose strings do not fit.
+var errFull = errors.New("intern: too many strings for the filters")
+
+// fillBy adds the strings for whose forms scan calls each, and makes the filters ready. The writer adds
 // the strings that it creates meanwhile, whether or not the scan meets them.
-func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(kv.Reader, func(filterItem) (bool, error)) error) error {
+func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(r kv.Reader, each func(ns dict.Namespace, form []byte) error) error) error {
 	var items []filterItem
-	flush := func() (more bool) {
+	flush := func() error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for i := range items {
@@ -302,23 +298,27 @@ func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(kv.
 			k.add(it.ns, it.packed, it.tid, it.key)
 		}
 		items = items[:0]
-		return !k.full && ctx.Err() == nil
+		if k.full {
+			return errFull
+		}
+		return ctx.Err()
 	}
 	// Strings that are created meanwhile need not be read, so states may mix.
 	_, err := store.ViewAcross(ctx, func(r kv.Reader) error {
-		err := scan(r, func(it filterItem) (more bool, err error) {
-			more = true
-			if items = append(items, it); len(items) == 4096 {
-				more = flush()
+		return scan(r, func(ns dict.Namespace, form []byte) error {
+			it, err := itemOf(ns, form)
+			if items = append(items, it); err == nil && len(items) == 4096 {
+				err = flush()
 			}
-			return more, nil
+			return err
 		})
-		return errors.Join(err, ctx.Err())
 	})
-	if err != nil {
+	if err == nil {
+		err = flush()
+	}
+	if err != nil && !errors.Is(err, errFull) {
 		return fmt.Errorf("intern: reading the dictionary: %w", err)
 	}
-	flush()
 	k.mu.Lock() // the writer may fill them up at this moment
 	defer k.mu.Unlock()
 	if k.full {

@@ -334,47 +334,17 @@ func (k *stringFilter) restore(ctx context.Context, store kv.Store) error {
 
 // catchUp adds the strings of the leases that the file does not have.
 func (k *stringFilter) catchUp(ctx context.Context, store kv.Store, s dict.Settings) error {
-	return k.fillBy(ctx, store, func(r kv.Reader, each func(filterItem) (bool, error)) error {
+	return k.fillBy(ctx, store, func(r kv.Reader, each func(dict.Namespace, []byte) error) error {
 		for i := range k.lacking {
-			if err := stringsOf(r, s, &k.lacking[i], each); err != nil {
+			l := &k.lacking[i]
+			first := s.Start(l.Shard, l.Block)
+			last := dict.AppendGroupKey(nil, l.Namespace, first+dict.ID(s.LeaseSize)-1)
+			err := eachForm(r, dict.AppendGroupKey(nil, l.Namespace, first), kv.PrefixEnd(last), func(_ dict.ID, form []byte) error { return each(l.Namespace, form) })
+			if err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-}
-
-// stringsOf calls each for every string of a lease.
-func stringsOf(r kv.Reader, s dict.Settings, l *dict.Lease, each func(filterItem) (bool, error)) error {
-	first := s.Start(l.Shard, l.Block)
-	start := dict.AppendGroupKey(nil, l.Namespace, first)
-	end := kv.PrefixEnd(dict.AppendGroupKey(nil, l.Namespace, first+dict.ID(s.LeaseSize)-1))
-	var form []byte
-	return r.Scan(start, end, false, func(row, v []byte) (more bool, err error) {
-		_, n := dict.ReadID(row[2:])
-		if n == 0 {
-			return false, fmt.Errorf("intern: dictionary row %x is malformed", row)
-		}
-		if len(row) > 2+n { // a long string, which its group lists too
-			it, err := itemOf(l.Namespace, v)
-			if err != nil {
-				return false, err
-			}
-			return each(it)
-		}
-		more = true
-		entries := dict.EachEntry(v, func(e *dict.Entry) bool {
-			if e.Kind == dict.KindOwn {
-				return true
-			}
-			form = e.AppendForm(form[:0])
-			var it filterItem
-			if it, err = itemOf(l.Namespace, form); err == nil {
-				more, err = each(it)
-			}
-			return more && err == nil
-		})
-		return more, errors.Join(err, entries)
 	})
 }
 

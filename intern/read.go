@@ -74,19 +74,18 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 
 // EachID calls each with every id of a namespace, in no particular order.
 func EachID(r kv.Reader, ns dict.Namespace, each func(dict.ID) error) error {
-	return eachString(r, ns, func(_ []byte, id dict.ID) (bool, error) { return true, each(id) })
+	return eachString(r, ns, func(_ []byte, id dict.ID) error { return each(id) })
 }
 
-// eachString calls each with the stored forms of all strings of a namespace and their ids, in no particular order, until
-// each returns false. form is valid only during the call.
-func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.ID) (more bool, err error)) error {
-	prefix := []byte{dict.KeyID, byte(ns)}
-	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (more bool, err error) {
+// eachString calls each with the stored forms of all strings of a namespace and their ids, in no particular order. form is
+// valid only during the call.
+func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.ID) error) error {
+	return kv.ScanPrefix(r, []byte{dict.KeyID, byte(ns)}, func(k, v []byte) error {
 		id, err := idIn(k, v)
-		if err != nil {
-			return false, err
+		if err == nil {
+			err = each(k[2:], id)
 		}
-		return each(k[len(prefix):], id)
+		return err
 	})
 }
 
@@ -102,19 +101,25 @@ func idIn(key, value []byte) (dict.ID, error) {
 // EachForm calls each for all ids of a namespace, ascending, with the stored forms of their strings
 // (package dict, pack.go). form is valid only during the call.
 func EachForm(r kv.Reader, ns dict.Namespace, each func(id dict.ID, form []byte) error) error {
+	prefix := []byte{dict.KeyString, byte(ns)}
+	return eachForm(r, prefix, kv.PrefixEnd(prefix), each)
+}
+
+// eachForm is EachForm for the groups whose keys are from lo to hi.
+func eachForm(r kv.Reader, lo, hi []byte, each func(id dict.ID, form []byte) error) error {
 	var group formsOfGroup
-	err := kv.ScanPrefix(r, []byte{dict.KeyString, byte(ns)}, func(key, v []byte) error {
+	err := r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
 		id, n := dict.ReadID(key[2:])
 		switch rest := key[min(2+n, len(key)):]; {
 		case n == 0 || len(rest) > 1:
-			return fmt.Errorf("intern: %w: the key of a string is %x", dict.ErrMalformed, key)
+			return false, fmt.Errorf("intern: %w: the key of a string is %x", dict.ErrMalformed, key)
 		case len(rest) == 1: // a long string; its group came before
-			return group.own(id, rest[0], v)
+			return true, group.own(id, rest[0], v)
 		}
 		if err := group.flush(each); err != nil {
-			return err
+			return false, err
 		}
-		return group.read(id, v)
+		return true, group.read(id, v)
 	})
 	if err != nil {
 		return err
