@@ -1,0 +1,54 @@
+package app_test
+
+import (
+	"fmt"
+	"testing"
+
+	"skein.blue/consumer"
+	"skein.blue/internal/app"
+)
+
+// The text of --ids sets what it names, and nothing else; that of a size has a unit, or none.
+func TestOptionsFromText(t *testing.T) {
+	for text, want := range map[string]string{
+		"bits=12":                          "12 0 <nil>",
+		"lease=4096":                       "0 4096 <nil>",
+		"shards=0-127":                     "0 0 &{0 127}",
+		"shards=5-5,lease=65536,bits=32":   "32 65536 &{5 5}",
+		"":                                 `"": expected bits=14, lease=65536 or shards=0-127, separated by commas`,
+		"bits=0":                           "bits=0: must be from 1 to 32",
+		"bits":                             "bits=: must be from 1 to 32",
+		"lease=65537":                      "lease=65537: must be a power of two up to 65536",
+		"lease=131072":                     "lease=131072: must be a power of two up to 65536",
+		"shards=9-8":                       "shards=9-8: expected a range such as 0-127",
+		"bits=14,lease=65536,shards=0-127": "14 65536 &{0 127}",
+	} {
+		var o app.StoreOptions
+		got := ""
+		if err := o.ParseIDs(text); err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprint(o.Settings.ShardBits, o.Settings.LeaseSize, o.Shards)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	for text, want := range map[string]int64{"7": 7, "512MiB": 512 << 20, "1.5K": 1536, "2 GB": 2e9, "1T": -1, "much": -1, "-1": -1, "1e30": -1, "MiB": -1, "NaN": -1} {
+		n, err := app.ParseBytes(text)
+		if (err != nil) != (want < 0) || err == nil && n != want {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	}
+}
+
+// Relays and labelers see who asks.
+func TestUserAgent(t *testing.T) {
+	n := app.Network{Relay: "ws://127.0.0.1:1", PLC: app.DefaultPLC, UserAgent: "skein/1 (+https://skein.blue)"}
+	var o consumer.Options
+	n.Consume(&o)
+	l, err := n.Labels([]string{"did:plc:6tnmqzyj3aj56cfk2uw7mi5e"})
+	if err != nil || o.UserAgent != n.UserAgent || l.UserAgent != n.UserAgent || o.Verifier != nil {
+		t.Errorf("%v: %+v, %+v", err, o, l)
+	}
+}
