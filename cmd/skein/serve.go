@@ -154,11 +154,14 @@ func (n *node) parseAudit(s string) (err error) {
 }
 
 // check checks the flags that depend on each other.
-func (n *node) check() error {
+func (n *node) check() (err error) {
 	for _, f := range [][2]string{{"--listen", n.serve.Listen}, {"--admin-listen", n.serve.AdminListen}} {
 		if err := app.CheckListen(f[0], f[1]); err != nil {
 			return err
 		}
+	}
+	if n.serve.AdminToken, err = command.AdminToken(n.tokenFile); err != nil {
+		return err
 	}
 	past := n.serve.Past != app.Past{}
 	for _, f := range []struct {
@@ -240,8 +243,7 @@ func (n *node) build() (err error) {
 		}
 	}
 	o.Page.Handles, o.Page.Public, o.Status = n.resolver != "off", n.network.Public(), n.e.StatusLine()
-	o.AdminToken, err = command.AdminToken(n.tokenFile)
-	return err
+	return nil
 }
 
 // start checks the flags, and serves until ctx ends.

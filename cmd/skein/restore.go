@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/app"
+	"skein.blue/internal/backup"
+	"skein.blue/internal/command"
+	"skein.blue/internal/human"
+)
+
+func restoreCommand(e *command.Environment) *cli.Command {
+	var so app.StoreOptions
+	var r reading
+	var at time.Time
+	var list bool
+	return &cli.Command{
+		Name: "restore", Usage: "restore a store from a backup", ArgsUsage: "TARGET",
+		Description: "Writes the newest backup of TARGET to the folder of --store, which must not exist or be empty. If it is interrupted, the same command continues. " + targetUsage + ", or https://HOST/PATH.",
+		Flags: []cli.Flag{
+			command.StoreFlag(&so),
+			&cli.StringFlag{Name: "at", DefaultText: "the newest backup", Usage: "restore the newest backup made at this time or before: 2026-11-25T12:00:00Z, 2026-11-25, or an age such as 24h", Validator: func(s string) (err error) { at, err = app.ParseTime(s); return err }},
+			&cli.BoolFlag{Name: "list", Usage: "print the backups of TARGET, and restore nothing", Destination: &list},
+			r.trustFlag(),
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			from, err := oneTarget(c)
+			if err != nil {
+				return err
+			}
+			if err := r.open("", from, !list); err != nil {
+				return err
+			}
+			if list {
+				return listBackups(ctx, e, r.target)
+			}
+			if !app.EngineOf(so.Store).InProcess {
+				return restoreElsewhere(e, so.Store, r.target.String())
+			}
+			if err := so.Check(); err != nil {
+				return err
+			}
+			m, err := backup.Find(ctx, r.target, at, r.trust)
+			if err != nil {
+				return err
+			}
+			return restore(ctx, e, r.target, m, so.Store)
+		},
+	}
+}
+
+func listBackups(ctx context.Context, e *command.Environment, t backup.Target) error {
+	all, err := backup.List(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, at := range all {
+		m, err := backup.Find(ctx, t, at, nil)
+		if err != nil {
+			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339), human.Line(err.Error()))
+			continue
+		}
+		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339), human.Bytes(m.Bytes()), contents(m))
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("%w in %s", backup.ErrNone, t)
+	}
+	return nil
+}
+
+// contents says what a backup holds.
+func contents(m *backup.Manifest) string {
+	records := int64(0)
+	for _, n := range m.Store.Records {
+		records += n
+	}
+	what := fmt.Sprintf("%s records of %s accounts", human.Count(records), human.Count(m.Store.Accounts))
+	if m.Store.Source != "" {
+		what += fmt.Sprintf(", %s at seq %d", human.Line(m.Store.Source), m.Store.Cursor)
+	}
+	if !m.Store.Complete {
+		what += ", incomplete"
+	}
+	return what
+}
+
+func restore(ctx context.Context, e *command.Environment, t backup.Target, m *backup.Manifest, dir string) error {
+	if err := app.CheckFormat(m); err != nil {
+		return err
+	}
+	p := e.Progress("bytes", m.Bytes())
+	start := time.Now()
+	err := backup.Restore(ctx, t, backup.RestoreOptions{Dir: dir, Manifest: m, Progress: func(done, total int64) { p.Of(done, total, "restoring") }})
+	p.End()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %s is not a store yet; run the same command again, which continues", dir)
+	}
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	got, err := app.Summarize(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("%s is restored, and cannot be opened: %w", dir, err)
+	}
+	if a, b := fmt.Sprint(got), fmt.Sprint(m.Store); a != b {
+		return fmt.Errorf("%s is restored, and does not hold what its manifest says: %s, not %s", dir, a, b)
+	}
+	fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", dir, m.Time.Format(time.RFC3339), human.Bytes(m.Bytes()), took.Round(10*time.Millisecond), contents(m))
+	return nil
+}
+
+// restoreElsewhere prints the commands of FoundationDB's own tools that restore a store.
+func restoreElsewhere(e *command.Environment, store, target string) error {
+	l, err := locate(store, target)
+	if err != nil {
+		return err
+	}
+	return otherTools(e, l.RestoreCommands(target), fmt.Sprintf("Nothing is restored yet: %s is on FoundationDB, whose own tools do it, from a backup that they made. (A backup that skein made goes into a folder; from there, skein export and skein import copy it.) Stop all skein processes that use the store, and remove what is left of it: %s. On a machine that can reach the cluster and read %s, start the first command and let it run; then run the second:", store, l.ClearCommand(), target))
+}
