@@ -92,7 +92,7 @@ func (a *accountState) describe(st *ask.RepoState, known bool) {
 	if st.Has(ask.FlagHasRev) {
 		a.Rev = st.Rev.String()
 		if tid, ok := syntax.ParseTID([]byte(a.Rev)); ok {
-			a.Time = time.UnixMicro(int64(ask.Micros(tid))).UTC().Format(time.RFC3339)
+			a.Time = time.UnixMicro(int64(ask.MicrosOf(tid))).UTC().Format(time.RFC3339)
 		}
 	}
 	a.Partial, a.Desync = st.Has(ask.FlagPartial), st.Has(ask.FlagDesync)

@@ -128,7 +128,7 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 				return err
 			}
 		}
-		l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, q.Work), blocks: maxListBlocks, items: maxListItems}
+		l := &listBlocks{Reader: algebra.NewReader(ctx, sn, q.Work), blocks: maxListBlocks, items: maxListItems}
 		out.Blocks, err = l.describe(direction, dids, ids)
 		switch {
 		case l.bound.Incomplete:

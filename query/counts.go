@@ -90,7 +90,7 @@ func (s *Server) edges(q *xrpc.Query) ([]language.Via, error) {
 
 // countsMissing returns the completeness of sets of subjects, which depend on the subjects' own records, or on those
 // of the authors of lists, or on the records of all accounts.
-func (s *Server) countsMissing(v *algebra.Evaluation, edges []language.Via, subjects []language.Literal) (c completeness, err error) {
+func (s *Server) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) (c completeness, err error) {
 	var of []kinds.Kind
 	own := false
 	for _, edge := range edges {

@@ -38,7 +38,7 @@ var errListBound = errors.New("query: more lists than one query may read")
 
 // listBlocks reads the listblocks and list items behind relationships.
 type listBlocks struct {
-	*algebra.Evaluation
+	*algebra.Reader
 
 	blocks, items int          // that may still be read
 	bound         completeness // a bound was reached
@@ -60,7 +60,7 @@ func (b blocked) authors() sets.Set {
 // relateByLists adds the blocks by lists between the first of dids and the others. It returns
 // whether a bound was reached, and whether records may be missing.
 func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []language.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
-	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
+	l := &listBlocks{Reader: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	out, in := map[dict.ID]*ask.ShownRecord{}, map[dict.ID]*ask.ShownRecord{}
 	err = l.blocking(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ ask.Path) { offer(out, member, block) })
 	if err == nil {

@@ -95,7 +95,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l := &listBlocks{Evaluation: algebra.NewReader(t.Context(), sn, (*xrpc.Work)(nil)), blocks: maxListBlocks, items: 10}
+		l := &listBlocks{Reader: algebra.NewReader(t.Context(), sn, (*xrpc.Work)(nil)), blocks: maxListBlocks, items: 10}
 		looked := 0
 		for n := range 100 {
 			author, err := algebra.Lookup(sn, []language.Literal{{S: author(n), Is: dict.DID}})

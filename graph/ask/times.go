@@ -36,9 +36,6 @@ type Window = read.Window
 // EndOfTime is the To of a Window without an end.
 const EndOfTime = read.EndOfTime
 
-// AnyTime returns times before and after all TIDs: the ends of a Window without ends.
-func AnyTime() (from, to int64) { return read.AnyTime() }
-
 // WindowOf returns the Window of the times in [from, to), in microseconds since 1970.
 func WindowOf(from, to int64) Window { return read.WindowOf(from, to) }
 

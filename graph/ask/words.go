@@ -30,12 +30,6 @@ const (
 	LabelerRemoved = format.LabelerRemoved
 )
 
-// DatedAbove is LargeSet.
-const DatedAbove = LargeSet
-
-// Micros is MicrosOf.
-func Micros(tid uint64) uint64 { return MicrosOf(tid) }
-
 // ComparePaths orders the paths of one bucket.
 func ComparePaths(x, y Path) int { return format.ComparePaths(x, y) }
 

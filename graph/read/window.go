@@ -22,10 +22,6 @@ type Window struct{ From, To uint64 }
 // names no time, and no other window includes it.
 const EndOfTime = format.EndOfTime
 
-// AnyTime returns times before and after all TIDs, in microseconds since 1970: the ends of a
-// Window without ends.
-func AnyTime() (from, to int64) { return math.MinInt64, math.MaxInt64 }
-
 // WindowOf returns the Window of the times in [from, to), in microseconds since 1970. Either
 // may be before 1970, or after the last time that a TID can name, in the year 2255.
 func WindowOf(from, to int64) Window {

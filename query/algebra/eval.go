@@ -14,31 +14,42 @@ import (
 	"skein.blue/query/language"
 )
 
-// An Evaluation evaluates one expression on one snapshot of the graph. It is for one
-// goroutine.
+// A Reader reads stored sets of one snapshot of the graph. It is for one goroutine.
+type Reader struct {
+	Ended     kv.Interrupt // interrupts the work when the request is cancelled
+	View      *ask.View
+	budget    Budget
+	dateAbove uint64            // of reverse sets with more members, dates are read, not records
+	listsRead map[Leaf]sets.Set // results of OpListed and OpLists leaves
+	again     map[Leaf]*Operand // leaves that occur more than once; nil until opened
+}
+
+// A Bound is an expression on one snapshot of the graph: its strings have ids there.
+type Bound struct {
+	*Reader
+
+	Expr     *language.Expr
+	IDs      []dict.ID                // of Expr.Strings; dict.None where a string has no id
+	labelers map[string]ask.Labeler   // by DID, of the expression's labeled(…)
+	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see first
+}
+
+// An Evaluation evaluates one expression.
 //
 // The operands of an intersection are read in order of cost. Small sets, which one read returns
 // whole, come first. A large set that is not in memory comes last, and is only asked which of the
 // remaining members it contains (ask.ActorSet.And). Other operators read their operands as written.
 type Evaluation struct {
-	Ended       kv.Interrupt // interrupts the evaluation when the request is cancelled
-	Expr        *language.Expr
-	View        *ask.View
-	IDs         []dict.ID // of Expr.Strings; dict.None where a string has no id
-	Exact       bool      // fail instead of reading a sample
-	HopUnits    int       // the budget of each hop of a ranking; see hop
-	dateAbove   uint64    // of reverse sets with more members, dates are read, not records
-	lookUpAbove int       // of more members without dates, the newest records are read first
-	readFirst   int       // members whose records show since when; see newest
-	maxOfSecond int       // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
-	budget      Budget
+	Bound
+
+	Exact       bool                        // fail instead of reading a sample
+	HopUnits    int                         // the budget of each hop of a ranking; see hop
+	lookUpAbove int                         // of more members without dates, the newest records are read first
+	readFirst   int                         // members whose records show since when; see newest
+	maxOfSecond int                         // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	samples     []string                    // what was sampled, for the client
-	listsRead   map[Leaf]sets.Set           // results of OpListed and OpLists leaves
-	again       map[Leaf]*Operand           // leaves that occur more than once; nil until opened
 	computed    map[*language.Node]sets.Set // results of OpRank and OpSample
 	weights     map[*language.Node][]Weight // of the members of OpRank, where another ranking needs them
-	labelers    map[string]ask.Labeler      // by DID, of the expression's labeled(…)
-	firsts      map[language.Literal]int    // index of the first of equal Expr.Strings; see first
 }
 
 // A Budget limits the work of one query.
@@ -48,9 +59,9 @@ type Budget interface {
 	Heavy() error
 }
 
-// NewReader returns an Evaluation without an Expr, for reading single leaves.
-func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
-	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b, HopUnits: DefaultHopUnits, dateAbove: ask.DatedAbove, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, listsRead: map[Leaf]sets.Set{}}
+// NewReader returns a Reader. It calls b.Heavy for work that needs a shared, limited resource.
+func NewReader(ctx context.Context, s *ask.View, b Budget) *Reader {
+	return &Reader{Ended: kv.InterruptOf(ctx), View: s, budget: b, dateAbove: ask.LargeSet, listsRead: map[Leaf]sets.Set{}, again: map[Leaf]*Operand{}}
 }
 
 // A Leaf identifies one stored set.
@@ -79,20 +90,19 @@ func Within(w language.Window) ask.Window {
 	return ask.WindowOf(w.From, w.To)
 }
 
-// NewEvaluation looks up the ids of the expression's strings. The Evaluation calls b.Heavy
-// for work that needs a shared, limited resource.
+// NewEvaluation looks up the ids of the expression's strings.
 func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget) (*Evaluation, error) {
 	ids, err := Lookup(s, e.Strings)
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, HopUnits: DefaultHopUnits, dateAbove: ask.DatedAbove, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed, again: map[Leaf]*Operand{}, listsRead: map[Leaf]sets.Set{}}
+	v := &Evaluation{Bound: Bound{Reader: NewReader(ctx, s, b), Expr: e, IDs: ids}, HopUnits: DefaultHopUnits, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed}
 	v.findRepeated(&e.Root, map[Leaf]bool{})
 	return v, v.findLabelers()
 }
 
 // findRepeated records in v.again which leaves occur more than once.
-func (v *Evaluation) findRepeated(n *language.Node, seen map[Leaf]bool) {
+func (v *Bound) findRepeated(n *language.Node, seen map[Leaf]bool) {
 	if n.Op.IsSet() {
 		l := LeafOf(n, v.IDs)
 		if seen[l] {
@@ -124,7 +134,7 @@ func Lookup(s *ask.View, strings []language.Literal) ([]dict.ID, error) {
 
 // Hidden returns the accounts to remove from a result. Stored sets contain hidden accounts;
 // removing them once at the end has the same effect as removing them from each operand.
-func (v *Evaluation) Hidden() sets.Set {
+func (v *Bound) Hidden() sets.Set {
 	if v.Expr.Root.Is == dict.DID {
 		return v.View.Hidden()
 	}
@@ -213,33 +223,33 @@ func (v *Evaluation) open(n *language.Node) (Operand, error) {
 }
 
 // Leaf opens a leaf. A leaf that occurs several times is read only once.
-func (v *Evaluation) Leaf(l Leaf) (t Operand, err error) {
-	kept, repeated := v.again[l]
+func (r *Reader) Leaf(l Leaf) (t Operand, err error) {
+	kept, repeated := r.again[l]
 	if kept != nil {
 		return *kept, nil
 	}
 	switch {
 	case l.Op == language.OpListed, l.Op == language.OpLists:
-		t.Set, err = v.lists(l)
+		t.Set, err = r.lists(l)
 	case l.Op == language.OpForward:
-		t.Set, err = v.View.SubjectsIn(l.Kind, l.Of, l.Window)
+		t.Set, err = r.View.SubjectsIn(l.Kind, l.Of, l.Window)
 	case l.Window.All():
-		t, err = v.OpenActors(l.Kind, l.Of)
+		t, err = r.OpenActors(l.Kind, l.Of)
 	default:
-		t.Set, err = v.actorsIn(l)
+		t.Set, err = r.actorsIn(l)
 	}
 	if err == nil && t.Set.Len() > sets.ListMax {
-		err = v.budget.Heavy()
+		err = r.budget.Heavy()
 	}
 	if err == nil && repeated {
-		v.again[l] = &t
+		r.again[l] = &t
 	}
 	return t, err
 }
 
 // OpenActors opens the reverse set of a subject: followers, likers, …
-func (v *Evaluation) OpenActors(k kinds.Kind, subject dict.ID) (Operand, error) {
-	t, err := v.View.Actors(k, subject)
+func (r *Reader) OpenActors(k kinds.Kind, subject dict.ID) (Operand, error) {
+	t, err := r.View.Actors(k, subject)
 	if err != nil {
 		return Operand{}, err
 	}
@@ -262,50 +272,50 @@ func (e *LimitError) Error() string { return e.What }
 const MaxWindowed = 50_000
 
 // actorsIn reads the members of a reverse set in a window.
-func (v *Evaluation) actorsIn(l Leaf) (sets.Set, error) {
-	t, err := v.OpenActors(l.Kind, l.Of)
+func (r *Reader) actorsIn(l Leaf) (sets.Set, error) {
+	t, err := r.OpenActors(l.Kind, l.Of)
 	if err != nil {
 		return sets.Set{}, err
 	}
-	if t.large == nil && t.Set.Len() <= v.dateAbove {
-		return v.View.ActorsIn(l.Kind, l.Of, l.Window, t.Set)
+	if t.large == nil && t.Set.Len() <= r.dateAbove {
+		return r.View.ActorsIn(l.Kind, l.Of, l.Window, t.Set)
 	}
 	if t.large != nil || t.Set.Len() > sets.ListMax {
-		if err := v.budget.Heavy(); err != nil {
+		if err := r.budget.Heavy(); err != nil {
 			return sets.Set{}, err
 		}
 	}
-	in, unsure, err := v.View.DatedIn(l.Kind, l.Of, l.Window)
+	in, unsure, err := r.View.DatedIn(l.Kind, l.Of, l.Window)
 	if err != nil {
 		return sets.Set{}, err
 	}
 	if unsure.Len() > MaxWindowed {
-		return sets.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", v.View.Kind(l.Kind).Reverse, MaxWindowed, unsure.Len())}
+		return sets.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of the members whose time is not stored with the set, and fails above %d such members; this set has %d", r.View.Kind(l.Kind).Reverse, MaxWindowed, unsure.Len())}
 	}
-	found, err := v.View.ActorsIn(l.Kind, l.Of, l.Window, unsure)
+	found, err := r.View.ActorsIn(l.Kind, l.Of, l.Window, unsure)
 	return sets.Or(in, found), err
 }
 
 // All returns the operand's members. It asks the budget before it reads a large set.
-func (v *Evaluation) All(t Operand) (sets.Set, error) {
+func (r *Reader) All(t Operand) (sets.Set, error) {
 	if t.large == nil {
 		return t.Set, nil
 	}
-	if err := v.budget.Heavy(); err != nil {
+	if err := r.budget.Heavy(); err != nil {
 		return sets.Set{}, err
 	}
 	return t.large.All()
 }
 
 // And returns the members of set that are also in t.
-func (v *Evaluation) And(set sets.Set, t Operand) (sets.Set, error) {
+func (r *Reader) And(set sets.Set, t Operand) (sets.Set, error) {
 	if t.large == nil {
 		return sets.And(set, t.Set), nil
 	}
-	if err := v.Ended.Err(); err != nil {
+	if err := r.Ended.Err(); err != nil {
 		return sets.Set{}, err
 	}
-	if err := v.budget.Heavy(); err != nil {
+	if err := r.budget.Heavy(); err != nil {
 		return sets.Set{}, err
 	}
 	return t.large.And(set)

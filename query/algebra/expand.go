@@ -13,7 +13,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
-	"skein.blue/query/tally"
 )
 
 // A hop is one step of a ranking, from the members of a set along an edge. It has a budget of units:
@@ -34,9 +33,9 @@ import (
 // scores are right on average.
 type hop struct {
 	v     *Evaluation
-	ended tally.Ended
+	ended Ended
 	w     Walk
-	t     *tally.Tally
+	t     *Tally
 
 	authors map[dict.ID]dict.ID // of the lists, if w leads along them
 
@@ -75,17 +74,14 @@ type agedEdge struct{ id, weight uint64 }
 // Expand counts how many members lead to each result along w.Via. members are of the namespace
 // w.Via.From. It skips hidden members, but does not remove hidden results. If w.Exact or v.Exact is
 // set, it fails instead of reading a sample.
-func (v *Evaluation) Expand(ended tally.Ended, members sets.Set, w Walk) (*tally.Tally, error) {
+func (v *Evaluation) Expand(ended Ended, members sets.Set, w Walk) (*Tally, error) {
 	before := len(v.samples)
-	expand := func() (t *tally.Tally, newest int64, err error) {
+	expand := func() (t *Tally, newest int64, err error) {
 		v.samples = v.samples[:before]
 		h := hop{v: v, ended: ended, w: w}
 		t, err = h.whole(members)
 		if errors.Is(err, errSpent) {
 			t, err = h.sample(members)
-		}
-		if l, ok := errors.AsType[*tally.LimitError](err); ok {
-			err = &LimitError{l.What}
 		}
 		return t, h.newest, err
 	}
@@ -111,14 +107,14 @@ func (v *Evaluation) Expand(ended tally.Ended, members sets.Set, w Walk) (*tally
 // weigh returns the weight of an edge, and notes its time.
 func (h *hop) weigh(weight float64, tid uint64) uint64 {
 	if weight > 0 {
-		h.newest = max(h.newest, int64(ask.Micros(tid)))
+		h.newest = max(h.newest, int64(ask.MicrosOf(tid)))
 	}
 	return h.w.aged(weight, tid)
 }
 
 // start prepares to read members in a number of units; 0 units are unlimited.
 func (h *hop) start(members sets.Set, units int) (err error) {
-	h.t = &tally.Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
+	h.t = &Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
 	h.left, h.limited = units, units > 0
 	if h.w.Via.Op == language.OpListed && h.authors == nil {
 		h.authors, err = h.v.authors(members)
@@ -128,7 +124,7 @@ func (h *hop) start(members sets.Set, units int) (err error) {
 
 // whole reads all members. Of many members, it reads the sets in the order of the members' hashes: if the
 // budget is spent after enough of them, these are the sample.
-func (h *hop) whole(members sets.Set) (*tally.Tally, error) {
+func (h *hop) whole(members sets.Set) (*Tally, error) {
 	units := h.v.HopUnits
 	if h.w.Exact || h.v.Exact {
 		units = 0
@@ -211,7 +207,7 @@ func hashed(members sets.Set) []uint64 {
 }
 
 // sample reads members in the order of their hashes, and thins large sets.
-func (h *hop) sample(members sets.Set) (*tally.Tally, error) {
+func (h *hop) sample(members sets.Set) (*Tally, error) {
 	if err := h.v.budget.Heavy(); err != nil {
 		return h.t, err
 	}

@@ -12,7 +12,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/language"
-	"skein.blue/query/tally"
 )
 
 // hopped is what a hop found: counts and sums of weights by id.
@@ -41,7 +40,7 @@ func hopWith(t *testing.T, g *oracle.Graph, text string, units int) (h hopped, e
 		}
 		if n.Rank.ByScore() {
 			for _, s := range ta.TopSums(1, ta.AtLeast(1)) {
-				h.scores[s.ID] = float64(s.Sum) / tally.One * max(ta.Scale, 1)
+				h.scores[s.ID] = float64(s.Sum) / tallyOne * max(ta.Scale, 1)
 			}
 		}
 		return nil

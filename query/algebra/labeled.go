@@ -11,7 +11,7 @@ import (
 
 // findLabelers reads the states of the labelers of the expression. It fails if the labels of one of them are
 // not read.
-func (v *Evaluation) findLabelers() error {
+func (v *Bound) findLabelers() error {
 	if !v.Expr.Root.HasLabels() {
 		return nil
 	}
@@ -44,9 +44,9 @@ func (v *Evaluation) findLabelers() error {
 
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
 func CheckLabelers(sn *ask.View, e *language.Expr) error {
-	v := Evaluation{Expr: e, View: sn}
+	v := Bound{Reader: &Reader{View: sn}, Expr: e}
 	return v.findLabelers()
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.
-func (v *Evaluation) Labeler(n *language.Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }
+func (v *Bound) Labeler(n *language.Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }

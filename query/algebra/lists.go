@@ -15,34 +15,34 @@ import (
 const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.
-func (v *Evaluation) lists(l Leaf) (sets.Set, error) {
-	if kept, ok := v.listsRead[l]; ok {
+func (r *Reader) lists(l Leaf) (sets.Set, error) {
+	if kept, ok := r.listsRead[l]; ok {
 		return kept, nil
 	}
 	var ids []uint64
-	err := v.eachListed(l, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
+	err := r.eachListed(l, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
 	if err != nil {
 		return sets.Set{}, err
 	}
 	set := sets.FromUnsorted(ids)
-	v.listsRead[l] = set
+	r.listsRead[l] = set
 	return set, nil
 }
 
 // eachListed calls each for every member of an OpListed or OpLists leaf, with the list item
 // that makes it a member. Lists of hidden accounts have no members.
-func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
+func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 	if l.Op == language.OpListed {
-		if v.View.IsHidden(l.By) {
+		if r.View.IsHidden(l.By) {
 			return nil
 		}
-		return v.View.Listed(l.Of, l.By, l.Window, each)
+		return r.View.Listed(l.Of, l.By, l.Window, each)
 	}
-	t, err := v.OpenActors(kinds.ListMember, l.Of)
+	t, err := r.OpenActors(kinds.ListMember, l.Of)
 	if err != nil {
 		return err
 	}
-	set, err := v.All(t)
+	set, err := r.All(t)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error
 		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this account on a list, and fails above %d such accounts; there are %d", MaxListers, set.Len())}
 	}
 	if set.Len() > sets.ListMax {
-		if err := v.budget.Heavy(); err != nil {
+		if err := r.budget.Heavy(); err != nil {
 			return err
 		}
 	}
@@ -58,11 +58,11 @@ func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error
 	for id := range set.All() {
 		from = append(from, dict.ID(id))
 	}
-	return v.View.Lists(l.Of, from, l.Window, each)
+	return r.View.Lists(l.Of, from, l.Window, each)
 }
 
 // listSizes is Sizes along an OpListed or OpLists set.
-func (v *Evaluation) listSizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
+func (r *Reader) listSizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	var authors map[dict.ID]dict.ID
 	var hidden sets.Set
 	if via.Op == language.OpListed {
@@ -73,13 +73,13 @@ func (v *Evaluation) listSizes(via language.Via, ids []dict.ID, each func(i int,
 			}
 		}
 		var err error
-		if authors, err = v.authors(sets.FromUnsorted(lists)); err != nil {
+		if authors, err = r.authors(sets.FromUnsorted(lists)); err != nil {
 			return err
 		}
-		hidden = v.View.Hidden()
+		hidden = r.View.Hidden()
 	}
 	for i, id := range ids {
-		t, err := v.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id]})
+		t, err := r.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id]})
 		if err == nil {
 			err = each(i, t.Set.Len()-sets.AndLen(hidden, t.Set))
 		}

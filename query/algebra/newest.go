@@ -44,7 +44,7 @@ func endAt(after *Place) uint64 {
 	if !after.Begun {
 		return ask.EndOfTime
 	}
-	return ask.TIDAt(min(after.Micros+1, ask.Micros(ask.EndOfTime)))
+	return ask.TIDAt(min(after.Micros+1, ask.MicrosOf(ask.EndOfTime)))
 }
 
 // newest returns the records of those members ids of the reverse set that may be on a page newest first, after a place. An account that

@@ -40,7 +40,7 @@ func (o Order) IsAhead(p ask.Path) bool { return p.HasTime() && ask.TimeOf(p) > 
 
 // KeyOf returns the TID of a record by which it is ordered: ask.Timeless if it comes last.
 func (o Order) KeyOf(tid uint64) uint64 {
-	if ask.Micros(tid) > o.latest {
+	if ask.MicrosOf(tid) > o.latest {
 		return ask.Timeless
 	}
 	return tid

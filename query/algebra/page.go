@@ -23,7 +23,7 @@ type Unseen []bool
 
 // literal returns the id of string i, an argument of members(…). If it has no id, it returns
 // the stand-in id of the first string that equals it.
-func (v *Evaluation) literal(i int) dict.ID {
+func (v *Bound) literal(i int) dict.ID {
 	if v.IDs[i] != dict.None {
 		return v.IDs[i]
 	}
@@ -31,7 +31,7 @@ func (v *Evaluation) literal(i int) dict.ID {
 }
 
 // first returns the index of the first of the strings that equal string i.
-func (v *Evaluation) first(i int) int {
+func (v *Bound) first(i int) int {
 	if v.firsts == nil { // built once: members(…) may have thousands of arguments
 		v.firsts = make(map[language.Literal]int, len(v.Expr.Strings))
 		for n, l := range slices.Backward(v.Expr.Strings) {
@@ -42,7 +42,7 @@ func (v *Evaluation) first(i int) int {
 }
 
 // pin replaces the ids of strings that were unseen on the first page by their stand-in ids.
-func (v *Evaluation) pin(set sets.Set, u Unseen) sets.Set {
+func (v *Bound) pin(set sets.Set, u Unseen) sets.Set {
 	var from, to []uint64
 	for i := range v.Expr.Strings {
 		if i < len(u) && u[i] && v.Expr.Strings[i].Is == v.Expr.Root.Is && v.IDs[i] != dict.None && set.Has(uint64(v.IDs[i])) {
@@ -56,7 +56,7 @@ func (v *Evaluation) pin(set sets.Set, u Unseen) sets.Set {
 }
 
 // Unseen returns which strings have no id in this snapshot.
-func (v *Evaluation) Unseen() Unseen {
+func (v *Bound) Unseen() Unseen {
 	u := make(Unseen, len(v.IDs))
 	for i, id := range v.IDs {
 		u[i] = id == dict.None
@@ -67,7 +67,7 @@ func (v *Evaluation) Unseen() Unseen {
 // Page returns up to limit members of set with ids above after, in the order of their ids,
 // and at most MaxPageBytes of strings. last is the last of the ids if more members follow,
 // else dict.None.
-func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
+func (v *Bound) Page(set sets.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
 	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
 	if members, err = v.Names(ids); err != nil {
 		return nil, nil, dict.None, err
@@ -90,7 +90,7 @@ func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int, pinned Unseen)
 const MaxPageBytes = 512 << 10
 
 // pinnedHidden returns Hidden, and the stand-in ids of hidden accounts that pin replaced.
-func (v *Evaluation) pinnedHidden(u Unseen) sets.Set {
+func (v *Bound) pinnedHidden(u Unseen) sets.Set {
 	h := v.Hidden()
 	if h.Empty() {
 		return h
@@ -108,7 +108,7 @@ func (v *Evaluation) pinnedHidden(u Unseen) sets.Set {
 }
 
 // Names returns the strings of ids, which ascend; stand-in ids have strings, too.
-func (v *Evaluation) Names(ids []uint64) ([]string, error) {
+func (v *Bound) Names(ids []uint64) ([]string, error) {
 	out := make([]string, len(ids))
 	known := make([]dict.ID, 0, len(ids))
 	for i, id := range ids {

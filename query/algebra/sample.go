@@ -39,7 +39,7 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 
 // named returns hashes of the strings that n names as members, by id. A sample uses these: such a string may have no id yet,
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
-func (v *Evaluation) named(n *language.Node) map[uint64]uint64 {
+func (v *Bound) named(n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
 	var walk func(n *language.Node)
 	walk = func(n *language.Node) {

@@ -54,7 +54,7 @@ func (r leafRecords) datedTimes(set sets.Set, now uint32) (times, unsure []uint6
 	if err := r.askForDates(set); err != nil {
 		return nil, nil, err
 	}
-	from, to := ask.Micros(r.l.Window.From), ask.Micros(r.l.Window.To)
+	from, to := ask.MicrosOf(r.l.Window.From), ask.MicrosOf(r.l.Window.To)
 	if r.l.Window.All() {
 		from, to = 0, math.MaxUint64
 	}

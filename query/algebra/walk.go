@@ -6,7 +6,6 @@ import (
 	"skein.blue/internal/sets"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
-	"skein.blue/query/tally"
 )
 
 // A Walk is one step from the members of a set, along an edge.
@@ -21,26 +20,26 @@ type Walk struct {
 }
 
 // leafSet returns the members of a leaf.
-func (v *Evaluation) leafSet(l Leaf) (set sets.Set, err error) {
-	op, err := v.Leaf(l)
+func (r *Reader) leafSet(l Leaf) (set sets.Set, err error) {
+	op, err := r.Leaf(l)
 	if err != nil {
 		return set, err
 	}
-	return v.All(op)
+	return r.All(op)
 }
 
 // Authors returns the accounts that made lists, and their ids.
-func (v *Evaluation) Authors(lists []language.Literal) (authors []language.Literal, ids []dict.ID, err error) {
+func (r *Reader) Authors(lists []language.Literal) (authors []language.Literal, ids []dict.ID, err error) {
 	authors = make([]language.Literal, len(lists))
 	for i, l := range lists {
 		authors[i] = language.Literal{S: syntax.AuthorityOf(l.S), Is: dict.DID}
 	}
-	ids, err = Lookup(v.View, authors)
+	ids, err = Lookup(r.View, authors)
 	return authors, ids, err
 }
 
 // authors returns the accounts that made lists.
-func (v *Evaluation) authors(lists sets.Set) (map[dict.ID]dict.ID, error) {
+func (r *Reader) authors(lists sets.Set) (map[dict.ID]dict.ID, error) {
 	ids := make([]dict.ID, 0, lists.Len())
 	for id := range lists.All() {
 		if dict.ID(id) < dict.FirstReserved {
@@ -48,14 +47,14 @@ func (v *Evaluation) authors(lists sets.Set) (map[dict.ID]dict.ID, error) {
 		}
 	}
 	named := make([]language.Literal, len(ids))
-	err := v.View.Strings(dict.URI, ids, func(i int, s []byte) error {
+	err := r.View.Strings(dict.URI, ids, func(i int, s []byte) error {
 		named[i].S = string(s)
-		return v.Ended.Err()
+		return r.Ended.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
-	_, by, err := v.Authors(named)
+	_, by, err := r.Authors(named)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +106,7 @@ func (v *Evaluation) ranked(n *language.Node) (set sets.Set, err error) {
 		}
 	} else {
 		for _, c := range t.Top(count) {
-			results = append(results, Scored{Summed: tally.Summed{Counted: c}, Score: float64(c.Count)})
+			results = append(results, Scored{Summed: Summed{Counted: c}, Score: float64(c.Count)})
 		}
 	}
 	ids := make([]uint64, len(results))

@@ -2,7 +2,6 @@ package algebra
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
-	"skein.blue/query/tally"
 )
 
 // A Weight is the weight of a member, from 0 to 1.
@@ -32,20 +30,20 @@ func (w *Walk) weightOf(member uint64) float64 {
 	return w.Weights[i].Weight
 }
 
-// tallyWeight converts a weight to the unit of tallies (1/tally.One), rounded down.
-func tallyWeight(weight float64) uint64 { return uint64(weight * tally.One) }
+// tallyWeight converts a weight to the unit of tallies (1/tallyOne), rounded down.
+func tallyWeight(weight float64) uint64 { return uint64(weight * tallyOne) }
 
 // aged returns the weight of an edge whose newest record with a time has the given TID.
 func (w *Walk) aged(weight float64, tid uint64) uint64 {
-	age := max(w.Now-int64(ask.Micros(tid)), 0)
+	age := max(w.Now-int64(ask.MicrosOf(tid)), 0)
 	return tallyWeight(weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds())))
 }
 
 // freshest is the number of half-lives that the newest edge may be old. If it is older, its age is the unit in which weights are
-// counted (tally.Tally.Unit): weights of 2^-20 would be too coarse, and those of 2^-41 are 0.
+// counted (Tally.Unit): weights of 2^-20 would be too coarse, and those of 2^-41 are 0.
 const freshest = 8
 
-// halvings is the number of half-lives after which an edge adds nothing: 2^-41 is below 1/tally.One.
+// halvings is the number of half-lives after which an edge adds nothing: 2^-41 is below 1/tallyOne.
 const halvings = 41
 
 // effective returns the part of the window whose records still add to a score.
@@ -59,7 +57,7 @@ func (w *Walk) effective() ask.Window {
 
 // A Scored is a result of a ranking by score.
 type Scored struct {
-	tally.Summed
+	Summed
 
 	Total uint64 // total(x) of Weighing; 0 without damp
 	Score float64
@@ -78,7 +76,7 @@ const (
 
 // Scores returns, best first, at most limit of the results to which at least minCount members lead. Results with equal scores are ordered by count, then by id. With damp, only the
 // MaxScored (along a reverse set, maxScoredReverse) results with the highest sums are scored.
-func (v *Evaluation) Scores(t *tally.Tally, via language.Via, damp float64, minCount uint32, limit int) ([]Scored, error) {
+func (v *Evaluation) Scores(t *Tally, via language.Via, damp float64, minCount uint32, limit int) ([]Scored, error) {
 	most := limit
 	if damp > 0 {
 		if most = MaxScored; via.Op == language.OpReverse {
@@ -88,7 +86,7 @@ func (v *Evaluation) Scores(t *tally.Tally, via language.Via, damp float64, minC
 	sums := t.TopSums(minCount, min(t.AtLeast(minCount), most))
 	all := make([]Scored, len(sums))
 	for i := range sums {
-		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tally.One * max(t.Scale, 1) * t.Unit()}
+		all[i] = Scored{Summed: sums[i], Score: float64(sums[i].Sum) / tallyOne * max(t.Scale, 1) * t.Unit()}
 	}
 	if damp > 0 {
 		if len(all) > manyTotals {
@@ -96,11 +94,11 @@ func (v *Evaluation) Scores(t *tally.Tally, via language.Via, damp float64, minC
 				return nil, err
 			}
 		}
-		damped := v.damp
+		damped := dampForward
 		if via.Op == language.OpReverse {
-			damped = v.dampReverse
+			damped = dampReverse
 		}
-		if err := damped(all, via, damp, limit); err != nil {
+		if err := damped(v.Reader, all, via, damp, limit); err != nil {
 			return nil, err
 		}
 		slices.SortFunc(all, CompareScores)
@@ -108,45 +106,45 @@ func (v *Evaluation) Scores(t *tally.Tally, via language.Via, damp float64, minC
 	return all[:min(limit, len(all))], nil
 }
 
-// damp divides scores by a power of the results' totals.
-func (v *Evaluation) damp(all []Scored, via language.Via, damp float64, _ int) error {
+// dampForward divides scores by a power of the results' totals.
+func dampForward(r *Reader, all []Scored, via language.Via, damp float64, _ int) error {
 	slices.SortFunc(all, func(x, y Scored) int { return cmp.Compare(x.ID, y.ID) })
 	ids := make([]dict.ID, len(all))
 	for i := range all {
 		ids[i] = dict.ID(all[i].ID)
 	}
-	return Totals(v.View, via, ids, func(i int, total uint64) error {
+	return Totals(r.View, via, ids, func(i int, total uint64) error {
 		all[i].divide(total, damp)
-		return v.Ended.Err()
+		return r.Ended.Err()
 	})
 }
 
-// dampReverse is damp along a reverse set, where a total is the number of an account's own subjects,
+// dampReverse is dampForward along a reverse set, where a total is the number of an account's own subjects,
 // which have to be read. It stops counting those of a result that can no longer be among the first
 // limit: its total is then too low, and its score too high, but lower than the scores of limit others.
-func (v *Evaluation) dampReverse(all []Scored, via language.Via, damp float64, limit int) error {
-	counter := v.View.SubjectCounter(via.Kind)
-	var best lowestFirst // the highest scores so far
+func dampReverse(r *Reader, all []Scored, via language.Via, damp float64, limit int) error {
+	counter := r.View.SubjectCounter(via.Kind)
+	var best smallest[float64] // the highest scores so far, as negative numbers
 	i := -1
-	begin := func(s Scored) { v.View.BeginSubjects(via.Kind, dict.ID(s.ID), ask.Window{}) }
-	for range ask.Ahead(v.View, slices.Values(all), begin) { // highest sums first
+	begin := func(s Scored) { r.View.BeginSubjects(via.Kind, dict.ID(s.ID), ask.Window{}) }
+	for range ask.Ahead(r.View, slices.Values(all), begin) { // highest sums first
 		i++
 		most := uint64(math.MaxUint64)
-		if len(best) == limit && best[0] > 0 {
-			// The score is below best[0] from this total on; rounding up leaves room for errors of Pow.
-			if enough := math.Pow(all[i].Score/best[0], 1/damp) + 1; enough < math.MaxInt64 {
+		if len(best) == limit && best[0] < 0 {
+			// The score is below -best[0] from this total on; rounding up leaves room for errors of Pow.
+			if enough := math.Pow(-all[i].Score/best[0], 1/damp) + 1; enough < math.MaxInt64 {
 				most = uint64(enough) + 1
 			}
 		}
 		total, err := counter.Count(dict.ID(all[i].ID), most)
 		if err == nil {
-			err = v.Ended.Err()
+			err = r.Ended.Err()
 		}
 		if err != nil {
 			return err
 		}
 		all[i].divide(total, damp)
-		best.offer(all[i].Score, limit)
+		best.offer(-all[i].Score, limit)
 	}
 	return nil
 }
@@ -157,40 +155,6 @@ func (s *Scored) divide(total uint64, damp float64) {
 	s.Score /= math.Pow(float64(max(total, 1)), damp)
 }
 
-// lowestFirst is a heap of the highest scores, with the lowest of them on top.
-type lowestFirst []float64
-
-func (h *lowestFirst) offer(score float64, most int) {
-	if len(*h) < most {
-		heap.Push(h, score)
-	} else if most > 0 && score > (*h)[0] {
-		(*h)[0] = score
-		heap.Fix(h, 0)
-	}
-}
-
-// Len implements heap.Interface, as do Less, Swap, Push and Pop.
-func (h lowestFirst) Len() int { return len(h) }
-
-// Less implements heap.Interface.
-func (h lowestFirst) Less(i, j int) bool { return h[i] < h[j] }
-
-// Swap implements heap.Interface.
-func (h lowestFirst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *lowestFirst) Push(x any) {
-	score, _ := x.(float64)
-	*h = append(*h, score)
-}
-
-// Pop implements heap.Interface.
-func (h *lowestFirst) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
 // CompareScores compares results by rank.
 func CompareScores(x, y Scored) int {
 	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
@@ -199,17 +163,17 @@ func CompareScores(x, y Scored) int {
 // Sizes calls each, in no order, with the number of active accounts, or of subjects, that an edge
 // leads to from each of ids. It asks the budget before it reads a large reverse set, and after it has
 // read a large forward set.
-func (v *Evaluation) Sizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
+func (r *Reader) Sizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	switch {
 	case via.IsList():
-		return v.listSizes(via, ids, each)
+		return r.listSizes(via, ids, each)
 	case via.Op == language.OpReverse:
-		return v.View.ActorCounts(via.Kind, ids, v.budget.Heavy, each)
+		return r.View.ActorCounts(via.Kind, ids, r.budget.Heavy, each)
 	}
-	return v.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
+	return r.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
 		err := each(i, total)
 		if err == nil && total > sets.ListMax { // as Leaf does after it has read a large forward set
-			err = v.budget.Heavy()
+			err = r.budget.Heavy()
 		}
 		return err
 	})

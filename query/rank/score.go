@@ -14,7 +14,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
-	"skein.blue/query/tally"
 	"skein.blue/query/xrpc"
 )
 
@@ -35,7 +34,7 @@ const leastScored = 5
 
 // A Result is a result of a ranking, and the number of members that lead to it.
 type Result struct {
-	tally.Counted
+	algebra.Counted
 
 	Total uint64  // accounts with an edge to it; counted only for share, lift and damp
 	Score float64 // with ByScore
@@ -45,7 +44,7 @@ type Result struct {
 type Standing struct {
 	ctx      context.Context //nolint:containedctx // of the query
 	sn       *ask.View
-	tally    *tally.Tally
+	tally    *algebra.Tally
 	Of       uint64 // members of the expanded set
 	Accounts uint64 // visible accounts of the index; 0 with ByCount
 	Sampled  string // what was sampled, for the client; "" if everything was read
@@ -62,7 +61,7 @@ func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
 	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
 	top := st.tally.Top(min(st.tally.AtLeast(r.min), algebra.MaxScored))
 	if r.Window.All() {
-		slices.SortFunc(top, func(x, y tally.Counted) int { return cmp.Compare(x.ID, y.ID) })
+		slices.SortFunc(top, func(x, y algebra.Counted) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	ids := make([]dict.ID, len(top))
 	for i, c := range top {
@@ -203,7 +202,7 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 	if err != nil || len(plain) != 36 {
 		return p, xrpc.ErrCursor
 	}
-	counted := tally.Counted{ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:])}
+	counted := algebra.Counted{ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:])}
 	result := Result{counted, binary.BigEndian.Uint64(plain[20:]), math.Float64frombits(binary.BigEndian.Uint64(plain[28:]))}
 	return Place{result, binary.BigEndian.Uint64(plain)}, nil
 }

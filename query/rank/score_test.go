@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein.blue/query/tally"
+	"skein.blue/query/algebra"
 )
 
 // Scores beyond the largest integer are the largest integer, and do not wrap.
@@ -18,10 +18,10 @@ func TestScoresAreBounded(t *testing.T) {
 		e            Result
 		want         uint64
 	}{
-		{ByShare, 0, 0, Result{tally.Counted{ID: 1, Count: 3}, 4, 0}, 750_000},
-		{ByLift, 100, 10, Result{tally.Counted{ID: 1, Count: 5}, 10, 0}, 5_000_000},
-		{ByLift, 1 << 62, 1, Result{tally.Counted{ID: 1, Count: 1 << 31}, 1, 0}, 1<<63 - 1},
-		{ByLift, 1 << 50, 1 << 40, Result{tally.Counted{ID: 1, Count: 1}, 1 << 40, 0}, 0},
+		{ByShare, 0, 0, Result{algebra.Counted{ID: 1, Count: 3}, 4, 0}, 750_000},
+		{ByLift, 100, 10, Result{algebra.Counted{ID: 1, Count: 5}, 10, 0}, 5_000_000},
+		{ByLift, 1 << 62, 1, Result{algebra.Counted{ID: 1, Count: 1 << 31}, 1, 0}, 1<<63 - 1},
+		{ByLift, 1 << 50, 1 << 40, Result{algebra.Counted{ID: 1, Count: 1}, 1 << 40, 0}, 0},
 	} {
 		st := &Standing{Accounts: c.accounts, Of: c.of}
 		if got := st.Score(c.by, &c.e); got != c.want {
@@ -54,7 +54,7 @@ func TestScoresAreExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50_000 {
 		st := &Standing{Accounts: max(drawn(rng, 40), 1), Of: drawn(rng, 31)}
-		e := &Result{tally.Counted{ID: drawn(rng, 40), Count: uint32(drawn(rng, 32))}, drawn(rng, 32), 0}
+		e := &Result{algebra.Counted{ID: drawn(rng, 40), Count: uint32(drawn(rng, 32))}, drawn(rng, 32), 0}
 		for _, by := range []string{ByShare, ByLift} {
 			if got, want := st.Score(by, e), slowScore(by, st, e); got != want {
 				t.Fatalf("%s of %+v, %d accounts, %d members: %d, want %d", by, *e, st.Accounts, st.Of, got, want)
@@ -83,10 +83,10 @@ func TestOrderIsExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	result := func() Result {
 		if rng.IntN(2) == 0 { // many ties
-			return Result{tally.Counted{ID: uint64(rng.IntN(3)), Count: uint32(1 + rng.IntN(4))}, uint64(rng.IntN(9)), 0}
+			return Result{algebra.Counted{ID: uint64(rng.IntN(3)), Count: uint32(1 + rng.IntN(4))}, uint64(rng.IntN(9)), 0}
 		}
 		near := uint64(1)<<31 + uint64(rng.IntN(3)) // fractions that differ by less than a float64 does
-		return Result{tally.Counted{ID: uint64(rng.IntN(3)), Count: uint32(near) - uint32(rng.IntN(2))}, near, 0}
+		return Result{algebra.Counted{ID: uint64(rng.IntN(3)), Count: uint32(near) - uint32(rng.IntN(2))}, near, 0}
 	}
 	for range 30_000 {
 		x, y := result(), result()

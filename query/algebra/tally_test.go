@@ -1,4 +1,4 @@
-package tally
+package algebra
 
 import (
 	"cmp"
@@ -203,7 +203,7 @@ func TestEmptyTally(t *testing.T) {
 func TestSmallest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	for range 2000 {
-		var s smallest
+		var s smallest[uint64]
 		most := rng.IntN(8)
 		ids := rng.Perm(rng.IntN(20))
 		for _, id := range ids {

@@ -1,6 +1,4 @@
-// Package tally counts how many members of a set lead to each id, and adds up their weights: a
-// ranking's inner loop. It knows no store and no expressions.
-package tally
+package algebra
 
 import (
 	"cmp"
@@ -26,16 +24,10 @@ type Counted struct {
 	Count uint32
 }
 
-// A LimitError says which bound a Tally exceeds.
-type LimitError struct{ What string }
-
-// Error implements error.
-func (e *LimitError) Error() string { return e.What }
-
 // Ended says why the work must end, nil if it goes on: a context.Context, or a kv.Interrupt.
 type Ended interface{ Err() error }
 
-// A Tally counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
+// A Tally is a ranking's inner loop: it counts how many members of a set lead to each id, and adds up their weights. It counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
 // then counts part by part, in tables that fit the processor's caches (partitioned aggregation,
 // docs/decisions/0018).
 type Tally struct {
@@ -340,13 +332,10 @@ func (t *Tally) LeaveOut(set sets.Set) {
 	})
 }
 
-// counts returns the number of remaining results by count.
-func (t *Tally) counts() []int { return t.perCount }
-
 // AtLeast returns the number of results with at least a count.
 func (t *Tally) AtLeast(count uint32) (n int) {
 	count = t.uncounted(count)
-	all := t.counts()
+	all := t.perCount
 	for _, results := range all[min(int(count), len(all)):] {
 		n += results
 	}
@@ -357,7 +346,7 @@ func (t *Tally) AtLeast(count uint32) (n int) {
 // It scans the tables once, and holds no more than it returns and the results that tie with the
 // last.
 func (t *Tally) Top(limit int) []Counted {
-	perCount := t.counts()
+	perCount := t.perCount
 	if len(perCount) == 0 {
 		return nil
 	}
@@ -371,7 +360,7 @@ func (t *Tally) Top(limit int) []Counted {
 		last--
 	}
 	all := make([]Counted, 0, above)
-	var lowest smallest
+	var lowest smallest[uint64]
 	t.each(func(e *tallied) {
 		switch {
 		case e.count > last:
@@ -389,10 +378,10 @@ func (t *Tally) Top(limit int) []Counted {
 	return all
 }
 
-// smallest is a heap of the smallest ids so far, with the largest of them on top.
-type smallest []uint64
+// smallest is a heap of the smallest of some numbers so far, with the largest of them on top.
+type smallest[T cmp.Ordered] []T
 
-func (s *smallest) offer(id uint64, most int) {
+func (s *smallest[T]) offer(id T, most int) {
 	h := *s
 	if len(h) < most {
 		h = append(h, id)

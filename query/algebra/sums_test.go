@@ -1,4 +1,4 @@
-package tally
+package algebra
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ func TestWeights(t *testing.T) {
 		ta := Tally{Weighted: true}
 		highest := map[key]uint64{}
 		for actor := range 1 + rng.IntN(40) {
-			usual := rng.Uint64N(One + 1)
+			usual := rng.Uint64N(tallyOne + 1)
 			ta.NextWeighing(usual)
 			for range 1 + rng.IntN(3) {
 				var list []uint64
@@ -90,10 +90,10 @@ func TestWeights(t *testing.T) {
 
 // A sum that does not fit stays at the highest value.
 func TestSumsAreBounded(t *testing.T) {
-	s := sum{all: math.MaxUint64 - One}
-	s.add(One/2, false)
-	s.add(One, false)
-	s.add(One, false)
+	s := sum{all: math.MaxUint64 - tallyOne}
+	s.add(tallyOne/2, false)
+	s.add(tallyOne, false)
+	s.add(tallyOne, false)
 	if s.all != math.MaxUint64 {
 		t.Errorf("%d", s.all)
 	}

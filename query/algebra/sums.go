@@ -1,4 +1,4 @@
-package tally
+package algebra
 
 import (
 	"cmp"
@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// One is the weight 1. Weights are fixed-point numbers, so that a sum does not depend on the order
+// tallyOne is the weight 1. Weights are fixed-point numbers, so that a sum does not depend on the order
 // in which they were added: equal states have equal scores, on every page.
-const One = 1 << 40
+const tallyOne = 1 << 40
 
 // Unit returns the weight that sums are counted in, above 0 however small it is.
 func (t *Tally) Unit() float64 { return math.Exp2(-min(t.Halvings, 900)) }
@@ -18,7 +18,7 @@ func (t *Tally) Unit() float64 { return math.Exp2(-min(t.Halvings, 900)) }
 type Summed struct {
 	Counted
 
-	Sum uint64 // in units of 1/One
+	Sum uint64 // in units of 1/tallyOne
 }
 
 // sum adds up the weights of one result.
