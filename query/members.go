@@ -117,7 +117,7 @@ var errSetMissing = errors.New(`parameter "set" is missing`)
 // operators only. The connection is cut if it fails after it has begun.
 func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil { // as in package sse
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil { // as in xrpc.StartStream
 		_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
 	}
 	_ = control.SetWriteDeadline(time.Time{})

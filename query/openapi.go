@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/lexicon"
 	"skein.blue/query/language"
 	"skein.blue/query/lexicons"
 	"skein.blue/query/xrpc"
@@ -21,7 +20,7 @@ type object = map[string]any
 
 // openAPI returns the description of all methods that have a lexicon.
 func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
-	all, err := lexicon.Read(lexicons.Files, ".")
+	all, err := lexicons.Read(lexicons.Files, ".")
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
@@ -86,9 +85,9 @@ func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
 }
 
 // post describes how to call a method with a form, for expressions that are too long for a URL.
-func post(get object, l *lexicon.File) object {
+func post(get object, l *lexicons.File) object {
 	p := l.Defs["main"].Parameters
-	form := schema(&lexicon.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
+	form := schema(&lexicons.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
 	for _, property := range form["properties"].(object) { //nolint:errcheck // schema made it
 		if s := property.(object); s["maxLength"] == language.MaxExpr { //nolint:errcheck // likewise
 			s["maxLength"] = language.MaxForm
@@ -108,7 +107,7 @@ func post(get object, l *lexicon.File) object {
 }
 
 // schema converts a definition to a JSON schema. of is the NSID of its lexicon.
-func schema(d *lexicon.Def, of string) object {
+func schema(d *lexicons.Def, of string) object {
 	s := object{}
 	switch d.Type {
 	case "ref":

@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/internal/clients"
-	"skein.blue/internal/sse"
 	"skein.blue/query/algebra"
 	"skein.blue/query/watch"
 	"skein.blue/query/xrpc"
@@ -194,7 +193,7 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 
 // asEvents sends server-sent events.
 func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
-	stream := sse.Start(w, r)
+	stream := xrpc.StartStream(w, r)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.watcher.Context(), cancel)()
@@ -203,7 +202,7 @@ func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Sub
 		if err != nil {
 			return err
 		}
-		e := sse.Event{ID: cursor, Data: b}
+		e := xrpc.Event{ID: cursor, Data: b}
 		if _, isError := v.(subscriptionError); isError {
 			e.Type = "error"
 		}

@@ -9,7 +9,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/internal/clients"
-	"skein.blue/internal/sse"
+	"skein.blue/query/xrpc"
 )
 
 // history is how many seconds the page can look back.
@@ -117,7 +117,7 @@ func (l *Live) take(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	l.newest = (&sse.Event{Data: b}).Append(nil)
+	l.newest = (&xrpc.Event{Data: b}).Append(nil)
 	for v := range l.viewers {
 		select {
 		case v <- l.newest:
@@ -167,7 +167,7 @@ func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 		return nil, nil, false
 	}
 	l.viewers[v] = hold
-	return v, (&sse.Event{Data: b}).Append(nil), true
+	return v, (&xrpc.Event{Data: b}).Append(nil), true
 }
 
 // leave disconnects a viewer.
@@ -194,7 +194,7 @@ func (l *Live) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer l.leave(v)
-	stream := sse.Start(w, r)
+	stream := xrpc.StartStream(w, r)
 	if stream.Write(first) != nil {
 		return
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/lexicon"
 	"skein.blue/query/lexicons"
 )
 
@@ -38,7 +37,7 @@ func (m Method) Described() Method {
 	if err != nil {
 		return m
 	}
-	var l lexicon.File
+	var l lexicons.File
 	if err := json.Unmarshal(b, &l); err != nil {
 		panic("xrpc: lexicon " + m.NSID + ": " + err.Error()) // lexicons are built in
 	}

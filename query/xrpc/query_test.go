@@ -14,7 +14,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/lexicon"
 	"skein.blue/query/language"
 	"skein.blue/query/lexicons"
 )
@@ -346,7 +345,7 @@ func TestMethodsHaveTheParametersOfTheirLexicons(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var l lexicon.File
+		var l lexicons.File
 		if err := json.Unmarshal(b, &l); err != nil {
 			t.Fatal(err)
 		}

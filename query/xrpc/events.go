@@ -1,5 +1,4 @@
-// Package sse sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-package sse
+package xrpc
 
 import (
 	"io"
@@ -10,14 +9,14 @@ import (
 // sendTimeout limits how long a client may take to receive a message.
 const sendTimeout = 10 * time.Second
 
-// A Stream is a response that sends events until it ends. Only one goroutine may use it.
+// A Stream is a response that sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) until it ends. Only one goroutine may use it.
 type Stream struct {
 	w http.ResponseWriter
 	c *http.ResponseController
 }
 
-// Start starts a stream.
-func Start(w http.ResponseWriter, r *http.Request) *Stream {
+// StartStream starts a stream.
+func StartStream(w http.ResponseWriter, r *http.Request) *Stream {
 	c := http.NewResponseController(w)
 	// Before it answers, the server reads a body, with or without a deadline. If it comes late, the request's context ends.
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
@@ -31,7 +30,7 @@ func Start(w http.ResponseWriter, r *http.Request) *Stream {
 	return &Stream{w, c}
 }
 
-// An Event is a message.
+// An Event is a server-sent message.
 type Event struct {
 	ID, Type string // may be ""
 	Data     []byte // one line

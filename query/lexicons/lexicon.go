@@ -1,14 +1,19 @@
-// Package lexicon reads lexicons (https://atproto.com/specs/lexicon), the descriptions of the
-// server's methods. It reads only the parts that the OpenAPI description (package query) and the
-// typed clients (clients/generate) need.
-package lexicon
+// Package lexicons has the lexicons (https://atproto.com/specs/lexicon) of the methods that the server answers. It reads only
+// the parts that the OpenAPI description (package query) and the typed clients (clients/generate) need.
+package lexicons
 
 import (
+	"embed"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
 )
+
+// Files has the lexicons, as NSID.json.
+//
+//go:embed *.json
+var Files embed.FS
 
 // File is a lexicon file.
 type File struct {
