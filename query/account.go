@@ -9,7 +9,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
-	"skein.blue/query/xrpc"
 )
 
 // accountState is what the index has of an account.
@@ -36,7 +35,7 @@ type queuedAccount struct {
 }
 
 // getAccount describes what the index has of one account, and what it lacks.
-func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
+func getAccount(ctx context.Context, q *call) (any, error) {
 	account, err := q.List("did", 1, kinds.DID)
 	if err != nil {
 		return nil, err
@@ -58,9 +57,9 @@ func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		for i := range s.words.Table.All {
-			if k := &s.words.Table.All[i]; out.State == "complete" {
-				if c := s.lacks(lacking, k.Kind); c.Incomplete {
+		for i := range q.Words.Table.All {
+			if k := &q.Words.Table.All[i]; out.State == "complete" {
+				if c := q.lacks(lacking, k.Kind); c.Incomplete {
 					out.State, out.Description, out.Partial = "partial", c.Reason, true
 				}
 			}
@@ -72,8 +71,8 @@ func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
 		if err != nil {
 			return err
 		}
-		for i := range s.words.Table.All {
-			k := &s.words.Table.All[i]
+		for i := range q.Words.Table.All {
+			k := &q.Words.Table.All[i]
 			n, err := sn.RecordCount(k.Kind, ids[0])
 			if err != nil {
 				return err

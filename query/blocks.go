@@ -46,7 +46,7 @@ type listMatch struct {
 }
 
 // getBlocks returns the accounts that an account blocks, or that block it, with the records that do.
-func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
+func getBlocks(ctx context.Context, q *call) (any, error) {
 	actor, err := q.List("actor", 1, kinds.DID)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 				return err
 			}
 			v.Begin()
-			if out.completeness, err = s.missing(v); err != nil {
+			if out.completeness, err = q.missing(v); err != nil {
 				return err
 			}
 			set, total, err := v.Result()
@@ -124,7 +124,7 @@ func (s *Server) getBlocks(ctx context.Context, q *xrpc.Query) (any, error) {
 			if direction == blockedBy {
 				from, to = 1, len(dids)
 			}
-			if out.completeness, err = s.ownMissing(sn, dids[from:to], ids[from:to], blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember); err != nil {
+			if out.completeness, err = q.ownMissing(sn, dids[from:to], ids[from:to], blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember); err != nil {
 				return err
 			}
 		}

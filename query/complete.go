@@ -3,13 +3,16 @@ package query
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
+	"skein.blue/query/xrpc"
 )
 
 // completeness reports that an answer may miss something, and why.
@@ -30,6 +33,19 @@ type sampling struct {
 // sampledIn returns what an Evaluation sampled.
 func sampledIn(what string) sampling { return sampling{what != "", what} }
 
+// An index is what the server asks, with what tells how complete it is.
+type index struct {
+	store       *graph.Store
+	words       *language.Vocabulary
+	hasAccounts atomic.Bool // the index has an account
+}
+
+// A call is one call of a method: its parameters, and what it works with.
+type call struct {
+	*xrpc.Query
+	*index
+}
+
 // someIncomplete is the reason for answers that depend on all accounts.
 const someIncomplete = "of some accounts, older records are missing, events were missed, or the repo has not been fetched yet (getStats counts these accounts)"
 
@@ -45,19 +61,19 @@ func afterHole(sn *ask.View) (completeness, error) {
 
 // ofEverybody returns the completeness of an answer that depends on the records of all
 // accounts.
-func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, error) {
+func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return completeness{}, err
 	}
-	if c := s.lacks(lacking, of...); c.Incomplete {
+	if c := x.lacks(lacking, of...); c.Incomplete {
 		return c, nil
 	}
 	if c, err := afterHole(sn); err != nil || c.Incomplete {
 		return c, err
 	}
-	doubtful := s.store.Doubtful()
-	if !s.store.Alone() { // other processes know about their accounts
+	doubtful := x.store.Doubtful()
+	if !x.store.Alone() { // other processes know about their accounts
 		counts, err := sn.AccountCounts()
 		if err != nil {
 			return completeness{}, err
@@ -67,12 +83,12 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 	if doubtful > 0 {
 		return completeness{true, someIncomplete}, nil
 	}
-	if !s.hasAccounts.Load() { // read until the index has an account
+	if !x.hasAccounts.Load() { // read until the index has an account
 		counts, err := sn.AccountCounts()
 		if err != nil || counts.Accounts == 0 {
 			return completeness{true, "nothing is indexed yet"}, err
 		}
-		s.hasAccounts.Store(true)
+		x.hasAccounts.Store(true)
 	}
 	return completeness{}, nil
 }
@@ -81,7 +97,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 // depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
 // each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
 // the authors of the lists, in members(…).
-func (s *Server) missing(v *algebra.Evaluation, via ...language.Op) (c completeness, err error) {
+func (x *index) missing(v *algebra.Evaluation, via ...language.Op) (c completeness, err error) {
 	lacking, err := v.View.Lacking()
 	if err != nil {
 		return c, err
@@ -98,7 +114,7 @@ func (s *Server) missing(v *algebra.Evaluation, via ...language.Op) (c completen
 	var walk func(n *language.Node, via []language.Op) error
 	walk = func(n *language.Node, via []language.Op) error {
 		if n.Op.IsSet() && !c.Incomplete {
-			c = s.lacks(lacking, n.Kind)
+			c = x.lacks(lacking, n.Kind)
 		}
 		own := n.Op == language.OpMembers && slices.Contains(via, language.OpForward)
 		authors := n.Op == language.OpMembers && slices.Contains(via, language.OpListed)
@@ -118,7 +134,7 @@ func (s *Server) missing(v *algebra.Evaluation, via ...language.Op) (c completen
 			everybody = true
 		case n.Op == language.OpRank: // on the records of accounts that it finds, or of all
 			if everybody = true; !c.Incomplete {
-				c = s.lacks(lacking, n.Kind)
+				c = x.lacks(lacking, n.Kind)
 			}
 		case own:
 			first, last = n.First, n.End
@@ -159,7 +175,7 @@ func (s *Server) missing(v *algebra.Evaluation, via ...language.Op) (c completen
 	}
 	switch {
 	case everybody:
-		return s.ofEverybody(v.View)
+		return x.ofEverybody(v.View)
 	case anybody:
 		return afterHole(v.View)
 	}
@@ -189,10 +205,10 @@ func missingLabels(l ask.Labeler) completeness {
 
 // lacks reports an incomplete answer if a kind was added later, so that earlier records of it
 // may be missing.
-func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
+func (x *index) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
-			return completeness{true, fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", s.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
+			return completeness{true, fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
 		}
 	}
 	return completeness{}

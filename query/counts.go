@@ -22,8 +22,8 @@ type countedSubject struct {
 
 // counts returns the sizes of several sets of many subjects, such as the likers and the reposters
 // of the posts of a page.
-func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
-	edges, err := s.edges(q)
+func counts(ctx context.Context, q *call) (any, error) {
+	edges, err := edges(q.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 			return err
 		}
 		v := algebra.NewReader(ctx, sn, q.Work)
-		if out.completeness, err = s.countsMissing(v, edges, subjects); err != nil {
+		if out.completeness, err = q.countsMissing(v, edges, subjects); err != nil {
 			return err
 		}
 		for n, edge := range edges {
@@ -66,7 +66,7 @@ func (s *Server) counts(ctx context.Context, q *xrpc.Query) (any, error) {
 }
 
 // edges reads the parameter edge: names of sets that take one type of subject.
-func (s *Server) edges(q *xrpc.Query) ([]language.Via, error) {
+func edges(q *xrpc.Query) ([]language.Via, error) {
 	names := q.Values["edge"]
 	switch {
 	case len(names) == 0:
@@ -76,7 +76,7 @@ func (s *Server) edges(q *xrpc.Query) ([]language.Via, error) {
 	}
 	edges := make([]language.Via, len(names))
 	for i, name := range names {
-		edge, err := s.words.Named("parameter edge", name, "", slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)))
+		edge, err := q.Words.Named("parameter edge", name, "", slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI)))
 		switch first := edges[0]; {
 		case err != nil:
 			return nil, xrpc.Invalid("%v", err)
@@ -90,7 +90,7 @@ func (s *Server) edges(q *xrpc.Query) ([]language.Via, error) {
 
 // countsMissing returns the completeness of sets of subjects, which depend on the subjects' own records, or on those
 // of the authors of lists, or on the records of all accounts.
-func (s *Server) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) (c completeness, err error) {
+func (x *index) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) (c completeness, err error) {
 	var of []kinds.Kind
 	own := false
 	for _, edge := range edges {
@@ -109,5 +109,5 @@ func (s *Server) countsMissing(v *algebra.Reader, edges []language.Via, subjects
 			}
 		}
 	}
-	return s.ofEverybody(v.View, of...)
+	return x.ofEverybody(v.View, of...)
 }

@@ -78,7 +78,7 @@ func TestCursorsKeepTheTime(t *testing.T) {
 	first := time.Date(2026, 11, 1, 0, 0, 0, 123_000, time.UTC)
 	parse := func(now time.Time) *language.Expr {
 		t.Helper()
-		e, err := s.words.Parse("likes(did:web:a.example.com, since=24h)", language.MaxExpr, now)
+		e, err := s.index.words.Parse("likes(did:web:a.example.com, since=24h)", language.MaxExpr, now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ type histogramBucket struct {
 }
 
 // histogram counts the members of a set by the times of the records that make them members.
-func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
+func histogram(ctx context.Context, q *call) (any, error) {
 	e, err := q.Set()
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s *Server) histogram(ctx context.Context, q *xrpc.Query) (any, error) {
 			return err
 		}
 		defer func() { out.sampling = sampledIn(v.Sampled()) }()
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = q.missing(v); err != nil {
 			return err
 		}
 		set, _, err := v.Result()

@@ -30,13 +30,13 @@ type knownSubject struct {
 
 // known returns, for each subject, the accounts that an actor follows and that are in a set of the subject: that
 // follow, like or repost it, or are on the list that it is.
-func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
+func known(ctx context.Context, q *call) (any, error) {
 	actor, err := q.List("actor", 1, kinds.DID)
 	if err != nil {
 		return nil, err
 	}
-	edges := slices.DeleteFunc(slices.Concat(s.words.Vias(dict.DID), s.words.Vias(dict.URI)), func(v language.Via) bool { return v.Is != dict.DID })
-	edge, err := s.words.Named("parameter edge", q.Values.Get("edge"), "", edges)
+	edges := slices.DeleteFunc(slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI)), func(v language.Via) bool { return v.Is != dict.DID })
+	edge, err := q.Words.Named("parameter edge", q.Values.Get("edge"), "", edges)
 	if err != nil {
 		return nil, xrpc.Invalid("%v", err)
 	}
@@ -74,7 +74,7 @@ func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
 			return err
 		}
 		if out.completeness, err = missingOf(sn, actor[0].S, ids[len(subjects)]); err == nil && !out.Incomplete {
-			out.completeness, err = s.countsMissing(v, []language.Via{edge, {Op: language.OpReverse, Kind: followKind}}, subjects)
+			out.completeness, err = q.countsMissing(v, []language.Via{edge, {Op: language.OpReverse, Kind: followKind}}, subjects)
 		}
 		if err != nil {
 			return err

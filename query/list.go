@@ -51,7 +51,7 @@ const (
 
 // list returns the members of a set in an order. If their records make them members of one set, the
 // items have these records.
-func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
+func list(ctx context.Context, q *call) (any, error) {
 	e, err := q.Set()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.listingOf(q, e)
+	l, err := listingOf(q.Query, e)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +85,11 @@ func (s *Server) list(ctx context.Context, q *xrpc.Query) (any, error) {
 		v.Exact = exact
 		defer func() { out.sampling = sampledIn(v.Sampled()) }()
 		v.Begin()
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = q.missing(v); err != nil {
 			return err
 		}
 		if l.via != nil && !out.Incomplete {
-			if out.completeness, err = s.ofEverybody(sn, l.via.Kind); err != nil {
+			if out.completeness, err = q.ofEverybody(sn, l.via.Kind); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ type listing struct {
 }
 
 // listingOf reads the parameters order and cursor.
-func (s *Server) listingOf(q *xrpc.Query, e *language.Expr) (*listing, error) {
+func listingOf(q *xrpc.Query, e *language.Expr) (*listing, error) {
 	l := &listing{q: q, e: e, order: q.Values.Get("order")}
 	hasRecords := e.Root.Source() != nil
 	switch {
@@ -143,7 +143,7 @@ func (s *Server) listingOf(q *xrpc.Query, e *language.Expr) (*listing, error) {
 		if !isSize || !closed {
 			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", language.Brief(l.order))
 		}
-		via, err := s.words.NamedFrom("order=size(NAME): NAME", name, e.Type())
+		via, err := q.Words.NamedFrom("order=size(NAME): NAME", name, e.Type())
 		if err != nil {
 			return nil, xrpc.Invalid("%v", err)
 		}

@@ -77,7 +77,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		for i := range dids {
 			dids[i].Is = dict.DID
 		}
-		_, err := s.relate(context.Background(), sn, nil, dids, func(int) *relationship { return &relationship{} })
+		_, err := (&call{&xrpc.Query{}, &s.index}).relate(context.Background(), sn, dids, func(int) *relationship { return &relationship{} })
 		return err
 	})
 	if err != nil {

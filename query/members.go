@@ -52,7 +52,7 @@ func wantsCSV(r *http.Request) bool {
 // writeCSV writes an answer as CSV, if the client asks for that and the answer is a table. Headers
 // stand for what CSV has no place for: the next page, the total, and why the answer may be
 // incomplete.
-func (s *Server) writeCSV(w http.ResponseWriter, r *http.Request, answer any) bool {
+func (s *responder) writeCSV(w http.ResponseWriter, r *http.Request, answer any) bool {
 	p, isPersonal := answer.(personal)
 	if isPersonal {
 		answer = p.answer
@@ -95,7 +95,7 @@ func (s *Server) writeCSV(w http.ResponseWriter, r *http.Request, answer any) bo
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(http.StatusOK)
 	if _, err := w.Write(b.Bytes()); err != nil {
-		s.o.Logger.Debug("a client left before its answer", "error", err)
+		s.log.Debug("a client left before its answer", "error", err)
 	}
 	return true
 }
@@ -139,7 +139,7 @@ func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 	default:
-		s.o.Logger.Error("sending the members of a set failed", "set", r.URL.Query().Get("set"), "error", err)
+		s.log.Error("sending the members of a set failed", "set", r.URL.Query().Get("set"), "error", err)
 		panic(http.ErrAbortHandler) // the client must see that the list is cut short
 	}
 }
@@ -149,8 +149,10 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 	if set == "" {
 		return errSetMissing
 	}
-	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, MaxExpr: language.MaxExpr}
-	q.Resolve = func(list []language.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
+	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.index.words, MaxExpr: language.MaxExpr}
+	q.Resolve = func(list []language.Literal, where func(int) string) error {
+		return resolve(ctx, s.o.Handles, q, list, where)
+	}
 	q.Viewer = func(context.Context) (string, error) {
 		return "", xrpc.Invalid("%s does not work here: the admin listener knows no viewer", language.ViewerName)
 	}
@@ -161,12 +163,12 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 		return err
 	}
 	q.Work.Leave() // which resolving handles takes
-	_, err = s.store.ViewAcross(ctx, func(sn *ask.View) error {
+	_, err = s.index.store.ViewAcross(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, unlimited{})
 		if err != nil {
 			return err
 		}
-		missing, err := s.missing(v)
+		missing, err := s.index.missing(v)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func (a *setAnswer) table() (header []string, rows [][]string, cursor, total str
 	return header, rows, a.Cursor, total
 }
 
-func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
+func query(ctx context.Context, q *call) (any, error) {
 	e, err := q.Set()
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		defer func() { out.sampling = sampledIn(v.Sampled()) }()
 		v.Begin()
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = q.missing(v); err != nil {
 			return err
 		}
 		if countOnly {
@@ -120,7 +120,7 @@ func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
 // maxMembers is the largest number of members in one call of contains.
 const maxMembers = 100
 
-func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
+func contains(ctx context.Context, q *call) (any, error) {
 	e, err := q.Set()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
 			return err
 		}
 		defer func() { out.sampling = sampledIn(v.Sampled()) }()
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = q.missing(v); err != nil {
 			return err
 		}
 		ids, err := algebra.Lookup(sn, members)
@@ -198,7 +198,7 @@ type readLabeler struct {
 	Reason  string `json:"reason,omitempty"` // why its labels may be incomplete
 }
 
-func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
+func getStats(ctx context.Context, q *call, o *Options) (any, error) {
 	var counts ask.Counts
 	var cursors []ask.Cursor
 	var labelers map[string]ask.Labeler
@@ -228,9 +228,9 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 		ask.Counts
 		Kinds    []indexedKind `json:"kinds"`
 		Labelers []readLabeler `json:"labelers,omitempty"`
-	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
-	for i := range s.words.Table.All {
-		k := &s.words.Table.All[i]
+	}{Version: o.Version, Engine: q.Store.Engine(), Relay: publicSource(o.Relay), State: "off", Counts: counts}
+	for i := range q.Words.Table.All {
+		k := &q.Words.Table.All[i]
 		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
 		if _, ok := counts.Records[k.Name]; !ok {
 			counts.Records[k.Name] = 0
@@ -243,7 +243,7 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 	}
 	var newest time.Time
 	for _, c := range cursors {
-		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
+		if c.Source == o.Relay || o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
 			out.Relay = publicSource(c.Source)
 			if c.Seq > 0 { // at 0, no event has been applied
@@ -251,18 +251,18 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 			}
 		}
 	}
-	if s.o.Queue != nil {
-		waiting, failed := s.o.Queue()
+	if o.Queue != nil {
+		waiting, failed := o.Queue()
 		out.Waiting = &waiting
 		for _, reason := range slices.Sorted(maps.Keys(failed)) {
 			out.Failed = append(out.Failed, failedRepos{reason, failed[reason]})
 		}
 	}
-	if s.o.Audits != nil {
-		out.Audited = new(s.o.Audits())
+	if o.Audits != nil {
+		out.Audited = new(o.Audits())
 	}
-	if s.o.Status != nil {
-		st := s.o.Status()
+	if o.Status != nil {
+		st := o.Status()
 		if out.State = st.State; st.HasLag {
 			out.LagSeconds = new(int64(st.Lag / time.Second))
 		}

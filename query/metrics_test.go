@@ -15,7 +15,7 @@ import (
 func TestMetrics(t *testing.T) {
 	s := starServer(t, 5, -1)
 	m := NewMetrics(prometheus.NewRegistry())
-	s, err := New(s.store, Options{Metrics: m, Concurrent: 1})
+	s, err := New(s.index.store, Options{Metrics: m, Concurrent: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type Handles interface {
 const maxUnknownHandles = 8
 
 // resolveViewer replaces $viewer by the viewer's DID.
-func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
+func resolveViewer(ctx context.Context, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
 	for i := range list {
 		if list[i].Handle != language.ViewerName {
 			continue
@@ -46,9 +46,9 @@ func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []langua
 
 // resolve replaces handles by DIDs. where names the place of a literal, for errors. A query holds
 // no slot while handles are looked up, so a slow host delays nobody else.
-func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
+func resolve(ctx context.Context, handles Handles, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
 	w := q.Work
-	if err := s.resolveViewer(ctx, q, list, where); err != nil {
+	if err := resolveViewer(ctx, q, list, where); err != nil {
 		return err
 	}
 	errs := make([]error, len(list))
@@ -58,10 +58,10 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []language.Lit
 		if l.Handle == "" {
 			continue
 		}
-		if s.o.Handles == nil {
+		if handles == nil {
 			return xrpc.Invalid("%shandles are not resolved here: give the DID of %s", where(i), l.Handle)
 		}
-		did, known, err := s.o.Handles.Kept(l.Handle)
+		did, known, err := handles.Kept(l.Handle)
 		switch {
 		case !known:
 			unknown = append(unknown, i)
@@ -79,7 +79,7 @@ func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []language.Lit
 		var wg sync.WaitGroup
 		for _, i := range unknown {
 			wg.Go(func() {
-				did, err := s.o.Handles.Resolve(identities.ForClient(ctx, w.Client), list[i].Handle)
+				did, err := handles.Resolve(identities.ForClient(ctx, w.Client), list[i].Handle)
 				if errs[i] = err; err == nil {
 					list[i].Resolve(did)
 				}

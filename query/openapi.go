@@ -176,7 +176,7 @@ func refName(of, ref string) string {
 }
 
 // description serves a description made from the lexicons.
-func (s *Server) description(w http.ResponseWriter, r *http.Request, b []byte) {
+func (s *responder) description(w http.ResponseWriter, r *http.Request, b []byte) {
 	if s.isRead(w, r) {
 		s.write(w, r, http.StatusOK, json.RawMessage(b))
 	}
@@ -184,7 +184,7 @@ func (s *Server) description(w http.ResponseWriter, r *http.Request, b []byte) {
 
 // serveDescriptions serves the lexicons, below /lexicons/, and /openapi.json.
 func (s *Server) serveDescriptions() error {
-	api, err := openAPI(s.o.Version, s.methods())
+	api, err := openAPI(s.o.Version, methodsOf(&s.o, &s.index))
 	if err != nil {
 		return err
 	}

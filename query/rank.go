@@ -53,15 +53,15 @@ func (a *rankAnswer) table() (header []string, rows [][]string, cursor, total st
 	return header, rows, a.Cursor, ""
 }
 
-// rank expands every member of a set along an edge, and counts how often each
+// ranked expands every member of a set along an edge, and counts how often each
 // result occurs.
-func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
+func ranked(ctx context.Context, q *call) (any, error) {
 	now := time.Now()
-	r, err := rank.Read(q, now)
+	r, err := rank.Read(q.Query, now)
 	if err != nil {
 		return nil, err
 	}
-	question := rank.Question(q, &r)
+	question := rank.Question(q.Query, &r)
 	if q.Values.Has("cursor") {
 		after, err := rank.OpenPlace(q.Cursors, question, q.Values.Get("cursor"))
 		if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		if after.Micros > 0 {
 			now = time.UnixMicro(int64(after.Micros))
-			if r, err = rank.Read(q, now); err != nil {
+			if r, err = rank.Read(q.Query, now); err != nil {
 				return nil, err
 			}
 		}
@@ -78,25 +78,25 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 	out := rankAnswer{Type: r.Via.Is.String()}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items = []rankItem{}
-		if out.completeness, err = s.rankMissing(ctx, sn, q.Work, r); err != nil {
+		if out.completeness, err = q.rankMissing(ctx, sn, q.Work, r); err != nil {
 			return err
 		}
-		ranked, err := rank.Rank(ctx, sn, q.Work, r)
+		standing, err := rank.Rank(ctx, sn, q.Work, r)
 		if err != nil {
 			return err
 		}
-		out.sampling = sampledIn(ranked.Sampled)
+		out.sampling = sampledIn(standing.Sampled)
 		if r.By == rank.ByShare || r.By == rank.ByLift {
-			out.Of, out.Accounts = &ranked.Of, &ranked.Accounts
+			out.Of, out.Accounts = &standing.Of, &standing.Accounts
 		}
 		var last rank.Result
-		more, err := ranked.Page(r, func(e *rank.Result, member []byte) {
+		more, err := standing.Page(r, func(e *rank.Result, member []byte) {
 			item := rankItem{Member: string(member), Count: e.Count}
 			switch last = *e; r.By {
 			case rank.ByShare:
-				item.Total, item.Share = &e.Total, new(ranked.Score(r.By, e))
+				item.Total, item.Share = &e.Total, new(standing.Score(r.By, e))
 			case rank.ByLift:
-				item.Total, item.Lift = &e.Total, new(ranked.Score(r.By, e))
+				item.Total, item.Lift = &e.Total, new(standing.Score(r.By, e))
 			case rank.ByScore:
 				if item.Score = new(uint64(math.Round(e.Score * 1e9))); r.Damp > 0 {
 					item.Total = &e.Total
@@ -106,7 +106,7 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 		})
 		if more {
 			place := rank.Place{Result: last} // without an age, the same page has the same cursor
-			if r.HasAge(q) {
+			if r.HasAge(q.Query) {
 				place.Micros = uint64(now.UnixMicro())
 			}
 			out.Cursor = rank.SealPlace(q.Cursors, question, place)
@@ -117,13 +117,13 @@ func (s *Server) rank(ctx context.Context, q *xrpc.Query) (any, error) {
 }
 
 // rankMissing returns the completeness of a ranking.
-func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r rank.Ranking) (completeness, error) {
+func (x *index) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r rank.Ranking) (completeness, error) {
 	v, err := algebra.NewEvaluation(ctx, sn, r.Of, w)
 	if err != nil {
 		return completeness{}, err
 	}
 	v.Begin()
-	if c, err := s.missing(v, r.Via.Op); err != nil || c.Incomplete {
+	if c, err := x.missing(v, r.Via.Op); err != nil || c.Incomplete {
 		return c, err
 	}
 	if r.Except != nil {
@@ -131,9 +131,9 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r 
 			return completeness{}, err
 		}
 		v.Begin()
-		if c, err := s.missing(v); err != nil || c.Incomplete {
+		if c, err := x.missing(v); err != nil || c.Incomplete {
 			return c, err
 		}
 	}
-	return s.ofEverybody(sn, r.Via.Kind)
+	return x.ofEverybody(sn, r.Via.Kind)
 }

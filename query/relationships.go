@@ -43,7 +43,7 @@ var relations = []struct {
 
 // getRelationships is Bluesky's method for the relationships of one account to others. An unknown
 // handle, or any handle if handles are not resolved, is an actor not found.
-func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, error) {
+func getRelationships(ctx context.Context, q *call) (any, error) {
 	if !q.Values.Has("actor") {
 		return nil, xrpc.Invalid("parameter \"actor\" is missing")
 	}
@@ -94,14 +94,14 @@ func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, erro
 				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: others[i], NotFound: true}
 			}
 		}
-		out.completeness, err = s.relate(ctx, sn, q.Work, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
+		out.completeness, err = q.relate(ctx, sn, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
 		return err
 	})
 	return out, err
 }
 
 // relate fills in the relationships of the first of dids to the others.
-func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []language.Literal, place func(i int) *relationship) (completeness, error) {
+func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal, place func(i int) *relationship) (completeness, error) {
 	ids, err := algebra.Lookup(sn, dids)
 	if err != nil {
 		return completeness{}, err
@@ -110,7 +110,7 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 	for _, rel := range relations {
 		of = append(of, kindNamed(rel.name).Kind)
 	}
-	c, err := s.ownMissing(sn, dids, ids, of...)
+	c, err := q.ownMissing(sn, dids, ids, of...)
 	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
 		return c, err
 	}
@@ -137,7 +137,7 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 			return c, err
 		}
 	}
-	bound, missing, err := relateByLists(ctx, sn, w, dids, ids, place)
+	bound, missing, err := relateByLists(ctx, sn, q.Work, dids, ids, place)
 	switch {
 	case bound.Incomplete:
 		c = bound
@@ -148,12 +148,12 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []
 }
 
 // ownMissing returns the completeness of the accounts' own records of some kinds.
-func (s *Server) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) (c completeness, err error) {
+func (x *index) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) (c completeness, err error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return c, err
 	}
-	if c = s.lacks(lacking, of...); c.Incomplete {
+	if c = x.lacks(lacking, of...); c.Incomplete {
 		return c, nil
 	}
 	beginAccounts(sn, ids)

@@ -4,12 +4,16 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzhttp"
+
+	"skein.blue/query/xrpc"
 )
 
 // minCompressed is the size of the smallest answer that is compressed, in bytes.
@@ -29,22 +33,30 @@ var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
 	return wrap
 })
 
+// A responder writes answers.
+type responder struct {
+	log      *slog.Logger
+	metrics  *Metrics
+	most     int64        // bytes of large answers that clients have not read yet
+	inFlight atomic.Int64 // bytes of large answers that are being sent
+}
+
 // write writes an answer as JSON. Answers carry an ETag, so that a client that repeats a
 // query receives a few bytes while nothing has changed.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+func (s *responder) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.writePlain(w, r, status, v)
 	})).ServeHTTP(w, r)
 }
 
-func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
+func (s *responder) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
 	p, isPersonal := v.(personal)
 	if isPersonal {
 		v = p.answer
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		s.o.Logger.Error("encoding an answer failed; the client receives status 500", "error", err)
+		s.log.Error("encoding an answer failed; the client receives status 500", "error", err)
 		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`)
 	}
 	b = append(b, '\n')
@@ -65,12 +77,12 @@ func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, 
 	}
 	if len(b) > largeAnswer {
 		defer s.inFlight.Add(-int64(len(b)))
-		if s.inFlight.Add(int64(len(b))) > s.o.InFlight {
+		if s.inFlight.Add(int64(len(b))) > s.most {
 			status = http.StatusServiceUnavailable
 			h.Del("ETag")
 			h.Set("Retry-After", "1")
-			if s.o.Metrics != nil {
-				s.o.Metrics.Errors.WithLabelValues("any", "Busy").Inc()
+			if s.metrics != nil {
+				s.metrics.Errors.WithLabelValues("any", "Busy").Inc()
 			}
 			b = []byte(`{"error":"Busy","message":"too many bytes are waiting for slow clients; try again, or with a smaller limit"}` + "\n")
 		}
@@ -78,7 +90,7 @@ func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, 
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
-		s.o.Logger.Debug("a client disconnected before it had its answer", "error", err)
+		s.log.Debug("a client disconnected before it had its answer", "error", err)
 	}
 }
 
@@ -97,5 +109,32 @@ func matches(header, tag string) bool {
 			return true
 		}
 	}
+	return false
+}
+
+func (s *responder) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {
+	if s.metrics != nil {
+		s.metrics.Errors.WithLabelValues(method, e.Name).Inc()
+	}
+	s.metrics.answered(method, e.Status)
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case e.Name == "Busy":
+		w.Header().Set("Retry-After", "1")
+	case e.Name == "StoreUnavailable":
+		w.Header().Set("Retry-After", "5")
+	}
+	s.write(w, r, e.Status, map[string]string{"error": e.Name, "message": e.Message})
+}
+
+// isRead reports whether a request uses GET or HEAD, as everything outside of XRPC must. If not,
+// it has answered with an error.
+func (s *responder) isRead(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+	s.fail(w, r, "unknown", xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "use GET"))
 	return false
 }

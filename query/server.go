@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,42 +85,41 @@ type Status struct {
 
 // A Server answers queries and serves subscriptions. It implements http.Handler.
 type Server struct {
-	store   *graph.Store
-	words   *language.Vocabulary
+	responder
+
+	index   index
 	o       Options
 	cursors *xrpc.Cursors
 	mux     *http.ServeMux
 	queues  xrpc.Queues
 	forms   *xrpc.Forms
 	watcher *watch.Watcher
-
-	inFlight    atomic.Int64 // bytes of large answers that are being sent
-	hasAccounts atomic.Bool  // the index has an account
 }
 
-// methods returns the methods of the server. s may be nil, for their names.
-func (s *Server) methods() []xrpc.Method {
+// methodsOf returns the methods of a server with options.
+func methodsOf(o *Options, x *index) []xrpc.Method {
+	type answer func(context.Context, *call) (any, error)
+	serve := func(a answer) func(context.Context, *xrpc.Query) (any, error) {
+		return func(ctx context.Context, q *xrpc.Query) (any, error) { return a(ctx, &call{q, x}) }
+	}
+	stats := func(ctx context.Context, q *call) (any, error) { return getStats(ctx, q, o) }
 	own := []xrpc.Method{
-		{NSID: "blue.skein.graph.query", Serve: s.query, Form: true},
-		{NSID: "blue.skein.graph.list", Serve: s.list, Form: true, Slow: true},
-		{NSID: "blue.skein.graph.contains", Serve: s.contains, Form: true},
-		{NSID: "blue.skein.graph.known", Serve: s.known, Form: true},
-		{NSID: "blue.skein.graph.getBlocks", Serve: s.getBlocks, Form: true, Slow: true},
-		{NSID: "blue.skein.graph.counts", Serve: s.counts, Form: true},
-		{NSID: "blue.skein.graph.histogram", Serve: s.histogram, Form: true, Slow: true},
-		{NSID: rank.NSID, Serve: s.rank, Form: true, Slow: true},
-		{NSID: "blue.skein.graph.getAccount", Serve: s.getAccount},
-		{NSID: "blue.skein.graph.getStats", Serve: s.getStats},
-		{NSID: "app.bsky.graph.getRelationships", Serve: s.getRelationships},
+		{NSID: "blue.skein.graph.query", Serve: serve(query), Form: true},
+		{NSID: "blue.skein.graph.list", Serve: serve(list), Form: true, Slow: true},
+		{NSID: "blue.skein.graph.contains", Serve: serve(contains), Form: true},
+		{NSID: "blue.skein.graph.known", Serve: serve(known), Form: true},
+		{NSID: "blue.skein.graph.getBlocks", Serve: serve(getBlocks), Form: true, Slow: true},
+		{NSID: "blue.skein.graph.counts", Serve: serve(counts), Form: true},
+		{NSID: "blue.skein.graph.histogram", Serve: serve(histogram), Form: true, Slow: true},
+		{NSID: rank.NSID, Serve: serve(ranked), Form: true, Slow: true},
+		{NSID: "blue.skein.graph.getAccount", Serve: serve(getAccount)},
+		{NSID: "blue.skein.graph.getStats", Serve: serve(stats)},
+		{NSID: "app.bsky.graph.getRelationships", Serve: serve(getRelationships)},
 	}
 	for i := range own {
 		own[i] = own[i].Described()
 	}
-	var feeds *feed.Feeds
-	if s != nil {
-		feeds = s.o.Feeds
-	}
-	return slices.Concat(own, feeds.Methods(), constellation.Methods())
+	return slices.Concat(own, o.Feeds.Methods(), constellation.Methods())
 }
 
 // New returns a Server of the graph in store.
@@ -150,14 +148,14 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		store: store, words: language.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
+		responder: responder{log: o.Logger, metrics: o.Metrics, most: o.InFlight}, index: index{store: store, words: language.NewVocabulary(store.Kinds())}, o: o, cursors: c, mux: http.NewServeMux(),
 		queues: xrpc.Queues{Light: clients.NewQueue(o.Concurrent), Slow: clients.NewQueue(runtime.GOMAXPROCS(0)), Large: clients.NewQueue(o.HeavyConcurrent)},
 		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
 	}
 	for name, q := range map[string]*clients.Queue{"light": s.queues.Light, "slow": s.queues.Slow, "large": s.queues.Large} {
 		q.Waited = o.Metrics.waits(name)
 	}
-	for _, m := range s.methods() {
+	for _, m := range methodsOf(&s.o, &s.index) {
 		s.mux.HandleFunc(m.Path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
@@ -219,14 +217,14 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	case isLimit:
 		xerr = xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "%s", limit.What)
 	case errors.Is(err, kv.ErrCorrupt):
-		s.o.Logger.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
+		s.log.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
 		xerr = xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
 		xerr = xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the storage cluster does not answer; try again later")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		xerr = xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
 	default:
-		s.o.Logger.Error("a query failed", "method", m.NSID, "error", err)
+		s.log.Error("a query failed", "method", m.NSID, "error", err)
 		xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why")
 	}
 	s.fail(w, r, m.NSID, xerr)
@@ -277,37 +275,12 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 // prepare gives a call of a method what it works with.
 func (s *Server) prepare(ctx context.Context, q *xrpc.Query, r *http.Request, m *xrpc.Method, a *asker) {
-	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.words, s.store, s.cursors
+	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.index.words, s.index.store, s.cursors
 	q.Work = s.queues.Work(clients.Of(r), m.Slow)
-	q.Viewer = func(ctx context.Context) (string, error) { return s.viewer(ctx, q, a) }
-	q.Resolve = func(list []language.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
-}
-
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {
-	if s.o.Metrics != nil {
-		s.o.Metrics.Errors.WithLabelValues(method, e.Name).Inc()
+	q.Viewer = func(ctx context.Context) (string, error) { return viewerOf(ctx, s.o.Service, q, a) }
+	q.Resolve = func(list []language.Literal, where func(int) string) error {
+		return resolve(ctx, s.o.Handles, q, list, where)
 	}
-	s.o.Metrics.answered(method, e.Status)
-	switch {
-	case e.Status == http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	case e.Name == "Busy":
-		w.Header().Set("Retry-After", "1")
-	case e.Name == "StoreUnavailable":
-		w.Header().Set("Retry-After", "5")
-	}
-	s.write(w, r, e.Status, map[string]string{"error": e.Name, "message": e.Message})
-}
-
-// isRead reports whether a request uses GET or HEAD, as everything outside of XRPC must. If not,
-// it has answered with an error.
-func (s *Server) isRead(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return true
-	}
-	w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-	s.fail(w, r, "unknown", xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "use GET"))
-	return false
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
@@ -324,11 +297,11 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	fmt.Fprintf(&b, "skein %s: set queries over follows, likes and other links on the AT Protocol network.\n\nMethods:\n", s.o.Version)
-	for _, m := range s.methods() {
+	for _, m := range methodsOf(&s.o, &s.index) {
 		fmt.Fprintf(&b, "  %s  %s\n", m.Path(), strings.Join(m.Takes, ", "))
 	}
 	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.Takes, ", "))
-	for _, k := range s.words.Table.All {
+	for _, k := range s.index.words.Table.All {
 		if !k.HasSets() {
 			continue
 		}
@@ -399,7 +372,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"queue"}),
 	}
 	reg.MustRegister(m.Seconds, m.Errors, m.Requests, m.InFlight, m.Waits)
-	for _, q := range (*Server)(nil).methods() {
+	for _, q := range methodsOf(&Options{}, nil) {
 		m.Seconds.WithLabelValues(q.NSID)
 		for _, name := range []string{"InternalServerError", "QueryTimeout", "StoreDamaged", "StoreUnavailable"} {
 			m.Errors.WithLabelValues(q.NSID, name) // alerts see a rise from 0 only if there was a 0

@@ -127,16 +127,16 @@ type asker struct {
 	err   error
 }
 
-// viewer returns the viewer of a query. The query holds no slot meanwhile, so a slow host of keys
+// viewerOf returns the viewer of a query. The query holds no slot meanwhile, so a slow host of keys
 // delays nobody else.
-func (s *Server) viewer(ctx context.Context, q *xrpc.Query, a *asker) (string, error) {
-	if s.o.Service == nil {
+func viewerOf(ctx context.Context, service *Service, q *xrpc.Query, a *asker) (string, error) {
+	if service == nil {
 		return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", language.ViewerName)
 	}
 	if !a.asked {
 		a.asked = true
 		q.Work.Leave()
-		a.did, a.err = s.o.Service.viewer(ctx, q.Work.Client, q.NSID, q.Header.Get("Authorization"))
+		a.did, a.err = service.viewer(ctx, q.Work.Client, q.NSID, q.Header.Get("Authorization"))
 		if err := q.Work.Enter(ctx); err != nil {
 			return "", err
 		}

@@ -42,10 +42,10 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.watcher.Leave(sub)
 	if websocket.IsWebSocketUpgrade(r) {
-		s.overWebsocket(w, r, sub)
+		overWebsocket(s.watcher.Context(), w, r, sub)
 		return
 	}
-	s.asEvents(w, r, sub)
+	asEvents(s.watcher.Context(), w, r, sub)
 }
 
 // subscription reads the parameters, and starts a subscription.
@@ -100,7 +100,7 @@ var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not received i
 
 // messages calls send for each message, and beat between them, until one of them fails, or the
 // client disconnects or is too slow.
-func (s *Server) messages(ctx context.Context, sub *watch.Subscriber, send func(v any, cursor string) error, beat func() error) {
+func messages(ctx context.Context, sub *watch.Subscriber, send func(v any, cursor string) error, beat func() error) {
 	select {
 	case <-sub.Ready:
 	case <-ctx.Done():
@@ -159,13 +159,13 @@ func envelope(v any) any {
 	return v
 }
 
-func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
+func overWebsocket(ctx context.Context, w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return // Upgrade has answered
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, left := context.WithCancel(s.watcher.Context())
+	ctx, left := context.WithCancel(ctx)
 	defer left()
 	conn.SetReadLimit(4 << 10)
 	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(3 * heartbeat)) }
@@ -179,7 +179,7 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 			}
 		}
 	}()
-	s.messages(ctx, sub, func(v any, _ string) error {
+	messages(ctx, sub, func(v any, _ string) error {
 		if conn.Subprotocol() == jsonSubprotocol {
 			v = envelope(v)
 		}
@@ -192,12 +192,12 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 }
 
 // asEvents sends server-sent events.
-func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
+func asEvents(serving context.Context, w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
 	stream := xrpc.StartStream(w, r)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.watcher.Context(), cancel)()
-	s.messages(ctx, sub, func(v any, cursor string) error {
+	defer context.AfterFunc(serving, cancel)()
+	messages(ctx, sub, func(v any, cursor string) error {
 		b, err := json.Marshal(v)
 		if err != nil {
 			return err
