@@ -61,10 +61,6 @@ type Options struct {
 	// Trips, if set, is called at the end of each View with the number of its round trips to the cluster:
 	// how often it waited for a read that was not under way yet when it last waited. The read version is one.
 	Trips func(n int)
-	// Wrote, if set, is called for each key that a commit is about to set or
-	// append to, with the bytes that it hands to FoundationDB. It is for
-	// measurements.
-	Wrote func(key, value []byte)
 }
 
 // DefaultTimeout is the default of Options.Timeout.

@@ -198,7 +198,6 @@ func (t *txn) finish() error {
 				t.frames = appendFrame(t.frames, v, true)
 			}
 			t.tr.AppendIfFits(o.key, t.frames)
-			t.wrote(o.key)
 		case opMerge:
 			folded, err = t.s.o.Merger.Fold(folded[:0], o.key[len(t.s.prefix):], o.values, true)
 			if err != nil {
@@ -224,11 +223,4 @@ func (t *txn) finish() error {
 func (t *txn) set(key fdb.Key, value []byte) {
 	t.frames = appendFrame(t.frames[:0], value, false)
 	t.tr.Set(key, t.frames)
-	t.wrote(key)
-}
-
-func (t *txn) wrote(key fdb.Key) {
-	if t.s.o.Wrote != nil {
-		t.s.o.Wrote(key[len(t.s.prefix):], t.frames)
-	}
 }

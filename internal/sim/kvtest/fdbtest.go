@@ -1,7 +1,6 @@
 package kvtest
 
-// A FoundationDB cluster on loopback: of one server process, of several with copies of the data, or
-// of one behind a slow network. A Recorder measures what a cluster takes for writes alone. fdbserver and
+// A FoundationDB cluster on loopback: of one server process, or of several with copies of the data. fdbserver and
 // fdbcli must be in the PATH or where FoundationDB's packages put them; without them, tests are skipped.
 
 import (
@@ -16,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,15 +59,12 @@ type Cluster struct {
 	dir, server, cli string
 	knobs            []string // arguments of the servers
 	servers          []server
-	delay            *atomic.Int64 // of what clients send, ns; nil: there are no proxies
 }
 
 // server is an fdbserver process.
 type server struct {
-	address string    // where clients reach it
-	listens string    // where it listens, if a proxy is in between
+	address string
 	process *exec.Cmd // nil: it is down
-	proxy   *delayProxy
 }
 
 // Start starts a cluster of one server, or skips the test if FoundationDB is not installed. The
@@ -160,13 +155,6 @@ func (c *Cluster) prepare() (err error) {
 		}
 		defer l.Close() //nolint:errcheck // only its port was needed; all are different because all are open
 		c.servers[i].address = l.Addr().String()
-		if c.delay != nil {
-			c.servers[i].listens = c.servers[i].address
-			if c.servers[i].proxy, err = newDelayProxy(c.servers[i].listens, c.delay); err != nil {
-				return err
-			}
-			c.servers[i].address = c.servers[i].proxy.l.Addr().String()
-		}
 		addresses = append(addresses, c.servers[i].address)
 	}
 	c.File = filepath.Join(c.dir, "fdb.cluster")
@@ -199,9 +187,6 @@ func (c *Cluster) UpServer(i int) error {
 		"--datadir", filepath.Join(dir, "data"), "--logdir", dir, "--memory", "3GiB", "--cache-memory", "512MiB",
 		"--locality-zoneid", id, "--locality-machineid", id, "--knob_disable_posix_kernel_aio=1",
 	}, c.knobs...)...)
-	if c.servers[i].listens != "" {
-		process.Args = append(process.Args, "--listen-address", c.servers[i].listens)
-	}
 	process.Stdout, process.Stderr = log, log
 	dieWithParent(process)
 	if err := errors.Join(process.Start(), log.Close()); err != nil {
@@ -301,11 +286,5 @@ func (c *Cluster) run(command string) error {
 
 // Remove stops the cluster and deletes its data.
 func (c *Cluster) Remove() error {
-	err := c.Down()
-	for _, s := range c.servers {
-		if s.proxy != nil {
-			err = errors.Join(err, s.proxy.close())
-		}
-	}
-	return errors.Join(err, os.RemoveAll(c.dir))
+	return errors.Join(c.Down(), os.RemoveAll(c.dir))
 }

@@ -15,22 +15,12 @@ var prefixes atomic.Int64
 // test if FoundationDB is not installed, or not built in.
 func Options(t testing.TB, m kv.Merger) fdbkv.Options {
 	t.Helper()
-	needBuilt(t)
-	return Shared(t).Options(m)
-}
-
-// Options returns the options of a new store on the cluster.
-func (c *Cluster) Options(m kv.Merger) fdbkv.Options {
-	return fdbkv.Options{
-		Location: fdbkv.Location{ClusterFile: c.File, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))},
-		Create:   true, Merger: m,
-	}
-}
-
-func needBuilt(t testing.TB) {
-	t.Helper()
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
+	}
+	return fdbkv.Options{
+		Location: fdbkv.Location{ClusterFile: Shared(t).File, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))},
+		Create:   true, Merger: m,
 	}
 }
 

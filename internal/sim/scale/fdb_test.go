@@ -15,36 +15,28 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
-	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/network"
 )
 
-var (
-	lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the daemon")
-	delay = flag.Duration("scale.delay", 0, "of each round trip of BenchmarkAskFDB's questions to its cluster, besides what it takes anyway")
-)
+var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the daemon")
 
-// BenchmarkIndexFDB indexes a network on FoundationDB, and alternately writes
-// the same keys and bytes blind, batch by batch.
+// BenchmarkIndexFDB indexes a network on FoundationDB.
 //
 //	go test -tags fdb ./internal/sim/scale -run xxx -bench IndexFDB -benchtime 1x
 func BenchmarkIndexFDB(b *testing.B) {
 	const batches, perBatch = 12, 16_384
-	var rec kvtest.Recorder
 	o := kvtest.Options(b, write.NewMerger(write.Limits{}))
-	o.Wrote = rec.Wrote
 	retries := 0
 	o.Retried = func(string) { retries++ }
 	store := kvtest.Open(b, o)
-	raw := kvtest.Open(b, kvtest.Options(b, write.NewMerger(write.Limits{})))
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}, Lanes: *lanes})
 	if err != nil {
 		b.Fatal(err)
 	}
 	f := newFeed(network.Options{Seed: 1, Accounts: 20_000}, &app.Index{KV: store, Graph: g}, "network")
-	var index, blind time.Duration
-	var keys, bytes, events int
+	var took time.Duration
+	events := 0
 	var e network.Event
 	for b.Loop() {
 		for n := range batches {
@@ -52,52 +44,29 @@ func BenchmarkIndexFDB(b *testing.B) {
 				f.n.Next(&e)
 				f.add(b, &e)
 			}
-			rec.Reset()
 			begun := time.Now()
 			f.flush(b)
-			took := time.Since(begun)
-			wrote := rec.Blind(b, raw, 2000, 8)
 			if n > 0 { // the first one takes the leases
-				k, by := rec.Size()
-				index, blind, keys, bytes, events = index+took, blind+wrote, keys+k, bytes+by, events+perBatch
+				took, events = took+time.Since(begun), events+perBatch
 			}
 		}
 	}
 	tm := g.Timing()
 	b.Logf("%d retries; intern %v, read %v, walk %v, commit %v", retries, tm.Intern, tm.Read, tm.Walk, tm.Commit)
-	b.ReportMetric(float64(events)/index.Seconds(), "events/s")
-	b.ReportMetric(float64(keys)/float64(events), "keys/event")
-	b.ReportMetric(float64(bytes)/float64(events), "bytes/event")
-	b.ReportMetric(float64(events)/blind.Seconds(), "blind/s")
-	b.ReportMetric(100*blind.Seconds()/index.Seconds(), "%_of_blind")
-	if err := errors.Join(g.Close(b.Context()), store.Close(), raw.Close()); err != nil {
+	b.ReportMetric(float64(events)/took.Seconds(), "events/s")
+	if err := errors.Join(g.Close(b.Context()), store.Close()); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // BenchmarkAskFDB asks the same questions of a store on FoundationDB and of an embedded one, with the same
-// million edges. trips are the round trips of a question to the cluster. -scale.delay puts a proxy before the
-// server, and asks a second time while each of them takes that much longer.
+// million edges. trips are the round trips of a question to the cluster.
 //
 //	go test -tags fdb ./internal/sim/scale -run xxx -bench AskFDB -benchtime 40x
-//	go test -tags fdb ./internal/sim/scale -run xxx -bench AskFDB -benchtime 40x -scale.delay 1ms
 func BenchmarkAskFDB(b *testing.B) {
 	const people, enough, followers = 40_000, 1_000_000, 10_000
 	var trips atomic.Int64
-	merger, setDelay := write.NewMerger(write.Limits{}), func(time.Duration) {}
-	var o fdbkv.Options
-	if *delay == 0 {
-		o = kvtest.Options(b, merger)
-	} else {
-		c := kvtest.StartDelayed(b)
-		b.Cleanup(func() {
-			if err := c.Remove(); err != nil {
-				b.Error(err)
-			}
-		})
-		o = c.Options(merger)
-		setDelay = c.SetDelay
-	}
+	o := kvtest.Options(b, write.NewMerger(write.Limits{}))
 	o.Trips = func(n int) { trips.Add(int64(n)) }
 	store := kvtest.Open(b, o)
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}})
@@ -167,11 +136,6 @@ func BenchmarkAskFDB(b *testing.B) {
 			})
 		}
 		ask(cluster, "fdb")
-		if *delay > 0 {
-			setDelay(*delay)
-			ask(cluster, "fdb+"+delay.String())
-			setDelay(0)
-		}
 		ask(embedded, "embedded")
 	}
 	for _, x := range []*app.Index{cluster, embedded} { // as BenchmarkServe, without a network
