@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,124 +17,53 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/sim/load"
 	"skein.blue/internal/sim/network"
-	"skein.blue/internal/sim/relay"
 )
-
-// storeFlags returns the flags of a new store.
-func storeFlags(e *command.Environment, o *app.StoreOptions) []cli.Flag {
-	flags := command.StoreFlags(e, o)
-	for _, f := range flags {
-		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
-			store.Value, store.DefaultText = "", "a temporary folder"
-		}
-	}
-	return flags
-}
 
 func loadCommand(e *command.Environment) *cli.Command {
 	var o load.Options
-	var sim relay.Options
-	var markdown bool
-	flags := append(networkFlags(&sim),
+	flags := []cli.Flag{
+		faultFlag(),
 		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as the indexer takes", Destination: &o.Rate},
 		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long to offer events", Destination: &o.Duration},
-		&cli.Int64Flag{Name: "prefill", Usage: "edges to index before the clock starts", Destination: &o.Prefill},
 		&cli.Int64Flag{Name: "backfill", Usage: "events before the index starts; it fetches all repos meanwhile, from hosts that are partly faulty", Destination: &o.Backfill},
 		&cli.BoolFlag{Name: "healthy-hosts", Usage: "use no faulty hosts for --backfill", Destination: &o.Healthy},
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
-		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store without compacting it first", Destination: &o.KeepUncompacted},
-		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
-		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
-	)
-	flags = append(flags, storeFlags(e, &o.Store)...)
-	return &cli.Command{
-		Name:  "load",
-		Usage: "run the load test: index a simulated network, and compare the result with it",
-		Flags: flags,
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
+		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the comparison", Destination: &o.Profile},
+	}
+	return subcommand("load", "run the load test: index a simulated network, and compare the result with it", &o.Network,
+		append(flags, storeFlags(e, &o.Store)...), func(ctx context.Context, c *cli.Command) (err error) {
+			if err := faults(c, &o.Faults, o.Rate); err != nil {
 				return err
 			}
-			o.Faults, sim.Rate = relay.Faults{}, o.Rate
-			if err := faults(&sim, c.StringSlice("fault")); err != nil {
-				return err
-			}
-			o.Network, o.Faults = sim.Network, sim.Faults
 			switch {
-			case o.Rate < 0:
-				return command.UsageError("--rate %v is negative", o.Rate)
-			case o.Duration <= 0:
-				return command.UsageError("--duration %v: must be more than 0", o.Duration)
-			case o.Backfill < 0:
-				return command.UsageError("--backfill %d is negative", o.Backfill)
-			case o.Backfill > 0 && (o.Prefill > 0 || o.Kill || o.Rate == 0 || len(c.StringSlice("fault")) > 0):
-				return command.UsageError("--backfill needs --rate, and cannot be combined with --prefill, --kill or --fault")
-			case o.Network.History < 0:
-				return command.UsageError("--past %d is negative", o.Network.History)
-			case o.Network.History > 0 && (o.Backfill > 0 || o.Faults.Jump > 0):
-				return command.UsageError("--past cannot be combined with --backfill or --fault jump")
-			case o.Prefill < 0:
-				return command.UsageError("--prefill %d is negative", o.Prefill)
-			case o.Network.Accounts < 1:
-				return command.UsageError("--accounts %d: must be at least 1", o.Network.Accounts)
+			case o.Duration <= 0 || o.Backfill < 0:
+				return command.UsageError("--duration must be more than 0, and --backfill not negative")
+			case o.Backfill > 0 && (o.Kill || o.Rate == 0 || o.Network.History > 0 || c.IsSet("fault")):
+				return command.UsageError("--backfill needs --rate, and cannot be combined with --past, --kill or --fault")
 			case o.Kill && o.Rate == 0:
 				return command.UsageError("--kill needs --rate")
-			case o.Kill && o.Faults.Jump > 0:
-				return command.UsageError("--kill and --fault jump cannot be combined: the restarted relay would not know about the jump")
-			case o.Prefill > 0 && (o.Faults.Corrupt > 0 || o.Faults.Jump > 0):
-				return command.UsageError("--prefill cannot be combined with --fault corrupt or --fault jump")
+			case o.Faults.Jump > 0 && (o.Kill || o.Network.History > 0):
+				return command.UsageError("--fault jump cannot be combined with --past or --kill: the restarted relay would not know about the jump")
 			}
 			if o.Backfill > 0 {
 				o.Hosts = 5
 			}
-			if !c.IsSet("log-level") {
-				e.Level = "warn"
+			end, err := prepare(e, c, &o)
+			if err != nil {
+				return err
 			}
-			return runLoad(ctx, e, o, c.IsSet("store"), markdown)
-		},
-	}
-}
-
-func runLoad(ctx context.Context, e *command.Environment, o load.Options, keepStore, markdown bool) (err error) {
-	if !keepStore {
-		if o.Store.Store, err = os.MkdirTemp("", "skein-sim-load"); err != nil {
-			return fmt.Errorf("load: %w", err)
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.Store.Store)) }()
-	}
-	if err := e.Prepare(&o.Store); err != nil {
-		return err
-	}
-	o.Stderr, o.Simulator, o.Archive = e.Stderr, launchSimulator, launchArchive
-	if e.Terminal() {
-		bar := e.Progress("", 0)
-		defer bar.End()
-		o.Progress = bar.Of
-	}
-	report, problems, err := load.Run(ctx, o)
-	if errors.Is(err, load.ErrOther) {
-		return command.UsageError("load: %v", err)
-	}
-	if err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	if markdown {
-		head, row := report.Markdown()
-		fmt.Fprint(e.Stdout, head, row)
-	} else if err := json.NewEncoder(e.Stdout).Encode(report); err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	for _, p := range problems {
-		fmt.Fprintln(e.Stderr, "load: difference:", p)
-	}
-	if len(problems) > 0 {
-		return command.ErrQuiet
-	}
-	return nil
+			defer func() { err = errors.Join(err, end()) }()
+			return runLoad(e, "load", func() ([]string, error) {
+				report, problems, err := load.Run(ctx, o)
+				if err == nil {
+					err = json.NewEncoder(e.Stdout).Encode(report)
+				}
+				return problems, err
+			})
+		})
 }
 
 // simulator is skein-sim relay or archive in another process.
@@ -144,16 +74,10 @@ type simulator struct {
 	killed  bool
 }
 
-// launchSimulator starts a simulator, and waits until it listens.
-func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulator, error) {
-	listen := o.Address
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
+// launchRelay starts a relay, and waits until it listens.
+func launchRelay(ctx context.Context, o load.SimulatorOptions) (load.Simulator, error) {
 	args := []string{
-		"relay", "--hold", "--listen", listen,
-		"--seed", strconv.FormatUint(o.Network.Seed, 10), "--accounts", strconv.Itoa(o.Network.Accounts), "--past", strconv.Itoa(o.Network.History),
-		"--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
+		"--hold", "--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
 		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
 	}
 	if !o.FromTime.IsZero() {
@@ -168,27 +92,25 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 	for _, f := range o.Faults.List() {
 		args = append(args, "--fault", f)
 	}
-	return launch(ctx, "relay", "ws://", args)
+	return launch(ctx, "relay", "ws://", o.Address, o.Network, args...)
 }
 
 // launchArchive starts the archive of a network's history, and waits until it listens.
 func launchArchive(ctx context.Context, address string, o network.Options) (load.Simulator, error) {
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	return launch(ctx, "archive", "http://", []string{
-		"archive", "--listen", address, "--seed", strconv.FormatUint(o.Seed, 10),
-		"--accounts", strconv.Itoa(o.Accounts), "--past", strconv.Itoa(o.History),
-	})
+	return launch(ctx, "archive", "http://", address, o)
 }
 
 // launch starts another process of this program, and waits until it prints the address, after the scheme, on
 // which it listens.
-func launch(ctx context.Context, what, scheme string, args []string) (load.Simulator, error) {
+func launch(ctx context.Context, what, scheme, listen string, n network.Options, args ...string) (load.Simulator, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
+	args = append([]string{
+		what, "--listen", cmp.Or(listen, "127.0.0.1:0"), "--seed", strconv.FormatUint(n.Seed, 10),
+		"--accounts", strconv.Itoa(n.Accounts), "--past", strconv.Itoa(n.History), "--only-plc=" + strconv.FormatBool(n.OnlyPLC),
+	}, args...)
 	s := &simulator{what: what, cmd: exec.CommandContext(ctx, self, args...)}
 	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // one core produces twice the needed rate; two would compete with the indexer
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }

@@ -45,17 +45,12 @@ func TestLoadCommand(t *testing.T) {
 	if code, _, stderr := harness.Run(t, skein, "check", "--store", dir); code != 0 {
 		t.Error(code, stderr)
 	}
-	if code, stdout, _ := harness.Run(t, binary, "load", "--store", dir, "--rate", "2000", "--duration", "1s", "--accounts", "8192", "--markdown"); code != 0 ||
-		!strings.HasPrefix(stdout, "| offered/s |") || strings.Count(stdout, "\n") != 3 {
-		t.Errorf("%d\n%s", code, stdout)
-	}
 	for _, wrong := range [][]string{
 		{"--store", dir, "--seed", "2", "--accounts", "8192"}, // another network
 		{"--rate", "-1"},
 		{"--rate", "0", "--fault", "stall=1s@1s"},
 		{"--fault", "nonsense=1"},
 		{"--duration", "0s"},
-		{"--prefill", "10", "--fault", "corrupt=0.5"},
 		{"--kill", "--fault", "jump=5000000@1s"},
 	} {
 		if code, _, stderr := harness.Run(t, binary, append([]string{"load"}, wrong...)...); code != command.ExitUsage || stderr == "" {
@@ -72,7 +67,7 @@ func TestLoadCommand(t *testing.T) {
 // that it cannot take in time wait in the relay, not in its memory.
 func TestMemory(t *testing.T) {
 	const budget = 128 << 20
-	r, _ := loadReport(t, "--memory", "128MiB", "--rate", "150000", "--duration", "3s", "--no-compaction", "--accounts", "300000")
+	r, _ := loadReport(t, "--memory", "128MiB", "--rate", "150000", "--duration", "3s", "--accounts", "300000")
 	if !r.Verified {
 		t.Errorf("%+v", r)
 	}

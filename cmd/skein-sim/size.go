@@ -16,82 +16,44 @@ import (
 	"skein.blue/internal/command"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/load"
-	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/network"
 )
 
 func sizeCommand(e *command.Environment) *cli.Command {
-	var o load.Options
-	var network relay.Options
+	o := load.Options{Network: network.Options{Accounts: 57_344, History: 350}}
 	var n load.Network
-	flags := append(networkFlags(&network),
-		&cli.Int64Flag{Name: "prefill", Value: 20_000_000, Usage: "edges in the store that is measured", Destination: &o.Prefill},
+	flags := append([]cli.Flag{
 		&cli.DurationFlag{Name: "duration", Value: 30 * time.Second, Usage: "how long to measure at full rate, and at the mean rate", Destination: &o.Duration},
 		&cli.FloatFlag{Name: "mean", Value: 1000, Usage: "events per second of the network to plan for, on average", Destination: &n.Mean},
 		&cli.FloatFlag{Name: "peak", Value: 1500, Usage: "its events per second at the peak", Destination: &n.Peak},
 		&cli.FloatFlag{Name: "history", Value: 15e9, Usage: "its edges, all history", Destination: &n.Edges},
-	)
-	flags = append(flags, storeFlags(e, &o.Store)...)
-	return &cli.Command{
-		Name:  "size",
-		Usage: "measure a store of a simulated network, and compute from it what a real one needs",
-		Flags: flags,
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
+	}, storeFlags(e, &o.Store)...)
+	return subcommand("size", "measure a store of a simulated network, and compute from it what a real one needs", &o.Network, flags,
+		func(ctx context.Context, c *cli.Command) (err error) {
 			switch {
 			case o.Duration <= 0:
 				return command.UsageError("--duration %v: must be more than 0", o.Duration)
-			case o.Prefill < 1 || network.Network.Accounts < 1:
-				return command.UsageError("--prefill and --accounts must be at least 1")
 			case !(n.Mean > 0) || !(n.Peak >= n.Mean) || !(n.Edges >= 0):
 				return command.UsageError("--mean must be more than 0, --peak at least that, and --history not negative")
 			case !app.EngineOf(o.Store.Store).InProcess:
 				return command.UsageError("--store %s: a store in a folder is measured", o.Store.Store)
 			}
-			o.Network = network.Network
-			if !c.IsSet("log-level") {
-				e.Level = "warn"
+			end, err := prepare(e, c, &o)
+			if err != nil {
+				return err
 			}
-			return runSize(ctx, e, o, n)
-		},
-	}
+			defer func() { err = errors.Join(err, end()) }()
+			return runLoad(e, "size", func() ([]string, error) { return measure(ctx, e, o, n) })
+		})
 }
 
-// runSize measures at full rate, and then at the mean rate, in one store.
-func runSize(ctx context.Context, e *command.Environment, o load.Options, n load.Network) (err error) {
-	if o.Store.Store == "" {
-		if o.Store.Store, err = os.MkdirTemp("", "skein-sim-size"); err != nil {
-			return fmt.Errorf("size: %w", err)
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.Store.Store)) }()
+// measure measures at full rate, and then at the mean rate, in one store.
+func measure(ctx context.Context, e *command.Environment, o load.Options, n load.Network) ([]string, error) {
+	full, problems, err := load.Run(ctx, o)
+	if err != nil || len(problems) > 0 {
+		return problems, err
 	}
-	if err := e.Prepare(&o.Store); err != nil {
-		return err
-	}
-	o.Stderr, o.Simulator = e.Stderr, launchSimulator
-	if e.Terminal() {
-		bar := e.Progress("", 0)
-		defer bar.End()
-		o.Progress = bar.Of
-	}
-	one := func() (load.Report, error) {
-		r, problems, err := load.Run(ctx, o)
-		switch {
-		case errors.Is(err, load.ErrOther):
-			return r, command.UsageError("size: %v", err)
-		case err != nil:
-			return r, fmt.Errorf("size: %w", err)
-		case len(problems) > 0:
-			return r, fmt.Errorf("size: the index differs from the network: %s", problems[0])
-		}
-		return r, nil
-	}
-	full, err := one()
-	if err != nil {
-		return err
-	}
-	o.Rate, o.Prefill = n.Mean, 0
+	o.Rate = n.Mean
 	var written, logical int64
 	var counting error
 	o.Inspect = func(x *app.Index) {
@@ -105,11 +67,11 @@ func runSize(ctx context.Context, e *command.Environment, o load.Options, n load
 		}))
 	}
 	if written, err = writtenBytes(); err != nil {
-		return err
+		return nil, err
 	}
-	mean, err := one()
-	if err = errors.Join(err, counting); err != nil {
-		return err
+	mean, problems, err := load.Run(ctx, o)
+	if err = errors.Join(err, counting); err != nil || len(problems) > 0 {
+		return problems, err
 	}
 	events := float64(mean.Events)
 	fmt.Fprint(e.Stdout, load.Markdown(load.Measured{
@@ -120,23 +82,23 @@ func runSize(ctx context.Context, e *command.Environment, o load.Options, n load
 		Memory: full.PeakRSS, // that of the second run includes the comparison after the first
 		Budget: cmp.Or(o.Store.Memory, app.DefaultMemory()),
 	}, n))
-	return nil
+	return nil, nil
 }
 
 // writtenBytes returns how many bytes this process has had written to disks so far.
 func writtenBytes() (int64, error) {
 	b, err := os.ReadFile("/proc/self/io")
 	if err != nil {
-		return 0, fmt.Errorf("size: reading what was written needs Linux: %w", err)
+		return 0, fmt.Errorf("reading what was written needs Linux: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		if rest, ok := strings.CutPrefix(line, "write_bytes:"); ok {
 			n, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
 			if err != nil {
-				return 0, fmt.Errorf("size: /proc/self/io: %w", err)
+				return 0, fmt.Errorf("/proc/self/io: %w", err)
 			}
 			return n, nil
 		}
 	}
-	return 0, errors.New("size: /proc/self/io has no write_bytes")
+	return 0, errors.New("/proc/self/io has no write_bytes")
 }

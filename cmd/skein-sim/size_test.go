@@ -10,7 +10,7 @@ import (
 
 // skein-sim size measures a small store, and prints both tables.
 func TestSizeCommand(t *testing.T) {
-	code, out, errs := harness.Run(t, binary, "size", "--prefill", "20000", "--accounts", "8192", "--duration", "1s", "--mean", "500", "--peak", "700", "--history", "1e9", "--memory", "64MiB")
+	code, out, errs := harness.Run(t, binary, "size", "--accounts", "4096", "--past", "5", "--duration", "1s", "--mean", "500", "--peak", "700", "--history", "1e9", "--memory", "64MiB")
 	if code != 0 {
 		t.Fatalf("%d: %s", code, errs)
 	}
@@ -22,7 +22,7 @@ func TestSizeCommand(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
 	}
-	for _, args := range [][]string{{"--mean", "0"}, {"--mean", "2000"}, {"--history", "-1"}, {"--duration", "0s"}, {"--prefill", "0"}, {"--store", "fdb:///x"}} {
+	for _, args := range [][]string{{"--mean", "0"}, {"--mean", "2000"}, {"--history", "-1"}, {"--duration", "0s"}, {"--past", "0"}, {"--store", "fdb:///x"}} {
 		if code, _, errs := harness.Run(t, binary, append([]string{"size"}, args...)...); code != 64 || !strings.Contains(errs, "--") {
 			t.Errorf("%q: %d %s", args, code, errs)
 		}

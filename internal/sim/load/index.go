@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"skein.blue/consumer"
-	"skein.blue/internal/sim/relay"
 )
 
 // This file has the indexing part of a run, which may also kill and restart the relay.
@@ -164,10 +163,6 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 			r.behind.add(time.Since(p.Time), 1)
 		}
 		passed := time.Since(r.started)
-		if r.o.Progress != nil {
-			r.o.Progress(min(int64(passed/time.Second), int64(r.o.Duration/time.Second)), int64(r.o.Duration/time.Second), fmt.Sprintf("indexing: event %d, lag p99 %.0f ms; seconds", r.event(p.Applied)-from, r.lags.quantiles().P99))
-			logged = time.Now()
-		}
 		if d := time.Since(logged); d >= 5*time.Second {
 			at := r.event(p.Applied)
 			line := fmt.Sprintf("%3.0f s: %d events, %.0f/s now, lag p99 %.0f ms", passed.Seconds(), at-from, float64(at-before)/d.Seconds(), r.lags.quantiles().P99)
@@ -214,10 +209,7 @@ func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, event
 		at = r.event(c.Progress().Seq)
 	}
 	r.say("relay killed; restarting at event %d", at)
-	sim, err := r.o.Simulator(whole, SimulatorOptions{
-		Network: r.o.Network, From: at, FromTime: c.Progress().Time, Events: from + events - at, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults,
-		Address: address,
-	})
+	sim, err := r.o.Simulator(whole, SimulatorOptions{Options: r.relayOptions(at, c.Progress().Time, from+events-at), Address: address})
 	if err != nil {
 		r.fail(fmt.Errorf("restarting the relay: %w", err), end)
 		return

@@ -30,7 +30,6 @@ type Options struct {
 	Network  network.Options
 	Rate     float64 // events per second; 0: as fast as possible
 	Duration time.Duration
-	Prefill  int64 // edges to have before the clock starts
 	// Backfill is how many events have happened when the index, a new store, starts: it
 	// fetches all repos during the run. 0: none.
 	Backfill int64
@@ -44,8 +43,6 @@ type Options struct {
 	Archive func(ctx context.Context, address string, o network.Options) (Simulator, error)
 	// Kill kills the relay in the middle, and restarts it.
 	Kill bool
-	// KeepUncompacted skips compacting the store before it is measured.
-	KeepUncompacted bool
 	// Profile is a file for a CPU profile while the clock runs; "": none. While the history is indexed, the
 	// profile goes to a file with ".history" after its name.
 	Profile string
@@ -53,23 +50,15 @@ type Options struct {
 	Inspect func(*app.Index)
 	// Stderr receives progress lines.
 	Stderr io.Writer
-	// Progress, if set, is called instead with the amount done, the total, and their unit.
-	Progress func(done, total int64, what string)
 }
 
 // SimulatorOptions describe a relay to start.
 type SimulatorOptions struct {
-	Network network.Options
-	From    int64
-	// FromTime is the time of event From, if the index has applied it (relay.Options).
-	FromTime time.Time
-	Events   int64
-	Rate     float64
-	Window   int
-	Faults   relay.Faults
-	Hosts    int    // that export repos; some misbehave
-	Healthy  bool   // no host misbehaves
-	Address  string // to listen on; "": any
+	relay.Options
+
+	Hosts   int    // that export repos; some misbehave
+	Healthy bool   // no host misbehaves
+	Address string // to listen on; "": any
 }
 
 // A Simulator is a relay in another process.
@@ -133,10 +122,8 @@ func Run(ctx context.Context, o Options) (report Report, problems []string, err 
 	if err := r.open(ctx); err != nil {
 		return r.report, nil, err
 	}
-	from, err := r.prefill(ctx)
-	if err == nil {
-		err = r.index(ctx, from)
-	}
+	cursor, _ := r.x.Graph.Cursor(r.source)
+	err = r.index(ctx, r.event(int64(cursor.Seq)))
 	if err == nil {
 		err = r.settle(ctx)
 	}
@@ -233,9 +220,9 @@ func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
 	}
 	applied, _ := r.x.Graph.Cursor(r.source)
-	sim, err := r.o.Simulator(ctx, SimulatorOptions{
-		Network: r.o.Network, From: from, FromTime: applied.Time, Events: events, Rate: r.o.Rate, Window: min(window, maxWindow), Faults: r.o.Faults, Hosts: r.o.Hosts, Healthy: r.o.Healthy,
-	})
+	so := SimulatorOptions{Options: r.relayOptions(from, applied.Time, events), Hosts: r.o.Hosts, Healthy: r.o.Healthy}
+	so.Window = min(window, maxWindow)
+	sim, err := r.o.Simulator(ctx, so)
 	if err != nil {
 		return err
 	}
@@ -243,6 +230,13 @@ func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 	r.sim = sim
 	r.mu.Unlock()
 	return nil
+}
+
+// relayOptions describe a relay that continues after an event of a time.
+func (r *run) relayOptions(from int64, at time.Time, events int64) relay.Options {
+	return relay.Options{
+		Network: r.o.Network, From: from, FromTime: at, Events: events, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults, Hold: true,
+	}
 }
 
 // maxWindow bounds the events that the relay keeps: 1.5 GB.
@@ -285,7 +279,7 @@ func (r *run) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p, ok := r.x.KV.(*pebblekv.Store); ok && !r.o.KeepUncompacted {
+	if p, ok := r.x.KV.(*pebblekv.Store); ok {
 		r.say("compacting")
 		if err := p.Compact(ctx); err != nil {
 			return err

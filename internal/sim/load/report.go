@@ -1,12 +1,8 @@
 package load
 
 import (
-	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -50,10 +46,10 @@ type SimulatorUsage struct {
 
 // histogram counts durations in steps of 2.5 %.
 type histogram struct {
-	mu     sync.Mutex // guards counts and most
+	mu     sync.Mutex // guards the fields below
 	counts [1024]int64
 	most   time.Duration
-	total  atomic.Int64
+	total  int64
 }
 
 // histogramSteps is the number of steps per factor of e: a step is 2.5 %.
@@ -67,16 +63,15 @@ func (h *histogram) add(d time.Duration, n int) {
 	h.mu.Lock()
 	h.counts[at] += int64(n)
 	h.most = max(h.most, d)
+	h.total += int64(n)
 	h.mu.Unlock()
-	h.total.Add(int64(n))
 }
 
 func (h *histogram) quantiles() (q Quantiles) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	total := h.total.Load()
 	at := func(share float64) float64 {
-		left := int64(math.Ceil(float64(total) * share))
+		left := int64(math.Ceil(float64(h.total) * share))
 		for i, n := range h.counts {
 			if left -= n; left <= 0 {
 				return math.Round(math.Exp(float64(i+1)/histogramSteps)/10) / 100
@@ -84,38 +79,9 @@ func (h *histogram) quantiles() (q Quantiles) {
 		}
 		return 0
 	}
-	if total == 0 {
+	if h.total == 0 {
 		return q
 	}
 	most := float64(h.most.Milliseconds())
 	return Quantiles{min(at(0.5), most), min(at(0.99), most), most}
-}
-
-// Markdown returns the report as a row of a table, and the table's head.
-func (r *Report) Markdown() (head, row string) {
-	cells := [][2]string{
-		{"offered/s", offered(r.RateOffered)},
-		{"events", fmt.Sprintf("%d", r.Events)},
-		{"events/s", fmt.Sprintf("%.0f", r.EventsPerSecond)},
-		{"MB/s", fmt.Sprintf("%.0f", r.MegabytesPerSecond)},
-		{"lag p50 / p99 / max, ms", fmt.Sprintf("%.0f / %.0f / %.0f", r.Lag.P50, r.Lag.P99, r.Lag.Max)},
-		{"CPU s, indexer / relay", fmt.Sprintf("%.1f / %.1f", r.CPUSeconds, r.Simulator.CPUSeconds)},
-		{"peak MiB", fmt.Sprintf("%d", r.PeakRSS>>20)},
-		{"edges", fmt.Sprintf("%d", r.Edges)},
-		{"bytes/edge", fmt.Sprintf("%.1f", r.BytesPerEdge)},
-		{"verified", fmt.Sprintf("%t", r.Verified)},
-	}
-	var names, lines, values []string
-	for _, c := range cells {
-		names, lines, values = append(names, c[0]), append(lines, "--:"), append(values, c[1])
-	}
-	line := func(cells []string) string { return "| " + strings.Join(slices.Clip(cells), " | ") + " |\n" }
-	return line(names) + strings.ReplaceAll(line(lines), " ", ""), line(values)
-}
-
-func offered(rate float64) string {
-	if rate == 0 {
-		return "as fast as possible"
-	}
-	return fmt.Sprintf("%.0f", rate)
 }

@@ -20,24 +20,25 @@ import (
 // limited, the third sometimes does not answer, and the fourth sends wrong repos:
 // with wrong hashes, of other accounts, or truncated.
 type Hosts struct {
-	r         *Simulated
-	addresses []string
-	faults    bool
-	requests  atomic.Int64
+	Addresses []string // host:port of each
+
+	r        *Simulated
+	faults   bool
+	requests atomic.Int64
 }
 
-// NewHosts returns hosts at these addresses (host:port).
+// NewHosts returns hosts at these addresses.
 func NewHosts(r *Simulated, addresses []string, faults bool) *Hosts {
-	return &Hosts{r: r, addresses: addresses, faults: faults}
+	return &Hosts{Addresses: addresses, r: r, faults: faults}
 }
 
 // Of returns the address of the host of an account.
-func (h *Hosts) Of(account int) string { return h.addresses[account%len(h.addresses)] }
+func (h *Hosts) Of(account int) string { return h.Addresses[account%len(h.Addresses)] }
 
 // ListHosts serves com.atproto.sync.listHosts for the relay.
 func (h *Hosts) ListHosts(w http.ResponseWriter, _ *http.Request) {
 	var all []any
-	for i, a := range h.addresses {
+	for i, a := range h.Addresses {
 		all = append(all, map[string]any{"hostname": a, "status": "active", "seq": 1 + i})
 	}
 	reply(w, http.StatusOK, map[string]any{"hosts": all})
@@ -81,7 +82,7 @@ func (h *Hosts) list(w http.ResponseWriter, req *http.Request, host int) {
 		if r == nil {
 			r = &fullRepo{}
 		}
-		if r.rev == 0 && status == network.Active || host >= 0 && account%len(h.addresses) != host {
+		if r.rev == 0 && status == network.Active || host >= 0 && account%len(h.Addresses) != host {
 			continue
 		}
 		if len(repos) == limit {
@@ -129,7 +130,7 @@ func (r *Simulated) repo(account int) (car []byte, status network.Status) {
 // export serves getRepo.
 func (h *Hosts) export(w http.ResponseWriter, req *http.Request, host int) {
 	account, ok := h.r.account(req.URL.Query().Get("did"))
-	if !ok || host >= 0 && account%len(h.addresses) != host {
+	if !ok || host >= 0 && account%len(h.Addresses) != host {
 		refuse(w, "RepoNotFound")
 		return
 	}
