@@ -2,7 +2,6 @@ package batch
 
 import (
 	"fmt"
-	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -13,21 +12,14 @@ import (
 // It holds all strings in one arena, and Reset keeps the memory, so that refilling a batch
 // allocates nothing. It is for one goroutine.
 type Batch struct {
-	arena  []byte
-	events []Event
-	ops    []Op
-	first  format.Seq
-	last   format.Seq
-	time   []byte // of the last event, as it is written there
-	exact  bool   // time is the event's own
-	dead   []format.DeadLetter
-	gaps   []format.Gap
-	states []Imported // by the seq of EventImport with HasState
+	reach
+	notes
+	beside
 
-	snapshots []Part // by the seq of EventSnapshot
-	outcomes  []Outcome
-	causes    []Cause // by the seq of EventResync
-	archived  bool    // read from an archive
+	arena    []byte
+	events   []Event
+	ops      []Op
+	archived bool // read from an archive
 }
 
 // maxKept bounds the arena that Reset keeps, so that one large batch does not hold its
@@ -40,10 +32,9 @@ func (b *Batch) Reset() {
 		b.arena = nil
 	}
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
-	b.dead, b.gaps, b.states = b.dead[:0], b.gaps[:0], b.states[:0]
-	b.snapshots, b.outcomes = b.snapshots[:0], b.outcomes[:0]
-	b.causes, b.archived = b.causes[:0], false
-	b.first, b.last, b.time, b.exact = 0, 0, b.time[:0], false
+	b.archived = false
+	b.reach, b.notes = reach{time: b.time[:0]}, notes{b.dead[:0], b.gaps[:0]}
+	b.beside = beside{b.states[:0], b.snapshots[:0], b.outcomes[:0], b.causes[:0]}
 }
 
 // Empty reports whether applying the batch would change nothing.
@@ -55,38 +46,10 @@ func (b *Batch) Empty() bool {
 // strings.
 func (b *Batch) Size() (events, ops, bytes int) { return len(b.events), len(b.ops), len(b.arena) }
 
-// Last returns the last sequence number of the batch, 0 if it has none.
-func (b *Batch) Last() format.Seq { return b.last }
-
 func (b *Batch) put(s []byte) Span {
 	start := uint32(len(b.arena))
 	b.arena = append(b.arena, s...)
 	return Span{start, uint32(len(b.arena))}
-}
-
-// Seen notes that everything up to seq is in the batch. Call it after each event of the
-// stream that has a seq, including those that are dropped. eventTime is the event's time in
-// RFC 3339; anything else counts as unknown.
-func (b *Batch) Seen(seq format.Seq, eventTime []byte) {
-	b.last = seq
-	if b.first == 0 {
-		b.first = seq
-	}
-	if len(eventTime) < 64 {
-		b.time, b.exact = append(b.time[:0], eventTime...), true
-	}
-}
-
-// Inexact notes that the time given for the last event is an estimate: its own time is not
-// credible.
-func (b *Batch) Inexact() { b.exact = false }
-
-// Time returns the time of the last event, zero if it is not known.
-func (b *Batch) Time() (t time.Time) {
-	if t.UnmarshalText(b.time) != nil {
-		return time.Time{}
-	}
-	return t
 }
 
 func (b *Batch) add(seq format.Seq, kind EventType, c *Commit) *Event {
@@ -207,26 +170,6 @@ func (b *Batch) addOp(o Op) {
 	}
 	b.ops = append(b.ops, o)
 	b.events[len(b.events)-1].Ops.End = uint32(len(b.ops))
-}
-
-// MaxNotes bounds the dead letters and the gaps in a batch, so that a flood of garbage does
-// not fill the memory. Apply a batch that has reached it.
-const MaxNotes = 1000
-
-// Notes returns the number of dead letters or of gaps, whichever is larger.
-func (b *Batch) Notes() int { return max(len(b.dead), len(b.gaps)) }
-
-// AddDeadLetter adds a dead letter. Its Source is set by Apply.
-func (b *Batch) AddDeadLetter(d format.DeadLetter) { b.dead = addNote(b.dead, d) }
-
-// AddGap adds a gap. Its Source is set by Apply.
-func (b *Batch) AddGap(g format.Gap) { b.gaps = addNote(b.gaps, g) }
-
-func addNote[T any](notes []T, n T) []T {
-	if len(notes) == 8*MaxNotes { // from one message
-		notes = notes[:copy(notes, notes[MaxNotes:])]
-	}
-	return append(notes, n)
 }
 
 // Describe lists the events in words, one per line, each commit before its operations. It is

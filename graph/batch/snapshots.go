@@ -87,9 +87,6 @@ func (b *Batch) AddSnapshot(s *Snapshot) int {
 	return n
 }
 
-// Outcome returns what became of a snapshot, after the batch is applied.
-func (b *Batch) Outcome(n int) Outcome { return b.outcomes[n] }
-
 // A Cause says why a repo is queued for a refetch.
 type Cause struct {
 	// Reason is a word, for the operator.
