@@ -13,15 +13,15 @@ func TestOptionsFromText(t *testing.T) {
 	for text, want := range map[string]string{
 		"bits=12":                          "12 0 <nil>",
 		"lease=4096":                       "0 4096 <nil>",
-		"shards=0-127":                     "0 0 &{0 127}",
-		"shards=5-5,lease=65536,bits=32":   "32 65536 &{5 5}",
+		"shards=0-127":                     "0 0 0-127",
+		"shards=5-5,lease=65536,bits=32":   "32 65536 5-5",
 		"":                                 `"": expected bits=14, lease=65536 or shards=0-127, separated by commas`,
 		"bits=0":                           "bits=0: must be from 1 to 32",
 		"bits":                             "bits=: must be from 1 to 32",
 		"lease=65537":                      "lease=65537: must be a power of two up to 65536",
 		"lease=131072":                     "lease=131072: must be a power of two up to 65536",
 		"shards=9-8":                       "shards=9-8: expected a range such as 0-127",
-		"bits=14,lease=65536,shards=0-127": "14 65536 &{0 127}",
+		"bits=14,lease=65536,shards=0-127": "14 65536 0-127",
 	} {
 		var o app.StoreOptions
 		got := ""
