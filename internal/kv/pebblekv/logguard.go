@@ -234,8 +234,8 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 
 // readableLog returns the end of the last record of a log that Pebble can read, and the
 // error that stops it there: io.EOF at the end of the log.
-func (fs *storeFS) readableLog(name string) (end int64, why error) {
-	logs, err := wal.Scan(wal.Dir{FS: fs.FS, Dirname: fs.dir})
+func (f place) readableLog(name string) (end int64, why error) {
+	logs, err := wal.Scan(wal.Dir{FS: f.FS, Dirname: f.dir})
 	if err != nil {
 		return 0, err
 	}
@@ -298,29 +298,29 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 
 // cutLog truncates a log atomically. The whole log stays under another name if the file
 // system supports hard links.
-func (fs *storeFS) cutLog(name string, readable int64) error {
-	f, err := fs.FS.Open(name)
+func (f place) cutLog(name string, readable int64) error {
+	old, err := f.FS.Open(name)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // opened for reading only
-	cut, err := fs.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
+	defer func() { _ = old.Close() }() // opened for reading only
+	cut, err := f.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyN(cut, f, readable)
+	_, err = io.CopyN(cut, old, readable)
 	if err = errors.Join(err, cut.Sync(), cut.Close()); err != nil {
 		return err
 	}
-	_ = fs.FS.Link(name, name+lostSuffix) // for the operator; nothing depends on it
-	return fs.FS.Rename(name+".new", name)
+	_ = f.FS.Link(name, name+lostSuffix) // for the operator; nothing depends on it
+	return f.FS.Rename(name+".new", name)
 }
 
 // logsFrom returns the names of the logs numbered first or higher, in ascending order.
-func (fs *storeFS) logsFrom(first uint64) (logs []string, err error) {
-	names, err := fs.FS.List(fs.dir)
+func (f place) logsFrom(first uint64) (logs []string, err error) {
+	names, err := f.FS.List(f.dir)
 	if err != nil {
-		return nil, fmt.Errorf("pebblekv: %s: %w", fs.dir, err)
+		return nil, fmt.Errorf("pebblekv: %s: %w", f.dir, err)
 	}
 	for _, name := range names {
 		if n, ok := logNumber(name); ok && n >= first {

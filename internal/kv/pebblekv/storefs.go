@@ -34,14 +34,8 @@ import (
 //
 // It keeps the guard of the manifest (guard.go) and of the logs (logguard.go).
 type storeFS struct {
-	vfs.FS
-
-	dir     string
-	reserve uint64 // below so many free bytes, the disk counts as full
-	await   bool   // Options.AwaitSpace
-	free    atomic.Uint64
-	known   atomic.Bool // free is known
-	low     atomic.Bool // free fell below reserve, and has not risen a tenth above it since
+	place
+	space
 
 	mu    sync.Mutex // guards the fields below
 	dirty map[*walFile]struct{}
@@ -65,6 +59,23 @@ type storeFS struct {
 	done sync.WaitGroup
 }
 
+// place is the folder of a store, in its file system.
+type place struct {
+	vfs.FS
+
+	dir string
+}
+
+// space is the free space of a folder's disk.
+type space struct {
+	in      place
+	reserve uint64 // below so many free bytes, the disk counts as full
+	await   bool   // Options.AwaitSpace
+	free    atomic.Uint64
+	known   atomic.Bool // free is known
+	low     atomic.Bool // free fell below reserve, and has not risen a tenth above it since
+}
+
 // memtableSize returns the size of a memtable, given the engine's memory.
 func memtableSize(memory int64) int64 { return min(max(memory*2/9, 4<<20), 128<<20) }
 
@@ -77,48 +88,66 @@ func leastFree(memory int64) uint64 {
 	return uint64(64<<20 + 3*memtableSize(memory))
 }
 
-func newStoreFS(fs vfs.FS, o Options) *storeFS {
-	s := &storeFS{FS: fs, dir: filepath.Clean(o.Dir), dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
-	s.reserve = cmp.Or(o.MinFree, leastFree(o.Memory))
-	s.await = o.AwaitSpace && !o.ReadOnly
-	s.look()
-	return s
-}
-
 // look updates the free space of the disk.
-func (fs *storeFS) look() {
+func (sp *space) look() {
 	// A file system without a size, such as one in memory, has no limit.
-	if du, err := fs.FS.GetDiskUsage(fs.dir); err == nil && du.TotalBytes > 0 {
-		fs.free.Store(du.AvailBytes)
-		fs.known.Store(true)
+	if du, err := sp.in.GetDiskUsage(sp.in.dir); err == nil && du.TotalBytes > 0 {
+		sp.free.Store(du.AvailBytes)
+		sp.known.Store(true)
 		switch {
-		case du.AvailBytes < fs.reserve:
-			fs.low.Store(true)
-		case du.AvailBytes >= fs.resumes():
-			fs.low.Store(false)
+		case du.AvailBytes < sp.reserve:
+			sp.low.Store(true)
+		case du.AvailBytes >= sp.resumes():
+			sp.low.Store(false)
 		}
 	}
 }
 
-func (fs *storeFS) freeBytes() (uint64, bool) { return fs.free.Load(), fs.known.Load() }
+func (sp *space) freeBytes() (uint64, bool) { return sp.free.Load(), sp.known.Load() }
 
 // resumes returns the number of free bytes that ends a shortage. It is above reserve, so that
 // the space that writes and compactions take and free does not stop the writer every second.
-func (fs *storeFS) resumes() uint64 { return fs.reserve + min(fs.reserve/10, 1<<30) }
+func (sp *space) resumes() uint64 { return sp.reserve + min(sp.reserve/10, 1<<30) }
 
 // full returns a kv.ErrDiskFull during a shortage of space, as look last found it.
-func (fs *storeFS) full() error {
-	if !fs.low.Load() {
+func (sp *space) full() error {
+	if !sp.low.Load() {
 		return nil
 	}
 	return fmt.Errorf("pebblekv: %w: the disk of %s has %d MiB free, and writing needs %d MiB (--min-free); free some space, or move the store",
-		kv.ErrDiskFull, fs.dir, fs.free.Load()>>20, fs.resumes()>>20)
+		kv.ErrDiskFull, sp.in.dir, sp.free.Load()>>20, sp.resumes()>>20)
 }
 
 // room is full for Open: it runs look first.
-func (fs *storeFS) room() error {
-	fs.look()
-	return fs.full()
+func (sp *space) room() error {
+	sp.look()
+	return sp.full()
+}
+
+// watchSpace measures the free space, and logs when it becomes too little and when it is enough
+// again, if writes wait for it.
+func (sp *space) watchSpace(log *slog.Logger) {
+	was := sp.low.Load()
+	sp.look()
+	switch is := sp.low.Load(); {
+	case !sp.await: // Update returns the error
+	case is && !was:
+		log.Error("disk full: indexing stops until there is space, and queries are still answered; free some space, or move the store",
+			"folder", sp.in.dir, "free", human.Bytes(sp.free.Load()), "resumes_at", human.Bytes(sp.resumes()))
+	case was && !is:
+		log.Info("the disk has space again: indexing resumes", "folder", sp.in.dir, "free", human.Bytes(sp.free.Load()))
+	}
+}
+
+func newStoreFS(fs vfs.FS, o Options) *storeFS {
+	in := place{fs, filepath.Clean(o.Dir)}
+	s := &storeFS{
+		place: in,
+		space: space{in: in, reserve: cmp.Or(o.MinFree, leastFree(o.Memory)), await: o.AwaitSpace && !o.ReadOnly},
+		dirty: make(map[*walFile]struct{}), quit: make(chan struct{}),
+	}
+	s.look()
+	return s
 }
 
 func (fs *storeFS) start(every time.Duration, log *slog.Logger) {
@@ -143,21 +172,6 @@ func (fs *storeFS) start(every time.Duration, log *slog.Logger) {
 			}
 		}
 	})
-}
-
-// watchSpace measures the free space, and logs when it becomes too little and when it is enough
-// again, if writes wait for it.
-func (fs *storeFS) watchSpace(log *slog.Logger) {
-	was := fs.low.Load()
-	fs.look()
-	switch is := fs.low.Load(); {
-	case !fs.await: // Update returns the error
-	case is && !was:
-		log.Error("disk full: indexing stops until there is space, and queries are still answered; free some space, or move the store",
-			"folder", fs.dir, "free", human.Bytes(fs.free.Load()), "resumes_at", human.Bytes(fs.resumes()))
-	case was && !is:
-		log.Info("the disk has space again: indexing resumes", "folder", fs.dir, "free", human.Bytes(fs.free.Load()))
-	}
 }
 
 func (fs *storeFS) stop() error {
