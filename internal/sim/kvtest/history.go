@@ -82,7 +82,7 @@ func (h *History) step() step {
 		s.kind = stepDeleteRange
 		s.key, s.hi = h.bounds()
 		// Mostly short ranges: long ones would delete all old keys.
-		if end := append(bytes.Clone(s.key), 0xff); h.rng.IntN(8) > 0 && (s.hi == nil || bytes.Compare(end, s.hi) < 0) {
+		if end := append(bytes.Clone(s.key), 0xff); h.rng.IntN(30) > 0 && (s.hi == nil || bytes.Compare(end, s.hi) < 0) {
 			s.hi = end
 		}
 	case n < 14 && merged:
