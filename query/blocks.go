@@ -89,31 +89,11 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	err = q.View(ctx, func(sn *ask.View) error {
 		dids := slices.Concat(actor, others)
 		if others == nil {
-			v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+			page, total, cursor, c, err := q.accounts(ctx, sn, e, after, limit, pinned)
 			if err != nil {
 				return err
 			}
-			v.Begin()
-			if out.completeness, err = q.missing(v); err != nil {
-				return err
-			}
-			set, total, err := v.Result()
-			if err != nil {
-				return err
-			}
-			if pinned == nil {
-				pinned = v.Unseen()
-			}
-			_, members, last, err := v.Page(set, after, limit, pinned)
-			if err != nil {
-				return err
-			}
-			for _, m := range members {
-				dids = append(dids, language.Literal{S: m, Is: dict.DID})
-			}
-			if out.Total = &total; last != dict.None {
-				out.Cursor = q.Cursors.SealPage(e, last, pinned)
-			}
+			dids, out.Total, out.Cursor, out.completeness = append(dids, page...), &total, cursor, c
 		}
 		ids, err := algebra.Lookup(sn, dids)
 		if err != nil {
@@ -139,6 +119,33 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 		return err
 	})
 	return out, err
+}
+
+// accounts returns a page of a set of accounts, their total, and the cursor of the next page. pinned is nil on the first.
+func (q *call) accounts(ctx context.Context, sn *ask.View, e *language.Expr, after dict.ID, limit int, pinned algebra.Unseen) (page []language.Literal, total uint64, cursor string, c completeness, err error) {
+	v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+	if err != nil {
+		return nil, 0, "", c, err
+	}
+	v.Begin()
+	if c, err = q.missing(v); err != nil {
+		return nil, 0, "", c, err
+	}
+	set, total, err := v.Result()
+	if err != nil {
+		return nil, 0, "", c, err
+	}
+	if pinned == nil {
+		pinned = v.Unseen()
+	}
+	_, members, last, err := v.Page(set, after, limit, pinned)
+	for _, m := range members {
+		page = append(page, language.Literal{S: m, Is: dict.DID})
+	}
+	if last != dict.None {
+		cursor = q.Cursors.SealPage(e, last, pinned)
+	}
+	return page, total, cursor, c, err
 }
 
 var (

@@ -97,89 +97,91 @@ func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, error
 // depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
 // each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
 // the authors of the lists, in members(…).
-func (x *index) missing(v *algebra.Evaluation, via ...language.Op) (c completeness, err error) {
+func (x *index) missing(v *algebra.Evaluation, via ...language.Op) (completeness, error) {
 	lacking, err := v.View.Lacking()
 	if err != nil {
-		return c, err
+		return completeness{}, err
 	}
-	asked := map[dict.ID]bool{}
-	everybody, anybody := false, false
-	account := func(did string, id dict.ID) error {
-		if !c.Incomplete && (!asked[id] || id == dict.None) {
-			asked[id] = true
-			c, err = missingOf(v.View, did, id)
-		}
-		return err
-	}
-	var walk func(n *language.Node, via []language.Op) error
-	walk = func(n *language.Node, via []language.Op) error {
-		if n.Op.IsSet() && !c.Incomplete {
-			c = x.lacks(lacking, n.Kind)
-		}
-		own := n.Op == language.OpMembers && slices.Contains(via, language.OpForward)
-		authors := n.Op == language.OpMembers && slices.Contains(via, language.OpListed)
-		labels := n.Op.IsSet() && n.Kind.IsLabel()
-		if labels && !c.Incomplete {
-			c = missingLabels(v.Labeler(n))
-		}
-		anybody = anybody || n.Op.IsSet() && !labels || own || authors
-		first, last := 0, 0 // the accounts that the set depends on
-		switch {
-		case n.Op == language.OpForward:
-			first, last = n.Of, n.Of+1
-		case n.Op == language.OpListed:
-			first, last = n.By, n.By+1
-		case labels:
-		case n.Op == language.OpReverse, n.Op == language.OpLists:
-			everybody = true
-		case n.Op == language.OpRank: // on the records of accounts that it finds, or of all
-			if everybody = true; !c.Incomplete {
-				c = x.lacks(lacking, n.Kind)
-			}
-		case own:
-			first, last = n.First, n.End
-		case authors:
-			names, ids, err := v.Authors(v.Expr.Strings[n.First:n.End])
-			if err != nil {
-				return err
-			}
-			beginAccounts(v.View, ids)
-			for i, author := range names {
-				if err := account(author.S, ids[i]); err != nil {
-					return err
-				}
-			}
-		}
-		if !c.Incomplete {
-			beginAccounts(v.View, v.IDs[first:last])
-		}
-		for by := first; by < last; by++ {
-			if err := account(v.Expr.Strings[by].S, v.IDs[by]); err != nil {
-				return err
-			}
-		}
-		for i := range n.Args {
-			if n.Op == language.OpRank { // it reads the records of the members of its first set
-				if via = nil; i == 0 {
-					via = []language.Op{n.Rank.Via.Op}
-				}
-			}
-			if err := walk(&n.Args[i], via); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := walk(&v.Expr.Root, via); err != nil || c.Incomplete {
-		return c, err
+	g := gaps{x: x, v: v, lacking: lacking, asked: map[dict.ID]bool{}}
+	if err := g.walk(&v.Expr.Root, via); err != nil || g.found.Incomplete {
+		return g.found, err
 	}
 	switch {
-	case everybody:
+	case g.everybody:
 		return x.ofEverybody(v.View)
-	case anybody:
+	case g.anybody:
 		return afterHole(v.View)
 	}
-	return c, nil
+	return g.found, nil
+}
+
+// gaps looks for what may be missing from an expression's sets.
+type gaps struct {
+	x                  *index
+	v                  *algebra.Evaluation
+	lacking            map[kinds.Kind]time.Time
+	asked              map[dict.ID]bool // accounts
+	everybody, anybody bool             // whether the sets depend on the records of all accounts, or of some
+	found              completeness     // the first gap
+}
+
+// accounts looks at accounts whose own records the sets depend on.
+func (g *gaps) accounts(dids []language.Literal, ids []dict.ID) (err error) {
+	if !g.found.Incomplete {
+		beginAccounts(g.v.View, ids)
+	}
+	for i, id := range ids {
+		if err == nil && !g.found.Incomplete && (!g.asked[id] || id == dict.None) {
+			g.asked[id] = true
+			g.found, err = missingOf(g.v.View, dids[i].S, id)
+		}
+	}
+	return err
+}
+
+// walk looks at a part of the expression. via is the set that a ranking looks up for each of its members.
+func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
+	e := g.v.Expr
+	if (n.Op.IsSet() || n.Op == language.OpRank) && !g.found.Incomplete {
+		g.found = g.x.lacks(g.lacking, n.Kind)
+	}
+	own := n.Op == language.OpMembers && slices.Contains(via, language.OpForward)
+	authors := n.Op == language.OpMembers && slices.Contains(via, language.OpListed)
+	labels := n.Op.IsSet() && n.Kind.IsLabel()
+	if labels && !g.found.Incomplete {
+		g.found = missingLabels(g.v.Labeler(n))
+	}
+	g.anybody = g.anybody || n.Op.IsSet() && !labels || own || authors
+	switch {
+	case n.Op == language.OpForward:
+		err = g.accounts(e.Strings[n.Of:n.Of+1], g.v.IDs[n.Of:n.Of+1])
+	case n.Op == language.OpListed:
+		err = g.accounts(e.Strings[n.By:n.By+1], g.v.IDs[n.By:n.By+1])
+	case labels:
+	case n.Op == language.OpReverse, n.Op == language.OpLists:
+		g.everybody = true
+	case n.Op == language.OpRank: // on the records of accounts that it finds, or of all
+		g.everybody = true
+	case own:
+		err = g.accounts(e.Strings[n.First:n.End], g.v.IDs[n.First:n.End])
+	case authors:
+		var names []language.Literal
+		var ids []dict.ID
+		if names, ids, err = g.v.Authors(e.Strings[n.First:n.End]); err == nil {
+			err = g.accounts(names, ids)
+		}
+	}
+	for i := range n.Args {
+		if n.Op == language.OpRank { // it reads the records of the members of its first set
+			if via = nil; i == 0 {
+				via = []language.Op{n.Rank.Via.Op}
+			}
+		}
+		if err == nil {
+			err = g.walk(&n.Args[i], via)
+		}
+	}
+	return err
 }
 
 // staleLabels is the age of a labeler's state from which it says nothing about the present: while the process

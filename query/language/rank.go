@@ -100,6 +100,13 @@ const (
 	maxRanks = 8 // in one expression
 )
 
+// rankArguments are the arguments of a rank(…), as written.
+type rankArguments struct {
+	of, except                            *Node
+	via, since, until, weigh, damp, decay string
+	viaAt, weighAt                        int
+}
+
 // rank reads the arguments of rank(of=E, via=NAME, …).
 func (p *parser) rank(n *Node, depth int) error {
 	start := n.Offset
@@ -107,9 +114,8 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "more than %d rank(…) in one expression", maxRanks)
 	}
 	n.Rank = &RankSpec{Min: 1}
-	var of, except *Node
-	var via, since, until, weigh, damp, decay string
-	viaAt, weighAt, seen := 0, 0, map[string]bool{}
+	var a rankArguments
+	seen := map[string]bool{}
 	for more := true; more; {
 		p.space()
 		at := p.i
@@ -121,43 +127,7 @@ func (p *parser) rank(n *Node, depth int) error {
 			return p.errorf(at, "%s is given twice in rank(…)", name)
 		}
 		seen[name] = true
-		p.space()
-		valueAt := p.i
-		var err error
-		switch name {
-		case "of", "except":
-			var arg Node
-			if arg, err = p.expr(depth + 1); name == "of" {
-				of = &arg
-			} else {
-				except = &arg
-			}
-		case "via":
-			via, viaAt = p.word(), valueAt
-		case "since":
-			since = p.word()
-		case "until":
-			until = p.word()
-		case "weigh", "damp", "decay":
-			weighAt = valueAt
-			word := p.word()
-			if word == "" {
-				err = p.errorf(valueAt, "expected a value after %s=", name)
-			}
-			*map[string]*string{"weigh": &weigh, "damp": &damp, "decay": &decay}[name] = word
-		case "exact":
-			if word := p.word(); word == "true" || word == "false" {
-				n.Rank.Exact = word == "true"
-			} else {
-				err = p.errorf(valueAt, "exact is %q; it must be true or false", Brief(word))
-			}
-		case "min":
-			n.Rank.Min, err = number[uint32](p, name, 1<<30)
-		case "top":
-			n.Rank.Top, err = number[int](p, name, MaxTop)
-		default:
-			err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp, decay and exact", Brief(name))
-		}
+		err := p.rankArgument(n, &a, name, at, depth)
 		if err != nil {
 			return err
 		}
@@ -165,32 +135,73 @@ func (p *parser) rank(n *Node, depth int) error {
 			return err
 		}
 	}
-	if of == nil || via == "" {
+	if a.of == nil || a.via == "" {
 		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
 	}
 	var err error
-	if n.Rank.Via, err = p.e.ViaFrom(via, of); errors.Is(err, errNotItsMembers) {
-		return p.errorf(of.Offset, "%v", err)
+	if n.Rank.Via, err = p.e.ViaFrom(a.via, a.of); errors.Is(err, errNotItsMembers) {
+		return p.errorf(a.of.Offset, "%v", err)
 	} else if err != nil {
-		return p.errorf(viaAt, "%v", err)
+		return p.errorf(a.viaAt, "%v", err)
 	}
-	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
-	if except != nil {
-		if err := p.e.except(except, n.Is); err != nil {
-			return p.errorf(except.Offset, "%v", err)
+	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*a.of}
+	if a.except != nil {
+		if err := p.e.except(a.except, n.Is); err != nil {
+			return p.errorf(a.except.Offset, "%v", err)
 		}
-		n.Args = append(n.Args, *except)
+		n.Args = append(n.Args, *a.except)
 	}
-	w, isAge, err := ParseWindow(since, until, p.e.Now)
+	w, isAge, err := ParseWindow(a.since, a.until, p.e.Now)
 	if err != nil {
 		return p.errorf(start, "%v", err)
 	}
 	n.Window = w
-	if n.Rank.Weighing, err = ParseWeighing(weigh, damp, decay, of, n.Rank.Via, p.e.Now); err != nil {
-		return p.errorf(weighAt, "%v", err)
+	if n.Rank.Weighing, err = ParseWeighing(a.weigh, a.damp, a.decay, a.of, n.Rank.Via, p.e.Now); err != nil {
+		return p.errorf(a.weighAt, "%v", err)
 	}
 	p.e.HasAge = p.e.HasAge || isAge || n.Rank.Decay > 0
 	return nil
+}
+
+// rankArgument reads the value of an argument whose name stands at a place.
+func (p *parser) rankArgument(n *Node, a *rankArguments, name string, at, depth int) (err error) {
+	p.space()
+	valueAt := p.i
+	switch name {
+	case "of", "except":
+		var arg Node
+		if arg, err = p.expr(depth + 1); name == "of" {
+			a.of = &arg
+		} else {
+			a.except = &arg
+		}
+	case "via":
+		a.via, a.viaAt = p.word(), valueAt
+	case "since":
+		a.since = p.word()
+	case "until":
+		a.until = p.word()
+	case "weigh", "damp", "decay":
+		a.weighAt = valueAt
+		word := p.word()
+		if word == "" {
+			err = p.errorf(valueAt, "expected a value after %s=", name)
+		}
+		*map[string]*string{"weigh": &a.weigh, "damp": &a.damp, "decay": &a.decay}[name] = word
+	case "exact":
+		if word := p.word(); word == "true" || word == "false" {
+			n.Rank.Exact = word == "true"
+		} else {
+			err = p.errorf(valueAt, "exact is %q; it must be true or false", Brief(word))
+		}
+	case "min":
+		n.Rank.Min, err = number[uint32](p, name, 1<<30)
+	case "top":
+		n.Rank.Top, err = number[int](p, name, MaxTop)
+	default:
+		err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp, decay and exact", Brief(name))
+	}
+	return err
 }
 
 // name reads the name before an equals sign, and the sign.
