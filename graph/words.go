@@ -7,7 +7,7 @@ import (
 	"skein.blue/graph/format"
 )
 
-// What a consumer reads and changes of the store. Package format says how the store keeps it.
+// The parts of a store that a consumer reads and changes. Package format says how the store keeps it.
 type (
 	// A View reads one snapshot of the store.
 	View = ask.View

@@ -17,7 +17,7 @@ const (
 )
 
 // Parquet writes a Parquet file. A T is a row: a struct whose fields have tags of parquet-go, and a
-// pointer is nil for null. What is kept in memory is a compressed row group at most.
+// pointer is nil for null. Memory holds one compressed row group at most.
 type Parquet[T any] struct {
 	out  *bufio.Writer
 	w    *parquet.GenericWriter[T]
