@@ -89,94 +89,6 @@ func testViewAcross(t *testing.T, s kv.Store) {
 	if crossings != 0 || err != nil {
 		t.Errorf("%d crossings, %v", crossings, err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	_, err = s.ViewAcross(ctx, func(r kv.Reader) error {
-		cancel()
-		_, _, err := r.Get([]byte(Round))
-		return err
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a read after its context has ended: %v", err)
-	}
-	called := false
-	if _, err := s.ViewAcross(ctx, func(kv.Reader) error { called = true; return nil }); !errors.Is(err, context.Canceled) || called {
-		t.Errorf("with an ended context: called %v, %v", called, err)
-	}
-}
-
-// testInterrupt ends the context of a View. Later reads fail, and a Scan under way ends.
-func testInterrupt(t *testing.T, s kv.Store) {
-	var keys [][]byte
-	update(t, s, func(tx kv.Txn) {
-		for i := range 1500 {
-			keys = append(keys, fmt.Appendf(nil, "k%04d", i))
-			tx.Set(keys[i], []byte("v"))
-		}
-	})
-	nothing := func(int, []byte, bool) error { return nil }
-	reads := map[string]func(kv.Reader) error{
-		"Get":              func(r kv.Reader) error { _, _, err := r.Get(keys[0]); return err },
-		"Get of none":      func(r kv.Reader) error { _, _, err := r.Get([]byte("none")); return err },
-		"a small MultiGet": func(r kv.Reader) error { return r.MultiGet(keys[:3], nothing) },
-		"a large MultiGet": func(r kv.Reader) error { return r.MultiGet(keys, nothing) },
-		"a Scan": func(r kv.Reader) error {
-			return r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
-		},
-		"a Scan backwards": func(r kv.Reader) error {
-			return r.Scan(nil, nil, true, func(_, _ []byte) (bool, error) { return true, nil })
-		},
-		"a Scan of one": func(r kv.Reader) error {
-			return r.Scan(keys[0], keys[1], false, func(_, _ []byte) (bool, error) { return false, nil })
-		},
-	}
-	for name, read := range reads {
-		ctx, cancel := context.WithCancel(context.Background())
-		err := s.View(ctx, func(r kv.Reader) error {
-			if err := read(r); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			cancel()
-			if err := read(r); err == nil {
-				t.Errorf("%s: no error after the context has ended", name)
-			}
-			return read(r)
-		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		deadline, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		err = s.View(deadline, func(r kv.Reader) error {
-			<-deadline.Done()
-			return read(r)
-		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s after a deadline: %v", name, err)
-		}
-		cancel()
-	}
-	for _, reverse := range []bool{false, true} {
-		ctx, cancel := context.WithCancel(context.Background())
-		calls := 0
-		err := s.View(ctx, func(r kv.Reader) error {
-			return r.Scan(nil, nil, reverse, func(_, _ []byte) (bool, error) {
-				if calls++; calls == 3 {
-					cancel()
-				}
-				return true, nil
-			})
-		})
-		if calls != 3 || !errors.Is(err, context.Canceled) {
-			t.Errorf("a scan interrupted at the third key read %d: %v", calls, err)
-		}
-		cancel()
-	}
-	view(t, s, func(r kv.Reader) { // a new View is not affected
-		for name, read := range reads {
-			if err := read(r); err != nil {
-				t.Errorf("%s in another View: %v", name, err)
-			}
-		}
-	})
 }
 
 // testCloseDuringViews closes a store during Views. Their reads stay correct, and later
@@ -276,30 +188,6 @@ func testCloseDuringUpdates(t *testing.T, e Engine) {
 			}
 		}
 	})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// testReopen closes and reopens a store several times. No write is lost.
-func testReopen(t *testing.T, e Engine) {
-	if e.Reopen == nil {
-		return
-	}
-	s := e.Open(t, LastByte{})
-	h := NewHistory(77)
-	for _, writes := range []int{0, 1, 2, 20, 1, 0, 5} {
-		for range writes {
-			h.Write(t, s, 60)
-		}
-		if writes == 2 {
-			if err := s.Sync(); err != nil {
-				t.Error(err)
-			}
-		}
-		s = e.Reopen(t, s)
-		view(t, s, func(r kv.Reader) { h.state.Equal(t, r); h.Check(t, r, 10) })
-	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"skein.blue/internal/kv"
@@ -104,50 +103,4 @@ func testTooLarge(t *testing.T, e Engine) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// testWriteSkew has writers that read both keys of a pair, and delete one only if both
-// exist. One key of each pair must remain.
-func testWriteSkew(t *testing.T, s kv.Store) {
-	const pairs = 20
-	key := func(pair, side int) []byte { return fmt.Appendf(nil, "%d/%d", pair, side) }
-	update(t, s, func(tx kv.Txn) {
-		for p := range pairs {
-			tx.Set(key(p, 0), nil)
-			tx.Set(key(p, 1), nil)
-		}
-	})
-	var wg sync.WaitGroup
-	for w := range 4 {
-		wg.Go(func() {
-			for p := range pairs {
-				err := s.Update(context.Background(), func(tx kv.Txn) error {
-					found := 0
-					err := tx.MultiGet([][]byte{key(p, 0), key(p, 1)}, func(_ int, _ []byte, ok bool) error {
-						if ok {
-							found++
-						}
-						return nil
-					})
-					if found == 2 {
-						tx.Delete(key(p, w%2))
-					}
-					return err
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	view(t, s, func(r kv.Reader) {
-		n := 0
-		if err := r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
-			t.Fatal(err)
-		}
-		if n != pairs {
-			t.Errorf("%d pairs left %d keys", pairs, n)
-		}
-	})
 }
