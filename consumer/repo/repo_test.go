@@ -57,7 +57,7 @@ func randomRecords(rng *rand.Rand, n int) []synth.RepoRecord {
 		}
 		if !k.HasSets() { // a listitem has two subjects
 			list := fmt.Appendf(nil, "at://did:web:n%d.example.com/app.bsky.graph.list/x", rng.IntN(1000))
-			records[k.Collection+"/"+string(rkey)] = synth.AppendListItem(nil, fmt.Appendf(nil, "did:web:n%d.example.com", rng.IntN(1000)), list[:rng.IntN(2)*len(list)], []byte("2026-01-02T03:04:05.678Z"))
+			records[k.Collection+"/"+string(rkey)] = synth.ListItem(fmt.Sprintf("did:web:n%d.example.com", rng.IntN(1000)), string(list[:rng.IntN(2)*len(list)]), "2026-01-02T03:04:05.678Z")
 			continue
 		}
 		records[k.Collection+"/"+string(rkey)] = synth.AppendRecord(nil, k, subject, []byte("bafyreidwaivazkwu67xztlmuobx35hs2lnfh3kolmgfmucldvhd3sgzcqi"), []byte("2026-01-02T03:04:05.678Z"))

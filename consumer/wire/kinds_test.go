@@ -21,7 +21,7 @@ func TestOneBlockOfManyPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := synth.NewBlock(synth.AppendListItem(nil, []byte(bob), []byte(post), []byte("2026-01-01T00:00:00Z")))
+	b := synth.NewBlock(synth.ListItem(bob, post, "2026-01-01T00:00:00Z"))
 	var ops []any
 	var want []string
 	for _, path := range []string{"a.b.c/1", "app.bsky.graph.follow/1", "app.bsky.graph.listitem/1", "a.b.d/1", "a.b.c/2", "app.bsky.graph.listitem/2", "app.bsky.graph.follow/2", "a.b.c/3", "a.b.e/1"} {

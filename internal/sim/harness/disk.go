@@ -27,7 +27,6 @@ type Disk struct {
 
 	mu     sync.Mutex // guards the fields below
 	before func(Operation) error
-	read   func(o Operation, at int64, p []byte)
 	seen   map[string]int
 }
 
@@ -42,14 +41,6 @@ func (d *Disk) Before(hook func(Operation) error) {
 	d.before = hook
 }
 
-// OnRead sets the hook that may change the bytes p that a read at an offset returned; nil
-// removes it.
-func (d *Disk) OnRead(hook func(o Operation, at int64, p []byte)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.read = hook
-}
-
 // Seen returns how often each point was passed.
 func (d *Disk) Seen() map[string]int {
 	d.mu.Lock()
@@ -57,19 +48,17 @@ func (d *Disk) Seen() map[string]int {
 	return maps.Clone(d.seen)
 }
 
-func (d *Disk) enter(verb, name string) (Operation, error) {
-	return d.pass(Operation{verb, what(name), name})
-}
+func (d *Disk) enter(verb, name string) error { return d.pass(Operation{verb, what(name), name}) }
 
-func (d *Disk) pass(o Operation) (Operation, error) {
+func (d *Disk) pass(o Operation) error {
 	d.mu.Lock()
 	d.seen[o.Point()]++
 	hook := d.before
 	d.mu.Unlock()
 	if hook == nil {
-		return o, nil
+		return nil
 	}
-	return o, hook(o)
+	return hook(o)
 }
 
 func what(name string) string {
@@ -93,7 +82,7 @@ func what(name string) string {
 
 // Create implements vfs.FS.
 func (d *Disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if _, err := d.enter("create", name); err != nil {
+	if err := d.enter("create", name); err != nil {
 		return nil, err
 	}
 	return d.wrap(name)(d.FS.Create(name, c))
@@ -101,7 +90,7 @@ func (d *Disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 
 // ReuseForWrite implements vfs.FS.
 func (d *Disk) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if _, err := d.enter("reuse", newname); err != nil {
+	if err := d.enter("reuse", newname); err != nil {
 		return nil, err
 	}
 	return d.wrap(newname)(d.FS.ReuseForWrite(oldname, newname, c))
@@ -128,7 +117,7 @@ func (d *Disk) OpenDir(name string) (vfs.File, error) {
 
 // Link implements vfs.FS.
 func (d *Disk) Link(oldname, newname string) error {
-	if _, err := d.enter("link", newname); err != nil {
+	if err := d.enter("link", newname); err != nil {
 		return err
 	}
 	return d.FS.Link(oldname, newname)
@@ -136,7 +125,7 @@ func (d *Disk) Link(oldname, newname string) error {
 
 // Rename implements vfs.FS.
 func (d *Disk) Rename(oldname, newname string) error {
-	if _, err := d.enter("rename", newname); err != nil {
+	if err := d.enter("rename", newname); err != nil {
 		return err
 	}
 	return d.FS.Rename(oldname, newname)
@@ -144,7 +133,7 @@ func (d *Disk) Rename(oldname, newname string) error {
 
 // Remove implements vfs.FS.
 func (d *Disk) Remove(name string) error {
-	if _, err := d.enter("remove", name); err != nil {
+	if err := d.enter("remove", name); err != nil {
 		return err
 	}
 	return d.FS.Remove(name)
@@ -164,12 +153,11 @@ type file struct {
 	vfs.File
 	disk *Disk
 	name string
-	at   int64 // of the next Read
 }
 
 // Write implements vfs.File.
 func (f *file) Write(p []byte) (int, error) {
-	if _, err := f.disk.enter("write", f.name); err != nil {
+	if err := f.disk.enter("write", f.name); err != nil {
 		return 0, err
 	}
 	return f.File.Write(p)
@@ -177,7 +165,7 @@ func (f *file) Write(p []byte) (int, error) {
 
 // WriteAt implements vfs.File.
 func (f *file) WriteAt(p []byte, at int64) (int, error) {
-	if _, err := f.disk.enter("write", f.name); err != nil {
+	if err := f.disk.enter("write", f.name); err != nil {
 		return 0, err
 	}
 	return f.File.WriteAt(p, at)
@@ -185,39 +173,23 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 
 // Read implements vfs.File.
 func (f *file) Read(p []byte) (int, error) {
-	o, err := f.disk.enter("read", f.name)
-	if err != nil {
+	if err := f.disk.enter("read", f.name); err != nil {
 		return 0, err
 	}
-	n, err := f.File.Read(p)
-	f.disk.change(o, f.at, p[:n])
-	f.at += int64(n)
-	return n, err
+	return f.File.Read(p)
 }
 
 // ReadAt implements vfs.File.
 func (f *file) ReadAt(p []byte, at int64) (int, error) {
-	o, err := f.disk.enter("read", f.name)
-	if err != nil {
+	if err := f.disk.enter("read", f.name); err != nil {
 		return 0, err
 	}
-	n, err := f.File.ReadAt(p, at)
-	f.disk.change(o, at, p[:n])
-	return n, err
-}
-
-func (d *Disk) change(o Operation, at int64, p []byte) {
-	d.mu.Lock()
-	hook := d.read
-	d.mu.Unlock()
-	if hook != nil && len(p) > 0 {
-		hook(o, at, p)
-	}
+	return f.File.ReadAt(p, at)
 }
 
 // Sync implements vfs.File.
 func (f *file) Sync() error {
-	if _, err := f.disk.enter("sync", f.name); err != nil {
+	if err := f.disk.enter("sync", f.name); err != nil {
 		return err
 	}
 	return f.File.Sync()
@@ -225,7 +197,7 @@ func (f *file) Sync() error {
 
 // SyncData implements vfs.File.
 func (f *file) SyncData() error {
-	if _, err := f.disk.enter("sync", f.name); err != nil {
+	if err := f.disk.enter("sync", f.name); err != nil {
 		return err
 	}
 	return f.File.SyncData()
@@ -233,7 +205,7 @@ func (f *file) SyncData() error {
 
 // SyncTo implements vfs.File.
 func (f *file) SyncTo(n int64) (bool, error) {
-	if _, err := f.disk.enter("sync", f.name); err != nil {
+	if err := f.disk.enter("sync", f.name); err != nil {
 		return false, err
 	}
 	return f.File.SyncTo(n)
@@ -241,7 +213,7 @@ func (f *file) SyncTo(n int64) (bool, error) {
 
 // Close implements vfs.File.
 func (f *file) Close() error {
-	if _, err := f.disk.enter("close", f.name); err != nil {
+	if err := f.disk.enter("close", f.name); err != nil {
 		_ = f.File.Close()
 		return err
 	}
@@ -260,7 +232,7 @@ type folder struct {
 
 // Sync implements vfs.File.
 func (f folder) Sync() error {
-	if _, err := f.disk.pass(Operation{"sync", "folder", f.name}); err != nil {
+	if err := f.disk.pass(Operation{"sync", "folder", f.name}); err != nil {
 		return err
 	}
 	return f.File.Sync()

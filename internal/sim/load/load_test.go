@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -133,8 +134,8 @@ func faults(t *testing.T, list ...string) (f relay.Faults) {
 			t.Fatal(err)
 		}
 	}
-	if f.String() != strings.Join(list, " ") {
-		t.Errorf("faults %q read back as %q", list, f.String())
+	if !slices.Equal(f.List(), list) {
+		t.Errorf("faults %q read back as %q", list, f.List())
 	}
 	return f
 }

@@ -136,11 +136,11 @@ func (n *Network) Accounts() int { return len(n.last) }
 type rng struct{ state uint64 }
 
 func (n *Network) rng(what, i uint64) rng {
-	return rng{mix(n.o.Seed+what*0x9e3779b97f4a7c15) ^ mix(i+what)}
+	return rng{Mix(n.o.Seed+what*0x9e3779b97f4a7c15) ^ Mix(i+what)}
 }
 
-// mix is the finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c).
-func mix(z uint64) uint64 {
+// Mix is the finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c).
+func Mix(z uint64) uint64 {
 	z += 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
@@ -149,7 +149,7 @@ func mix(z uint64) uint64 {
 
 func (r *rng) next() uint64 {
 	r.state += 0x9e3779b97f4a7c15
-	return mix(r.state)
+	return Mix(r.state)
 }
 
 func (r *rng) float() float64   { return float64(r.next()>>11) / (1 << 53) }
@@ -253,7 +253,7 @@ func (n *Network) micros(i int64) uint64 {
 // tid returns a TID of an account's PDS. The PDS draws a new clock id at each restart,
 // about every other day.
 func (n *Network) tid(account int, micros uint64) uint64 {
-	host := mix(uint64(account)) % hosts
+	host := Mix(uint64(account)) % hosts
 	r := n.rng(forClock, host<<32|micros/(160_000_000_000+host*1_000_000_000))
 	return micros<<10 | uint64(r.below(32))
 }
@@ -471,9 +471,9 @@ func (n *Network) stamp(e *Event) {
 
 // Root returns the root of an account's repo at a rev.
 func (n *Network) Root(account int, rev uint64) (root [32]byte) {
-	h := mix(n.o.Seed^mix(rev)) ^ uint64(account)
+	h := Mix(n.o.Seed^Mix(rev)) ^ uint64(account)
 	for i := 0; i < len(root); i += 8 {
-		h = mix(h)
+		h = Mix(h)
 		binary.LittleEndian.PutUint64(root[i:], h)
 	}
 	return root

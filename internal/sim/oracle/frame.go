@@ -7,7 +7,7 @@ import (
 
 func recordOf(k kinds.Info, o Op) []byte {
 	if k.Kind == kinds.ListMember {
-		return synth.AppendListItem(nil, []byte(o.Subject), []byte(o.List), []byte("2026-01-01T00:00:00Z"))
+		return synth.ListItem(o.Subject, o.List, "2026-01-01T00:00:00Z")
 	}
 	return synth.Record(k, o.Subject)
 }

@@ -15,16 +15,9 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
 )
 
 // The methods that return records and their times.
-
-// microsOf returns the time in a record key, 0 if there is none.
-func microsOf(rkey string) int64 {
-	tid, _ := syntax.ParseTID(rkey)
-	return int64(tid >> 10)
-}
 
 // windows asks for the sets of an account in windows that start or end just before, at and
 // just after the time of one of its records.
@@ -35,8 +28,8 @@ func (f facts) windows(ctx context.Context, base, actor string, _ []string) (dif
 		}
 		var times []int64
 		for _, r := range f.t.Records {
-			if r.DID == actor && r.Collection == k.Collection && microsOf(r.Rkey) > 0 {
-				times = append(times, microsOf(r.Rkey))
+			if at, ok := Micros(r.Rkey); ok && r.DID == actor && r.Collection == k.Collection {
+				times = append(times, at)
 			}
 		}
 		if len(times) == 0 {
@@ -47,8 +40,8 @@ func (f facts) windows(ctx context.Context, base, actor string, _ []string) (dif
 			for _, edge := range []int64{at - 1, at, at + 1} {
 				for _, since := range []bool{true, false} {
 					views := ViewsOf(f.t.edgesIn(func(rkey string) bool {
-						m := microsOf(rkey)
-						return m > 0 && (m >= edge) == since
+						at, ok := Micros(rkey)
+						return ok && (at >= edge) == since
 					}), f.t.hidden)
 					name := map[bool]string{true: "since", false: "until"}[since]
 					set := fmt.Sprintf("%s(%s,%s=%s)", k.Forward, actor, name, time.UnixMicro(edge).UTC().Format(time.RFC3339Nano))

@@ -70,8 +70,7 @@ func (c *encoder) message(dst []byte, e *network.Event, seq, at int64) []byte {
 		c.blocks = synth.AppendSection(synth.AppendCARHead(c.blocks[:0], &link), &link, block)
 		return synth.AppendSync(dst, c.did, c.rev, seq, c.time, c.blocks)
 	case network.Account:
-		status := [...]string{network.Deactivated: "deactivated", network.TakenDown: "takendown", network.Suspended: "suspended", network.Deleted: "deleted"}[e.Status]
-		return synth.AppendAccount(dst, c.did, seq, c.time, e.Status == network.Active, status)
+		return synth.AppendAccount(dst, c.did, seq, c.time, e.Status == network.Active, statusName(e.Status))
 	default:
 		return synth.AppendIdentity(dst, c.did, seq, c.time)
 	}
@@ -106,7 +105,7 @@ func (c *encoder) commit(dst []byte, e *network.Event, seq int64) []byte {
 		m.Since, m.PrevData = c.since, &c.prev
 	}
 	// The CAR: its head, nodes, the records, more nodes, the commit.
-	r := mix(uint64(e.Seq))
+	r := network.Mix(uint64(e.Seq))
 	const around = 390 // the message without its operations and its CAR
 	want := sizeOf(r) - around - 110*len(m.Ops) - len(c.blocks) - len(c.section)
 	before, after := c.pool.take(r>>32, want, int(r>>16&3))
@@ -155,7 +154,7 @@ func (c *encoder) record(dst []byte, o *network.Op) []byte {
 	switch o.Kind {
 	case network.Post:
 		dst = append(dst, "\xa4dtext"...)
-		dst = synth.AppendText(dst, words[o.TID%uint64(len(words)-400):][:20+mix(o.TID)%280])
+		dst = synth.AppendText(dst, words[o.TID%uint64(len(words)-400):][:20+network.Mix(o.TID)%280])
 		dst = synth.AppendText(append(dst, "e$type"...), collection(o.Kind))
 		return synth.AppendText(append(dst, "elangs\x81ben\x69createdAt"...), created)
 	case network.Other:
@@ -166,7 +165,7 @@ func (c *encoder) record(dst []byte, o *network.Op) []byte {
 	c.cid = append(c.cid[:0], "bafyrei"...)
 	for i, h := 0, o.SubjectTID; i < 52; i++ {
 		if i%12 == 0 {
-			h = mix(h)
+			h = network.Mix(h)
 		}
 		c.cid = append(c.cid, alphabet[h>>(i%12*5)&31])
 	}
@@ -181,23 +180,15 @@ const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 var words = func() string {
 	var b []byte
 	for i, h := 0, uint64(1); i < 4000; i++ {
-		h = mix(h)
+		h = network.Mix(h)
 		for range 2 + h%8 {
-			h = mix(h)
+			h = network.Mix(h)
 			b = append(b, 'a'+byte(h%26))
 		}
 		b = append(b, ' ')
 	}
 	return string(b)
 }()
-
-// mix is the finalizer of splitmix64.
-func mix(z uint64) uint64 {
-	z += 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
 
 // stamps formats times; most are on the same day as the one before.
 type stamps struct {
@@ -244,12 +235,12 @@ const poolStep = 512
 
 func newPool(seed uint64) *pool {
 	p := &pool{}
-	h := mix(seed)
-	next := func(n int) int { h = mix(h); return int(h % uint64(n)) }
+	h := network.Mix(seed)
+	next := func(n int) int { h = network.Mix(h); return int(h % uint64(n)) }
 	random := func(n int) []byte {
 		b := make([]byte, 0, n+8)
 		for len(b) < n {
-			h = mix(h)
+			h = network.Mix(h)
 			b = binary.LittleEndian.AppendUint64(b, h)
 		}
 		return b[:n]

@@ -73,9 +73,6 @@ func (f *Faults) Set(s string) error {
 	return nil
 }
 
-// String returns the faults in the syntax of Set.
-func (f *Faults) String() string { return strings.Join(f.List(), " ") }
-
 // List returns each fault in the syntax of Set.
 func (f *Faults) List() (all []string) {
 	if f.Stall > 0 {
@@ -162,7 +159,7 @@ const hitSecret = 0x5ca1ab1e
 
 // Hit reports whether the message of an event is damaged.
 func (f *Faults) Hit(event int64) bool {
-	return f.Corrupt > 0 && float64(mix(uint64(event)^hitSecret)>>11)/(1<<53) < f.Corrupt
+	return f.Corrupt > 0 && float64(network.Mix(uint64(event)^hitSecret)>>11)/(1<<53) < f.Corrupt
 }
 
 // Damage returns the damage to an event's message, which depends only on the event.
@@ -170,8 +167,8 @@ func (f *Faults) Damage(e *network.Event) Damage {
 	if !f.Hit(e.Seq) {
 		return Whole
 	}
-	r := mix(uint64(e.Seq) ^ hitSecret)
-	d := Truncated + Damage(mix(r)%4)
+	r := network.Mix(uint64(e.Seq) ^ hitSecret)
+	d := Truncated + Damage(network.Mix(r)%4)
 	if d >= BadCommit && e.Type != network.Commit {
 		return Garbage
 	}
@@ -183,14 +180,14 @@ func (f *Faults) Damage(e *network.Event) Damage {
 
 // damage returns the damaged message.
 func (f *Faults) damage(c *encoder, e *network.Event, m []byte) []byte {
-	r := mix(uint64(e.Seq) ^ 0xfa17)
+	r := network.Mix(uint64(e.Seq) ^ 0xfa17)
 	switch f.Damage(e) {
 	case Truncated:
 		return m[:r%uint64(len(m))]
 	case Garbage:
 		m = m[:1+r%200%uint64(len(m))]
 		for i := range m {
-			r = mix(r)
+			r = network.Mix(r)
 			m[i] = byte(r) | 0x1c // an invalid CBOR item
 		}
 	case BadCommit:

@@ -54,9 +54,9 @@ func newFullRepos(n *network.Network, seed uint64) *fullRepos {
 }
 
 // key returns the signing key of an account.
-func key(seed uint64, account int) (*atcrypto.PrivateKeyK256, error) {
+func key(seed uint64, account int) *atcrypto.PrivateKeyK256 {
 	secret := sha256.Sum256(fmt.Appendf(nil, "skein simulate %d %d", seed, account))
-	return atcrypto.ParsePrivateBytesK256(secret[:])
+	return must(atcrypto.ParsePrivateBytesK256(secret[:]))
 }
 
 // must is for calls that fail only because of a bug of ours.
@@ -79,7 +79,7 @@ func cidOf(l synth.Link) cid.Cid {
 func (f *fullRepos) repo(account int32) *fullRepo {
 	r := f.repos[account]
 	if r == nil {
-		r = &fullRepo{key: must(key(f.seed, int(account))), tree: mst.NewEmptyTree(), records: map[string]synth.Block{}}
+		r = &fullRepo{key: key(f.seed, int(account)), tree: mst.NewEmptyTree(), records: map[string]synth.Block{}}
 		f.repos[account] = r
 	}
 	return r
@@ -255,16 +255,7 @@ func (r *Simulated) Documents(host func(account int) string) http.Handler {
 			http.Error(w, "DID not registered: "+did, http.StatusNotFound)
 			return
 		}
-		k, err := key(r.o.Network.Seed, account)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		public, err := k.PublicKey()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
+		public := must(key(r.o.Network.Seed, account).PublicKey())
 		w.Header().Set("Content-Type", "application/did+ld+json")
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"@context":    []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"},
@@ -296,14 +287,7 @@ func (r *Simulated) Export(host func(account int) string) http.Handler {
 			if !strings.HasPrefix(did, "did:plc:") {
 				continue
 			}
-			k, err := key(r.o.Network.Seed, account)
-			if err != nil {
-				return
-			}
-			public, err := k.PublicKey()
-			if err != nil {
-				return
-			}
+			public := must(key(r.o.Network.Seed, account).PublicKey())
 			count--
 			_ = lines.Encode(map[string]any{
 				"did": did, "cid": "bafy", "nullified": false, "createdAt": start.Add(time.Duration(account) * time.Millisecond).Format("2006-01-02T15:04:05.000Z"),

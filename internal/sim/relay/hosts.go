@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -135,19 +136,10 @@ func (h *Hosts) export(w http.ResponseWriter, req *http.Request, host int) {
 		return
 	}
 	car, status := h.r.repo(account)
-	switch {
-	case car != nil:
-	case status == network.TakenDown:
-		refuse(w, "RepoTakendown")
-		return
-	case status == network.Suspended:
-		refuse(w, "RepoSuspended")
-		return
-	case status == network.Deactivated || status == network.Away:
-		refuse(w, "RepoDeactivated")
-		return
-	default:
-		refuse(w, "RepoNotFound")
+	if car == nil {
+		refuse(w, cmp.Or(map[network.Status]string{
+			network.TakenDown: "RepoTakendown", network.Suspended: "RepoSuspended", network.Deactivated: "RepoDeactivated", network.Away: "RepoDeactivated",
+		}[status], "RepoNotFound"))
 		return
 	}
 	if n := h.requests.Add(1); h.faults && h.wrong(w, req, host, n, car) {

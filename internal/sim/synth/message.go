@@ -87,38 +87,21 @@ func (o *Op) append(dst []byte) []byte {
 
 // AppendSync appends a #sync.
 func AppendSync(dst []byte, did, rev []byte, seq int64, time, car []byte) []byte {
-	dst = append(dst, "\xa2ate#syncbop\x01\xa5cdid"...)
-	dst = AppendText(dst, did)
-	dst = AppendText(append(dst, "crev"...), rev)
-	dst = appendInt(append(dst, "cseq"...), seq)
-	dst = AppendText(append(dst, "dtime"...), time)
-	dst = wire.AppendHead(append(dst, "fblocks"...), 2, uint64(len(car)))
-	return append(dst, car...)
+	return appendMessage(dst, "#sync", Map{{"did", string(did)}, {"rev", string(rev)}, {"seq", seq}, {"time", string(time)}, {"blocks", car}})
 }
 
 // AppendAccount appends an #account. status may be empty.
 func AppendAccount(dst []byte, did []byte, seq int64, time []byte, active bool, status string) []byte {
-	dst = append(dst, "\xa2ath#accountbop\x01"...)
-	dst = append(dst, 0xa4)
+	m := Map{{"did", string(did)}, {"seq", seq}, {"time", string(time)}, {"active", active}}
 	if status != "" {
-		dst[len(dst)-1]++
+		m = append(m, Pair{"status", status})
 	}
-	dst = AppendText(append(dst, "cdid"...), did)
-	dst = appendInt(append(dst, "cseq"...), seq)
-	dst = AppendText(append(dst, "dtime"...), time)
-	dst = appendBool(append(dst, "factive"...), active)
-	if status != "" {
-		dst = AppendText(append(dst, "fstatus"...), status)
-	}
-	return dst
+	return appendMessage(dst, "#account", m)
 }
 
 // AppendIdentity appends an #identity.
 func AppendIdentity(dst []byte, did []byte, seq int64, time []byte) []byte {
-	dst = append(dst, "\xa2ati#identitybop\x01\xa3cdid"...)
-	dst = AppendText(dst, did)
-	dst = appendInt(append(dst, "cseq"...), seq)
-	return AppendText(append(dst, "dtime"...), time)
+	return appendMessage(dst, "#identity", Map{{"did", string(did)}, {"seq", seq}, {"time", string(time)}})
 }
 
 // AppendCommitBlock appends the commit block of a repo.
@@ -150,21 +133,16 @@ func AppendRecord(dst []byte, k *kinds.Info, subject, cid, createdAt []byte) []b
 	return AppendText(append(dst, "icreatedAt"...), createdAt)
 }
 
-// AppendListItem appends the record that puts an account on a list. An empty subject or
-// list makes a malformed record.
-func AppendListItem(dst []byte, subject, list, createdAt []byte) []byte {
-	at := len(dst)
-	dst = append(dst, 0xa2)
-	if len(list) > 0 {
-		dst[at]++
-		dst = AppendText(append(dst, "dlist"...), list)
+// ListItem encodes the record that puts an account on a list. An empty subject or list makes a malformed record.
+func ListItem(subject, list, createdAt string) []byte {
+	m := Map{{"$type", "app.bsky.graph.listitem"}}
+	if list != "" {
+		m = append(Map{{"list", list}}, m...)
 	}
-	dst = AppendText(append(dst, "e$type"...), "app.bsky.graph.listitem")
-	if len(subject) > 0 {
-		dst[at]++
-		dst = AppendText(append(dst, "gsubject"...), subject)
+	if subject != "" {
+		m = append(m, Pair{"subject", subject})
 	}
-	return AppendText(append(dst, "icreatedAt"...), createdAt)
+	return CBOR(nil, append(m, Pair{"createdAt", createdAt}))
 }
 
 // AppendLink appends a link.

@@ -148,8 +148,7 @@ func send(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 
 // InfoFrame returns an info message.
 func InfoFrame(name, text string) []byte {
-	return CBOR(CBOR(nil, Map{{Key: "t", Value: "#info"}, {Key: "op", Value: 1}}),
-		Map{{Key: "name", Value: name}, {Key: "message", Value: text}})
+	return Message("#info", Map{{"name", name}, {"message", text}})
 }
 
 func errorFrame(name, text string) []byte {

@@ -81,8 +81,10 @@ func CAR(root Link, blocks ...Block) []byte {
 }
 
 // Message encodes a message of type t.
-func Message(t string, body Map) []byte {
-	return CBOR(CBOR(nil, Map{{"t", t}, {"op", 1}}), body)
+func Message(t string, body Map) []byte { return appendMessage(nil, t, body) }
+
+func appendMessage(dst []byte, t string, body Map) []byte {
+	return CBOR(CBOR(dst, Map{{"t", t}, {"op", 1}}), body)
 }
 
 // CommitBlock encodes the commit block of a repo, with an invalid signature.
