@@ -122,41 +122,6 @@ func TestChunksRoundTrip(t *testing.T) {
 	}
 }
 
-// TestChunkSizes: the most frequent records take few bytes. The format fixes the numbers.
-func TestChunkSizes(t *testing.T) {
-	const actor = shortID
-	bucket := Path{TID: goldenTID}.Bucket()
-	c := CoderOf(1, actor, bucket)
-	records := func(n int, micros uint64, flags uint8) (out []Record) {
-		for i := range n {
-			r := Record{Path: Path{TID: goldenTID + uint64(i)*micros<<ClockBits}, Subject: actor + dict.ID(i), Flags: flags}
-			if flags != 0 {
-				r.Subject = dict.None
-			}
-			out = append(out, r)
-		}
-		return out
-	}
-	for _, r := range []struct {
-		name       string
-		generation uint64
-		records    []Record
-		size       int
-	}{
-		{"none", 0, nil, 0},
-		{"one", 0, records(1, 0, 0), 6 + 2 + 1},
-		{"a hundred within 64 microseconds of each other", 0, records(100, 63, 0), 9 + 99*2},
-		{"a hundred, one each second", 0, records(100, 1_000_000, 0), 9 + 99*4},
-		{"ten removed, each with its word", 0, records(10, 63, Removed), 8 + 9*3},
-		{"a generation", 127, nil, 4},
-		{"a generation of two bytes", 128, nil, 5},
-	} {
-		if v := c.Append(nil, r.generation, r.records); len(v) != r.size {
-			t.Errorf("%s: %d bytes, want %d: %x", r.name, len(v), r.size, v)
-		}
-	}
-}
-
 // TestChunksRefused: Read, walk and folds refuse malformed chunks.
 func TestChunksRefused(t *testing.T) {
 	const tids, raws = 1607, RawBucket

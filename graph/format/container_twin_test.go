@@ -36,13 +36,20 @@ func TestContainersAroundTheBoundary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 0))
 	for _, n := range []int{0, 1, 2, 95, 96, 97, ArrayMax - 2, ArrayMax - 1, ArrayMax, ArrayMax + 1, 40_000, 1<<16 - 1, 1 << 16} {
 		all := randomMembers(rng, n, 1<<16)
+		in := map[uint16]bool{}
+		for _, m := range all {
+			in[m] = true
+		}
 		var remove []uint16
 		for range min(10, 1<<16-n) {
 			m := uint16(rng.IntN(1 << 16))
-			for slices.Contains(all, m) || slices.Contains(remove, m) {
+			for in[m] {
 				m++
 			}
-			remove = append(remove, m)
+			in[m], remove = true, append(remove, m)
+		}
+		for _, m := range remove {
+			delete(in, m)
 		}
 		slices.Sort(remove)
 		v := AppendContainer(nil, all, remove)
@@ -54,13 +61,14 @@ func TestContainersAroundTheBoundary(t *testing.T) {
 		if err != nil || len(removed) != 2*len(remove) || (len(present) == BitmapBytes) != (n >= ArrayMax) {
 			t.Fatalf("%d members: %d and %d bytes, %v", n, len(removed), len(present), err)
 		}
+		cut := rng.IntN(n + 1) // it has the same bytes if it grew to its size
+		halves := [][]byte{AppendContainer(nil, all[:cut], nil), AppendContainer(nil, all[cut:], nil), AppendContainer(nil, nil, remove)}
+		if got, err := foldContainers([]byte("x"), halves, false); err != nil || string(got) != "x"+string(v) && n+len(remove) > 0 {
+			t.Errorf("two halves of %d members fold to %d bytes, want %d, %v", n, len(got)-1, len(v), err)
+		}
 		const base = 77 << 16
 		if got, err := ContainerMembers(base, v); err != nil || !slices.Equal(got, wide(all, base)) {
 			t.Fatalf("%d members: %d are read, %v", n, len(got), err)
-		}
-		in := map[uint16]bool{}
-		for _, m := range all {
-			in[m] = true
 		}
 		for i := rng.IntN(4); i < 1<<16; i += 1 + rng.IntN(7) {
 			if has, err := ContainerHas(v, uint16(i)); err != nil || has != in[uint16(i)] {
@@ -68,47 +76,6 @@ func TestContainersAroundTheBoundary(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestContainersHaveOneForm: a container has the same bytes whether it grew over the limit or
-// shrank below it.
-func TestContainersHaveOneForm(t *testing.T) {
-	rng := rand.New(rand.NewPCG(21, 0))
-	for _, n := range []int{ArrayMax - 1, ArrayMax, ArrayMax + 1} {
-		all := randomMembers(rng, n, 1<<16)
-		want := AppendContainer(nil, all, nil)
-		cut := rng.IntN(n)
-		others := slices.DeleteFunc(upTo[uint16](0, 200), func(m uint16) bool { return slices.Contains(all, m) })
-		for name, values := range map[string][][]byte{
-			"as it is":       {want},
-			"of two halves":  {AppendContainer(nil, all[:cut], nil), AppendContainer(nil, all[cut:], nil)},
-			"later half":     {AppendContainer(nil, all[cut:], nil), AppendContainer(nil, all[:cut], nil)},
-			"one by one":     append([][]byte{AppendContainer(nil, all[:n-3], nil)}, single(all[n-3:])...),
-			"removed again":  {AppendContainer(nil, merge(all, others), nil), AppendContainer(nil, nil, others)},
-			"added again":    {want, AppendContainer(nil, nil, all[cut:]), AppendContainer(nil, all[cut:], nil)},
-			"twice the same": {want, want},
-			"after nothing":  {nil, want, AppendContainer(nil, nil, nil)},
-		} {
-			got, err := foldContainers([]byte("x"), values, true)
-			if err != nil || !bytes.Equal(got, append([]byte("x"), want...)) {
-				t.Errorf("%d members %s: %d bytes, want %d, %v", n, name, len(got)-1, len(want), err)
-			}
-		}
-	}
-}
-
-// single returns an operand for each member.
-func single(members []uint16) (values [][]byte) {
-	for _, m := range members {
-		values = append(values, AppendContainer(nil, []uint16{m}, nil))
-	}
-	return values
-}
-
-func merge(a, b []uint16) []uint16 {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return all
 }
 
 // TestSmallAndLargeFoldsAgree: sorting and bitmaps fold to the same bytes.

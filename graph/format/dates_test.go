@@ -41,12 +41,6 @@ func TestDatesKeys(t *testing.T) {
 	}
 }
 
-// step is a change of a member: added with a date, or removed.
-type step struct {
-	removed bool
-	date    uint32
-}
-
 // TestFoldDates: blocks of dates fold to what a map comes to, in any grouping. A member that is added
 // twice with different dates is undated, unless it was removed in between.
 func TestFoldDates(t *testing.T) {
@@ -83,63 +77,6 @@ func TestFoldDates(t *testing.T) {
 		v := foldInParts(t, rng, key, values)
 		if err := EachDate(9<<DateShift, v, func(id uint64, date uint32) { got[uint16(id-9<<DateShift)] = date }); err != nil || !maps.Equal(got, want) {
 			t.Fatalf("seed %d: %v, want %v: %v", seed, got, want, err)
-		}
-	}
-}
-
-// TestFoldDatedRows: a row with a generation keeps the date of a member that was added once, or several
-// times with one date; a row without one has no dates.
-func TestFoldDatedRows(t *testing.T) {
-	key := AppendRowKey(nil, 1, 77)
-	for seed := range uint64(600) {
-		rng := rand.New(rand.NewPCG(seed, 22))
-		spilled := rng.IntN(2) == 0
-		var values [][]byte
-		if spilled {
-			values = append(values, AppendRow(nil, 77, 3, nil, nil))
-		}
-		history := map[uint64][]step{}
-		for range 1 + rng.IntN(30) {
-			last := map[uint64]step{}
-			for range 1 + rng.IntN(4) {
-				last[rng.Uint64N(30)] = step{removed: rng.IntN(4) == 0, date: []uint32{5, 5, 6, Undated}[rng.IntN(4)]}
-			}
-			var removed, members []uint64
-			var dates []uint32
-			for _, m := range slices.Sorted(maps.Keys(last)) {
-				s := last[m]
-				if history[m] = append(history[m], s); s.removed {
-					removed = append(removed, m)
-				} else {
-					members, dates = append(members, m), append(dates, s.date)
-				}
-			}
-			values = append(values, AppendDatedRow(nil, 77, 0, removed, members, dates))
-		}
-		v := foldInParts(t, rng, key, values)
-		r, err := ParseRow(77, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		members, err := r.AppendMembers(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[uint64]uint32{}
-		for i, m := range members {
-			got[m] = r.Date(i)
-		}
-		want := map[uint64]uint32{}
-		for m, steps := range history {
-			if end := steps[len(steps)-1]; !end.removed {
-				want[m] = end.date
-				if !spilled || slices.ContainsFunc(steps, func(s step) bool { return s.removed || s.date != end.date }) {
-					want[m] = Undated
-				}
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Fatalf("seed %d: %v, want %v", seed, got, want)
 		}
 	}
 }

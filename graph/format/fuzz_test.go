@@ -132,28 +132,7 @@ func FuzzExtend(f *testing.F) {
 				}
 			}
 		}
-		var extended, read chunkFolder
-		got, size, ok := extended.extend(nil, c, [][]byte{oldest, newer}, base)
-		if !ok {
-			return
-		}
-		var generation uint64
-		for age, v := range [][]byte{oldest, newer} {
-			var g uint64
-			read.records, g, _ = c.Read(read.records, v, uint32(age))
-			generation = max(generation, g)
-		}
-		slices.SortFunc(read.records, CompareRecords)
-		kept := read.newest(base && generation == 0)
-		want := c.Append(nil, generation, kept)
-		if base {
-			want = c.AppendStored(nil, generation, kept)
-		} else if isPacked(got) && len(newer) == 0 {
-			want = oldest
-		}
-		if !bytes.Equal(got, want) || size.Entries != len(kept) {
-			t.Errorf("%x + %x extends to %x, %d records; reading both gives %x, %d", oldest, newer, got, size.Entries, want, len(kept))
-		}
+		checkExtend(t, c, [][]byte{oldest, newer}, base)
 	})
 }
 
@@ -202,42 +181,6 @@ func FuzzCursorKey(f *testing.F) {
 		}
 		if key := alone.CursorKey(part, source); key[0] != KeyCursor || bytes.Equal(key, shared.CursorKey(part, source)) {
 			t.Errorf("%q has the key %x in both layouts", source, key)
-		}
-	})
-}
-
-// FuzzRowOf: rows of any subject fold like a map.
-func FuzzRowOf(f *testing.F) {
-	f.Add(uint64(5), uint64(7), uint64(9), byte(0x1b), true)
-	f.Add(uint64(5), uint64(7), uint64(9), byte(0xe8), false) // removed, and added twice
-	f.Add(uint64(1<<64-1), uint64(0), uint64(1<<63), byte(0xe4), false)
-	f.Fuzz(func(t *testing.T, subject, x, y uint64, what byte, base bool) {
-		if x == y {
-			return
-		}
-		said, removed, times := map[uint64]bool{}, map[uint64]bool{}, map[uint64]int{}
-		var values [][]byte
-		for i := range 4 { // two bits of what: which id, and whether it is present
-			id, present := []uint64{x, y}[what>>(2*i)&1], what>>(2*i)&2 != 0
-			said[id] = present
-			if times[id]++; !present {
-				removed[id], times[id] = true, 0
-			}
-			if present {
-				values = append(values, AppendRow(nil, dict.ID(subject), 0, nil, []uint64{id}))
-			} else {
-				values = append(values, AppendRow(nil, dict.ID(subject), 0, []uint64{id}, nil))
-			}
-		}
-		v, _, err := new(Folder).Fold(nil, AppendRowKey(nil, 1, dict.ID(subject)), values, base)
-		r, err1 := ParseRow(dict.ID(subject), v)
-		if err != nil || err1 != nil {
-			t.Fatalf("%x: %v, %v", values, err, err1)
-		}
-		for _, id := range []uint64{x, y} {
-			if r.Has(id) != said[id] || r.HasRemoved(id) != (removed[id] && !base) || r.IsRepeated(id) != (times[id] > 1) {
-				t.Errorf("%x folds to %x, which has %d: %v, removed %v, repeated %v", values, v, id, r.Has(id), r.HasRemoved(id), r.IsRepeated(id))
-			}
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -383,4 +384,23 @@ func TestGoldenValues(t *testing.T) {
 	harness.CheckGolden(t, "dates.golden", goldenDates())
 	harness.CheckGolden(t, "accounts.golden", goldenAccounts())
 	harness.CheckGolden(t, "rest.golden", goldenRest())
+}
+
+// ranges formats an ascending list of numbers: "[3 5-9]".
+func ranges[N uint16 | uint64](list []N) string {
+	var parts []string
+	for i := 0; i < len(list); {
+		n := 1
+		for i+n < len(list) && list[i+n] == list[i]+N(n) {
+			n++
+		}
+		if n > 2 {
+			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[i+n-1]))
+			i += n
+			continue
+		}
+		parts = append(parts, fmt.Sprint(list[i]))
+		i++
+	}
+	return "[" + strings.Join(parts, " ") + "]"
 }

@@ -12,7 +12,7 @@ import (
 // newest state of each account wins.
 func TestAccountGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	m, l := newFolder(), Layout{}
+	m, l := new(Folder), Layout{}
 	const first = dict.ID(7 << 40)
 	key := l.AccountKey(nil, first+200)
 	for range 300 {
@@ -35,7 +35,7 @@ func TestAccountGroups(t *testing.T) {
 		for len(operands) > 1 { // any run of neighbours, like an engine
 			lo := rng.IntN(len(operands) - 1)
 			hi := lo + 2 + rng.IntN(len(operands)-lo-1)
-			v, err := m.Fold(nil, key, operands[lo:hi], lo == 0)
+			v, _, err := m.Fold(nil, key, operands[lo:hi], lo == 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,28 +59,4 @@ func TestAccountGroups(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzAccountGroup: any input folds to a well-formed group, or is an error.
-func FuzzAccountGroup(f *testing.F) {
-	s := RepoState{Flags: FlagHasRev, Source: 1, Seq: 9, Rev: 7}
-	v := Layout{}.AppendAccount(Layout{}.AppendAccount(nil, 3, &s), 200, &s)
-	f.Add(v, v[:len(v)/2])
-	f.Add(v, v[:len(v)-1])
-	f.Fuzz(func(t *testing.T, a, b []byte) {
-		v, err := foldAccounts(nil, [][]byte{a, b})
-		if err != nil {
-			return
-		}
-		last := -1
-		if err := EachAccount(v, func(low byte, _ []byte) bool {
-			if int(low) <= last {
-				t.Errorf("%x + %x: %d after %d", a, b, low, last)
-			}
-			last = int(low)
-			return true
-		}); err != nil {
-			t.Errorf("%x + %x folds to %x: %v", a, b, v, err)
-		}
-	})
 }

@@ -26,80 +26,55 @@ func randomID(rng *rand.Rand) dict.ID {
 	return dict.ID(rng.Uint64() >> rng.IntN(64))
 }
 
-// TestOrderOfSets: with one partition, a set is its row, then its containers by block, with no
-// other set in between.
+// TestOrderOfSets: keys sort by set; a set is its row, or its rows by partition, then its containers by block, under the
+// prefix that Containers returns.
 func TestOrderOfSets(t *testing.T) {
+	type place struct {
+		subject   dict.ID
+		container bool
+		part      uint8
+		block     uint64
+	}
 	rng := rand.New(rand.NewPCG(1, 0))
-	for range 2000 {
-		subject, other := randomID(rng), randomID(rng)
-		row := AppendRowKey(nil, 2, subject)
-		var members []uint64
-		for range 20 {
-			members = append(members, uint64(randomID(rng)))
-		}
-		slices.Sort(members)
-		last := row
-		for i, m := range members {
-			key := AppendContainerKey(nil, row, BlockOf(m))
-			switch c := bytes.Compare(last, key); {
-			case i > 0 && BlockOf(m) == BlockOf(members[i-1]):
-				if c != 0 {
-					t.Fatalf("%#x and %#x are of one block, and lie under %x and %x", members[i-1], m, last, key)
+	for i := range 1000 {
+		l := []Layout{alone, shared}[i%2]
+		var places []place
+		for range 4 {
+			subject := randomID(rng)
+			for range 20 {
+				member := randomID(rng)
+				if s := l.Settings; i%4 < 2 && l.Shared() {
+					member = s.Start(rng.Uint32N(1<<14), rng.Uint64N(s.Blocks()))
 				}
-			case c >= 0:
-				t.Fatalf("the key %x of %#x does not come after %x", key, m, last)
+				places = append(places, place{subject, false, l.Settings.PartitionOfID(member), 0}, place{subject, true, 0, BlockOf(uint64(member))})
+				if part := places[len(places)-2].part; l.Shared() && l.PartitionOfKey(l.AppendMemberKey(nil, 4, subject, member)) != part {
+					t.Fatalf("member %#x is not of partition %d", uint64(member), part)
+				}
 			}
-			if !bytes.HasPrefix(key, alone.Containers(row)) {
-				t.Fatalf("%x is not under %x", key, row)
+		}
+		slices.SortFunc(places, func(x, y place) int {
+			if x.container != y.container && x.subject == y.subject {
+				return map[bool]int{true: 1, false: -1}[x.container]
+			}
+			return cmp.Or(cmp.Compare(x.subject, y.subject), cmp.Compare(x.part, y.part), cmp.Compare(x.block, y.block))
+		})
+		var last []byte
+		for _, p := range slices.Compact(places) {
+			set := AppendRowKey(nil, 4, p.subject)
+			key := slices.Clone(set)
+			if l.Shared() {
+				key = append(key, p.part)
+			}
+			if p.container {
+				key = AppendContainerKey(nil, key, p.block)
+			}
+			if bytes.Compare(last, key) >= 0 || !bytes.HasPrefix(key, set) || isRowKey(key) == p.container {
+				t.Fatalf("%+v has the key %x, after %x", p, key, last)
+			}
+			if l.Shared() && bytes.HasPrefix(key, l.Containers(set)) != p.container || !bytes.HasPrefix(key, l.Containers(set)) && p.container {
+				t.Fatalf("%x is under %x", key, l.Containers(set))
 			}
 			last = key
-		}
-		if another := AppendRowKey(nil, 2, other); other != subject {
-			between := bytes.Compare(row, another) < 0 && bytes.Compare(another, last) <= 0
-			if between || bytes.HasPrefix(another, row) || cmp.Compare(subject, other) != bytes.Compare(row, another) {
-				t.Fatalf("the set of %#x begins with %x, within that of %#x, which ends with %x", uint64(other), another, uint64(subject), last)
-			}
-		}
-	}
-}
-
-// TestOrderOfSharedSets: with several partitions, a set is its rows by partition, then its
-// containers by block, under the prefix that Containers returns.
-func TestOrderOfSharedSets(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 0))
-	s := shared.Settings
-	for range 500 {
-		subject := randomID(rng)
-		set := AppendRowKey(nil, 4, subject)
-		var keys [][]byte
-		for part := range uint32(dict.MaxPartitions) {
-			// Any shard whose number modulo the partitions is part has members of part.
-			member := s.Start(part+dict.MaxPartitions*rng.Uint32N(1<<14/dict.MaxPartitions), rng.Uint64N(s.Blocks()))
-			key := shared.AppendMemberKey(nil, 4, subject, member)
-			if got := shared.PartitionOfKey(key); uint32(got) != part || s.PartitionOfID(member) != got {
-				t.Fatalf("%x of member %#x is of partition %d, want %d", key, uint64(member), got, part)
-			}
-			keys = append(keys, key)
-		}
-		var blocks []uint64
-		for range 20 {
-			blocks = append(blocks, BlockOf(uint64(randomID(rng))))
-		}
-		slices.Sort(blocks)
-		for _, b := range slices.Compact(blocks) {
-			key := AppendContainerKey(nil, keys[rng.IntN(dict.MaxPartitions)], b)
-			if !bytes.HasPrefix(key, shared.Containers(set)) {
-				t.Fatalf("container %x is not under %x", key, shared.Containers(set))
-			}
-			keys = append(keys, key)
-		}
-		for i, key := range keys {
-			if !bytes.HasPrefix(key, set) || i > 0 && bytes.Compare(keys[i-1], key) >= 0 {
-				t.Fatalf("%x comes after %x, under %x", key, keys[max(i-1, 0)], set)
-			}
-			if isRow := i < dict.MaxPartitions; isRowKey(key) != isRow {
-				t.Fatalf("%x is a row: %v", key, !isRow)
-			}
 		}
 	}
 }

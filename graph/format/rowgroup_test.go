@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -102,19 +101,6 @@ func TestWhatIsGrouped(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherGroups: a group has the subjects whose ids share all but the lowest four bits.
-func TestRowsOfOtherGroups(t *testing.T) {
-	rng := rand.New(rand.NewPCG(32, 0))
-	for range 5000 {
-		x := randomID(rng)
-		y := x ^ dict.ID(1)<<rng.IntN(8)
-		same := bytes.Equal(AppendRowGroupKey(nil, 2, x), AppendRowGroupKey(nil, 2, y))
-		if same != (x>>4 == y>>4) {
-			t.Fatalf("%#x and %#x are in one group: %v", uint64(x), uint64(y), same)
-		}
-	}
-}
-
 // TestMalformedGroups: a group that no program wrote is refused, by reads and by folds.
 func TestMalformedGroups(t *testing.T) {
 	var full RowGroup
@@ -171,19 +157,5 @@ func TestEachRowEnds(t *testing.T) {
 	})
 	if err != errRow || strings.Join(seen, ", ") != "20 02, 21 04" { //nolint:errorlint // the error itself
 		t.Errorf("EachRow visits %v, and returns %v", seen, err)
-	}
-}
-
-// TestBytesOfAGroup: a small row takes one byte more in its group, and no key.
-func TestBytesOfAGroup(t *testing.T) {
-	var g RowGroup
-	rows := 0
-	for i := range dict.ID(rowsInGroup) {
-		row := AppendRow(nil, 1<<20+i, 0, nil, slices.Sorted(slices.Values([]uint64{uint64(1<<20 + 5*i), uint64(1<<20 + 700*i)})))
-		rows += len(row)
-		g.Add(1<<20+i, row)
-	}
-	if len(g.Value) != rows+rowsInGroup {
-		t.Errorf("rows of %d bytes make a group of %d", rows, len(g.Value))
 	}
 }
