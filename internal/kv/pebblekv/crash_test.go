@@ -1,4 +1,4 @@
-package pebblekv_test
+package pebblekv
 
 import (
 	"errors"
@@ -17,8 +17,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/kvtest"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // roundOf returns the number of a history's transactions that a store holds.
@@ -31,9 +32,7 @@ func roundOf(t *testing.T, s kv.Store) (round int) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return round
 }
 
@@ -53,12 +52,12 @@ func (s *states) at(i int) kvtest.State { s.mu.Lock(); defer s.mu.Unlock(); retu
 // after one of the transactions. That state is at least as new as the last sync; after a
 // SIGKILL, which the system's buffers survive, it is at least as new as the last commit.
 // The store then works as before.
-func TestCrashAtAnyMoment(t *testing.T) {
+func TestCrash(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		mem := harness.NewCrashFS()
-		o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20}
-		s := pebblekv.OpenForTest(t, o)
+		o := Options{Dir: "s", Create: true, FS: mem, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20}
+		s := openForTest(t, o)
 		var was states
 		was.add(kvtest.State{})
 		var synced atomic.Int64 // states
@@ -111,33 +110,27 @@ func TestCrashAtAnyMoment(t *testing.T) {
 		busy.Wait()
 		for i, c := range crashes {
 			o.FS = c.fs
-			after := pebblekv.OpenForTest(t, o)
+			after := openForTest(t, o)
 			n := roundOf(t, after)
 			if n < c.least || n >= was.len() {
 				t.Fatalf("seed %d, crash %d: %d transactions of %d survived, want at least %d", seed, i, n, was.len()-1, c.least)
 			}
 			look := func(w kvtest.State, s kv.Store) {
-				if err := s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }))
 			}
 			look(was.at(n), after)
 			// The store can be written, closed and opened again.
 			err := after.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, []byte{0xff}); tx.Set([]byte("new"), nil); return nil })
-			if err = errors.Join(err, after.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(err, after.Close()))
 			want := kvtest.State{"new": ""}
 			for k, v := range was.at(n) {
 				if k >= "\xff" {
 					want[k] = v
 				}
 			}
-			again := pebblekv.OpenForTest(t, o)
+			again := openForTest(t, o)
 			look(want, again)
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, again.Close())
 		}
 	}
 }
@@ -145,19 +138,14 @@ func TestCrashAtAnyMoment(t *testing.T) {
 // A commit reaches the disk soon, even without a call of Sync.
 func TestSyncInterval(t *testing.T) {
 	mem := harness.NewCrashFS()
-	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
-	s := pebblekv.OpenForTest(t, o)
-	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	o := Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
+	s := openForTest(t, o)
+	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }))
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		after := o
 		after.FS = mem.CrashClone(vfs.CrashCloneCfg{})
 		found := false
-		err := pebblekv.OpenForTest(t, after).View(t.Context(), func(r kv.Reader) (err error) { _, found, err = r.Get([]byte("a")); return err })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, openForTest(t, after).View(t.Context(), func(r kv.Reader) (err error) { _, found, err = r.Get([]byte("a")); return err }))
 		if found {
 			return
 		}
@@ -167,59 +155,31 @@ func TestSyncInterval(t *testing.T) {
 	}
 }
 
-// syncFails fails the syncs of logs while fail is set.
-type syncFails struct {
-	vfs.FS
-
-	fail *atomic.Bool
-}
-
-type logSyncFails struct {
-	vfs.File
-
-	fail *atomic.Bool
-}
-
 var errSync = errors.New("the disk does not answer")
-
-func (f syncFails) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, c)
-	if err == nil && strings.HasSuffix(name, ".log") {
-		return logSyncFails{file, f.fail}, nil
-	}
-	return file, err
-}
-
-func (f logSyncFails) Sync() error {
-	if f.fail.Load() {
-		return errSync
-	}
-	return f.File.Sync()
-}
 
 // After a failed sync, the content of the disk is unknown: every later call fails with the
 // error of that sync.
 func TestSyncFails(t *testing.T) {
 	var fail atomic.Bool
-	s, err := pebblekv.Open(pebblekv.Options{
-		Dir: "s", Create: true, FS: syncFails{vfs.NewMem(), &fail}, SyncInterval: time.Hour, Memory: 8 << 20, Merger: kvtest.LastByte{},
+	fs := hooked(vfs.NewMem(), func(op errorfs.Op) error {
+		if fail.Load() && strings.HasSuffix(op.Path, logSuffix) && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) {
+			return errSync
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := Open(Options{
+		Dir: "s", Create: true, FS: fs, SyncInterval: time.Hour, Memory: 8 << 20, Merger: kvtest.LastByte{},
+	})
+	must(t, err)
 	write := func() error {
 		return s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil })
 	}
-	if err := errors.Join(write(), s.Sync(), s.Healthy()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(write(), s.Sync(), s.Healthy()))
 	fail.Store(true)
 	if err := s.Sync(); err != nil {
 		t.Errorf("a sync without writes failed: %v", err)
 	}
-	if err := write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write())
 	for what, err := range map[string]error{
 		"Sync": s.Sync(), "Sync again": s.Sync(), "Update": write(), "Healthy": s.Healthy(),
 		"View": s.View(t.Context(), func(kv.Reader) error { return nil }),
@@ -240,29 +200,23 @@ func TestSyncFails(t *testing.T) {
 // ReadOnly opens a store that was not closed, and changes none of its files.
 func TestReadOnly(t *testing.T) {
 	mem := harness.NewCrashFS()
-	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, Memory: 8 << 20}
-	s := pebblekv.OpenForTest(t, o)
+	o := Options{Dir: "s", Create: true, FS: mem, Memory: 8 << 20}
+	s := openForTest(t, o)
 	h := kvtest.NewHistory(4)
 	for range 20 {
 		h.Write(t, s, 60)
 	}
-	if err := s.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Compact(t.Context()))
 	for range 20 {
 		h.Write(t, s, 60)
 	}
 	after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 	list := func() (all []string) {
 		names, err := after.List("s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			st, err := after.Stat(after.PathJoin("s", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if name != "LOCK" {
 				all = append(all, fmt.Sprintf("%s %d %v", name, st.Size(), st.ModTime()))
 			}
@@ -272,8 +226,8 @@ func TestReadOnly(t *testing.T) {
 	}
 	before := list()
 	for _, create := range []bool{false, true} {
-		ro := pebblekv.Options{Dir: "s", FS: after, ReadOnly: true, Create: create, Memory: 8 << 20}
-		r := pebblekv.OpenForTest(t, ro)
+		ro := Options{Dir: "s", FS: after, ReadOnly: true, Create: create, Memory: 8 << 20}
+		r := openForTest(t, ro)
 		if err := r.View(t.Context(), func(r kv.Reader) error { h.State().Equal(t, r); h.Check(t, r, 30); return nil }); err != nil {
 			t.Error(err)
 		}
@@ -283,9 +237,7 @@ func TestReadOnly(t *testing.T) {
 		if err := errors.Join(r.Sync(), r.Healthy()); err != nil {
 			t.Error(err)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Close())
 		if now := list(); strings.Join(now, "\n") != strings.Join(before, "\n") {
 			t.Errorf("the files changed: %v\n%v", before, now)
 		}
@@ -293,7 +245,7 @@ func TestReadOnly(t *testing.T) {
 	// ReadOnly wins over Create: it does not make a store.
 	dir := t.TempDir()
 	for _, name := range []string{"none", "."} {
-		_, err := pebblekv.Open(pebblekv.Options{Dir: dir + "/" + name, ReadOnly: true, Create: true, Merger: kvtest.LastByte{}})
+		_, err := Open(Options{Dir: dir + "/" + name, ReadOnly: true, Create: true, Merger: kvtest.LastByte{}})
 		if !errors.Is(err, kv.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -19,9 +19,7 @@ func TestDamagedTable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20, Marker: marker}
 	made, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := made.Update(t.Context(), func(tx kv.Txn) error {
 		tx.Set(marker, []byte{1})
 		for i := range 2000 {
@@ -31,23 +29,15 @@ func TestDamagedTable(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(made.Compact(t.Context()), made.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(made.Compact(t.Context()), made.Close()))
 	table := filepath.Join(dir, tableOf(t, dir))
 	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b[len(b)/3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(table, b, 0o600))
 	o.ReadOnly, o.Create = true, false
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = s.View(t.Context(), func(r kv.Reader) error {
 		return r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
 	})
@@ -58,7 +48,5 @@ func TestDamagedTable(t *testing.T) {
 	if err := s.Healthy(); !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("Healthy after damage: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 }

@@ -10,47 +10,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/kvtest"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 var errIO = errors.New("input/output error")
 
-// failingFS fails the read of a table that counts countdown down to zero.
-type failingFS struct {
-	vfs.FS
-
-	countdown *atomic.Int64
-}
-
-type failingFile struct {
-	vfs.File
-
-	countdown *atomic.Int64
-}
-
-func (f failingFS) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
-	file, err := f.FS.Open(name, o...)
-	if err == nil && strings.HasSuffix(name, ".sst") {
-		return failingFile{file, f.countdown}, nil
-	}
-	return file, err
-}
-
-func (f failingFile) ReadAt(p []byte, at int64) (int, error) {
-	if f.countdown.Add(-1) == 0 {
-		return 0, errIO
-	}
-	return f.File.ReadAt(p, at)
-}
-
 // If any read of the disk fails, the MultiGet fails; it never reports a stored key as missing.
 func TestMultiGetFails(t *testing.T) {
-	fs := failingFS{vfs.NewMem(), new(atomic.Int64)}
-	open := func() *Store {
-		s, err := Open(Options{Dir: "/s", Create: true, Merger: kvtest.LastByte{}, FS: fs})
-		if err != nil {
-			t.Fatal(err)
+	var countdown atomic.Int64
+	fs := hooked(vfs.NewMem(), func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && countdown.Add(-1) == 0 {
+			return errIO
 		}
+		return nil
+	})
+	open := func() *Store {
+		s := openForTest(t, Options{Dir: "/s", Create: true, FS: fs})
 		return s
 	}
 	const n, looked = 20_000, 200
@@ -64,14 +40,12 @@ func TestMultiGetFails(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.db.Flush(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.db.Flush(), s.Close()))
 	failed := 0
 	for read := int64(1); ; read++ {
 		s := open() // with an empty cache
 		missing := 0
-		fs.countdown.Store(read)
+		countdown.Store(read)
 		err := s.View(t.Context(), func(r kv.Reader) error {
 			var keys [][]byte
 			for i := range looked {
@@ -84,10 +58,8 @@ func TestMultiGetFails(t *testing.T) {
 				return nil
 			})
 		})
-		reached := fs.countdown.Swap(0) <= 0
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		reached := countdown.Swap(0) <= 0
+		must(t, s.Close())
 		if missing > 0 || err != nil && !errors.Is(err, errIO) {
 			t.Errorf("read %d failed: %d keys reported as missing, %v", read, missing, err)
 		}

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
@@ -35,9 +33,7 @@ func TestFolder(t *testing.T) {
 		key := fmt.Appendf(nil, "k%d", round)
 		want := []string{string(first)}
 		f, err := m.Merge(key, first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		clear(key)
 		clear(first)
 		for i := range rng.IntN(12) {
@@ -49,16 +45,12 @@ func TestFolder(t *testing.T) {
 				want = slices.Insert(want, 0, string(v))
 				err = f.MergeOlder(v)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			clear(v) // Pebble reuses the memory
 		}
 		base := rng.IntN(2) == 0
 		got, closer, err := f.Finish(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var values []byte
 		for i, v := range want {
 			if i > 0 {
@@ -70,9 +62,7 @@ func TestFolder(t *testing.T) {
 			t.Fatalf("got %q, want %q", got, s)
 		}
 		if rng.IntN(4) > 0 { // Pebble may fail to close it
-			if err := closer.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, closer.Close())
 		}
 	}
 }
@@ -80,13 +70,11 @@ func TestFolder(t *testing.T) {
 // Flushes and compactions that fold merges do not change what Views read, of the newest state
 // or of an older one.
 func TestFoldingInCompactions(t *testing.T) {
-	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := openForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	h := kvtest.NewHistory(11)
 	check := func(w kvtest.State) {
 		t.Helper()
-		if err := s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }))
 	}
 	for round := range 40 {
 		var old kvtest.State
@@ -107,64 +95,11 @@ func TestFoldingInCompactions(t *testing.T) {
 			check(h2)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		check(h.State())
 	}
-	if err := s.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Compact(t.Context()))
 	check(h.State())
-}
-
-// No merge is lost during continuous compactions.
-func TestMergingWhileCompacting(t *testing.T) {
-	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
-	const writers, each = 4, 64
-	var wg, compacting sync.WaitGroup
-	stop := make(chan struct{})
-	compacting.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-				if err := s.Compact(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	})
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				member := byte(w*each + i)
-				for _, alive := range []byte{1, 0, byte(i % 2)} {
-					if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Merge([]byte("m"), []byte{member, alive}); return nil }); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(stop)
-	compacting.Wait()
-	var want []byte
-	for i := 1; i < writers*each; i += 2 {
-		want = append(want, byte(i), 1)
-	}
-	err := s.View(t.Context(), func(r kv.Reader) error {
-		v, _, err := r.Get([]byte("m"))
-		if !bytes.Equal(v, want) {
-			t.Errorf("%d members, want %d", len(v)/2, len(want)/2)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A transaction has none of the previous one's writes, and the memory of a large one is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,33 +20,29 @@ import (
 
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 var marker = []byte("marker")
 
-const guardedKeys = 60
+const guardedKeys = 30
 
 // makeGuarded makes a store of several tables in dir.
 func makeGuarded(t *testing.T, dir string) Options {
 	t.Helper()
-	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20, Marker: marker}
+	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker}
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range guardedKeys {
 		err := s.Update(t.Context(), func(tx kv.Txn) error {
 			tx.Set(marker, []byte{1})
 			tx.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 900_000))
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	return o
 }
 
@@ -56,9 +51,7 @@ func makeGuarded(t *testing.T, dir string) Options {
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.Mkdir(to, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(to, 0o755))
 	for _, name := range names(t, dir) {
 		from := filepath.Join(dir, name)
 		if strings.HasPrefix(name, manifestPrefix) || name == guardFile {
@@ -66,14 +59,10 @@ func copyOf(t *testing.T, dir string) string {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(to, name), b, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			continue
 		}
-		if err := os.Link(from, filepath.Join(to, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Link(from, filepath.Join(to, name)))
 	}
 	return to
 }
@@ -81,9 +70,7 @@ func copyOf(t *testing.T, dir string) string {
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range list {
 		if e.Name() != "LOCK" {
 			all = append(all, e.Name())
@@ -134,9 +121,7 @@ func TestManifestIsGuarded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	o := makeGuarded(t, dir)
 	b, err := os.ReadFile(manifestOf(t, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	step := max(1, len(b)/60)
 	refused := map[string]int{}
 	for at := 0; at < len(b); at += step {
@@ -146,9 +131,7 @@ func TestManifestIsGuarded(t *testing.T) {
 		} {
 			c := o
 			c.Dir = copyOf(t, dir)
-			if err := os.WriteFile(manifestOf(t, c.Dir), spoil(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(manifestOf(t, c.Dir), spoil(), 0o600))
 			c.ReadOnly, c.Create = true, false // as skein check and skein export
 			first := refusedOrWhole(t, c)
 			c.ReadOnly, c.Create = false, true
@@ -169,22 +152,16 @@ func TestManifestIsGuarded(t *testing.T) {
 	// Without a guard, the marker decides.
 	c := o
 	c.Dir = copyOf(t, dir)
-	if err := os.Remove(filepath.Join(c.Dir, guardFile)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(c.Dir, guardFile)))
 	whole := c
 	whole.Dir = copyOf(t, c.Dir)
 	if refusedOrWhole(t, whole) {
 		t.Error("a complete store without a guard does not open")
 	}
-	if err := os.WriteFile(manifestOf(t, c.Dir), b[:60], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(manifestOf(t, c.Dir), b[:60], 0o600))
 	for _, name := range names(t, c.Dir) { // in a real store, the logs of old tables are gone
 		if strings.HasSuffix(name, ".log") {
-			if err := os.Remove(filepath.Join(c.Dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(c.Dir, name)))
 		}
 	}
 	if !refusedOrWhole(t, c) {
@@ -211,9 +188,7 @@ func TestPartsOfAStore(t *testing.T) {
 			c.Dir = copyOf(t, dir)
 			for _, name := range names(t, c.Dir) {
 				if gone(name) {
-					if err := os.Remove(filepath.Join(c.Dir, name)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.Remove(filepath.Join(c.Dir, name)))
 				}
 			}
 			for _, create := range []bool{true, false} {
@@ -223,17 +198,24 @@ func TestPartsOfAStore(t *testing.T) {
 			}
 		})
 	}
-	// Open continues a start that was interrupted before the first write.
+	// It opens a whole store that is mounted read-only.
 	c := o
+	c.Create, c.ReadOnly, c.FS = false, true, hooked(vfs.Default, func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return syscall.EROFS
+		}
+		return nil
+	})
+	if refusedOrWhole(t, c) {
+		t.Error("the store does not open")
+	}
+	// Open continues a start that was interrupted before the first write.
+	c = o
 	c.Dir = filepath.Join(t.TempDir(), "new")
 	for range 2 {
 		s, err := Open(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, s.Close())
 		_ = os.Remove(filepath.Join(c.Dir, guardFile)) // as after an earlier interruption
 	}
 }
@@ -249,32 +231,7 @@ func tableOf(t *testing.T, dir string) string {
 	return ""
 }
 
-// cutFS fails every change after the first left ones, as if the process had ended there.
-type cutFS struct {
-	vfs.FS
-
-	left *atomic.Int64
-}
-
 var errCut = errors.New("the process was killed")
-
-func (c cutFS) step() error {
-	if c.left.Add(-1) < 0 {
-		return errCut
-	}
-	return nil
-}
-
-func (c cutFS) Create(name string, k vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := c.step(); err != nil {
-		return nil, err
-	}
-	return c.FS.Create(name, k)
-}
-
-func (c cutFS) Rename(from, to string) error { return errors.Join(c.step(), c.FS.Rename(from, to)) }
-
-func (c cutFS) Remove(name string) error { return errors.Join(c.step(), c.FS.Remove(name)) }
 
 // If a first start is interrupted at any step, the next start continues it.
 func TestInterruptedFirstStart(t *testing.T) {
@@ -282,8 +239,14 @@ func TestInterruptedFirstStart(t *testing.T) {
 		mem := harness.NewCrashFS()
 		var left atomic.Int64
 		left.Store(steps)
+		cut := hooked(mem, func(op errorfs.Op) error {
+			if (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpRename || op.Kind == errorfs.OpRemove) && left.Add(-1) < 0 {
+				return errCut
+			}
+			return nil
+		})
 		ended := make(chan bool, 1)
-		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, FS: cutFS{mem, &left}, Fatal: func(error) {
+		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, FS: cut, Fatal: func(error) {
 			ended <- false
 			select {} // as if the process had ended
 		}}
@@ -304,12 +267,8 @@ func TestInterruptedFirstStart(t *testing.T) {
 		if err != nil {
 			t.Fatalf("interrupted after %d steps: %v", steps, err)
 		}
-		if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil }))
+		must(t, s.Close())
 		if done {
 			if steps < 5 {
 				t.Errorf("only %d steps", steps)
@@ -329,9 +288,7 @@ func TestForeignFolder(t *testing.T) {
 		} else {
 			err = os.WriteFile(at, nil, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s, err := Open(Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20})
 		if foreign != errors.Is(err, ErrForeign) || !foreign && err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -348,10 +305,7 @@ func TestForeignFolder(t *testing.T) {
 	}
 	dir := t.TempDir() // the inner one is made first
 	for _, at := range []string{filepath.Join(dir, "plc"), dir} {
-		s, err := Open(Options{Dir: at, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openForTest(t, Options{Dir: at, Create: true, Memory: 8 << 20})
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -379,24 +333,16 @@ func TestLockAndSize(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 1 << 30}
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, "LOCK")))
 	if _, err := Open(o); !errors.Is(err, kv.ErrLocked) {
 		t.Errorf("with the lock file gone: %v", err)
 	}
-	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }))
 	taken := int64(0)
 	for _, name := range names(t, dir) {
 		st, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 			taken += sys.Blocks * 512
 		}
@@ -404,59 +350,32 @@ func TestLockAndSize(t *testing.T) {
 	if taken > 1<<20 {
 		t.Errorf("an empty store takes %d bytes of disk", taken)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 }
 
-// readOnlyFS is mounted read-only.
-type readOnlyFS struct{ vfs.FS }
-
-func (readOnlyFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, syscall.EROFS }
-func (readOnlyFS) Remove(string) error                                    { return syscall.EROFS }
-func (readOnlyFS) Rename(_, _ string) error                               { return syscall.EROFS }
-func (readOnlyFS) MkdirAll(string, os.FileMode) error                     { return syscall.EROFS }
-func (readOnlyFS) Lock(string) (io.Closer, error)                         { return nil, syscall.EROFS }
-
-func TestReadOnlyMount(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "s")
-	o := makeGuarded(t, dir)
-	o.Create, o.ReadOnly, o.FS = false, true, readOnlyFS{vfs.Default}
-	if refusedOrWhole(t, o) {
-		t.Error("the store does not open")
-	}
-}
-
-// smallDisk reports free bytes. Its writes fail with ENOSPC while free is 0.
+// smallDisk is a disk in memory with free bytes. Its writes fail with ENOSPC while free is 0.
 type smallDisk struct {
 	vfs.FS
 
 	free *atomic.Int64
 }
 
+func newSmallDisk(free *atomic.Int64) smallDisk {
+	return smallDisk{hooked(vfs.NewMem(), full(free)), free}
+}
+
+// full fails writes while free is 0.
+func full(free *atomic.Int64) func(errorfs.Op) error {
+	return func(op errorfs.Op) error {
+		if free.Load() == 0 && (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWrite) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+}
+
 func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load()), TotalBytes: 1 << 40}, nil
-}
-
-func (d smallDisk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if d.free.Load() == 0 {
-		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.ENOSPC}
-	}
-	f, err := d.FS.Create(name, c)
-	return smallFile{f, d.free}, err
-}
-
-type smallFile struct {
-	vfs.File
-
-	free *atomic.Int64
-}
-
-func (f smallFile) Write(p []byte) (int, error) {
-	if f.free.Load() == 0 {
-		return 0, syscall.ENOSPC
-	}
-	return f.File.Write(p)
 }
 
 // With AwaitSpace, a write waits for space, and then succeeds without reopening the store.
@@ -465,12 +384,10 @@ func TestFullDiskIsAwaited(t *testing.T) {
 	var free atomic.Int64
 	free.Store(2 << 30)
 	s, err := Open(Options{
-		Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: smallDisk{vfs.NewMem(), &free},
+		Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: newSmallDisk(&free),
 		SyncInterval: 10 * time.Millisecond, MinFree: 1 << 30, AwaitSpace: true, Fatal: func(err error) { t.Error(err) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	write := func(ctx context.Context) error {
 		n++
@@ -484,9 +401,7 @@ func TestFullDiskIsAwaited(t *testing.T) {
 			}
 		}
 	}
-	if err := write(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write(t.Context()))
 	for round := range 10 {
 		free.Store(1<<30 - 1)
 		awaitFull()
@@ -520,9 +435,7 @@ func TestFullDiskIsAwaited(t *testing.T) {
 		free.Store(2 << 30)
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		case <-time.After(10 * time.Second):
 			t.Fatal("the store does not resume")
 		}
@@ -533,9 +446,7 @@ func TestFullDiskIsAwaited(t *testing.T) {
 	go func() { done <- write(t.Context()) }()
 	time.Sleep(10 * time.Millisecond)
 	free.Store(2 << 30) // Close flushes
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	if err := <-done; err != nil && !errors.Is(err, kv.ErrClosed) {
 		t.Fatal(err)
 	}
@@ -546,22 +457,18 @@ func TestFullDiskIsAwaited(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
-	fs := smallDisk{vfs.NewMem(), &free}
+	fs := newSmallDisk(&free)
 	fatal := make(chan error, 10)
 	o := Options{Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: fs, SyncInterval: 10 * time.Millisecond, Fatal: func(err error) {
 		fatal <- err
 		select {} // as if the process had ended
 	}}
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write := func() error {
 		return s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("b")); return nil })
 	}
-	if err := errors.Join(write(), s.Healthy()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(write(), s.Healthy()))
 	free.Store(50 << 20)
 	await := func(ok func() bool) {
 		t.Helper()
@@ -575,9 +482,7 @@ func TestFullDisk(t *testing.T) {
 	if n, known := s.FreeBytes(); !known || n != 50<<20 {
 		t.Errorf("%d bytes are free", n)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	if _, err := Open(o); !errors.Is(err, kv.ErrDiskFull) {
 		t.Errorf("opening: %v", err)
 	}
@@ -585,9 +490,7 @@ func TestFullDisk(t *testing.T) {
 	if s, err = Open(o); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write())
 	free.Store(0)
 	go func() { _ = write() }()
 	select {

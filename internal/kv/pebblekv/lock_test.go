@@ -1,4 +1,4 @@
-package pebblekv_test
+package pebblekv
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/kvtest"
 )
 
@@ -23,20 +22,16 @@ const otherProcess = "SKEIN_TEST_OPEN"
 func TestOtherProcess(t *testing.T) {
 	if dir := os.Getenv(otherProcess); dir != "" {
 		for _, readOnly := range []bool{false, true} {
-			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: kvtest.LastByte{}, ReadOnly: readOnly})
+			s, err := Open(Options{Dir: dir, Merger: kvtest.LastByte{}, ReadOnly: readOnly})
 			fmt.Printf("locked: %v, %v\n", errors.Is(err, kv.ErrLocked), err)
 			if err == nil {
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Close())
 			}
 		}
 		return
 	}
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	ask := func() string {
 		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestOtherProcess$")
@@ -47,13 +42,11 @@ func TestOtherProcess(t *testing.T) {
 		}
 		return string(out)
 	}
-	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: dir, Create: true})
+	s := openForTest(t, Options{Dir: dir, Create: true})
 	if out := ask(); strings.Count(out, "locked: true") != 2 {
 		t.Errorf("while open: %s", out)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	if out := ask(); strings.Count(out, "locked: false, <nil>") != 2 {
 		t.Errorf("when closed: %s", out)
 	}
@@ -66,31 +59,27 @@ func (anotherMerger) Name() string { return "another" }
 // A failed Open leaves no lock behind.
 func TestFailedOpenUnlocks(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b") // Open makes the parent folders too
-	o := pebblekv.Options{Dir: dir, Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20}
-	s := pebblekv.OpenForTest(t, o)
-	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	o := Options{Dir: dir, Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20}
+	s := openForTest(t, o)
+	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }))
 	for range 2 {
 		for _, readOnly := range []bool{false, true} {
 			second := o
 			second.ReadOnly = readOnly
-			if _, err := pebblekv.Open(second); !errors.Is(err, kv.ErrLocked) || !strings.Contains(err.Error(), dir) {
+			if _, err := Open(second); !errors.Is(err, kv.ErrLocked) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("read-only %v: %v", readOnly, err)
 			}
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	for _, readOnly := range []bool{false, true} {
 		other := o
 		other.Merger, other.ReadOnly = anotherMerger{}, readOnly
-		if _, err := pebblekv.Open(other); err == nil || errors.Is(err, kv.ErrLocked) || !strings.Contains(err.Error(), "another") {
+		if _, err := Open(other); err == nil || errors.Is(err, kv.ErrLocked) || !strings.Contains(err.Error(), "another") {
 			t.Errorf("with another Merger: %v", err)
 		}
 	}
-	s = pebblekv.OpenForTest(t, o)
+	s = openForTest(t, o)
 	err := s.View(t.Context(), func(r kv.Reader) error {
 		v, _, err := r.Get([]byte("a"))
 		if string(v) != "1" {
@@ -98,19 +87,14 @@ func TestFailedOpenUnlocks(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A file instead of a folder, and a folder of another program.
+	must(t, err)
+	// No folder, an empty one, a file instead of a folder, and a folder of another program.
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("not a store"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pebblekv.Open(pebblekv.Options{Dir: file, Merger: kvtest.LastByte{}}); !errors.Is(err, kv.ErrNotFound) {
-		t.Errorf("a file: %v", err)
-	}
-	if _, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Dir(file), Merger: kvtest.LastByte{}}); !errors.Is(err, kv.ErrNotFound) {
-		t.Errorf("a folder of another program: %v", err)
+	must(t, os.WriteFile(file, []byte("not a store"), 0o600))
+	for _, dir := range []string{file + "s", t.TempDir(), file, filepath.Dir(file)} {
+		if _, err := Open(Options{Dir: dir, Merger: kvtest.LastByte{}}); !errors.Is(err, kv.ErrNotFound) {
+			t.Errorf("%s: %v", dir, err)
+		}
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
 		t.Errorf("the folder of another program has %v, %v", left, err)
@@ -119,7 +103,7 @@ func TestFailedOpenUnlocks(t *testing.T) {
 
 // FreeBytes knows the free space of a real disk.
 func TestFreeBytes(t *testing.T) {
-	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
+	s := openForTest(t, Options{Dir: t.TempDir(), Create: true})
 	if n, known := s.FreeBytes(); !known || n == 0 {
 		t.Errorf("%d bytes are free, %v", n, known)
 	}

@@ -21,6 +21,8 @@ import (
 
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // logged returns the options of a store that syncs only when Sync is called.
@@ -42,9 +44,7 @@ func put(t *testing.T, s *Store, n int, rng *rand.Rand) {
 		tx.Set(fmt.Appendf(nil, "k%06d", n), value)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // recordsOf returns the number of records in a store. It fails if one before the last is
@@ -62,46 +62,15 @@ func recordsOf(s *Store) (n int, err error) {
 	return n, err
 }
 
-// stepFS calls step after everything that changes a file or a folder.
-type stepFS struct {
-	vfs.FS
-
-	step func()
+// stepped calls step before everything that changes a file or a folder.
+func stepped(fs vfs.FS, step func()) vfs.FS {
+	return hooked(fs, func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			step()
+		}
+		return nil
+	})
 }
-
-type stepFile struct {
-	vfs.File
-
-	step func()
-}
-
-func (s stepFS) file(f vfs.File, err error) (vfs.File, error) {
-	s.step()
-	if err != nil {
-		return nil, err
-	}
-	return stepFile{f, s.step}, nil
-}
-
-func (s stepFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.file(s.FS.Create(name, c))
-}
-
-func (s stepFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.file(s.FS.ReuseForWrite(from, to, c))
-}
-
-func (s stepFS) OpenDir(name string) (vfs.File, error) { return s.file(s.FS.OpenDir(name)) }
-
-func (s stepFS) Rename(from, to string) error { defer s.step(); return s.FS.Rename(from, to) }
-
-func (s stepFS) Remove(name string) error { defer s.step(); return s.FS.Remove(name) }
-
-func (f stepFile) Write(p []byte) (int, error) { defer f.step(); return f.File.Write(p) }
-
-func (f stepFile) Sync() error { defer f.step(); return f.File.Sync() }
-
-func (f stepFile) SyncData() error { defer f.step(); return f.File.SyncData() }
 
 // A crash at any step, which tears unsynced data, never looks like damage and loses nothing
 // that was synced.
@@ -152,11 +121,9 @@ func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 			torn++
 		}
 	}
-	o := logged(stepFS{mem, crash})
+	o := logged(stepped(mem, crash))
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range 400 {
 		put(t, s, n, rng)
 		committed.Add(1)
@@ -173,34 +140,11 @@ func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 		default:
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		synced.Store(int64(n + 1))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	return crashes, torn
-}
-
-// slowLogs delays the making of logs until nothing else happens, then syncs the folder and calls
-// crash.
-type slowLogs struct {
-	vfs.FS
-
-	crash func()
-}
-
-func (s slowLogs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasSuffix(name, logSuffix) {
-		time.Sleep(50 * time.Millisecond) // Pebble removes flushed logs in the background
-		if d, err := s.OpenDir("s"); err == nil {
-			_ = errors.Join(d.Sync(), d.Close())
-			s.crash()
-		}
-	}
-	return s.FS.Create(name, c)
 }
 
 // A crash while a store is opened, after its logs were flushed and before the new log is made, is no
@@ -209,7 +153,7 @@ func TestCrashWhileOpening(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	killed, synced := killedStore(t, rng)
 	crashes := 0
-	s, err := Open(logged(slowLogs{killed, func() {
+	crash := func() {
 		crashes++
 		s, err := Open(logged(killed.CrashClone(vfs.CrashCloneCfg{})))
 		if err != nil {
@@ -220,10 +164,19 @@ func TestCrashWhileOpening(t *testing.T) {
 		if err = errors.Join(err, s.Close()); err != nil || n < synced {
 			t.Errorf("after the crash: %d records, %d were synced, %v", n, synced, err)
 		}
-	}}))
-	if err != nil {
-		t.Fatal(err)
 	}
+	s, err := Open(logged(hooked(killed, func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, logSuffix) {
+			time.Sleep(50 * time.Millisecond) // Pebble removes flushed logs in the background
+			if d, err := killed.OpenDir("s"); err == nil {
+				_ = errors.Join(d.Sync(), d.Close())
+				crash()
+			}
+		}
+		return nil
+	})))
+
+	must(t, err)
 	if crashes == 0 {
 		t.Error("no log was made")
 	}
@@ -237,23 +190,7 @@ func TestCrashWhileOpening(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// slowTables blocks the making of tables, so logs stay unflushed.
-type slowTables struct {
-	vfs.FS
-
-	wait chan struct{}
-}
-
-func (s slowTables) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasSuffix(name, ".sst") {
-		<-s.wait
-	}
-	return s.FS.Create(name, c)
+	must(t, s.Close())
 }
 
 // killedStore returns what a SIGKILL leaves of a store with two unflushed logs. synced is
@@ -262,10 +199,13 @@ func killedStore(t *testing.T, rng *rand.Rand) (killed *harness.CrashFS, synced 
 	t.Helper()
 	mem := harness.NewCrashFS()
 	wait := make(chan struct{})
-	s, err := Open(logged(slowTables{mem, wait}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := Open(logged(hooked(mem, func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			<-wait // logs stay unflushed
+		}
+		return nil
+	})))
+	must(t, err)
 	n := 0
 	some := func() {
 		for range 20 + rng.IntN(40) {
@@ -278,42 +218,30 @@ func killedStore(t *testing.T, rng *rand.Rand) (killed *harness.CrashFS, synced 
 		t.Fatal(err)
 	}
 	some()
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Sync())
 	synced = n
 	some() // not synced, only in the system's buffers
 	killed = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
 	close(wait)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	return killed, synced
 }
 
 func readAll(t *testing.T, fs vfs.FS, name string) []byte {
 	t.Helper()
 	f, err := fs.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 	return b
 }
 
 func writeAll(t *testing.T, fs vfs.FS, name string, b []byte) {
 	t.Helper()
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Sync(), f.Close()))
 }
 
 // spoilLog damages the first size bytes of a log: how is flip, cut, empty, zeros or remove.
@@ -334,9 +262,7 @@ func spoilLog(t *testing.T, fs vfs.FS, name, how string, size int, rng *rand.Ran
 		at := rng.IntN(size)
 		clear(b[at:min(at+4096, size)])
 	case "remove":
-		if err := fs.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fs.Remove(name))
 		return
 	}
 	writeAll(t, fs, name, b)
@@ -345,9 +271,7 @@ func spoilLog(t *testing.T, fs vfs.FS, name, how string, size int, rng *rand.Ran
 func listing(t *testing.T, fs vfs.FS) string {
 	t.Helper()
 	names, err := fs.List("s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []string
 	for _, name := range names {
 		if name != "LOCK" {
@@ -434,9 +358,7 @@ func acceptAndCheck(t *testing.T, fs *harness.CrashFS, lost *LostWrites, mark lo
 	o.AcceptLoss = lost.Log
 	for range 2 { // the second time, there is nothing to accept
 		s, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, err := recordsOf(s)
 		if err != nil {
 			t.Error(err)
@@ -445,9 +367,7 @@ func acceptAndCheck(t *testing.T, fs *harness.CrashFS, lost *LostWrites, mark lo
 		if again, err := recordsOf(s); err != nil || again != n+1 {
 			t.Errorf("%d records, then %d, %v", n, again, err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 	}
 	if _, err := fs.Stat(fs.PathJoin("s", lost.Log+lostSuffix)); err != nil && !strings.Contains(lost.What, "gone") {
 		t.Errorf("the damaged log was not set aside: %v", err)
@@ -470,13 +390,9 @@ func TestCrashWhileAcceptingLoss(t *testing.T) {
 		o := logged(fs)
 		o.AcceptLoss = first.Log
 		s, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, err := recordsOf(s)
-		if err = errors.Join(err, s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, s.Close()))
 		return n
 	}
 	want := records(copyMem(killed))
@@ -484,13 +400,13 @@ func TestCrashWhileAcceptingLoss(t *testing.T) {
 		t.Fatalf("%d records of %d survived", want, synced)
 	}
 	mem, steps := copyMem(killed), 0
-	o := logged(stepFS{mem, func() {
+	o := logged(stepped(mem, func() {
 		steps++
 		crashed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 		if got := records(crashed); got != want {
-			t.Errorf("crash after step %d: %d records survived, want %d", steps, got, want)
+			t.Errorf("crash before step %d: %d records survived, want %d", steps, got, want)
 		}
-	}})
+	}))
 	s := &Store{fs: newStoreFS(o.FS, o), lock: &folderLock{}}
 	o.AcceptLoss, o.Logger = first.Log, slog.New(slog.DiscardHandler)
 	if err := s.prove(o); err != nil || steps < 8 {

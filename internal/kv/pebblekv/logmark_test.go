@@ -8,14 +8,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"skein.blue/internal/sim/harness"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/kvtest"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // closedStore returns a store after a clean stop, and the number of its records.
@@ -24,16 +22,12 @@ func closedStore(t *testing.T, rng *rand.Rand) (closed *harness.CrashFS, synced 
 	mem := harness.NewCrashFS()
 	for range 2 { // the second Open must flush logs first
 		s, err := Open(logged(mem))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 30 {
 			put(t, s, synced, rng)
 			synced++
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 	}
 	return mem, synced
 }
@@ -73,9 +67,7 @@ func TestDamagedLogAfterCleanStop(t *testing.T) {
 	o := logged(fs)
 	o.AcceptLoss = allLogs
 	again, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, err := recordsOf(again)
 	if err = errors.Join(err, again.Close()); err != nil || n != synced {
 		t.Errorf("%d records of %d survived, %v", n, synced, err)
@@ -87,27 +79,19 @@ func TestFlushedLogs(t *testing.T) {
 	mem := vfs.NewMem()
 	rng := rand.New(rand.NewPCG(6, 6))
 	s, err := Open(logged(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range 8 {
 		put(t, s, n, rng)
-		if err := s.db.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Flush())
 		logs, err := s.fs.logsFrom(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		newest, _ := logNumber(logs[len(logs)-1])
 		oldest, err := s.fs.readManifest(mem.PathJoin("s", s.fs.guard.Manifest), guard{})
 		if err != nil || oldest != newest || oldest == 0 {
 			t.Errorf("oldest unflushed log %d, want the newest of %v: %v", oldest, logs, err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	for _, edit := range [][]byte{nil, {1}, {1, 5, 'a'}, {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {2}, {2, 0x80}, {3, 7}} {
 		if n := flushedBelow(edit); n != 0 {
 			t.Errorf("%x has log number %d", edit, n)
@@ -134,33 +118,23 @@ func TestStoreWithoutLogMarks(t *testing.T) {
 	}
 }
 
-// guardFS counts the writes of the guard, and fails them with the error in fail.
-type guardFS struct {
-	vfs.FS
-
-	written *atomic.Int64
-	fail    *atomic.Pointer[syscall.Errno]
-}
-
-func (g guardFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasSuffix(name, guardFile+".new") {
-		g.written.Add(1)
-		if err := g.fail.Load(); err != nil {
-			return nil, *err
-		}
-	}
-	return g.FS.Create(name, c)
-}
-
 // A sync writes the guard once; an Update never writes it. On a full disk, the sync succeeds
 // without it; after any other error of the guard, the sync fails.
 func TestCostOfLogMarks(t *testing.T) {
-	fs := guardFS{vfs.NewMem(), new(atomic.Int64), new(atomic.Pointer[syscall.Errno])}
+	var written atomic.Int64
+	var fail atomic.Pointer[syscall.Errno]
+	fs := hooked(vfs.NewMem(), func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, guardFile+".new") {
+			written.Add(1)
+			if err := fail.Load(); err != nil {
+				return *err
+			}
+		}
+		return nil
+	})
 	rng := rand.New(rand.NewPCG(8, 8))
 	s, err := Open(logged(fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	some := func() {
 		for range 50 {
@@ -169,35 +143,31 @@ func TestCostOfLogMarks(t *testing.T) {
 		}
 	}
 	some()
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Sync())
 	for range 3 {
-		fs.written.Store(0)
+		written.Store(0)
 		some()
-		if w := fs.written.Load(); w != 0 {
+		if w := written.Load(); w != 0 {
 			t.Errorf("50 writes wrote the guard %d times", w)
 		}
 		for range 2 { // the second has nothing to sync
-			if err := s.Sync(); err != nil {
-				t.Fatal(err)
-			}
-			if w := fs.written.Load(); w != 1 {
+			must(t, s.Sync())
+			if w := written.Load(); w != 1 {
 				t.Errorf("a sync wrote the guard %d times", w)
 			}
 		}
 	}
 	full, broken := syscall.ENOSPC, syscall.EIO
-	fs.fail.Store(&full)
+	fail.Store(&full)
 	some()
 	if err := errors.Join(s.Sync(), s.Healthy()); err != nil {
 		t.Errorf("no space for the guard: %v", err)
 	}
-	fs.fail.Store(nil)
+	fail.Store(nil)
 	if err := s.Sync(); err != nil || s.fs.unsaved {
 		t.Errorf("with space again, unsaved is %v: %v", s.fs.unsaved, err)
 	}
-	fs.fail.Store(&broken)
+	fail.Store(&broken)
 	some()
 	if err := s.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the guard cannot be written: %v", err)
@@ -205,7 +175,7 @@ func TestCostOfLogMarks(t *testing.T) {
 	if err := s.Close(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("closing: %v", err)
 	}
-	fs.fail.Store(nil)
+	fail.Store(nil)
 	if s, err = Open(logged(fs)); err != nil {
 		t.Fatal(err)
 	}
@@ -219,17 +189,13 @@ func TestCostOfLogMarks(t *testing.T) {
 func TestCloseOnFullDisk(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
-	fs := smallDisk{vfs.NewMem(), &free}
+	fs := newSmallDisk(&free)
 	s, err := Open(logged(fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, s, 0, rand.New(rand.NewPCG(9, 9)))
 	free.Store(1)
 	s.fs.look()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	free.Store(1 << 40)
 	g, _, err := newStoreFS(fs, logged(fs)).readGuard()
 	if err != nil || len(g.Logs) != 1 || g.Logs[0].Bytes == 0 {
@@ -244,40 +210,18 @@ func TestCloseOnFullDisk(t *testing.T) {
 	}
 }
 
-// BenchmarkSync measures a sync to disk after one write.
-func BenchmarkSync(b *testing.B) {
-	s, err := Open(Options{Dir: b.TempDir(), Create: true, Merger: kvtest.LastByte{}, SyncInterval: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
-	value := make([]byte, 100_000)
-	for b.Loop() {
-		err := s.Update(b.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), value); return nil })
-		if err = errors.Join(err, s.Sync()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
-}
-
 // After a write that stopped in the middle, later syncs do not move a log's mark: the bytes behind the
 // torn ones say nothing.
 func TestShortWriteMovesNoMark(t *testing.T) {
 	fs := newStoreFS(vfs.NewMem(), Options{Dir: "/s"})
 	file, err := fs.FS.Create("000001.log", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var free atomic.Int64
 	free.Store(1)
-	f := &walFile{File: smallFile{file, &free}, fs: fs, written: logMark{Log: "000001.log"}}
+	f := &walFile{File: errorfs.WrapFile(file, errorfs.InjectorFunc(full(&free))), fs: fs, written: logMark{Log: "000001.log"}}
 	write := func(n int) {
 		_, _ = f.Write(make([]byte, n))
-		if err := f.syncAndMark(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.syncAndMark())
 	}
 	marked := func(want int64) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package pebblekv_test
+package pebblekv
 
 import (
 	"errors"
@@ -8,24 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/sim/kvtest"
 )
 
 // The engine's metrics change with what it does. A closed store has none.
 func TestMetrics(t *testing.T) {
-	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: kvtest.LastByte{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openForTest(t, Options{Dir: t.TempDir(), Create: true})
 	value := func(name string) (sum float64) {
 		t.Helper()
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(s.Collector())
 		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				if f.GetName() == "skein_store_"+name {
@@ -38,10 +31,8 @@ func TestMetrics(t *testing.T) {
 	if n := value("level_written_bytes_total"); n != 0 {
 		t.Errorf("a new store has written %v bytes of tables", n)
 	}
-	err = s.Update(t.Context(), func(x kv.Txn) error { x.Set([]byte{1, 0}, make([]byte, 64<<10)); return nil })
-	if err = errors.Join(err, s.Compact(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	err := s.Update(t.Context(), func(x kv.Txn) error { x.Set([]byte{1, 0}, make([]byte, 64<<10)); return nil })
+	must(t, errors.Join(err, s.Compact(t.Context())))
 	if value("level_written_bytes_total") == 0 || value("level_bytes") == 0 {
 		t.Error("a flush has written nothing")
 	}
@@ -49,9 +40,7 @@ func TestMetrics(t *testing.T) {
 		_, _, err := r.Get([]byte{1, 0})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if value("cache_reads_total") == 0 {
 		t.Error("a read has read nothing")
 	}
@@ -59,9 +48,7 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {
 		t.Errorf("%v: %v", problems, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	if n := testutil.CollectAndCount(c); n != 0 {
 		t.Errorf("a closed store has %d metrics", n)
 	}

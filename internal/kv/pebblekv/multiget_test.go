@@ -7,31 +7,13 @@ import (
 	"testing"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/kvtest"
 )
-
-// OpenForTest opens a store with the suite's Merger, and closes it at the end of the test.
-// The external tests of this package use it too.
-func OpenForTest(t *testing.T, o Options) *Store {
-	t.Helper()
-	o.Merger = kvtest.LastByte{}
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
 
 // MultiGet, with one iterator or several, returns what single Gets return, from the memtable
 // and from tables, whatever the Reader read before.
 func TestMultiGetIsGet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := openForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	key := func(i int) []byte { return fmt.Appendf(nil, "%c%d", "mk"[i%2], i) }
 	const stored = 6000
 	for part := range 3 { // in the last level, in an upper one, in the memtable
@@ -57,9 +39,7 @@ func TestMultiGetIsGet(t *testing.T) {
 		case part == 1:
 			err = s.db.Flush()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	read := func(r kv.Reader) error {
 		for _, n := range []int{1, fewKeys - 1, fewKeys, keysAtOnce - 1, keysAtOnce + 1, keysPerWorker, 2*keysPerWorker - 1, 2 * keysPerWorker, 3*keysPerWorker + 17, 5000, 20, fewKeys} {
@@ -109,7 +89,7 @@ func TestMultiGetIsGet(t *testing.T) {
 
 // The values of one MultiGet do not share memory, even if one worker read them, or their keys are equal.
 func TestMultiGetLargeValues(t *testing.T) {
-	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := openForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	const n = 3 * keysPerWorker
 	var keys [][]byte
 	err := s.Update(t.Context(), func(tx kv.Txn) error {
@@ -150,7 +130,5 @@ func TestMultiGetLargeValues(t *testing.T) {
 			return nil
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
