@@ -296,7 +296,7 @@ type index struct {
 
 func (w *world) index(store kv.Store, change func(*Options)) *index {
 	w.t.Helper()
-	o := Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Retry: 5 * time.Millisecond, HostRetry: time.Millisecond, HostTries: 6, IdleTimeout: time.Second, HeaderTimeout: 2 * time.Second, Settle: time.Millisecond}
+	o := Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Settle: time.Millisecond, Patience: Patience{Retry: 5 * time.Millisecond, HostRetry: time.Millisecond, HostTries: 6}, Timeouts: Timeouts{IdleTimeout: time.Second, HeaderTimeout: 2 * time.Second}}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -521,7 +521,7 @@ func TestWriters(t *testing.T) {
 	store := newStore()
 	var managers []*Manager
 	for i := range 2 {
-		q := NewQueue(Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Retry: time.Millisecond})
+		q := NewQueue(Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Patience: Patience{Retry: time.Millisecond}})
 		g, err := graph.Open(t.Context(), store, graph.Options{
 			Intern: intern.Options{Settings: dict.SharedSettings}, Share: graph.Share{I: i, N: 2}, Beat: 20 * time.Millisecond, Queued: q.Add,
 		})

@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s has no default", name)
 		}
 	}
-	set := Options{Retry: 1, HostRetry: 2, HostTries: 3, Tries: 4, Fetchers: 5, PerHost: 6, HeaderTimeout: 7, IdleTimeout: 8, RepoTimeout: 9, MaxRepoBytes: 10, MinRate: 11, Memory: 12, MaxHostRepos: 13, PLC: "https://plc.example.com/", Relay: "wss://relay.example.com/", Hosts: []string{"pds.example.com"}}
+	set := Options{Fetchers: 5, PerHost: 6, MaxRepoBytes: 10, MinRate: 11, Memory: 12, MaxHostRepos: 13, PLC: "https://plc.example.com/", Relay: "wss://relay.example.com/", Hosts: []string{"pds.example.com"}, Patience: Patience{Retry: 1, HostRetry: 2, HostTries: 3, Tries: 4}, Timeouts: Timeouts{HeaderTimeout: 7, IdleTimeout: 8, RepoTimeout: 9}}
 	set.defaults()
 	if got := []int64{int64(set.Retry), int64(set.HostRetry), int64(set.HostTries), int64(set.Tries), int64(set.Fetchers), int64(set.PerHost), int64(set.HeaderTimeout), int64(set.IdleTimeout), int64(set.RepoTimeout), set.MaxRepoBytes, set.MinRate, set.Memory, set.MaxHostRepos}; !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}) {
 		t.Errorf("changed: %v", got)
@@ -116,7 +116,7 @@ func TestHostsOfRelay(t *testing.T) {
 				}
 				c.serve(w, r.URL.Query().Get("cursor"))
 			})
-			m := idle(t, Options{Relay: at, Tries: 1})
+			m := idle(t, Options{Relay: at, Patience: Patience{Tries: 1}})
 			got, err := m.client.hostsOfRelay(t.Context())
 			for i := range c.want {
 				if c.want[i] == "relay" {
@@ -145,7 +145,7 @@ func TestTrouble(t *testing.T) {
 		during <- m.progress().Trouble
 		writeJSON(w, map[string]any{"hosts": []any{}})
 	})
-	m = idle(t, Options{Relay: at, Tries: 5})
+	m = idle(t, Options{Relay: at, Patience: Patience{Tries: 5}})
 	if _, err := m.client.hostsOfRelay(t.Context()); err != nil || requests.Load() != 3 {
 		t.Fatalf("%d requests: %v", requests.Load(), err)
 	}
@@ -234,7 +234,7 @@ func TestHugePage(t *testing.T) {
 	}
 	n := len(repos)
 	at := answering(t, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"repos": repos[:n]}) })
-	m := idle(t, Options{Tries: 1})
+	m := idle(t, Options{Patience: Patience{Tries: 1}})
 	if _, err := m.client.page(t.Context(), at, ""); err == nil || !strings.Contains(err.Error(), "5001 repos") {
 		t.Errorf("%v", err)
 	}

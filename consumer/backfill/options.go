@@ -48,30 +48,12 @@ type Options struct {
 	// Fetchers is how many repos to fetch at once, and PerHost how many from one host. 0
 	// means 64 and 8.
 	Fetchers, PerHost int
-	// Tries is how often to fetch a repo before giving it up. 0 means 12.
-	Tries int
-	// Retry is the wait after a first failure; it doubles after each, up to six hours. 0
-	// means two seconds: over an hour until the repo is given up.
-	Retry time.Duration
-	// HostRetry is the wait after a host did not answer; it doubles after each failure in a
-	// row, up to ten minutes. After HostTries failures the host and its queued repos are
-	// given up. 0 means a second and 14, which is an hour and a half.
-	HostRetry time.Duration
-	HostTries int
-	// HeaderTimeout bounds the wait for an answer, IdleTimeout the wait for more of it, and
-	// RepoTimeout the whole answer. 0 means 30 s, 30 s and 10 minutes.
-	HeaderTimeout, IdleTimeout, RepoTimeout time.Duration
-	// ArchiveKey is sent to archives.
-	ArchiveKey string
+	Patience
+	Timeouts
 	// Settle is how long after a hole in the stream to compare revs. 0 means 15 seconds: by
 	// then most commits after the hole have arrived; fetching the others is wasted.
 	Settle time.Duration
-	// ArchiveOps is Options.Ops of an archive's Reader. Archiving, which may be nil, is
-	// called when reading an archive starts and ends.
-	ArchiveOps int
-	Archiving  func(bool)
-	// ArchivePoll is Options.Poll of an archive's Reader.
-	ArchivePoll time.Duration
+	Archives
 	// Listening returns the time from which the index has received the stream without a gap;
 	// ok is false if that began before this run. Until the first event, the time is the
 	// present; without a stream it is zero. nil means that there is no stream.
@@ -88,6 +70,39 @@ type Options struct {
 	MaxHostRepos int64
 	Logger       *slog.Logger
 	Metrics      *Metrics
+}
+
+// Patience is how often, and when, to try again.
+type Patience struct {
+	// Tries is how often to fetch a repo before giving it up. 0 means 12.
+	Tries int
+	// Retry is the wait after a first failure; it doubles after each, up to six hours. 0
+	// means two seconds: over an hour until the repo is given up.
+	Retry time.Duration
+	// HostRetry is the wait after a host did not answer; it doubles after each failure in a
+	// row, up to ten minutes. After HostTries failures the host and its queued repos are
+	// given up. 0 means a second and 14, which is an hour and a half.
+	HostRetry time.Duration
+	HostTries int
+}
+
+// Timeouts bound requests to hosts.
+type Timeouts struct {
+	// HeaderTimeout bounds the wait for an answer, IdleTimeout the wait for more of it, and
+	// RepoTimeout the whole answer. 0 means 30 s, 30 s and 10 minutes.
+	HeaderTimeout, IdleTimeout, RepoTimeout time.Duration
+}
+
+// Archives are options of reading archives.
+type Archives struct {
+	// ArchiveKey is sent to archives.
+	ArchiveKey string
+	// ArchiveOps is Options.Ops of an archive's Reader. Archiving, which may be nil, is
+	// called when reading an archive starts and ends.
+	ArchiveOps int
+	Archiving  func(bool)
+	// ArchivePoll is Options.Poll of an archive's Reader.
+	ArchivePoll time.Duration
 }
 
 func (o *Options) defaults() {

@@ -70,7 +70,7 @@ func TestRetries(t *testing.T) {
 		{"an error without a class", io.ErrClosedPipe, 0, format.ResyncWaiting, failHost, time.Second, false, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := idle(t, Options{Tries: 8, Retry: 2 * time.Second})
+			m := idle(t, Options{Patience: Patience{Tries: 8, Retry: 2 * time.Second}})
 			if err := m.Resync(t.Context(), "test", did); err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestRetries(t *testing.T) {
 // A host or the memory that is busy does not count as a try, unless it stays so.
 func TestBusyIsNotATry(t *testing.T) {
 	const did = "did:web:a.example.com"
-	m := idle(t, Options{Tries: 8, Retry: time.Millisecond})
+	m := idle(t, Options{Patience: Patience{Tries: 8, Retry: time.Millisecond}})
 	if err := m.Resync(t.Context(), "test", did); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestBusyIsNotATry(t *testing.T) {
 // no more than others.
 func TestFailureOfAnOldFetch(t *testing.T) {
 	const did = "did:web:a.example.com"
-	m := idle(t, Options{Tries: 3, Retry: 2 * time.Second})
+	m := idle(t, Options{Patience: Patience{Tries: 3, Retry: 2 * time.Second}})
 	if err := m.Resync(t.Context(), "test", did); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 		{"inactive and active again", []bool{false, true}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := idle(t, Options{Tries: 3, Retry: time.Second})
+			m := idle(t, Options{Patience: Patience{Tries: 3, Retry: time.Second}})
 			if err := m.Resync(t.Context(), "test", did); err != nil {
 				t.Fatal(err)
 			}

@@ -186,7 +186,7 @@ func (v *checker) run() error {
 	if err := v.edges(); err != nil {
 		return err
 	}
-	if err := v.labelers(); err != nil {
+	if err := v.ofLabels().labelers(); err != nil {
 		return err
 	}
 	if v.damage.any() {

@@ -74,8 +74,13 @@ func (d *dates) isLarge(k kinds.Kind, subject uint64) bool {
 	return d.large[k] != nil && d.large[k].Contains(subject)
 }
 
+// dateCheck is the part of a checker that knows the dates of large sets.
+type dateCheck struct{ *checker }
+
+func (v *checker) ofDates() dateCheck { return dateCheck{v} }
+
 // readDates finds the large sets, and the edges to skip.
-func (v *checker) readDates() error {
+func (v dateCheck) readDates() error {
 	d := &v.dates
 	var rows rowDates
 	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
@@ -98,7 +103,7 @@ type rowDates struct {
 }
 
 // readLarge reads the rows of a set that has dates. They override its containers.
-func (v *checker) readLarge(k kinds.Kind, subject dict.ID) (rows rowDates) {
+func (v dateCheck) readLarge(k kinds.Kind, subject dict.ID) (rows rowDates) {
 	d := &v.dates
 	if d.large[k] == nil {
 		d.large[k] = roaring64.New()
@@ -133,7 +138,7 @@ func rowsOf(k kinds.Kind, subject dict.ID, t *read.Set) rowDates {
 }
 
 // sumDates adds up the blocks of dates, and the dates that only rows have.
-func (v *checker) sumDates() error {
+func (v dateCheck) sumDates() error {
 	d := &v.dates
 	compare := func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if (k.IsLabel() || !v.erasing[dict.ID(id)]) && d.isCompared(k, id, uint64(subject)) {
@@ -167,12 +172,12 @@ func (v *checker) sumDates() error {
 	return err
 }
 
-func (v *checker) addDated(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64, date uint32) {
+func (v dateCheck) addDated(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64, date uint32) {
 	v.add(sums, k, actor, subject^uint64(date)<<32^uint64(date)*0x9e3779b97f4a7c15)
 }
 
 // eachDate reads all blocks of dates, and checks their form the first time.
-func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, date uint32)) error {
+func (v dateCheck) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, date uint32)) error {
 	first := !v.datesChecked
 	v.datesChecked = true
 	broken := func(f string, args ...any) {
@@ -206,7 +211,7 @@ func (v *checker) eachDate(each func(k kinds.Kind, subject dict.ID, id uint64, d
 }
 
 // datedRecords adds up the dates of an actor's records of a kind, given the subject and the date of each.
-func (v *checker) datedRecords(k kinds.Kind, actor dict.ID, records []datedSubject) {
+func (v dateCheck) datedRecords(k kinds.Kind, actor dict.ID, records []datedSubject) {
 	slices.SortFunc(records, func(x, y datedSubject) int { return cmp.Compare(x.subject, y.subject) })
 	for len(records) > 0 {
 		subject, date := records[0].subject, records[0].date
@@ -228,7 +233,7 @@ type datedSubject struct {
 }
 
 // compareDates compares the sums.
-func (v *checker) compareDates() error {
+func (v dateCheck) compareDates() error {
 	d := &v.dates
 	for k := range v.eachKind {
 		if v.damage.any() {
@@ -253,7 +258,7 @@ func (v *checker) compareDates() error {
 
 // findWrongDates reports the dates that are not those of the records. It reads the records of every
 // member with a date.
-func (v *checker) findWrongDates(kind kinds.Kind) (err error) {
+func (v dateCheck) findWrongDates(kind kinds.Kind) (err error) {
 	scanned := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if err != nil || k != kind || v.erasing[dict.ID(id)] && !k.IsLabel() || !v.dates.isCompared(k, id, uint64(subject)) {
 			return

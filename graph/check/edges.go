@@ -42,7 +42,7 @@ func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject 
 
 // edges reads the records and the sets, each in their own order, and compares them.
 func (v *checker) edges() error {
-	if err := v.readDates(); err != nil {
+	if err := v.ofDates().readDates(); err != nil {
 		return err
 	}
 	v.summing = true
@@ -57,7 +57,7 @@ func (v *checker) edges() error {
 			})
 			counted = w.counts.Records
 			if err == nil {
-				err = w.lookUpRepeated()
+				err = w.ofDates().lookUpRepeated()
 			}
 			return err
 		},
@@ -75,7 +75,7 @@ func (v *checker) edges() error {
 			w.dictionary.r = w.r
 			return w.dictionary.readIDs()
 		},
-		func(w *checker) error { return w.sumDates() },
+		func(w *checker) error { return w.ofDates().sumDates() },
 	); err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func (v *checker) edges() error {
 	for _, ns := range dict.Namespaces {
 		v.counts.Strings[ns.String()] = v.dictionary.strings[ns]
 	}
-	if err := v.labels(func(k kinds.Kind, member, set dict.ID) { v.add(v.records, k, uint64(member), uint64(set)) }); err != nil {
+	if err := v.ofLabels().labels(func(k kinds.Kind, member, set dict.ID) { v.add(v.records, k, uint64(member), uint64(set)) }); err != nil {
 		return err
 	}
 	v.summing = false
-	if err := v.compareDates(); err != nil {
+	if err := v.ofDates().compareDates(); err != nil {
 		return err
 	}
 	for k := range v.eachKind {
@@ -127,7 +127,7 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 		return err
 	}
 	var failed error
-	if err := v.labels(func(k kinds.Kind, member, set dict.ID) {
+	if err := v.ofLabels().labels(func(k kinds.Kind, member, set dict.ID) {
 		if k != kind || failed != nil {
 			return
 		}
@@ -281,6 +281,6 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 		}
 	}
 	b.all = slices.Compact(b.all)
-	v.datedRecords(b.kind, b.actor, b.dated)
+	v.ofDates().datedRecords(b.kind, b.actor, b.dated)
 	return each(b.kind, b.actor, b.all)
 }

@@ -20,8 +20,13 @@ func (v *checker) eachKind(yield func(*kinds.Info) bool) {
 	}
 }
 
+// labelCheck is the part of a checker that knows labels.
+type labelCheck struct{ *checker }
+
+func (v *checker) ofLabels() labelCheck { return labelCheck{v} }
+
 // labels reads all labels, and calls each with every live one. The first time, it checks their form.
-func (v *checker) labels(each func(k kinds.Kind, member, set dict.ID)) error {
+func (v labelCheck) labels(each func(k kinds.Kind, member, set dict.ID)) error {
 	first := v.summing
 	for _, k := range v.kinds.Labels() {
 		if err := v.scan([]byte{format.KeyLabels, byte(k.Kind)}, func(key, value []byte) error {
@@ -54,7 +59,7 @@ func (v *checker) labels(each func(k kinds.Kind, member, set dict.ID)) error {
 }
 
 // label checks a label, and adds its date to the sum of dates.
-func (v *checker) label(key, value []byte, kind kinds.Kind, member, set dict.ID, entries format.LabelEntries) error {
+func (v labelCheck) label(key, value []byte, kind kinds.Kind, member, set dict.ID, entries format.LabelEntries) error {
 	if again := entries.Append(nil); !bytes.Equal(again, value) {
 		v.broken("label %x is %x; expected %x", key, value, again)
 	}
@@ -78,12 +83,12 @@ func (v *checker) label(key, value []byte, kind kinds.Kind, member, set dict.ID,
 			v.broken("label %x will expire, and is not in the order of expiry", key)
 		}
 	}
-	v.datedRecords(kind, member, dated)
+	v.checker.ofDates().datedRecords(kind, member, dated)
 	return nil
 }
 
 // labelers checks the states of the labelers, and the order in which labels expire.
-func (v *checker) labelers() error {
+func (v labelCheck) labelers() error {
 	if err := v.scan(format.LabelersPrefix, func(key, value []byte) error {
 		if _, err := format.DecodeLabeler(key, value); err != nil {
 			v.broken("%v", err)

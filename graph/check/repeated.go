@@ -55,11 +55,11 @@ func (v *checker) noteRepeated(k kinds.Kind, actor dict.ID, subjects []uint64, d
 	if len(r.all) < repeatedAtOnce {
 		return nil
 	}
-	return v.lookUpRepeated()
+	return v.ofDates().lookUpRepeated()
 }
 
 // lookUpRepeated looks up the members that were added.
-func (v *checker) lookUpRepeated() error {
+func (v dateCheck) lookUpRepeated() error {
 	r := &v.repeated
 	r.large = r.large[:0]
 	r.late.Reset()
@@ -124,7 +124,7 @@ func (v *checker) lookUpRepeated() error {
 
 // isDateOf reports whether a date is that of all records of a repeated member, or that is unknown. If the set has no blocks of
 // dates, because all of its members had been removed when its row was spilled, the records were not gathered, and are read.
-func (v *checker) isDateOf(m *repeatedMember, date uint32) bool {
+func (v dateCheck) isDateOf(m *repeatedMember, date uint32) bool {
 	if v.dates.isLarge(m.kind, uint64(m.subject)) {
 		return date == m.date
 	}

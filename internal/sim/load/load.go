@@ -145,8 +145,8 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.o.Backfill > 0 && r.sim != nil {
 		address := "http://" + r.sim.Address()
 		so.Backfill = &backfill.Options{
-			Relay: address, PLC: address, AllowPrivateHosts: true, Tries: 15, HostTries: 100, Retry: 200 * time.Millisecond, HostRetry: 50 * time.Millisecond,
-			HeaderTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second, Fetchers: 16,
+			Relay: address, PLC: address, AllowPrivateHosts: true, Patience: backfill.Patience{Tries: 15, HostTries: 100, Retry: 200 * time.Millisecond, HostRetry: 50 * time.Millisecond},
+			Timeouts: backfill.Timeouts{HeaderTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second}, Fetchers: 16,
 		}
 	}
 	if r.x, err = app.OpenIndex(ctx, so); err != nil {
