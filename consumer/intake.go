@@ -13,7 +13,7 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
-	"skein.blue/internal/loglimit"
+	"skein.blue/internal/say"
 )
 
 // intake takes in the messages of a source: what the sequence accepts goes to the feed.
@@ -35,7 +35,7 @@ type intake struct {
 	message    wire.Message
 	held       wire.Message
 	counted    counted
-	limit      loglimit.Limiter
+	limit      say.Limiter
 
 	// holding is set while events are held because their sequence numbers are doubtful.
 	// Only the reading goroutine sets it, and works without a lock while it is not set.

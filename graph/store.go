@@ -16,7 +16,7 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/loglimit"
+	"skein.blue/internal/say"
 )
 
 // Options say how a Store works. The zero value is usable.
@@ -89,7 +89,7 @@ type Store struct {
 	watcher Watcher // nil: there is none. Guarded by writing
 
 	waited  atomic.Int64 // see TakeWait
-	limiter loglimit.Limiter
+	limiter say.Limiter
 }
 
 // core is what the parts of a Store share.

@@ -19,7 +19,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // past names the records to fetch.
@@ -140,7 +140,7 @@ func begin(ctx context.Context, e *command.Environment, w worker, p *past) error
 		}
 		if st, err := w.status(ctx); err == nil && st.Trouble != "" && st.Trouble != said {
 			said = st.Trouble
-			fmt.Fprintln(e.Stderr, human.Line(said))
+			fmt.Fprintln(e.Stderr, say.Line(said))
 		}
 	}
 }
@@ -183,10 +183,10 @@ func placeFiles(ctx context.Context, e *command.Environment, w worker, all []str
 		}
 		if err != nil {
 			failed++
-			fmt.Fprintln(e.Stderr, human.Line(fmt.Sprintf("%s: %v", name, err)))
+			fmt.Fprintln(e.Stderr, say.Line(fmt.Sprintf("%s: %v", name, err)))
 			continue
 		}
-		fmt.Fprintln(e.Stdout, human.Line(fmt.Sprintf("%s: %s at %s: %s, %d records", name, placed.DID, placed.Rev, placed.Outcome, placed.Records)))
+		fmt.Fprintln(e.Stdout, say.Line(fmt.Sprintf("%s: %s at %s: %s, %d records", name, placed.DID, placed.Rev, placed.Outcome, placed.Records)))
 	}
 	return failed, nil
 }
@@ -216,7 +216,7 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 		}
 		line := backfillLine(&st, before, time.Since(began))
 		if st.Trouble != "" && st.Trouble != trouble && !e.Terminal() {
-			fmt.Fprintln(e.Stderr, human.Line(st.Trouble))
+			fmt.Fprintln(e.Stderr, say.Line(st.Trouble))
 		}
 		trouble = st.Trouble
 		done, all := soFar(&st)
@@ -261,7 +261,7 @@ func hasEnded(st *backfill.Status, p *past) (ended bool, err error) {
 
 func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	records := st.Records - before.Records
-	parts := []string{fmt.Sprintf("%s of %s repos complete", human.Count(st.Complete), human.Count(st.Accounts))}
+	parts := []string{fmt.Sprintf("%s of %s repos complete", say.Count(st.Complete), say.Count(st.Accounts))}
 	if st.Archive != "" && st.ArchiveTip > 0 {
 		parts = append(parts, fmt.Sprintf("archive %.1f%%", 100*float64(st.ArchiveSeq)/float64(st.ArchiveTip)))
 	}
@@ -269,14 +269,14 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 		parts = append(parts, fmt.Sprintf("%d of %d hosts listed", st.HostsDone, st.Hosts))
 	}
 	if repos := st.Fetched - before.Fetched; repos > 0 {
-		parts = append(parts, human.Count(repos)+" fetched")
+		parts = append(parts, say.Count(repos)+" fetched")
 	}
-	parts = append(parts, fmt.Sprintf("%s records, %s, %s/s", human.Count(records), human.Bytes(st.Bytes-before.Bytes), human.Count(int64(float64(records)/max(took.Seconds(), 0.1)))))
+	parts = append(parts, fmt.Sprintf("%s records, %s, %s/s", say.Count(records), say.Bytes(st.Bytes-before.Bytes), say.Count(int64(float64(records)/max(took.Seconds(), 0.1)))))
 	if st.Waiting > 0 {
-		parts = append(parts, human.Count(st.Waiting)+" waiting")
+		parts = append(parts, say.Count(st.Waiting)+" waiting")
 	}
 	for _, why := range slices.Sorted(maps.Keys(st.Failed)) {
-		parts = append(parts, fmt.Sprintf("%s given up: %s", human.Count(st.Failed[why]), why))
+		parts = append(parts, fmt.Sprintf("%s given up: %s", say.Count(st.Failed[why]), why))
 	}
 	if st.Trouble != "" {
 		parts = append(parts, st.Trouble)
@@ -284,7 +284,7 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	if left, ok := timeLeft(st, took); ok {
 		parts = append(parts, left.Round(time.Second).String()+" left")
 	}
-	return human.Line(strings.Join(parts, ", "))
+	return say.Line(strings.Join(parts, ", "))
 }
 
 // soFar returns the progress through an archive, or through the listed repos; all is 0 while

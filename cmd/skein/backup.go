@@ -14,8 +14,8 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/say"
 )
 
 const targetUsage = "TARGET is a folder or s3://BUCKET/PREFIX (with the usual variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
@@ -155,9 +155,9 @@ func backUp(ctx context.Context, e *command.Environment, l *lender, j *app.Backu
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "%s: %s backed up to %s as of %s; %s sent in %d parts, in %v\n", store, human.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), human.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
+	fmt.Fprintf(e.Stdout, "%s: %s backed up to %s as of %s; %s sent in %d parts, in %v\n", store, say.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), say.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
 	if r.Removed > 0 {
-		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed, human.Bytes(r.Freed))
+		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed, say.Bytes(r.Freed))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"skein.blue/graph/check"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // maxProblems limits how many broken invariants check lists. It counts all of them.
@@ -22,7 +22,7 @@ func checkCommand(e *command.Environment) *cli.Command {
 		p := e.Progress("keys", keysIn(store))
 		err := check.Store(ctx, store, func(problem string) {
 			if problems++; problems <= maxProblems {
-				fmt.Fprintln(e.Stdout, human.Line(problem))
+				fmt.Fprintln(e.Stdout, say.Line(problem))
 			}
 		}, p.Tell)
 		p.End()

@@ -12,8 +12,8 @@ import (
 	"skein.blue/graph/export"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // exportFlags are the flags of skein export.
@@ -100,7 +100,7 @@ func exportTables(ctx context.Context, e *command.Environment, f *exportFlags, d
 	case err != nil:
 		return fmt.Errorf("export: %w", err)
 	}
-	fmt.Fprintf(e.Stdout, "%s: %s edges and %s accounts as of %s, %s, in %v\n", dir, human.Count(m.Edges()), human.Count(m.Tables["accounts"].Rows), c.Time.UTC().Format(time.RFC3339), human.Bytes(m.Bytes()), time.Since(start).Round(10*time.Millisecond))
+	fmt.Fprintf(e.Stdout, "%s: %s edges and %s accounts as of %s, %s, in %v\n", dir, say.Count(m.Edges()), say.Count(m.Tables["accounts"].Rows), c.Time.UTC().Format(time.RFC3339), say.Bytes(m.Bytes()), time.Since(start).Round(10*time.Millisecond))
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // healthCommand checks that a daemon answers queries. It is the health check of container
@@ -75,7 +75,7 @@ func health(ctx context.Context, e *command.Environment, admin, token string, ma
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}
-	state := human.Line(strings.TrimSpace(string(b)))
+	state := say.Line(strings.TrimSpace(string(b)))
 	switch {
 	case resp.StatusCode == http.StatusOK && (state == "ready" || strings.HasPrefix(state, "ready, but")): // not indexing
 		fmt.Fprintln(e.Stdout, state)

@@ -13,7 +13,7 @@ import (
 	"skein.blue/graph/export"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 func importCommand(e *command.Environment) *cli.Command {
@@ -52,7 +52,7 @@ func importStore(ctx context.Context, e *command.Environment, so app.StoreOption
 	}
 	p := e.Progress("bytes", size)
 	counted := &command.Counting{Reader: in}
-	n, err := export.Read(ctx, x.Graph, counted, func(records int64) { p.Of(counted.N, size, human.Count(records)+" records") })
+	n, err := export.Read(ctx, x.Graph, counted, func(records int64) { p.Of(counted.N, size, say.Count(records)+" records") })
 	p.End()
 	interrupted := ctx.Err() != nil
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil && interrupted {

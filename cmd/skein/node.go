@@ -13,8 +13,8 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 	"skein.blue/query/feed"
 )
 
@@ -184,7 +184,7 @@ func (n *node) beginWith(ctx context.Context) error {
 	if err := n.network.Continues(m); err != nil {
 		return err
 	}
-	log.Info("restoring a backup", "of", m.Time.Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "holds", contents(m))
+	log.Info("restoring a backup", "of", m.Time.Format(time.RFC3339), "size", say.Bytes(m.Bytes()), "holds", contents(m))
 	start, said := time.Now(), time.Now()
 	var mu sync.Mutex
 	err = backup.Restore(ctx, n.source.target, backup.RestoreOptions{Dir: n.store.Store, Manifest: m, Progress: func(done, total int64) {
@@ -192,7 +192,7 @@ func (n *node) beginWith(ctx context.Context) error {
 		defer mu.Unlock()
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
-			log.Info("restoring", "done", human.Bytes(done), "of", human.Bytes(total))
+			log.Info("restoring", "done", say.Bytes(done), "of", say.Bytes(total))
 		}
 	}})
 	if ctx.Err() != nil {

@@ -19,7 +19,7 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 	"skein.blue/query/rank"
 )
 
@@ -182,10 +182,10 @@ func (q *question) ask(ctx context.Context, out sink, notes io.Writer, server st
 			return err
 		}
 		if printed == 0 && a.Reason != "" {
-			fmt.Fprintln(notes, "the answer may be incomplete:", human.Line(a.Reason))
+			fmt.Fprintln(notes, "the answer may be incomplete:", say.Line(a.Reason))
 		}
 		if printed == 0 && a.Sample != "" {
-			fmt.Fprintln(notes, "the answer is an estimate from a sample:", human.Line(a.Sample))
+			fmt.Fprintln(notes, "the answer is an estimate from a sample:", say.Line(a.Sample))
 		}
 		if q.count {
 			return out.count(a.Total)

@@ -10,7 +10,7 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 func restoreCommand(e *command.Environment) *cli.Command {
@@ -61,10 +61,10 @@ func listBackups(ctx context.Context, e *command.Environment, t backup.Target) e
 	for _, at := range all {
 		m, err := backup.Find(ctx, t, at, nil)
 		if err != nil {
-			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339), human.Line(err.Error()))
+			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339), say.Line(err.Error()))
 			continue
 		}
-		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339), human.Bytes(m.Bytes()), contents(m))
+		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339), say.Bytes(m.Bytes()), contents(m))
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("%w in %s", backup.ErrNone, t)
@@ -78,9 +78,9 @@ func contents(m *backup.Manifest) string {
 	for _, n := range m.Store.Records {
 		records += n
 	}
-	what := fmt.Sprintf("%s records of %s accounts", human.Count(records), human.Count(m.Store.Accounts))
+	what := fmt.Sprintf("%s records of %s accounts", say.Count(records), say.Count(m.Store.Accounts))
 	if m.Store.Source != "" {
-		what += fmt.Sprintf(", %s at seq %d", human.Line(m.Store.Source), m.Store.Cursor)
+		what += fmt.Sprintf(", %s at seq %d", say.Line(m.Store.Source), m.Store.Cursor)
 	}
 	if !m.Store.Complete {
 		what += ", incomplete"
@@ -110,7 +110,7 @@ func restore(ctx context.Context, e *command.Environment, t backup.Target, m *ba
 	if a, b := fmt.Sprint(got), fmt.Sprint(m.Store); a != b {
 		return fmt.Errorf("%s is restored, and does not hold what its manifest says: %s, not %s", dir, a, b)
 	}
-	fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", dir, m.Time.Format(time.RFC3339), human.Bytes(m.Bytes()), took.Round(10*time.Millisecond), contents(m))
+	fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", dir, m.Time.Format(time.RFC3339), say.Bytes(m.Bytes()), took.Round(10*time.Millisecond), contents(m))
 	return nil
 }
 

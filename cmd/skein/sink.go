@@ -15,7 +15,7 @@ import (
 
 	"skein.blue/graph/export"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 	"skein.blue/query"
 )
 
@@ -51,9 +51,9 @@ func newSink(format string, e *command.Environment) (sink, error) {
 // lineSink prints each member as one line that is safe for a terminal.
 type lineSink struct{ sink }
 
-func (s lineSink) member(m string) error { return s.sink.member(human.Line(m)) }
+func (s lineSink) member(m string) error { return s.sink.member(say.Line(m)) }
 
-func (s lineSink) ranked(m string, count int) error { return s.sink.ranked(human.Line(m), count) }
+func (s lineSink) ranked(m string, count int) error { return s.sink.ranked(say.Line(m), count) }
 
 type textSink struct{ *bufio.Writer }
 
@@ -107,7 +107,7 @@ type jsonSink struct{ *bufio.Writer }
 func (s *jsonSink) line(v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
-		_, err = s.Write(append(human.EscapeJSON(b), '\n'))
+		_, err = s.Write(append(say.EscapeJSON(b), '\n'))
 	}
 	return err
 }
@@ -185,7 +185,7 @@ func stream(ctx context.Context, a *admin, set string, out sink, notes io.Writer
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if reason := resp.Header.Get("Skein-Incomplete"); reason != "" {
-		fmt.Fprintln(notes, "the answer may be incomplete:", human.Line(reason))
+		fmt.Fprintln(notes, "the answer may be incomplete:", say.Line(reason))
 	}
 	lines, n := bufio.NewReaderSize(resp.Body, 1<<20), uint64(0)
 	for ; ; n++ {

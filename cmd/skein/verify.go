@@ -9,7 +9,7 @@ import (
 
 	"skein.blue/internal/backup"
 	"skein.blue/internal/command"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 func verifyCommand(e *command.Environment) *cli.Command {
@@ -29,7 +29,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 			p := e.Progress("bytes", 0)
 			v, err := backup.Verify(ctx, r.target, backup.VerifyOptions{
 				Trust:    r.trust,
-				Problem:  func(err error) { fmt.Fprintln(e.Stdout, human.Line(err.Error())) },
+				Problem:  func(err error) { fmt.Fprintln(e.Stdout, say.Line(err.Error())) },
 				Progress: func(done, total int64) { p.Of(done, total, "verifying") },
 			})
 			p.End()
@@ -43,7 +43,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 				fmt.Fprintf(e.Stderr, "%s: %d problems found\n", r.target, v.Problems)
 				return command.ErrQuiet
 			}
-			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, whose %d parts (%s) were read\n", r.target, v.Backups, v.Parts, human.Bytes(v.Bytes))
+			fmt.Fprintf(e.Stdout, "%s: no problems found in %d backups, whose %d parts (%s) were read\n", r.target, v.Backups, v.Parts, say.Bytes(v.Bytes))
 			return nil
 		},
 	}

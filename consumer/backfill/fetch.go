@@ -15,9 +15,8 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/internal/human"
-	"skein.blue/internal/loglimit"
 	"skein.blue/internal/outward"
+	"skein.blue/internal/say"
 )
 
 // The reasons why a repo was not fetched: labels of a metric, and values in the queue's
@@ -80,7 +79,7 @@ type fetcher struct {
 	jobs   *jobs
 	placer *placer
 	memory *repo.Memory // shared by all Readers
-	seldom loglimit.Limiter
+	seldom say.Limiter
 
 	fetched, records, bytes atomic.Int64
 }
@@ -319,9 +318,9 @@ func (f *fetcher) tooLarge(err error) error {
 	case errors.Is(err, repo.ErrEdges):
 		return err
 	case errors.Is(err, repo.ErrMemory):
-		return fmt.Errorf("%w: %s (--memory)", err, human.Bytes(f.memory.One()))
+		return fmt.Errorf("%w: %s (--memory)", err, say.Bytes(f.memory.One()))
 	}
-	return fmt.Errorf("%w: %s", err, human.Bytes(f.o.MaxRepoBytes))
+	return fmt.Errorf("%w: %s", err, say.Bytes(f.o.MaxRepoBytes))
 }
 
 // counted counts the bytes that are read.

@@ -16,7 +16,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/synth"
 )
@@ -98,7 +98,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	if most > placeBytes+len(uri)+6 {
 		t.Errorf("a part has %d bytes, want at most %d", most, placeBytes+len(uri)+6)
 	}
-	harness.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*1000), human.Bytes(most))
+	harness.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", say.Bytes(len(car)), say.Bytes(n*1000), say.Bytes(most))
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
 	if err != nil || p.Outcome != "placed" || p.Records != n {
 		t.Fatalf("%+v: %v", p, err)

@@ -18,7 +18,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/loglimit"
+	"skein.blue/internal/say"
 )
 
 // A Store keeps labels. A graph.Store is one.
@@ -66,7 +66,7 @@ type Consumer struct {
 	store   Store
 	turn    sync.Mutex    // held by the labeler whose turn it is
 	worked  time.Duration // since the last rest; turn is held
-	limiter loglimit.Limiter
+	limiter say.Limiter
 }
 
 // ErrLabeler is the error of CheckLabelers.

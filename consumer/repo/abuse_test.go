@@ -16,7 +16,7 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/synth"
 )
@@ -75,7 +75,7 @@ func TestAbuseWalkWork(t *testing.T) {
 		if strings.HasPrefix(name, "keys without") != (records == 0) {
 			t.Errorf("%s: %d records", name, records)
 		}
-		harness.Figure(t, name, "%d entries, %s, %.2f bytes of work a byte", n, human.Bytes(len(b)), float64(r.Work())/float64(len(b)))
+		harness.Figure(t, name, "%d entries, %s, %.2f bytes of work a byte", n, say.Bytes(len(b)), float64(r.Work())/float64(len(b)))
 		if r.Work() > 4*len(b) {
 			t.Errorf("%s: %d bytes of work for a CAR of %d", name, r.Work(), len(b))
 		}
@@ -165,7 +165,7 @@ func TestAbuseKept(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - before.TotalAlloc
-		harness.Figure(t, name, "a CAR of %s: %.2f bytes in use a byte, and %.2f allocated", human.Bytes(len(b)), float64(r.Allocated())/float64(len(b)), float64(allocated)/float64(len(b)))
+		harness.Figure(t, name, "a CAR of %s: %.2f bytes in use a byte, and %.2f allocated", say.Bytes(len(b)), float64(r.Allocated())/float64(len(b)), float64(allocated)/float64(len(b)))
 		if most := len(b)*5/4 + repo.OwnBytes; r.Allocated() > most {
 			t.Errorf("%s: %d bytes in use for a CAR of %d", name, r.Allocated(), len(b))
 		}
@@ -225,7 +225,7 @@ func TestAbuseSharedMemory(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		harness.Figure(t, "memory", "%d repos of %s at once: %s of %s in use", readers, human.Bytes(len(b)), human.Bytes(most.Load()), human.Bytes(int64(all)))
+		harness.Figure(t, "memory", "%d repos of %s at once: %s of %s in use", readers, say.Bytes(len(b)), say.Bytes(most.Load()), say.Bytes(int64(all)))
 		if most.Load() > all || memory.InUse() != 0 {
 			t.Errorf("up to %d bytes in use, and %d at the end", most.Load(), memory.InUse())
 		}
@@ -297,7 +297,7 @@ func TestAbuseEdges(t *testing.T) {
 		}
 		edges := 0
 		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) { edges++ })
-		harness.Figure(t, fmt.Sprint(n, " names of a record"), "a CAR of %s makes %d of %d edges: %v", human.Bytes(len(car)), edges, n*kinds.MaxSubjects, err)
+		harness.Figure(t, fmt.Sprint(n, " names of a record"), "a CAR of %s makes %d of %d edges: %v", say.Bytes(len(car)), edges, n*kinds.MaxSubjects, err)
 		if few := n*kinds.MaxSubjects <= kinds.MostEdges(len(car)); few != (err == nil) || errors.Is(err, repo.ErrTooLarge) == few || edges > kinds.MostEdges(len(car)) || (n == 1) != few {
 			t.Errorf("a CAR of %d bytes and %d names makes %d edges: %v", len(car), n, edges, err)
 		}

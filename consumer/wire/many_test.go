@@ -10,7 +10,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/synth"
 )
@@ -258,7 +258,7 @@ func TestAbuseEdges(t *testing.T) {
 			}
 		}
 		size, n := edges(156)
-		harness.Figure(t, collection, "a commit of %s that names one record 156 times makes %d edges; the most are %d, in %s", human.Bytes(size), n, most, human.Bytes(at))
+		harness.Figure(t, collection, "a commit of %s that names one record 156 times makes %d edges; the most are %d, in %s", say.Bytes(size), n, most, say.Bytes(at))
 	}
 }
 

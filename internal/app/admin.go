@@ -18,9 +18,9 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
+	"skein.blue/internal/say"
 )
 
 // The endpoints for operators and their tools. A browser gets lists as tables.
@@ -85,12 +85,12 @@ func (s *server) admin() http.Handler {
 			err = s.fresh.within(most)
 		}
 		if err != nil {
-			http.Error(w, human.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
+			http.Error(w, say.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		if h, ok := s.KV.(kv.Health); ok {
 			if err := h.Healthy(); err != nil {
-				_, _ = w.Write([]byte(human.Line("ready, but not indexing: "+err.Error()) + "\n"))
+				_, _ = w.Write([]byte(say.Line("ready, but not indexing: "+err.Error()) + "\n"))
 				return
 			}
 		}
@@ -153,10 +153,10 @@ func (s *server) overview(ctx context.Context, notReady error) *overview {
 	edges, counts, cursors, err := s.state(ctx)
 	o := &overview{State: "Ready.", Links: adminLinks, Counts: map[string]string{}}
 	if err = errors.Join(notReady, err); err != nil {
-		o.State = "Not ready: " + human.Line(err.Error())
+		o.State = "Not ready: " + say.Line(err.Error())
 		return o
 	}
-	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(s.KV.DiskBytes()) + " on disk."
+	o.State += " " + say.Count(edges) + " records of " + say.Count(counts.Accounts) + " accounts, " + say.Bytes(s.KV.DiskBytes()) + " on disk."
 	if c := s.consumer.Load(); c != nil {
 		o.State += " Stream state: " + string(c.Status().State) + "."
 	}
@@ -165,22 +165,22 @@ func (s *server) overview(ctx context.Context, notReady error) *overview {
 	}
 	_ = s.KV.View(ctx, func(r kv.Reader) error {
 		if gaps, err := read.Gaps(r); err == nil {
-			o.Counts["/gaps"] = human.Count(int64(len(gaps)))
+			o.Counts["/gaps"] = say.Count(int64(len(gaps)))
 		}
 		if dead, err := read.DeadLetters(r); err == nil {
-			o.Counts["/deadletters"] = human.Count(int64(len(dead)))
+			o.Counts["/deadletters"] = say.Count(int64(len(dead)))
 		}
 		return nil
 	})
 	if s.Backfill != nil {
 		waiting, failed := s.Backfill.Queue()
-		o.Counts["/resyncs"] = human.Count(waiting) + " waiting"
+		o.Counts["/resyncs"] = say.Count(waiting) + " waiting"
 		givenUp := int64(0)
 		for _, n := range failed {
 			givenUp += n
 		}
 		if givenUp > 0 {
-			o.Counts["/resyncs"] += ", " + human.Count(givenUp) + " given up"
+			o.Counts["/resyncs"] += ", " + say.Count(givenUp) + " given up"
 		}
 	}
 	return o
@@ -208,7 +208,7 @@ const mostRows = 1000
 func writeJSONLine(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
-		_, err = w.Write(append(human.EscapeJSON(b), '\n'))
+		_, err = w.Write(append(say.EscapeJSON(b), '\n'))
 	}
 	return err
 }
@@ -222,7 +222,7 @@ func (t *table) add(cells []any) {
 				cells[i] = ""
 			}
 		case string:
-			cells[i] = human.Line(c)
+			cells[i] = say.Line(c)
 		}
 	}
 	t.Rows = append(t.Rows, cells)
@@ -231,7 +231,7 @@ func (t *table) add(cells []any) {
 func (s *server) serveHTML(w http.ResponseWriter, t *template.Template, data any) {
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
-		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
+		http.Error(w, say.Line(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	page.Secure(w.Header(), adminPolicy)
@@ -245,7 +245,7 @@ func serveNotes[T any](x *server, w http.ResponseWriter, r *http.Request, read f
 	var notes []T
 	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
 	if err != nil {
-		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
+		http.Error(w, say.Line(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	if page.WantsHTML(r) {
@@ -277,7 +277,7 @@ func (s *server) serveResyncs(w http.ResponseWriter, r *http.Request) {
 			return nil
 		})
 		if err != nil {
-			http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
+			http.Error(w, say.Line(err.Error()), http.StatusInternalServerError)
 			return
 		}
 		s.serveHTML(w, adminTable, t)
@@ -295,7 +295,7 @@ func (s *server) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil || r.Context().Err() != nil:
 	case !begun:
-		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
+		http.Error(w, say.Line(err.Error()), http.StatusInternalServerError)
 	default: // the client must see that the list is cut short
 		s.log.Error("cannot list the resync queue", "error", err)
 		panic(http.ErrAbortHandler)

@@ -17,9 +17,9 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/say"
 )
 
 // This file makes backups of a store in a folder, automatically or for skein backup, to which the
@@ -285,7 +285,7 @@ func (s *server) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics
 			m.last.Set(float64(r.Time.Unix()))
 			m.sent.Add(float64(r.Sent))
 			m.seconds.Set(time.Since(start).Seconds())
-			log.Info("backed up", "of", r.Time.Format(time.RFC3339), "store", human.Bytes(r.Bytes), "sent", human.Bytes(r.Sent), "removed_backups", r.Removed, "took", time.Since(start).Round(time.Millisecond).String())
+			log.Info("backed up", "of", r.Time.Format(time.RFC3339), "store", say.Bytes(r.Bytes), "sent", say.Bytes(r.Sent), "removed_backups", r.Removed, "took", time.Since(start).Round(time.Millisecond).String())
 		}
 		timer.Reset(max(next-time.Since(start), time.Second))
 	}
@@ -313,7 +313,7 @@ func CheckFormat(m *backup.Manifest) error {
 	if m.Store.Format == int(format.Newest) {
 		return nil
 	}
-	return fmt.Errorf("%w: the backup has format %d and was made by %s, and this program reads %d: use that version, or index again", kv.ErrFormat, m.Store.Format, human.Line(m.Program), format.Newest)
+	return fmt.Errorf("%w: the backup has format %d and was made by %s, and this program reads %d: use that version, or index again", kv.ErrFormat, m.Store.Format, say.Line(m.Program), format.Newest)
 }
 
 // StoreExists reports whether a folder holds a store. Parts of a store are an error.

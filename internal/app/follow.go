@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/internal/backup"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // This file serves the newest backup of a target: a node that only answers, from files. It opens a
@@ -193,7 +193,7 @@ func (f *follower) begin(ctx context.Context) error {
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == backup.LostFound })
 	for _, e := range entries { // a folder that holds something else is not ours to fill
 		if !e.IsDir() || !isBackupFolder(e.Name()) {
-			return fmt.Errorf("the folder %s has other files than restored backups (%s): give --follow a --store of its own", f.o.Dir, human.Line(e.Name()))
+			return fmt.Errorf("the folder %s has other files than restored backups (%s): give --follow a --store of its own", f.o.Dir, say.Line(e.Name()))
 		}
 	}
 	for _, e := range slices.Backward(entries) {
@@ -283,7 +283,7 @@ func (f *follower) look(ctx context.Context) error {
 	if err := f.serve(ctx, o.Dir, m); err != nil {
 		return err
 	}
-	f.log.Info("answering from a backup", "of", m.Time.Format(time.RFC3339), "newest_event", m.Store.Seen.UTC().Format(time.RFC3339), "size", human.Bytes(m.Bytes()), "took", time.Since(start).Round(time.Millisecond).String())
+	f.log.Info("answering from a backup", "of", m.Time.Format(time.RFC3339), "newest_event", m.Store.Seen.UTC().Format(time.RFC3339), "size", say.Bytes(m.Bytes()), "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
 }
 

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"skein.blue/internal/clients"
-	"skein.blue/internal/loglimit"
+	"skein.blue/internal/say"
 )
 
 // A front listens.
 type front struct {
 	log     *slog.Logger
-	limiter loglimit.Limiter
+	limiter say.Limiter
 }
 
 // listen starts both listeners of a daemon.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // openPaths are the paths that the admin listener serves to everybody who reaches it: a
@@ -78,7 +78,7 @@ func (g *adminGuard) judge(r *http.Request) (status int, why string) {
 	case g.hasToken(r):
 		return http.StatusOK, ""
 	case g.bound.IsLoopback() && !g.isLocal(r.Host):
-		return http.StatusForbidden, "the admin listener does not serve the Host " + human.Line(r.Host) + "; use http://" + g.bound.String() + " or http://localhost (a proxy must send that Host, or the token)"
+		return http.StatusForbidden, "the admin listener does not serve the Host " + say.Line(r.Host) + "; use http://" + g.bound.String() + " or http://localhost (a proxy must send that Host, or the token)"
 	case open:
 		return http.StatusOK, ""
 	case g.token != nil:

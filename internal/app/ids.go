@@ -12,8 +12,8 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // askedID is an argument of ids resolve: a string, or an id.
@@ -100,7 +100,7 @@ func writeResolved(w io.Writer, res *intern.Resolved) {
 	if res.Namespace == dict.DID {
 		part = fmt.Sprint(res.Partition)
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, human.Line(res.String), shard, block, part, by)
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, say.Line(res.String), shard, block, part, by)
 }
 
 // AuditIDs writes the leases, the unused ids, and the capacity left as tables. They may change during the reading if another

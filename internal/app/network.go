@@ -23,11 +23,11 @@ import (
 	"skein.blue/consumer/labels"
 	"skein.blue/consumer/proof"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/outward"
+	"skein.blue/internal/say"
 	"skein.blue/query"
 )
 
@@ -108,7 +108,7 @@ func (n *Network) Continues(m *backup.Manifest) error {
 	if err != nil || m.Store.Source == host {
 		return err
 	}
-	source := human.Line(m.Store.Source)
+	source := say.Line(m.Store.Source)
 	return fmt.Errorf("the backup follows the stream of %s, and --relay is %s, whose sequence numbers are others: start with --relay %s, or choose another backup", source, host, source)
 }
 

@@ -11,8 +11,8 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/say"
 	"skein.blue/query/language"
 )
 
@@ -36,7 +36,7 @@ func (o *StoreOptions) ParseMemory(s string) error {
 	case n < 32<<20:
 		return errors.New("the minimum is 32MiB")
 	case n > most:
-		return fmt.Errorf("only %s is available to this process", human.Bytes(uint64(most)))
+		return fmt.Errorf("only %s is available to this process", say.Bytes(uint64(most)))
 	}
 	o.Memory = n
 	return nil

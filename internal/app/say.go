@@ -17,8 +17,8 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // monitor registers metrics of the store, as far as the engine has them.
@@ -115,11 +115,11 @@ func (x *Index) logStart(o *ServeOptions, api, admin net.Addr) {
 	if admin != nil {
 		args = append(args, "admin", "http://"+admin.String())
 	}
-	args = append(args, "engine", x.KV.Engine(), "store", x.Path, "memory", human.Bytes(cmp.Or(x.memory, DefaultMemory())))
+	args = append(args, "engine", x.KV.Engine(), "store", x.Path, "memory", say.Bytes(cmp.Or(x.memory, DefaultMemory())))
 	if x.Graph.Made() {
 		args = append(args, "found", "nothing; created a new store")
 	} else {
-		args = append(args, "found", human.Count(edges)+" records of "+human.Count(counts.Accounts)+" accounts, "+human.Bytes(x.KV.DiskBytes())+" on disk")
+		args = append(args, "found", say.Count(edges)+" records of "+say.Count(counts.Accounts)+" accounts, "+say.Bytes(x.KV.DiskBytes())+" on disk")
 	}
 	if len(cursors) > 0 {
 		args = append(args, cursorsAttr(cursors))
@@ -160,7 +160,7 @@ func (s *server) showProgress(ctx context.Context) {
 		st, events := c.Status(), c.Progress().Events
 		args := []any{
 			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, logEvery/time.Second))) / 10,
-			"records", edges, "accounts", counts.Accounts, "disk", human.Bytes(s.KV.DiskBytes()),
+			"records", edges, "accounts", counts.Accounts, "disk", say.Bytes(s.KV.DiskBytes()),
 		}
 		if st.Cursor > 0 {
 			args = append(args, "cursor", st.Cursor)
@@ -210,12 +210,12 @@ func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64,
 	if st.HasLag {
 		parts = append(parts, st.Lag.Round(time.Millisecond).String()+" behind")
 	}
-	parts = append(parts, human.Count(edges)+" edges", human.Bytes(disk))
+	parts = append(parts, say.Count(edges)+" edges", say.Bytes(disk))
 	if counts.Accounts > 0 {
-		parts = append(parts, fmt.Sprintf("full history for %.0f %% of %s accounts", 100*float64(counts.Complete)/float64(counts.Accounts), human.Count(counts.Accounts)))
+		parts = append(parts, fmt.Sprintf("full history for %.0f %% of %s accounts", 100*float64(counts.Complete)/float64(counts.Accounts), say.Count(counts.Accounts)))
 	}
 	if counts.Desynchronized > 0 {
-		parts = append(parts, human.Count(counts.Desynchronized)+" desynchronized")
+		parts = append(parts, say.Count(counts.Desynchronized)+" desynchronized")
 	}
 	return strings.Join(parts, " · ")
 }

@@ -12,8 +12,8 @@ import (
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // Stats are what skein stats prints.
@@ -45,7 +45,7 @@ func ReadStats(ctx context.Context, path string, store kv.Store, progress func(k
 
 // Write writes the numbers, rounded for people.
 func (st *Stats) Write(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, human.Bytes(st.DiskBytes))
+	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, say.Bytes(st.DiskBytes))
 	c := &st.Counts
 	names := slices.Collect(maps.Keys(c.Records)) // sorted with the built-in kinds first
 	order := func(name string) int {
@@ -56,11 +56,11 @@ func (st *Stats) Write(w io.Writer) {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a, b)) })
 	for _, name := range names {
-		fmt.Fprintf(w, "%-21s %s\n", name+" records", human.Count(c.Records[name]))
+		fmt.Fprintf(w, "%-21s %s\n", name+" records", say.Count(c.Records[name]))
 	}
 	fmt.Fprintf(w, "%-21s %s (%s inactive, %s without full history, %s with missed events)\n", "accounts",
-		human.Count(c.Accounts), human.Count(c.Hidden), human.Count(c.Partial), human.Count(c.Desynchronized))
-	fmt.Fprintf(w, "%-21s %s DIDs, %s AT URIs\n", "strings", human.Count(c.Strings["did"]), human.Count(c.Strings["uri"]))
+		say.Count(c.Accounts), say.Count(c.Hidden), say.Count(c.Partial), say.Count(c.Desynchronized))
+	fmt.Fprintf(w, "%-21s %s DIDs, %s AT URIs\n", "strings", say.Count(c.Strings["did"]), say.Count(c.Strings["uri"]))
 	for _, c := range st.Cursors {
 		fmt.Fprintf(w, "%-21s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
 	}
@@ -78,7 +78,7 @@ func at(t time.Time) string {
 // WriteUsage writes the keys and bytes of each keyspace as a Markdown table. It divides the bytes
 // by edges, the number of live records. Numbers are rounded for people unless exact is set.
 func WriteUsage(w io.Writer, spaces []check.Keyspace, edges int64, exact bool) {
-	count, size := func(n int64) string { return human.Count(n) }, func(n uint64) string { return human.Bytes(n) }
+	count, size := func(n int64) string { return say.Count(n) }, func(n uint64) string { return say.Bytes(n) }
 	if exact {
 		count, size = func(n int64) string { return fmt.Sprint(n) }, func(n uint64) string { return fmt.Sprint(n) }
 	}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 const lockName = "lock.json"
@@ -73,7 +73,7 @@ func removeExpired(ctx context.Context, t Target) error {
 		left = time.Until(old.Until)
 	}
 	if left > 0 && left < 2*lockFor {
-		return fmt.Errorf("%s: %w: %s writes to it; if that process is gone, the lock expires at %s", t, ErrBusy, human.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s: %w: %s writes to it; if that process is gone, the lock expires at %s", t, ErrBusy, say.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
 	}
 	return t.Delete(ctx, lockName)
 }

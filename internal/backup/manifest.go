@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // Errors of this package. They are wrapped; test with errors.Is.
@@ -94,7 +94,7 @@ func decodeManifest(b []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
 	if m.Version != version {
-		return nil, fmt.Errorf("%w: it has version %d, and this skein reads version %d; use the skein that made it (%s)", ErrManifest, m.Version, version, human.Line(m.Program))
+		return nil, fmt.Errorf("%w: it has version %d, and this skein reads version %d; use the skein that made it (%s)", ErrManifest, m.Version, version, say.Line(m.Program))
 	}
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {
 		return nil, fmt.Errorf("%w: it names %d files", ErrManifest, len(m.Files))

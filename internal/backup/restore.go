@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // RestoreOptions say what to restore, and where to.
@@ -150,7 +150,7 @@ func (r *restorer) room() error {
 		}
 	}
 	if need > free {
-		return fmt.Errorf("%s has %s free, and the rest of the store needs %s", r.o.Dir, human.Bytes(free), human.Bytes(need))
+		return fmt.Errorf("%s has %s free, and the rest of the store needs %s", r.o.Dir, say.Bytes(free), say.Bytes(need))
 	}
 	return nil
 }

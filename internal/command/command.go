@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"skein.blue/internal/app"
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // Exit codes.
@@ -109,18 +109,18 @@ func (e *Environment) OutputError() error {
 	return e.output.failed()
 }
 
-// wrap sends the commands' output through human.Writer, so that a stranger's text cannot
+// wrap sends the commands' output through say.Writer, so that a stranger's text cannot
 // control a terminal.
 func (e *Environment) wrap() {
 	e.output = &output{to: e.Stdout}
 	e.onTerminal = isTerminal(e.Stdout)
 	e.Data = e.output
-	e.Stdout = human.NewWriter(e.output)
+	e.Stdout = say.NewWriter(e.output)
 	if e.onTerminal {
 		e.Data = e.Stdout
 	}
 	e.terminal = e.Stderr
-	e.Stderr = human.NewWriter(e.Stderr)
+	e.Stderr = say.NewWriter(e.Stderr)
 }
 
 // output remembers the first error of writing to it.
@@ -234,7 +234,7 @@ func plain(err error) string {
 // oneLineOf returns an error's text on one line. Joined errors are separated by semicolons, and
 // a stranger's text in an error cannot begin a line of its own.
 func oneLineOf(err error) string {
-	return human.Line(strings.ReplaceAll(plain(err), "\n", "; "))
+	return say.Line(strings.ReplaceAll(plain(err), "\n", "; "))
 }
 
 // ErrQuiet ends a command with ExitFailed and prints nothing: the command already did.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // Progress shows the progress of a long task on a terminal: a count and a rate, and if the total
@@ -48,7 +48,7 @@ func (p *Progress) show(n, total int64, more string) {
 		p.total = total
 	}
 	if more != "" {
-		p.more = human.Line(more) + " "
+		p.more = say.Line(more) + " "
 	}
 	if p.to == nil || time.Since(p.drawn) < 100*time.Millisecond {
 		return
@@ -59,9 +59,9 @@ func (p *Progress) show(n, total int64, more string) {
 
 // line returns what is shown of n things after a time. A total that is reached was an estimate.
 func (p *Progress) line(n int64, took time.Duration) string {
-	count, things := human.Count[int64], p.things
+	count, things := say.Count[int64], p.things
 	if things == "bytes" {
-		count, things = human.Bytes[int64], ""
+		count, things = say.Bytes[int64], ""
 	}
 	rate := float64(n) / max(took.Seconds(), 0.001)
 	line := fmt.Sprintf("%s, %s/s, %v", strings.TrimSpace(count(n)+" "+things), count(int64(rate)), took.Round(time.Second))
@@ -131,7 +131,7 @@ func (s *screen) Write(b []byte) (int, error) {
 func (s *screen) status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if line = human.Line(line); line == s.line {
+	if line = say.Line(line); line == s.line {
 		return
 	}
 	s.line = line
@@ -177,7 +177,7 @@ func (e *Environment) logger() (*slog.Logger, error) {
 	out := e.Stderr
 	if e.Terminal() {
 		e.screen = &screen{to: e.terminal, width: e.width}
-		out = human.NewWriter(e.screen)
+		out = say.NewWriter(e.screen)
 	}
 	return slog.New(slog.NewTextHandler(out, o)), nil
 }

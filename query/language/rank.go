@@ -21,7 +21,7 @@ type Via struct {
 	Is   dict.Namespace // of the results
 }
 
-// isList reports whether the set is read through list items.
+// IsList reports whether the set is read through list items.
 func (v *Via) IsList() bool { return v.Op == OpListed || v.Op == OpLists }
 
 // Vias returns the edges that lead from accounts, or from URIs.

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/loglimit"
+	"skein.blue/internal/say"
 )
 
 // Bounds of a Mirror.
@@ -60,7 +60,7 @@ type Options struct {
 type Mirror struct {
 	o      Options
 	log    *slog.Logger
-	limit  loglimit.Limiter
+	limit  say.Limiter
 	purged *expirable.LRU[syntax.DID, bool]
 
 	complete  atomic.Int64 // Unix nanoseconds of the last poll that read everything; 0: none yet

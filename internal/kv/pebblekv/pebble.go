@@ -20,7 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
-	"skein.blue/internal/loglimit"
+	"skein.blue/internal/say"
 )
 
 // Store is an open store. It implements kv.Store.
@@ -36,7 +36,7 @@ type Store struct {
 	wrote    bool                      // something was committed; guarded by writer
 	failed   chan struct{}             // holds a token after a background job has failed
 	damage   atomic.Pointer[kv.Damage] // the first damage found
-	said     loglimit.Limiter
+	said     say.Limiter
 	writer   chan struct{} // holds one token, which an Update takes
 	txn      txn           // the one transaction, reused; guarded by writer
 	gate     *gate

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/say"
 )
 
 // storeFS is the file system under Pebble. It does three things.
@@ -133,9 +133,9 @@ func (sp *space) watchSpace(log *slog.Logger) {
 	case !sp.await: // Update returns the error
 	case is && !was:
 		log.Error("disk full: indexing stops until there is space, and queries are still answered; free some space, or move the store",
-			"folder", sp.in.dir, "free", human.Bytes(sp.free.Load()), "resumes_at", human.Bytes(sp.resumes()))
+			"folder", sp.in.dir, "free", say.Bytes(sp.free.Load()), "resumes_at", say.Bytes(sp.resumes()))
 	case was && !is:
-		log.Info("the disk has space again: indexing resumes", "folder", sp.in.dir, "free", human.Bytes(sp.free.Load()))
+		log.Info("the disk has space again: indexing resumes", "folder", sp.in.dir, "free", say.Bytes(sp.free.Load()))
 	}
 }
 

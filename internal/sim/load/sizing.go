@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // Measured is what a run measured.
@@ -89,7 +89,7 @@ func Markdown(m Measured, n Network) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| measured | |\n|---|--:|\n")
 	row := func(name, value string) { fmt.Fprintf(&b, "| %s | %s |\n", name, value) }
-	row("edges in the store", human.Count(m.Edges))
+	row("edges in the store", say.Count(m.Edges))
 	row("bytes on disk per edge, compacted", fmt.Sprintf("%.1f", m.BytesPerEdge))
 	row("bytes of keys and values per edge", fmt.Sprintf("%.1f", m.LogicalPer))
 	row("edges that an event adds", fmt.Sprintf("%.2f", m.EdgesPer))
@@ -97,8 +97,8 @@ func Markdown(m Measured, n Network) string {
 	row(fmt.Sprintf("bytes written to disk per event, at %.0f events/s", n.Mean), fmt.Sprintf("%.0f", m.WrittenPer))
 	row(fmt.Sprintf("processor time per event, at %.0f events/s", n.Mean), fmt.Sprintf("%.1f µs", m.IdleCPU*1e6))
 	row("processor time per event, at full rate", fmt.Sprintf("%.1f µs", m.BusyCPU*1e6))
-	row("events/s at full rate, beside the simulator", human.Count(int64(m.FullRate)))
-	row("peak memory of the process, with `--memory "+human.Bytes(m.Budget)+"`", human.Bytes(m.Memory))
+	row("events/s at full rate, beside the simulator", say.Count(int64(m.FullRate)))
+	row("peak memory of the process, with `--memory "+say.Bytes(m.Budget)+"`", say.Bytes(m.Memory))
 
 	const year = 365 * 24 * time.Hour
 	plans := []Plan{m.For(n, 0, 24*time.Hour), m.For(n, 0, year), m.For(n, n.Edges, 0), m.For(n, n.Edges, year)}
@@ -111,9 +111,9 @@ func Markdown(m Measured, n Network) string {
 		fmt.Fprintln(&b)
 	}
 	size := func(of func(Plan) float64) func(Plan) string {
-		return func(p Plan) string { return human.Bytes(int64(of(p))) }
+		return func(p Plan) string { return say.Bytes(int64(of(p))) }
 	}
-	line("edges", func(p Plan) string { return human.Count(int64(p.Edges)) })
+	line("edges", func(p Plan) string { return say.Count(int64(p.Edges)) })
 	line("disk", size(func(p Plan) float64 { return p.Disk }))
 	line("free space to keep: 15 % of the disk above, and 1 GiB", size(func(p Plan) float64 { return p.Spare }))
 	line("received per day", size(func(p Plan) float64 { return p.Received }))

@@ -1,9 +1,9 @@
-package human_test
+package say_test
 
 import (
 	"testing"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 func TestHuman(t *testing.T) {
@@ -18,7 +18,7 @@ func TestHuman(t *testing.T) {
 		1_048_575:         {"1.0 MiB", "1.0 M"},
 		9_000_000_000_000: {"8.2 TiB", "9.0 T"},
 	} {
-		if b, c := human.Bytes(n), human.Count(n); b != want[0] || c != want[1] {
+		if b, c := say.Bytes(n), say.Count(n); b != want[0] || c != want[1] {
 			t.Errorf("%d: %q and %q, want %q", n, b, c, want)
 		}
 	}

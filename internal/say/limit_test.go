@@ -1,4 +1,4 @@
-package loglimit
+package say
 
 import (
 	"fmt"

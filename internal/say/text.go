@@ -1,4 +1,4 @@
-package human
+package say
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-package human_test
+package say_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode"
 
-	"skein.blue/internal/human"
+	"skein.blue/internal/say"
 )
 
 // hostile has sequences that a terminal would obey: a title, colours, a cleared line, an 8-bit
@@ -21,14 +21,14 @@ func obeyed(s string) bool {
 }
 
 func TestLine(t *testing.T) {
-	if got := human.Line("one\r\ntwo\tthree\u2028four"); got != "one  two three four" {
+	if got := say.Line("one\r\ntwo\tthree\u2028four"); got != "one  two three four" {
 		t.Errorf("%q", got)
 	}
-	if got := human.Line(hostile); obeyed(got) || strings.ContainsAny(got, "\n\t") || !strings.HasPrefix(got, "a�]0;owned�") {
+	if got := say.Line(hostile); obeyed(got) || strings.ContainsAny(got, "\n\t") || !strings.HasPrefix(got, "a�]0;owned�") {
 		t.Errorf("%q", got)
 	}
 	for _, plain := range []string{"", "did:plc:abc", "größer – 日本語 👩\u200d👩\u200d👧"} {
-		if got := human.Line(plain); got != plain {
+		if got := say.Line(plain); got != plain {
 			t.Errorf("%q became %q", plain, got)
 		}
 	}
@@ -39,7 +39,7 @@ func TestLine(t *testing.T) {
 func TestWriter(t *testing.T) {
 	const text = hostile + "\nnext\tline größer 日本語 " + hostile + "\n"
 	var whole bytes.Buffer
-	if n, err := human.NewWriter(&whole).Write([]byte(text)); n != len(text) || err != nil {
+	if n, err := say.NewWriter(&whole).Write([]byte(text)); n != len(text) || err != nil {
 		t.Fatal(n, err)
 	}
 	if obeyed(whole.String()) || strings.Count(whole.String(), "\n") != 2 || !strings.Contains(whole.String(), "next\tline größer 日本語 ") {
@@ -47,7 +47,7 @@ func TestWriter(t *testing.T) {
 	}
 	for size := range 5 {
 		var pieces bytes.Buffer
-		w := human.NewWriter(&pieces)
+		w := say.NewWriter(&pieces)
 		for rest := []byte(text); len(rest) > 0; {
 			n := min(size+1, len(rest))
 			if m, err := w.Write(rest[:n]); m != n || err != nil {
@@ -68,7 +68,7 @@ func TestEscapeJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	escaped := human.EscapeJSON(append(b, '\n'))
+	escaped := say.EscapeJSON(append(b, '\n'))
 	if obeyed(string(escaped)) || !bytes.HasSuffix(escaped, []byte("\"\n")) {
 		t.Errorf("%q", escaped)
 	}

@@ -1,6 +1,6 @@
-// Package human formats for people: rounded numbers with units, and strangers' text made safe for
-// terminals. Do not use it where exact numbers matter.
-package human
+// Package say has what is said to people: rounded numbers with units, strangers' text made safe for terminals, and a limit
+// on frequent log messages. Do not use its numbers where exact ones matter. It logs and prints nothing itself.
+package say
 
 import "fmt"
 

@@ -1,13 +1,12 @@
-// Package loglimit keeps frequent events from filling a log: it lets one message per key and
-// interval through, with the number of messages held back. It does not log anything.
-package loglimit
+package say
 
 import (
 	"sync"
 	"time"
 )
 
-// A Limiter lets one message per key through in each interval. The zero Limiter's interval is
+// A Limiter keeps frequent events from filling a log: it lets one message per key through in each interval, with the number
+// of messages held back. The zero Limiter's interval is
 // ten seconds. Any goroutine may use it.
 type Limiter struct {
 	// Every is the interval. Set it before the first use.
