@@ -1,5 +1,5 @@
 // Package lexicons has the lexicons (https://atproto.com/specs/lexicon) of the methods that the server answers. It reads only
-// the parts that the OpenAPI description (package query) and the typed clients (clients/generate) need.
+// the parts that the OpenAPI description (package query) and the typed clients (.ci/generate) need.
 package lexicons
 
 import (

@@ -1,4 +1,4 @@
-// Generated from the lexicons by go run ./clients/generate. Do not edit.
+// Generated from the lexicons by go run ./.ci/generate. Do not edit.
 import type {Call, CallOptions} from './call.js';
 
 export interface DescribeFeedGeneratorFeed {

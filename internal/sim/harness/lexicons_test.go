@@ -26,7 +26,7 @@ func TestLexicons(t *testing.T) {
 	}
 	n := newNetwork(t, kit, 9)
 	author, dir := n.accounts[0].Account, filepath.Join(n.dir, "records")
-	out, err := exec.CommandContext(t.Context(), "go", "run", "skein.blue/deploy/lexicons", "--did", author.DID, dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "run", "../../../.ci/lexicons", "--did", author.DID, dir).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `_lexicon.graph.skein.blue. 3600 IN TXT "did=`+author.DID+`"`) {
 		t.Fatalf("%s: %v", out, err)
 	}

@@ -1,6 +1,6 @@
 // Command generate generates the typed parts of the clients from the lexicons:
 //
-//	go run ./clients/generate
+//	go run ./.ci/generate
 //
 // It writes typescript/src/methods.ts and python/skein_blue/methods.py. The rest of the clients,
 // such as requests and errors, is written by hand.

@@ -12,7 +12,7 @@ import (
 // typescript returns the text of methods.ts.
 func typescript(all []file) string {
 	var b strings.Builder
-	b.WriteString("// Generated from the lexicons by go run ./clients/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\n\n")
+	b.WriteString("// Generated from the lexicons by go run ./.ci/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\n\n")
 	for i := range all {
 		l := &all[i]
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {

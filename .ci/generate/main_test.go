@@ -22,8 +22,8 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range generated(all) {
-		if got, err := os.ReadFile("../" + path); err != nil || string(got) != want {
-			t.Errorf("clients/%s is out of date; run go run ./clients/generate (%v)", path, err)
+		if got, err := os.ReadFile("../../clients/" + path); err != nil || string(got) != want {
+			t.Errorf("clients/%s is out of date; run go run ./.ci/generate (%v)", path, err)
 		}
 	}
 }

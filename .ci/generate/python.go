@@ -30,7 +30,7 @@ func python(all []file) string {
 		l.pyMethod(&asyncMethods, "async ", "await ")
 	}
 	var b strings.Builder
-	b.WriteString("\"\"\"Generated from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom datetime import date, timedelta\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
+	b.WriteString("\"\"\"Generated from the lexicons by go run ./.ci/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom datetime import date, timedelta\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
 	fmt.Fprintf(&b, "__all__ = [\n    \"%s\",\n]\n\n", strings.Join(names, "\",\n    \""))
 	b.WriteString("#: A time. A datetime without a time zone is in the local one; a timedelta is an age.\nTime = Union[str, date, timedelta]\n#: A length of time.\nDuration = Union[str, timedelta]\n#: A number, not only a whole one.\nNumber = Union[str, float]\n\n")
 	fmt.Fprintf(&b, "#: The methods that a server also accepts as a form, by POST.\nFORMS: FrozenSet[str] = frozenset({\"%s\"})\n\n\n", strings.Join(forms, `", "`))

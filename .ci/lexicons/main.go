@@ -1,7 +1,7 @@
 // Command lexicons writes the records that publish the lexicons, as
 // https://atproto.com/specs/lexicon#lexicon-publication-and-resolution describes:
 //
-//	go run ./deploy/lexicons --did did:plc:… DIR
+//	go run ./.ci/lexicons --did did:plc:… DIR
 //
 // It writes one record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query
 // to DIR/NSID.json, checked as indigo checks lexicons, and prints the DNS record that leads
