@@ -26,9 +26,8 @@ nightly: ## run what takes hours: all mutants, fuzzing, soak, attacks, faulty re
 fuzz: ## fuzz each decoder and parser of outside bytes for a minute
 	.ci/fuzz 60s
 
-bench: ## run benchmarks: decoding compared with indigo, indexing from memory, ids, sets, queries
+bench: ## run benchmarks: decoding compared with indigo, ids, sets, queries
 	go test ./consumer/wire -run xxx -bench Decode -benchmem
-	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 	go test ./intern -run xxx -bench .
 	go test ./internal/sets -run xxx -bench .
 	CGO_ENABLED=0 go test ./internal/sim/scale -run xxx -bench . -timeout 1h

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/oracle"
 )
 
@@ -41,19 +40,8 @@ var (
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestChaos -peers DIR -v
 func TestChaos(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs the reference PDS and indigo's relay: install them with .ci/peers DIR, and use -peers DIR")
-	}
-	kit, err := harness.Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-chaos.seed %d", seed)
-	n := newNetwork(t, kit, seed)
+	kit := peers(t)
+	n, _ := seededNetwork(t, kit)
 	n.flags = []string{"--repair=false"} // missed events must show; TestPast repairs them
 	part := *chaosFor / 4
 
@@ -82,16 +70,16 @@ func TestChaos(t *testing.T) {
 // expected content of the index.
 type network struct {
 	t    *testing.T
-	kit  *harness.Kit
+	kit  *Kit
 	rng  *rand.Rand
 	log  *os.File
 	dir  string
 	data string // of the PDS
 
 	plcPort, pdsPort, relayPort, metricsPort int
-	plc, pds, relay                          *harness.Process
-	pdsProxy, relayProxy                     *harness.Proxy
-	client                                   *harness.Client
+	plc, pds, relay                          *Process
+	pdsProxy, relayProxy                     *Proxy
+	client                                   *Client
 
 	binary    string
 	index     *index
@@ -110,11 +98,34 @@ type network struct {
 }
 
 type account struct {
-	harness.Account
-	live []harness.Write // created records
+	Account
+	live []Write // created records
 }
 
-func newNetwork(t *testing.T, kit *harness.Kit, seed uint64) *network {
+// peers returns the programs in the folder that the flag names, and skips the test without it.
+func peers(t *testing.T) *Kit {
+	t.Helper()
+	if *peersDir == "" {
+		t.Skip("needs programs of others: install them with .ci/peers DIR, and use -peers DIR")
+	}
+	kit, err := Find(*peersDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kit
+}
+
+// seededNetwork makes a network from -chaos.seed, or a random seed, which it logs.
+func seededNetwork(t *testing.T, kit *Kit) (n *network, seed uint64) {
+	t.Helper()
+	if seed = *seedFlag; seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-chaos.seed %d", seed)
+	return newNetwork(t, kit, seed), seed
+}
+
+func newNetwork(t *testing.T, kit *Kit, seed uint64) *network {
 	t.Helper()
 	n := &network{
 		t: t, kit: kit, rng: rand.New(rand.NewPCG(seed, 5)), dir: t.TempDir(),
@@ -136,7 +147,7 @@ func newNetwork(t *testing.T, kit *harness.Kit, seed uint64) *network {
 	if err != nil {
 		t.Fatalf("building skein: %v\n%s", err, out)
 	}
-	ports, err := harness.FreePorts(4)
+	ports, err := FreePorts(4)
 	must(err)
 	n.plcPort, n.pdsPort, n.relayPort, n.metricsPort = ports[0], ports[1], ports[2], ports[3]
 	n.data = filepath.Join(n.dir, "pds")
@@ -150,13 +161,13 @@ func newNetwork(t *testing.T, kit *harness.Kit, seed uint64) *network {
 	n.relay, err = kit.Relay(n.log, n.plcPort, n.relayPort, n.metricsPort, n.relayDir())
 	must(err)
 	t.Cleanup(func() { n.relay.Kill() })
-	n.pdsProxy, err = harness.NewProxy(fmt.Sprintf("127.0.0.1:%d", n.pdsPort), seed)
+	n.pdsProxy, err = NewProxy(fmt.Sprintf("127.0.0.1:%d", n.pdsPort), seed)
 	must(err)
 	t.Cleanup(n.pdsProxy.Close)
-	n.relayProxy, err = harness.NewProxy(fmt.Sprintf("127.0.0.1:%d", n.relayPort), seed+1)
+	n.relayProxy, err = NewProxy(fmt.Sprintf("127.0.0.1:%d", n.relayPort), seed+1)
 	must(err)
 	t.Cleanup(n.relayProxy.Close)
-	n.client = harness.NewClient(n.pdsPort)
+	n.client = NewClient(n.pdsPort)
 	time.Sleep(2 * time.Second) // wait until the relay subscribes live
 	n.makeAccounts("a", 12)
 	return n
@@ -217,7 +228,7 @@ func (w *writer) tid() string {
 	return oracle.TID(w.clock)
 }
 
-func (w *writer) write(a *account, writes ...harness.Write) {
+func (w *writer) write(a *account, writes ...Write) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := w.n.client.ApplyWrites(ctx, a.Account, writes...); err != nil {
@@ -232,9 +243,9 @@ func (w *writer) write(a *account, writes ...harness.Write) {
 	}
 }
 
-func (w *writer) create() harness.Write {
+func (w *writer) create() Write {
 	collection := []string{"app.bsky.graph.follow", "app.bsky.feed.like", "app.bsky.feed.repost", "app.bsky.graph.block", "app.bsky.feed.like"}[w.rng.IntN(5)]
-	x := harness.Write{Collection: collection, Rkey: w.tid()}
+	x := Write{Collection: collection, Rkey: w.tid()}
 	other := w.n.accounts[w.rng.IntN(len(w.n.accounts))].DID
 	if strings.HasPrefix(collection, "app.bsky.graph") {
 		x.Value = map[string]any{"subject": other}
@@ -261,7 +272,7 @@ func (w *writer) step() {
 	case k < 600 || len(a.live) < 5:
 		w.write(a, w.create())
 	case k < 700: // several records at once
-		var all []harness.Write
+		var all []Write
 		for range 2 + w.rng.IntN(20) {
 			all = append(all, w.create())
 		}
@@ -513,7 +524,7 @@ type stats struct {
 
 func (n *network) stats() (s stats) {
 	n.t.Helper()
-	if err := json.Unmarshal([]byte(n.get(n.index.api+"/xrpc/blue.skein.graph.getStats")), &s); err != nil {
+	if err := json.Unmarshal([]byte(n.ask("")), &s); err != nil {
 		n.t.Fatal(err)
 	}
 	return s

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"skein.blue/internal/sim/harness"
 )
 
 // @atproto/api requests a feed for users of the reference PDS, whose keys are in the PLC
@@ -20,13 +18,7 @@ import (
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestFeed -peers DIR -v
 func TestFeed(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
-	}
-	kit, err := harness.Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit := peers(t)
 	if _, err := os.Stat(filepath.Join(*peersDir, "node_modules/@atproto/api")); err != nil {
 		t.Skip("-peers lacks @atproto/api: run .ci/peers again")
 	}
@@ -75,7 +67,7 @@ func (n *network) likes(a *account, count int) (posts []string) {
 	for i := range count {
 		post := fmt.Sprintf("at://%s/app.bsky.feed.post/3kaaaaaaaaa%c2", n.accounts[1].DID, 'a'+i)
 		posts = append(posts, post)
-		err := n.client.ApplyWrites(n.t.Context(), a.Account, harness.Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
+		err := n.client.ApplyWrites(n.t.Context(), a.Account, Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
 			"$type": "app.bsky.feed.like", "createdAt": "2026-01-01T00:00:00Z", "subject": map[string]string{"uri": post, "cid": "bafyreibjifzpqj6o6wcq3hejh7y4z4z2vmiklkvykc57tw3pcbx3kxifpm"},
 		}})
 		if err != nil {

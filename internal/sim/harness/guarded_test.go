@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,8 +16,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"skein.blue/internal/sim/harness"
 )
 
 // TestChaosGuarded runs an index as it would run in public: behind Caddy, which speaks TLS; with
@@ -29,23 +26,12 @@ import (
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestChaosGuarded -peers DIR -v
 func TestChaosGuarded(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs the reference PDS and indigo's relay: install them with .ci/peers DIR, and use -peers DIR")
-	}
 	if _, err := exec.LookPath("caddy"); err != nil {
 		t.Skip("needs Caddy: .ci/peers says how to install it")
 	}
-	kit, err := harness.Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-chaos.seed %d", seed)
-	n := newNetwork(t, kit, seed)
-	ports, err := harness.FreePorts(2)
+	kit := peers(t)
+	n, _ := seededNetwork(t, kit)
+	ports, err := FreePorts(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +54,7 @@ func TestChaosGuarded(t *testing.T) {
 	stop()
 	asking.Wait()
 	want := n.truth()
-	n.awaitRepaired(token)
+	n.awaitRepaired(token, 40)
 	var st struct {
 		Audited struct{ Repos, Records, Differences int64 }
 	}
@@ -184,14 +170,16 @@ func (a *answers) ask(ctx context.Context, client *http.Client, address, header,
 	}
 }
 
-// ask asks the index itself for its statistics, as a client with a token.
+// ask asks the index itself for its statistics, as a client with a token or, if that is "", without.
 func (n *network) ask(token string) string {
 	n.t.Helper()
 	req, err := http.NewRequestWithContext(n.t.Context(), http.MethodGet, n.index.api+"/xrpc/blue.skein.graph.getStats", nil)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		n.t.Fatal(err)
@@ -203,12 +191,12 @@ func (n *network) ask(token string) string {
 	return b.String()
 }
 
-// awaitRepaired waits until the index has applied everything that the relay has sent, has nothing
-// left to fetch, and has audited some repos since.
-func (n *network) awaitRepaired(token string) {
+// awaitRepaired waits until the index has applied everything that the relay or the PDS has sent, and has nothing
+// left to fetch, for that many fifths of a second.
+func (n *network) awaitRepaired(token string, long int) {
 	n.t.Helper()
 	quiet, last := 0, int64(0)
-	for began := time.Now(); quiet < 40; time.Sleep(200 * time.Millisecond) {
+	for began := time.Now(); quiet < long; time.Sleep(200 * time.Millisecond) {
 		var st struct {
 			Busy, Hole bool
 			Waiting    int64

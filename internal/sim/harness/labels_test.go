@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"skein.blue/internal/sim/harness"
 )
 
 // TestLabelerOfOthers reads a labeler that we did not write: labels given and taken back, of versions, with
@@ -25,17 +23,13 @@ import (
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestLabelerOfOthers -peers DIR -v
 func TestLabelerOfOthers(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs a labeler: install it with .ci/peers DIR, and use -peers DIR")
-	}
-	kit, err := harness.Find(*peersDir)
+	kit := peers(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(err)
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "peers.log"))
 	must(err)
@@ -45,12 +39,12 @@ func TestLabelerOfOthers(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building skein: %v\n%s", err, out)
 	}
-	ports, err := harness.FreePorts(5)
+	ports, err := FreePorts(5)
 	must(err)
 	plc, err := kit.PLC(log, ports[0])
 	must(err)
 	defer plc.Kill()
-	startLabeler := func() *harness.Labeler {
+	startLabeler := func() *Labeler {
 		l, err := kit.Labeler(log, ports[0], ports[1], filepath.Join(dir, "labeler"))
 		must(err)
 		return l

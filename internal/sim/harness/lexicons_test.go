@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"skein.blue/internal/sim/harness"
 )
 
 // @atproto/lexicon accepts our published lexicons, and the reference PDS stores them as
@@ -17,13 +15,7 @@ import (
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestLexicons -peers DIR -v
 func TestLexicons(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
-	}
-	kit, err := harness.Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit := peers(t)
 	n := newNetwork(t, kit, 9)
 	author, dir := n.accounts[0].Account, filepath.Join(n.dir, "records")
 	out, err := exec.CommandContext(t.Context(), "go", "run", "../../../.ci/lexicons", "--did", author.DID, dir).CombinedOutput()

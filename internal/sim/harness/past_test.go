@@ -1,7 +1,6 @@
 package harness_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"skein.blue/internal/sim/harness"
 )
 
 // TestPast makes three indexes of one PDS: from the whole stream alone; from its repos
@@ -22,19 +19,8 @@ import (
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestPast -peers DIR -v
 func TestPast(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
-	}
-	kit, err := harness.Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-chaos.seed %d", seed)
-	n := newNetwork(t, kit, seed)
+	kit := peers(t)
+	n, seed := seededNetwork(t, kit)
 	w := &writer{n: n, rng: rand.New(rand.NewPCG(seed, 8)), clock: uint64(time.Now().UnixMicro()) << 10}
 	for range 400 {
 		w.step()
@@ -63,7 +49,8 @@ func TestPast(t *testing.T) {
 	}
 	w.showAll()
 	want := n.truth()
-	n.awaitPast()
+	n.awaitRepaired("", 15)
+	n.stopIndex()
 	n.compareAll("both", want)
 
 	n.storeName = "-repos"
@@ -75,34 +62,10 @@ func TestPast(t *testing.T) {
 
 	n.storeName, n.flags = "-stream", whole // fetches only the repo that the import broke
 	n.follow("--relay", relay, "--cursor", "0")
-	n.awaitPast()
+	n.awaitRepaired("", 15)
+	n.stopIndex()
 	n.compareAll("stream", want)
 	t.Logf("%d writes, %d repos, PDS killed %d times", n.writes.Load(), len(want), n.kills["PDS"])
-}
-
-// awaitPast waits until the index has applied everything that the PDS has sent, and has
-// nothing left to fetch.
-func (n *network) awaitPast() {
-	n.t.Helper()
-	quiet, last := 0, int64(0)
-	for began := time.Now(); quiet < 15; time.Sleep(200 * time.Millisecond) {
-		var st struct {
-			Busy, Hole bool
-			Waiting    int64
-		}
-		if err := json.Unmarshal([]byte(n.get(n.index.admin+"/backfill")), &st); err != nil {
-			n.t.Fatal(err)
-		}
-		s := n.stats()
-		if quiet++; st.Busy || st.Hole || st.Waiting > 0 || s.Cursor != last {
-			quiet = 0
-		}
-		last = s.Cursor
-		if time.Since(began) > 2*time.Minute {
-			n.t.Fatalf("still busy: %+v %+v: %s", st, s, n.get(n.index.admin+"/resyncs"))
-		}
-	}
-	n.stopIndex()
 }
 
 // compareAll compares a store with the PDS.

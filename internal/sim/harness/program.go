@@ -1,6 +1,6 @@
 // Package harness is what the tests stand on: it builds and runs this module's programs
-// (program.go) and other projects' (peers.go, bucket.go), injects faults (faults.go, disk.go,
-// clock.go, proxy.go, crashmem.go), scales attacks (abuse.go), and compares encodings with golden
+// (program.go) and an S3 server (bucket.go), injects faults (faults.go, disk.go, clock.go,
+// crashmem.go), scales attacks (abuse.go), and compares encodings with golden
 // files (golden.go, codec.go). It does not know the index.
 package harness
 

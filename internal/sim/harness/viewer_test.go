@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"testing"
-
-	"skein.blue/internal/sim/harness"
 )
 
 // answer is the answer to a query, or an error.
@@ -22,17 +20,11 @@ type answer struct {
 //
 //	.ci/peers DIR && go test ./internal/sim/harness -run TestViewer -peers DIR -v
 func TestViewer(t *testing.T) {
-	if *peersDir == "" {
-		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
-	}
-	kit, err := harness.Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit := peers(t)
 	n := newNetwork(t, kit, 8)
 	alice, bob := n.accounts[0], n.accounts[2]
 	want := map[*account][]string{alice: n.likes(alice, 5), bob: n.likes(bob, 2)}
-	ports, err := harness.FreePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +63,7 @@ func TestViewer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct := harness.NewClient(ports[0])
+	direct := NewClient(ports[0])
 	for i, expect := range []answer{{Total: 5}, {Error: "JwtReplayed"}} {
 		if status, a := read(direct.Get(t.Context(), "/xrpc/"+method+"?"+likes.Encode(), map[string]string{"Authorization": "Bearer " + token})); a.Total != expect.Total || a.Error != expect.Error {
 			t.Errorf("use %d of a token: %d %+v", i+1, status, a)

@@ -40,10 +40,6 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 	if err != nil {
 		return err
 	}
-	endProfile, err := r.profile(".history")
-	if err != nil {
-		return errors.Join(err, sim.Stop())
-	}
 	running, stop := context.WithCancel(ctx)
 	ready, stopped := make(chan struct{}), make(chan error, 1)
 	go func() { stopped <- x.Backfill.Run(running, func() { close(ready) }) }()
@@ -71,7 +67,7 @@ func (r *run) readArchive(ctx context.Context, x *app.Index) error {
 		<-time.After(100 * time.Millisecond)
 	}
 	stop()
-	return errors.Join(err, ctx.Err(), <-stopped, endProfile(), sim.Stop())
+	return errors.Join(err, ctx.Err(), <-stopped, sim.Stop())
 }
 
 // interrupted returns the address of the archive that an earlier load has begun to read, and how many records it

@@ -59,7 +59,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if r.o.Kill {
 		watching.Go(func() { r.kill(stop, ctx, c, from, events, done) })
 	}
-	endProfile, err := r.profile("")
+	endProfile, err := r.profile()
 	if err != nil {
 		return err
 	}
@@ -106,12 +106,12 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	return nil
 }
 
-// profile starts a CPU profile, if one was asked for, in the file of that name and a suffix.
-func (r *run) profile(suffix string) (end func() error, err error) {
+// profile starts a CPU profile, if one was asked for.
+func (r *run) profile() (end func() error, err error) {
 	if r.o.Profile == "" {
 		return func() error { return nil }, nil
 	}
-	f, err := os.Create(r.o.Profile + suffix)
+	f, err := os.Create(r.o.Profile)
 	if err != nil {
 		return nil, fmt.Errorf("profiling: %w", err)
 	}

@@ -43,8 +43,7 @@ type Options struct {
 	Archive func(ctx context.Context, address string, o network.Options) (Simulator, error)
 	// Kill kills the relay in the middle, and restarts it.
 	Kill bool
-	// Profile is a file for a CPU profile while the clock runs; "": none. While the history is indexed, the
-	// profile goes to a file with ".history" after its name.
+	// Profile is a file for a CPU profile while the clock runs; "": none.
 	Profile string
 	// Inspect, if set, is called with the index once the clock has stopped.
 	Inspect func(*app.Index)

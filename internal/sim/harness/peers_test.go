@@ -1,4 +1,4 @@
-package harness
+package harness_test
 
 // Other projects' programs on loopback, for tests against a network that we did not write: the reference PDS and PLC directory, and indigo's relay, each as a
 // process that tests can kill.
