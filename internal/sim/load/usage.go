@@ -11,8 +11,6 @@ import (
 // bytes.
 func usage() (cpu time.Duration, peak int64) { return UsageOf("self") }
 
-func peakMemory() int64 { _, peak := usage(); return peak }
-
 // UsageOf returns the same for a process by its number, from /proc; zeros without
 // /proc.
 func UsageOf(pid string) (cpu time.Duration, peak int64) {

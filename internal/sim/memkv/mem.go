@@ -7,6 +7,7 @@ package memkv
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -193,7 +194,7 @@ func (s *Store) commit(t *txn, version uint64) (done bool, err error) {
 	s.commits++
 	var crash error
 	if s.o.OnCommit != nil {
-		if crash = s.o.OnCommit(s.commits); crash != nil && !isAfter(crash) {
+		if crash = s.o.OnCommit(s.commits); crash != nil && !errors.Is(crash, ErrAfterCommit) {
 			return false, crash
 		}
 	}

@@ -2,7 +2,6 @@ package memkv
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +10,6 @@ import (
 
 	"skein.blue/internal/kv"
 )
-
-func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
 
 // reader reads one version of the tree. If conflicts is set, it collects the ranges
 // that were read. Each call overwrites the bytes that the call before it returned, as an
