@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -91,14 +90,10 @@ func writtenBytes() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading what was written needs Linux: %w", err)
 	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "write_bytes:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("/proc/self/io: %w", err)
-			}
-			return n, nil
-		}
+	_, count, _ := strings.Cut(string(b), "\nwrite_bytes:")
+	var n int64
+	if _, err := fmt.Sscan(count, &n); err != nil {
+		return 0, fmt.Errorf("write_bytes in /proc/self/io: %w", err)
 	}
-	return 0, errors.New("/proc/self/io has no write_bytes")
+	return n, nil
 }

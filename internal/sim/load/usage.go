@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -24,12 +25,9 @@ func UsageOf(pid string) (cpu time.Duration, peak int64) {
 		}
 	}
 	if b, err := os.ReadFile("/proc/" + pid + "/status"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-				kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-				peak = kb << 10
-			}
-		}
+		_, kb, _ := strings.Cut(string(b), "\nVmHWM:")
+		_, _ = fmt.Sscan(kb, &peak)
+		peak <<= 10
 	}
 	return cpu, peak
 }

@@ -3,6 +3,7 @@ package oracle
 import (
 	"iter"
 	"slices"
+	"strings"
 )
 
 // An Edge says that Actor has an edge of a kind to Subject.
@@ -43,4 +44,22 @@ func add(dir map[string]map[string][]string, kind, of, member string) {
 		dir[kind] = map[string][]string{}
 	}
 	dir[kind][of] = append(dir[kind][of], member)
+}
+
+// A Listing is a record that puts an account on a list of the record's author.
+type Listing struct{ Author, Rkey, Member, List string }
+
+// Listings returns the valid ones: those in the repo of the list's own author, if the
+// author is active.
+func (m *Model) Listings() (all []Listing) {
+	for p, member := range m.Records {
+		if p.Kind != ListItem || member == "" || m.Hidden[p.DID] {
+			continue
+		}
+		list := m.Records[Path{p.DID, ListItemOf, p.Rkey}]
+		if strings.HasPrefix(list+"/", "at://"+p.DID+"/") {
+			all = append(all, Listing{p.DID, p.Rkey, member, list})
+		}
+	}
+	return all
 }

@@ -1,9 +1,8 @@
 // Package synth encodes messages of the firehose, byte for byte as a relay sends them.
-// message.go appends each type of message, its blocks and records, fast enough for the
-// simulated relay (hundreds of thousands a second); this file encodes
-// any CBOR; repo.go builds whole repos; serve.go serves a Stream of messages to a
-// subscriber: the websocket, pings, error frames. It signs
-// nothing. Messages have no tree: the root of a repo is whatever the caller says.
+// message.go appends each type of message, its blocks and records, fast enough for the simulated relay (hundreds of
+// thousands a second); this file encodes any CBOR; repo.go builds whole repos; serve.go serves a Stream of messages to
+// a subscriber: the websocket, pings, error frames. It signs nothing. Messages have no tree: the root of a repo is
+// whatever the caller says.
 package synth
 
 import (
