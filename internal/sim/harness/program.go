@@ -1,7 +1,6 @@
-// Package harness is what the tests stand on: it builds and runs this module's programs
-// (program.go) and an S3 server (bucket.go), injects faults (faults.go, disk.go, clock.go,
-// crashmem.go), scales attacks (abuse.go), and compares encodings with golden
-// files (golden.go, codec.go). It does not know the index.
+// Package harness is what the tests stand on: it builds and runs this module's programs (program.go) and an S3 server
+// (bucket.go), injects faults (faults.go, disk.go, clock.go, crashmem.go), scales attacks (abuse.go), and compares
+// encodings with golden files (golden.go, codec.go). It does not know the index.
 package harness
 
 import (

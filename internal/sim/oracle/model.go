@@ -1,12 +1,11 @@
 // Package oracle is a model of the index in its plainest form, for comparison with the real
 // one. They share no code except the table of kinds.
 //
-// It has the rules of a repo (repo.go) and of the sets (sets.go). Model (model.go) applies
-// them to events in maps of strings, for tests and recorded streams; the load test
-// (internal/sim/load) applies the same rules to numbers, because it has millions. Both know no
-// batches, ids, stores or wire formats. Around them: random histories (history.go), small
-// graphs in a store (small.go), and the truth files of recorded streams, compared with a server over HTTP
-// (truth.go, methods.go).
+// It has the rules of a repo (repo.go) and of the sets (sets.go). Model (model.go) applies them to events in maps of
+// strings, for tests and recorded streams; the load test (internal/sim/load) applies the same rules to numbers, because
+// it has millions. Both know no batches, ids, stores or wire formats. Around them: random histories (history.go), small
+// graphs in a store (small.go), and the truth files of recorded streams, compared with a server over HTTP (truth.go,
+// methods.go).
 package oracle
 
 import (
