@@ -188,73 +188,23 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 
 // Read appends the records of v to dst, with an age. Raw keys point into v.
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
-	if isPacked(v) {
-		p := c.unpack(v)
-		for p.next() {
-			dst = append(dst, Record{Path: Path{TID: p.tid()}, Subject: dict.ID(p.subject), Age: age})
-		}
-		if p.malformed {
-			return dst, 0, ErrChunk
-		}
-		return dst, 0, nil
-	}
-	micros, clock, subject := uint64(c.Bucket)<<(BucketShift-ClockBits), uint64(0), c.first
-	var key []byte // the last raw key
-	for first := true; len(v) > 0; first = false {
-		n, w := Uvarint(v)
-		if w <= 0 {
-			return dst, 0, ErrChunk
-		}
-		v = v[w:]
-		r := Record{Age: age, IsMany: c.many}
-		if c.IsRaw() && n > 1 {
-			if n>>1 > uint64(len(v)) {
-				return dst, 0, ErrChunk
-			}
-			r.Path.Raw, v = v[:n>>1:n>>1], v[n>>1:]
-		}
-		if n&1 != 0 {
-			if len(v) < 2 {
-				return dst, 0, ErrChunk
-			}
-			ext := binary.BigEndian.Uint16(v)
-			v = v[2:]
-			clock, r.Flags = uint64(ext&clockMask), uint8(ext>>ClockBits)
-			if r.Flags == flagSpilled && first {
-				generation, w = binary.Uvarint(v)
-				if w <= 0 || generation == 0 {
-					return dst, 0, ErrChunk
-				}
-				v, clock = v[w:], 0
-				continue
-			}
-			if r.Flags > NoSubject || c.many && r.Flags == NoSubject {
-				return dst, 0, ErrChunk
-			}
-		}
-		if !c.IsRaw() {
-			micros += n >> 1
-			r.Path.TID = micros<<ClockBits | clock
+	r := c.reader(v)
+	for r.next() {
+		record := Record{Flags: r.flags, IsMany: c.many, Age: age}
+		if c.IsRaw() {
+			record.Path.Raw = r.key
 		} else {
-			if r.Path.Raw == nil && c.many {
-				r.Path.Raw = key
-			}
-			if key = r.Path.Raw; key == nil {
-				return dst, 0, ErrChunk
-			}
+			record.Path.TID = r.tid()
 		}
-		if r.Flags == 0 || c.many {
-			d, w := Uvarint(v)
-			if w <= 0 {
-				return dst, 0, ErrChunk
-			}
-			v = v[w:]
-			subject += dict.Unzigzag(d)
-			r.Subject = dict.ID(subject)
+		if r.flags == 0 || c.many {
+			record.Subject = dict.ID(r.subject)
 		}
-		dst = append(dst, r)
+		dst = append(dst, record)
 	}
-	return dst, generation, nil
+	if r.malformed {
+		return dst, 0, ErrChunk
+	}
+	return dst, r.generation, nil
 }
 
 // walked is what walk learns of a chunk.
@@ -269,63 +219,95 @@ type walked struct {
 // walk walks through a chunk of TIDs without building the records. It appends the state after each to ends, if that is not nil. ok is
 // false if the chunk is malformed.
 func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
-	if isPacked(v) {
-		p := c.unpack(v)
-		for p.next() {
-			if w.records++; ends != nil {
-				*ends = append(*ends, p.chunkEnd)
-			}
-		}
-		w.end = p.chunkEnd
-		return w, !p.malformed
-	}
-	w.end = c.start()
-	for first := true; len(v) > 0; first = false {
-		d, size := Uvarint(v)
-		if size <= 0 {
-			return w, false
-		}
-		v = v[size:]
-		subject := true
-		if d&1 != 0 {
-			if len(v) < 2 {
-				return w, false
-			}
-			ext := binary.BigEndian.Uint16(v)
-			v = v[2:]
-			w.end.clock = uint64(ext & clockMask)
-			switch ext >> ClockBits {
-			case 0:
-			case Removed:
-				w.removed, w.flags, subject = true, true, c.many
-			case NoSubject:
-				if w.flags, subject = true, false; c.many {
-					return w, false
-				}
-			case flagSpilled:
-				if w.generation, size = binary.Uvarint(v); size <= 0 || w.generation == 0 || !first {
-					return w, false
-				}
-				v, w.end.clock = v[size:], 0
-				continue
-			default:
-				return w, false
-			}
-		}
-		w.end.micros += d >> 1
-		if w.records++; subject {
-			d, size := Uvarint(v)
-			if size <= 0 {
-				return w, false
-			}
-			v = v[size:]
-			w.end.subject += dict.Unzigzag(d)
-		}
+	r := c.reader(v)
+	for r.next() {
+		w.records++
+		w.removed, w.flags = w.removed || r.flags == Removed, w.flags || r.flags != 0
 		if ends != nil {
-			*ends = append(*ends, w.end)
+			*ends = append(*ends, r.chunkEnd)
 		}
 	}
-	return w, true
+	w.end, w.generation = r.chunkEnd, r.generation
+	return w, !r.malformed
+}
+
+// A chunkReader reads the records of a chunk, in either form.
+type chunkReader struct {
+	packedReader // in the byte form, at is a byte
+
+	packed, raw, many bool
+	flags             uint8 // of the last record read
+	generation        uint64
+	key               []byte // the raw key of the last record read
+}
+
+// spilledMark begins the byte form of a spilled chunk, before the generation.
+var spilledMark = []byte{1, flagSpilled << ClockBits >> 8, 0}
+
+// reader begins to read a chunk.
+func (c ChunkCoder) reader(v []byte) chunkReader {
+	if isPacked(v) {
+		return chunkReader{packedReader: c.unpack(v), packed: true}
+	}
+	r := chunkReader{packedReader: packedReader{v: v, chunkEnd: c.start()}, raw: c.IsRaw(), many: c.many}
+	if rest, ok := bytes.CutPrefix(v, spilledMark); ok {
+		generation, w := binary.Uvarint(rest)
+		r.generation, r.at, r.malformed = generation, len(spilledMark)+w, generation == 0
+	}
+	return r
+}
+
+// next reads a record. It returns false at the end of the chunk, or if the chunk is malformed.
+func (r *chunkReader) next() bool {
+	if r.packed {
+		return r.packedReader.next()
+	}
+	if r.malformed || r.at == len(r.v) {
+		return false
+	}
+	v := r.v[r.at:]
+	n, w := Uvarint(v)
+	if w <= 0 {
+		return r.fail()
+	}
+	v = v[w:]
+	if r.raw && n > 1 {
+		if n>>1 > uint64(len(v)) {
+			return r.fail()
+		}
+		r.key, v = v[:n>>1:n>>1], v[n>>1:]
+	} else if r.raw && (!r.many || r.key == nil) { // only a pair may have the key of the one before
+		return r.fail()
+	}
+	flags := uint8(0)
+	if n&1 != 0 {
+		if len(v) < 2 {
+			return r.fail()
+		}
+		ext := binary.BigEndian.Uint16(v)
+		v = v[2:]
+		r.clock, flags = uint64(ext&clockMask), uint8(ext>>ClockBits)
+		if flags > NoSubject || r.many && flags == NoSubject {
+			return r.fail()
+		}
+	}
+	r.micros += n >> 1
+	r.flags = flags
+	if flags == 0 || r.many {
+		d, w := Uvarint(v)
+		if w <= 0 {
+			return r.fail()
+		}
+		v = v[w:]
+		r.subject += dict.Unzigzag(d)
+	}
+	r.at = len(r.v) - len(v)
+	return true
+}
+
+func (r *chunkReader) fail() bool {
+	r.malformed = true
+	return false
 }
 
 // Uvarint is binary.Uvarint without a loop, if v has eight bytes to read at once.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+	"sort"
 	"sync"
 
 	"skein.blue/intern/dict"
@@ -48,21 +49,22 @@ func SplitContainer(v []byte) (removed, present []byte, err error) {
 // AppendContainer appends an operand that adds and removes members. Both lists
 // are ascending, and disjoint.
 func AppendContainer(dst []byte, add, remove []uint16) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(remove)))
-	for _, m := range remove {
-		dst = binary.LittleEndian.AppendUint16(dst, m)
-	}
+	dst = appendMembers(binary.AppendUvarint(dst, uint64(len(remove))), remove)
 	if len(add) < ArrayMax {
-		for _, m := range add {
-			dst = binary.LittleEndian.AppendUint16(dst, m)
-		}
-		return dst
+		return appendMembers(dst, add)
 	}
 	var b [bitmapWords]uint64
 	for _, m := range add {
 		b[m>>6] |= 1 << (m & 63)
 	}
 	return appendBitmap(dst, &b)
+}
+
+func appendMembers(dst []byte, members []uint16) []byte {
+	for _, m := range members {
+		dst = binary.LittleEndian.AppendUint16(dst, m)
+	}
+	return dst
 }
 
 func appendBitmap(dst []byte, b *[bitmapWords]uint64) []byte {
@@ -101,16 +103,9 @@ func ContainerHas(v []byte, member uint16) (bool, error) {
 	if len(present) == BitmapBytes {
 		return present[member>>3]&(1<<(member&7)) != 0, nil
 	}
-	lo, hi := 0, len(present)/2
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if binary.LittleEndian.Uint16(present[2*mid:]) < member {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return 2*lo < len(present) && binary.LittleEndian.Uint16(present[2*lo:]) == member, nil
+	at := func(i int) uint16 { return binary.LittleEndian.Uint16(present[2*i:]) }
+	i := sort.Search(len(present)/2, func(i int) bool { return at(i) >= member })
+	return 2*i < len(present) && at(i) == member, nil
 }
 
 // smallFold is the most members that are folded by sorting. More are folded in bitmaps, at

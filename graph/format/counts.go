@@ -1,8 +1,6 @@
 package format
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 
 	"skein.blue/graph/kinds"
@@ -53,10 +51,8 @@ func (c *Counts) Add(d Counts) {
 
 // DecodeCounts reads the value of KeyCounts.
 func DecodeCounts(v []byte) (c Counts, err error) {
-	if err := json.Unmarshal(v, &c); err != nil {
-		return c.Clone(), fmt.Errorf("format: reading the counts: %w", err)
-	}
-	return c.Clone(), nil
+	c, err = decodeJSON[Counts](v, "the counts")
+	return c.Clone(), err
 }
 
 // AccountCounts are the Counts that many questions need.
@@ -67,9 +63,6 @@ type AccountCounts struct {
 }
 
 // DecodeAccountCounts reads them from the value of KeyCounts.
-func DecodeAccountCounts(v []byte) (c AccountCounts, err error) {
-	if err := json.Unmarshal(v, &c); err != nil {
-		return c, fmt.Errorf("format: reading the counts: %w", err)
-	}
-	return c, nil
+func DecodeAccountCounts(v []byte) (AccountCounts, error) {
+	return decodeJSON[AccountCounts](v, "the counts")
 }

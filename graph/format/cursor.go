@@ -38,17 +38,17 @@ func (c CursorRow) Value() []byte {
 	v := binary.BigEndian.AppendUint32(nil, c.Number)
 	v = binary.BigEndian.AppendUint64(v, uint64(c.Seq))
 	v = binary.BigEndian.AppendUint64(v, uint64(c.Time.UnixMicro()))
-	flags := byte(0)
-	if c.Future {
-		flags |= cursorFuture
+	return append(v, flagsOf(c.Future, c.Live, c.Exact))
+}
+
+// flagsOf returns a byte whose lowest bits say which of the values are true, the first in bit 0.
+func flagsOf(values ...bool) (flags byte) {
+	for i, is := range values {
+		if is {
+			flags |= 1 << i
+		}
 	}
-	if c.Live {
-		flags |= cursorLive
-	}
-	if c.Exact {
-		flags |= cursorExact
-	}
-	return append(v, flags)
+	return flags
 }
 
 // DecodeCursor reads a row.

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -98,10 +99,7 @@ func AppendDates(dst []byte, removed []uint16, present []Dated) []byte {
 	if len(removed) == 0 && len(present) == 0 {
 		return dst
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(removed)))
-	for _, m := range removed {
-		dst = binary.LittleEndian.AppendUint16(dst, m)
-	}
+	dst = appendMembers(binary.AppendUvarint(dst, uint64(len(removed))), removed)
 	for _, d := range present {
 		dst = binary.LittleEndian.AppendUint16(dst, d.Member)
 		dst = binary.LittleEndian.AppendUint32(dst, d.Date)
@@ -159,16 +157,11 @@ type dateEntry struct {
 }
 
 func compareDateEntries(x, y dateEntry) int {
-	if c := int(x.member) - int(y.member); c != 0 {
-		return c
-	}
-	if x.age != y.age {
-		if x.age < y.age {
-			return -1
-		}
-		return 1
-	}
 	switch {
+	case x.member != y.member:
+		return cmp.Compare(x.member, y.member)
+	case x.age != y.age:
+		return cmp.Compare(x.age, y.age)
 	case x.added == y.added:
 		return 0
 	case y.added:

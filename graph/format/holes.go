@@ -31,9 +31,12 @@ func (h *Holes) Known(st *RepoState, partition uint8) bool {
 }
 
 // DecodeHoles reads the value of KeyHoles.
-func DecodeHoles(v []byte) (h Holes, err error) {
-	if err := json.Unmarshal(v, &h); err != nil {
-		return h, fmt.Errorf("format: reading the holes of the stream: %w", err)
+func DecodeHoles(v []byte) (Holes, error) { return decodeJSON[Holes](v, "the holes of the stream") }
+
+// decodeJSON reads a value in JSON. what names it in the error.
+func decodeJSON[T any](v []byte, what string) (x T, err error) {
+	if err := json.Unmarshal(v, &x); err != nil {
+		return x, fmt.Errorf("format: reading %s: %w", what, err)
 	}
-	return h, nil
+	return x, nil
 }

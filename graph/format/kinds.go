@@ -34,9 +34,9 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 	if v == nil {
 		return kinds.BuiltIn, nil
 	}
-	var list []configured
-	if err := json.Unmarshal(v, &list); err != nil {
-		return nil, fmt.Errorf("format: reading the kinds of the store: %w", err)
+	list, err := decodeJSON[[]configured](v, "the kinds of the store")
+	if err != nil {
+		return nil, err
 	}
 	var rows []kinds.Info
 	for _, c := range list {
@@ -47,7 +47,6 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 		if k.To.Form, known = kinds.FormOfNoun(c.Names); !known {
 			return nil, fmt.Errorf("format: the kinds of the store: %s:%s has subjects of the unknown type %q", c.Collection, c.Path, c.Names)
 		}
-		var err error
 		if k.To.Field, err = kinds.SplitPath(c.Path); err != nil {
 			return nil, fmt.Errorf("format: the kinds of the store: %w", err)
 		}

@@ -73,24 +73,9 @@ const (
 func (es LabelEntries) Append(dst []byte) []byte {
 	for i := range es {
 		e := &es[i]
-		flags := byte(0)
-		if e.Negated {
-			flags |= labelNegated
-		}
-		if e.Expired {
-			flags |= labelExpired
-		}
-		if e.Expires != 0 {
-			flags |= labelExpires
-		}
-		if e.CID != "" {
-			flags |= labelVersion
-		}
 		kept := e.Canceled != 0 && (!e.Negated || e.Canceled != e.Time)
-		if kept {
-			flags |= labelCanceled
-		}
-		dst = binary.AppendUvarint(append(dst, flags), uint64(e.Time))
+		dst = append(dst, flagsOf(e.Negated, e.Expired, e.Expires != 0, e.CID != "", kept))
+		dst = binary.AppendUvarint(dst, uint64(e.Time))
 		if e.Expires != 0 {
 			dst = binary.AppendUvarint(dst, uint64(e.Expires))
 		}

@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 
@@ -62,13 +63,8 @@ func (p Path) Spread() uint64 {
 
 // ComparePaths orders the paths of one bucket.
 func ComparePaths(x, y Path) int {
-	switch {
-	case x.Raw != nil || y.Raw != nil:
+	if x.Raw != nil || y.Raw != nil {
 		return bytes.Compare(x.Raw, y.Raw)
-	case x.TID < y.TID:
-		return -1
-	case x.TID > y.TID:
-		return 1
 	}
-	return 0
+	return cmp.Compare(x.TID, y.TID)
 }

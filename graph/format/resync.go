@@ -76,11 +76,8 @@ func (r *Resync) Append(dst []byte) ([]byte, error) {
 }
 
 // DecodeResync reads the value of a row in the queue of resyncs.
-func DecodeResync(v []byte) (r Resync, err error) {
-	if err := json.Unmarshal(v, &r); err != nil {
-		return r, fmt.Errorf("format: reading a row of the resync queue: %w", err)
-	}
-	return r, nil
+func DecodeResync(v []byte) (Resync, error) {
+	return decodeJSON[Resync](v, "a row of the resync queue")
 }
 
 // KeyTouched is the keyspace of the stream's changes to repos whose past is still to come:
@@ -133,14 +130,7 @@ const (
 func (c *TouchedCommit) Append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Since))
 	dst = append(append(dst, c.Data[:]...), c.Prev[:]...)
-	flags := byte(0)
-	if c.HasPrev {
-		flags |= touchedHasPrev
-	}
-	if c.Broken {
-		flags |= touchedBroken
-	}
-	return append(dst, flags)
+	return append(dst, flagsOf(c.HasPrev, c.Broken))
 }
 
 // DecodeTouched reads a row of KeyTouched. Its Rkey points into key.
@@ -263,17 +253,11 @@ type Lack struct {
 }
 
 // DecodeLacking reads the value of KeyLacking: a Lack by the name of each kind.
-func DecodeLacking(v []byte) (lacking map[string]Lack, err error) {
-	if err := json.Unmarshal(v, &lacking); err != nil {
-		return nil, fmt.Errorf("format: reading the incomplete kinds: %w", err)
-	}
-	return lacking, nil
+func DecodeLacking(v []byte) (map[string]Lack, error) {
+	return decodeJSON[map[string]Lack](v, "the incomplete kinds")
 }
 
 // DecodeBackfill reads the value of KeyBackfill.
-func DecodeBackfill(v []byte) (b Backfill, err error) {
-	if err := json.Unmarshal(v, &b); err != nil {
-		return b, fmt.Errorf("format: reading the progress of the backfill: %w", err)
-	}
-	return b, nil
+func DecodeBackfill(v []byte) (Backfill, error) {
+	return decodeJSON[Backfill](v, "the progress of the backfill")
 }

@@ -117,18 +117,10 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 }
 
 func compareEntries(x, y entry) int {
-	switch {
-	case x.id != y.id:
-		if x.id < y.id {
-			return -1
-		}
-		return 1
-	case x.at < y.at:
-		return -1
-	case x.at > y.at:
-		return 1
+	if x.id != y.id {
+		return cmp.Compare(x.id, y.id)
 	}
-	return 0
+	return cmp.Compare(x.at, y.at)
 }
 
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.

@@ -153,13 +153,8 @@ func (f *Folder) foldGroup(dst, key []byte, values [][]byte, base bool) (out []b
 		}
 	}()
 	for _, v := range values {
-		for next := 0; len(v) > 0; {
-			place, row, rest, err := cutRow(v, next)
-			if err != nil {
-				return nil, 0, err
-			}
-			g.rows[place] = append(g.rows[place], row)
-			next, v = place+1, rest
+		if err := EachRow(0, v, func(place dict.ID, row []byte) error { g.rows[place] = append(g.rows[place], row); return nil }); err != nil {
+			return nil, 0, err
 		}
 	}
 	g.out = RowGroup{Value: dst}
