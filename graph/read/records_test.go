@@ -3,6 +3,7 @@ package read_test
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,20 +43,19 @@ func (e entry) after(f entry) bool {
 	return format.ComparePaths(e.path, f.path) > 0
 }
 
-// compareRecords compares the records read of a kind with the twin's records of did, or of all
-// accounts if did is empty.
-func compareRecords(t *testing.T, v *view, k kinds.Info, did string, got []entry) {
+// compareRecords compares the records read of a kind with the twin's.
+func compareRecords(t *testing.T, v *view, k kinds.Info, got []entry) {
 	t.Helper()
 	want := 0
 	for p := range v.records {
-		if p.kind == k.Kind && (did == "" || p.did == did) {
+		if p.kind == k.Kind {
 			want++
 		}
 	}
 	for i, e := range got {
 		p := path{k.Kind, v.name[dict.DID][e.actor], string(e.path.AppendRkey(nil))}
 		subject, ok := v.records[p]
-		if !ok || subject != e.subject || did != "" && p.did != did {
+		if !ok || subject != e.subject {
 			t.Errorf("%s: %v names %q, the twin has %q (%v)", k.Name, p, e.subject, subject, ok)
 		}
 		if i > 0 && !e.after(got[i-1]) {
@@ -63,32 +63,12 @@ func compareRecords(t *testing.T, v *view, k kinds.Info, did string, got []entry
 		}
 	}
 	if len(got) != want {
-		t.Errorf("%s of %q: %d records, want %d", k.Name, did, len(got), want)
+		t.Errorf("%s: %d records, want %d", k.Name, len(got), want)
 	}
 }
 
+// TestRecords reads the records of all actors one after another, those of each actor, and stops early.
 func TestRecords(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		for _, k := range kinds.All {
-			for did, actor := range v.id {
-				if !strings.HasPrefix(did, "did:") {
-					continue
-				}
-				var got []entry
-				if err := read.Records(v, k.Kind, actor, func(r *format.Record) bool {
-					got = append(got, v.entry(k, actor, r))
-					return true
-				}); err != nil {
-					t.Fatal(err)
-				}
-				compareRecords(t, v, k, did, got)
-			}
-		}
-	})
-}
-
-// TestRecordsUnder reads the records of all actors one after another, and stops early.
-func TestRecordsUnder(t *testing.T) {
 	eachState(t, func(t *testing.T, v *view) {
 		all := 0
 		for _, k := range kinds.All {
@@ -99,8 +79,24 @@ func TestRecordsUnder(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			compareRecords(t, v, k, "", got)
+			compareRecords(t, v, k, got)
 			all += len(got)
+			rest := got
+			for _, actor := range slices.Sorted(maps.Keys(v.name[dict.DID])) {
+				if err := read.Records(v, k.Kind, actor, func(r *format.Record) bool {
+					if e := v.entry(k, actor, r); len(rest) == 0 || e.after(rest[0]) || rest[0].after(e) {
+						t.Errorf("%s: %v is read, %d are left", k.Name, e, len(rest))
+						return false
+					}
+					rest = rest[1:]
+					return true
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(rest) > 0 {
+				t.Errorf("%s: %d records are missing: %v", k.Name, len(rest), rest[0])
+			}
 			for most := 1; most <= len(got); most += 1 + most/2 {
 				n := 0
 				if err := read.RecordsUnder(v, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {

@@ -196,25 +196,3 @@ func FuzzFoldGroups(f *testing.F) {
 		}
 	})
 }
-
-// FuzzBlocks: for all valid settings, an id identifies its shard and block.
-func FuzzBlocks(f *testing.F) {
-	f.Add(byte(14), uint32(1<<16), byte(64), uint32(70), uint64(9))
-	f.Add(byte(32), uint32(1), byte(1), uint32(1<<32-1), uint64(1<<31-1<<16-1))
-	f.Add(byte(24), uint32(1<<16), byte(2), uint32(1<<24-1), uint64(1))
-	f.Fuzz(func(t *testing.T, bits byte, size uint32, partitions byte, shard uint32, block uint64) {
-		s := Settings{bits, size, partitions}
-		if s.Check() != nil {
-			return
-		}
-		shard, block = uint32(uint64(shard)%(1<<bits)), block%s.Blocks()
-		for _, id := range []ID{s.Start(shard, block), s.Start(shard, block) + ID(size) - 1} {
-			if got := s.BlockOf(DID, id); got != (BlockKey{DID, shard, block}) || id >= FirstReserved || s.PartitionOfID(id) >= partitions {
-				t.Errorf("%v: %#x, in block %d of shard %d, is in %+v", s, uint64(id), block, shard, got)
-			}
-			if back, n := ReadID(AppendID(nil, id)); back != id || n != len(AppendID(nil, id)) {
-				t.Errorf("%v: %#x is read as %#x", s, uint64(id), uint64(back))
-			}
-		}
-	})
-}

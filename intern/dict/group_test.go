@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -128,67 +127,20 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestEachEntryStops: EachEntry reads no further than the callback wants.
-func TestEachEntryStops(t *testing.T) {
-	v := writeGroup(URI, map[uint8][]byte{3: randomForm(rand.New(rand.NewPCG(1, 1)), URI), 9: []byte("at://a.b")})
-	calls := 0
-	if err := EachEntry(append(v, 0, 1), func(*Entry) bool { calls++; return calls < 2 }); err != nil || calls != 2 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
-	if err := EachEntry(append(v, 0, 1), func(*Entry) bool { return true }); err == nil {
-		t.Error("a truncated entry is read")
-	}
-}
-
-// TestGroupSizes: neighbouring strings take few bytes. The format fixes the numbers.
-func TestGroupSizes(t *testing.T) {
-	post := func(millis uint64, author ID) []byte {
-		return AppendPackedURI(nil, shortTID+millis*1000<<ClockBits, author, 0)
-	}
-	for name, c := range map[string]struct {
-		ns    Namespace
-		forms [][]byte
-		size  int
-	}{
-		"a plc":                            {DID, [][]byte{make([]byte, 15)}, 16},
-		"64 plcs":                          {DID, slices.Repeat([][]byte{make([]byte, 15)}, 64), 64 * 16},
-		"a post":                           {URI, [][]byte{post(0, author)}, 1 + 7 + 5},
-		"two posts of an author at once":   {URI, [][]byte{post(0, author), post(0, author)}, 13 + 3},
-		"a post and one a second later":    {URI, [][]byte{post(0, author), post(1000, author+1)}, 13 + 1 + 3 + 1},
-		"a post and one a second before":   {URI, [][]byte{post(1000, author+1), post(0, author)}, 13 + 1 + 3 + 1},
-		"a form of 127 bytes":              {URI, [][]byte{[]byte(strings.Repeat("x", 127))}, 129},
-		"a form of 256 bytes":              {URI, [][]byte{[]byte(strings.Repeat("x", 256))}, 259},
-		"a form of 257 bytes, its own row": {URI, [][]byte{[]byte(strings.Repeat("x", 257))}, 1},
-		"a DID as long as a post's form":   {DID, [][]byte{[]byte("did:web:x.y")}, 13},
-	} {
-		group := map[uint8][]byte{}
-		for i, f := range c.forms {
-			group[uint8(i)] = f
-		}
-		if v := writeGroup(c.ns, group); len(v) != c.size {
-			t.Errorf("%s: %d bytes, want %d: %x", name, len(v), c.size, v)
-		}
-	}
-}
-
-// TestGroupsRefused decodes malformed groups.
+// TestGroupsRefused decodes malformed groups. TestBrokenValues truncates them.
 func TestGroupsRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
-		"a truncated plc":                append([]byte{KindPLC<<GroupBits | 3}, make([]byte, 14)...),
-		"a post without numbers":         {kindPost<<GroupBits | 3},
-		"a post without an author":       {kindPost<<GroupBits | 3, 1},
-		"a truncated post":               {kindPost<<GroupBits | 3, 0x81},
-		"a truncated author":             {kindPost<<GroupBits | 3, 1, 0x81},
 		"a post of eleven bytes":         append([]byte{kindPost<<GroupBits | 3}, bytes.Repeat([]byte{0x80}, 11)...),
-		"a form without a length":        {kindForm<<GroupBits | 3},
-		"a truncated length":             {kindForm<<GroupBits | 3, 0x80},
-		"a truncated form":               {kindForm<<GroupBits | 3, 2, 'x'},
 		"a form longer than memory":      {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'x'},
 		"a length that overflows":        {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 'x'},
 		"an own row and a truncated plc": {KindOwn<<GroupBits | 3, KindPLC<<GroupBits | 4, 1},
 	} {
 		if err := EachEntry(v, func(*Entry) bool { return true }); err == nil {
 			t.Errorf("%s: %x is read", name, v)
+		}
+		calls := 0 // a reader that stops before does not see it
+		if err := EachEntry(append([]byte{KindOwn<<GroupBits | 2}, v...), func(*Entry) bool { calls++; return false }); err != nil || calls != 1 {
+			t.Errorf("%s: %d calls, %v", name, calls, err)
 		}
 		if got, err := (Merger{}).Fold(nil, nil, [][]byte{nil, v}, false); err == nil {
 			t.Errorf("%s: %x folds to %x", name, v, got)
@@ -207,17 +159,6 @@ func TestZigzag(t *testing.T) {
 	for range 10_000 {
 		if n := rng.Uint64() >> rng.IntN(64); Unzigzag(Zigzag(n)) != n || Zigzag(Unzigzag(n)) != n || Unzigzag(Zigzag(-n)) != -n {
 			t.Fatalf("%#x does not survive a round trip", n)
-		}
-	}
-}
-
-// TestCompareEntries: entries sort by id.
-func TestCompareEntries(t *testing.T) {
-	entries := []Entry{{ID: longAuthor}, {ID: 1}, {ID: author}, {ID: 1<<64 - 1}, {ID: 0}}
-	slices.SortFunc(entries, CompareEntries)
-	for i := 1; i < len(entries); i++ {
-		if entries[i-1].ID >= entries[i].ID {
-			t.Errorf("%#x comes before %#x", uint64(entries[i-1].ID), uint64(entries[i].ID))
 		}
 	}
 }

@@ -39,6 +39,11 @@ func TestIDsSort(t *testing.T) {
 			t.Fatalf("%#x and %#x are read as %#x and %#x from %x", uint64(x), uint64(y), uint64(first), uint64(second), both)
 		}
 	}
+	for _, bad := range [][]byte{nil, {1}, {1, 2, 3, 4}, {0xfe, 0, 0, 0, 0, 0, 0, 0, 0}, {0xff, 0, 0, 0, 0, 0, 0, 0}, {0xff, 0, 0, 0, 0, 0, 0, 0, 1}} {
+		if id, n := ReadID(bad); n != 0 {
+			t.Errorf("%x is read as %d", bad, id)
+		}
+	}
 }
 
 // TestKeysSort: the rows of a namespace are neighbours: groups by id, a long string's row right

@@ -77,7 +77,7 @@ func TestPack(t *testing.T) {
 	if forms := roundTrip(t, "at://"+did+"/app.bsky.feed.post/3jzfcijpj2z2a", 1<<63|5); len(forms[0]) != packedURILong {
 		t.Errorf("%x", forms)
 	}
-	for range 100_000 {
+	for range 2000 {
 		roundTrip(t, "did:plc:"+randomOf(Base32Alphabet, 24), 1)
 	}
 }
@@ -113,38 +113,4 @@ func splitIfURI(s string) (URIParts, bool) {
 		return URIParts{}, false
 	}
 	return SplitURI([]byte(s))
-}
-
-// TestIDForms: ids have short encodings, in order, and survive a round trip.
-func TestIDForms(t *testing.T) {
-	var last []byte
-	for _, id := range []ID{0, 1, 255, 65536, 1 << 32, FirstLong - 1, FirstLong, 1<<40 - 1, 1 << 40, 1 << 63, 1<<64 - 1} {
-		b := AppendID(nil, id)
-		if got, n := ReadID(append(b, 9)); got != id || n != len(b) || bytes.Compare(b, last) <= 0 && id > 0 {
-			t.Errorf("%d is %x after %x, read as %d (%d bytes)", id, b, last, got, n)
-		}
-		last = b
-	}
-	for _, bad := range [][]byte{nil, {1}, {1, 2, 3, 4}, {0xfe, 0, 0, 0, 0, 0, 0, 0, 0}, {0xff, 0, 0, 0, 0, 0, 0, 0}, {0xff, 0, 0, 0, 0, 0, 0, 0, 1}} {
-		if id, n := ReadID(bad); n != 0 {
-			t.Errorf("%x is read as %d", bad, id)
-		}
-	}
-	for bits := uint8(1); bits <= 32; bits++ {
-		for _, size := range []uint32{1, 4096, 65536} {
-			s := Settings{bits, size, 1}
-			for _, shard := range []uint32{0, 1, 1<<bits - 1} {
-				for _, block := range []uint64{0, 1, s.ShortCounters()/uint64(size) - 1, s.ShortCounters() / uint64(size), s.Blocks() - 1} {
-					if block >= s.Blocks() {
-						continue
-					}
-					for _, id := range []ID{s.Start(shard, block), s.Start(shard, block) + ID(size) - 1} {
-						if s.Shard(id) != shard || s.Block(id) != block || id >= FirstReserved {
-							t.Errorf("%+v: %x is of shard %d, block %d; want %d, %d", s, uint64(id), s.Shard(id), s.Block(id), shard, block)
-						}
-					}
-				}
-			}
-		}
-	}
 }

@@ -51,6 +51,9 @@ func TestBlocksAndIDs(t *testing.T) {
 				t.Fatalf("%v: block %d of shard %d is long: %v, and has %x", s, block, shard, s.Long(shard, block), written)
 			}
 		}
+		if s.ShortCounters() == 0 && (s.Start(0, 0) != longBit || s.Long(0, 0)) {
+			t.Fatalf("%v: the first id is %#x", s, uint64(s.Start(0, 0)))
+		}
 		// The next block begins where this one ends, except where the long ids begin.
 		if next := block + 1; next < s.Blocks() && (block*uint64(s.LeaseSize) >= s.ShortCounters() || next*uint64(s.LeaseSize) < s.ShortCounters()) {
 			if s.Start(shard, next) != start+ID(s.LeaseSize) {
@@ -60,68 +63,22 @@ func TestBlocksAndIDs(t *testing.T) {
 	}
 }
 
-// TestAllShortBlocks checks all blocks of small settings: no id is in two blocks, short ids fill
-// their part of the space, and a shard's ids ascend with its blocks.
-func TestAllShortBlocks(t *testing.T) {
-	s := Settings{ShardBits: 24, LeaseSize: MaxLeaseSize, Partitions: 64}
-	if s.ShortCounters() != MaxLeaseSize {
-		t.Fatalf("%d short counters", s.ShortCounters())
-	}
-	short, last := 0, None
-	for shard := range uint32(1 << 24) {
-		if shard%4099 != 0 && shard < 0xfe0000-2 { // some, and all at the end
-			continue
-		}
-		first, second := s.Start(shard, 0), s.Start(shard, 1)
-		if shard > 0 && (first <= last || first-last < MaxLeaseSize) || second < longBit || s.Long(shard, 0) != (shard >= 0xfe0000) || !s.Long(shard, 1) {
-			t.Fatalf("shard %d begins at %#x, after %#x, and goes on at %#x", shard, uint64(first), uint64(last), uint64(second))
-		}
-		if last = first; first < FirstLong {
-			short++
-		}
-	}
-	if short < 4000 {
-		t.Errorf("%d shards are short", short)
-	}
-	if long := (Settings{ShardBits: 25, LeaseSize: 1, Partitions: 1}); long.ShortCounters() != 0 || long.Start(0, 0) != longBit || long.Long(0, 0) {
-		t.Errorf("%v: %d short counters, the first id is %#x", long, long.ShortCounters(), uint64(long.Start(0, 0)))
-	}
-}
-
 // TestSettingsChecked: Check refuses unusable settings with ErrSettings.
 func TestSettingsChecked(t *testing.T) {
-	for _, c := range []struct {
-		s  Settings
-		ok bool
-	}{
-		{DefaultSettings, true},
-		{SharedSettings, true},
-		{Settings{1, 1, 1}, true},
-		{Settings{1, 1, 2}, true},
-		{Settings{32, MaxLeaseSize, 64}, true},
-		{Settings{31, 1, 64}, true},
-		{Settings{6, 1, 64}, true},
-		{Settings{}, false},
-		{Settings{0, 1, 1}, false},
-		{Settings{33, 1, 1}, false},
-		{Settings{255, 1, 1}, false},
-		{Settings{14, 0, 1}, false},
-		{Settings{14, 3, 1}, false},
-		{Settings{14, MaxLeaseSize + 1, 1}, false},
-		{Settings{14, 2 * MaxLeaseSize, 1}, false},
-		{Settings{14, 1 << 31, 1}, false},
-		{Settings{14, 1, 0}, false},
-		{Settings{14, 1, 3}, false},
-		{Settings{14, 1, 63}, false},
-		{Settings{14, 1, 128}, false},
-		{Settings{1, 1, 4}, false},
-		{Settings{5, 1, 64}, false},
+	for ok, all := range map[bool][]Settings{
+		true: {DefaultSettings, SharedSettings, {1, 1, 1}, {1, 1, 2}, {32, MaxLeaseSize, 64}, {31, 1, 64}, {6, 1, 64}},
+		false: {
+			{}, {0, 1, 1}, {33, 1, 1}, {255, 1, 1}, {14, 0, 1}, {14, 3, 1}, {14, MaxLeaseSize + 1, 1}, {14, 2 * MaxLeaseSize, 1}, {14, 1 << 31, 1},
+			{14, 1, 0}, {14, 1, 3}, {14, 1, 63}, {14, 1, 128}, {1, 1, 4}, {5, 1, 64},
+		},
 	} {
-		if err := c.s.Check(); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrSettings) {
-			t.Errorf("%v: %v", c.s, err)
-		}
-		if c.ok && (c.s.Or(DefaultSettings) != c.s || (Settings{}).Or(c.s) != c.s) {
-			t.Errorf("Or changes complete settings: %v", c.s)
+		for _, s := range all {
+			if err := s.Check(); (err == nil) != ok || err != nil && !errors.Is(err, ErrSettings) {
+				t.Errorf("%v: %v", s, err)
+			}
+			if ok && (s.Or(DefaultSettings) != s || (Settings{}).Or(s) != s) {
+				t.Errorf("Or changes complete settings: %v", s)
+			}
 		}
 	}
 	for want, s := range map[Settings]Settings{

@@ -1,7 +1,6 @@
 package syntax_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -89,29 +88,6 @@ func FuzzSyntax(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) { compareSyntax(t, s) })
-}
-
-// BenchmarkSyntax compares the validators with indigo's.
-//
-//	go test ./internal/syntax -run xxx -bench Syntax
-func BenchmarkSyntax(b *testing.B) {
-	const did, uri = "did:plc:ewvi7nxzyoun6zhxrhs64oiz", "at://did:plc:ewvi7nxzyoun6zhxrhs64oiz/app.bsky.feed.post/3jzfcijpj2z2a"
-	b.Run("skein", func(b *testing.B) {
-		for b.Loop() {
-			if !syntax.ValidDID(did) || !syntax.ValidURI(uri) {
-				b.Fatal("invalid")
-			}
-		}
-	})
-	b.Run("indigo", func(b *testing.B) {
-		for b.Loop() {
-			_, err1 := indigo.ParseDID(did)
-			_, err2 := indigo.ParseATURI(uri)
-			if err := errors.Join(err1, err2); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 // URIs of spaces and of records in them, by proposal 0016. None is an AT URI to indigo, so
