@@ -185,55 +185,6 @@ func TestCoderOfKey(t *testing.T) {
 	}
 }
 
-// TestFoldedSizes: a fold reports the paths and bytes of a value, from which a writer decides
-// to spill it. Values that cannot be spilled report 0.
-func TestFoldedSizes(t *testing.T) {
-	packed := 0
-	for seed := range uint64(500) {
-		rng := rand.New(rand.NewPCG(seed, 31))
-		bucket := []uint16{1607, RawBucket}[rng.IntN(2)]
-		depth := rng.IntN(MaxChunkDepth + 1)
-		key := append(binary.BigEndian.AppendUint16(AppendRecordsKey(nil, 2, 5), bucket), make([]byte, depth)...)
-		c := CoderOf(1, 5, bucket)
-		flags := rng.IntN(2)
-		records := func() []Record {
-			records := randomRecords(rng, bucket, 20)
-			for i := range records {
-				records[i].Flags *= uint8(flags)
-			}
-			return records
-		}
-		values := [][]byte{c.Append(nil, uint64(rng.IntN(2)), records())}
-		for range rng.IntN(3) {
-			values = append(values, c.Append(nil, 0, records()))
-		}
-		var f Folder
-		v, size, err := f.Fold([]byte("before"), key, values, true)
-		got, generation, err1 := c.Read(nil, v[6:], 0)
-		if isPacked(v[6:]) {
-			packed++
-		}
-		want := Folded{Entries: len(got), Bytes: len(c.Append(nil, generation, got))} // also if it is packed
-		if depth == MaxChunkDepth {
-			want = Folded{}
-		}
-		if err != nil || err1 != nil || size != want || string(v[:6]) != "before" {
-			t.Fatalf("seed %d, depth %d: %+v, want %+v; %v %v", seed, depth, size, want, err, err1)
-		}
-	}
-	if packed < 20 {
-		t.Errorf("only %d were packed", packed)
-	}
-	for name, key := range map[string][]byte{
-		"container": AppendContainerKey(nil, AppendRowKey(nil, 1, 5), 3),
-		"accounts":  alone.AccountKey(nil, 5), "strings": dict.AppendGroupKey(nil, dict.DID, 5),
-	} {
-		if _, size, err := new(Folder).Fold(nil, key, [][]byte{nil, nil}, true); err != nil || size != (Folded{}) {
-			t.Errorf("%s: %+v, %v", name, size, err)
-		}
-	}
-}
-
 // TestLive compares the live records of one, two and several chunks with a map that the
 // chunks are put into, the deepest first.
 func TestLive(t *testing.T) {

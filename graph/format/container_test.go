@@ -9,94 +9,34 @@ import (
 	"testing"
 )
 
-// twin is a container as a map from members to whether they are present.
-type twin map[uint16]bool
-
-func (w twin) apply(v []byte) error {
-	removed, present, err := SplitContainer(v)
-	if err != nil {
-		return err
-	}
-	for i := 0; i < len(removed); i += 2 {
-		w[binary.LittleEndian.Uint16(removed[i:])] = false
-	}
-	members, err := ContainerMembers(0, append([]byte{0}, present...))
-	for _, m := range members {
-		w[uint16(m)] = true
-	}
-	return err
-}
-
-func (w twin) members() (out []uint64) {
-	for m, in := range w {
-		if in {
-			out = append(out, uint64(m))
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// TestFold: any grouping of operands, small or large, folds to the same as a map.
+// TestFold: any grouping of operands, small or large, folds to the same as a map, and to the one form of its members.
 func TestFold(t *testing.T) {
+	key := AppendContainerKey(nil, AppendRowKey(nil, 1, 5), 3)
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		space := []int{8, 300, 65536}[rng.IntN(3)]
-		want := twin{}
+		want := map[uint16]bool{}
 		var values [][]byte
 		for range 1 + rng.IntN(40) {
 			n := 1
 			if rng.IntN(10) == 0 {
 				n = rng.IntN(6000)
 			}
-			op := twin{}
+			op := map[uint16]bool{}
 			for range n {
 				op[uint16(rng.IntN(space))] = rng.IntN(3) > 0
 			}
-			var add, remove []uint16
-			for _, m := range slices.Sorted(maps.Keys(op)) {
-				if op[m] {
-					add = append(add, m)
-				} else {
-					remove = append(remove, m)
-				}
-			}
-			v := AppendContainer(nil, add, remove)
-			values = append(values, v)
-			if err := want.apply(v); err != nil {
-				t.Fatal(err)
-			}
+			values = append(values, containerOf(op))
+			maps.Copy(want, op)
 		}
-		whole, err := foldContainers(nil, values, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Fold random neighbours first, as an engine does.
-		for len(values) > 1 {
-			i := rng.IntN(len(values) - 1)
-			n := min(2+rng.IntN(3), len(values)-i)
-			v, err := foldContainers(nil, values[i:i+n], i == 0 && rng.IntN(2) == 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			values = slices.Replace(values, i, i+n, v)
-		}
-		parts, err := foldContainers(nil, values, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(whole, parts) {
-			t.Fatalf("seed %d: folding in parts gives another value", seed)
-		}
-		if form := AppendContainer(nil, narrow(want.members()), nil); len(want.members()) > 0 && !bytes.Equal(whole, form) {
+		whole := foldInParts(t, rng, key, values)
+		maps.DeleteFunc(want, func(_ uint16, in bool) bool { return !in })
+		if form := containerOf(want); len(want) > 0 && !bytes.Equal(whole, form) {
 			t.Fatalf("seed %d: folding gives another form than %x", seed, form)
 		}
 		got, err := ContainerMembers(0, whole)
-		if err != nil || !slices.Equal(got, want.members()) {
-			t.Fatalf("seed %d: %d members, want %d, %v", seed, len(got), len(want.members()), err)
-		}
-		if len(whole) > 1+BitmapBytes {
-			t.Errorf("seed %d: %d bytes", seed, len(whole))
+		if members := wide(slices.Sorted(maps.Keys(want)), 0); err != nil || !slices.Equal(got, members) {
+			t.Fatalf("seed %d: %d members, want %d, %v", seed, len(got), len(members), err)
 		}
 		for range 100 {
 			m := uint16(rng.IntN(space))
@@ -107,8 +47,189 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// narrow turns the ids of block 0 into members.
-func narrow(ids []uint64) []uint16 {
-	members, _ := TakeBlock(nil, ids, 0)
-	return members
+// containerOf returns an operand that adds and removes members.
+func containerOf(op map[uint16]bool) []byte {
+	var add, remove []uint16
+	for _, m := range slices.Sorted(maps.Keys(op)) {
+		if op[m] {
+			add = append(add, m)
+		} else {
+			remove = append(remove, m)
+		}
+	}
+	return AppendContainer(nil, add, remove)
+}
+
+// randomMembers draws n ascending members of a space.
+func randomMembers(rng *rand.Rand, n, space int) (out []uint16) {
+	in := map[uint16]bool{}
+	for len(in) < n {
+		m := uint16(rng.IntN(space))
+		if !in[m] {
+			in[m] = true
+			out = append(out, m)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wide turns members into ids.
+func wide(members []uint16, base uint64) (out []uint64) {
+	for _, m := range members {
+		out = append(out, base+uint64(m))
+	}
+	return out
+}
+
+// TestContainersAroundTheBoundary: around the limit between arrays and bitmaps, a container
+// returns the members that it was made from.
+func TestContainersAroundTheBoundary(t *testing.T) {
+	rng := rand.New(rand.NewPCG(20, 0))
+	for _, n := range []int{0, 1, 2, 95, 96, 97, ArrayMax - 2, ArrayMax - 1, ArrayMax, ArrayMax + 1, 40_000, 1<<16 - 1, 1 << 16} {
+		all := randomMembers(rng, n, 1<<16)
+		in := map[uint16]bool{}
+		for _, m := range all {
+			in[m] = true
+		}
+		var remove []uint16
+		for range min(10, 1<<16-n) {
+			m := uint16(rng.IntN(1 << 16))
+			for in[m] {
+				m++
+			}
+			in[m], remove = true, append(remove, m)
+		}
+		for _, m := range remove {
+			delete(in, m)
+		}
+		slices.Sort(remove)
+		v := AppendContainer(nil, all, remove)
+		want := 1 + 2*len(remove) + min(2*n, BitmapBytes)
+		if len(v) != want {
+			t.Errorf("%d members take %d bytes, want %d", n, len(v), want)
+		}
+		removed, present, err := SplitContainer(v)
+		if err != nil || len(removed) != 2*len(remove) || (len(present) == BitmapBytes) != (n >= ArrayMax) {
+			t.Fatalf("%d members: %d and %d bytes, %v", n, len(removed), len(present), err)
+		}
+		cut := rng.IntN(n + 1) // it has the same bytes if it grew to its size
+		halves := [][]byte{AppendContainer(nil, all[:cut], nil), AppendContainer(nil, all[cut:], nil), AppendContainer(nil, nil, remove)}
+		if got, err := foldContainers([]byte("x"), halves, false); err != nil || string(got) != "x"+string(v) && n+len(remove) > 0 {
+			t.Errorf("two halves of %d members fold to %d bytes, want %d, %v", n, len(got)-1, len(v), err)
+		}
+		const base = 77 << 16
+		if got, err := ContainerMembers(base, v); err != nil || !slices.Equal(got, wide(all, base)) {
+			t.Fatalf("%d members: %d are read, %v", n, len(got), err)
+		}
+		for i := rng.IntN(4); i < 1<<16; i += 1 + rng.IntN(7) {
+			if has, err := ContainerHas(v, uint16(i)); err != nil || has != in[uint16(i)] {
+				t.Fatalf("%d members: has(%d) is %v, %v", n, i, has, err)
+			}
+		}
+	}
+}
+
+// TestSmallAndLargeFoldsAgree: sorting and bitmaps fold to the same bytes.
+func TestSmallAndLargeFoldsAgree(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 22))
+		var values [][]byte
+		for left := smallFold; left > 0; {
+			n := rng.IntN(min(left, 20) + 1)
+			members := randomMembers(rng, n, 20+rng.IntN(100))
+			cut := rng.IntN(n + 1)
+			rng.Shuffle(n, func(i, j int) { members[i], members[j] = members[j], members[i] })
+			slices.Sort(members[:cut])
+			slices.Sort(members[cut:])
+			values = append(values, AppendContainer(nil, members[:cut], members[cut:]))
+			if left -= n; rng.IntN(8) == 0 {
+				break
+			}
+		}
+		for _, base := range []bool{false, true} {
+			small, large := foldSmall([]byte("x"), values, base), foldBitmaps([]byte("x"), values, base)
+			if !bytes.Equal(small, large) {
+				t.Fatalf("seed %d, base %v: %x folds to %x by sorting, to %x in bitmaps", seed, base, values, small, large)
+			}
+		}
+	}
+}
+
+// TestFoldOfManyOperands folds more operands of one member than gather between two
+// compactions. The last one wins.
+func TestFoldOfManyOperands(t *testing.T) {
+	put, remove := AppendContainer(nil, []uint16{5}, nil), AppendContainer(nil, nil, []uint16{5})
+	var values [][]byte
+	for i := range 1<<14 + 3 {
+		values = append(values, [][]byte{put, remove}[i%2])
+	}
+	for n := len(values) - 6; n <= len(values); n++ {
+		got, err := foldContainers(nil, values[:n], false)
+		if want := values[n-1]; err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d operands fold to %x, %v, want %x", n, got, err, want)
+		}
+	}
+	// The same with few members and many empty operands.
+	values = slices.Concat([][]byte{put}, make([][]byte, 40_000), [][]byte{remove, AppendContainer(nil, []uint16{4}, nil)})
+	if got, err := foldContainers(nil, values, false); err != nil || !bytes.Equal(got, AppendContainer(nil, []uint16{4}, []uint16{5})) {
+		t.Errorf("%d operands fold to %x, %v", len(values), got, err)
+	}
+}
+
+// TestContainersRefused: every reader refuses malformed containers.
+func TestContainersRefused(t *testing.T) {
+	for name, v := range map[string][]byte{
+		"a number of removed that is cut":      {0x80},
+		"fewer removed than their number":      {2, 1, 0},
+		"half a removed":                       {1, 1},
+		"half a member":                        {0, 1},
+		"half a member after the removed":      {1, 1, 0, 2},
+		"more removed than there are members":  append(binary.AppendUvarint(nil, 1<<16+1), make([]byte, 2<<16+2)...),
+		"a number of removed that overflows":   append(binary.AppendUvarint(nil, 1<<63), make([]byte, 8)...),
+		"more present than a bitmap":           append([]byte{0}, make([]byte, BitmapBytes+2)...),
+		"a number of removed of eleven bytes":  {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80},
+		"a number of removed beyond 64 bits":   {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2},
+		"the highest number of removed, twice": append(binary.AppendUvarint(nil, 1<<64-1), make([]byte, 20)...),
+	} {
+		_, _, err := SplitContainer(v)
+		_, err1 := ContainerMembers(0, v)
+		_, err2 := ContainerHas(v, 1)
+		_, err3 := foldContainers(nil, [][]byte{AppendContainer(nil, []uint16{1}, nil), v}, true)
+		if err == nil || err1 == nil || err2 == nil || err3 == nil {
+			t.Errorf("%s: %v, %v, %v, %v", name, err, err1, err2, err3)
+		}
+	}
+	// An empty value is an empty container.
+	if has, err := ContainerHas(nil, 0); has || err != nil {
+		t.Errorf("an empty value has member 0: %v", err)
+	}
+}
+
+// TestTakeBlock: TakeBlock takes the ids of one block and leaves the rest.
+func TestTakeBlock(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 0))
+	for range 300 {
+		var ids []uint64
+		for range rng.IntN(50) {
+			ids = append(ids, rng.Uint64N(4)<<16|rng.Uint64N(3)<<15|rng.Uint64N(100))
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		rest := slices.Clone(ids)
+		var got []uint64
+		for block := range uint64(7) {
+			var taken []uint16
+			if taken, rest = TakeBlock([]uint16{9}, rest, block); taken[0] != 9 {
+				t.Fatalf("block %d of %v: the list begins with %d", block, ids, taken[0])
+			}
+			got = append(got, wide(taken[1:], block<<16)...)
+		}
+		if !slices.Equal(got, ids) || len(rest) != 0 {
+			t.Fatalf("the blocks of %v are %v, and %v is left", ids, got, rest)
+		}
+	}
+	if taken, rest := TakeBlock(nil, []uint64{3 << 16}, 2); len(taken) != 0 || len(rest) != 1 {
+		t.Errorf("block 2 takes %v of block 3", taken)
+	}
 }

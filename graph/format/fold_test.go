@@ -148,8 +148,10 @@ func randomPath(rng *rand.Rand, bucket uint16) Path {
 }
 
 // TestFoldChunks: chunks fold, in any grouping, to what a map of entries has, and read as they were written. Entries are
-// records, or pairs of a record and one of its subjects; the pairs of a record do not repeat its key.
+// records, or pairs of a record and one of its subjects; the pairs of a record do not repeat its key. The sizes that a fold
+// reports are those of the byte form, and 0 for chunks that cannot be spilled.
 func TestFoldChunks(t *testing.T) {
+	packed := 0
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		bucket := []uint16{0, 1650, RawBucket - 1, RawBucket}[rng.IntN(4)]
@@ -157,21 +159,21 @@ func TestFoldChunks(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			kind = kinds.FirstMany
 		}
-		key := AppendChunkKey(nil, kind, 900, randomPath(rng, bucket), rng.IntN(3))
+		key := AppendChunkKey(nil, kind, 900, randomPath(rng, bucket), rng.IntN(MaxChunkDepth+1))
 		c, err := CoderOfKey(key)
 		if err != nil || c.Bucket != bucket && !c.IsRaw() {
 			t.Fatal(err)
 		}
 		want := map[string]Record{}
 		var values [][]byte
-		spilled := rng.IntN(3) == 0
+		spilled, flags := rng.IntN(3) == 0, 1+rng.IntN(4)
 		if spilled {
 			values = append(values, c.Append(nil, 9, nil))
 		}
 		for range 1 + rng.IntN(30) {
 			op := map[string]Record{}
 			for range 1 + rng.IntN(8) {
-				r := Record{Path: randomPath(rng, bucket), Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: []uint8{0, 0, Removed, NoSubject}[rng.IntN(4)], IsMany: c.many}
+				r := Record{Path: randomPath(rng, bucket), Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: []uint8{0, Removed, 0, NoSubject}[rng.IntN(flags)], IsMany: c.many}
 				entry := string(r.Path.AppendRkey(nil))
 				if c.many {
 					r.Flags, r.Subject = r.Flags&Removed, dict.ID(898+rng.IntN(4))
@@ -194,6 +196,16 @@ func TestFoldChunks(t *testing.T) {
 		if err != nil || (generation == 9) != spilled {
 			t.Fatalf("seed %d: generation %d, %v", seed, generation, err)
 		}
+		if isPacked(v) {
+			packed++
+		}
+		size := Folded{Entries: len(got), Bytes: len(c.Append(nil, generation, got))}
+		if _, _, _, depth, _ := ParseChunkKey(key); depth == MaxChunkDepth {
+			size = Folded{}
+		}
+		if out, folded, err := new(Folder).Fold([]byte("before"), key, values, true); folded != size || string(out) != "before"+string(v) {
+			t.Fatalf("seed %d: the size is %+v, want %+v; %v", seed, folded, size, err)
+		}
 		if !spilled {
 			maps.DeleteFunc(want, func(_ string, r Record) bool { return r.Flags == Removed })
 		}
@@ -204,6 +216,9 @@ func TestFoldChunks(t *testing.T) {
 		if n := bytes.Count(v, []byte("key-")); c.IsRaw() && n != len(paths) {
 			t.Fatalf("seed %d: %d keys of %d records: %x", seed, n, len(paths), v)
 		}
+	}
+	if packed < 20 {
+		t.Errorf("only %d chunks were packed", packed)
 	}
 }
 

@@ -120,20 +120,6 @@ func goldenKeys() []harness.Form {
 // TestGoldenKeys: every form of key is written and read as in existing stores.
 func TestGoldenKeys(t *testing.T) { harness.CheckGolden(t, "keys.golden", goldenKeys()) }
 
-// TestKeysDiffer: no two forms of key are equal.
-func TestKeysDiffer(t *testing.T) {
-	seen := map[string]string{}
-	for _, f := range goldenKeys() {
-		if other, ok := seen[string(f.Bytes)]; ok {
-			t.Errorf("%s and %s are both %x", f.Name, other, f.Bytes)
-		}
-		seen[string(f.Bytes)] = f.Name
-		if KeyspaceOf(f.Bytes) == "unknown" {
-			t.Errorf("%s has no keyspace: %x", f.Name, f.Bytes)
-		}
-	}
-}
-
 // TestKeysAreAppended: Append functions keep the bytes that dst has.
 func TestKeysAreAppended(t *testing.T) {
 	row := AppendRowKey(nil, 2, shortID)

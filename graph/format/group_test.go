@@ -12,7 +12,7 @@ import (
 // newest state of each account wins.
 func TestAccountGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	m, l := new(Folder), Layout{}
+	l := alone
 	const first = dict.ID(7 << 40)
 	key := l.AccountKey(nil, first+200)
 	for range 300 {
@@ -32,18 +32,10 @@ func TestAccountGroups(t *testing.T) {
 			operands = append(operands, v)
 			maps.Copy(twin, said)
 		}
-		for len(operands) > 1 { // any run of neighbours, like an engine
-			lo := rng.IntN(len(operands) - 1)
-			hi := lo + 2 + rng.IntN(len(operands)-lo-1)
-			v, _, err := m.Fold(nil, key, operands[lo:hi], lo == 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			operands = append(operands[:lo], append([][]byte{v}, operands[hi:]...)...)
-		}
+		group := foldInParts(t, rng, key, operands)
 		got := map[dict.ID]RepoState{}
 		last := dict.None
-		if err := l.EachState(key, operands[0], func(id dict.ID, s RepoState) error {
+		if err := l.EachState(key, group, func(id dict.ID, s RepoState) error {
 			if id <= last {
 				t.Errorf("%d comes after %d", id, last)
 			}
@@ -53,7 +45,7 @@ func TestAccountGroups(t *testing.T) {
 			t.Fatalf("%v, want %v; %v", got, twin, err)
 		}
 		for id := first; id < first+256; id++ {
-			s, ok, err := l.AccountIn(operands[0], id)
+			s, ok, err := l.AccountIn(group, id)
 			if want, has := twin[id]; ok != has || s != want || err != nil {
 				t.Fatalf("%d: %+v %v %v, want %+v %v", id, s, ok, err, want, has)
 			}

@@ -75,9 +75,9 @@ func TestEveryGrouping(t *testing.T) {
 			f := new(Folder) // it reuses its scratch
 			fold := func(base bool, values ...[]byte) []byte {
 				t.Helper()
-				v, _, err := f.Fold(nil, a.key, values, base)
-				if err != nil {
-					t.Fatalf("%x: %v", values, err)
+				v, size, err := f.Fold(nil, a.key, values, base)
+				if err != nil || size.Entries > 0 && (a.name == "container" || a.name == "group of accounts" || a.name == "group of strings") {
+					t.Fatalf("%x: %+v, %v", values, size, err)
 				}
 				return v
 			}

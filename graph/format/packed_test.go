@@ -255,40 +255,24 @@ func BenchmarkPacked(b *testing.B) {
 			at += rng.Uint64N(2*(1<<40)/uint64(n+1)) << ClockBits
 			records = append(records, Record{Path: Path{TID: at | 17}, Subject: dict.ID(1<<36 + rng.Uint64N(1<<25))})
 		}
-		for _, form := range []struct {
-			name string
-			v    []byte
-		}{{"bytes", c.Append(nil, 0, records)}, {"packed", c.AppendStored(nil, 0, records)}} {
-			b.Run(fmt.Sprintf("read/%s/%d", form.name, n), func(b *testing.B) {
-				var dst []Record
+		plain, packed, ends := c.Append(nil, 0, records), c.AppendStored(nil, 0, records), appendEnds(nil, records)
+		var dst []Record
+		var subjects []uint64
+		var out []byte
+		for name, run := range map[string]func(){
+			"read/bytes":      func() { dst, _, _ = c.Read(dst[:0], plain, 0) },
+			"read/packed":     func() { dst, _, _ = c.Read(dst[:0], packed, 0) },
+			"subjects/bytes":  func() { subjects, _ = c.AppendSubjects(subjects[:0], plain, 0, EndOfTime) },
+			"subjects/packed": func() { subjects, _ = c.AppendSubjects(subjects[:0], packed, 0, EndOfTime) },
+			"write/bytes":     func() { out = c.Append(out[:0], 0, records) },
+			"write/packed":    func() { out, _, _ = c.appendPacked(out[:0], ends) },
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				for b.Loop() {
-					dst, _, _ = c.Read(dst[:0], form.v, 0)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
-				b.ReportMetric(float64(len(form.v))/float64(n), "B/record")
-			})
-			b.Run(fmt.Sprintf("subjects/%s/%d", form.name, n), func(b *testing.B) {
-				var dst []uint64
-				for b.Loop() {
-					dst, _ = c.AppendSubjects(dst[:0], form.v, 0, EndOfTime)
+					run()
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
 			})
 		}
-		ends := appendEnds(nil, records)
-		b.Run(fmt.Sprintf("write/packed/%d", n), func(b *testing.B) {
-			var dst []byte
-			for b.Loop() {
-				dst, _, _ = c.appendPacked(dst[:0], ends)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
-		})
-		b.Run(fmt.Sprintf("write/bytes/%d", n), func(b *testing.B) {
-			var dst []byte
-			for b.Loop() {
-				dst = c.Append(dst[:0], 0, records)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
-		})
 	}
 }

@@ -1,7 +1,6 @@
 package dict
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -211,24 +210,6 @@ func TestGoldenForms(t *testing.T) {
 	harness.CheckGolden(t, "strings.golden", goldenStrings())
 	harness.CheckGolden(t, "groups.golden", goldenGroups())
 	harness.CheckGolden(t, "rows.golden", goldenRows())
-}
-
-// TestGoldenStringsDiffer: no two strings have the same form, and each form has the documented
-// length and order.
-func TestGoldenStringsDiffer(t *testing.T) {
-	seen := map[string]string{}
-	for _, f := range goldenStrings() {
-		ns := f.Name[:3]
-		if other, ok := seen[ns+string(f.Bytes)]; ok {
-			t.Errorf("%s and %s are both %x", f.Name, other, f.Bytes)
-		}
-		seen[ns+string(f.Bytes)] = f.Name
-		namespace := map[string]Namespace{"did": DID, "uri": URI}[ns]
-		packed := isPackedLen(namespace, len(f.Bytes))
-		if text, err := f.Read(f.Bytes); err != nil || packed == bytes.HasPrefix(f.Bytes, []byte(text)[:4]) {
-			t.Errorf("%s: %x is packed: %v; %q, %v", f.Name, f.Bytes, packed, text, err)
-		}
-	}
 }
 
 // TestGoldenPartitions: stores depend on the partitions of DIDs, which must never change.
