@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -39,6 +40,9 @@ func sameRecord(x, y Record) bool {
 
 // naiveRead decodes a chunk field by field, as its format is documented.
 func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, generation uint64) {
+	if isPacked(v) {
+		return naiveUnpack(actor, bucket, v), 0
+	}
 	next := func() uint64 {
 		n, w := binary.Uvarint(v)
 		v = v[w:]
@@ -86,39 +90,85 @@ func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, genera
 	return records, generation
 }
 
-// TestChunksRoundTrip: Read, walk and the naive decoder return what a chunk was made from.
+// TestChunksRoundTrip: Read, walk, AppendSubjects and the naive decoder return what a chunk was made from, in both forms. A packed
+// chunk is shorter than its byte form.
 func TestChunksRoundTrip(t *testing.T) {
-	for seed := range uint64(3000) {
+	var packed, longer, long int
+	for seed := range uint64(6000) {
 		rng := rand.New(rand.NewPCG(seed, 30))
 		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1, RawBucket, RawBucket + 255}[rng.IntN(5)]
 		c := CoderOf(1, actor, bucket)
-		records := randomRecords(rng, bucket, 40)
+		records := randomRecords(rng, bucket, []int{2, 6, 40, 300}[rng.IntN(4)])
 		generation := max(rng.Uint64N(6), 3) - 3
-		v := c.Append([]byte("x"), generation, records)[1:]
-		got, g, err := c.Read([]Record{{Age: 9}}, v, 4)
-		if err != nil || g != generation || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) {
-			t.Fatalf("seed %d: %x is read as %v of generation %d, %v; want %v of %d", seed, v, got[1:], g, err, records, generation)
+		if wide := rng.IntN(64); seed%3 > 0 && !c.IsRaw() { // as they are packed
+			generation = 0
+			for i := range records {
+				if records[i].Flags = 0; rng.IntN(20) > 0 {
+					records[i].Subject = actor + dict.ID(rng.Uint64()>>wide)
+				}
+				if rng.IntN(4) == 0 {
+					records[i].Path.TID = records[i].Path.TID&^clockMask | rng.Uint64N(1<<ClockBits)>>rng.IntN(ClockBits)
+				}
+			}
 		}
-		if slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 }) {
-			t.Fatalf("seed %d: want records of age 4: %v", seed, got)
+		flags := hasFlags(records)
+		plain, stored := c.Append([]byte("x"), generation, records)[1:], c.AppendStored([]byte("x"), generation, records)[1:]
+		if isPacked(stored) {
+			packed++
+		} else {
+			longer++
 		}
-		if naive, g := naiveRead(actor, bucket, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
-			t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
+		if isPacked(stored) && (len(stored) >= len(plain) || len(records) < minPacked) || !isPacked(stored) && !bytes.Equal(stored, plain) {
+			t.Fatalf("seed %d: %d records are stored as %x, and otherwise as %x", seed, len(records), stored, plain)
+		}
+		for _, v := range [][]byte{plain, stored} {
+			got, g, err := c.Read([]Record{{Age: 9}}, v, 4)
+			if err != nil || g != generation || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) || slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 }) {
+				t.Fatalf("seed %d: %x is read as %v of generation %d, %v; want %v of %d", seed, v, got[1:], g, err, records, generation)
+			}
+			if naive, g := naiveRead(actor, bucket, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
+				t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
+			}
+			if c.IsRaw() {
+				continue
+			}
+			ends := []chunkEnd{c.start()}
+			w, ok := c.walk(v, &ends)
+			removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
+			if !ok || w != (walked{ends[len(ends)-1], len(records), generation, removed, flags}) || !flags && !slices.Equal(ends[1:], appendEnds(nil, records)) {
+				t.Fatalf("seed %d: a walk through %x finds %+v, %v, %v", seed, v, w, ends, ok)
+			}
+			for i := 1; i < len(ends) && isPacked(v); i++ {
+				if 2*bits.Len64(ends[i].subjectSince(&ends[i-1])) > windowBits+int(v[1]&0x7f) {
+					long++ // see longCode
+				}
+			}
+			if flags || generation > 0 || len(records) == 0 {
+				continue
+			}
+			from, last := records[rng.IntN(len(records))].Path.TID, records[rng.IntN(len(records))].Path.TID
+			want := []uint64{7}
+			for i := range records {
+				if tid := records[i].Path.TID; tid >= from && tid <= last {
+					want = append(want, uint64(records[i].Subject))
+				}
+			}
+			if subjects, ok := c.AppendSubjects([]uint64{7}, v, from, last); !ok || !slices.Equal(subjects, want) {
+				t.Fatalf("seed %d: subjects %v, want %v", seed, subjects, want)
+			}
 		}
 		if c.IsRaw() {
 			continue
 		}
-		w, ok := c.walk(v, nil)
-		removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
-		if !ok || w.removed != removed || w.records != len(records) || w.generation != generation {
-			t.Fatalf("seed %d: a walk through %x finds %+v, %v", seed, v, w, ok)
-		}
 		// Appending after the end that walk returns gives the bytes of the whole chunk.
 		cut := rng.IntN(len(records) + 1)
 		head := c.Append(nil, generation, records[:cut])
-		if w, _ := c.walk(head, nil); !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), v) {
-			t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, v)
+		if w, _ := c.walk(head, nil); !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), plain) {
+			t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, plain)
 		}
+	}
+	if packed < 500 || longer < 500 || long < 500 {
+		t.Errorf("%d chunks were packed, %d not; %d long codes: too few to prove anything", packed, longer, long)
 	}
 }
 

@@ -3,7 +3,6 @@ package format
 import (
 	"bytes"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -47,68 +46,6 @@ func naiveUnpack(actor dict.ID, bucket uint16, v []byte) (records []Record) {
 		records = append(records, Record{Path: Path{TID: micros<<ClockBits | clock}, Subject: dict.ID(subject)})
 	}
 	return records
-}
-
-// TestPackedChunks: a packed chunk is shorter than its byte form, and is read as the records that it was made from, by Read, walk,
-// AppendSubjects and the naive decoder. Other chunks stay as they are.
-func TestPackedChunks(t *testing.T) {
-	var packed, longer, long int
-	for seed := range uint64(4000) {
-		rng := rand.New(rand.NewPCG(seed, 33))
-		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1}[rng.IntN(3)]
-		c := CoderOf(1, actor, bucket)
-		records := randomRecords(rng, bucket, []int{2, 6, 300}[rng.IntN(3)])
-		wide := rng.IntN(64)
-		for i := range records {
-			if records[i].Flags = 0; rng.IntN(20) > 0 {
-				records[i].Subject = actor + dict.ID(rng.Uint64()>>wide)
-			}
-			if rng.IntN(4) == 0 {
-				records[i].Path.TID = records[i].Path.TID&^clockMask | rng.Uint64N(1<<ClockBits)>>rng.IntN(ClockBits)
-			}
-		}
-		plain := c.Append(nil, 0, records)
-		v := c.AppendStored([]byte("x"), 0, records)[1:]
-		if !isPacked(v) {
-			if longer++; !bytes.Equal(v, plain) {
-				t.Fatalf("seed %d: %x is neither packed nor %x", seed, v, plain)
-			}
-			continue
-		}
-		if packed++; len(v) >= len(plain) || len(records) < minPacked {
-			t.Fatalf("seed %d: %d records take %d bytes packed, %d otherwise", seed, len(records), len(v), len(plain))
-		}
-		got, generation, err := c.Read([]Record{{Age: 9}}, v, 4)
-		if err != nil || generation != 0 || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) || got[1].Age != 4 {
-			t.Fatalf("seed %d: %x is read as %v, %v; want %v", seed, v, got[1:], err, records)
-		}
-		if naive := naiveUnpack(actor, bucket, v); !slices.EqualFunc(naive, records, sameRecord) {
-			t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
-		}
-		var ends []chunkEnd
-		if w, ok := c.walk(v, &ends); !ok || w.records != len(records) || w.removed || w.flags || w.generation != 0 || w.end != ends[len(ends)-1] || !slices.Equal(ends, appendEnds(nil, records)) {
-			t.Fatalf("seed %d: a walk through %x finds %+v, %v, %v", seed, v, w, ends, ok)
-		}
-		for i := 1; i < len(ends); i++ {
-			if 2*bits.Len64(ends[i].subjectSince(&ends[i-1])) > windowBits+int(v[1]&0x7f) {
-				long++ // see longCode
-			}
-		}
-		from, last := records[rng.IntN(len(records))].Path.TID, records[rng.IntN(len(records))].Path.TID
-		subjects, ok := c.AppendSubjects([]uint64{7}, v, from, last)
-		want := []uint64{7}
-		for i := range records {
-			if tid := records[i].Path.TID; tid >= from && tid <= last {
-				want = append(want, uint64(records[i].Subject))
-			}
-		}
-		if !ok || !slices.Equal(subjects, want) {
-			t.Fatalf("seed %d: subjects %v, want %v", seed, subjects, want)
-		}
-	}
-	if packed < 500 || longer < 500 || long < 500 {
-		t.Errorf("%d chunks were packed, %d not; %d long codes: too few to prove anything", packed, longer, long)
-	}
 }
 
 // TestWhatIsPacked: chunks that the packed form cannot express, and those that are operands, keep the byte form.
