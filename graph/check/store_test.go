@@ -45,28 +45,12 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// longer is a Reader of a store that has many more erase jobs, with malformed keys.
-type longer struct {
-	*table
-
-	n int
-}
-
-func (l longer) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	for n := 0; string(lo) == "e" && n < l.n; n++ {
-		if more, err := each([]byte{'e', byte(n >> 16), byte(n >> 8), byte(n)}, nil); !more || err != nil {
-			return err
-		}
-	}
-	return l.table.Scan(lo, hi, reverse, each)
-}
-
 // TestProgress: progress receives the number of keys read, from time to time.
 func TestProgress(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		const n = 140_000
 		read, reports := []int64{}, 0
-		err := Verify(longer{h.bench(t).table, n}, func(string) { reports++ }, func(keys int64) { read = append(read, keys) })
+		err := Verify(crowded{h.bench(t).table, format.KeyErase, n}, func(string) { reports++ }, func(keys int64) { read = append(read, keys) })
 		if err != nil || !slices.Equal(read, []int64{65536, 131072}) || reports != n {
 			t.Errorf("%v, %d reports, want %d: %v", read, reports, n, err)
 		}
@@ -141,42 +125,24 @@ func TestMixed(t *testing.T) {
 	})
 }
 
-// ending is a Reader whose context ends after so many keys of a keyspace.
-type ending struct {
-	*table
-
-	keyspace byte
-	left     int
-}
-
-func (e *ending) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	return e.table.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		if key[0] == e.keyspace {
-			if e.left--; e.left < 0 {
-				return false, context.Canceled
-			}
-		}
-		return each(key, value)
-	})
-}
-
 // TestInterrupted: a check whose context ends does not report that as a problem of the store, wherever it is.
 func TestInterrupted(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		ended := 0
 		for keyspace := range byte(0x80) {
-			for at := range 11 {
-				e := &ending{h.bench(t).table, keyspace, at}
-				err := Verify(e, func(problem string) { t.Errorf("interrupted at key %d of keyspace %q: %s", at, keyspace, problem) }, nil)
-				if e.left >= 0 { // it does not have so many keys
-					break
-				}
-				if ended++; !errors.Is(err, context.Canceled) {
+			keys := h.keyspaceKeys(keyspace)
+			for at, key := range keys[:min(11, len(keys))] {
+				b := h.bench(t)
+				b.bad = []badRange{{key, key, context.Canceled}}
+				err := Verify(b.table, func(problem string) { t.Errorf("interrupted at key %d of keyspace %q: %s", at, keyspace, problem) }, nil)
+				if errors.Is(err, context.Canceled) {
+					ended++
+				} else if err != nil {
 					t.Errorf("interrupted at key %d of keyspace %q: %v", at, keyspace, err)
 				}
 			}
 		}
-		if ended < 60 {
+		if ended < 50 {
 			t.Errorf("%d checks were interrupted", ended)
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 )
 
 // sizer is an engine that returns the given sizes, and 1 byte more for each range.
@@ -110,21 +109,21 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// crowded is a Reader with many keys in one keyspace.
+// crowded is a Reader of a table, with many more keys in one keyspace.
 type crowded struct {
-	kv.Reader
+	*table
 
 	keyspace byte
 	n        int
 }
 
-func (c crowded) Scan(lo, _ []byte, _ bool, each func(key, value []byte) (bool, error)) error {
+func (c crowded) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	for n := 0; lo[0] == c.keyspace && n < c.n; n++ {
 		if more, err := each(append(slices.Clone(lo), byte(n>>16), byte(n>>8), byte(n)), nil); !more || err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.table.Scan(lo, hi, reverse, each)
 }
 
 // TestUsageTicks: tick receives the number of counted keys from time to time.
@@ -140,7 +139,7 @@ func TestUsageTicks(t *testing.T) {
 		"of two":     {dict.KeyID, 70_000, []int64{65536, 70_000 + 65536}},
 	} {
 		var got []int64
-		_, err := Usage(crowded{nil, test.keyspace, test.n}, kinds.BuiltIn, &sizer{}, func(n int64) { got = append(got, n) })
+		_, err := Usage(crowded{&table{}, test.keyspace, test.n}, kinds.BuiltIn, &sizer{}, func(n int64) { got = append(got, n) })
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v: %v", name, got, test.want, err)
 		}

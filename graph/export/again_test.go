@@ -77,24 +77,6 @@ func TestImportAfterDamaged(t *testing.T) {
 	}
 }
 
-// TestVersionsRefused: an unknown version is refused, even with the right sum.
-func TestVersionsRefused(t *testing.T) {
-	const account = `{"account":{"did":"did:plc:a","last":{}}}`
-	for _, version := range []int{-1, -2, -1 << 40, 0, 1, 2, 4, 1 << 40} {
-		p := open(t, layouts["one"], true)
-		_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, fmt.Sprintf(`{"export":%d}`, version), account)), nil)
-		if err == nil || !strings.Contains(err.Error(), "line 1: unknown version of an export") {
-			t.Errorf("version %d: %v", version, err)
-		}
-		unfinished(t, p.store)
-	}
-	p := open(t, layouts["one"], true)
-	_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, `{"export":3}`, `{"export":-1}`, account)), nil)
-	if err == nil || !strings.Contains(err.Error(), "line 2: unknown version of an export") {
-		t.Errorf("a version in line 2: %v", err)
-	}
-}
-
 // TestBytesAfterTheEnd: a file that continues after an export's end is refused. It has two
 // exports, or one that overwrote a longer one.
 func TestBytesAfterTheEnd(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -293,51 +291,4 @@ func TestHeadMethod(t *testing.T) {
 			t.Errorf("Accept-Encoding %s: the answer is %s", no, header.Get("Content-Encoding"))
 		}
 	}
-}
-
-// BenchmarkViewers measures the cost of 200 viewers per second, over loopback sockets and including
-// the readers. The share of a core is cpu-ms/op divided by 1,000.
-func BenchmarkViewers(b *testing.B) {
-	l := NewLive(samples(), most)
-	l.take(b.Context())
-	srv := httptest.NewServer(http.HandlerFunc(l.serve))
-	defer srv.Close()
-	const viewers = 200
-	got := make(chan struct{}, viewers)
-	var ended sync.WaitGroup
-	for range viewers {
-		resp, err := http.Get(srv.URL)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ended.Go(func() {
-			defer func() { _ = resp.Body.Close() }()
-			in := bufio.NewScanner(resp.Body)
-			for in.Scan() {
-				if strings.HasPrefix(in.Text(), "data: ") {
-					got <- struct{}{}
-				}
-			}
-		})
-	}
-	for range viewers {
-		<-got
-	}
-	cpu := func() time.Duration {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	before := cpu()
-	for b.Loop() {
-		l.take(b.Context())
-		for range viewers {
-			<-got
-		}
-	}
-	b.ReportMetric(float64((cpu()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-	l.end()
-	ended.Wait()
 }

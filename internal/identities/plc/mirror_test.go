@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -511,66 +509,4 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%q: %v", line, err)
 		}
 	})
-}
-
-// BenchmarkExport reads the operations of b.N accounts, parsing and writing them included. It
-// reports the bytes on disk for each account.
-func BenchmarkExport(b *testing.B) {
-	dir := b.TempDir()
-	store, err := pebblekv.Open(pebblekv.Options{Dir: dir, Create: true, Merger: Merger(), Memory: 32 << 20})
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, err := Open(b.Context(), Options{Store: store})
-	if err != nil {
-		b.Fatal(err)
-	}
-	key, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		b.Fatal(err)
-	}
-	public, err := key.PublicKey()
-	if err != nil {
-		b.Fatal(err)
-	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	start := time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)
-	b.ReportAllocs()
-	p := page{rows: map[string]rowAt{}}
-	for i := range b.N {
-		var raw [15]byte
-		for j := range raw {
-			raw[j] = byte(rng.Uint32())
-		}
-		o := op{did: didPrefix + alphabet.EncodeToString(raw[:]), at: start.Add(time.Duration(i) * time.Millisecond), doc: document{key: public.DIDKey(), host: fmt.Sprintf("https://host%d.example.com", rng.IntN(100))}}
-		if err := p.add(o.line()); err != nil {
-			b.Fatal(err)
-		}
-		account, _ := appendAccountKey(nil, o.did)
-		for j := 1; j < keyBytes; j++ { // keys are random, and do not compress
-			p.rows[string(account)].row.key[j] = byte(rng.Uint32())
-		}
-		if len(p.rows) == pageLines || i == b.N-1 {
-			if err := m.apply(b.Context(), p); err != nil {
-				b.Fatal(err)
-			}
-			p = page{rows: map[string]rowAt{}}
-		}
-	}
-	if err := store.Close(); err != nil {
-		b.Fatal(err)
-	}
-	var size int64
-	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
-			info, err := e.Info()
-			size += info.Size()
-			return err
-		}
-		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(float64(size)/float64(b.N), "bytes/account")
 }
