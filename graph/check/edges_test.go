@@ -45,6 +45,13 @@ func TestBrokenChunks(t *testing.T) {
 			b.rows[key] = nil
 			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
 		},
+		"a chunk two levels down without its parent, beside a spilled one": func(b *bench) string {
+			top := b.chunk(1, b.id(alice), empty, 1)
+			key := top + "\x03\x04"
+			b.rows[top+"\x01"] = b.rows[top]
+			b.rows[key] = format.CoderOf(1, b.id(alice), empty).Append(nil, 0, []format.Record{at(empty, 0x0304<<34, b.id(alice))})
+			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
+		},
 		"malformed": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0)
 			b.rows[key] = []byte{1}

@@ -2,9 +2,7 @@ package backup_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,25 +20,15 @@ import (
 func signer(t *testing.T) (*backup.Signer, *backup.Trust) {
 	t.Helper()
 	public, secret, err := minisign.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "key")
 	text, err := secret.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(file, text, 0o600))
 	s, err := backup.ReadSigner(file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	trust, err := backup.ParseTrust(public.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, trust
 }
 
@@ -51,6 +39,28 @@ func create(t *testing.T, to backup.Target, f folder, o backup.CreateOptions) (b
 		f.write(t, o.Dir)
 	}
 	return backup.Create(t.Context(), to, o)
+}
+
+// made makes a backup.
+func made(t *testing.T, to backup.Target, f folder, o backup.CreateOptions) {
+	t.Helper()
+	_, err := create(t, to, f, o)
+	must(t, err)
+}
+
+func find(t *testing.T, in backup.Target, at time.Time, key *backup.Trust) *backup.Manifest {
+	t.Helper()
+	m, err := backup.Find(t.Context(), in, at, key)
+	must(t, err)
+	return m
+}
+
+// verified verifies a target, which has no problems.
+func verified(t *testing.T, to backup.Target) backup.Verified {
+	t.Helper()
+	v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Problem: func(err error) { t.Error(err) }})
+	must(t, err)
+	return v
 }
 
 // A second backup sends what is new, and reads nothing else.
@@ -77,13 +87,8 @@ func TestSendsWhatIsNew(t *testing.T) {
 		t.Fatalf("%+v %v %v", r, checked, err)
 	}
 	// A part that the target has lost is sent again.
-	m, err := backup.Find(t.Context(), to, time.Time{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Delete(t.Context(), partOf(m, "000001.sst")); err != nil {
-		t.Fatal(err)
-	}
+	m := find(t, to, time.Time{}, nil)
+	must(t, to.Delete(t.Context(), partOf(m, "000001.sst")))
 	o.Time = o.Time.Add(time.Second)
 	if r, err = create(t, to, nil, o); err != nil || r.Sent != 5000 {
 		t.Fatalf("%+v %v", r, err)
@@ -134,17 +139,10 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := filepath.Join(t.TempDir(), "target")
 			to := open(t, at)
-			if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now()}); err != nil {
-				t.Fatal(err)
-			}
-			m, err := backup.Find(t.Context(), to, time.Time{}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			made(t, to, content, backup.CreateOptions{Time: time.Now()})
+			m := find(t, to, time.Time{}, nil)
 			bad := partOf(m, "000001.sst")
-			if err := damage(filepath.Join(at, bad), filepath.Join(at, partOf(m, "000002.sst"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, damage(filepath.Join(at, bad), filepath.Join(at, partOf(m, "000002.sst"))))
 			var problems []error
 			v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Problem: func(err error) { problems = append(problems, err) }})
 			if err != nil || v.Problems == 0 || !slices.ContainsFunc(problems, func(err error) bool {
@@ -167,9 +165,7 @@ func TestDamage(t *testing.T) {
 			if name == "flipped" || name == "swapped" {
 				return
 			}
-			if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now().Add(time.Second)}); err != nil {
-				t.Fatal(err)
-			}
+			made(t, to, content, backup.CreateOptions{Time: time.Now().Add(time.Second)})
 			if err = backup.Restore(t.Context(), to, backup.RestoreOptions{Dir: into, Manifest: m}); err != nil || !maps.Equal(readFolder(t, into), content) {
 				t.Fatal(err)
 			}
@@ -184,13 +180,9 @@ func TestSignature(t *testing.T) {
 	sign, trust := signer(t)
 	_, other := signer(t)
 	content := folder{"000001.sst": "x"}
-	if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now(), Signer: sign}); err != nil {
-		t.Fatal(err)
-	}
+	made(t, to, content, backup.CreateOptions{Time: time.Now(), Signer: sign})
 	find := func(k *backup.Trust) error { _, err := backup.Find(t.Context(), to, time.Time{}, k); return err }
-	if err := errors.Join(find(trust), find(nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(find(trust), find(nil)))
 	if err := find(other); !errors.Is(err, backup.ErrSignature) {
 		t.Fatal(err)
 	}
@@ -199,18 +191,12 @@ func TestSignature(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	b, err := os.ReadFile(names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(names[0], bytes.Replace(b, []byte("000001"), []byte("000002"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(names[0], bytes.Replace(b, []byte("000001"), []byte("000002"), 1), 0o600))
 	if err := find(trust); !errors.Is(err, backup.ErrSignature) {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(names[0], b, 0o600), os.Remove(names[0]+".minisig")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(names[0], b, 0o600), os.Remove(names[0]+".minisig")))
 	if err := find(trust); !errors.Is(err, backup.ErrSignature) {
 		t.Fatal(err)
 	}
@@ -222,29 +208,19 @@ func TestLeftParts(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "target")
 	to := open(t, at)
 	content := folder{"000001.sst": strings.Repeat("one", 9), "000002.sst": strings.Repeat("two", 9)}
-	if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
-	m, err := backup.Find(t.Context(), to, time.Time{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made(t, to, content, backup.CreateOptions{Time: time.Now()})
+	m := find(t, to, time.Time{}, nil)
 	left := filepath.Join(at, partOf(m, "000002.sst"))
 	b, err := os.ReadFile(left)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b[len(b)-1] ^= 1
-	if err := errors.Join(os.WriteFile(left, b, 0o600), os.RemoveAll(filepath.Join(at, "manifests"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(left, b, 0o600), os.RemoveAll(filepath.Join(at, "manifests"))))
 	r, err := create(t, to, content, backup.CreateOptions{Time: time.Now()})
 	if err != nil || r.Parts != 1 {
 		t.Fatalf("%+v %v", r, err)
 	}
-	v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Problem: func(err error) { t.Error(err) }})
-	if err != nil || v.Parts != 2 {
-		t.Fatalf("%+v %v", v, err)
+	if v := verified(t, to); v.Parts != 2 {
+		t.Errorf("%+v", v)
 	}
 }
 
@@ -256,13 +232,9 @@ func TestWhatIsRemoved(t *testing.T) {
 	left := []string{part, part + ".1234", "manifests/20200101T000000.000Z.json.minisig", "manifests/20200101T000000.000Z.json.77"}
 	others := []string{"parts/list", "manifests/v1.json", "manifests/x/20200101T000000.000Z.json", "else"}
 	for _, name := range slices.Concat(left, others) {
-		if err := to.Put(t.Context(), name, 1, strings.NewReader("x")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, to.Put(t.Context(), name, 1, strings.NewReader("x")))
 	}
-	if _, err := create(t, to, folder{"000001.sst": "a"}, backup.CreateOptions{Time: now}); err != nil {
-		t.Fatal(err)
-	}
+	made(t, to, folder{"000001.sst": "a"}, backup.CreateOptions{Time: now})
 	r, err := create(t, to, folder{"000001.sst": "b"}, backup.CreateOptions{Time: now.Add(time.Second), Keep: 1})
 	if err != nil || r.Removed != 1 || r.Freed != 3 {
 		t.Errorf("%+v %v", r, err)
@@ -272,35 +244,6 @@ func TestWhatIsRemoved(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// hooked calls before ahead of each operation, which fails if that does.
-type hooked struct {
-	backup.Target
-
-	before func(op, name string) error
-}
-
-func (h *hooked) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	if err := h.before("get", name); err != nil {
-		return nil, err
-	}
-	return h.Target.Get(ctx, name)
-}
-
-func (h *hooked) Put(ctx context.Context, name string, size int64, r io.Reader) error {
-	if err := h.before("put", name); err != nil {
-		_, _ = io.CopyN(io.Discard, r, size/2) // it was under way
-		return err
-	}
-	return h.Target.Put(ctx, name, size, r)
-}
-
-func (h *hooked) Delete(ctx context.Context, name string) error {
-	if err := h.before("delete", name); err != nil {
-		return err
-	}
-	return h.Target.Delete(ctx, name)
 }
 
 // A part is sent again from its beginning if the target fails, six times at most. A file that changes
@@ -338,9 +281,8 @@ func TestPutRetries(t *testing.T) {
 				t.Errorf("%s was sent %d times, after %d failures", name, n, fails)
 			}
 		}
-		v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Problem: func(err error) { t.Error(err) }})
-		if err != nil || v.Parts != 2 {
-			t.Errorf("%+v %v", v, err)
+		if v := verified(t, to); v.Parts != 2 {
+			t.Errorf("%+v", v)
 		}
 	}
 

@@ -36,9 +36,7 @@ func TestLock(t *testing.T) {
 	close(goOn)
 	busy.Wait()
 	for _, left := range []string{`{"owner":"dead","until":"2020-01-01T00:00:00Z"}`, `{"owner":"of a wrong clock","until":"2999-01-01T00:00:00Z"}`, "", "{"} {
-		if err := os.WriteFile(filepath.Join(dir, "lock.json"), []byte(left), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "lock.json"), []byte(left), 0o600))
 		if _, err := create(t, to, content, backup.CreateOptions{Time: time.Now().Add(time.Second)}); err != nil && !strings.Contains(err.Error(), "clock") {
 			t.Fatal(left, err)
 		}
@@ -57,24 +55,19 @@ func testSuspendedWriter(t *testing.T) {
 	fill := func() backup.Target {
 		to := open(t, filepath.Join(t.TempDir(), "target"))
 		for i := range 4 {
-			if _, err := create(t, to, content(i), backup.CreateOptions{Time: now.Add(time.Duration(i-9) * time.Hour)}); err != nil {
-				t.Fatal(err)
-			}
+			made(t, to, content(i), backup.CreateOptions{Time: now.Add(time.Duration(i-9) * time.Hour)})
 		}
 		return to
 	}
 	partsOf := func(to backup.Target) int {
 		has, err := to.List(t.Context(), "parts")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(has)
 	}
 	whole := func(to backup.Target, backups int) {
 		t.Helper()
-		v, err := backup.Verify(t.Context(), to, backup.VerifyOptions{Problem: func(err error) { t.Error(err) }})
-		if err != nil || v.Backups != backups {
-			t.Errorf("%+v %v", v, err)
+		if v := verified(t, to); v.Backups != backups {
+			t.Errorf("%+v", v)
 		}
 	}
 	// suspend stops a writer before an operation, for longer than its lock lasts; it renews nothing after.

@@ -25,13 +25,9 @@ type folder map[string]string
 
 func (f folder) write(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	for name, content := range f {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
 }
 
@@ -39,17 +35,13 @@ func readFolder(t *testing.T, dir string) folder {
 	t.Helper()
 	f := folder{}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if e.Name() == "skein.restored" || e.Name() == backup.LostFound {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f[e.Name()] = string(b)
 	}
 	return f
@@ -94,12 +86,18 @@ func (s *store) step() folder {
 	return maps.Clone(s.has)
 }
 
+// must ends a test at an error.
+func must(t *testing.T, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func open(t *testing.T, name string) backup.Target {
 	t.Helper()
 	to, err := backup.OpenTarget(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return to
 }
 
@@ -161,71 +159,64 @@ func (m *memory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// faulty is a target that fails at the nth operation, and from then on: the process is gone. The last
-// write has happened nevertheless, or a half of it, or nothing.
-type faulty struct {
+// hooked calls before ahead of each operation. If that fails, the operation does, too; it happens
+// nevertheless if the error is errHappened, or a half of a Put.
+type hooked struct {
 	backup.Target
 
-	left    atomic.Int64
-	happens bool
+	before func(op, name string) error
 }
 
-var errGone = errors.New("gone")
+var errGone, errHappened = errors.New("gone"), errors.New("but it happened")
 
-func failing(to backup.Target, after int64, happens bool) *faulty {
-	f := &faulty{Target: to, happens: happens}
-	f.left.Store(after)
-	return f
-}
-
-// step returns whether an operation happens, and its error.
-func (f *faulty) step() (happens bool, err error) {
-	switch n := f.left.Add(-1); {
-	case n > 0:
-		return true, nil
-	case n == 0:
-		return f.happens, errGone
-	}
-	return false, errGone
-}
-
-func (f *faulty) List(ctx context.Context, dir string) (map[string]int64, error) {
-	if _, err := f.step(); err != nil {
-		return nil, err
-	}
-	return f.Target.List(ctx, dir)
-}
-
-func (f *faulty) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	if _, err := f.step(); err != nil {
-		return nil, err
-	}
-	return f.Target.Get(ctx, name)
-}
-
-func (f *faulty) Put(ctx context.Context, name string, size int64, r io.Reader) error {
-	happens, err := f.step()
-	if happens {
-		return errors.Join(f.Target.Put(ctx, name, size, r), err)
-	}
-	_, _ = io.CopyN(io.Discard, r, size/2)
-	return err
-}
-
-func (f *faulty) Claim(ctx context.Context, name string, b []byte) error {
-	happens, err := f.step()
-	if happens {
-		return errors.Join(f.Target.Claim(ctx, name, b), err)
+func (h *hooked) do(op, name string, fn func() error) error {
+	err := h.before(op, name)
+	if err == nil || errors.Is(err, errHappened) {
+		err = errors.Join(fn(), err)
 	}
 	return err
 }
 
-func (f *faulty) Delete(ctx context.Context, name string) error {
-	happens, err := f.step()
-	if happens {
-		return errors.Join(f.Target.Delete(ctx, name), err)
+func (h *hooked) List(ctx context.Context, dir string) (sizes map[string]int64, err error) {
+	err = h.do("list", dir, func() (err error) { sizes, err = h.Target.List(ctx, dir); return err })
+	return sizes, err
+}
+
+func (h *hooked) Get(ctx context.Context, name string) (r io.ReadCloser, err error) {
+	err = h.do("get", name, func() (err error) { r, err = h.Target.Get(ctx, name); return err })
+	return r, err
+}
+
+func (h *hooked) Put(ctx context.Context, name string, size int64, r io.Reader) error {
+	happened := false
+	err := h.do("put", name, func() error { happened = true; return h.Target.Put(ctx, name, size, r) })
+	if !happened {
+		_, _ = io.CopyN(io.Discard, r, size/2) // it was under way
 	}
 	return err
+}
+
+func (h *hooked) Claim(ctx context.Context, name string, b []byte) error {
+	return h.do("claim", name, func() error { return h.Target.Claim(ctx, name, b) })
+}
+
+func (h *hooked) Delete(ctx context.Context, name string) error {
+	return h.do("delete", name, func() error { return h.Target.Delete(ctx, name) })
+}
+
+// failing is a target that fails at an operation, which happens or not, and from then on: the process is gone.
+func failing(to backup.Target, at int64, happens bool) *hooked {
+	var left atomic.Int64
+	left.Store(at)
+	return &hooked{to, func(string, string) error {
+		switch n := left.Add(-1); {
+		case n > 0:
+			return nil
+		case n == 0 && happens:
+			return errors.Join(errGone, errHappened)
+		}
+		return errGone
+	}}
 }
 
 // A model is a target beside what must be in it: what was backed up at each time.
@@ -252,9 +243,7 @@ func (m *model) backUp(t *testing.T, through backup.Target, content folder, at t
 	content.write(t, dir)
 	m.was[at.UTC()] = maps.Clone(content)
 	r, err := backup.Create(t.Context(), through, backup.CreateOptions{Dir: dir, Time: at, Signer: m.sign, Keep: m.keep})
-	if err := m.to.Delete(t.Context(), "lock.json"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.to.Delete(t.Context(), "lock.json"))
 	return r, errors.Join(err, os.RemoveAll(dir))
 }
 
@@ -262,24 +251,15 @@ func (m *model) backUp(t *testing.T, through backup.Target, content folder, at t
 func (m *model) check(t *testing.T) []time.Time {
 	t.Helper()
 	all, err := backup.List(t.Context(), m.to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, at := range all {
-		found, err := backup.Find(t.Context(), m.to, at, m.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := find(t, m.to, at, m.key)
 		into := filepath.Join(t.TempDir(), "store")
-		if err := backup.Restore(t.Context(), m.to, backup.RestoreOptions{Dir: into, Manifest: found}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, backup.Restore(t.Context(), m.to, backup.RestoreOptions{Dir: into, Manifest: found}))
 		if !maps.Equal(readFolder(t, into), m.was[at]) {
 			t.Fatalf("the backup of %v restored to something else", at)
 		}
-		if err := os.RemoveAll(into); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(into))
 	}
 	if len(all) > 0 {
 		v, err := backup.Verify(t.Context(), m.to, backup.VerifyOptions{Trust: m.key, Problem: func(err error) { t.Error(err) }})
@@ -310,9 +290,7 @@ func (m *model) whole(t *testing.T, made []time.Time) {
 		}
 	}
 	r, err := m.to.Get(t.Context(), "index.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	index, err := io.ReadAll(r)
 	if n := strings.Count(string(index), "manifests/"); errors.Join(err, r.Close()) != nil || n != len(all) {
 		t.Fatalf("the list has %d backups, want %d: %v", n, len(all), err)
@@ -404,10 +382,7 @@ func TestRestoreInterruptedAnywhere(t *testing.T) {
 	if _, err := m.backUp(t, m.to, s.has, s.now); err != nil {
 		t.Fatal(err)
 	}
-	found, err := backup.Find(t.Context(), m.to, time.Time{}, m.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := find(t, m.to, time.Time{}, m.key)
 	for cut := int64(1); ; cut++ {
 		into := filepath.Join(t.TempDir(), "store")
 		err := backup.Restore(t.Context(), failing(m.to, cut, false), backup.RestoreOptions{Dir: into, Manifest: found})
@@ -423,9 +398,7 @@ func TestRestoreInterruptedAnywhere(t *testing.T) {
 		if _, err := backup.Restored(into); !errors.Is(err, backup.ErrNone) {
 			t.Fatal(err)
 		}
-		if err := backup.Restore(t.Context(), m.to, backup.RestoreOptions{Dir: into, Manifest: found}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, backup.Restore(t.Context(), m.to, backup.RestoreOptions{Dir: into, Manifest: found}))
 		if backup.Unfinished(into) || !maps.Equal(readFolder(t, into), s.has) {
 			t.Fatalf("cut off at operation %d, it restored to something else", cut)
 		}

@@ -28,9 +28,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 		s.step()
 	}
 	sign, trust := signer(t)
-	if _, err := create(t, open(t, dir), s.has, backup.CreateOptions{Time: s.now, Signer: sign}); err != nil {
-		t.Fatal(err)
-	}
+	made(t, open(t, dir), s.has, backup.CreateOptions{Time: s.now, Signer: sign})
 	var mu sync.Mutex
 	breaks, asked, served := 3, map[string]int{}, 0
 	files := http.FileServer(http.Dir(dir))
@@ -54,13 +52,10 @@ func TestRestoreOverHTTP(t *testing.T) {
 	}))
 	defer srv.Close()
 	web := open(t, srv.URL)
-	m, err := backup.Find(t.Context(), web, time.Time{}, trust)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := find(t, web, time.Time{}, trust)
 	into := filepath.Join(t.TempDir(), "store")
 	ctx, cancel := context.WithCancel(t.Context())
-	err = backup.Restore(ctx, web, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, total int64) {
+	err := backup.Restore(ctx, web, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, total int64) {
 		if done > total/2 {
 			cancel()
 		}
@@ -108,13 +103,8 @@ func TestReuse(t *testing.T) {
 	b := folder{"000001.sst": "one", "000002.sst": "TWO", "000003.sst": "three", "MANIFEST-000001": "m"}
 	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
 	for i, f := range []folder{a, b} {
-		if _, err := create(t, to, f, backup.CreateOptions{Time: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-		m, err := backup.Find(t.Context(), to, time.Time{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		made(t, to, f, backup.CreateOptions{Time: time.Now()})
+		m := find(t, to, time.Time{}, nil)
 		o := backup.RestoreOptions{Dir: dirs[i], Manifest: m}
 		if i == 1 {
 			o.Reuse = dirs[0]
@@ -150,13 +140,9 @@ func TestHostileManifests(t *testing.T) {
 	} {
 		at := filepath.Join(t.TempDir(), "target")
 		now := time.Now().UTC()
-		if err := os.MkdirAll(filepath.Join(at, "manifests"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(at, "manifests"), 0o755))
 		m := fmt.Sprintf(`{"skeinBackup":1,"time":%q,"files":[%s]}`, now.Format(time.RFC3339Nano), file)
-		if err := os.WriteFile(filepath.Join(at, "manifests", now.Format("20060102T150405.000Z")+".json"), []byte(m), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(at, "manifests", now.Format("20060102T150405.000Z")+".json"), []byte(m), 0o600))
 		if _, err := backup.Find(t.Context(), open(t, at), time.Time{}, nil); !errors.Is(err, backup.ErrManifest) {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -165,44 +151,33 @@ func TestHostileManifests(t *testing.T) {
 
 // A restore that was interrupted is continued with a newer backup, and what they share is used.
 func TestRestoreOfANewerBackup(t *testing.T) {
+	defer backup.SetPause(time.Millisecond)()
 	to := open(t, filepath.Join(t.TempDir(), "target"))
 	older := folder{"000001.sst": strings.Repeat("1", 5000), "000002.sst": strings.Repeat("2", 5000), "MANIFEST-000001": "m"}
 	newer := folder{"000001.sst": strings.Repeat("1", 5000), "000003.sst": "three", "MANIFEST-000001": "mm"}
 	into := filepath.Join(t.TempDir(), "store")
-	if err := os.MkdirAll(filepath.Join(into, "lost+found"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(into, "lost+found"), 0o755))
 	at := time.Now()
 	for i, content := range []folder{older, newer} {
-		if _, err := create(t, to, content, backup.CreateOptions{Time: at.Add(time.Duration(i) * time.Second)}); err != nil {
-			t.Fatal(err)
+		made(t, to, content, backup.CreateOptions{Time: at.Add(time.Duration(i) * time.Second)})
+	}
+	m := find(t, to, at, nil)
+	cut := &hooked{to, func(_, name string) error { // when the tables are there
+		for name == partOf(m, "MANIFEST-000001") {
+			if has := readFolder(t, into); has["000001.sst"] != "" && has["000002.sst"] != "" {
+				return errGone
+			}
+			time.Sleep(time.Millisecond)
 		}
-	}
-	m, err := backup.Find(t.Context(), to, at, nil)
-	if err != nil {
+		return nil
+	}}
+	if err := backup.Restore(t.Context(), cut, backup.RestoreOptions{Dir: into, Manifest: m}); !errors.Is(err, errGone) {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	err = backup.Restore(ctx, to, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, _ int64) {
-		if done >= 10_000 {
-			cancel()
-		}
-	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if m, err = backup.Find(t.Context(), to, time.Time{}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Delete(t.Context(), partOf(m, "000001.sst")); err != nil { // it is there already
-		t.Fatal(err)
-	}
-	if err := backup.Restore(t.Context(), to, backup.RestoreOptions{Dir: into, Manifest: m}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(into, "lost+found")); err != nil {
-		t.Fatal(err)
-	}
+	m = find(t, to, time.Time{}, nil)
+	must(t, to.Delete(t.Context(), partOf(m, "000001.sst"))) // it is there already
+	must(t, backup.Restore(t.Context(), to, backup.RestoreOptions{Dir: into, Manifest: m}))
+	must(t, os.Remove(filepath.Join(into, "lost+found")))
 	if !maps.Equal(readFolder(t, into), newer) {
 		t.Fatalf("%v", readFolder(t, into))
 	}
@@ -215,9 +190,7 @@ func TestVerifyWhileRemoving(t *testing.T) {
 	now := time.Now()
 	for i := range 3 {
 		content := folder{"000001.sst": strings.Repeat(fmt.Sprint(i), 500), "MANIFEST-000001": fmt.Sprint(i)}
-		if _, err := create(t, to, content, backup.CreateOptions{Time: now.Add(time.Duration(i-3) * time.Hour)}); err != nil {
-			t.Fatal(err)
-		}
+		made(t, to, content, backup.CreateOptions{Time: now.Add(time.Duration(i-3) * time.Hour)})
 	}
 	var once sync.Once
 	removing := &hooked{Target: to, before: func(op, name string) error {
@@ -230,8 +203,7 @@ func TestVerifyWhileRemoving(t *testing.T) {
 		}
 		return nil
 	}}
-	v, err := backup.Verify(t.Context(), removing, backup.VerifyOptions{Problem: func(err error) { t.Error(err) }})
-	if err != nil || v.Backups != 3 {
-		t.Fatalf("%+v %v", v, err)
+	if v := verified(t, removing); v.Backups != 3 {
+		t.Errorf("%+v", v)
 	}
 }

@@ -31,9 +31,7 @@ func testTarget(t *testing.T, to backup.Target) {
 		switch rng.IntN(6) {
 		case 0, 1:
 			v := strings.Repeat(fmt.Sprint(rng.Uint64()), rng.IntN(4000))
-			if err := to.Put(t.Context(), n, int64(len(v)), bytes.NewReader([]byte(v))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, to.Put(t.Context(), n, int64(len(v)), bytes.NewReader([]byte(v))))
 			want[n] = v
 		case 2: // a reader that is too short, or fails
 			err := to.Put(t.Context(), n, 5000, io.MultiReader(strings.NewReader("short"), failingReader{rng.IntN(2) == 0}))
@@ -48,9 +46,7 @@ func testTarget(t *testing.T, to backup.Target) {
 				want[n] = "claimed"
 			}
 		case 4:
-			if err := to.Delete(t.Context(), n); err != nil {
-				t.Fatal(err)
-			}
+			must(t, to.Delete(t.Context(), n))
 			delete(want, n)
 		case 5:
 			v, ok := want[n]
@@ -61,18 +57,14 @@ func testTarget(t *testing.T, to backup.Target) {
 				}
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b, err := io.ReadAll(r)
 			if err = errors.Join(err, r.Close()); err != nil || string(b) != v {
 				t.Fatalf("%d bytes of %d: %v", len(b), len(v), err)
 			}
 		}
 		got, err := to.List(t.Context(), "parts")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sizes := map[string]int64{}
 		for n, v := range want {
 			sizes[n] = int64(len(v))
@@ -103,9 +95,7 @@ func (f failingReader) Read([]byte) (int, error) {
 func TestFolder(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "a", "b")
 	to, err := backup.OpenTarget(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	testTarget(t, to)
 }
 
@@ -113,9 +103,7 @@ func TestS3(t *testing.T) {
 	harness.Start(t)
 	for _, name := range []string{"s3://" + harness.Name, "s3://" + harness.Name + "/a/prefix/"} {
 		to, err := backup.OpenTarget(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		testTarget(t, to)
 	}
 }
@@ -136,9 +124,7 @@ func TestSlowServer(t *testing.T) {
 			}
 		}))
 		to, err := backup.OpenTarget(srv.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n := int64(0)
 		body, err := to.Get(t.Context(), "x")
 		if err == nil {
@@ -168,21 +154,15 @@ func TestSlowService(t *testing.T) {
 	}))
 	defer srv.Close()
 	defer close(end)
-	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": srv.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
-		t.Setenv(name, value)
-	}
+	useService(t, srv.URL)
 	to, err := backup.OpenTarget("s3://bucket/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const size = 32 << 20 // more than the buffers between
 	if err := to.Put(t.Context(), "x", size, io.LimitReader(zeros{}, size)); !errors.Is(err, outward.ErrSlow) {
 		t.Errorf("sending: %v", err)
 	}
 	body, err := to.Get(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n, err := io.Copy(io.Discard, body); !errors.Is(err, outward.ErrSlow) || n != 10 {
 		t.Errorf("reading: %d bytes, %v", n, err)
 	}
@@ -219,27 +199,26 @@ func TestOpenTarget(t *testing.T) {
 	}
 }
 
+// useService makes an address the service of all buckets.
+func useService(t *testing.T, url string) {
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": url, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
+		t.Setenv(name, value)
+	}
+}
+
 // A bucket's service, too, learns where to read about skein.
 func TestServiceReadsWhoAsks(t *testing.T) {
-	agents := make(chan string, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		agents <- r.UserAgent()
+		if agent := r.UserAgent(); !strings.Contains(agent, "skein") || !strings.Contains(agent, "(+https://skein.blue)") {
+			t.Errorf("%s asks for %s", agent, r.URL)
+		}
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer srv.Close()
-	for name, value := range map[string]string{"AWS_ENDPOINT_URL_S3": srv.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
-		t.Setenv(name, value)
-	}
+	useService(t, srv.URL)
 	for _, name := range []string{"s3://bucket/x", srv.URL} {
-		to, err := backup.OpenTarget(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := to.Get(t.Context(), "x"); err == nil {
+		if _, err := open(t, name).Get(t.Context(), "x"); err == nil {
 			t.Fatal("there is nothing")
-		}
-		if agent := <-agents; !strings.Contains(agent, "skein") || !strings.Contains(agent, "(+https://skein.blue)") {
-			t.Errorf("%s: %s", name, agent)
 		}
 	}
 }

@@ -21,6 +21,14 @@ import (
 	"skein.blue/internal/sim/harness"
 )
 
+// must ends a test at an error.
+func must(t testing.TB, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // network answers requests after 50 ms, as a test says.
 type network struct {
 	mu     sync.Mutex
@@ -181,9 +189,7 @@ func TestPauses(t *testing.T) {
 	var b Broker
 	keys := NewKeys(b.NewSource(public, &http.Client{Transport: n}))
 	r, err := New(Options{Resolver: "https://resolver.example.com", Broker: &b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.client.Transport = noting{n}
 	synctest.Test(t, func(t *testing.T) {
 		next := 0
@@ -347,9 +353,7 @@ func TestBrokerProperties(t *testing.T) {
 func TestUpstreamsAreForgotten(t *testing.T) {
 	var b Broker
 	v, err := b.enter(t.Context(), webLimits("did:web:kept.com")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 2 * maxUpstreams {
 		b.unuse(b.use(webLimits(syntax.DID("did:web:h" + strconv.Itoa(i) + ".com"))[0]))
 	}

@@ -39,9 +39,7 @@ func TestService(t *testing.T) {
 		}
 	})
 	r, err := New(Options{Resolver: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 {
 		for handle, want := range map[string]error{"Alice.example.com": nil, "nobody.example.com": ErrNotFound, "liar.example.com": ErrFailed, "busy.example.com": ErrFailed} {
 			did, err := r.Resolve(t.Context(), handle)
@@ -66,9 +64,7 @@ func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return
 func TestConcurrentResolutionsAreBounded(t *testing.T) {
 	url := service(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	r, err := New(Options{Resolver: url, Timeout: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Counted at the client: canceled requests may reach the service late.
 	var now, most, asked atomic.Int32
 	send := r.client.Transport
@@ -96,9 +92,7 @@ func TestConcurrentResolutionsAreBounded(t *testing.T) {
 
 func TestPrivate(t *testing.T) {
 	r, err := New(Options{Timeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.direct.Resolver.PreferGo = true
 	if _, err := r.Resolve(t.Context(), "skein.localhost"); err == nil {
 		t.Error("a handle at a private address was resolved")

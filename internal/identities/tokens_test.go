@@ -64,13 +64,9 @@ func (d *keyDirectory) Purge(context.Context, syntax.AtIdentifier) error { retur
 func (d *keyDirectory) give(t *testing.T, did string) atcrypto.PrivateKey {
 	t.Helper()
 	key, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public, err := key.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keys[syntax.DID(did)] = public.Multibase()
@@ -98,9 +94,7 @@ func sign(t *testing.T, key atcrypto.PrivateKey, changed jwt.MapClaims, header m
 	token := jwt.NewWithClaims(jwt.GetSigningMethod("ES256K"), c)
 	maps.Copy(token.Header, header)
 	s, err := token.SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -169,9 +163,7 @@ func TestClaimsAreChecked(t *testing.T) {
 		}
 	}
 	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": alice, "aud": us, "lxm": method, "iat": now.Unix(), "exp": now.Unix() + 60, "jti": "x"}).SignedString(jwt.UnsafeAllowNoneSignatureType)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := sign(t, key, nil, nil)
 	for name, text := range map[string]string{"without a signature": none, "cut": good[:len(good)-4], "empty": "", "huge": strings.Repeat("x", 20_000), "two parts": "a.b"} {
 		if err := check(t, tokens, text); !errors.Is(err, ErrToken) {
@@ -189,9 +181,7 @@ func TestReplay(t *testing.T) {
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	text := sign(t, key, nil, nil)
-	if err := check(t, tokens, text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, check(t, tokens, text))
 	for _, later := range []time.Duration{0, 30 * time.Second, 64 * time.Second} {
 		tokens.now = func() time.Time { return now.Add(later) }
 		if _, err := tokens.Verify(t.Context(), text, entry, method, free); !errors.Is(err, ErrReplayed) {
@@ -206,9 +196,7 @@ func TestReplay(t *testing.T) {
 	for _, bare := range []jwt.MapClaims{{"jti": nil}, {"jti": nil, "iat": nil}, {"jti": nil, "exp": now.Add(3 * time.Hour).Unix()}} {
 		tokens.now = func() time.Time { return now }
 		text := sign(t, key, bare, nil)
-		if err := check(t, tokens, text); err != nil {
-			t.Fatal(err)
-		}
+		must(t, check(t, tokens, text))
 		tokens.now = func() time.Time { return now.Add(64 * time.Second) }
 		if bare["exp"] != nil {
 			tokens.now = func() time.Time { return now.Add(time.Hour) }
@@ -243,9 +231,7 @@ func negated(t *testing.T, text string) string {
 	t.Helper()
 	at := strings.LastIndexByte(text, '.') + 1
 	sig, err := base64.RawURLEncoding.DecodeString(text[at:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16) // the order of K-256
 	n.Sub(n, new(big.Int).SetBytes(sig[32:])).FillBytes(sig[32:])
 	return text[:at] + base64.RawURLEncoding.EncodeToString(sig)
@@ -254,9 +240,7 @@ func negated(t *testing.T, text string) string {
 // A changed key is looked up again; a key that cannot be looked up now stays valid.
 func TestRenewedKey(t *testing.T) {
 	tokens, d, old := newTokens(t)
-	if err := check(t, tokens, sign(t, old, nil, nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, check(t, tokens, sign(t, old, nil, nil)))
 	changed := d.give(t, alice)
 	if err := check(t, tokens, sign(t, changed, nil, nil)); err != nil {
 		t.Errorf("with the new key: %v", err)
@@ -270,9 +254,7 @@ func TestRenewedKey(t *testing.T) {
 		_, err := tokens.Verify(t.Context(), sign(t, key, jwt.MapClaims{"iss": bob}, nil), entry, method, free)
 		return err
 	}
-	if err := good(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, good())
 	d.fail = identity.ErrDIDResolutionFailed
 	if _, err := tokens.Verify(t.Context(), sign(t, old, jwt.MapClaims{"iss": bob}, nil), entry, method, free); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("a forgery whose key is unreachable: %v", err)
@@ -288,9 +270,7 @@ func TestAbuseReplays(t *testing.T) {
 	var r replays
 	now := time.Now()
 	const victim = syntax.DID(alice)
-	if err := r.add(victim, "stolen", now.Add(time.Minute), now); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.add(victim, "stolen", now.Add(time.Minute), now))
 	refused, n := 0, harness.Size(2, 30)*MaxRemembered
 	for i := range n {
 		iss := syntax.DID(fmt.Sprintf("did:web:h%d.evil%d.com", i, min(i%200, 99))) // half of them from one domain
@@ -333,9 +313,7 @@ func TestBusy(t *testing.T) {
 	ctx := ForClient(t.Context(), "192.0.2.1/32")
 	for range ClientsOfDomain {
 		v, err := b.enter(ctx, webLimits("did:web:a.evil.com")...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leave = append(leave, v.leave)
 	}
 	ended, end := context.WithCancel(ctx)

@@ -11,12 +11,21 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/internal/clients"
 
 	"skein.blue/query/feed"
 )
+
+// must ends a test at an error.
+func must(t testing.TB, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // samples returns a function that returns samples with growing numbers of events and edges.
 func samples() func(context.Context) (Sample, error) {
@@ -30,18 +39,12 @@ func samples() func(context.Context) (Sample, error) {
 func get(t *testing.T, address, accept string) (status int, header http.Header, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Accept", accept)
 	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, resp.Body.Close()))
 	return resp.StatusCode, resp.Header, string(b)
 }
 
@@ -130,9 +133,7 @@ func TestLive(t *testing.T) {
 	next := func(in *bufio.Scanner) (m received) {
 		for in.Scan() {
 			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
-				if err := json.Unmarshal([]byte(data), &m); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal([]byte(data), &m))
 				return m
 			}
 		}
@@ -140,9 +141,7 @@ func TestLive(t *testing.T) {
 	}
 	for range 3 {
 		resp, err := http.Get(srv.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = resp.Body.Close() }()
 		in := bufio.NewScanner(resp.Body)
 		in.Buffer(nil, 1<<20)
@@ -180,39 +179,10 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// A failed sample is skipped.
-func TestFailedSampleIsSkipped(t *testing.T) {
+// A failed sample is skipped. After several in a row, old and new viewers learn that the state is
+// unknown.
+func TestFailedSamples(t *testing.T) {
 	failing := true
-	next := samples()
-	l := NewLive(func(ctx context.Context) (Sample, error) {
-		if failing {
-			return Sample{}, errors.New("not now")
-		}
-		return next(ctx)
-	}, 10)
-	l.take(t.Context())
-	if _, _, ok := l.join("x"); ok {
-		t.Error("a viewer joined before the first sample")
-	}
-	failing = false
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { l.Run(ctx); close(done) }()
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, _, ok := l.join("x"); ok {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("no sample after five seconds")
-		}
-	}
-	stop()
-	<-done
-}
-
-// After several failed samples in a row, old and new viewers learn that the state is unknown.
-func TestUnknownAfterFailures(t *testing.T) {
-	failing := false
 	next := samples()
 	l := NewLive(func(ctx context.Context) (Sample, error) {
 		if failing {
@@ -222,11 +192,14 @@ func TestUnknownAfterFailures(t *testing.T) {
 	}, 10)
 	state := func(b []byte) string {
 		var m struct{ State string }
-		if err := json.Unmarshal(b[len("data: "):], &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(b[len("data: "):], &m))
 		return m.State
 	}
+	l.take(t.Context())
+	if _, _, ok := l.join("x"); ok {
+		t.Error("a viewer joined before the first sample")
+	}
+	failing = false
 	l.take(t.Context())
 	l.take(t.Context())
 	v, _, _ := l.join("x")
@@ -253,6 +226,22 @@ func TestUnknownAfterFailures(t *testing.T) {
 	if _, first, _ := l.join("z"); state(first) != known {
 		t.Errorf("afterwards: %s", first)
 	}
+	synctest.Test(t, func(t *testing.T) { // samples are taken until the context ends
+		ctx, stop := context.WithCancel(t.Context())
+		l := NewLive(samples(), 10)
+		go l.Run(ctx)
+		time.Sleep(time.Minute)
+		v, _, ok := l.join("x")
+		time.Sleep(4500 * time.Millisecond)
+		if !ok || len(v) != 4 {
+			t.Errorf("joined: %v, %d samples", ok, len(v))
+		}
+		stop()
+		synctest.Wait()
+		if _, _, ok := l.join("y"); ok {
+			t.Error("a viewer joined after the end")
+		}
+	})
 }
 
 // HEAD /live ends, and an unchanged file is not sent again.
@@ -263,16 +252,12 @@ func TestHeadMethod(t *testing.T) {
 	defer srv.Close()
 	ask := func(method, path string, header ...string) (int, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := 0; i < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
 		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = resp.Body.Close()
 		return resp.StatusCode, resp.Header
 	}

@@ -15,18 +15,12 @@ func run(t *testing.T, script string, texts []string, functions string) (results
 		t.Skip("Node.js is not installed")
 	}
 	given, err := json.Marshal(texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source, err := static.ReadFile("static/" + script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program := string(source) + "\nprocess.stdout.write(JSON.stringify(Object.fromEntries(Object.entries({" + functions + "}).map(([name, f]) => [name, " + string(given) + ".map(f)]))));"
 	out, err := exec.CommandContext(t.Context(), node, "-e", program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := json.Unmarshal(out, &results); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}

@@ -17,9 +17,7 @@ func servedSets(t *testing.T, table *kinds.Table) map[string]Set {
 	w := httptest.NewRecorder()
 	Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{Kinds: table}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page/config.json", nil))
 	var config struct{ Sets []Set }
-	if err := json.Unmarshal(w.Body.Bytes(), &config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(w.Body.Bytes(), &config))
 	all := map[string]Set{}
 	for _, s := range config.Sets {
 		if all[s.Name].Name != "" || s.Meaning == "" {
@@ -34,13 +32,9 @@ func servedSets(t *testing.T, table *kinds.Table) map[string]Set {
 // configured kinds.
 func TestPageHasAllKinds(t *testing.T) {
 	configured, err := kinds.Parse("sh.tangled.graph.follow subject did tangledFollows tangledFollowers\napp.bsky.feed.post reply.parent.uri at-uri repliedTo repliers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table, err := kinds.Configure(kinds.BuiltIn, configured)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := servedSets(t, table)
 	for _, k := range table.All {
 		if !k.HasSets() {

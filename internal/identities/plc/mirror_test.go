@@ -27,6 +27,14 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// must ends a test at an error.
+func must(t testing.TB, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // document is what an account's document says.
 type document struct {
 	key, host string
@@ -70,13 +78,9 @@ func newDirectory(t *testing.T, seed uint64) *directory {
 		} else {
 			k, err = atcrypto.GeneratePrivateKeyP256()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		public, err := k.PublicKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d.keys = append(d.keys, public.DIDKey())
 	}
 	return d
@@ -271,13 +275,9 @@ func TestMirror(t *testing.T) {
 		open := func(t *testing.T) (kv.Store, *Mirror) {
 			t.Helper()
 			s, err := pebblekv.Open(pebblekv.Options{Dir: "plc", Create: true, FS: fs, Merger: Merger(), Memory: 8 << 20, SyncInterval: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			m, err := Open(t.Context(), Options{Store: s, URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return s, m
 		}
 		for kill := range 7 {
@@ -312,9 +312,7 @@ func TestMirror(t *testing.T) {
 			clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 			cancel()
 			running.Wait()
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close())
 			if kill < 6 {
 				fs = clone
 				d.grow(rng.IntN(400))
@@ -327,9 +325,7 @@ func TestMirror(t *testing.T) {
 		}
 		m.complete.Store(time.Now().UnixNano())
 		compare(t, m, d.want())
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 		server.Close()
 		busy, cut, nonsense = busy+d.busy.Load(), cut+d.cut.Load(), nonsense+d.nonsense.Load()
 		if t.Failed() {
@@ -342,9 +338,7 @@ func openOne(t *testing.T, o Options) *Mirror {
 	t.Helper()
 	o.Store = memkv.Open(memkv.Options{Merger: Merger()})
 	m, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -371,9 +365,7 @@ func TestOlderOperationsChangeNothing(t *testing.T) {
 	did := didOf(1)
 	for _, age := range []time.Duration{time.Hour, 0, time.Hour, time.Minute} {
 		host := fmt.Sprintf("https://host%d.example.com", age)
-		if err := m.apply(t.Context(), pageOf(t, (&op{did: did, doc: document{key: d.keys[0], host: host}, at: now.Add(-age)}).line())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.apply(t.Context(), pageOf(t, (&op{did: did, doc: document{key: d.keys[0], host: host}, at: now.Add(-age)}).line())))
 		if ident, ok, err := m.LookUp(t.Context(), syntax.DID(did)); !ok || err != nil || age < time.Hour && ident.PDSEndpoint() != "https://host0.example.com" {
 			t.Errorf("after an operation that is %v old: %v, %v, %v", age, ident, ok, err)
 		}
@@ -389,9 +381,7 @@ func TestCopyIsPassedOver(t *testing.T) {
 	known, strange, unknown := didOf(1), didOf(2), didOf(3)
 	line := (&op{did: known, doc: document{key: d.keys[0], host: "https://a.example.com"}, at: now}).line()
 	odd := []byte(fmt.Sprintf(`{"did":%q,"operation":{"type":"plc_new"},"createdAt":"2023-01-01T00:00:00.000Z"}`, strange))
-	if err := m.apply(t.Context(), pageOf(t, line, odd)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.apply(t.Context(), pageOf(t, line, odd)))
 	other := &refuses{}
 	dir := Directory{other, m}
 	asks := func(did string, want bool) {
@@ -413,10 +403,24 @@ func TestCopyIsPassedOver(t *testing.T) {
 	now = now.Add(time.Millisecond)
 	asks(known, true)
 	m.complete.Store(now.UnixNano())
-	if err := dir.Purge(t.Context(), syntax.DID(known).AtIdentifier()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dir.Purge(t.Context(), syntax.DID(known).AtIdentifier()))
 	asks(known, true)
+}
+
+// copied copies a directory from a server, until the copy is fresh, and compares.
+func copied(t *testing.T, server *httptest.Server, d *directory) {
+	t.Helper()
+	defer server.Close()
+	m := openOne(t, Options{URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Microsecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { m.Run(ctx) })
+	for !m.Fresh() {
+		<-time.After(time.Millisecond)
+	}
+	cancel()
+	running.Wait()
+	compare(t, m, d.want())
 }
 
 // A malformed line does not end the copy: it is read again, and at last skipped.
@@ -429,17 +433,7 @@ func TestMalformedLineIsSkipped(t *testing.T) {
 		_, _ = w.Write(bad)
 		d.ServeHTTP(w, r)
 	}))
-	defer server.Close()
-	m := openOne(t, Options{URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Microsecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { m.Run(ctx) })
-	for !m.Fresh() {
-		<-time.After(time.Millisecond)
-	}
-	cancel()
-	running.Wait()
-	compare(t, m, d.want())
+	copied(t, server, d)
 }
 
 // Operations of one millisecond that a page cuts are all read.
@@ -456,17 +450,7 @@ func TestPagesCutAMillisecond(t *testing.T) {
 		d.ops = append(d.ops, &op{did: did, doc: document{host: "https://a.example.com"}, at: at})
 	}
 	server := httptest.NewServer(d)
-	defer server.Close()
-	m := openOne(t, Options{URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { m.Run(ctx) })
-	for !m.Fresh() {
-		<-time.After(time.Millisecond)
-	}
-	cancel()
-	running.Wait()
-	compare(t, m, d.want())
+	copied(t, server, d)
 }
 
 // Rows round trip, and malformed ones are errors.

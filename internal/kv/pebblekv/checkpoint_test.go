@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,30 +26,8 @@ func TestCheckpoint(t *testing.T) {
 		dir := t.TempDir()
 		rng := rand.New(rand.NewPCG(seed, 11))
 		s := openForTest(t, Options{Dir: dir, Create: true, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20})
-		var was states
-		was.add(kvtest.State{})
-		h := kvtest.NewHistory(seed)
-		stop := make(chan struct{})
-		var busy sync.WaitGroup
-		each := func(fn func()) {
-			busy.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						fn()
-					}
-				}
-			})
-		}
-		each(func() { h.Write(t, s, 60); was.add(h.State()) })
-		each(func() {
-			time.Sleep(5 * time.Millisecond)
-			if err := s.Compact(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+		var was past
+		stop := was.write(t, s, seed)
 		least := make([]int, 6)
 		at := func(i int) string { return filepath.Join(dir, "checkpoints", fmt.Sprint(i)) }
 		for i := range least {
@@ -58,26 +35,17 @@ func TestCheckpoint(t *testing.T) {
 			least[i] = was.len() - 1
 			must(t, s.Checkpoint(t.Context(), at(i)))
 		}
-		close(stop)
-		busy.Wait()
-		look := func(w kvtest.State, s kv.Store) {
-			t.Helper()
-			must(t, s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }))
-		}
+		stop()
 		for i, l := range least {
 			c := openForTest(t, Options{Dir: at(i), Memory: 8 << 20})
-			n := roundOf(t, c)
-			if n < l || n >= was.len() {
-				t.Fatalf("seed %d, checkpoint %d: %d transactions of %d, want at least %d", seed, i, n, was.len()-1, l)
-			}
-			look(was.at(n), c)
-			err := c.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, []byte{0xff}); return nil })
-			must(t, errors.Join(err, c.Compact(t.Context()), c.Close()))
+			was.holds(t, c, l)
+			must(t, c.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, []byte{0xff}); return nil }), c.Compact(t.Context()), c.Close())
 		}
-		look(h.State(), s)
-		must(t, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, "checkpoints"))))
+		newest := was.len() - 1
+		was.holds(t, s, newest)
+		must(t, s.Close(), os.RemoveAll(filepath.Join(dir, "checkpoints")))
 		again := openForTest(t, Options{Dir: dir, Memory: 8 << 20})
-		look(h.State(), again)
+		was.holds(t, again, newest)
 		must(t, again.Close())
 	}
 }
@@ -92,7 +60,7 @@ func TestCheckpointIsGuarded(t *testing.T) {
 			h.Write(t, s, 60)
 		}
 		at := filepath.Join(dir, "checkpoints", "1")
-		must(t, errors.Join(s.Checkpoint(t.Context(), at), s.Checkpoint(t.Context(), at+"b")))
+		must(t, s.Checkpoint(t.Context(), at), s.Checkpoint(t.Context(), at+"b"))
 		if err := s.Checkpoint(t.Context(), at); !errors.Is(err, os.ErrExist) {
 			t.Fatalf("over an existing folder: %v", err)
 		}

@@ -1,6 +1,7 @@
 package pebblekv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -36,17 +37,58 @@ func roundOf(t *testing.T, s kv.Store) (round int) {
 	return round
 }
 
-// states are the states of a history after each transaction.
-type states struct {
-	mu  sync.Mutex
-	all []kvtest.State
+// A past has the states of a store after each of its transactions, while it is written and compacted.
+type past struct {
+	mu     sync.Mutex // guards the fields below
+	all    []kvtest.State
+	synced int // this state was synced
 }
 
-func (s *states) add(w kvtest.State) { s.mu.Lock(); s.all = append(s.all, w); s.mu.Unlock() }
+func (p *past) len() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.all) }
 
-func (s *states) len() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.all) }
+func (p *past) at(i int) kvtest.State { p.mu.Lock(); defer p.mu.Unlock(); return p.all[i] }
 
-func (s *states) at(i int) kvtest.State { s.mu.Lock(); defer s.mu.Unlock(); return s.all[i] }
+func (p *past) isSynced() int { p.mu.Lock(); defer p.mu.Unlock(); return p.synced }
+
+// write writes a random history into a store, and compacts it, until stop is called.
+func (p *past) write(t *testing.T, s *Store, seed uint64) (stop func()) {
+	p.all = []kvtest.State{{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		h := kvtest.NewHistory(seed)
+		for n := 1; ctx.Err() == nil; n++ {
+			h.Write(t, s, 60)
+			sync := n%37 == 0
+			if sync {
+				must(t, s.Sync())
+			}
+			p.mu.Lock()
+			if p.all = append(p.all, h.State()); sync {
+				p.synced = n
+			}
+			p.mu.Unlock()
+		}
+	})
+	busy.Go(func() {
+		for ctx.Err() == nil {
+			<-time.After(5 * time.Millisecond)
+			must(t, s.Compact(t.Context()))
+		}
+	})
+	return func() { cancel(); busy.Wait() }
+}
+
+// holds checks that a store has the state after one of the transactions, and returns that.
+func (p *past) holds(t *testing.T, s *Store, least int) (w kvtest.State) {
+	t.Helper()
+	n := roundOf(t, s)
+	if n < least || n >= p.len() {
+		t.Fatalf("%d transactions of %d, want at least %d", n, p.len()-1, least)
+	}
+	must(t, s.View(t.Context(), func(r kv.Reader) error { p.at(n).Equal(t, r); return nil }))
+	return p.at(n)
+}
 
 // A crash at any moment, during writes, flushes, compactions and syncs, leaves the state
 // after one of the transactions. That state is at least as new as the last sync; after a
@@ -58,41 +100,8 @@ func TestCrash(t *testing.T) {
 		mem := harness.NewCrashFS()
 		o := Options{Dir: "s", Create: true, FS: mem, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20}
 		s := openForTest(t, o)
-		var was states
-		was.add(kvtest.State{})
-		var synced atomic.Int64 // states
-		stop := make(chan struct{})
-		var busy sync.WaitGroup
-		busy.Go(func() {
-			h := kvtest.NewHistory(seed)
-			for n := 1; n < 600; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				h.Write(t, s, 60)
-				was.add(h.State())
-				if n%37 == 0 {
-					if err := s.Sync(); err != nil {
-						t.Error(err)
-					}
-					synced.Store(int64(n))
-				}
-			}
-		})
-		busy.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(5 * time.Millisecond):
-					if err := s.Compact(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
+		var was past
+		stop := was.write(t, s, seed)
 		type crash struct {
 			fs    *harness.CrashFS
 			least int
@@ -100,37 +109,28 @@ func TestCrash(t *testing.T) {
 		var crashes []crash
 		for i := range 8 {
 			<-time.After(time.Duration(rng.IntN(10_000)) * time.Microsecond)
-			share, least := rng.IntN(100), int(synced.Load())
+			share, least := rng.IntN(100), was.isSynced()
 			if i%2 == 0 {
 				share, least = 100, was.len()-1
 			}
 			crashes = append(crashes, crash{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: share, RNG: rand.New(rand.NewPCG(seed, uint64(i)))}), least})
 		}
-		close(stop)
-		busy.Wait()
-		for i, c := range crashes {
+		stop()
+		for _, c := range crashes {
 			o.FS = c.fs
 			after := openForTest(t, o)
-			n := roundOf(t, after)
-			if n < c.least || n >= was.len() {
-				t.Fatalf("seed %d, crash %d: %d transactions of %d survived, want at least %d", seed, i, n, was.len()-1, c.least)
-			}
-			look := func(w kvtest.State, s kv.Store) {
-				must(t, s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }))
-			}
-			look(was.at(n), after)
+			state := was.holds(t, after, c.least)
 			// The store can be written, closed and opened again.
 			err := after.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, []byte{0xff}); tx.Set([]byte("new"), nil); return nil })
-			must(t, errors.Join(err, after.Close()))
+			must(t, err, after.Close())
 			want := kvtest.State{"new": ""}
-			for k, v := range was.at(n) {
+			for k, v := range state {
 				if k >= "\xff" {
 					want[k] = v
 				}
 			}
 			again := openForTest(t, o)
-			look(want, again)
-			must(t, again.Close())
+			must(t, again.View(t.Context(), func(r kv.Reader) error { want.Equal(t, r); return nil }), again.Close())
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestSyncFails(t *testing.T) {
 	write := func() error {
 		return s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil })
 	}
-	must(t, errors.Join(write(), s.Sync(), s.Healthy()))
+	must(t, write(), s.Sync(), s.Healthy())
 	fail.Store(true)
 	if err := s.Sync(); err != nil {
 		t.Errorf("a sync without writes failed: %v", err)

@@ -29,7 +29,7 @@ func TestDamagedTable(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	must(t, errors.Join(made.Compact(t.Context()), made.Close()))
+	must(t, made.Compact(t.Context()), made.Close())
 	table := filepath.Join(dir, tableOf(t, dir))
 	b, err := os.ReadFile(table)
 	must(t, err)

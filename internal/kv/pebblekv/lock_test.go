@@ -100,15 +100,3 @@ func TestFailedOpenUnlocks(t *testing.T) {
 		t.Errorf("the folder of another program has %v, %v", left, err)
 	}
 }
-
-// FreeBytes knows the free space of a real disk.
-func TestFreeBytes(t *testing.T) {
-	s := openForTest(t, Options{Dir: t.TempDir(), Create: true})
-	if n, known := s.FreeBytes(); !known || n == 0 {
-		t.Errorf("%d bytes are free, %v", n, known)
-	}
-	var _ kv.Monitored = s
-	if err := s.Healthy(); err != nil {
-		t.Error(err)
-	}
-}

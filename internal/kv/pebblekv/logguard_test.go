@@ -232,7 +232,7 @@ func readAll(t *testing.T, fs vfs.FS, name string) []byte {
 	f, err := fs.Open(name)
 	must(t, err)
 	b, err := io.ReadAll(f)
-	must(t, errors.Join(err, f.Close()))
+	must(t, err, f.Close())
 	return b
 }
 
@@ -241,7 +241,7 @@ func writeAll(t *testing.T, fs vfs.FS, name string, b []byte) {
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 	must(t, err)
 	_, err = f.Write(b)
-	must(t, errors.Join(err, f.Sync(), f.Close()))
+	must(t, err, f.Sync(), f.Close())
 }
 
 // spoilLog damages the first size bytes of a log: how is flip, cut, empty, zeros or remove.
@@ -392,7 +392,7 @@ func TestCrashWhileAcceptingLoss(t *testing.T) {
 		s, err := Open(o)
 		must(t, err)
 		n, err := recordsOf(s)
-		must(t, errors.Join(err, s.Close()))
+		must(t, err, s.Close())
 		return n
 	}
 	want := records(copyMem(killed))
