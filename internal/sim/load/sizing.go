@@ -98,7 +98,7 @@ func Markdown(m Measured, n Network) string {
 	row(fmt.Sprintf("processor time per event, at %.0f events/s", n.Mean), fmt.Sprintf("%.1f µs", m.IdleCPU*1e6))
 	row("processor time per event, at full rate", fmt.Sprintf("%.1f µs", m.BusyCPU*1e6))
 	row("events/s at full rate, beside the simulator", say.Count(int64(m.FullRate)))
-	row("peak memory of the process, with `--memory "+say.Bytes(m.Budget)+"`", say.Bytes(m.Memory))
+	row("peak memory of the process, which also read the archive, with `--memory "+say.Bytes(m.Budget)+"`", say.Bytes(m.Memory))
 
 	const year = 365 * 24 * time.Hour
 	plans := []Plan{m.For(n, 0, 24*time.Hour), m.For(n, 0, year), m.For(n, n.Edges, 0), m.For(n, n.Edges, year)}
