@@ -12,7 +12,7 @@ import (
 func TestCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(51, 0))
 	random := func() Counts {
-		c := Counts{Accounts: rng.Int64N(99), Hidden: -rng.Int64N(99), Partial: rng.Int64N(99), Desynchronized: rng.Int64N(99)}.Clone()
+		c := Counts{Accounts: rng.Int64N(99), Hidden: -rng.Int64N(99), Partial: rng.Int64N(99), Desynchronized: rng.Int64N(99), Complete: rng.Int64N(99), Incomplete: rng.Int64N(99)}.Clone()
 		for _, k := range kinds.All {
 			c.Records[k.Name] = rng.Int64N(99) - 50
 		}
@@ -20,7 +20,7 @@ func TestCounts(t *testing.T) {
 		return c
 	}
 	same := func(x, y Counts) bool {
-		return x.Accounts == y.Accounts && x.Hidden == y.Hidden && x.Partial == y.Partial && x.Desynchronized == y.Desynchronized &&
+		return x.Accounts == y.Accounts && x.Hidden == y.Hidden && x.Partial == y.Partial && x.Desynchronized == y.Desynchronized && x.Complete == y.Complete && x.Incomplete == y.Incomplete &&
 			maps.Equal(x.Records, y.Records) && maps.Equal(x.Strings, y.Strings)
 	}
 	for range 100 {
@@ -36,7 +36,7 @@ func TestCounts(t *testing.T) {
 				t.Fatalf("%s: %d and %d are %d", k.Name, a.Records[k.Name], b.Records[k.Name], ab.Records[k.Name])
 			}
 		}
-		if ab.Accounts-b.Accounts != a.Accounts || ab.Hidden-b.Hidden != a.Hidden || ab.Partial-b.Partial != a.Partial || ab.Desynchronized-b.Desynchronized != a.Desynchronized {
+		if ab.Accounts-b.Accounts != a.Accounts || ab.Hidden-b.Hidden != a.Hidden || ab.Partial-b.Partial != a.Partial || ab.Desynchronized-b.Desynchronized != a.Desynchronized || ab.Complete-b.Complete != a.Complete || ab.Incomplete-b.Incomplete != a.Incomplete {
 			t.Fatalf("%+v and %+v are %+v", a, b, ab)
 		}
 		if back, err := DecodeCounts(asJSON(ab)); err != nil || !same(back, ab) {
