@@ -68,8 +68,21 @@ func TestSettingsChecked(t *testing.T) {
 	for ok, all := range map[bool][]Settings{
 		true: {DefaultSettings, SharedSettings, {1, 1, 1}, {1, 1, 2}, {32, MaxLeaseSize, 64}, {31, 1, 64}, {6, 1, 64}},
 		false: {
-			{}, {0, 1, 1}, {33, 1, 1}, {255, 1, 1}, {14, 0, 1}, {14, 3, 1}, {14, MaxLeaseSize + 1, 1}, {14, 2 * MaxLeaseSize, 1}, {14, 1 << 31, 1},
-			{14, 1, 0}, {14, 1, 3}, {14, 1, 63}, {14, 1, 128}, {1, 1, 4}, {5, 1, 64},
+			{},
+			{0, 1, 1},
+			{33, 1, 1},
+			{255, 1, 1},
+			{14, 0, 1},
+			{14, 3, 1},
+			{14, MaxLeaseSize + 1, 1},
+			{14, 2 * MaxLeaseSize, 1},
+			{14, 1 << 31, 1},
+			{14, 1, 0},
+			{14, 1, 3},
+			{14, 1, 63},
+			{14, 1, 128},
+			{1, 1, 4},
+			{5, 1, 64},
 		},
 	} {
 		for _, s := range all {
