@@ -3,8 +3,6 @@ package check
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"skein.blue/graph/format"
@@ -115,41 +113,5 @@ func TestBrokenGroups(t *testing.T) {
 			replace(b, 2, b.id(post), format.AppendRow(nil, b.id(post), 0, nil, []uint64{uint64(b.id(zoe))}))
 			return fmt.Sprintf("container %x", set(b, 2, post))
 		}),
-		"a member of a container, removed by its row": grouped(func(b *bench, _ string) string {
-			if !b.spilled {
-				return ""
-			}
-			_, block := b.someContainer(2, b.id(post))
-			id := block[len(block)-1]
-			b.merge(b.row(2, b.id(post), dict.None), b.value(2, b.id(post), format.AppendRow(nil, b.id(post), 0, []uint64{id}, nil)))
-			return fmt.Sprintf("actor %d has a like record of %d, but is not in the subject's set", id, b.id(post))
-		}),
 	})
-}
-
-// someContainer returns the key and the members of a container of a set that its rows do not override.
-func (b *bench) someContainer(k kinds.Kind, subject dict.ID) (key string, members []uint64) {
-	b.t.Helper()
-	set := string(format.AppendRowKey(nil, k, subject))
-	row, err := b.RowIn(k, subject, b.rows[string(b.row(k, subject, dict.None))])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r, err := format.ParseRow(subject, row)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	key = b.first(format.KeyReverse, func(key string, v []byte) bool {
-		_, _, block, isRow, err := format.ParseReverseKey([]byte(key))
-		if err != nil || isRow || !strings.HasPrefix(key, set) {
-			return false
-		}
-		members, err = format.ContainerMembers(block<<16, v)
-		members = slices.DeleteFunc(members, func(id uint64) bool { return r.Has(id) || r.HasRemoved(id) })
-		return err == nil && len(members) > 0
-	})
-	if key == "" {
-		b.t.Fatalf("the %s set of %d has no containers", k, subject)
-	}
-	return key, members
 }

@@ -23,20 +23,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// roundOf returns the number of a history's transactions that a store holds.
-func roundOf(t *testing.T, s kv.Store) (round int) {
-	t.Helper()
-	err := s.View(t.Context(), func(r kv.Reader) error {
-		v, ok, err := r.Get([]byte(kvtest.Round))
-		if ok {
-			_, err = fmt.Sscan(string(v), &round)
-		}
-		return err
-	})
-	must(t, err)
-	return round
-}
-
 // A past has the states of a store after each of its transactions, while it is written and compacted.
 type past struct {
 	mu     sync.Mutex // guards the fields below
@@ -82,7 +68,11 @@ func (p *past) write(t *testing.T, s *Store, seed uint64) (stop func()) {
 // holds checks that a store has the state after one of the transactions, and returns that.
 func (p *past) holds(t *testing.T, s *Store, least int) (w kvtest.State) {
 	t.Helper()
-	n := roundOf(t, s)
+	n := 0
+	if round := get(t, s, kvtest.Round); round != "" {
+		_, err := fmt.Sscan(round, &n)
+		must(t, err)
+	}
 	if n < least || n >= p.len() {
 		t.Fatalf("%d transactions of %d, want at least %d", n, p.len()-1, least)
 	}
@@ -140,13 +130,11 @@ func TestSyncInterval(t *testing.T) {
 	mem := harness.NewCrashFS()
 	o := Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
 	s := openForTest(t, o)
-	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }))
+	set(t, s, "a", "1")
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		after := o
 		after.FS = mem.CrashClone(vfs.CrashCloneCfg{})
-		found := false
-		must(t, openForTest(t, after).View(t.Context(), func(r kv.Reader) (err error) { _, found, err = r.Get([]byte("a")); return err }))
-		if found {
+		if get(t, openForTest(t, after), "a") == "1" {
 			return
 		}
 		if time.Since(began) > 5*time.Second {

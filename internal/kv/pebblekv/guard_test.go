@@ -421,14 +421,8 @@ func TestFullDiskIsAwaited(t *testing.T) {
 		if s.Healthy() == nil {
 			t.Fatal("the store resumes at the floor: it would stop again at once")
 		}
-		got := -1
-		err := s.View(t.Context(), func(r kv.Reader) error {
-			v, _, err := r.Get([]byte("a"))
-			got = int(v[0])
-			return err
-		})
-		if err != nil || got != round+1 {
-			t.Fatalf("round %d: a full disk: read %d, %v", round, got, err)
+		if v := get(t, s, "a"); v != string([]byte{byte(round + 1)}) {
+			t.Fatalf("round %d: a full disk: read %q", round, v)
 		}
 		select {
 		case err := <-done:

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"skein.blue/internal/kv"
 )
 
 // must ends a test at an error.
@@ -35,4 +37,21 @@ func openForTest(t *testing.T, o Options) *Store {
 		}
 	})
 	return s
+}
+
+// get returns the value of a key in a store, which is "" if there is none.
+func get(t *testing.T, s kv.Store, key string) (value string) {
+	t.Helper()
+	must(t, s.View(t.Context(), func(r kv.Reader) error {
+		v, _, err := r.Get([]byte(key))
+		value = string(v)
+		return err
+	}))
+	return value
+}
+
+// set commits a value.
+func set(t *testing.T, s kv.Store, key, value string) {
+	t.Helper()
+	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(key), []byte(value)); return nil }))
 }

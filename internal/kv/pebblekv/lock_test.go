@@ -61,7 +61,7 @@ func TestFailedOpenUnlocks(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b") // Open makes the parent folders too
 	o := Options{Dir: dir, Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20}
 	s := openForTest(t, o)
-	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }))
+	set(t, s, "a", "1")
 	for range 2 {
 		for _, readOnly := range []bool{false, true} {
 			second := o
@@ -79,15 +79,9 @@ func TestFailedOpenUnlocks(t *testing.T) {
 			t.Errorf("with another Merger: %v", err)
 		}
 	}
-	s = openForTest(t, o)
-	err := s.View(t.Context(), func(r kv.Reader) error {
-		v, _, err := r.Get([]byte("a"))
-		if string(v) != "1" {
-			t.Errorf("a is %q", v)
-		}
-		return err
-	})
-	must(t, err)
+	if v := get(t, openForTest(t, o), "a"); v != "1" {
+		t.Errorf("a is %q", v)
+	}
 	// No folder, an empty one, a file instead of a folder, and a folder of another program.
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, []byte("not a store"), 0o600))

@@ -1,7 +1,6 @@
 package pebblekv
 
 import (
-	"bytes"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -95,25 +94,6 @@ func TestFlushedLogs(t *testing.T) {
 	for _, edit := range [][]byte{nil, {1}, {1, 5, 'a'}, {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {2}, {2, 0x80}, {3, 7}} {
 		if n := flushedBelow(edit); n != 0 {
 			t.Errorf("%x has log number %d", edit, n)
-		}
-	}
-}
-
-// A store whose logs are not guarded opens.
-func TestStoreWithoutLogMarks(t *testing.T) {
-	killed, synced := killedStore(t, rand.New(rand.NewPCG(7, 7)))
-	name := killed.PathJoin("s", guardFile)
-	for what, older := range map[string]func(fs vfs.FS){
-		"no guard": func(fs vfs.FS) { _ = fs.Remove(name) },
-		"one without marks": func(fs vfs.FS) {
-			b, _, _ := bytes.Cut(readAll(t, fs, name), []byte(`,"logs"`))
-			writeAll(t, fs, name, append(b, '}'))
-		},
-	} {
-		fs := copyMem(killed)
-		older(fs)
-		if lost := openDamaged(t, fs, synced); lost != nil {
-			t.Errorf("%s: %v", what, lost)
 		}
 	}
 }
