@@ -19,7 +19,6 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/internal/identities"
-	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/outward"
 )
 
@@ -42,7 +41,7 @@ func newClient(o *Options) *client {
 	hc.Transport = outward.Paced(hc.Transport, outward.Pace{Bytes: int64(float64(o.MinRate) * o.IdleTimeout.Seconds()), Within: o.IdleTimeout})
 	c := &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc), trouble: map[string]string{}}
 	if o.Mirror != nil {
-		c.directory = plc.Directory{Directory: c.directory, Mirror: o.Mirror}
+		c.directory = identities.PLC{Directory: c.directory, Mirror: o.Mirror}
 	}
 	return c
 }

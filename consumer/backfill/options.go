@@ -12,7 +12,6 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/identities/plc"
 )
 
 // Options say what to fetch, and how.
@@ -27,7 +26,7 @@ type Options struct {
 	// LookUps admits look-ups of DID documents. nil means one of the Manager's own.
 	LookUps *identities.Broker
 	// Mirror, if set, is a copy of that directory, which is asked first.
-	Mirror *plc.Mirror
+	Mirror *identities.Mirror
 	// Hosts are PDSes that the operator named.
 	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.

@@ -18,7 +18,7 @@ import (
 	"skein.blue/consumer/labels"
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/identities/plc"
+	"skein.blue/internal/identities"
 	"skein.blue/internal/sim/memkv"
 )
 
@@ -42,7 +42,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 			t.Error(err)
 		}
 	})
-	mirror, err := plc.Open(t.Context(), plc.Options{Store: memkv.Open(memkv.Options{Merger: plc.Merger()})})
+	mirror, err := identities.OpenMirror(t.Context(), identities.MirrorOptions{Store: memkv.Open(memkv.Options{Merger: identities.MirrorMerger()})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,6 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
@@ -61,7 +60,7 @@ type Network struct {
 	UserAgent    string
 
 	lookUps  identities.Broker
-	mirror   *plc.Mirror // nil without Mirror
+	mirror   *identities.Mirror // nil without Mirror
 	verifier *proof.Verifier
 }
 
@@ -146,12 +145,12 @@ func (n *Network) Open(ctx context.Context, so StoreOptions) (closeIt func() err
 		}
 	}
 	store, err := pebblekv.Open(pebblekv.Options{
-		Dir: n.Mirror, Create: true, Merger: plc.Merger(), Memory: mirrorMemory, MinFree: so.MinFree, OpenFiles: 64, Fatal: so.Fatal, Logger: so.Logger,
+		Dir: n.Mirror, Create: true, Merger: identities.MirrorMerger(), Memory: mirrorMemory, MinFree: so.MinFree, OpenFiles: 64, Fatal: so.Fatal, Logger: so.Logger,
 	})
 	if err != nil {
 		return nil, asUsage(fmt.Errorf("--plc-mirror: %w", err))
 	}
-	if n.mirror, err = plc.Open(ctx, plc.Options{Store: store, URL: n.PLC, Client: n.client(), Logger: so.Logger}); err != nil {
+	if n.mirror, err = identities.OpenMirror(ctx, identities.MirrorOptions{Store: store, URL: n.PLC, Client: n.client(), Logger: so.Logger}); err != nil {
 		return nil, errors.Join(fmt.Errorf("--plc-mirror %s: %w", n.Mirror, err), store.Close())
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -182,7 +181,7 @@ func (n *Network) directory() identity.Directory {
 	if n.mirror == nil {
 		return source
 	}
-	return plc.Directory{Directory: source, Mirror: n.mirror}
+	return identities.PLC{Directory: source, Mirror: n.mirror}
 }
 
 // full returns the verifier of signatures and operations, nil unless Full is set.

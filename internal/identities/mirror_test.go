@@ -1,4 +1,4 @@
-package plc
+package identities
 
 import (
 	"bytes"
@@ -26,14 +26,6 @@ import (
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/memkv"
 )
-
-// must ends a test at an error.
-func must(t testing.TB, err ...error) {
-	t.Helper()
-	if err := errors.Join(err...); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // document is what an account's document says.
 type document struct {
@@ -228,7 +220,7 @@ func (r *refuses) Purge(context.Context, syntax.AtIdentifier) error { return nil
 // compare compares each account in the copy.
 func compare(t *testing.T, m *Mirror, want map[string]document) {
 	t.Helper()
-	d := Directory{&refuses{}, m}
+	d := PLC{&refuses{}, m}
 	for did, doc := range want {
 		ident, err := d.LookupDID(t.Context(), syntax.DID(did))
 		if doc.deleted {
@@ -274,9 +266,9 @@ func TestMirror(t *testing.T) {
 		fs := harness.NewCrashFS()
 		open := func(t *testing.T) (kv.Store, *Mirror) {
 			t.Helper()
-			s, err := pebblekv.Open(pebblekv.Options{Dir: "plc", Create: true, FS: fs, Merger: Merger(), Memory: 8 << 20, SyncInterval: time.Hour})
+			s, err := pebblekv.Open(pebblekv.Options{Dir: "plc", Create: true, FS: fs, Merger: MirrorMerger(), Memory: 8 << 20, SyncInterval: time.Hour})
 			must(t, err)
-			m, err := Open(t.Context(), Options{Store: s, URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Millisecond})
+			m, err := OpenMirror(t.Context(), MirrorOptions{Store: s, URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Millisecond})
 			must(t, err)
 			return s, m
 		}
@@ -334,10 +326,10 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-func openOne(t *testing.T, o Options) *Mirror {
+func openOne(t *testing.T, o MirrorOptions) *Mirror {
 	t.Helper()
-	o.Store = memkv.Open(memkv.Options{Merger: Merger()})
-	m, err := Open(t.Context(), o)
+	o.Store = memkv.Open(memkv.Options{Merger: MirrorMerger()})
+	m, err := OpenMirror(t.Context(), o)
 	must(t, err)
 	return m
 }
@@ -359,7 +351,7 @@ func pageOf(t *testing.T, lines ...[]byte) page {
 // have its old host.
 func TestOlderOperationsChangeNothing(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	m := openOne(t, Options{now: func() time.Time { return now }})
+	m := openOne(t, MirrorOptions{now: func() time.Time { return now }})
 	m.complete.Store(now.UnixNano())
 	d := newDirectory(t, 1)
 	did := didOf(1)
@@ -376,14 +368,14 @@ func TestOlderOperationsChangeNothing(t *testing.T) {
 // copy does not have it, and if its operation cannot be represented.
 func TestCopyIsPassedOver(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	m := openOne(t, Options{now: func() time.Time { return now }})
+	m := openOne(t, MirrorOptions{now: func() time.Time { return now }})
 	d := newDirectory(t, 1)
 	known, strange, unknown := didOf(1), didOf(2), didOf(3)
 	line := (&op{did: known, doc: document{key: d.keys[0], host: "https://a.example.com"}, at: now}).line()
 	odd := []byte(fmt.Sprintf(`{"did":%q,"operation":{"type":"plc_new"},"createdAt":"2023-01-01T00:00:00.000Z"}`, strange))
 	must(t, m.apply(t.Context(), pageOf(t, line, odd)))
 	other := &refuses{}
-	dir := Directory{other, m}
+	dir := PLC{other, m}
 	asks := func(did string, want bool) {
 		t.Helper()
 		_, err := dir.LookupDID(t.Context(), syntax.DID(did))
@@ -411,7 +403,7 @@ func TestCopyIsPassedOver(t *testing.T) {
 func copied(t *testing.T, server *httptest.Server, d *directory) {
 	t.Helper()
 	defer server.Close()
-	m := openOne(t, Options{URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Microsecond})
+	m := openOne(t, MirrorOptions{URL: server.URL, Client: server.Client(), poll: time.Millisecond, retry: time.Microsecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { m.Run(ctx) })

@@ -1,4 +1,4 @@
-package plc
+package identities
 
 import (
 	"bufio"

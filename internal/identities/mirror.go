@@ -1,4 +1,4 @@
-package plc
+package identities
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ const (
 )
 
 // Options configure a Mirror.
-type Options struct {
+type MirrorOptions struct {
 	// Store holds the copy. The Mirror does not close it.
 	Store kv.Store
 	// URL is the address of the directory.
@@ -58,7 +58,7 @@ type Options struct {
 
 // A Mirror is a copy of the did:plc directory. Any goroutine may use it.
 type Mirror struct {
-	o      Options
+	o      MirrorOptions
 	log    *slog.Logger
 	limit  say.Limiter
 	purged *expirable.LRU[syntax.DID, bool]
@@ -78,8 +78,8 @@ type metrics struct {
 	lookUps    *prometheus.CounterVec
 }
 
-// Open opens the copy in a store.
-func Open(ctx context.Context, o Options) (*Mirror, error) {
+// OpenMirror opens the copy in a store.
+func OpenMirror(ctx context.Context, o MirrorOptions) (*Mirror, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -219,14 +219,14 @@ func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Id
 }
 
 // A Directory asks a Mirror first, and another directory for what the copy cannot tell.
-type Directory struct {
+type PLC struct {
 	identity.Directory
 
 	Mirror *Mirror
 }
 
 // LookupDID implements identity.Directory.
-func (d Directory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
+func (d PLC) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
 	if ident, ok, err := d.Mirror.LookUp(ctx, did); ok {
 		return ident, err
 	}
@@ -235,7 +235,7 @@ func (d Directory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Ide
 
 // Purge implements identity.Directory. From then on, look-ups of the account ask the other
 // directory, for as long as the copy may be behind.
-func (d Directory) Purge(ctx context.Context, id syntax.AtIdentifier) error {
+func (d PLC) Purge(ctx context.Context, id syntax.AtIdentifier) error {
 	if did, err := id.AsDID(); err == nil {
 		d.Mirror.Purge(did)
 	}
@@ -243,15 +243,15 @@ func (d Directory) Purge(ctx context.Context, id syntax.AtIdentifier) error {
 }
 
 // merger is for a store in which nothing is merged.
-type merger struct{}
+type mirrorMerger struct{}
 
-// Merger returns the Merger that a Mirror's store is opened with. Nothing merges.
-func Merger() kv.Merger { return merger{} }
+// MirrorMerger returns the Merger that a Mirror's store is opened with. Nothing merges.
+func MirrorMerger() kv.Merger { return mirrorMerger{} }
 
 // Name implements kv.Merger.
-func (merger) Name() string { return "skein.plc.1" }
+func (mirrorMerger) Name() string { return "skein.plc.1" }
 
 // Fold implements kv.Merger.
-func (merger) Fold([]byte, []byte, [][]byte, bool) ([]byte, error) {
+func (mirrorMerger) Fold([]byte, []byte, [][]byte, bool) ([]byte, error) {
 	return nil, errors.New("plc: nothing is merged in a copy of the directory")
 }

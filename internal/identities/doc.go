@@ -1,4 +1,14 @@
-// Package plc keeps a copy of the did:plc directory: which host each account has, and which key
+// Package identities resolves names that strangers give: the DID of a handle, by DNS and
+// HTTPS as the specification says (atproto.com/specs/handle), or through a service
+// (com.atproto.identity.resolveHandle); the document of a DID; and the issuer of a service
+// auth token. indigo's atproto/identity does the resolving.
+//
+// The package admits look-ups to their upstreams (Broker), caches answers, and connects only to addresses
+// of the public internet (package outward). It decides nothing about permissions.
+//
+// # The copy of the did:plc directory
+//
+// A Mirror keeps a copy of the did:plc directory: which host each account has, and which key
 // signs its commits. With it, skein needs no request per account to verify signatures or to find
 // the host of a repo.
 //
@@ -8,7 +18,7 @@
 // for new ones every ten seconds. The newest operation of an account counts: an operation that
 // invalidates earlier ones (a recovery) is newer than those.
 //
-// The Mirror is an identity.Directory. It answers from the copy only while the copy is at most ten
+// PLC is an identity.Directory over a Mirror. It answers from the copy only while the copy is at most ten
 // minutes old, and asks the directory otherwise: for an account that it does not have, for one
 // that was purged (after an #identity event, or a signature that does not match), and for one
 // whose operation it cannot represent. Wrong or outdated rows therefore cost a request, not an
@@ -16,10 +26,10 @@
 //
 // The copy is a store of its own, not part of the index: it can be deleted, and is read again.
 //
-// # Format
+// Its rows are:
 //
 //	"a" DID     the account: 15 bytes, the base32 of the DID; value: row (see appendRow)
 //	"e" number  an address of hosts, as text; the number has 4 bytes, big endian
 //	"c"         the time of the newest operation that was read, in Unix milliseconds, as a uvarint
 //	"n"         the number of accounts, as a uvarint
-package plc
+package identities
