@@ -20,7 +20,7 @@ func TestKeysOfOneByte(t *testing.T) {
 			all.rows[string([]byte{byte(first)})] = nil
 		}
 		all.problems()
-		for _, key := range strings.Split("aceigdlprsv", "") {
+		for key := range strings.SplitSeq("aceigdlprsv", "") {
 			b := h.bench(t)
 			b.rows[key] = nil
 			if found := b.problems(); len(found) != 1 || !strings.Contains(found[0], fmt.Sprintf(" %x", key)) {

@@ -41,7 +41,7 @@ const (
 	maxEndpoints = 50_000
 )
 
-// Options configure a Mirror.
+// MirrorOptions configure a Mirror.
 type MirrorOptions struct {
 	// Store holds the copy. The Mirror does not close it.
 	Store kv.Store
@@ -218,7 +218,7 @@ func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Id
 	return ident, true, nil
 }
 
-// A Directory asks a Mirror first, and another directory for what the copy cannot tell.
+// A PLC asks a Mirror first, and another directory for what the copy cannot tell.
 type PLC struct {
 	identity.Directory
 
