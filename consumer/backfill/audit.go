@@ -240,7 +240,7 @@ func idOf(s *graph.View, did string) (id dict.ID, err error) {
 }
 
 // indexedRecords returns an account's records in the index, as recordsOf returns those of a repo, except those
-// of lacking kinds, of which the index knows that it lacks some. It notes records that are not in the sets of
+// of lacking kinds: the index knows that it lacks some. It notes records that are not in the sets of
 // their subjects.
 func indexedRecords(s *graph.View, table *kinds.Table, actor dict.ID, lacking map[kinds.Kind]time.Time, note func(path, format string, args ...any)) (map[string]string, error) {
 	have := map[string]string{}

@@ -190,7 +190,7 @@ func (q *Queue) again(j *job, due time.Time, tries int) *job {
 	return q.sched.jobs[j.did]
 }
 
-// soon is when to fetch a repo again of which more was missed.
+// soon is when to fetch a repo again if more of it was missed.
 func soon() time.Time { return time.Now().Add(100 * time.Millisecond) }
 
 // done ends a job whose repo is in place. If more was missed of the repo meanwhile, it is queued again.

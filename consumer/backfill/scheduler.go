@@ -53,7 +53,7 @@ type job struct {
 	host       string // to fetch from; "" if unknown
 	listed     string // host that listed it
 	busy       int    // how often its host was busy
-	at         *host  // which is to be asked for it
+	at         *host  // that serves it
 	alone      bool   // gets its own write
 	resolved   bool   // its DID document was read
 	moves      int    // how often it turned out to be elsewhere

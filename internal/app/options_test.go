@@ -24,7 +24,7 @@ func TestOptionsFromText(t *testing.T) {
 		"bits=14,lease=65536,shards=0-127": "14 65536 0-127",
 	} {
 		var o app.StoreOptions
-		got := ""
+		var got string
 		if err := o.ParseIDs(text); err != nil {
 			got = err.Error()
 		} else {

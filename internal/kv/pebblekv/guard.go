@@ -258,13 +258,13 @@ func (s *Store) noteBegun() error {
 
 // readManifest reads a manifest to its end and compares it with the guard. It returns
 // the number of the oldest unflushed log.
-func (in place) readManifest(name string, g guard) (oldest uint64, err error) {
-	f, err := in.FS.Open(name)
+func (p place) readManifest(name string, g guard) (oldest uint64, err error) {
+	f, err := p.FS.Open(name)
 	if errors.Is(err, os.ErrPermission) {
-		return 0, forbidden(in.dir, err)
+		return 0, forbidden(p.dir, err)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("pebblekv: %s: %w: %w", in.dir, kv.ErrDamaged, err)
+		return 0, fmt.Errorf("pebblekv: %s: %w: %w", p.dir, kv.ErrDamaged, err)
 	}
 	defer func() { _ = f.Close() }() // opened for reading only
 	st, err := f.Stat()
@@ -272,7 +272,7 @@ func (in place) readManifest(name string, g guard) (oldest uint64, err error) {
 		return 0, fmt.Errorf("pebblekv: reading %s: %w", name, err)
 	}
 	if st.Size() < g.Bytes {
-		return 0, fmt.Errorf("pebblekv: %s: %w: %s has %d bytes; %d were synced", in.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
+		return 0, fmt.Errorf("pebblekv: %s: %w: %s has %d bytes; %d were synced", p.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
 	}
 	r := record.NewReader(f, 0)
 	for end := int64(0); ; end = r.Offset() {
@@ -288,7 +288,7 @@ func (in place) readManifest(name string, g guard) (oldest uint64, err error) {
 		case err == nil:
 			oldest = max(oldest, flushedBelow(head))
 		case end < g.Bytes:
-			return 0, fmt.Errorf("pebblekv: %s: %w: %s cannot be read from byte %d on: %w", in.dir, kv.ErrDamaged, g.Manifest, end, err)
+			return 0, fmt.Errorf("pebblekv: %s: %w: %s cannot be read from byte %d on: %w", p.dir, kv.ErrDamaged, g.Manifest, end, err)
 		default:
 			return oldest, nil
 		}

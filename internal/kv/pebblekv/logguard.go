@@ -234,8 +234,8 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 
 // readableLog returns the end of the last record of a log that Pebble can read, and the
 // error that stops it there: io.EOF at the end of the log.
-func (f place) readableLog(name string) (end int64, why error) {
-	logs, err := wal.Scan(wal.Dir{FS: f.FS, Dirname: f.dir})
+func (p place) readableLog(name string) (end int64, why error) {
+	logs, err := wal.Scan(wal.Dir{FS: p.FS, Dirname: p.dir})
 	if err != nil {
 		return 0, err
 	}
@@ -298,13 +298,13 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 
 // cutLog truncates a log atomically. The whole log stays under another name if the file
 // system supports hard links.
-func (f place) cutLog(name string, readable int64) error {
-	old, err := f.FS.Open(name)
+func (p place) cutLog(name string, readable int64) error {
+	old, err := p.FS.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = old.Close() }() // opened for reading only
-	cut, err := f.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
+	cut, err := p.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -312,15 +312,15 @@ func (f place) cutLog(name string, readable int64) error {
 	if err = errors.Join(err, cut.Sync(), cut.Close()); err != nil {
 		return err
 	}
-	_ = f.FS.Link(name, name+lostSuffix) // for the operator; nothing depends on it
-	return f.FS.Rename(name+".new", name)
+	_ = p.FS.Link(name, name+lostSuffix) // for the operator; nothing depends on it
+	return p.FS.Rename(name+".new", name)
 }
 
 // logsFrom returns the names of the logs numbered first or higher, in ascending order.
-func (f place) logsFrom(first uint64) (logs []string, err error) {
-	names, err := f.FS.List(f.dir)
+func (p place) logsFrom(first uint64) (logs []string, err error) {
+	names, err := p.FS.List(p.dir)
 	if err != nil {
-		return nil, fmt.Errorf("pebblekv: %s: %w", f.dir, err)
+		return nil, fmt.Errorf("pebblekv: %s: %w", p.dir, err)
 	}
 	for _, name := range names {
 		if n, ok := logNumber(name); ok && n >= first {
