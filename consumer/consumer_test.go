@@ -20,11 +20,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
@@ -147,7 +147,7 @@ func TestJump(t *testing.T) {
 // Until a source has applied an event, it has no cursor but a given one.
 func TestNoEventNoCursor(t *testing.T) {
 	t.Parallel()
-	outdated, err := frames.ReadFile("../testdata/pds/info-outdatedcursor.frames")
+	outdated, err := wire.ReadFile("../testdata/pds/info-outdatedcursor.frames")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -517,7 +517,7 @@ func TestWatchdog(t *testing.T) {
 
 // Files of frames with wrong lengths, and truncated ones.
 func TestFiles(t *testing.T) {
-	good := frames.Append(frames.Append(nil, follow(1, "a")), follow(2, "b"))
+	good := wire.Append(wire.Append(nil, follow(1, "a")), follow(2, "b"))
 	for name, c := range map[string]struct {
 		file    []byte
 		follows int64
@@ -528,7 +528,7 @@ func TestFiles(t *testing.T) {
 		"truncated":  {good[:len(good)-3], 1, "ends within a message"},
 		"half head":  {append(bytes.Clone(good), 0, 0), 2, "ends within a message"},
 		"huge":       {append(bytes.Clone(good), 0xff, 0xff, 0xff, 0xff, 1), 2, "ends within a message"},
-		"oversized":  {append(frames.Append(nil, make([]byte, frames.MaxFrame+1)), good...), 2, ""},
+		"oversized":  {append(wire.Append(nil, make([]byte, wire.MaxFrame+1)), good...), 2, ""},
 		"zero bytes": {append([]byte{0, 0, 0, 0}, good...), 2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

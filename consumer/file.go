@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"skein.blue/consumer/proof"
-	"skein.blue/internal/frames"
+	"skein.blue/consumer/wire"
 )
 
 // fileSource returns the name of a file's cursor: its absolute path.
@@ -33,7 +33,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	if st, err := f.Stat(); err == nil {
 		c.progress.size.Store(st.Size())
 	}
-	return c.readFrames(ctx, frames.NewReader(f).Next)
+	return c.readFrames(ctx, wire.NewReader(f).Next)
 }
 
 // pushed returns the frames of Options.Read.
@@ -77,7 +77,7 @@ func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) 
 		switch {
 		case errors.Is(i.Err, io.EOF):
 			return nil
-		case errors.Is(i.Err, frames.ErrTooLarge):
+		case errors.Is(i.Err, wire.ErrTooLarge):
 			err = c.lost(tooLarge, i.Err.Error())
 		case i.Err != nil:
 			return fmt.Errorf("consumer: reading %s: %w", c.source, i.Err)

@@ -13,7 +13,7 @@ import (
 const (
 	oldSeq      wire.Reason = "old_seq"      // an event that was seen before
 	seqJump     wire.Reason = "seq_jump"     // an event with an implausible seq that the next events refuted
-	tooLarge    wire.Reason = "too_large"    // a message over frames.MaxFrame
+	tooLarge    wire.Reason = "too_large"    // a message over wire.MaxFrame
 	textMessage wire.Reason = "text_message" // a websocket message that is not binary
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/format"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/synth"
 )
@@ -131,7 +131,7 @@ func TestRateOfFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.frames")
 	var file []byte
 	for seq := range int64(60) {
-		file = frames.Append(file, follow(seq+1, "r"+oracle.TID(uint64(seq))))
+		file = wire.Append(file, follow(seq+1, "r"+oracle.TID(uint64(seq))))
 	}
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)

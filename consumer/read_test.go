@@ -14,19 +14,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skein.blue/internal/frames"
+	"skein.blue/consumer/wire"
 )
 
-// A message is read completely however its bytes arrive, up to frames.MaxFrame, and the buffer
+// A message is read completely however its bytes arrive, up to wire.MaxFrame, and the buffer
 // stays bounded; a longer one is discarded, and the next one is read.
 func TestReadAll(t *testing.T) {
-	data := make([]byte, frames.MaxFrame+70_000)
+	data := make([]byte, wire.MaxFrame+70_000)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range data {
 		data[i] = byte(rng.Uint32())
 	}
 	buf := make([]byte, 64<<10)
-	for _, n := range []int{0, 1, 100, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1<<20 - 1, 1 << 20, frames.MaxFrame - 1, frames.MaxFrame} {
+	for _, n := range []int{0, 1, 100, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1<<20 - 1, 1 << 20, wire.MaxFrame - 1, wire.MaxFrame} {
 		for name, wrap := range map[string]func(io.Reader) io.Reader{
 			"at once":        func(r io.Reader) io.Reader { return r },
 			"in halves":      iotest.HalfReader,
@@ -42,17 +42,17 @@ func TestReadAll(t *testing.T) {
 		t.Errorf("byte by byte: %d bytes, %v", len(got), err)
 	}
 	for _, more := range []int{1, 2, 70_000} {
-		r := bytes.NewReader(data[:frames.MaxFrame+more])
+		r := bytes.NewReader(data[:wire.MaxFrame+more])
 		got, err := readAll(r, &buf)
-		if !errors.Is(err, frames.ErrTooLarge) || got != nil || r.Len() != 0 || !strings.Contains(err.Error(), fmt.Sprint(frames.MaxFrame+more)) {
+		if !errors.Is(err, wire.ErrTooLarge) || got != nil || r.Len() != 0 || !strings.Contains(err.Error(), fmt.Sprint(wire.MaxFrame+more)) {
 			t.Errorf("%d bytes too many: %d bytes, %v, %d left", more, len(got), err, r.Len())
 		}
 	}
-	if len(buf) != frames.MaxFrame {
-		t.Errorf("the buffer has %d bytes, at most %d are needed", len(buf), frames.MaxFrame)
+	if len(buf) != wire.MaxFrame {
+		t.Errorf("the buffer has %d bytes, at most %d are needed", len(buf), wire.MaxFrame)
 	}
 	broken := errors.New("reset by peer")
-	for _, n := range []int{0, 10, 64 << 10, frames.MaxFrame} {
+	for _, n := range []int{0, 10, 64 << 10, wire.MaxFrame} {
 		if _, err := readAll(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)), &buf); !errors.Is(err, broken) {
 			t.Errorf("broken after %d bytes: %v", n, err)
 		}

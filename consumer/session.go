@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/consumer/proof"
-	"skein.blue/internal/frames"
+	"skein.blue/consumer/wire"
 )
 
 // A session is one connection to the relay.
@@ -115,7 +115,7 @@ func (s *session) read() error {
 	defer stop()
 	for n := 0; !c.ended.Load(); n++ {
 		i := receive()
-		isTooLong := errors.Is(i.Err, frames.ErrTooLarge)
+		isTooLong := errors.Is(i.Err, wire.ErrTooLarge)
 		if i.Err != nil && !isTooLong {
 			if s.silent.Load() {
 				c.ended.Store(true)
@@ -161,7 +161,7 @@ func (s *session) receiver() func() proof.Item {
 			i.Frame, i.Err = readAll(r, &buf)
 			link.coming.Store(0)
 		}
-		if i.Err == nil || errors.Is(i.Err, frames.ErrTooLarge) {
+		if i.Err == nil || errors.Is(i.Err, wire.ErrTooLarge) {
 			link.messages.Add(1)
 		}
 		return i
@@ -169,19 +169,19 @@ func (s *session) receiver() func() proof.Item {
 }
 
 // readAll reads a message into buf, which grows to the largest message seen. It
-// reads a message over frames.MaxFrame to its end, and discards it.
+// reads a message over wire.MaxFrame to its end, and discards it.
 func readAll(r io.Reader, buf *[]byte) ([]byte, error) {
 	n := 0
 	for {
 		if n == len(*buf) {
-			if n >= frames.MaxFrame {
+			if n >= wire.MaxFrame {
 				rest, err := io.Copy(io.Discard, r)
 				if err != nil || rest == 0 {
 					return *buf, err
 				}
-				return nil, fmt.Errorf("%w: %d bytes", frames.ErrTooLarge, int64(n)+rest)
+				return nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, int64(n)+rest)
 			}
-			*buf = append(*buf, make([]byte, min(len(*buf), frames.MaxFrame-n))...)
+			*buf = append(*buf, make([]byte, min(len(*buf), wire.MaxFrame-n))...)
 		}
 		m, err := r.Read((*buf)[n:])
 		n += m

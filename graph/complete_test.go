@@ -29,7 +29,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h is the long run.
@@ -328,7 +327,7 @@ func (n *net) commit(a int) netState {
 	n.clock += 1<<16 + n.rng.Uint64N(1<<44)
 	s := netState{rev: n.clock, records: maps.Clone(n.now(a).records)}
 	for range 1 + n.rng.IntN(3) {
-		rkey := []string{"self", "other", string(syntax.AppendTID(nil, n.clock-n.rng.Uint64N(3)))}[n.rng.IntN(3)]
+		rkey := []string{"self", "other", string(dict.AppendTID(nil, n.clock-n.rng.Uint64N(3)))}[n.rng.IntN(3)]
 		path := netCollections[n.rng.IntN(4)] + "/" + rkey
 		if paths := slices.Sorted(maps.Keys(s.records)); len(paths) > 0 && n.rng.IntN(2) == 0 {
 			path = paths[n.rng.IntN(len(paths))]
@@ -381,7 +380,7 @@ func (n *net) changes(b *batch.Batch, from, to *netState) {
 	}
 }
 
-func netTID(rev uint64) []byte { return syntax.AppendTID(nil, rev) }
+func netTID(rev uint64) []byte { return dict.AppendTID(nil, rev) }
 
 // event adds an event of the stream.
 func (n *net) event(b *batch.Batch, i int) {

@@ -13,7 +13,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // Accounts that are deleted, and heard of again, in all lanes at once. The race
@@ -32,7 +31,7 @@ func TestErasingInLanes(t *testing.T) {
 		for i := range 40 {
 			seq++
 			did := fmt.Appendf(nil, "did:plc:a%d", i)
-			b.AddCommit(seq, &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &batch.Commit{DID: did, Rev: dict.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			b.AddPut(1, fmt.Appendf(nil, "x%d", round), []byte("did:plc:s"))
 			seq++
 			b.AddAccount(seq, did, false, true)

@@ -22,7 +22,6 @@ import (
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 )
 
 // A value of the store is malformed: records, a set, its dates, or the id of a URI. The writer goes on, at each start, and
@@ -154,8 +153,8 @@ func TestMalformedErasure(t *testing.T) {
 		}
 	}
 	commit := func(b *batch.Batch) {
-		b.AddCommit(seq, &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
-		b.AddPut(1, syntax.AppendTID(nil, uint64(seq)<<30), star)
+		b.AddCommit(seq, &batch.Commit{DID: did, Rev: dict.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddPut(1, dict.AppendTID(nil, uint64(seq)<<30), star)
 	}
 	apply(commit)
 	err := store.Update(t.Context(), func(tx kv.Txn) error {

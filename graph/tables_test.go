@@ -23,7 +23,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 )
 
 // readTable reads all rows of a folder of Parquet files.
@@ -58,7 +57,7 @@ func key(t *testing.T, row map[string]any) string {
 		if !ok || row["rkey"] != nil || row["uri"] != nil {
 			t.Fatal(row)
 		}
-		return string(syntax.AppendTID(nil, uint64(at)<<10|uint64(c)))
+		return string(dict.AppendTID(nil, uint64(at)<<10|uint64(c)))
 	}
 	k, _ := row["rkey"].(string)
 	return k
@@ -133,7 +132,7 @@ func TestTables(t *testing.T) {
 func middle(m *oracle.Model) uint64 {
 	var all []uint64
 	for p := range m.Records {
-		if tid, ok := syntax.ParseTID(p.Rkey); ok && p.Kind == "like" && !m.Hidden[p.DID] {
+		if tid, ok := dict.ParseTID(p.Rkey); ok && p.Kind == "like" && !m.Hidden[p.DID] {
 			all = append(all, tid>>10)
 		}
 	}
@@ -178,7 +177,7 @@ func compareTables(t *testing.T, o export.TableOptions, m *oracle.Model, long st
 		}
 		want := map[oracle.Path]string{}
 		for p, subject := range m.Records {
-			tid, isTID := syntax.ParseTID(p.Rkey)
+			tid, isTID := dict.ParseTID(p.Rkey)
 			if p.Kind == k.Name && subject != "" && !m.Hidden[p.DID] && (k.To.Is() == dict.URI || !m.Hidden[subject]) && (!isTID || o.Since.IsZero() || tid>>10 >= uint64(o.Since.UnixMicro())) {
 				want[p] = subject
 			}

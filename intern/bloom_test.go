@@ -8,7 +8,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // TestFilter adds keys. The filter reports each of them from then on, and few others.
@@ -59,7 +58,7 @@ func testStringFilter(t *testing.T, budget int64) {
 		if n%50 == 0 {
 			return fmt.Sprintf("did:web:u%d.example.com", n)
 		}
-		return fmt.Sprintf("did:plc:%024s", syntax.AppendTID(syntax.AppendTID(nil, uint64(n)<<40), uint64(n))[:24])
+		return fmt.Sprintf("did:plc:%024s", dict.AppendTID(dict.AppendTID(nil, uint64(n)<<40), uint64(n))[:24])
 	}
 	uri := func() string {
 		d := did()
@@ -67,7 +66,7 @@ func testStringFilter(t *testing.T, budget int64) {
 			return fmt.Sprintf("at://%s/app.bsky.feed.post/key%d", d, rng.IntN(100))
 		}
 		tid := (uint64(rng.IntN(5))<<spanShift | uint64(rng.IntN(50))<<20) + 1<<50
-		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", d, syntax.AppendTID(nil, tid))
+		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", d, dict.AppendTID(nil, tid))
 	}
 	var filled, skipped bool
 	for round := range 6 {

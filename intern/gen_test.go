@@ -13,7 +13,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // named is a string of a namespace.
@@ -47,7 +46,7 @@ func drawURI(rng *rand.Rand, n int) string {
 	if rng.IntN(8) == 0 {
 		from = []uint64{0, 1<<60 - 1<<60%(1000<<dict.ClockBits), 1 << 60, 1<<63 - 1<<63%(1000<<dict.ClockBits) - 1<<30}[rng.IntN(4)]
 	}
-	tid := string(syntax.AppendTID(nil, from+uint64(rng.IntN(4))*500_000<<dict.ClockBits+uint64(rng.IntN(2))*17))
+	tid := string(dict.AppendTID(nil, from+uint64(rng.IntN(4))*500_000<<dict.ClockBits+uint64(rng.IntN(2))*17))
 	switch rng.IntN(7) {
 	case 0:
 		return fmt.Sprintf("at://%s/app.bsky.feed.generator/%s", did, tid)

@@ -20,7 +20,6 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/sim/kvtest"
-	"skein.blue/internal/syntax"
 )
 
 func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
@@ -277,7 +276,7 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 var adders = map[string]func(batch *Batch, i int){
 	"posts": func(batch *Batch, i int) {
 		tid := uint64(1<<60) + uint64(i)*1000<<dict.ClockBits
-		batch.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/%s", base32Of(uint64(i%5000)), syntax.AppendTID(nil, tid)))
+		batch.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/%s", base32Of(uint64(i%5000)), dict.AppendTID(nil, tid)))
 	},
 	"dids": func(batch *Batch, i int) { batch.Add(dict.DID, fmt.Appendf(nil, "did:plc:%s", base32Of(uint64(i)))) },
 	"raw": func(batch *Batch, i int) {

@@ -7,7 +7,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 )
 
@@ -90,7 +90,7 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 func (a *accountState) describe(st *ask.RepoState, known bool) {
 	if st.Has(ask.FlagHasRev) {
 		a.Rev = st.Rev.String()
-		if tid, ok := syntax.ParseTID([]byte(a.Rev)); ok {
+		if tid, ok := dict.ParseTID([]byte(a.Rev)); ok {
 			a.Time = time.UnixMicro(int64(ask.MicrosOf(tid))).UTC().Format(time.RFC3339)
 		}
 	}

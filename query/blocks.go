@@ -9,7 +9,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
@@ -246,7 +245,7 @@ func listMatches(blocker string, found map[dict.ID]*match, names map[dict.ID]str
 		named[i] = listMatch{
 			List:      names[list],
 			ListBlock: recordURI(blocker, listBlock, block.AppendRkey(nil)), ListBlockTime: timeOf(block),
-			ListItem: recordURI(syntax.AuthorityOf(names[list]), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
+			ListItem: recordURI(dict.AuthorityOf(names[list]), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
 		}
 	}
 	return named

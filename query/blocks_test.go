@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 )
 
 type blockAnswer struct {
@@ -34,7 +34,7 @@ type listMatch struct {
 
 // timeIn is the time in the key of a record, as answers write it.
 func timeIn(uri string) string {
-	tid, ok := syntax.ParseTID(uri[strings.LastIndexByte(uri, '/')+1:])
+	tid, ok := dict.ParseTID(uri[strings.LastIndexByte(uri, '/')+1:])
 	if !ok {
 		return ""
 	}

@@ -13,8 +13,8 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 )
@@ -32,8 +32,8 @@ func starServer(t *testing.T, n, hidden int) *Server {
 	var b batch.Batch
 	for i := range n {
 		did := fmt.Appendf(nil, "did:web:%d.example.com", i)
-		b.AddCommit(format.Seq(2*i+1), &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: make([]byte, 32)})
-		b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<30), []byte(star))
+		b.AddCommit(format.Seq(2*i+1), &batch.Commit{DID: did, Rev: dict.AppendTID(nil, uint64(i+1)<<20), Data: make([]byte, 32)})
+		b.AddPut(1, dict.AppendTID(nil, uint64(i+1)<<30), []byte(star))
 		b.AddAccount(format.Seq(2*i+2), did, i != hidden, false)
 	}
 	if err := g.Apply(t.Context(), "", &b); err != nil {

@@ -11,8 +11,8 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // A cursor of one list is not one of another, nor does it make a large set be sorted.
@@ -23,8 +23,8 @@ func TestListCursors(t *testing.T) {
 	}
 	var b batch.Batch
 	for i := range 5 {
-		b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:%d.example.com", i), Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: make([]byte, 32)})
-		b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<30), []byte("did:web:star.example.com"))
+		b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:%d.example.com", i), Rev: dict.AppendTID(nil, uint64(i+1)<<20), Data: make([]byte, 32)})
+		b.AddPut(1, dict.AppendTID(nil, uint64(i+1)<<30), []byte("did:web:star.example.com"))
 	}
 	if err := g.Apply(t.Context(), "", &b); err != nil {
 		t.Fatal(err)

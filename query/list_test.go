@@ -9,8 +9,8 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 	"skein.blue/query"
 	"skein.blue/query/algebra"
 )
@@ -34,8 +34,8 @@ func TestListGrows(t *testing.T) {
 		var b batch.Batch
 		for range more {
 			n++
-			b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:n%d.example.com", n), Rev: syntax.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
-			b.AddPut(1, syntax.AppendTID(nil, uint64(n)<<20), []byte("did:web:star.example.com"))
+			b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:n%d.example.com", n), Rev: dict.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
+			b.AddPut(1, dict.AppendTID(nil, uint64(n)<<20), []byte("did:web:star.example.com"))
 		}
 		if err := g.Apply(t.Context(), "", &b); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
@@ -285,7 +284,7 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
 	dids, times := make([]language.Literal, len(lists)), make([]uint64, len(lists))
 	err = l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		dids[i], times[i] = language.Literal{S: syntax.AuthorityOf(string(uri)), Is: dict.DID}, ask.TIDOf(dict.URI, uri)
+		dids[i], times[i] = language.Literal{S: dict.AuthorityOf(string(uri)), Is: dict.DID}, ask.TIDOf(dict.URI, uri)
 		return nil
 	})
 	if err != nil {

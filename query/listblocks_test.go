@@ -18,7 +18,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
@@ -40,9 +39,9 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	commit := func(did string, n int, put func(i int, rkey []byte)) {
 		for from := 0; from < n; from += 10_000 {
 			seq++
-			b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			for i := from; i < min(n, from+10_000); i++ {
-				put(i, syntax.AppendTID(nil, uint64(i+1)<<20))
+				put(i, dict.AppendTID(nil, uint64(i+1)<<20))
 			}
 			b.Seen(seq, nil)
 			if err := g.Apply(t.Context(), "test", &b); err != nil {

@@ -19,9 +19,9 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 )
 
@@ -46,13 +46,13 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 		dids = append(dids, did(1+o))
 		for from := 0; from < follows; from += 1000 {
 			seq++
-			b.AddCommit(seq, &batch.Commit{DID: []byte(dids[o]), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &batch.Commit{DID: []byte(dids[o]), Rev: dict.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			for i := from; i < from+1000; i++ {
 				subject := did(1_000_000 + i)
 				if i == follows/2 {
 					subject = star
 				}
-				b.AddPut(1, syntax.AppendTID(nil, uint64(o*follows+i+1)<<20), []byte(subject))
+				b.AddPut(1, dict.AppendTID(nil, uint64(o*follows+i+1)<<20), []byte(subject))
 			}
 			b.Seen(seq, nil)
 		}
@@ -87,9 +87,9 @@ func TestLargeQueriesShareASmallQueue(t *testing.T) {
 	var b batch.Batch
 	for i := range 1500 {
 		seq := format.Seq(1_000_000 + i)
-		b.AddCommit(seq, &batch.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: dict.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 		for j := range 64 {
-			b.AddPut(1, syntax.AppendTID(nil, uint64(i*64+j+1)<<20), fmt.Appendf(nil, "did:web:star%d.example", j))
+			b.AddPut(1, dict.AppendTID(nil, uint64(i*64+j+1)<<20), fmt.Appendf(nil, "did:web:star%d.example", j))
 		}
 		b.Seen(seq, nil)
 	}
@@ -160,10 +160,10 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	var b batch.Batch
-	b.AddCommit(1, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, 1<<50), Data: make([]byte, 32)})
+	b.AddCommit(1, &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, 1<<50), Data: make([]byte, 32)})
 	long := "at://did:web:" + strings.Repeat("a", 2000) + ".example/app.bsky.feed.post/"
 	for i := range 1000 {
-		b.AddPut(2, syntax.AppendTID(nil, uint64(i+1)<<20), fmt.Appendf(nil, "%s%d", long, i))
+		b.AddPut(2, dict.AppendTID(nil, uint64(i+1)<<20), fmt.Appendf(nil, "%s%d", long, i))
 	}
 	b.Seen(1, nil)
 	if err := store.Apply(t.Context(), "test", &b); err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 )
 
 // spreadLimits have rows and chunks spilled soon.
@@ -34,7 +34,7 @@ type span struct {
 
 // micros is the time that a record key says.
 func micros(rkey string) (at int64, ok bool) {
-	tid, ok := syntax.ParseTID(rkey)
+	tid, ok := dict.ParseTID(rkey)
 	return int64(tid >> 10), ok
 }
 
@@ -170,7 +170,7 @@ func TestAges(t *testing.T) {
 	actor := w.history.Accounts()[0]
 	now := time.Now()
 	for i, age := range []time.Duration{time.Second, time.Hour, 3 * time.Hour, 30 * time.Hour, 8 * 24 * time.Hour, -time.Hour} {
-		key := string(syntax.AppendTID(nil, uint64(now.Add(-age).UnixMicro())<<10))
+		key := string(dict.AppendTID(nil, uint64(now.Add(-age).UnixMicro())<<10))
 		w.happen(&oracle.Event{
 			Type: oracle.CommitEvent, Seq: int64(i + 1), DID: actor, Rev: oracle.TID(uint64(i+1) << 20),
 			Ops: []oracle.Op{{Kind: "follow", Rkey: key, Subject: w.history.Accounts()[i+1]}},
@@ -349,7 +349,7 @@ func (w *world) record(k kinds.Info, actor, subject string, s span) string {
 	if k.To.Is().String() == "did" {
 		since = 0
 	}
-	tidOf := func(rkey string) uint64 { tid, _ := syntax.ParseTID(rkey); return tid }
+	tidOf := func(rkey string) uint64 { tid, _ := dict.ParseTID(rkey); return tid }
 	sinceTID := tidOf(subject[strings.LastIndexByte(subject, '/')+1:])
 	if since == 0 {
 		sinceTID = 0
@@ -359,7 +359,7 @@ func (w *world) record(k kinds.Info, actor, subject string, s span) string {
 		if p.Kind != k.Name || p.DID != actor || of != subject || !s.has(p.Rkey) {
 			continue
 		}
-		switch tid, ok := syntax.ParseTID(p.Rkey); {
+		switch tid, ok := dict.ParseTID(p.Rkey); {
 		case sinceTID == 0: // of a subject without a time the lowest key is shown
 			other = append(other, p.Rkey)
 		case !ok:
@@ -494,7 +494,7 @@ func TestWindowEnds(t *testing.T) {
 		seq++
 		w.happen(&oracle.Event{
 			Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: oracle.TID(uint64(seq) << 20),
-			Ops: []oracle.Op{{Kind: "like", Rkey: string(syntax.AppendTID(nil, tid)), Subject: "at://" + actor + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, tid))}},
+			Ops: []oracle.Op{{Kind: "like", Rkey: string(dict.AppendTID(nil, tid)), Subject: "at://" + actor + "/app.bsky.feed.post/" + string(dict.AppendTID(nil, tid))}},
 		})
 	}
 	at := time.Date(2026, 11, 22, 6, 0, 0, 123_456_000, time.UTC)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/internal/command"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/relay"
 )
 
@@ -77,7 +77,7 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions) erro
 	var run func(context.Context)
 	what := "a network"
 	if o.frames != "" {
-		all, err := frames.ReadFile(o.frames)
+		all, err := wire.ReadFile(o.frames)
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,8 @@ import (
 	"skein.blue/internal/sim/oracle"
 )
 
-// wire passes TCP connections on to a relay, and can be cut.
-type wire struct {
+// cable passes TCP connections on to a relay, and can be cut.
+type cable struct {
 	t       *testing.T
 	to      string
 	address string
@@ -35,16 +35,16 @@ type wire struct {
 	open     map[net.Conn]bool
 }
 
-func newWire(t *testing.T, to string) *wire {
+func newCable(t *testing.T, to string) *cable {
 	t.Helper()
-	w := &wire{t: t, to: strings.TrimPrefix(to, "ws://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	w := &cable{t: t, to: strings.TrimPrefix(to, "ws://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
 	w.join()
 	t.Cleanup(w.cut)
 	return w
 }
 
 // join accepts connections, at the same address each time.
-func (w *wire) join() {
+func (w *cable) join() {
 	w.t.Helper()
 	l, err := net.Listen("tcp", w.address)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *wire) join() {
 }
 
 // cut closes all connections and accepts no more: the relay is gone.
-func (w *wire) cut() {
+func (w *cable) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_ = w.listener.Close()
@@ -95,7 +95,7 @@ var noRepair = []string{"--repair=false"}
 type sufferer struct {
 	*daemon
 	t     *testing.T
-	wire  *wire
+	cable *cable
 	store string
 	args  []string
 	start func() *daemon
@@ -113,8 +113,8 @@ func endure(t *testing.T, fault string, few int, env, args []string, hurt func(s
 	happened := harness.NewFault(t, fault, times)
 	whole := time.Duration(times) * (harness.Pause() + time.Second)
 	s := &sufferer{t: t, store: filepath.Join(t.TempDir(), "store")}
-	s.wire = newWire(t, startSimulator(t, plainPDS, max(1, int(2115/whole.Seconds()))))
-	s.args = append([]string{"--store", s.store, "--relay", "ws://" + s.wire.address, "--cursor", "0"}, args...)
+	s.cable = newCable(t, startSimulator(t, plainPDS, max(1, int(2115/whole.Seconds()))))
+	s.args = append([]string{"--store", s.store, "--relay", "ws://" + s.cable.address, "--cursor", "0"}, args...)
 	s.start = func() *daemon { return serveDaemon(t, env, s.args...) }
 	s.daemon = s.start()
 	s.args = append(s.args[:4:4], s.args[6:]...) // later starts use the stored cursor
@@ -244,12 +244,12 @@ func TestFaultStopped(t *testing.T) {
 func TestFaultRelayGone(t *testing.T) {
 	t.Parallel()
 	endure(t, fmt.Sprintf("relay gone for %v", harness.Pause()), 2, nil, noRepair, func(s *sufferer) {
-		s.wire.cut()
+		s.cable.cut()
 		time.Sleep(harness.Pause())
 		if code, body := askAt(s.t, s.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
 			s.t.Errorf("a query while the relay is gone: %d %s", code, body)
 		}
-		s.wire.join()
+		s.cable.join()
 	})
 }
 
@@ -271,8 +271,8 @@ func TestFaultDescriptors(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		limit(s, len(open))
-		s.wire.cut() // it must connect again, which takes a descriptor
-		s.wire.join()
+		s.cable.cut() // it must connect again, which takes a descriptor
+		s.cable.join()
 		ctx, cancel := context.WithTimeout(s.t.Context(), harness.Pause())
 		defer cancel()
 		refused := false

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unicode"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/internal/command"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -61,7 +61,7 @@ func TestAbuseTerminal(t *testing.T) {
 	}
 	refusal := filepath.Join(t.TempDir(), "refusal.frames")
 	errorFrame := synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}), synth.Map{{Key: "error", Value: "Refused" + hostile}, {Key: "message", Value: hostile}})
-	if err := os.WriteFile(refusal, frames.Append(nil, errorFrame), 0o600); err != nil {
+	if err := os.WriteFile(refusal, wire.Append(nil, errorFrame), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status := object{"trouble": hostile, "failed": object{hostile: 3}}

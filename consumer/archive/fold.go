@@ -7,7 +7,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // Counts say how much was read.
@@ -79,14 +79,14 @@ func (f *folder) commit(r *row, to *batch.Batch) {
 		f.op(of, r, to)
 		return
 	}
-	if !syntax.ValidDID(r.did) {
+	if !dict.ValidDID(r.did) {
 		f.dropped(wire.BadDID)
 		return
 	}
 	if f.owns != nil && !f.owns(r.did) {
 		return
 	}
-	if !syntax.ValidTID(r.rev) {
+	if !dict.ValidTID(r.rev) {
 		f.dropped(wire.BadRev)
 		return
 	}
@@ -96,7 +96,7 @@ func (f *folder) commit(r *row, to *batch.Batch) {
 }
 
 func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
-	if !syntax.ValidRkey(r.rkey) {
+	if !dict.ValidRkey(r.rkey) {
 		f.dropped(wire.BadPath)
 		return
 	}
@@ -139,7 +139,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 // marker adds an #account or a #sync.
 func (f *folder) marker(r *row, to *batch.Batch) {
 	f.open = false
-	if !syntax.ValidDID(r.did) {
+	if !dict.ValidDID(r.did) {
 		f.dropped(wire.BadDID)
 		return
 	}

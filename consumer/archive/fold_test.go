@@ -15,8 +15,8 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 // columns encodes rows as an unpacked block, as segment.go describes it.
@@ -122,7 +122,7 @@ func newChronicle(seed uint64) *chronicle {
 // tid returns a later TID.
 func (c *chronicle) tid() []byte {
 	c.clock += 1 << 14
-	return syntax.AppendTID(nil, c.clock)
+	return dict.AppendTID(nil, c.clock)
 }
 
 func (c *chronicle) add(r row) {

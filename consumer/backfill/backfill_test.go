@@ -35,7 +35,6 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 // world is a network on loopback: accounts with repos, well-behaved and misbehaving hosts, a
@@ -151,7 +150,7 @@ func (w *world) list(rw http.ResponseWriter, r *http.Request, of *pds) {
 	}
 	if of != nil && r.URL.Query().Get("cursor") == "" {
 		for _, a := range of.left {
-			all = append(all, map[string]any{"did": a.did, "rev": string(syntax.AppendTID(nil, a.rev)), "active": false, "status": "deactivated"})
+			all = append(all, map[string]any{"did": a.did, "rev": string(dict.AppendTID(nil, a.rev)), "active": false, "status": "deactivated"})
 		}
 	}
 	for _, did := range slices.Sorted(maps.Keys(w.repos)) {
@@ -167,7 +166,7 @@ func (w *world) list(rw http.ResponseWriter, r *http.Request, of *pds) {
 			rev = old
 			delete(w.stale, did)
 		}
-		all = append(all, map[string]any{"did": did, "rev": string(syntax.AppendTID(nil, rev)), "active": a.active, "head": "x"})
+		all = append(all, map[string]any{"did": did, "rev": string(dict.AppendTID(nil, rev)), "active": a.active, "head": "x"})
 		next = did
 	}
 	if len(all) < 7 {
@@ -223,7 +222,7 @@ func (a *account) car() []byte {
 		records = append(records, synth.RepoRecord{Path: path, Block: synth.NewBlock(synth.AppendRecord(nil, &kinds.All[k], []byte(a.records[path]), nil, []byte("2026")))})
 	}
 	signature := bytes.Repeat([]byte{7}, 64) // by no key
-	car, data := new(synth.Repo).Append(nil, []byte(a.did), syntax.AppendTID(nil, a.rev), signature, records)
+	car, data := new(synth.Repo).Append(nil, []byte(a.did), dict.AppendTID(nil, a.rev), signature, records)
 	a.data, a.packed, a.packedRev = data, car, a.rev
 	return slices.Clone(car)
 }
@@ -236,7 +235,7 @@ func (w *world) add(i, records int) *account {
 	for range records {
 		w.clock += 1 << 12
 		k := &kinds.All[rng.IntN(4)]
-		a.records[k.Collection+"/"+string(syntax.AppendTID(nil, w.clock))] = subject(k, rng.IntN(50))
+		a.records[k.Collection+"/"+string(dict.AppendTID(nil, w.clock))] = subject(k, rng.IntN(50))
 	}
 	w.clock += 1 << 12
 	a.rev = w.clock
@@ -261,7 +260,7 @@ func (w *world) commit(rng *rand.Rand, a *account, b *batch.Batch) {
 	since, prev := a.rev, a.data
 	w.clock += 1 << 12
 	k := &kinds.All[rng.IntN(4)]
-	path := k.Collection + "/" + string(syntax.AppendTID(nil, w.clock))
+	path := k.Collection + "/" + string(dict.AppendTID(nil, w.clock))
 	var gone []string
 	if paths := slices.Sorted(maps.Keys(a.records)); len(paths) > 0 && rng.IntN(2) == 0 {
 		gone = append(gone, paths[rng.IntN(len(paths))])
@@ -275,7 +274,7 @@ func (w *world) commit(rng *rand.Rand, a *account, b *batch.Batch) {
 		return
 	}
 	w.seq++
-	b.AddCommit(w.seq, &batch.Commit{DID: []byte(a.did), Rev: syntax.AppendTID(nil, a.rev), Since: syntax.AppendTID(nil, since), Data: a.data[:], PrevData: prev[:]})
+	b.AddCommit(w.seq, &batch.Commit{DID: []byte(a.did), Rev: dict.AppendTID(nil, a.rev), Since: dict.AppendTID(nil, since), Data: a.data[:], PrevData: prev[:]})
 	for _, p := range gone {
 		collection, rkey, _ := strings.Cut(p, "/")
 		i := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == collection })

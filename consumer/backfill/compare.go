@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // A comparer makes comparisons with the relay's list of repos, and checks repos again whose listed
@@ -236,11 +235,11 @@ func (o *Options) lookUp(s *graph.View, repos []listed) (accounts []listedAccoun
 	var at []int
 	for i := range repos {
 		r := &repos[i]
-		if !syntax.ValidDID([]byte(r.DID)) || !o.Store.Owns([]byte(r.DID)) {
+		if !dict.ValidDID([]byte(r.DID)) || !o.Store.Owns([]byte(r.DID)) {
 			continue
 		}
 		a := listedAccount{listed: r}
-		if rev, ok := syntax.ParseTID([]byte(r.Rev)); ok {
+		if rev, ok := dict.ParseTID([]byte(r.Rev)); ok {
 			a.rev = batch.Rev(rev)
 		}
 		accounts = append(accounts, a)
@@ -348,7 +347,7 @@ func (m *comparer) listAgain(ctx context.Context, due []recheck) error {
 			}
 			clear(revs)
 			for _, r := range page.Repos {
-				if rev, ok := syntax.ParseTID([]byte(r.Rev)); ok {
+				if rev, ok := dict.ParseTID([]byte(r.Rev)); ok {
 					revs[r.DID] = batch.Rev(rev)
 				}
 			}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/internal/frames"
 )
 
 // A Ruling is what a check says of a message: nothing, or why to drop it.
@@ -155,7 +154,7 @@ const (
 )
 
 // Ahead reads ahead with receive, in a goroutine of its own, and verifies the messages. next returns
-// them in order. An error other than frames.ErrTooLarge ends the reading. stop ends it, too: it calls
+// them in order. An error other than wire.ErrTooLarge ends the reading. stop ends it, too: it calls
 // unblock, which must end a call of receive, and waits.
 func (o *Order) Ahead(receive func() Item, unblock func()) (next func() Item, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -171,7 +170,7 @@ func (o *Order) Ahead(receive func() Item, unblock func()) (next func() Item, st
 				return
 			}
 			o.check(ctx, &i)
-			ended = i.Err != nil && !errors.Is(i.Err, frames.ErrTooLarge)
+			ended = i.Err != nil && !errors.Is(i.Err, wire.ErrTooLarge)
 			select {
 			case queue <- &i:
 			case <-ctx.Done():

@@ -23,9 +23,8 @@ import (
 
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
-	"skein.blue/internal/frames"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 // TestMain silences indigo, which logs each message.
@@ -81,7 +80,7 @@ func indigoSays(frame []byte, key atcrypto.PublicKey) error {
 func TestRecorded(t *testing.T) {
 	var c proof.Checker
 	for _, path := range []string{"../../testdata/pds/plain-pds.frames", "../../testdata/pds/plain-relay.frames"} {
-		all, err := frames.ReadFile(path)
+		all, err := wire.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,13 +155,13 @@ type parts struct {
 func (a *account) commit(t testing.TB, changes int) *parts {
 	t.Helper()
 	a.seq++
-	p := &parts{m: synth.Commit{Repo: []byte(did), Rev: syntax.AppendTID(nil, uint64(a.seq)<<20), Seq: a.seq, Time: []byte(synth.Time(a.seq)), PrevData: a.data}}
+	p := &parts{m: synth.Commit{Repo: []byte(did), Rev: dict.AppendTID(nil, uint64(a.seq)<<20), Seq: a.seq, Time: []byte(synth.Time(a.seq)), PrevData: a.data}}
 	if a.seq > 1 {
-		p.m.Since = syntax.AppendTID(nil, uint64(a.seq-1)<<20)
+		p.m.Since = dict.AppendTID(nil, uint64(a.seq-1)<<20)
 	}
 	done := map[string]bool{}
 	for range changes {
-		path := fmt.Sprintf("app.bsky.feed.like/%s", syntax.AppendTID(nil, uint64(a.rng.IntN(a.space))<<30))
+		path := fmt.Sprintf("app.bsky.feed.like/%s", dict.AppendTID(nil, uint64(a.rng.IntN(a.space))<<30))
 		before, there := a.records[path]
 		if done[path] {
 			continue
@@ -288,7 +287,7 @@ func (a *account) falsify(p *parts) {
 			break
 		}
 	default: // a creation is made up
-		p.m.Ops = append(p.m.Ops, synth.Op{Collection: "app.bsky.feed.like", Rkey: syntax.AppendTID(nil, 1<<60), Action: "create", CID: &other})
+		p.m.Ops = append(p.m.Ops, synth.Op{Collection: "app.bsky.feed.like", Rkey: dict.AppendTID(nil, 1<<60), Action: "create", CID: &other})
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // The errors of a CAR.
@@ -299,7 +299,7 @@ func (r *Reader) commit() error {
 		return fmt.Errorf("%w: the commit", ErrMissing)
 	}
 	var k wire.CommitBlock
-	if !k.Read(data) || !isCID(k.Data) || !syntax.ValidDID(k.DID) || !syntax.ValidTID(k.Rev) {
+	if !k.Read(data) || !isCID(k.Data) || !dict.ValidDID(k.DID) || !dict.ValidTID(k.Rev) {
 		return ErrCommit
 	}
 	r.DID, r.Rev, r.Data, r.Commit = k.DID, k.Rev, k.Data[len(cidPrefix):], data

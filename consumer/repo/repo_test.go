@@ -19,8 +19,8 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 func randomRecords(rng *rand.Rand, n int) []synth.RepoRecord {
 	records := map[string][]byte{}
 	for range n {
-		rkey := syntax.AppendTID(nil, uint64(3<<60)+rng.Uint64N(1<<58))
+		rkey := dict.AppendTID(nil, uint64(3<<60)+rng.Uint64N(1<<58))
 		if rng.IntN(20) == 0 {
 			rkey = fmt.Appendf(nil, "self-%d", rng.IntN(100))
 		}

@@ -8,11 +8,11 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // maxKey bounds the path of a record.
-const maxKey = syntax.MaxNSID + 1 + syntax.MaxRkey
+const maxKey = dict.MaxNSID + 1 + dict.MaxRkey
 
 // Walk calls each for the records of indexed collections, in the order of their paths. If a record
 // names several subjects of a kind (kinds.Kind.IsMany), it calls each once for each subject.
@@ -186,7 +186,7 @@ func (w *walk) parse(shared int) {
 	if w.of != nil && w.bad >= shared {
 		from := max(shared, w.slash+1)
 		w.bad = none
-		if i := syntax.IndexNotRkey(w.key[from:]); i >= 0 {
+		if i := dict.IndexNotRkey(w.key[from:]); i >= 0 {
 			w.bad = from + i
 		}
 		w.work += len(w.key) - from
@@ -196,7 +196,7 @@ func (w *walk) parse(shared int) {
 // rkey returns the record key, nil if it is malformed.
 func (w *walk) rkey() []byte {
 	rkey := w.key[w.slash+1:]
-	if w.bad != none || len(rkey) > syntax.MaxRkey || len(rkey) <= len("..") && !syntax.ValidRkey(rkey) {
+	if w.bad != none || len(rkey) > dict.MaxRkey || len(rkey) <= len("..") && !dict.ValidRkey(rkey) {
 		return nil
 	}
 	return rkey

@@ -15,7 +15,6 @@ import (
 	"github.com/ipfs/go-cid"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -24,7 +23,7 @@ import (
 func TestEnvelopesAgainstIndigo(t *testing.T) {
 	for _, path := range []string{plainPDS, plainRelay, realNetwork} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			all, err := frames.ReadFile(path)
+			all, err := wire.ReadFile(path)
 			if path == realNetwork && errors.Is(err, fs.ErrNotExist) {
 				t.Skip("skipped: needs a recording of the real network, which is not in this repository")
 			}

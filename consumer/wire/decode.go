@@ -11,7 +11,7 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // A Reason says why something was dropped. Reasons are metric labels.
@@ -135,7 +135,7 @@ func (d *Decoder) Add(m *Message, b *batch.Batch) {
 	d.Drops = d.Drops[:0]
 	switch m.Type {
 	case Commit, Sync, Account:
-		if !syntax.ValidDID(m.DID) {
+		if !dict.ValidDID(m.DID) {
 			d.drop(BadDID, nil)
 			break
 		}
@@ -181,12 +181,12 @@ func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r
 
 func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	c := batch.Commit{DID: m.DID, TooBig: m.tooBig, PrevData: digest(m.prevData, &d.buf[0])}
-	if syntax.ValidTID(m.Since) {
+	if dict.ValidTID(m.Since) {
 		c.Since = m.Since
 	} else if len(m.Since) > 0 {
 		c.Since = noSuchRev
 	}
-	if !syntax.ValidTID(m.Rev) {
+	if !dict.ValidTID(m.Rev) {
 		d.drop(BadRev, nil)
 		b.AddCommit(m.Seq, &c)
 		return
@@ -226,7 +226,7 @@ func (d *Decoder) isAhead(rev []byte) bool {
 	if d.Latest == nil || bytes.Compare(rev, d.latest[:]) <= 0 {
 		return false
 	}
-	syntax.AppendTID(d.latest[:0], uint64(d.Latest()))
+	dict.AppendTID(d.latest[:0], uint64(d.Latest()))
 	return bytes.Compare(rev, d.latest[:]) > 0
 }
 
@@ -279,7 +279,7 @@ func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 // believes the block, which the account signed, and counts the message in OtherRevs.
 func (d *Decoder) commitBlock(block []byte, m *Message, commit *batch.Commit) (data []byte, ok bool) {
 	read := &d.block
-	if ok = read.Read(block) && bytes.Equal(read.DID, m.DID) && syntax.ValidTID(read.Rev); ok {
+	if ok = read.Read(block) && bytes.Equal(read.DID, m.DID) && dict.ValidTID(read.Rev); ok {
 		if !bytes.Equal(read.Rev, m.Rev) {
 			d.OtherRevs++
 			commit.OtherRev = true
@@ -291,7 +291,7 @@ func (d *Decoder) commitBlock(block []byte, m *Message, commit *batch.Commit) (d
 
 func (d *Decoder) sync(m *Message, b *batch.Batch) {
 	c := batch.Commit{DID: m.DID}
-	if syntax.ValidTID(m.Rev) {
+	if dict.ValidTID(m.Rev) {
 		c.Rev = m.Rev
 	} else {
 		d.drop(BadRev, nil)
@@ -364,7 +364,7 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 		return ""
 	}
 	rkey := o.path[len(o.of.NSID)+1:]
-	if !syntax.ValidRkey(rkey) {
+	if !dict.ValidRkey(rkey) {
 		return BadPath
 	}
 	counted := o.of.Kinds[0].Kind
@@ -486,7 +486,7 @@ func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 		return nil, absent
 	case subject != nil && k.To.Form.Valid(subject):
 		return subject, ""
-	case k.To.Form == kinds.ATURI && syntax.ValidSpaceURI(subject):
+	case k.To.Form == kinds.ATURI && dict.ValidSpaceURI(subject):
 		return nil, SpaceSubject
 	}
 	return nil, BadSubject

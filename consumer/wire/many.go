@@ -5,7 +5,7 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // AppendSubjects appends the distinct subjects that a record names at the path of a kind with arrays, in
@@ -104,7 +104,7 @@ func (s *search) value(steps []string) {
 // take takes a subject.
 func (s *search) take(subject []byte) {
 	switch {
-	case s.k.To.Form == kinds.ATURI && syntax.ValidSpaceURI(subject):
+	case s.k.To.Form == kinds.ATURI && dict.ValidSpaceURI(subject):
 		s.reason = s.reason.Or(SpaceSubject)
 		return
 	case !s.k.To.Form.Valid(subject):

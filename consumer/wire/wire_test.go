@@ -23,7 +23,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/frames"
 )
 
 const (
@@ -35,7 +34,7 @@ const (
 
 func read(t testing.TB, path string) [][]byte {
 	t.Helper()
-	all, err := frames.ReadFile(path)
+	all, err := wire.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) && path == realNetwork {
 		t.Skipf("%s is missing: frames of the real network are not in the repository", path)
 	}
@@ -278,7 +277,7 @@ func TestNoAllocations(t *testing.T) {
 // differently. This package may read what indigo rejects: indigo stops at the
 // first fault, while we drop as little as possible.
 func FuzzDecode(f *testing.F) {
-	all, err := frames.ReadFile(plainPDS)
+	all, err := wire.ReadFile(plainPDS)
 	if err != nil {
 		f.Fatal(err)
 	}

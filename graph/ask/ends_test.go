@@ -12,7 +12,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // Keys at the ends of time are in the forward set if they are in the reverse set, so that nobody
@@ -22,7 +21,7 @@ func TestEndsOfTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, _ := syntax.ParseTID("3mb2kxx5ts22a")
+	now, _ := dict.ParseTID("3mb2kxx5ts22a")
 	for i, c := range []struct {
 		rkey  string
 		isTID bool

@@ -9,7 +9,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // A record of app.bsky.graph.listitem makes two edges, to an account and to a list. The account is
@@ -149,7 +148,7 @@ func (s *edges) Lists(member dict.ID, from []dict.ID, w Window, each func(list d
 	slices.Sort(lists)
 	lists = slices.Compact(lists)
 	authors := make([]string, len(lists))
-	if err := s.Strings(dict.URI, lists, func(i int, uri []byte) error { authors[i] = syntax.AuthorityOf(string(uri)); return nil }); err != nil {
+	if err := s.Strings(dict.URI, lists, func(i int, uri []byte) error { authors[i] = dict.AuthorityOf(string(uri)); return nil }); err != nil {
 		return err
 	}
 	dids := make([]string, len(from))

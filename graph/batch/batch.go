@@ -5,7 +5,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // A Batch is a decoded range of the stream, or a piece of the past. The zero value is empty.
@@ -56,13 +56,13 @@ func (b *Batch) add(seq format.Seq, kind EventType, c *Commit) *Event {
 	b.events = append(b.events, Event{Seq: seq, Kind: kind, DID: b.put(c.DID)})
 	e := &b.events[len(b.events)-1]
 	e.Ops = Span{uint32(len(b.ops)), uint32(len(b.ops))}
-	if tid, ok := syntax.ParseTID(c.Rev); ok {
+	if tid, ok := dict.ParseTID(c.Rev); ok {
 		e.Rev = format.Rev(tid)
 		e.Flags |= HasRev
 	}
 	if len(c.Since) > 0 {
 		e.Since = format.NoRev
-		if tid, ok := syntax.ParseTID(c.Since); ok {
+		if tid, ok := dict.ParseTID(c.Since); ok {
 			e.Since = format.Rev(tid)
 		}
 		e.Flags |= HasSince

@@ -12,7 +12,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/syntax"
 )
 
 // dictionary checks the dictionary: it is one to one, every string is stored in its only form, every id lies in the used
@@ -185,7 +184,7 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) {
 
 // valid reports whether a string may be in a namespace.
 func (v *dictionary) valid(ns dict.Namespace, s []byte) bool {
-	return ns == dict.DID && syntax.ValidDID(s) ||
+	return ns == dict.DID && dict.ValidDID(s) ||
 		ns == dict.URI && (kinds.ValidLabelSet(s) || slices.ContainsFunc(v.forms, func(f kinds.Form) bool { return f.Valid(s) }))
 }
 

@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // edgeSum is the number of edges, and the sum of their hashes. Their order does not matter.
@@ -240,7 +239,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 			v.broken("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		}
 		if r.Path.Raw != nil {
-			if _, isTID := syntax.ParseTID(r.Path.Raw); isTID || !syntax.ValidRkey(r.Path.Raw) {
+			if _, isTID := dict.ParseTID(r.Path.Raw); isTID || !dict.ValidRkey(r.Path.Raw) {
 				v.broken("chunk %x has the invalid record key %q", key, r.Path.Raw)
 			}
 		}

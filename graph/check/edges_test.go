@@ -8,7 +8,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // at is a record of a TID, an offset after the start of a bucket.
@@ -78,7 +77,7 @@ func TestBrokenChunks(t *testing.T) {
 			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		},
 		"a raw key that is a TID": func(b *bench) string {
-			r := rawRecord(string(syntax.AppendTID(nil, 12345)))
+			r := rawRecord(string(dict.AppendTID(nil, 12345)))
 			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), r.Path.Raw)
 		},
 		"an invalid record key": func(b *bench) string {

@@ -20,7 +20,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // A table is a map with a Reader. It overwrites the bytes of a row after the call that got
@@ -122,7 +121,7 @@ const (
 var (
 	plc  = packed + "aaaaaa"
 	long = "did:web:" + strings.Repeat("long-", 60) + "x.example.com"
-	post = "at://" + plc + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, postTID))
+	post = "at://" + plc + "/app.bsky.feed.post/" + string(dict.AppendTID(nil, postTID))
 	page = "at://" + alice + "/com.example.page/x"
 )
 
@@ -155,7 +154,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	seq := format.Seq(0)
 	commit := func(did string, ops func()) {
 		seq++
-		b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, postTID+uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, postTID+uint64(seq)<<30), Data: make([]byte, 32)})
 		ops()
 		b.Seen(seq, nil)
 		if err == nil {
@@ -164,7 +163,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 		b.Reset()
 	}
 	put := func(k kinds.Kind, tid uint64, subject string) {
-		b.AddPut(k, syntax.AppendTID(nil, tid), []byte(subject))
+		b.AddPut(k, dict.AppendTID(nil, tid), []byte(subject))
 	}
 	follower := func(i int) string { return fmt.Sprintf("did:plc:f%d", i) }
 	var followers []string
@@ -181,7 +180,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 		})
 	}
 	for _, did := range followers[3:12] { // they unfollow, and one follows again
-		commit(did, func() { b.AddDelete(1, syntax.AppendTID(nil, postTID+uint64(slices.Index(followers, did))<<40)) })
+		commit(did, func() { b.AddDelete(1, dict.AppendTID(nil, postTID+uint64(slices.Index(followers, did))<<40)) })
 	}
 	commit(followers[5], func() { put(1, postTID+9, famous) })
 	commit(busy, func() {
@@ -192,7 +191,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	for n := range uint64(4) {
 		commit(busy, func() {
 			for i := range uint64(9) {
-				b.AddDelete(2, syntax.AppendTID(nil, postTID+(n*9+i)<<14+(n*9+i)<<36&(7<<36)))
+				b.AddDelete(2, dict.AppendTID(nil, postTID+(n*9+i)<<14+(n*9+i)<<36&(7<<36)))
 			}
 		})
 	}
@@ -217,7 +216,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	commit(plc, func() { put(1, postTID, long) })
 	commit("did:plc:reader", func() {
 		for i := range uint64(60) {
-			put(2, postTID+i, "at://"+[]string{plc, alice}[i%2]+"/app.bsky.feed.post/"+string(syntax.AppendTID(nil, postTID+i*5_000_000<<format.ClockBits)))
+			put(2, postTID+i, "at://"+[]string{plc, alice}[i%2]+"/app.bsky.feed.post/"+string(dict.AppendTID(nil, postTID+i*5_000_000<<format.ClockBits)))
 		}
 	})
 	for i, did := range []string{followers[0], followers[1], followers[2], busy, "did:plc:onlyhidden"} {

@@ -16,7 +16,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // importOps is the number of records in one batch.
@@ -159,7 +159,7 @@ func (m *importer) full(ctx context.Context) error {
 }
 
 func (m *importer) account(ctx context.Context, a *exportAccount) error {
-	if !syntax.ValidDID(a.DID) {
+	if !dict.ValidDID(a.DID) {
 		return fmt.Errorf("%w: %q is not a DID", graph.ErrImport, a.DID)
 	}
 	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
@@ -169,7 +169,7 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 		}
 	}
 	if a.Rev != "" {
-		rev, ok := syntax.ParseTID(a.Rev)
+		rev, ok := dict.ParseTID(a.Rev)
 		root, err := hex.DecodeString(a.Root)
 		if !ok || err != nil || len(root) != len(st.Data) {
 			return fmt.Errorf("%w: the rev or root of %s is malformed", graph.ErrImport, a.DID)
@@ -180,7 +180,7 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	}
 	st.Top = uint64(st.Rev)
 	if a.Top != "" {
-		top, ok := syntax.ParseTID(a.Top)
+		top, ok := dict.ParseTID(a.Top)
 		if !ok {
 			return fmt.Errorf("%w: the top of %s is malformed", graph.ErrImport, a.DID)
 		}
@@ -208,9 +208,9 @@ func (m *importer) touched(a *exportAccount) (all []format.Touched, err error) {
 	}
 	for _, t := range a.Touched {
 		k, rev := m.s.Kinds().ByName(t[0]), uint64(0)
-		ok := k != nil && syntax.ValidRkey(t[1])
+		ok := k != nil && dict.ValidRkey(t[1])
 		if ok {
-			rev, ok = syntax.ParseTID([]byte(t[2]))
+			rev, ok = dict.ParseTID([]byte(t[2]))
 		}
 		if !ok {
 			return bad()
@@ -219,10 +219,10 @@ func (m *importer) touched(a *exportAccount) (all []format.Touched, err error) {
 	}
 	for _, c := range a.Commits {
 		t := format.Touched{Kind: kinds.Hidden, Commit: format.TouchedCommit{Broken: c.Broken, HasPrev: c.Prev != ""}}
-		rev, ok := syntax.ParseTID([]byte(c.Rev))
+		rev, ok := dict.ParseTID([]byte(c.Rev))
 		t.Rev = format.Rev(rev)
 		if ok && c.Since != "" {
-			rev, ok = syntax.ParseTID([]byte(c.Since))
+			rev, ok = dict.ParseTID([]byte(c.Since))
 			t.Commit.Since = format.Rev(rev)
 		}
 		for into, text := range map[*format.Root]string{&t.Commit.Data: c.Data, &t.Commit.Prev: c.Prev} {
@@ -244,12 +244,12 @@ func (m *importer) touched(a *exportAccount) (all []format.Touched, err error) {
 
 func (m *importer) records(ctx context.Context, l *line) error {
 	kind := m.s.Kinds().ByName(l.Kind)
-	if kind == nil || !syntax.ValidDID(l.DID) {
+	if kind == nil || !dict.ValidDID(l.DID) {
 		return fmt.Errorf("%w: %s records of %q", graph.ErrImport, l.Kind, l.DID)
 	}
 	m.batch.AddImport([]byte(l.DID), nil, m.fresh)
 	for _, r := range l.Records {
-		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.To.Form.Valid([]byte(r[1])) {
+		if !dict.ValidRkey(r[0]) || r[1] != "" && !kind.To.Form.Valid([]byte(r[1])) {
 			return fmt.Errorf("%w: the %s record %q of %s names %q", graph.ErrImport, l.Kind, r[0], l.DID, r[1])
 		}
 		m.batch.AddPut(kind.Kind, []byte(r[0]), []byte(r[1]))

@@ -21,7 +21,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 var layouts = map[string]dict.Settings{
@@ -99,7 +98,7 @@ func (p *place) erase() {
 const day = uint64(24*3600*1_000_000) << format.ClockBits
 
 // tid returns a TID of 2024 or later.
-func tid(after uint64) string { return string(syntax.AppendTID(nil, 19_700*day+after)) }
+func tid(after uint64) string { return string(dict.AppendTID(nil, 19_700*day+after)) }
 
 // fill makes a store that has rows of every type.
 func (p *place) fill(records int) {

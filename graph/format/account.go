@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // A Rev is the revision of a repo: the number of its TID, which sorts like the TID.
@@ -26,7 +25,7 @@ const maxAhead = 5 * time.Minute
 func LatestRev(now time.Time) Rev { return Rev(max(now.Add(maxAhead).UnixMicro(), 0)) << 10 }
 
 // String returns the TID.
-func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }
+func (r Rev) String() string { return string(dict.AppendTID(nil, uint64(r))) }
 
 // A Root identifies the root of a repo: the first 8 bytes of its CID's SHA-256. Two
 // different roots agree with probability 2^-64. An account that forges such a pair hides

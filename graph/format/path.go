@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // A Path is a record key: the number of a TID, or any other key itself.
@@ -17,7 +17,7 @@ type Path struct {
 
 // ParsePath returns the path of a record key. Raw points into rkey.
 func ParsePath(rkey []byte) Path {
-	if tid, ok := syntax.ParseTID(rkey); ok {
+	if tid, ok := dict.ParseTID(rkey); ok {
 		return Path{TID: tid}
 	}
 	return Path{Raw: rkey}
@@ -28,7 +28,7 @@ func (p Path) AppendRkey(dst []byte) []byte {
 	if p.Raw != nil {
 		return append(dst, p.Raw...)
 	}
-	return syntax.AppendTID(dst, p.TID)
+	return dict.AppendTID(dst, p.TID)
 }
 
 // Bucket returns the bucket that the path belongs to.

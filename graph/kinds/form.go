@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // A Form says what the subjects of a kind are. Only DIDs have the namespace dict.DID; all other forms
@@ -25,7 +24,7 @@ const (
 // (https://atproto.com/specs/did), whose name has at most 253 bytes.
 const (
 	MaxDID  = len("did:web:") + 253
-	MaxURI  = len("at://") + MaxDID + 1 + syntax.MaxNSID + 1 + syntax.MaxRkey
+	MaxURI  = len("at://") + MaxDID + 1 + dict.MaxNSID + 1 + dict.MaxRkey
 	MaxLink = 8 << 10
 	MaxText = 640 // as the lexicon of posts bounds a tag
 )
@@ -78,9 +77,9 @@ func FormOf(name string) (Form, error) {
 func (f Form) Valid(s []byte) bool {
 	switch f {
 	case DID:
-		return len(s) <= MaxDID && syntax.ValidDID(s)
+		return len(s) <= MaxDID && dict.ValidDID(s)
 	case ATURI:
-		return len(s) <= MaxURI && syntax.ValidURI(s)
+		return len(s) <= MaxURI && dict.ValidURI(s)
 	case Link:
 		return ValidLink(s)
 	case Text:

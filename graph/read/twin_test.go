@@ -19,7 +19,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // A twin generates a stream of events, and applies it to plain maps.
@@ -62,7 +61,7 @@ func newTwin(seed uint64) *twin {
 		}
 	}
 	for i := range 60 {
-		uri := fmt.Sprintf("at://%s/app.bsky.feed.post/%s", w.dids[i%9], syntax.AppendTID(nil, w.clock+uint64(i)*day))
+		uri := fmt.Sprintf("at://%s/app.bsky.feed.post/%s", w.dids[i%9], dict.AppendTID(nil, w.clock+uint64(i)*day))
 		if i%5 == 0 {
 			uri = fmt.Sprintf("at://%s/com.example.thing/key%d", w.dids[i%9], i)
 		}
@@ -93,9 +92,9 @@ func (w *twin) rkey() string {
 	case 0, 1:
 		return w.raw[w.rng.IntN(len(w.raw))]
 	case 2, 3, 4, 5: // within milliseconds of each other: spilled chunks go deep
-		return string(syntax.AppendTID(nil, w.bursts[w.rng.IntN(len(w.bursts))]+w.rng.Uint64N(1<<22)))
+		return string(dict.AppendTID(nil, w.bursts[w.rng.IntN(len(w.bursts))]+w.rng.Uint64N(1<<22)))
 	}
-	return string(syntax.AppendTID(nil, 19_700*day+w.rng.Uint64N(500*day)))
+	return string(dict.AppendTID(nil, 19_700*day+w.rng.Uint64N(500*day)))
 }
 
 // pick picks an element, often one of the first.
@@ -147,13 +146,13 @@ func (w *twin) account(b *batch.Batch, did string) {
 func (w *twin) commit(b *batch.Batch, did string) {
 	r := w.repos[did]
 	w.clock += w.rng.Uint64N(day / 64)
-	c := &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, w.clock)}
+	c := &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, w.clock)}
 	since := r.rev
 	if w.rng.IntN(20) == 0 {
 		since = w.clock - 1 // the rev of a commit that never came
 	}
 	if since != 0 {
-		c.Since = syntax.AppendTID(nil, since)
+		c.Since = dict.AppendTID(nil, since)
 		if r.everCommitted {
 			c.PrevData = slices.Clone(r.data[:])
 			r.desync = r.desync || since != r.rev
@@ -187,7 +186,7 @@ func (w *twin) commit(b *batch.Batch, did string) {
 		subject := w.subject(*p.kind.Info())
 		b.AddPut(p.kind, []byte(p.rkey), []byte(subject))
 		w.records[p] = subject
-		if tid, ok := syntax.ParseTID(p.rkey); ok {
+		if tid, ok := dict.ParseTID(p.rkey); ok {
 			r.top = max(r.top, tid)
 		}
 	}

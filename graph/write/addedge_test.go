@@ -12,7 +12,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/syntax"
 )
 
 // touching counts the bytes that merges into one set touch: those of the
@@ -65,8 +64,8 @@ func TestAddEdge(t *testing.T) {
 				did[8+j] = 'a' + did[8+j] - '0'
 			}
 			data := make([]byte, 32)
-			b.AddCommit(format.Seq(i+1), &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: data})
-			b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<19), []byte("did:plc:star"))
+			b.AddCommit(format.Seq(i+1), &batch.Commit{DID: did, Rev: dict.AppendTID(nil, uint64(i+1)<<20), Data: data})
+			b.AddPut(1, dict.AppendTID(nil, uint64(i+1)<<19), []byte("did:plc:star"))
 			b.Seen(format.Seq(i+1), nil)
 		}
 		event(0)

@@ -11,7 +11,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // A row of an archive whose rev is of the far future orders nothing: its account is fetched from its host, and a
@@ -24,12 +24,12 @@ func TestArchivedFutureRev(t *testing.T) {
 	}
 	m := &seam{t, s, "did:web:future.example.com", nil, store}
 	var b batch.Batch
-	b.AddArchived(1, []byte(m.did), syntax.AppendTID(nil, 1<<62))
+	b.AddArchived(1, []byte(m.did), dict.AppendTID(nil, 1<<62))
 	b.AddPut(1, []byte("a"), []byte("did:web:b.example.com"))
 	b.Seen(1, nil)
 	m.apply("archive", &b)
 	b.Reset()
-	rev := syntax.AppendTID(nil, 1<<60)
+	rev := dict.AppendTID(nil, 1<<60)
 	b.AddCommit(1, &batch.Commit{DID: []byte(m.did), Rev: rev, Data: make([]byte, 32), Since: rev})
 	b.AddPut(1, []byte("c"), []byte("did:web:d.example.com"))
 	m.apply("stream", &b)
@@ -67,7 +67,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 		}
 		account := 0
 		for n := range rows {
-			seq, rev := format.Seq(n+1), syntax.AppendTID(nil, uint64(n+1)<<20)
+			seq, rev := format.Seq(n+1), dict.AppendTID(nil, uint64(n+1)<<20)
 			if rng.IntN(3) == 0 { // else one more of the same
 				account = rng.IntN(accounts)
 			}
@@ -88,7 +88,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 			default:
 				b.AddArchived(seq, []byte(did(account)), rev)
 				for range 1 + rng.IntN(3) {
-					rkey := string(syntax.AppendTID(nil, rng.Uint64N(400)<<44))
+					rkey := string(dict.AppendTID(nil, rng.Uint64N(400)<<44))
 					if rng.IntN(4) == 0 {
 						b.AddDelete(1, []byte(rkey))
 						delete(want[account], pathName(1, []byte(rkey)))

@@ -13,9 +13,9 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/syntax"
 )
 
 // hostile is one repo that writes what it likes.
@@ -36,7 +36,7 @@ func (h *hostile) commit(subject string, rkeys ...string) {
 	h.t.Helper()
 	h.seq++
 	var b batch.Batch
-	b.AddCommit(h.seq, &batch.Commit{DID: []byte("did:plc:hostile"), Rev: syntax.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
+	b.AddCommit(h.seq, &batch.Commit{DID: []byte("did:plc:hostile"), Rev: dict.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
 	for _, rkey := range rkeys {
 		if rest, del := strings.CutPrefix(rkey, "-"); del {
 			b.AddDelete(1, []byte(rest))
@@ -85,7 +85,7 @@ func TestSpillEnds(t *testing.T) {
 	h := newHostile(t, openPebble(t, write.Limits{Row: 3, Chunk: 3}))
 	var rkeys []string
 	for i := range uint64(4) {
-		rkeys = append(rkeys, string(syntax.AppendTID(nil, 1<<60|i)))
+		rkeys = append(rkeys, string(dict.AppendTID(nil, 1<<60|i)))
 	}
 	h.commit("did:plc:a", rkeys...)
 	for range 3 * format.MaxChunkDepth {
@@ -102,8 +102,8 @@ func TestOneLookupPerChunk(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var puts, deletes []string
 	for i := range 3000 { // all within 71 minutes, a chunk of the first depth
-		puts = append(puts, string(syntax.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
-		deletes = append(deletes, "-"+string(syntax.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
+		puts = append(puts, string(dict.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
+		deletes = append(deletes, "-"+string(dict.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
 	}
 	h.commit("did:plc:a", puts...)
 	for i := range 8 {

@@ -18,7 +18,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // labelTwin is what the store should have, in plain maps: all statements of all labelers, in the order of
@@ -72,7 +71,7 @@ func testLabels(t *testing.T, settings dict.Settings, seed uint64) {
 	}
 	for i := range 200 {
 		did := "did:plc:" + strings.Repeat("a", 22) + string(rune('a'+i/26)) + string(rune('a'+i%26))
-		subjects = append(subjects, did, fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, syntax.AppendTID(nil, uint64(i+1)<<40)))
+		subjects = append(subjects, did, fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, dict.AppendTID(nil, uint64(i+1)<<40)))
 	}
 	values := []string{"spam", "!hide", "with space, comma"}
 	cids := []string{"", "", "", "bafyA", "bafyB"}

@@ -23,7 +23,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 const arrayKinds = `a.b.c  some[].did    did     mentions  mentioners
@@ -127,7 +126,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 	}
 	subjects = append(subjects, dids...)
 	for i := range 12 {
-		subjects = append(subjects, fmt.Sprintf("https://example.com/%d?a=b,c", i), fmt.Sprintf("tag %d", i), fmt.Sprintf("at://%s/app.bsky.feed.post/%s", dids[i%8], syntax.AppendTID(nil, uint64(i+1)<<40)))
+		subjects = append(subjects, fmt.Sprintf("https://example.com/%d?a=b,c", i), fmt.Sprintf("tag %d", i), fmt.Sprintf("at://%s/app.bsky.feed.post/%s", dids[i%8], dict.AppendTID(nil, uint64(i+1)<<40)))
 	}
 	twin := manyTwin{map[string]map[string][]string{}, map[string]bool{}}
 	type repo struct {
@@ -142,7 +141,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 		if n := rng.IntN(14); n < 4 {
 			return fmt.Appendf(nil, "self%d", n)
 		}
-		return syntax.AppendTID(nil, uint64(1+rng.IntN(30))<<[]int{20, 46, 53}[rng.IntN(3)]|7)
+		return dict.AppendTID(nil, uint64(1+rng.IntN(30))<<[]int{20, 46, 53}[rng.IntN(3)]|7)
 	}
 	some := func(k *kinds.Info) (list []string) {
 		for range rng.IntN(6) {
@@ -210,13 +209,13 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 			}
 			c := batch.Commit{DID: []byte(did), PrevData: bytes.Clone(r.data[:])}
 			if r.rev > 0 {
-				c.Since = syntax.AppendTID(nil, r.rev)
+				c.Since = dict.AppendTID(nil, r.rev)
 			} else {
 				c.PrevData = nil
 			}
 			r.rev = uint64(seq) << 12
 			r.data = sha256.Sum256(fmt.Append(nil, did, seq))
-			c.Rev, c.Data = syntax.AppendTID(nil, r.rev), bytes.Clone(r.data[:])
+			c.Rev, c.Data = dict.AppendTID(nil, r.rev), bytes.Clone(r.data[:])
 			type op struct {
 				k    kinds.Kind
 				rkey []byte
@@ -292,7 +291,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 			}
 			r.rev += 1 << 11
 			r.data = sha256.Sum256(fmt.Append(nil, did, seq, "snapshot"))
-			n := b.AddSnapshot(&batch.Snapshot{DID: []byte(did), Rev: syntax.AppendTID(nil, r.rev), Data: r.data[:], Generation: row.Generation, First: true, Last: true})
+			n := b.AddSnapshot(&batch.Snapshot{DID: []byte(did), Rev: dict.AppendTID(nil, r.rev), Data: r.data[:], Generation: row.Generation, First: true, Last: true})
 			byKey := func(x, y string) int { return strings.Compare(x[1:]+x[:1], y[1:]+y[:1]) }
 			for _, name := range slices.SortedFunc(maps.Keys(twin.records[did]), byKey) {
 				for _, subject := range twin.records[did][name] {

@@ -14,7 +14,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
-	"skein.blue/internal/syntax"
 )
 
 // What one account may do in one commit, or one batch, is written whatever the
@@ -22,7 +21,7 @@ import (
 func TestOversize(t *testing.T) {
 	const actor = "did:plc:hostile"
 	commit := func(b *batch.Batch, seq format.Seq, n int, put func(i int) (rkey, subject []byte)) {
-		b.AddCommit(seq, &batch.Commit{DID: []byte(actor), Rev: syntax.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: []byte(actor), Rev: dict.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
 		for i := range n {
 			rkey, subject := put(i)
 			b.AddPut(1, rkey, subject)
@@ -47,7 +46,7 @@ func TestOversize(t *testing.T) {
 			for c := range 150 {
 				commit(b, format.Seq(c+1), 200, func(i int) ([]byte, []byte) {
 					n := uint64(200*c + i + 1)
-					return syntax.AppendTID(nil, 1<<60|n<<23|n*7%1024), fmt.Appendf(nil, "did:web:s%d.example.com", n)
+					return dict.AppendTID(nil, 1<<60|n<<23|n*7%1024), fmt.Appendf(nil, "did:web:s%d.example.com", n)
 				})
 			}
 		}, 30_000},

@@ -14,7 +14,6 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/syntax"
 )
 
 // An account's row in the queue of repos to fetch, and what the stream changed in its repo since it was queued, are
@@ -157,9 +156,9 @@ func (as *actorState) readStored(tx kv.Txn, part *batch.Part, t *kinds.Table) er
 		if !ok {
 			continue
 		}
-		first, ok := syntax.FirstTID(from)
+		first, ok := dict.FirstTID(from)
 		last := uint64(math.MaxUint64)
-		if end, before := syntax.FirstTID(to); to != "" && before {
+		if end, before := dict.FirstTID(to); to != "" && before {
 			last = end - 1
 			ok = ok && end > 0
 		}

@@ -18,7 +18,6 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/syntax"
 )
 
 // seamRev returns the rev of the n-th commit of a history; 0 is none.
@@ -32,7 +31,7 @@ type seamOp struct {
 }
 
 // seamTID is a record key that is made in the n-th commit.
-func seamTID(n int) string { return string(syntax.AppendTID(nil, seamRev(n)-5)) }
+func seamTID(n int) string { return string(dict.AppendTID(nil, seamRev(n)-5)) }
 
 // seamHistory is a small history with everything in it that a snapshot and the stream may
 // disagree about: records written, rewritten, moved to another subject, deleted, created again.
@@ -82,9 +81,9 @@ func (m *seam) event(n int) {
 	var b batch.Batch
 	data, prev := seamRoot(n), seamRoot(n-1)
 	*m.seq++
-	c := &batch.Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:]}
+	c := &batch.Commit{DID: []byte(m.did), Rev: dict.AppendTID(nil, seamRev(n)), Data: data[:]}
 	if n > 1 {
-		c.Since, c.PrevData = syntax.AppendTID(nil, seamRev(n-1)), prev[:]
+		c.Since, c.PrevData = dict.AppendTID(nil, seamRev(n-1)), prev[:]
 	}
 	b.AddCommit(*m.seq, c)
 	for _, o := range seamHistory[n] {
@@ -115,7 +114,7 @@ func (m *seam) putBack(n int) {
 	var b batch.Batch
 	data := seamRoot(n)
 	*m.seq++
-	b.AddSync(*m.seq, &batch.Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], OtherRev: true})
+	b.AddSync(*m.seq, &batch.Commit{DID: []byte(m.did), Rev: dict.AppendTID(nil, seamRev(n)), Data: data[:], OtherRev: true})
 	b.Seen(*m.seq, nil)
 	m.apply("stream", &b)
 }
@@ -139,7 +138,7 @@ func (m *seam) part(n int, generation uint64, first, last bool) batch.Outcome {
 	m.t.Helper()
 	const middle = "app.bsky.graph.follow/"
 	data := seamRoot(n)
-	sn := batch.Snapshot{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
+	sn := batch.Snapshot{DID: []byte(m.did), Rev: dict.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
 	if !last {
 		sn.To = middle
 	} else if !first {
@@ -365,7 +364,7 @@ func TestUnreadableSync(t *testing.T) {
 			}
 			var b batch.Batch
 			*m.seq++
-			b.AddSync(*m.seq, &batch.Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(rev))})
+			b.AddSync(*m.seq, &batch.Commit{DID: []byte(m.did), Rev: dict.AppendTID(nil, seamRev(rev))})
 			b.Seen(*m.seq, nil)
 			m.apply("stream", &b)
 			if st, row := m.row(); !st.Has(format.FlagDesync) || row == nil {
@@ -520,7 +519,7 @@ func TestArchiveSeams(t *testing.T) {
 	row := func(m *seam, n int) {
 		var b batch.Batch
 		rows++
-		b.AddArchived(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(n)))
+		b.AddArchived(rows, []byte(m.did), dict.AppendTID(nil, seamRev(n)))
 		for _, o := range seamHistory[n] {
 			if o.subject == "" {
 				b.AddDelete(o.kind, []byte(o.rkey))
@@ -593,7 +592,7 @@ func TestArchivedMarkers(t *testing.T) {
 	}
 	row := func(b *batch.Batch, m *seam, n int) {
 		rows++
-		b.AddArchived(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(n)))
+		b.AddArchived(rows, []byte(m.did), dict.AppendTID(nil, seamRev(n)))
 		for _, o := range seamHistory[n] {
 			if o.subject != "" {
 				b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
@@ -605,7 +604,7 @@ func TestArchivedMarkers(t *testing.T) {
 		rows++
 		switch what {
 		case "sync":
-			b.AddArchivedSync(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(2)))
+			b.AddArchivedSync(rows, []byte(m.did), dict.AppendTID(nil, seamRev(2)))
 		default:
 			b.AddArchivedAccount(rows, []byte(m.did), what == "active", what == "deleted")
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/internal/sim/harness"
-	"skein.blue/internal/syntax"
 )
 
 const (
@@ -70,7 +69,7 @@ func formOf(ns Namespace, s string, author ID) []byte {
 }
 
 func uriOf(did, collection string, tid uint64) string {
-	return "at://" + did + "/" + collection + "/" + string(syntax.AppendTID(nil, tid))
+	return "at://" + did + "/" + collection + "/" + string(AppendTID(nil, tid))
 }
 
 func goldenIDs() (forms []harness.Form) {

@@ -3,8 +3,6 @@ package dict
 import (
 	"encoding/binary"
 	"fmt"
-
-	"skein.blue/internal/syntax"
 )
 
 // An ID stands for a string within its namespace. The zero ID stands for no string, and is
@@ -50,9 +48,9 @@ func (ns Namespace) String() string {
 // Valid reports whether s can be interned in the namespace.
 func (ns Namespace) Valid(s []byte) bool {
 	if ns == DID {
-		return syntax.ValidDID(s)
+		return ValidDID(s)
 	}
-	return syntax.ValidURI(s)
+	return ValidURI(s)
 }
 
 const (

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"skein.blue/internal/syntax"
 )
 
 // The forms of strings in the dictionary. Nearly all strings have a packed form; the others
@@ -65,7 +63,7 @@ func (m Malformed) Error() string { return string(m) }
 // Is reports whether target is ErrStored, for errors.Is.
 func (m Malformed) Is(target error) bool { return target == ErrStored }
 
-var base32Value = syntax.Values(Base32Alphabet)
+var base32Value = Values(Base32Alphabet)
 
 // isPackedLen reports whether a packed form of the namespace has n bytes.
 func isPackedLen(ns Namespace, n int) bool {
@@ -146,16 +144,16 @@ func SplitURI(uri []byte) (p URIParts, ok bool) {
 	if string(rest[:4]) != "did:" {
 		return p, false
 	}
-	author, path, _ := syntax.Cut(rest)
-	collection, rkey, hasRkey := syntax.Cut(path)
+	author, path, _ := Cut(rest)
+	collection, rkey, hasRkey := Cut(path)
 	if !hasRkey {
 		return p, false
 	}
 	for i, c := range packedCollections {
 		if string(collection) == c {
 			p.Author, p.Collection = author, byte(i)
-			p.TID, ok = syntax.ParseTID(rkey)
-			return p, ok && syntax.ValidDID(author)
+			p.TID, ok = ParseTID(rkey)
+			return p, ok && ValidDID(author)
 		}
 	}
 	return p, false
@@ -206,7 +204,7 @@ func UnpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, e
 // AppendURI appends the text of a packed URI.
 func AppendURI(dst, author []byte, collection byte, tid uint64) []byte {
 	dst = append(append(append(dst, uriPrefix...), author...), '/')
-	return syntax.AppendTID(append(append(dst, packedCollections[collection]...), '/'), tid)
+	return AppendTID(append(append(dst, packedCollections[collection]...), '/'), tid)
 }
 
 // PackedCollection returns the name of a collection whose URIs are packed, by its number in them

@@ -5,21 +5,19 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"skein.blue/internal/syntax"
 )
 
 // roundTrip packs and unpacks s in each namespace in which it is valid.
 func roundTrip(t *testing.T, s string, author ID) (forms []string) {
 	t.Helper()
-	if syntax.ValidDID(s) {
+	if ValidDID(s) {
 		form := PackDID(nil, []byte(s))
 		if got := AppendDID(nil, form); string(got) != s {
 			t.Errorf("%q became %x became %q", s, form, got)
 		}
 		forms = append(forms, string(form))
 	}
-	if !syntax.ValidURI(s) {
+	if !ValidURI(s) {
 		return forms
 	}
 	p, packs := SplitURI([]byte(s))
@@ -50,21 +48,21 @@ func TestPack(t *testing.T) {
 		"did:web:abc.xyz":                   16, // as long as a packed form
 		"did:web:abcd.xyz":                  16,
 		"did:plc:ewvi7nxzyoun6zhxrhs64oiza": 33,
-		"at://" + did + "/app.bsky.feed.post/3jzfcijpj2z2a":                                                       14,
-		"at://" + did + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, 1_767_225_600_123_000<<10|31)):      11,
-		"at://" + did + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, 1_767_225_600_123_000<<10|32)):      14,
-		"at://" + did + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, 1_767_225_600_123_001<<10|31)):      14,
-		"at://" + did + "/app.bsky.feed.generator/" + string(syntax.AppendTID(nil, 1_767_225_600_123_000<<10|31)): 14,
-		"at://did:web:example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                               14,
-		"at://" + did + "/app.bsky.feed.post/self":                                                                61,
-		"at://" + did + "/app.bsky.feed.post/zjzfcijpj2z2a":                                                       70, // not a TID
-		"at://" + did + "/app.bsky.feed.other/3jzfcijpj2z2a":                                                      71,
-		"at://" + did + "/app.bsky.feed.generator/Custom.key_1~x:y-Z":                                             80,
-		"at://handle.example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                                56,
-		"at://" + did + "/app.bsky.feed.post":                                                                     56,
-		"at://" + did:                                                                                             37,
-		"at://abc.defgh":                                                                                          16, // as long as a packed form
-		"at://abcd.efghijkl":                                                                                      19, "at://a.bcd": 10, "at://ab.cde": 12, "at://abc.defghi": 16,
+		"at://" + did + "/app.bsky.feed.post/3jzfcijpj2z2a":                                                14,
+		"at://" + did + "/app.bsky.feed.post/" + string(AppendTID(nil, 1_767_225_600_123_000<<10|31)):      11,
+		"at://" + did + "/app.bsky.feed.post/" + string(AppendTID(nil, 1_767_225_600_123_000<<10|32)):      14,
+		"at://" + did + "/app.bsky.feed.post/" + string(AppendTID(nil, 1_767_225_600_123_001<<10|31)):      14,
+		"at://" + did + "/app.bsky.feed.generator/" + string(AppendTID(nil, 1_767_225_600_123_000<<10|31)): 14,
+		"at://did:web:example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                        14,
+		"at://" + did + "/app.bsky.feed.post/self":                                                         61,
+		"at://" + did + "/app.bsky.feed.post/zjzfcijpj2z2a":                                                70, // not a TID
+		"at://" + did + "/app.bsky.feed.other/3jzfcijpj2z2a":                                               71,
+		"at://" + did + "/app.bsky.feed.generator/Custom.key_1~x:y-Z":                                      80,
+		"at://handle.example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                         56,
+		"at://" + did + "/app.bsky.feed.post":                                                              56,
+		"at://" + did:                                                                                      37,
+		"at://abc.defgh":                                                                                   16, // as long as a packed form
+		"at://abcd.efghijkl":                                                                               19, "at://a.bcd": 10, "at://ab.cde": 12, "at://abc.defghi": 16,
 		"at://" + did + "/app.bsky.feed.post/2222222222222":                             11,
 		"at://" + did + "/app.bsky.feed.post/jzzzzzzzzzzzz":                             14,
 		"at://did:x:" + strings.Repeat("a", 2042) + "/app.bsky.feed.post/3jzfcijpj2z2a": 14,
@@ -100,7 +98,7 @@ func FuzzPack(f *testing.F) {
 				pa, oka := splitIfURI(a)
 				pb, okb := splitIfURI(b)
 				sameAuthor := oka && okb && bytes.Equal(pa.Author, pb.Author)
-				if x == y && a != b && syntax.ValidDID(a) == syntax.ValidDID(b) && (!oka || !okb || sameAuthor) {
+				if x == y && a != b && ValidDID(a) == ValidDID(b) && (!oka || !okb || sameAuthor) {
 					t.Errorf("%q and %q are both %x", a, b, x)
 				}
 			}
@@ -109,7 +107,7 @@ func FuzzPack(f *testing.F) {
 }
 
 func splitIfURI(s string) (URIParts, bool) {
-	if !syntax.ValidURI(s) {
+	if !ValidURI(s) {
 		return URIParts{}, false
 	}
 	return SplitURI([]byte(s))

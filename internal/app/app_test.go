@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/check"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
 )
@@ -199,7 +199,7 @@ func TestTruth(t *testing.T) {
 // answers and accounts' sets are watched.
 func TestTruthOverSocket(t *testing.T) {
 	tr := readTruth(t)
-	all, err := frames.ReadFile(plainPDS)
+	all, err := wire.ReadFile(plainPDS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,12 +387,12 @@ func TestJetstream(t *testing.T) {
 
 // Faults of the relay are logged, and the consumer recovers automatically.
 func TestRelayFaults(t *testing.T) {
-	all, err := frames.ReadFile(plainPDS)
+	all, err := wire.ReadFile(plainPDS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	one := func(name string) []byte {
-		f, err := frames.ReadFile("../../testdata/pds/" + name + ".frames")
+		f, err := wire.ReadFile("../../testdata/pds/" + name + ".frames")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/app"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/relay"
 )
 
@@ -57,7 +56,7 @@ func newestOf(x *app.Index) (at time.Time) {
 // Every answer names the time of the newest event that it includes: with a consumer, before and after
 // more events, and without one. /readyz compares how far the index is behind.
 func TestAnswersAreDated(t *testing.T) {
-	all, err := frames.ReadFile(plainPDS)
+	all, err := wire.ReadFile(plainPDS)
 	if err != nil {
 		t.Fatal(err)
 	}

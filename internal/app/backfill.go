@@ -13,7 +13,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // A Past says which history a daemon fetches automatically.
@@ -212,10 +212,10 @@ func (s *server) postResync(r *http.Request) (any, error) {
 
 // CheckDID returns an error for a DID that no directory could resolve.
 func CheckDID(did string) error {
-	if !syntax.ValidDID(did) {
+	if !dict.ValidDID(did) {
 		return errors.New("is not a DID")
 	}
-	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
+	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !dict.ValidPLC(id) {
 		return errors.New("is not a valid did:plc, which has 24 base32 characters (a-z, 2-7)")
 	}
 	return nil

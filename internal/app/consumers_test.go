@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
 	"skein.blue/internal/app"
-	"skein.blue/internal/frames"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
 )
@@ -41,7 +41,7 @@ func TestMetricsReportTheLastConsumer(t *testing.T) {
 // relay has restarted its sequence.
 func TestFutureCursor(t *testing.T) {
 	tr := readTruth(t)
-	all, err := frames.ReadFile(plainPDS)
+	all, err := wire.ReadFile(plainPDS)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
-	"skein.blue/internal/syntax"
 )
 
 // Bits in the store's tables are flipped. check lists the damage and goes on, a query that
@@ -30,9 +30,9 @@ func TestDamage(t *testing.T) {
 	var b batch.Batch
 	for i := range accounts {
 		seq := format.Seq(i + 1)
-		b.AddCommit(seq, &batch.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: dict.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
 		for j := range 5 {
-			b.AddPut(1, syntax.AppendTID(nil, uint64(seq)<<30+uint64(j)), fmt.Appendf(nil, "did:web:star%d.example", (i*7+j*911)%stars))
+			b.AddPut(1, dict.AppendTID(nil, uint64(seq)<<30+uint64(j)), fmt.Appendf(nil, "did:web:star%d.example", (i*7+j*911)%stars))
 		}
 		b.Seen(seq, nil)
 	}

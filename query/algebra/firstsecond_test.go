@@ -6,8 +6,8 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestFirstSecond(t *testing.T) {
 	g := oracle.NewGraph(t, 1, 30, write.Limits{Row: 2, Chunk: 50})
 	for i := 1; i < 30; i++ {
-		rkey := string(syntax.AppendTID(nil, 500_000<<format.ClockBits|uint64(i)))
+		rkey := string(dict.AppendTID(nil, 500_000<<format.ClockBits|uint64(i)))
 		g.Commit(g.Accounts[i], oracle.Op{Kind: "follow", Rkey: rkey, Subject: g.Accounts[0]})
 	}
 	e := parsed(t, "followers("+g.Accounts[0]+")")

@@ -11,9 +11,9 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 )
 
 // Pages newest first of sets whose records span three years are those that the rule of the specification shows, in
@@ -26,13 +26,13 @@ func TestNewestOfYears(t *testing.T) {
 			case 0:
 				return fmt.Sprintf("odd-%d", g.Rand.IntN(1000))
 			case 1:
-				return string(syntax.AppendTID(nil, 1<<63|uint64(at)<<format.ClockBits)) // the top bit: no time
+				return string(dict.AppendTID(nil, 1<<63|uint64(at)<<format.ClockBits)) // the top bit: no time
 			case 2:
-				return string(syntax.AppendTID(nil, uint64(at+g.Rand.Int64N(400*day))<<format.ClockBits))
+				return string(dict.AppendTID(nil, uint64(at+g.Rand.Int64N(400*day))<<format.ClockBits))
 			case 3, 4: // the last months
-				return string(syntax.AppendTID(nil, uint64(at-g.Rand.Int64N(60)*day)<<format.ClockBits|g.Rand.Uint64N(4))) // with ties
+				return string(dict.AppendTID(nil, uint64(at-g.Rand.Int64N(60)*day)<<format.ClockBits|g.Rand.Uint64N(4))) // with ties
 			default:
-				return string(syntax.AppendTID(nil, uint64(at-g.Rand.Int64N(3*365*day))<<format.ClockBits|g.Rand.Uint64N(4)))
+				return string(dict.AppendTID(nil, uint64(at-g.Rand.Int64N(3*365*day))<<format.ClockBits|g.Rand.Uint64N(4)))
 			}
 		}
 		list := g.Lists[0] // its key is not a time
@@ -86,7 +86,7 @@ func TestNewestReadsApart(t *testing.T) {
 		e := parsed(t, "followers("+star+")")
 		key := func(months int) string {
 			at := oracle.Begin.AddDate(0, -months, 0).Add(time.Duration(g.Rand.Int64N(int64(25 * 24 * time.Hour))))
-			return string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
+			return string(dict.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
 		}
 		follow := map[string]string{}
 		for _, did := range g.Accounts[:members] {

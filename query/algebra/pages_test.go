@@ -23,7 +23,6 @@ import (
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 )
 
@@ -117,18 +116,18 @@ func (w *world) rkey() string {
 	case 0:
 		return fmt.Sprintf("odd-%d", r.IntN(50))
 	case 1:
-		return string(syntax.AppendTID(nil, format.EndOfTime|uint64(w.micros())<<format.ClockBits|clock))
+		return string(dict.AppendTID(nil, format.EndOfTime|uint64(w.micros())<<format.ClockBits|clock))
 	case 2:
 		return string("~-20a"[r.IntN(5)]) + fmt.Sprint(r.IntN(20))
 	default:
-		return string(syntax.AppendTID(nil, uint64(w.micros())<<format.ClockBits|clock))
+		return string(dict.AppendTID(nil, uint64(w.micros())<<format.ClockBits|clock))
 	}
 }
 
 // subject draws one of three subjects, with a time and without.
 func (w *world) subject(k *kinds.Info) string {
 	i := w.rng.IntN(3)
-	rkey := []string{"odd", string(syntax.AppendTID(nil, uint64(w.now-200*day)<<format.ClockBits)), string(syntax.AppendTID(nil, uint64(w.now-day)<<format.ClockBits|5))}[i]
+	rkey := []string{"odd", string(dict.AppendTID(nil, uint64(w.now-200*day)<<format.ClockBits)), string(dict.AppendTID(nil, uint64(w.now-day)<<format.ClockBits|5))}[i]
 	switch {
 	case k.Name == "listblock":
 		return "at://" + w.accounts[i] + "/app.bsky.graph.list/" + rkey
@@ -160,7 +159,7 @@ func (w *world) grow(commits int) {
 			continue
 		}
 		data := sha256.Sum256(fmt.Append(nil, did, w.seq))
-		c := batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, 1<<60+uint64(w.seq)<<20), Data: data[:], Since: w.revs[did]}
+		c := batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, 1<<60+uint64(w.seq)<<20), Data: data[:], Since: w.revs[did]}
 		w.b.AddCommit(w.seq, &c)
 		w.revs[did] = c.Rev
 		changed := map[recordName]bool{}
@@ -369,7 +368,7 @@ func (p *Place) page(all []MemberRecord, limit int, order Order, ahead bool) (la
 
 // A record of microsecond 0 has a time, and comes before those whose keys name none.
 func TestMicrosecondZero(t *testing.T) {
-	tid := func(micros int) string { return string(syntax.AppendTID(nil, uint64(micros)<<format.ClockBits)) }
+	tid := func(micros int) string { return string(dict.AppendTID(nil, uint64(micros)<<format.ClockBits)) }
 	for name, c := range map[string]struct {
 		limits           write.Limits
 		rkey             func(i int) string
@@ -429,12 +428,12 @@ func TestRecordsAt(t *testing.T) {
 		at := uint64(oracle.Begin.UnixMicro()) + g.Rand.Uint64N(2)*5_000_000 + g.Rand.Uint64N(1_000_000)
 		return at<<format.ClockBits | g.Rand.Uint64N(4)
 	}
-	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(oracle.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
+	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(dict.AppendTID(nil, uint64(oracle.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
 	odd := "at://" + g.Accounts[0] + "/app.bsky.feed.post/odd"
 	dates := map[string][]uint32{}
 	for range 260 {
 		did, subject, tid := g.Any(g.Accounts), g.Any([]string{post, odd}), key()
-		g.Commit(did, oracle.Op{Kind: "like", Rkey: string(syntax.AppendTID(nil, tid)), Subject: subject})
+		g.Commit(did, oracle.Op{Kind: "like", Rkey: string(dict.AppendTID(nil, tid)), Subject: subject})
 		dates[did+subject] = append(dates[did+subject], format.DateOf(format.Path{TID: tid}))
 	}
 	compared, several := 0, 0
@@ -492,16 +491,16 @@ func TestCrowdedSeconds(t *testing.T) {
 	const members = 400
 	for i := range members {
 		at := oracle.Begin.Add(time.Duration(g.Rand.IntN(3)*g.Rand.IntN(2)) * time.Second).Add(time.Duration(g.Rand.IntN(1e6)) * time.Microsecond)
-		rkey := string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
+		rkey := string(dict.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits))
 		switch g.Rand.IntN(12) {
 		case 0:
 			rkey = fmt.Sprint("odd", i)
 		case 1:
-			rkey = string(syntax.AppendTID(nil, uint64(at.AddDate(70, 0, 0).UnixMicro())<<format.ClockBits))
+			rkey = string(dict.AppendTID(nil, uint64(at.AddDate(70, 0, 0).UnixMicro())<<format.ClockBits))
 		}
 		g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
 		if g.Rand.IntN(9) == 0 { // without a date
-			g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro()+2e6)<<format.ClockBits)), Subject: star})
+			g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: string(dict.AppendTID(nil, uint64(at.UnixMicro()+2e6)<<format.ClockBits)), Subject: star})
 		}
 	}
 	e := parsed(t, "followers("+star+")")
@@ -555,7 +554,7 @@ func TestCrowdedSeconds(t *testing.T) {
 // Keys at both ends of time: the key of TID 0 names the first microsecond of 1970, and one with the top bit set names no
 // time, neither of a subject nor of a record, also of a subject in the last days that a TID can name.
 func TestEndsOfTime(t *testing.T) {
-	tid := func(n uint64) string { return string(syntax.AppendTID(nil, n)) }
+	tid := func(n uint64) string { return string(dict.AppendTID(nil, n)) }
 	post := func(n uint64) string { return "at://did:web:a.example.com/app.bsky.feed.post/" + tid(n) }
 	for s, want := range map[string]uint64{
 		post(0): 0, post(7): 7, post(format.EndOfTime - 1): format.EndOfTime - 1, post(format.EndOfTime): ask.Timeless, post(math.MaxUint64): ask.Timeless,

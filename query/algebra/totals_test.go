@@ -12,7 +12,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 )
 
@@ -29,7 +28,7 @@ func TestTotalsInAWindow(t *testing.T) {
 			if s%3 == 0 && i > 30 {
 				break // a small set
 			}
-			g.Commit(oracle.Account(100+i), oracle.Op{Kind: "follow", Rkey: string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits|uint64(s))), Subject: oracle.Account(10 + s)})
+			g.Commit(oracle.Account(100+i), oracle.Op{Kind: "follow", Rkey: string(dict.AppendTID(nil, uint64(at.UnixMicro())<<format.ClockBits|uint64(s))), Subject: oracle.Account(10 + s)})
 			if !at.Before(oracle.Begin.AddDate(0, 0, -7)) && i > 0 {
 				want[s]++
 			}

@@ -4,7 +4,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 )
 
@@ -32,7 +31,7 @@ func (r *Reader) leafSet(l Leaf) (set sets.Set, err error) {
 func (r *Reader) Authors(lists []language.Literal) (authors []language.Literal, ids []dict.ID, err error) {
 	authors = make([]language.Literal, len(lists))
 	for i, l := range lists {
-		authors[i] = language.Literal{S: syntax.AuthorityOf(l.S), Is: dict.DID}
+		authors[i] = language.Literal{S: dict.AuthorityOf(l.S), Is: dict.DID}
 	}
 	ids, err = Lookup(r.View, authors)
 	return authors, ids, err

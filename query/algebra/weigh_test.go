@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 )
 
 // Walks of two steps have the members and the weights that the maps have: with every pair of edges,
@@ -182,7 +181,7 @@ func TestDampingAsksTheBudget(t *testing.T) {
 func TestFutureEdgesAddNothing(t *testing.T) {
 	g := oracle.NewGraph(t, 21, 3, write.Limits{})
 	at := func(d time.Duration) string {
-		return string(syntax.AppendTID(nil, uint64(noon.Add(d).UnixMicro())<<format.ClockBits))
+		return string(dict.AppendTID(nil, uint64(noon.Add(d).UnixMicro())<<format.ClockBits))
 	}
 	stars := []string{oracle.Account(10), oracle.Account(11), oracle.Account(12)}
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(70 * 365 * 24 * time.Hour), Subject: stars[0]})

@@ -6,7 +6,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
@@ -35,7 +34,7 @@ func authorsOf(values []string) (a authors) {
 	for _, did := range values {
 		if did = strings.TrimSpace(did); did != "" {
 			a.given = true
-			if syntax.ValidDID(did) {
+			if dict.ValidDID(did) {
 				a.dids = append(a.dids, language.Literal{S: did, Is: dict.DID})
 			}
 		}

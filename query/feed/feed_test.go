@@ -21,8 +21,8 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -137,7 +137,7 @@ func TestMistakesInFiles(t *testing.T) {
 	}
 	longest := strings.Repeat("x", 512)
 	for _, name := range []string{longest, "...", ".x", "a", "A.b_c~d:e-0"} {
-		if f, err := parseFeeds(words, name+" = likes($viewer)"); err != nil || f[0].name != name || !syntax.ValidRkey(name) {
+		if f, err := parseFeeds(words, name+" = likes($viewer)"); err != nil || f[0].name != name || !dict.ValidRkey(name) {
 			t.Errorf("%s: %v", language.Brief(name), err)
 		}
 	}
@@ -167,7 +167,7 @@ func FuzzFile(f *testing.F) {
 		}
 		var b strings.Builder
 		for _, g := range feeds {
-			if !syntax.ValidRkey(g.name) {
+			if !dict.ValidRkey(g.name) {
 				t.Fatalf("%q: the name %q is not a record key", file, g.name)
 			}
 			fmt.Fprintf(&b, "%s = %s\n", g.name, g.shows)
@@ -522,7 +522,7 @@ func TestRankedFeedsThatChange(t *testing.T) {
 		s := serve(t, 6, "top = rank(of=members("+strings.Join([]string{oracle.Account(0), oracle.Account(1), oracle.Account(2), oracle.Account(3)}, ",")+"), via=likes"+window+")\n", Options{})
 		posts := map[string]int{} // and the number of likes that stay
 		like := func(account, n int, at time.Time, gone bool) {
-			rkey := string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<10))
+			rkey := string(dict.AppendTID(nil, uint64(at.UnixMicro())<<10))
 			s.Commit(oracle.Account(account), oracle.Op{Kind: "like", Rkey: rkey, Subject: fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n), Delete: gone})
 		}
 		begin := oracle.Begin.AddDate(0, -6, 0)
@@ -559,7 +559,7 @@ func TestRankedFeedsThatChange(t *testing.T) {
 func TestPostsOfTheFutureComeLast(t *testing.T) {
 	s := serve(t, 7, "liked = likes("+oracle.Account(0)+")\n", Options{})
 	post := func(at time.Time) string {
-		return "at://did:web:a.example.com/app.bsky.feed.post/" + string(syntax.AppendTID(nil, uint64(at.UnixMicro())<<10))
+		return "at://did:web:a.example.com/app.bsky.feed.post/" + string(dict.AppendTID(nil, uint64(at.UnixMicro())<<10))
 	}
 	now := time.Now()
 	future, soon := post(now.AddDate(70, 0, 0)), post(now.Add(2*time.Minute))
@@ -581,7 +581,7 @@ func TestPostsOfTheFutureComeLast(t *testing.T) {
 func TestRankedFeedsEndNow(t *testing.T) {
 	s := serve(t, 4, "top = rank(of=members("+oracle.Account(0)+","+oracle.Account(1)+"), via=likes, since=2026-01-01)\n", Options{})
 	before := s.pages("top", 100, nil)
-	future := string(syntax.AppendTID(nil, uint64(1<<62)))
+	future := string(dict.AppendTID(nil, uint64(1<<62)))
 	s.Commit(s.Accounts[0], oracle.Op{Kind: "like", Rkey: future, Subject: "at://did:web:late.example.com/app.bsky.feed.post/3kaaaaaaaaaaa"})
 	if after := s.pages("top", 100, nil); !slices.Equal(before, after) {
 		t.Errorf("%q, and after a like from the future: %q", before, after)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
@@ -77,7 +76,7 @@ func parseFeeds(words *language.Vocabulary, file string) (feeds []feed, err erro
 func parseFeed(words *language.Vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
-	if !ok || !syntax.ValidRkey(f.name) {
+	if !ok || !dict.ValidRkey(f.name) {
 		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", language.Brief(text))
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, language.ViewerName)

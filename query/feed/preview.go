@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -61,7 +61,7 @@ func previewer(q *xrpc.Query) (string, error) {
 			return "", xrpc.Invalid("the parameter viewer works only in requests made on this machine, but a proxy forwarded this one (it has the header %s); send a service auth token instead", name)
 		}
 	}
-	if v := language.Pasted(q.Values.Get(previewParameter)); syntax.ValidHandle(v) {
+	if v := language.Pasted(q.Values.Get(previewParameter)); dict.ValidHandle(v) {
 		q.Values.Set(previewParameter, "@"+v)
 	}
 	list, err := q.List(previewParameter, 1, kinds.DID)

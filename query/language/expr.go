@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // Bounds of an expression.
@@ -87,7 +86,7 @@ func (l Literal) author() Literal {
 	if l.Handle != "" {
 		return Literal{S: "@" + l.Handle, Is: dict.DID, Handle: l.Handle}
 	}
-	return Literal{S: syntax.AuthorityOf(l.S), Is: dict.DID}
+	return Literal{S: dict.AuthorityOf(l.S), Is: dict.DID}
 }
 
 // Info returns the table row of a leaf's kind.
@@ -109,7 +108,7 @@ func (e *Expr) forms(n *Node) (forms []kinds.Form) {
 		return []kinds.Form{kinds.ATURI}
 	case n.Op == OpMembers:
 		for _, l := range e.Strings[n.First:n.End] {
-			if l.Handle == "" && !syntax.ValidURI(l.S) {
+			if l.Handle == "" && !dict.ValidURI(l.S) {
 				return []kinds.Form{kinds.Link, kinds.Text}
 			}
 		}
@@ -126,7 +125,7 @@ func (l Literal) Unusable() string {
 	if l.Handle != "" {
 		return ""
 	}
-	if id, ok := strings.CutPrefix(syntax.AuthorityOf(l.S), "did:plc:"); ok && !syntax.ValidPLC(id) {
+	if id, ok := strings.CutPrefix(dict.AuthorityOf(l.S), "did:plc:"); ok && !dict.ValidPLC(id) {
 		return "a did:plc has 24 characters after did:plc:, each a to z or 2 to 7"
 	}
 	return ""
@@ -184,6 +183,6 @@ func (e *Expr) AuthorOf(n *Node, member string) string {
 	case OpListed:
 		return e.Strings[n.By].S
 	default: // OpLists
-		return syntax.AuthorityOf(member)
+		return dict.AuthorityOf(member)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // ViewerName stands for the viewer's DID in expressions and feeds.
@@ -46,22 +45,22 @@ func LiteralOf(s string) (l Literal, ok bool) {
 	}
 	if rest, ok := strings.CutPrefix(s, "at://@"); ok {
 		s = "at://" + rest
-	} else if rest, ok := strings.CutPrefix(s, "@"); ok && syntax.ValidDID(rest) {
+	} else if rest, ok := strings.CutPrefix(s, "@"); ok && dict.ValidDID(rest) {
 		s = rest
 	}
 	switch {
 	case s == ViewerName:
 		return Literal{S: s, Is: dict.DID, Handle: ViewerName}, true
 	case strings.HasPrefix(s, "at://"+ViewerName+"/"):
-		return Literal{S: s, Is: dict.URI, Handle: ViewerName}, syntax.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
+		return Literal{S: s, Is: dict.URI, Handle: ViewerName}, dict.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
 	case strings.HasPrefix(s, "@"):
 		s = strings.ToLower(s)
-		return Literal{S: s, Is: dict.DID, Handle: s[1:]}, syntax.ValidHandle(s[1:])
-	case syntax.ValidDID(s):
+		return Literal{S: s, Is: dict.DID, Handle: s[1:]}, dict.ValidHandle(s[1:])
+	case dict.ValidDID(s):
 		return Literal{S: s, Is: dict.DID}, true
-	case syntax.ValidURI(s):
+	case dict.ValidURI(s):
 		l := Literal{S: s, Is: dict.URI}
-		if authority := syntax.AuthorityOf(s); !strings.HasPrefix(authority, "did:") {
+		if authority := dict.AuthorityOf(s); !strings.HasPrefix(authority, "did:") {
 			l.Handle = strings.ToLower(authority)
 			l.S = "at://" + l.Handle + strings.TrimPrefix(s, "at://"+authority)
 		}
@@ -129,10 +128,10 @@ func LiteralAs(s string, forms ...kinds.Form) (l Literal, err error) {
 func NamesSpace(s string) bool {
 	rest, isURI := strings.CutPrefix(s, "at://")
 	authority, path, _ := strings.Cut(rest, "/")
-	if isURI && (authority == ViewerName || syntax.ValidHandle(authority)) {
+	if isURI && (authority == ViewerName || dict.ValidHandle(authority)) {
 		s = "at://" + placeholder + "/" + path
 	}
-	return syntax.ValidSpaceURI(s)
+	return dict.ValidSpaceURI(s)
 }
 
 // addressed maps the path segments of addresses at bsky.app to collections.
@@ -144,9 +143,9 @@ func uriOfAddress(path string) (string, bool) {
 	path, _, _ = strings.Cut(path, "?")
 	path, _, _ = strings.Cut(path, "#")
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
-	isDID := parts[0] == ViewerName || syntax.ValidDID(parts[0])
+	isDID := parts[0] == ViewerName || dict.ValidDID(parts[0])
 	switch {
-	case !isDID && !syntax.ValidHandle(parts[0]):
+	case !isDID && !dict.ValidHandle(parts[0]):
 	case len(parts) == 1 && isDID:
 		return parts[0], true
 	case len(parts) == 1:

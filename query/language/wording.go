@@ -9,7 +9,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // Nearest returns the name with the smallest edit distance from a misspelt word, "" if no
@@ -142,7 +141,7 @@ func described(forms []kinds.Form) string {
 func Hint(s string) string {
 	s = Pasted(s)
 	switch {
-	case syntax.ValidHandle(s):
+	case dict.ValidHandle(s):
 		return ": write a handle as @" + s
 	case strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"):
 		return "; of web addresses, skein understands only links to accounts, posts, lists and feeds at https://bsky.app/profile/…"

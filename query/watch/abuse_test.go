@@ -14,10 +14,10 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/language"
 )
 
@@ -112,9 +112,9 @@ func (w *watchedGraph) put(did string, from, n int, kind kinds.Kind, subject fun
 				w.apply()
 			}
 			w.seq++
-			w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+			w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
 		}
-		w.b.AddPut(kind, syntax.AppendTID(nil, uint64(i+1)<<20), []byte(subject(i)))
+		w.b.AddPut(kind, dict.AppendTID(nil, uint64(i+1)<<20), []byte(subject(i)))
 	}
 	w.apply()
 }
@@ -205,9 +205,9 @@ func TestAbuseWatchedSets(t *testing.T) {
 			},
 			func(w *watchedGraph) {
 				w.seq++
-				w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(big), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+				w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(big), Rev: dict.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
 				for i := range subs {
-					rkey := syntax.AppendTID(nil, uint64(members+i+1)<<20)
+					rkey := dict.AppendTID(nil, uint64(members+i+1)<<20)
 					w.b.AddPut(kinds.ListMember, rkey, []byte(other))
 					w.b.AddPut(kinds.ListItem, rkey, []byte(list(i)))
 				}

@@ -15,8 +15,8 @@ import (
 	"sort"
 	"time"
 
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 const (
@@ -217,7 +217,7 @@ func (n *Network) step(now time.Time) act {
 // try picks a random act. ok is false if it has already been done.
 func (n *Network) try(now time.Time) (a act, ok bool) {
 	who := n.actor()
-	rkey := string(syntax.AppendTID(nil, uint64(now.UnixMicro())<<10|uint64(n.rng.IntN(1<<10))))
+	rkey := string(dict.AppendTID(nil, uint64(now.UnixMicro())<<10|uint64(n.rng.IntN(1<<10))))
 	hungry := len(n.follows[who].list) < n.appetites[who]
 	switch draw := n.rng.IntN(100); {
 	case draw < 4 || len(n.posts) < 50:
@@ -322,14 +322,14 @@ func (n *Network) commit(a act, now time.Time) []byte {
 		op.Action, op.CID, changed, blocks = "create", &b.CID, b.CID[:], append(blocks, b)
 	}
 	data := synth.NewBlock(append(st.data[:], changed...)).CID // not the root of a tree, but different each time
-	root := synth.CommitBlock(n.dids[a.who], string(syntax.AppendTID(nil, rev)), data)
+	root := synth.CommitBlock(n.dids[a.who], string(dict.AppendTID(nil, rev)), data)
 	c := synth.Commit{
-		Repo: []byte(n.dids[a.who]), Rev: syntax.AppendTID(nil, rev), Seq: n.seq, Time: []byte(at), Root: root.CID,
+		Repo: []byte(n.dids[a.who]), Rev: dict.AppendTID(nil, rev), Seq: n.seq, Time: []byte(at), Root: root.CID,
 		Ops: []synth.Op{op}, CAR: [][]byte{synth.CAR(root.CID, append(blocks, root)...)},
 	}
 	if st.rev > 0 {
 		prev := synth.Link(st.data)
-		c.Since, c.PrevData = syntax.AppendTID(nil, st.rev), &prev
+		c.Since, c.PrevData = dict.AppendTID(nil, st.rev), &prev
 	}
 	*st = repo{rev, data}
 	message, _ := c.Append(nil)

@@ -3,8 +3,8 @@ package load
 import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/network"
-	"skein.blue/internal/syntax"
 )
 
 // Feeder puts a network's events into batches, as the consumer does after
@@ -27,7 +27,7 @@ func (f *Feeder) Add(b *batch.Batch, e *network.Event, offset int64) {
 		f.commit(b, e, seq)
 	case network.Sync:
 		root := f.n.Root(int(e.Account), e.Rev)
-		f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
+		f.rev = dict.AppendTID(f.rev[:0], e.Rev)
 		b.AddSync(seq, &batch.Commit{DID: f.did, Rev: f.rev, Data: root[:]})
 	case network.Account:
 		b.AddAccount(seq, f.did, e.Status == network.Active, e.Status == network.Deleted)
@@ -37,11 +37,11 @@ func (f *Feeder) Add(b *batch.Batch, e *network.Event, offset int64) {
 }
 
 func (f *Feeder) commit(b *batch.Batch, e *network.Event, seq format.Seq) {
-	f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
+	f.rev = dict.AppendTID(f.rev[:0], e.Rev)
 	root := f.n.Root(int(e.Account), e.Rev)
 	c := batch.Commit{DID: f.did, Rev: f.rev, Data: root[:]}
 	if e.Since != 0 {
-		f.since = syntax.AppendTID(f.since[:0], e.Since)
+		f.since = dict.AppendTID(f.since[:0], e.Since)
 		before := f.n.Root(int(e.Account), e.Since)
 		c.Since, c.PrevData = f.since, before[:]
 	}
@@ -51,7 +51,7 @@ func (f *Feeder) commit(b *batch.Batch, e *network.Event, seq format.Seq) {
 		if o.Kind == network.Post || o.Kind == network.Other {
 			continue
 		}
-		f.rkey = syntax.AppendTID(f.rkey[:0], o.TID)
+		f.rkey = dict.AppendTID(f.rkey[:0], o.TID)
 		if o.Action == network.Delete {
 			b.AddDelete(o.Kind, f.rkey)
 			continue

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"skein.blue/graph/batch"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
 	"skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/relay"
-	"skein.blue/internal/syntax"
 )
 
 // inProcess is a relay in this process.
@@ -381,7 +381,7 @@ func commit(b *batch.Batch, n *network.Network, r *record) {
 	b.AddCommit(20_001, &batch.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
 }
 
-func tid(n uint64) []byte { return syntax.AppendTID(nil, n) }
+func tid(n uint64) []byte { return dict.AppendTID(nil, n) }
 
 // listenAt makes a server listen on the address of an earlier one.
 func listenAt(ctx context.Context, s *httptest.Server, address string) error {

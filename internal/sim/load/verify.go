@@ -14,7 +14,6 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/network"
-	"skein.blue/internal/syntax"
 )
 
 // checkedWhole is the number of records up to which the whole index is compared. Above
@@ -345,7 +344,7 @@ func (c *checker) forward(s *set) error {
 		for j := i + 1; j < len(s.records) && s.subjects[j] == s.subjects[i]; j++ {
 			lowest = min(lowest, s.records[j].tid)
 		}
-		if want := syntax.AppendTID(nil, lowest); string(keys[i]) != string(want) {
+		if want := dict.AppendTID(nil, lowest); string(keys[i]) != string(want) {
 			c.broken("%s of %s: the record of subject %d has key %q, the model %q", kind, c.did(r.account), s.subjects[i], keys[i], want)
 		}
 	}

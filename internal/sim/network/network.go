@@ -18,7 +18,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // Options describe a network. The zero value of each field is a default.
@@ -505,5 +504,5 @@ func (n *Network) AppendSubject(dst []byte, o *Op) []byte {
 		return n.AppendDID(dst, int(o.Subject))
 	}
 	dst = n.AppendDID(append(dst, "at://"...), int(o.Subject))
-	return syntax.AppendTID(append(dst, "/app.bsky.feed.post/"...), o.SubjectTID)
+	return dict.AppendTID(append(dst, "/app.bsky.feed.post/"...), o.SubjectTID)
 }

@@ -19,7 +19,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/internal/syntax"
 )
 
 // Begin is the time of the earliest record.
@@ -106,7 +105,7 @@ func Account(n int) string {
 // Key returns a record key later than all before.
 func (g *Graph) Key() string {
 	g.clock += 1 + g.Rand.Int64N(Step.Microseconds())
-	return string(syntax.AppendTID(nil, uint64(g.clock)<<format.ClockBits|g.Rand.Uint64N(1<<format.ClockBits)))
+	return string(dict.AppendTID(nil, uint64(g.clock)<<format.ClockBits|g.Rand.Uint64N(1<<format.ClockBits)))
 }
 
 // Now returns the time of the latest key.
@@ -150,7 +149,7 @@ func (g *Graph) add(did string, ops []Op) {
 	g.seq++
 	clear(g.views)
 	g.revs += 1 << 20
-	rev := string(syntax.AppendTID(nil, 1<<60+g.revs))
+	rev := string(dict.AppendTID(nil, 1<<60+g.revs))
 	g.Model.Apply(&Event{Type: CommitEvent, Seq: int64(g.seq), DID: did, Rev: rev, Ops: ops})
 	g.b.AddCommit(g.seq, &batch.Commit{DID: []byte(did), Rev: []byte(rev), Data: make([]byte, 32)})
 	for _, record := range ops {
@@ -246,7 +245,7 @@ func (g *Graph) relabel(n int) {
 
 // LabeledAt returns the time of a label, as a record key.
 func (g *Graph) LabeledAt(labeler, value, subject string) string {
-	return string(syntax.AppendTID(nil, uint64(g.labels[labelKey{labeler, value, subject}])<<format.ClockBits))
+	return string(dict.AppendTID(nil, uint64(g.labels[labelKey{labeler, value, subject}])<<format.ClockBits))
 }
 
 // Labeled returns the accounts, or the records, with a label from a window of time.
@@ -371,5 +370,5 @@ func (g *Graph) Uncrowd(i int) {
 }
 
 func crowdKey(i, j int) string {
-	return string(syntax.AppendTID(nil, (uint64(Begin.UnixMicro())+uint64(i*10+j))<<format.ClockBits))
+	return string(dict.AppendTID(nil, (uint64(Begin.UnixMicro())+uint64(i*10+j))<<format.ClockBits))
 }

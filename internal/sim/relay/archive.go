@@ -13,8 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/network"
-	"skein.blue/internal/syntax"
 )
 
 // An Archive is the archive of a network's history, as Jetstream v2 serves it (consumer/archive describes the
@@ -153,7 +153,7 @@ func (w *blockWriter) row(account int, o *network.Op, seq int64, witnessed time.
 	if account != w.account {
 		w.account = account
 		w.did = w.enc.n.AppendDID(w.did[:0], account)
-		w.rev = syntax.AppendTID(w.rev[:0], w.enc.n.RevOf(account))
+		w.rev = dict.AppendTID(w.rev[:0], w.enc.n.RevOf(account))
 	}
 	w.rows++
 	w.body = w.enc.record(w.body[:0], o)
@@ -166,7 +166,7 @@ func (w *blockWriter) row(account int, o *network.Op, seq int64, witnessed time.
 	f[6], f[7], f[8] = append(f[6], 13), append(f[7], byte(len(w.rev))), le.AppendUint32(f[8], uint32(len(w.body)))
 	c := &w.columns
 	c[0], c[1] = append(c[0], name...), append(c[1], w.did...)
-	c[2], c[3] = syntax.AppendTID(c[2], o.TID), append(c[3], w.rev...)
+	c[2], c[3] = dict.AppendTID(c[2], o.TID), append(c[3], w.rev...)
 	c[4] = append(c[4], w.body...)
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/network"
-	"skein.blue/internal/syntax"
 )
 
 // An archive has the histories of all accounts, one after the other, in the order of their repos; the plan
@@ -63,7 +63,7 @@ func TestArchive(t *testing.T) {
 			large++
 		}
 		for _, op := range n.AppendRepo(nil, &h, compareOps) {
-			want = append(want, string(n.AppendDID(nil, account))+string(syntax.AppendTID(nil, op.TID)))
+			want = append(want, string(n.AppendDID(nil, account))+string(dict.AppendTID(nil, op.TID)))
 		}
 	}
 	p := planOf(0)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 // collection returns the NSID of a kind.
@@ -79,7 +79,7 @@ func (c *encoder) message(dst []byte, e *network.Event, seq, at int64) []byte {
 // commitBlock encodes the commit block of an event, with a fake signature, and stores
 // the event's rev in c.rev.
 func (c *encoder) commitBlock(e *network.Event, root *synth.Link) (block []byte, link synth.Link) {
-	c.rev = syntax.AppendTID(c.rev[:0], e.Rev)
+	c.rev = dict.AppendTID(c.rev[:0], e.Rev)
 	sig := c.sig[:0]
 	for i, h := uint64(0), e.Rev; i < 8; i++ {
 		h = h*0x9e3779b97f4a7c15 + uint64(e.Account)
@@ -100,7 +100,7 @@ func (c *encoder) commit(dst []byte, e *network.Event, seq int64) []byte {
 	m := &c.m
 	m.Repo, m.Rev, m.Since, m.Seq, m.Time, m.Root, m.PrevData = c.did, c.rev, nil, seq, c.time, commit, nil
 	if e.Since != 0 {
-		c.since = syntax.AppendTID(c.since[:0], e.Since)
+		c.since = dict.AppendTID(c.since[:0], e.Since)
 		c.prev = c.n.Root(int(e.Account), e.Since)
 		m.Since, m.PrevData = c.since, &c.prev
 	}
@@ -128,7 +128,7 @@ func (c *encoder) records(e *network.Event) {
 		link := synth.Link(sha256.Sum256(c.block))
 		c.ops, c.links = append(c.ops, o), append(c.links, link)
 		c.prevs = append(c.prevs, c.n.Root(int(e.Account), o.TID)) // the record before is not stored
-		c.rkeys = syntax.AppendTID(c.rkeys, o.TID)
+		c.rkeys = dict.AppendTID(c.rkeys, o.TID)
 		if o.Action != network.Delete {
 			c.blocks = synth.AppendSection(c.blocks, &link, c.block)
 		}

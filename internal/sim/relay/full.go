@@ -19,9 +19,9 @@ import (
 	blockstore "github.com/ipfs/go-ipfs-blockstore"
 	"github.com/multiformats/go-multihash"
 
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 // fullRepos stores the repo of every account, so that its commits can be verified: the
@@ -92,7 +92,7 @@ func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 		return f.commitMessage(e, seq, at)
 	case e.Type == network.Sync:
 		r := f.repo(e.Account)
-		return synth.AppendSync(nil, f.did(e), syntax.AppendTID(nil, e.Rev), seq, f.enc.stamps.append(nil, at), synth.CAR(r.commit.CID, r.commit))
+		return synth.AppendSync(nil, f.did(e), dict.AppendTID(nil, e.Rev), seq, f.enc.stamps.append(nil, at), synth.CAR(r.commit.CID, r.commit))
 	case e.Type == network.Account && e.Status == network.Deleted:
 		delete(f.repos, e.Account)
 	}
@@ -119,15 +119,15 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 	ctx := context.Background()
 	r := f.repo(e.Account)
 	f.grow(e.Account, r)
-	m := synth.Commit{Repo: f.did(e), Rev: syntax.AppendTID(nil, e.Rev), Seq: seq, Time: f.enc.stamps.append(nil, at)}
+	m := synth.Commit{Repo: f.did(e), Rev: dict.AppendTID(nil, e.Rev), Seq: seq, Time: f.enc.stamps.append(nil, at)}
 	if e.Since != 0 {
 		was := r.data
-		m.Since, m.PrevData = syntax.AppendTID(nil, e.Since), &was
+		m.Since, m.PrevData = dict.AppendTID(nil, e.Since), &was
 	}
 	var records []synth.Block
 	for k := range e.Ops() {
 		o := f.n.Op(e, k)
-		op := synth.Op{Collection: collection(o.Kind), Rkey: syntax.AppendTID(nil, o.TID)}
+		op := synth.Op{Collection: collection(o.Kind), Rkey: dict.AppendTID(nil, o.TID)}
 		path := op.Collection + "/" + string(op.Rkey)
 		block := synth.NewBlock(f.enc.record(nil, &o))
 		value := cidOf(block.CID)
@@ -171,7 +171,7 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 
 // sign signs the commit of a repo whose data and rev are set.
 func (f *fullRepos) sign(r *fullRepo, did []byte) {
-	rev := syntax.AppendTID(nil, r.rev)
+	rev := dict.AppendTID(nil, r.rev)
 	commit := repo.Commit{DID: string(did), Version: repo.ATPROTO_REPO_VERSION, Data: cidOf(r.data), Rev: string(rev)}
 	must(0, commit.Sign(r.key))
 	r.commit = synth.NewBlock(synth.AppendCommitBlock(nil, did, rev, commit.Sig, &r.data))
@@ -191,7 +191,7 @@ func (f *fullRepos) past(e *network.Event) {
 	r.rev, r.late = e.Rev, true
 	for k := range e.Ops() {
 		o := f.n.Op(e, k)
-		path := collection(o.Kind) + "/" + string(syntax.AppendTID(nil, o.TID))
+		path := collection(o.Kind) + "/" + string(dict.AppendTID(nil, o.TID))
 		if o.Action == network.Delete {
 			delete(r.records, path)
 		} else {

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/internal/syntax"
 )
 
 // Hosts are the PDSes of a Simulated network with Options.Past: they list and export
@@ -91,7 +91,7 @@ func (h *Hosts) list(w http.ResponseWriter, req *http.Request, host int) {
 			break
 		}
 		one := map[string]any{
-			"did": string(h.r.net.AppendDID(nil, account)), "rev": string(syntax.AppendTID(nil, r.rev)), "active": status == network.Active,
+			"did": string(h.r.net.AppendDID(nil, account)), "rev": string(dict.AppendTID(nil, r.rev)), "active": status == network.Active,
 			"head": fmt.Sprintf("%x", r.commit.CID[:8]),
 		}
 		if name := statusName(status); name != "" {

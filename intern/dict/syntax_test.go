@@ -1,4 +1,4 @@
-package syntax_test
+package dict_test
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,7 @@ import (
 
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein.blue/internal/syntax"
+	"skein.blue/intern/dict"
 )
 
 // corpus has strings at the edges of the syntax.
@@ -43,10 +43,10 @@ func compareSyntax(t *testing.T, s string) {
 		got  bool
 		want error
 	}{
-		{"DID", syntax.ValidDID(s), did},
-		{"AT URI", syntax.ValidURI(s), uri},
-		{"record key", syntax.ValidRkey(s), rkey},
-		{"TID", syntax.ValidTID(s), tid},
+		{"DID", dict.ValidDID(s), did},
+		{"AT URI", dict.ValidURI(s), uri},
+		{"record key", dict.ValidRkey(s), rkey},
+		{"TID", dict.ValidTID(s), tid},
 	} {
 		if c.got != (c.want == nil) {
 			t.Errorf("%q as a %s: %v, indigo says %v", s, c.what, c.got, c.want)
@@ -116,10 +116,10 @@ func TestSpaceURIs(t *testing.T) {
 		"https://did:plc:a/space/com.example.forum/self":                     false,
 		"": false,
 	} {
-		if got := syntax.ValidSpaceURI(s); got != want {
+		if got := dict.ValidSpaceURI(s); got != want {
 			t.Errorf("%q: %v", s, got)
 		}
-		if _, err := indigo.ParseATURI(s); want && (err == nil || syntax.ValidURI(s)) {
+		if _, err := indigo.ParseATURI(s); want && (err == nil || dict.ValidURI(s)) {
 			t.Errorf("%q is an AT URI of a record as well", s)
 		}
 	}
@@ -128,11 +128,11 @@ func TestSpaceURIs(t *testing.T) {
 // IndexNotRkey and ValidRkey agree.
 func TestIndexNotRkey(t *testing.T) {
 	for _, s := range corpus() {
-		if len(s) < 3 || len(s) > syntax.MaxRkey {
+		if len(s) < 3 || len(s) > dict.MaxRkey {
 			continue
 		}
-		i := syntax.IndexNotRkey(s)
-		if valid := syntax.ValidRkey(s); valid != (i < 0) || i > 0 && syntax.IndexNotRkey(s[:i]) >= 0 {
+		i := dict.IndexNotRkey(s)
+		if valid := dict.ValidRkey(s); valid != (i < 0) || i > 0 && dict.IndexNotRkey(s[:i]) >= 0 {
 			t.Errorf("%q: %d, valid: %v", s, i, valid)
 		}
 	}

@@ -1,7 +1,7 @@
-// Package frames reads and writes .frames files: recorded messages of a relay, each as a 4-byte
-// big-endian length followed by the bytes of one binary websocket message, unchanged. It does not
-// decode the messages.
-package frames
+package wire
+
+// Files of frames: recorded messages of a relay, each as a 4-byte big-endian length followed by the
+// bytes of one binary websocket message, unchanged.
 
 import (
 	"bufio"
@@ -16,10 +16,10 @@ import (
 const MaxFrame = 8 << 20
 
 // ErrTooLarge is returned by Next for a message over MaxFrame, which it skips.
-var ErrTooLarge = errors.New("frames: message too large")
+var ErrTooLarge = errors.New("wire: message too large")
 
 // ErrTruncated is returned by Next when the file ends within a message.
-var ErrTruncated = errors.New("frames: file ends within a message")
+var ErrTruncated = errors.New("wire: file ends within a message")
 
 // A Reader reads a .frames stream.
 type Reader struct {
