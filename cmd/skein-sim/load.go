@@ -49,7 +49,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--fault jump cannot be combined with --past or --kill: the restarted relay would not know about the jump")
 			}
 			if o.Backfill > 0 {
-				o.Hosts = 5
+				o.Hosts, o.Network.OnlyPLC = 5, true // nobody serves the DID documents of the network's did:web
 			}
 			end, err := prepare(e, c, &o)
 			if err != nil {

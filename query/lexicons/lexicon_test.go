@@ -1,9 +1,12 @@
 package lexicons_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	indigo "github.com/bluesky-social/indigo/atproto/lexicon"
 
 	"skein.blue/query/lexicons"
 )
@@ -23,5 +26,28 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := lexicons.Read(files, "none"); err == nil {
 		t.Fatal("reading a missing folder succeeded")
+	}
+}
+
+// indigo reads every file as a lexicon, and finds what each refers to. (.ci/lexicons, which publishes
+// them, needs the same package; go mod tidy sees only this test.)
+func TestFiles(t *testing.T) {
+	files, err := lexicons.Files.ReadDir(".")
+	if err != nil || len(files) < 20 {
+		t.Fatal(len(files), err)
+	}
+	catalog := indigo.NewBaseCatalog()
+	for _, f := range files {
+		var schema indigo.SchemaFile
+		b, err := lexicons.Files.ReadFile(f.Name())
+		if err == nil {
+			err = json.Unmarshal(b, &schema)
+		}
+		if err == nil {
+			err = catalog.AddSchemaFile(schema)
+		}
+		if err != nil || schema.ID+".json" != f.Name() {
+			t.Errorf("%s, with the id %q: %v", f.Name(), schema.ID, err)
+		}
 	}
 }
