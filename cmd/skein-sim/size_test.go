@@ -10,7 +10,7 @@ import (
 
 // skein-sim size measures a small store, and prints both tables.
 func TestSizeCommand(t *testing.T) {
-	code, out, errs := harness.Run(t, binary, "size", "--accounts", "4096", "--past", "5", "--duration", "1s", "--mean", "500", "--peak", "700", "--history", "1e9", "--memory", "64MiB")
+	code, out, errs := harness.Run(t, binary, "size", "--accounts", "4096", "--past", "60", "--duration", "1s", "--mean", "500", "--peak", "700", "--history", "1e9", "--memory", "64MiB")
 	if code != 0 {
 		t.Fatalf("%d: %s", code, errs)
 	}
