@@ -31,9 +31,6 @@ type Reader struct {
 // NewReader returns a Reader of r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 1<<18)} }
 
-// Offset returns how many bytes have been read.
-func (r *Reader) Offset() int64 { return r.offset }
-
 // Next returns the next message, or io.EOF after the last one. Its bytes are valid until the next
 // call.
 func (r *Reader) Next() ([]byte, error) {

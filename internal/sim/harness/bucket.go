@@ -114,5 +114,3 @@ func (s *Server) Restart() {
 	}
 }
 
-// Folder is where the server keeps the objects, each as a file under its name.
-func (s *Server) Folder() string { return filepath.Join(s.folder, "data", Name) }

@@ -61,9 +61,6 @@ type Process struct {
 // Kill ends the process at once with SIGKILL, and waits for its end.
 func (p *Process) Kill() { p.end(syscall.SIGKILL) }
 
-// Stop ends the process with SIGTERM, and waits for its end.
-func (p *Process) Stop() { p.end(syscall.SIGTERM) }
-
 func (p *Process) end(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig) // may have ended
 	select {
