@@ -113,4 +113,3 @@ func (s *Server) Restart() {
 		<-time.After(20 * time.Millisecond)
 	}
 }
-
