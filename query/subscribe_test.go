@@ -209,7 +209,7 @@ func TestSubscribe(t *testing.T) {
 	}
 	for _, l := range all {
 		if l.resets > 0 {
-			t.Errorf("%s: was told to ask anew", l.set)
+			t.Errorf("%s: was told to ask again", l.set)
 		}
 	}
 	if changed < 20 {

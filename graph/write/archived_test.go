@@ -15,7 +15,7 @@ import (
 )
 
 // A row of an archive whose rev is of the far future orders nothing: its account is fetched from its host, and a
-// commit of the stream with an ordinary rev is no replay.
+// commit of the stream with an ordinary rev is not taken for a replay.
 func TestArchivedFutureRev(t *testing.T) {
 	store := memory(write.Limits{})
 	s := open(t, store, graph.Options{Embedded: true})

@@ -130,7 +130,7 @@ func TestEvents(t *testing.T) {
 			{"archive", 1, archived(100), 0, false, true},
 		},
 		// A #sync with the root that the index has: nothing was missed, whatever its rev. The next commit continues from the
-		// higher one. A relay that was killed sends an older #sync again, under a new number. One of an import is no replay.
+		// higher one. A relay that was killed sends an older #sync again, under a new number. One of an import is not a replay.
 		"#sync": {
 			{"pds", 1, commit(100, 0, 0, 1), 1, false, false},
 			{"pds", 2, sync(200, 1), 1, false, false},

@@ -372,7 +372,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// A restore is cut off at each of its operations. The folder is no store then, and the same call goes on.
+// A restore is cut off at each of its operations. The folder is not a store then, and the same call continues.
 func TestRestoreInterruptedAnywhere(t *testing.T) {
 	defer backup.SetPause(time.Microsecond)()
 	s, m := newStore(6), newModel(t, 1)
