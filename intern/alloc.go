@@ -33,7 +33,7 @@ type allocator struct {
 	held     []*held       // leases with ids that were never checked out, the one in use first
 	spare    []idRange     // checked in
 	done     []*held       // used up; their rows must be closed
-	open     []*held       // leases of this process that are not used up
+	out      int           // ids that are checked out
 	ahead    chan struct{} // closed when the fetch under way ends; nil if there is none
 	aheadErr error         // the error of the last fetch
 }
@@ -83,6 +83,7 @@ func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 		size := int(s.end - s.next)
 		s.of.free -= size
 		s.of.out += size
+		a.out += size
 		out = append(out, s)
 		n -= size
 	}
@@ -92,6 +93,7 @@ func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 		out = append(out, idRange{l.next, l.next + dict.ID(size), l})
 		l.next += dict.ID(size)
 		l.out += int(size)
+		a.out += int(size)
 		n -= int(size)
 		if l.next == l.end {
 			a.held = a.held[1:]
@@ -107,6 +109,7 @@ func (a *allocator) settle(out []idRange, ids []dict.ID) {
 	for _, s := range out {
 		l, from := s.of, s.next
 		l.out -= int(s.end - s.next)
+		a.out -= int(s.end - s.next)
 		for ; len(ids) > 0 && ids[0] < s.end; ids = ids[1:] {
 			a.addSpare(idRange{from, ids[0], l})
 			from = ids[0] + 1
@@ -115,7 +118,6 @@ func (a *allocator) settle(out []idRange, ids []dict.ID) {
 		a.addSpare(idRange{from, s.end, l})
 		if l.out == 0 && l.free == 0 && l.next == l.end {
 			a.done = append(a.done, l)
-			a.open = slices.DeleteFunc(a.open, func(o *held) bool { return o == l })
 		}
 	}
 }
@@ -192,7 +194,6 @@ func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	a.mu.Lock()
 	if err == nil {
 		a.held = append(a.held, l)
-		a.open = append(a.open, l)
 	} else {
 		a.done = append(a.done, closing...)
 	}
@@ -202,12 +203,12 @@ func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	a.leases.refreshCapacity(ctx)
 }
 
-// all returns the leases whose rows may be closed. A lease with ids that are still checked
-// out, by transactions of unknown outcome, stays open.
-func (a *allocator) all() []*held {
+// all returns the leases whose rows may be closed, and the number of ids that are still checked
+// out, by transactions of unknown outcome. Their leases stay open.
+func (a *allocator) all() (all []*held, out int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := append(slices.Clone(a.done), a.held...)
+	all = append(slices.Clone(a.done), a.held...)
 	for _, s := range a.spare {
 		all = append(all, s.of)
 	}
@@ -215,5 +216,5 @@ func (a *allocator) all() []*held {
 		return cmp.Or(cmp.Compare(x.Shard, y.Shard), cmp.Compare(x.Block, y.Block))
 	})
 	a.done, a.held, a.spare = nil, nil, nil
-	return slices.DeleteFunc(slices.Compact(all), func(l *held) bool { return l.out > 0 })
+	return slices.DeleteFunc(slices.Compact(all), func(l *held) bool { return l.out > 0 }), a.out
 }

@@ -218,17 +218,17 @@ func TestCacheKeepsDIDs(t *testing.T) {
 		c.remember(b)
 	}
 	for n := range 100 {
-		dids.Add(dict.DID, base(n))
+		dids.Add(dict.DID, fmt.Appendf(nil, "did:plc:a%d", n))
 	}
 	create(&dids)
 	var uris Batch
 	for n := range budget / bytesPerEntry * 10 {
-		uris.Add(dict.URI, fmt.Appendf(nil, "at://%s/app.bsky.feed.post/%d", base(n%100), n))
+		uris.Add(dict.URI, fmt.Appendf(nil, "at://%s/app.bsky.feed.post/%d", fmt.Sprintf("did:plc:a%d", n%100), n))
 	}
 	create(&uris)
 	var again Batch
 	for n := range 100 {
-		again.Add(dict.DID, base(n))
+		again.Add(dict.DID, fmt.Appendf(nil, "did:plc:a%d", n))
 	}
 	c.resolve(&again, dict.DID, nil)
 	for n := range 100 {

@@ -21,13 +21,12 @@ import (
 // has. Most strings that are not in the cache are new. To learn that from the store costs
 // reads on several levels of tables; here it costs one or a few cache lines.
 //
-// It needs a writer that learns of every new string: a Drawer that is the only writer, or claimedDIDs, which reads
-// what other writers have claimed. There, "the writer" is the goroutine that holds the Claimer's lock.
+// It needs a writer that learns of every new string: a Drawer that is the only writer.
 //
-// It works once it is filled. In an empty store that is at once; otherwise the filters are read from their file, if
-// they have one (filterfile.go), or from the dictionary in the background, after enough failed lookups to pay for
-// that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, it drops the oldest
-// spans; their URIs are looked up again.
+// It works once it is filled. In an empty store that is at once, and after a clean stop the filters are read from their
+// file (filterfile.go). Otherwise they are read from the dictionary in the background, after enough failed lookups to
+// pay for that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, it drops the
+// oldest spans; their URIs are looked up again.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
 // Filters, 2007.)
@@ -50,15 +49,7 @@ type stringFilter struct {
 	misses  int    // failed lookups so far
 	started bool
 
-	path      string        // of the file; "": there is none
-	saveEvery time.Duration // from one save to the next
-	restored  bool          // the filters were read from the file
-	lacking   []dict.Lease  // the leases whose strings it did not have
-	// Only the writer uses these.
-	saved time.Time   // the end of the last save
-	save  *filterSave // under way
-
-	saving atomic.Bool // a save is being completed in the background
+	path string // of the file; "": there is none
 }
 
 // nowSpan returns the span of the present.
@@ -76,7 +67,7 @@ const spanShift = 36 + 10
 const aheadSpans = 230
 
 func newStringFilter(budget int64, log *slog.Logger) *stringFilter {
-	k := &stringFilter{budget: budget, fillAfter: defaultFillAfter, log: log, saveEvery: saveEvery, saved: time.Now()}
+	k := &stringFilter{budget: budget, fillAfter: defaultFillAfter, log: log}
 	k.reset()
 	return k
 }
@@ -85,7 +76,6 @@ func newStringFilter(budget int64, log *slog.Logger) *stringFilter {
 func (k *stringFilter) reset() {
 	k.secrets, k.ceiling, k.floor = newHashKey(), nowSpan()+aheadSpans, 0
 	k.dids, k.others, k.spans, k.size = filter{}, filter{}, map[uint64]*filter{}, 0
-	k.restored, k.lacking = false, nil
 }
 
 // timed reports whether a URI is kept by its time.
@@ -93,8 +83,8 @@ func (k *stringFilter) timed(packed bool, tid uint64) bool {
 	return packed && tid>>spanShift < k.ceiling
 }
 
-// open makes the filters ready if the store is empty, and otherwise reads them from their file.
-func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
+// open makes the filters ready if the store is empty, and otherwise reads them from the file with its token.
+func (k *stringFilter) open(ctx context.Context, store kv.Store, token []byte) error {
 	err := store.View(ctx, func(r kv.Reader) error {
 		empty := true
 		err := r.Scan([]byte{dict.KeyID}, []byte{dict.KeyID + 1}, false, func(_, _ []byte) (bool, error) { empty = false; return false, nil })
@@ -105,10 +95,10 @@ func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
 	if err != nil {
 		return fmt.Errorf("intern: checking for strings: %w", err)
 	}
-	if k.ready.Load() || k.path == "" {
-		return nil
+	if !k.ready.Load() && k.path != "" && len(token) > 0 {
+		k.restore(token)
 	}
-	return k.restore(ctx, store)
+	return nil
 }
 
 // of returns the filter of a string, or nil if there is none.
@@ -195,9 +185,8 @@ const (
 func (f *filter) add(hash uint64) (grown int64) {
 	n := len(f.parts)
 	if n == 0 || f.parts[n-1].left == 0 {
-		blocks := firstBlocks << n
-		f.parts = append(f.parts, filterPart{make([][8]uint64, blocks), blocks * keysPerBlock})
-		grown = int64(blocks) * bytesPerBlock
+		f.parts = append(f.parts, newPart(n))
+		grown = int64(len(f.parts[n].blocks)) * bytesPerBlock
 		n++
 	}
 	p := &f.parts[n-1]
@@ -210,20 +199,15 @@ func (f *filter) add(hash uint64) (grown int64) {
 	return grown
 }
 
+// newPart returns an empty n-th part.
+func newPart(n int) filterPart {
+	blocks := firstBlocks << n
+	return filterPart{make([][8]uint64, blocks), blocks * keysPerBlock}
+}
+
 func (p *filterPart) block(hash uint64) (b *[8]uint64, bit uint64) {
 	hi, _ := bits.Mul64(hash, uint64(len(p.blocks)))
 	return &p.blocks[hi], hash * 0x9e3779b97f4a7c15 >> 2 // 6 × 9 bits that do not choose the block
-}
-
-// filterBytes returns the size of a filter of n keys.
-func filterBytes(n uint64) (size int64) {
-	for blocks := uint64(firstBlocks); ; blocks *= 2 {
-		size += int64(blocks) * bytesPerBlock
-		if n <= blocks*keysPerBlock {
-			return size
-		}
-		n -= blocks * keysPerBlock
-	}
 }
 
 func (f *filter) has(hash uint64) bool {
@@ -261,34 +245,15 @@ type filterItem struct {
 	key    cacheKey
 }
 
-// itemOf returns the item of a string in its stored form.
-func itemOf(ns dict.Namespace, form []byte) (it filterItem, err error) {
-	it.ns = ns
-	it.key, it.tid, it.packed, err = keyOfForm(ns, form)
-	return it, err
-}
-
-// fill reads the strings of the namespaces into the filters.
-func (k *stringFilter) fill(ctx context.Context, store kv.Store, namespaces ...dict.Namespace) error {
-	k.mu.Lock()
-	k.reset() // what the writer added is in the store
-	k.mu.Unlock()
-	return k.fillBy(ctx, store, func(r kv.Reader, each func(dict.Namespace, []byte) error) error {
-		for _, ns := range namespaces {
-			if err := eachString(r, ns, func(form []byte, _ dict.ID) error { return each(ns, form) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // errFull ends a scan whose strings do not fit.
 var errFull = errors.New("intern: too many strings for the filters")
 
-// fillBy adds the strings for whose forms scan calls each, and makes the filters ready. The writer adds
-// the strings that it creates meanwhile, whether or not the scan meets them.
-func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(r kv.Reader, each func(ns dict.Namespace, form []byte) error) error) error {
+// fill reads the dictionary into the filters, and makes them ready. The writer adds the strings
+// that it creates meanwhile, whether or not the scan meets them.
+func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
+	k.mu.Lock()
+	k.reset() // what the writer added is in the store
+	k.mu.Unlock()
 	var items []filterItem
 	flush := func() error {
 		k.mu.Lock()
@@ -305,13 +270,21 @@ func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(r k
 	}
 	// Strings that are created meanwhile need not be read, so states may mix.
 	_, err := store.ViewAcross(ctx, func(r kv.Reader) error {
-		return scan(r, func(ns dict.Namespace, form []byte) error {
-			it, err := itemOf(ns, form)
-			if items = append(items, it); err == nil && len(items) == 4096 {
-				err = flush()
+		for _, ns := range dict.Namespaces {
+			err := eachString(r, ns, func(form []byte, _ dict.ID) error {
+				it := filterItem{ns: ns}
+				var err error
+				it.key, it.tid, it.packed, err = keyOfForm(ns, form)
+				if items = append(items, it); err == nil && len(items) == 4096 {
+					err = flush()
+				}
+				return err
+			})
+			if err != nil {
+				return err
 			}
-			return err
-		})
+		}
+		return nil
 	})
 	if err == nil {
 		err = flush()
@@ -325,7 +298,6 @@ func (k *stringFilter) fillBy(ctx context.Context, store kv.Store, scan func(r k
 		return nil
 	}
 	k.log.Info("filters of known strings ready", "bytes", k.size, "all", k.floor == 0)
-	k.lacking = nil
 	k.ready.Store(true) // from here on only the writer uses them
 	return nil
 }

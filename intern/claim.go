@@ -24,17 +24,15 @@ const (
 type Claimer struct {
 	leases   *leaser
 	cache    *cache
-	dids     *claimedDIDs
-	size     int            // claimSize
-	claiming sync.Mutex     // guards all below, and the creation of strings
-	workers  []*claimWorker // one for each concurrent transaction
-	next     int            // the worker that begins: they take turns, so that their logs are equally long
+	size     int           // claimSize
+	claiming sync.Mutex    // guards all below, and the creation of strings
+	workers  []claimWorker // one for each concurrent transaction
 }
 
-func newClaimer(leases *leaser, c *cache, dids *claimedDIDs) *Claimer {
-	all := &Claimer{leases: leases, cache: c, dids: dids, size: claimSize}
-	for n := range claimsInFlight {
-		all.workers = append(all.workers, &claimWorker{leases: leases, dids: dids, lane: claimLane{leases.slot, uint8(n)}})
+func newClaimer(leases *leaser, c *cache) *Claimer {
+	all := &Claimer{leases: leases, cache: c, size: claimSize, workers: make([]claimWorker, claimsInFlight)}
+	for n := range all.workers {
+		all.workers[n].leases, all.workers[n].lane = leases, uint8(n)
 	}
 	return all
 }
@@ -51,7 +49,10 @@ func (c *Claimer) Committed(*Batch) {}
 func (c *Claimer) Abandon(*Batch) {}
 
 // Close implements Interner.
-func (c *Claimer) Close(ctx context.Context) error { return c.leases.close(ctx) }
+func (c *Claimer) Close(ctx context.Context) error {
+	_, err := c.leases.close(ctx)
+	return err
+}
 
 // Prepare implements Interner: it gives every string of b its id. It claims new strings in
 // separate transactions: an id without data is harmless, and two writers contend only on the
@@ -82,28 +83,17 @@ func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace)
 	slices.SortFunc(order, func(x, y claim) int { return cmp.Or(cmp.Compare(x.part, y.part), bytes.Compare(x.key, y.key)) })
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
-	if ns == dict.DID {
-		if err := c.dids.begin(ctx, c.leases.store, b, order); err != nil {
-			return err
-		}
-	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.workers))
 	chunks := chunksOf(order, c.size)
 	for w := range min(len(c.workers), len(chunks)) {
-		worker := c.workers[(c.next+w)%len(c.workers)]
 		wg.Go(func() {
 			for i := w; i < len(chunks) && errs[w] == nil; i += len(c.workers) {
-				errs[w] = worker.run(ctx, ns, chunks[i])
+				errs[w] = c.workers[w].run(ctx, ns, chunks[i])
 			}
 		})
 	}
-	c.next = (c.next + len(chunks)) % len(c.workers)
 	wg.Wait()
-	if ns == dict.DID {
-		c.dids.learn(b, order)
-		c.dids.fill(ctx, c.leases, &c.claiming)
-	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("intern: claiming %d strings: %w", len(order), err)
 	}
@@ -128,44 +118,28 @@ func chunksOf(order []claim, size int) (chunks [][]claim) {
 
 // claim is a string to claim.
 type claim struct {
-	it     *batchItem
-	key    []byte
-	part   uint8
-	absent bool // it is a DID that the filter of claimedDIDs does not have
+	it   *batchItem
+	key  []byte
+	part uint8
 }
 
 // claimWorker claims strings, in one transaction after another.
 type claimWorker struct {
 	leases    *leaser
-	dids      *claimedDIDs
-	lane      claimLane
+	lane      uint8 // its number
 	checkouts [dict.MaxPartitions]checkout
 	window    [len(dict.Namespaces) + 1]window
 	keys      [][]byte
 	made      maker
-	asked     []claim     // scratch of ask
-	created   [][]byte    // the keys of the strings that the last attempt created
-	before    uint64      // the lane's count before them
-	known     claimCounts // of DIDs: what the filter has, and the lanes of this writer have claimed since
-	counts    claimCounts // of DIDs, as ask has read them; nil if it has not
 }
 
 func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim) error {
 	for {
-		// Before the transaction begins: its counts must not be older.
-		w.known = w.dids.known()
 		err := w.leases.store.Update(ctx, func(tx kv.Txn) error { return w.attempt(tx, ns, claims) })
 		if short, ok := errors.AsType[errShort](err); ok {
 			if err = short.a.reserve(ctx, short.n); err == nil {
 				continue
 			}
-		}
-		switch {
-		case ns != dict.DID:
-		case err != nil, len(w.created) == 0 && slices.ContainsFunc(claims, func(c claim) bool { return c.it.state == created }):
-			w.dids.noteBehind() // an attempt of unknown outcome may have been committed, or was
-		case len(w.created) > 0:
-			w.dids.claimed(w.lane, w.before, w.before+uint64(len(w.created)))
 		}
 		w.settle(ctx, ns, claims, err == nil)
 		return err
@@ -253,17 +227,13 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		}
 		it.state = unresolved
 	}
-	w.created = w.created[:0]
-	asked, err := w.ask(tx.Snapshot(), claims)
-	if err == nil && len(asked) > 0 {
-		err = w.look(tx.Snapshot(), asked, func(it *batchItem, key, v []byte) error {
-			id, err := idIn(key, v)
-			if err == nil {
-				it.found(id)
-			}
-			return err
-		})
-	}
+	err := w.look(tx.Snapshot(), claims, func(it *batchItem, key, v []byte) error {
+		id, err := idIn(key, v)
+		if err == nil {
+			it.found(id)
+		}
+		return err
+	})
 	made := 0
 	for i := range claims {
 		if it := claims[i].it; it.state == unresolved {
@@ -295,75 +265,34 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		it.state = created
 		tx.Conflict(claims[i].key)
 		w.made.add(tx, ns, it.id, claims[i].key)
-		w.created = append(w.created, claims[i].key)
 	}
 	w.made.write(tx, ns)
-	if w.before, err = w.count(tx, ns, made); err == nil && ns == dict.DID {
-		w.dids.logClaims(tx, ns, w.lane, w.before, w.created)
-	}
-	return err
+	return w.count(tx, ns, made)
 }
 
-// ask returns the claims that must be looked up. DIDs that are not in the filter need not be, unless they were
-// claimed after what the filter has.
-func (w *claimWorker) ask(r kv.Reader, claims []claim) (_ []claim, err error) {
-	w.counts = nil
-	if !slices.ContainsFunc(claims, func(c claim) bool { return c.absent }) {
-		return claims, nil
-	}
-	var absent map[string]bool // by form: whether it is absent, and was not claimed lately
-	w.counts, err = claimedSince(r, dict.DID, w.known, mostLately, func(form []byte) error {
-		if absent == nil {
-			absent = make(map[string]bool, len(claims))
-			for i := range claims {
-				absent[string(claims[i].key[2:])] = claims[i].absent
-			}
-		}
-		if absent[string(form)] {
-			absent[string(form)] = false
-		}
-		return nil
-	})
-	for l, n := range w.counts {
-		if l.slot != w.lane.slot && n != w.known[l] {
-			w.dids.noteBehind()
-			break
-		}
-	}
-	if errors.Is(err, errNotLogged) || errors.Is(err, errTooMany) {
-		w.dids.noteBehind()
-		return claims, nil
-	}
-	w.asked = w.asked[:0]
-	for _, c := range claims {
-		if !c.absent || absent != nil && !absent[string(c.key[2:])] {
-			w.asked = append(w.asked, c)
-		}
-	}
-	return w.asked, err
-}
-
-// count adds n to the number of strings that this lane has claimed, and returns the number before.
-func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) (before uint64, err error) {
-	key := []byte{dict.KeyClaims, byte(ns), w.lane.slot, w.lane.number}
-	if ns == dict.DID && w.counts != nil { // the snapshot is that of tx
-		before = w.counts[w.lane]
-		tx.Conflict(key)
-		tx.Set(key, binary.BigEndian.AppendUint64(nil, before+uint64(n)))
-		return before, nil
-	}
+// count adds n to the number of strings that this lane has claimed.
+func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
+	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot, w.lane}
 	v, ok, err := tx.Get(key)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if ok && len(v) != 8 {
-		return 0, fmt.Errorf("intern: the count of claims is malformed: %x", v)
-	}
+	before := uint64(0)
 	if ok {
-		before = binary.BigEndian.Uint64(v)
+		if _, before, err = claimCount(key, v); err != nil {
+			return err
+		}
 	}
 	tx.Set(key, binary.BigEndian.AppendUint64(nil, before+uint64(n)))
-	return before, nil
+	return nil
+}
+
+// claimCount decodes the number of strings that a lane of a writer has claimed.
+func claimCount(k, v []byte) (ns dict.Namespace, n uint64, err error) {
+	if len(k) != 4 || len(v) != 8 || !slices.Contains(dict.Namespaces[:], dict.Namespace(k[1])) {
+		return 0, 0, fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)
+	}
+	return dict.Namespace(k[1]), binary.BigEndian.Uint64(v), nil
 }
 
 // settle tells the allocators which of the drawn ids are in use. After a failure that is
@@ -404,6 +333,10 @@ func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []cl
 // Claimed returns the number of strings claimed in a store with several partitions, by
 // namespace.
 func Claimed(r kv.Reader) (n [len(dict.Namespaces) + 1]int64, err error) {
-	err = eachCount(r, []byte{dict.KeyClaims}, func(ns dict.Namespace, _ claimLane, count uint64) { n[ns] += int64(count) })
+	err = kv.ScanPrefix(r, []byte{dict.KeyClaims}, func(k, v []byte) error {
+		ns, count, err := claimCount(k, v)
+		n[ns] += int64(count)
+		return err
+	})
 	return n, err
 }

@@ -5,7 +5,6 @@
 //	read.go    Lookup and Strings: reading
 //	draw.go    Drawer: ids for new strings within the transaction that uses them
 //	claim.go   Claimer: ids for new strings in earlier transactions, for several writers
-//	claimed.go what other Claimers have claimed, so that few DIDs are looked up
 //	batch.go   the strings of many events, each once
 //	lease.go   blocks of ids, leased from random shards ahead of need
 //	alloc.go, checkout.go   the ids of leased blocks that are checked out, or come back

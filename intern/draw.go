@@ -21,7 +21,6 @@ type Drawer struct {
 // DIDs, n includes the authors of new URIs.
 func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 	d.fill(ctx)
-	d.saveDue(ctx)
 	for _, ns := range dict.Namespaces {
 		if err := d.leases.alloc[ns][0].reserve(ctx, n); err != nil {
 			return err
@@ -112,8 +111,10 @@ func (d *Drawer) Abandon(b *Batch) {
 
 // Close implements Interner.
 func (d *Drawer) Close(ctx context.Context) error {
-	err := d.leases.close(ctx)
-	d.saveNow(ctx)
+	settled, err := d.leases.close(ctx)
+	if k := d.strings; k != nil && k.path != "" && settled && k.ready.Load() {
+		k.save(ctx, d.leases.store)
+	}
 	return err
 }
 
@@ -147,38 +148,29 @@ func (d *Drawer) learn(b *Batch) {
 	}
 	if k.full {
 		k.ready.Store(false)
-		k.abortSave()
 	}
 }
 
-// fill fills the filters in the background: those that were read from their file at once, the
-// others after enough failed lookups.
+// fill fills the filters in the background, after enough failed lookups.
 func (d *Drawer) fill(ctx context.Context) {
 	k := d.strings
 	if k == nil {
 		return
 	}
 	k.mu.Lock()
-	restored := k.restored
-	due := !k.started && !k.full && (restored || k.misses >= k.fillAfter)
+	due := !k.started && !k.full && k.misses >= k.fillAfter
 	k.started = k.started || due
 	k.mu.Unlock()
 	if !due {
 		return
 	}
 	d.leases.inBackground(ctx, func(ctx context.Context) {
-		var err error
-		if restored {
-			err = k.catchUp(ctx, d.leases.store, d.leases.settings)
-		} else {
-			err = k.fill(ctx, d.leases.store, dict.Namespaces[:]...)
-		}
-		if err != nil {
+		if err := k.fill(ctx, d.leases.store); err != nil {
 			if ctx.Err() == nil {
 				k.log.Warn("filling the filters of known strings failed; trying again", "error", err)
 			}
 			k.mu.Lock()
-			k.started, k.restored, k.misses = false, false, 0
+			k.started, k.misses = false, 0
 			k.mu.Unlock()
 		}
 	})

@@ -101,15 +101,15 @@ func TestFilterIsFilled(t *testing.T) {
 	if k.isNew(it.ns, it.packed, it.tid, it.key) {
 		t.Error("it reports a new string before it is open")
 	}
-	if err := k.open(t.Context(), store); err != nil || !k.ready.Load() || !k.isNew(it.ns, it.packed, it.tid, it.key) {
+	if err := k.open(t.Context(), store, nil); err != nil || !k.ready.Load() || !k.isNew(it.ns, it.packed, it.tid, it.key) {
 		t.Errorf("an empty store: ready %v, %v", k.ready.Load(), err)
 	}
 	filledStore, w := filled(t, Options{})
 	k = newStringFilter(64<<20, log)
-	if err := k.open(t.Context(), filledStore); err != nil || k.ready.Load() {
+	if err := k.open(t.Context(), filledStore, nil); err != nil || k.ready.Load() {
 		t.Errorf("a store with strings: ready %v, %v", k.ready.Load(), err)
 	}
-	if err := k.fill(t.Context(), filledStore, dict.Namespaces[:]...); err != nil || !k.ready.Load() {
+	if err := k.fill(t.Context(), filledStore); err != nil || !k.ready.Load() {
 		t.Fatalf("filled: ready %v, %v", k.ready.Load(), err)
 	}
 	var b Batch
@@ -125,7 +125,7 @@ func TestFilterIsFilled(t *testing.T) {
 	}
 	// Without room, filters are not ready, and give up.
 	small := newStringFilter(1, log)
-	if err := small.fill(t.Context(), filledStore, dict.Namespaces[:]...); err != nil || small.ready.Load() || !small.full {
+	if err := small.fill(t.Context(), filledStore); err != nil || small.ready.Load() || !small.full {
 		t.Errorf("without room: ready %v, full %v, %v", small.ready.Load(), small.full, err)
 	}
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
-	"maps"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -47,15 +46,11 @@ func (h *fileHistory) round(t *testing.T) {
 	d, _ := in.(*Drawer)
 	k := d.strings
 	k.fillAfter = 1 << 30
-	if k.saveEvery = time.Hour; h.rng.IntN(3) == 0 {
-		k.saveEvery = 0
-	}
-	if h.rng.IntN(4) == 0 {
+	if h.rng.IntN(2) == 0 {
 		k.fillAfter = 0
 		h.rebuilt++
 	}
-	restored := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.restored } // filling in the background may give up
-	if restored() {
+	if h.n > 0 && k.ready.Load() {
 		h.restored++
 	}
 	for range 1 + h.rng.IntN(12) {
@@ -64,7 +59,7 @@ func (h *fileHistory) round(t *testing.T) {
 			h.olderStore = copyOf(h.store)
 		}
 	}
-	if restored() && h.rng.IntN(2) == 0 {
+	if h.rng.IntN(2) == 0 {
 		d.leases.background.Wait()
 	}
 	if k.ready.Load() {
@@ -78,11 +73,6 @@ func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 	t.Helper()
 	if err := d.Prepare(t.Context(), nil, 200); err != nil {
 		t.Fatal(err)
-	}
-	if k := d.strings; k.save != nil && h.rng.IntN(2) == 0 { // small slices
-		if _, err := k.save.step(1 + h.rng.IntN(100_000)); err != nil {
-			t.Fatal(err)
-		}
 	}
 	var b, known Batch
 	for range 60 {
@@ -111,7 +101,7 @@ func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 // end ends the process and changes what it leaves.
 func (h *fileHistory) end(t *testing.T, d *Drawer) {
 	t.Helper()
-	if h.rng.IntN(2) == 0 {
+	if h.rng.IntN(3) > 0 {
 		if err := d.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +163,7 @@ func TestFilterFile(t *testing.T) {
 }
 
 // TestFilterFileIsUsed: after a clean stop, the filters are ready when the store is open, and tell most new
-// strings. After a crash they are ready as soon as the strings since the last save are read.
+// strings. After a crash the file is not used.
 func TestFilterFileIsUsed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	store, file := memkv.Open(memkv.Options{Merger: dict.Merger{}}), filepath.Join(t.TempDir(), "filters")
@@ -207,14 +197,10 @@ func TestFilterFileIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = open()
-	if !d.strings.restored || len(d.strings.lacking) > 0 {
-		t.Fatalf("after a clean stop: restored %v, %d leases are lacking", d.strings.restored, len(d.strings.lacking))
+	if !d.strings.ready.Load() {
+		t.Fatal("after a clean stop, the filters are not ready")
 	}
 	fill(d)
-	d.leases.background.Wait()
-	if !d.strings.ready.Load() {
-		t.Fatal("the filters are not ready")
-	}
 	wrong := 0
 	for range 1000 {
 		if !d.strings.isNew(dict.DID, false, 0, cacheKey{rng.Uint64(), rng.Uint64()}) {
@@ -224,77 +210,26 @@ func TestFilterFileIsUsed(t *testing.T) {
 	if wrong > 100 {
 		t.Errorf("of 1000 new strings, %d are not called new", wrong)
 	}
-	d = open() // a crash: no Close
-	if n := len(d.strings.lacking); !d.strings.restored || n == 0 || n > 4 {
-		t.Errorf("after a crash: restored %v, %d leases are lacking", d.strings.restored, n)
+	if d = open(); d.strings.ready.Load() { // a crash: no Close
+		t.Error("after a crash, an old file is used")
 	}
+	d.strings.fillAfter = 0
 	fill(d)
 	d.leases.background.Wait()
-	if !d.strings.ready.Load() {
-		t.Error("after a crash: the filters are not ready")
+	var unknown Batch
+	unknown.Add(dict.DID, []byte("did:web:unknown.example.com"))
+	err := store.Update(t.Context(), func(tx kv.Txn) error { _, err := d.Resolve(tx, &unknown); return err })
+	if err != nil || !d.strings.ready.Load() {
+		t.Fatal(err)
+	}
+	if err := d.Close(t.Context()); err != nil { // the Drawer was not told whether its last batch was committed
+		t.Fatal(err)
+	}
+	if d = open(); d.strings.ready.Load() {
+		t.Error("filters are used that may lack a string")
 	}
 	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("the file: %v, %v", st.Mode(), err)
-	}
-}
-
-// TestFilterFileOfACopy: a copy of a running store is opened elsewhere, and its file comes back beside the
-// original, which has used more ids of a lease that both know.
-func TestFilterFileOfACopy(t *testing.T) {
-	rng := rand.New(rand.NewPCG(6, 6))
-	original, dir := memkv.Open(memkv.Options{Merger: dict.Merger{}}), t.TempDir()
-	open := func(store kv.Store, file string) *Drawer {
-		in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: filepath.Join(dir, file)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, _ := in.(*Drawer)
-		return d
-	}
-	add := func(d *Drawer, store kv.Store) *Batch {
-		var b Batch
-		for range 100 {
-			s := draw(rng, 1<<30)
-			b.Add(s.ns, []byte(s.s))
-		}
-		if err := d.Prepare(t.Context(), &b, 200); err != nil {
-			t.Fatal(err)
-		}
-		if err := put(t.Context(), store, d, &b); err != nil {
-			t.Fatal(err)
-		}
-		d.Committed(&b)
-		return &b
-	}
-	d := open(original, "first")
-	add(d, original)
-	copied := copyOf(original)
-	late := add(d, original) // of a lease that the copy has, too
-	elsewhere := open(copied, "second")
-	elsewhere.strings.fillAfter = 0
-	for range 2 {
-		add(elsewhere, copied)
-		elsewhere.leases.background.Wait()
-	}
-	if err := elsewhere.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	back := open(original, "second")
-	if _, err := os.Stat(back.strings.path); err != nil {
-		t.Fatal(err)
-	}
-	for i := range late.items {
-		it := &late.items[i]
-		back.leases.background.Wait()
-		if back.strings.restored {
-			back.strings.ready.Store(true)
-		}
-		if back.strings.isNew(it.ns, it.author != noAuthor, it.tid, late.settled(it)) {
-			t.Fatalf("string %d of the original is called new, with the file of a copy", i)
-		}
-	}
-	if back.strings.restored {
-		t.Error("the file of a copy that went its own way is used")
 	}
 }
 
@@ -306,7 +241,7 @@ func TestFilterFileCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, _ := in.(*Drawer)
-	d.strings.fillAfter, d.strings.saveEvery = 0, 0
+	d.strings.fillAfter = 0
 	for range 3 {
 		var b Batch
 		b.Add(dict.DID, []byte(drawDID(rand.New(rand.NewPCG(1, 1)), 1<<30)))
@@ -319,8 +254,8 @@ func TestFilterFileCannotBeWritten(t *testing.T) {
 		}
 		d.Committed(&b)
 	}
-	if !d.strings.ready.Load() || d.strings.save != nil {
-		t.Errorf("ready %v, save %v", d.strings.ready.Load(), d.strings.save)
+	if !d.strings.ready.Load() {
+		t.Error("the filters are not ready")
 	}
 	if err := d.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -329,54 +264,34 @@ func TestFilterFileCannotBeWritten(t *testing.T) {
 
 // FuzzFilterFile: any file is read or refused, without a panic and with little memory.
 func FuzzFilterFile(f *testing.F) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
-	in, err := Open(f.Context(), store, Options{Alone: true, FilterFile: filepath.Join(f.TempDir(), "filters")})
-	if err != nil {
+	k := newStringFilter(1<<20, slog.New(slog.DiscardHandler))
+	k.path = filepath.Join(f.TempDir(), "filters")
+	k.add(dict.DID, false, 0, cacheKey{1, 2})
+	if err := k.saveAs(fileToken{}); err != nil {
 		f.Fatal(err)
 	}
-	if err := in.Close(f.Context()); err != nil {
-		f.Fatal(err)
-	}
-	d, _ := in.(*Drawer)
-	good, err := os.ReadFile(d.strings.path)
+	good, err := os.ReadFile(k.path)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good[:len(good)-4])
 	f.Add([]byte(filterMagic))
-	for _, blocks := range []int{firstBlocks, firstBlocks / 2, firstBlocks / 4, 3} {
-		k := newStringFilter(1<<20, d.strings.log)
-		k.path, k.dids.parts = filepath.Join(f.TempDir(), "filters"), []filterPart{{blocks: make([][8]uint64, blocks)}}
-		s, err := k.beginSave(nil, nil)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if _, err := s.step(1 << 30); err != nil {
-			f.Fatal(err)
-		}
-		if err := s.finish(k.path); err != nil {
-			f.Fatal(err)
-		}
-		file, err := os.ReadFile(k.path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(file[:len(file)-4])
-	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		k := newStringFilter(1<<20, d.strings.log)
-		_, err := k.readFilters(binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli)))
-		if err == nil {
-			for _, f := range append(slices.Collect(maps.Values(k.spans)), &k.dids, &k.others) {
-				for i := range f.parts {
-					if n := len(f.parts[i].blocks); n != firstBlocks<<i {
-						t.Fatalf("part %d has %d blocks", i, n)
-					}
-				}
-			}
+		file, err := os.Create(filepath.Join(t.TempDir(), "filters"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err == nil && k.size > int64(len(body)) {
+		defer file.Close()
+		_, err = file.Write(binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli)))
+		if _, again := file.Seek(0, io.SeekStart); err != nil || again != nil {
+			t.Fatal(err, again)
+		}
+		k := newStringFilter(1<<20, slog.New(slog.DiscardHandler))
+		if err := k.readFile(file, make([]byte, len(fileToken{}))); err == nil && k.size > int64(len(body)) {
 			t.Errorf("%d bytes of filters from %d", k.size, len(body))
+		}
+		if bytes.Equal(body, good[:len(good)-4]) && !k.dids.has(cacheKey{1, 2}.hash(&k.secrets)) {
+			t.Error("the filter's key is missing")
 		}
 	})
 }

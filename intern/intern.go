@@ -16,8 +16,7 @@ type Options struct {
 	CacheBytes int64
 	// Alone says that no other writer creates strings, in a store with one partition.
 	Alone bool
-	// FilterBytes bounds the memory of the filters of known strings. A store with several partitions has
-	// a filter of DIDs only. 0 means 32 MiB.
+	// FilterBytes bounds the memory of the filters of known strings, if the writer is alone. 0 means 32 MiB.
 	FilterBytes int64
 	// FilterFile is the name of the file that keeps the filters while the store is closed. ""
 	// means none: then they are made again from the store.
@@ -82,17 +81,17 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 		return nil, err
 	}
 	if o.Settings.Partitions > 1 {
-		dids := &claimedDIDs{strings: newStringFilter(o.FilterBytes, o.Logger), keep: keepClaims}
-		if err := dids.open(ctx, store); err != nil {
-			return nil, err
-		}
-		return newClaimer(leases, newCache(o.CacheBytes), dids), nil
+		return newClaimer(leases, newCache(o.CacheBytes)), nil
 	}
 	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes)}
+	token, err := takeToken(ctx, store)
+	if err != nil {
+		return nil, err
+	}
 	if o.Alone {
 		d.strings = newStringFilter(o.FilterBytes, o.Logger)
 		d.strings.path = o.FilterFile
-		if err := d.strings.open(ctx, store); err != nil {
+		if err := d.strings.open(ctx, store, token); err != nil {
 			return nil, err
 		}
 	}

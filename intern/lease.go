@@ -90,29 +90,33 @@ func (p *leaser) closed() bool {
 }
 
 // close ends the goroutines and records in the rows of the leases how many of their ids were
-// used. It does not close the store.
-func (p *leaser) close(ctx context.Context) error {
+// used. It does not close the store. settled reports whether nothing can be written any more: no
+// id belongs to a transaction of unknown outcome.
+func (p *leaser) close(ctx context.Context) (settled bool, err error) {
 	p.closeOnce.Do(func() { close(p.closing) })
 	p.background.Wait()
 	var leases []*held
+	settled = true
 	for _, ns := range dict.Namespaces {
 		for _, a := range p.alloc[ns] {
-			leases = append(leases, a.all()...)
+			all, out := a.all()
+			leases = append(leases, all...)
+			settled = settled && out == 0
 		}
 	}
 	if len(leases) == 0 {
-		return nil
+		return settled, nil
 	}
-	err := p.store.Update(ctx, func(tx kv.Txn) error {
+	err = p.store.Update(ctx, func(tx kv.Txn) error {
 		for _, l := range leases {
 			l.close(tx)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("intern: closing %d leases: %w", len(leases), err)
+		return false, fmt.Errorf("intern: closing %d leases: %w", len(leases), err)
 	}
-	return nil
+	return settled, nil
 }
 
 // draws is the number of shards that pickBlock tries.

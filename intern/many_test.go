@@ -104,7 +104,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 					in.background.Wait()
 					continue
 				}
-				if err := in.close(t.Context()); err != nil {
+				if _, err := in.close(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}

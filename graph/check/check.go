@@ -202,12 +202,10 @@ func (v *checker) run() error {
 
 // rest checks the keyspaces that stay small: cursors, notes, claims, versions.
 func (v *checker) rest() error {
-	var claimed dict.ClaimedRow
 	for keyspace, check := range map[byte]func(key, value []byte) error{
 		format.KeyCursor:     func(_, value []byte) error { _, err := format.DecodeCursor(value); return err },
 		format.KeyDeadLetter: func(key, value []byte) error { return isNote(key, value, new(format.DeadLetter)) },
 		format.KeyGap:        func(key, value []byte) error { return isNote(key, value, new(format.Gap)) },
-		dict.KeyClaimed:      func(key, value []byte) error { return claimed.Decode(key, value) },
 		format.KeyTouched:    func(key, value []byte) error { _, err := format.DecodeTouched(key, value); return err },
 		format.KeyClaim: func(key, value []byte) error {
 			if len(key) != 2 {

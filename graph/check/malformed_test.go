@@ -210,18 +210,6 @@ func TestMalformedRest(t *testing.T) {
 			return fmt.Sprintf("claims %x: %s", c.key, c.says)
 		}
 	}
-	for name, value := range map[string][]byte{"without strings": {}, "with an empty string": {0}, "cut": {3, 'a', 'b'}, "with more strings than its count": {1, 'a', 1, 'a', 1, 'a'}} {
-		ways["a row of the log of claims "+name] = func(b *bench) string {
-			key := dict.AppendClaimedKey(nil, dict.DID, 1, 2, 2)
-			b.rows[string(key)] = value
-			return fmt.Sprintf("log of claims %x: ", key)
-		}
-	}
-	ways["a key of the log of claims that is cut"] = func(b *bench) string {
-		key := dict.AppendClaimedKey(nil, dict.DID, 1, 2, 2)[:11]
-		b.rows[string(key)] = []byte{1, 'a'}
-		return fmt.Sprintf("log of claims %x: ", key)
-	}
 	for name, v := range map[string][]byte{"empty": {}, "cut": make([]byte, 7), "too long": make([]byte, 9)} {
 		ways["the hidden set's version, "+name] = func(b *bench) string {
 			b.rows[string(b.PartKey(format.KeyHidden, 0))] = v

@@ -33,19 +33,6 @@ func leaseAgain(v []byte) ([]byte, error) {
 	return append(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()...), err
 }
 
-// claimedAgain decodes a row of the log of claims; here, its first 12 bytes are the key.
-func claimedAgain(v []byte) (again []byte, err error) {
-	var r ClaimedRow
-	if err := r.Decode(v[:min(12, len(v))], v[min(12, len(v)):]); err != nil {
-		return nil, err
-	}
-	again = AppendClaimedKey(nil, r.Namespace, r.Slot, r.Lane, r.Count)
-	for _, form := range r.Forms {
-		again = AppendClaimed(again, form)
-	}
-	return again, nil
-}
-
 func idAgain(v []byte) ([]byte, error) {
 	id, n := ReadID(v)
 	if n == 0 {
@@ -71,9 +58,6 @@ func codecs() []harness.Codec {
 		{Name: "group", Again: groupAgain, Valid: bytesOf(goldenGroups(), "group")},
 		{Name: "uri", Again: uriAgain, Valid: bytesOf(goldenStrings(), "uri")},
 		{Name: "did", Again: didAgain, Valid: bytesOf(goldenStrings(), "did")},
-		{Name: "claimed", Again: claimedAgain, Valid: [][]byte{
-			AppendClaimed(AppendClaimed(AppendClaimedKey(nil, DID, 7, 3, 1<<40), PackDID(nil, []byte(goldenDID))), make([]byte, 300)),
-		}},
 		{Name: "lease", Again: leaseAgain, Valid: leases},
 		{Name: "id", Again: idAgain, Valid: bytesOf(goldenIDs(), "id"), Exact: true},
 	}
@@ -150,12 +134,11 @@ func fuzzCodec(f *testing.F, name string) {
 	f.Fatalf("no codec is called %q", name)
 }
 
-func FuzzGroup(f *testing.F)   { fuzzCodec(f, "group") }
-func FuzzURI(f *testing.F)     { fuzzCodec(f, "uri") }
-func FuzzDID(f *testing.F)     { fuzzCodec(f, "did") }
-func FuzzClaimed(f *testing.F) { fuzzCodec(f, "claimed") }
-func FuzzLease(f *testing.F)   { fuzzCodec(f, "lease") }
-func FuzzID(f *testing.F)      { fuzzCodec(f, "id") }
+func FuzzGroup(f *testing.F) { fuzzCodec(f, "group") }
+func FuzzURI(f *testing.F)   { fuzzCodec(f, "uri") }
+func FuzzDID(f *testing.F)   { fuzzCodec(f, "did") }
+func FuzzLease(f *testing.F) { fuzzCodec(f, "lease") }
+func FuzzID(f *testing.F)    { fuzzCodec(f, "id") }
 
 // FuzzFoldGroups: what folds is a group in its one form. TestGroups proves what it holds.
 func FuzzFoldGroups(f *testing.F) {

@@ -167,21 +167,6 @@ func goldenRows() (forms []harness.Form) {
 			}),
 			harness.NewForm(fmt.Sprintf("lease %d", i), l.Value(), readLease(key)))
 	}
-	key := AppendClaimedKey(nil, DID, 7, 3, 0x0102030405060708)
-	value := AppendClaimed(AppendClaimed(nil, PackDID(nil, []byte(goldenDID))), PackDID(nil, []byte("did:web:example.com")))
-	forms = append(forms, harness.NewForm("log of claims, key", key, func(key []byte) (string, error) {
-		var r ClaimedRow
-		err := r.Decode(key, value)
-		return fmt.Sprintf("%q %v slot %d lane %d count %#x", key[0], r.Namespace, r.Slot, r.Lane, r.Count), err
-	}), harness.NewForm("log of claims", value, func(value []byte) (string, error) {
-		var r ClaimedRow
-		err := r.Decode(key, value)
-		var dids []string
-		for _, form := range r.Forms {
-			dids = append(dids, string(AppendDID(nil, form)))
-		}
-		return strings.Join(dids, ", "), err
-	}))
 	for _, c := range []struct {
 		name string
 		key  []byte

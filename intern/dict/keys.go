@@ -12,17 +12,17 @@ import "encoding/binary"
 //	'h' ns               → shard(4)          the shard of the last lease
 //	'h' ns part slot     → shard(4)          the same, with several partitions
 //	'u' ns slot lane     → strings (8)       the number of strings that a writer has claimed
-//	'j' ns slot lane count(8) → strings      the DIDs that it claimed lately: claimlog.go
+//	'j'                  → token             of the file of filters: intern/filterfile.go
 //
 // A writer's slot is the first of its partitions.
 const (
-	KeyID      = 'i'
-	KeyString  = 's'
-	KeyNext    = 'n'
-	KeyLease   = 'l'
-	KeyHome    = 'h'
-	KeyClaims  = 'u'
-	KeyClaimed = 'j'
+	KeyID     = 'i'
+	KeyString = 's'
+	KeyNext   = 'n'
+	KeyLease  = 'l'
+	KeyHome   = 'h'
+	KeyClaims = 'u'
+	KeyFilter = 'j'
 )
 
 // AppendNextKey appends the key of a shard's counter.
