@@ -12,7 +12,6 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -42,13 +41,10 @@ func TestAbuseNotes(t *testing.T) {
 	letter := format.DeadLetter{Source: hostile, Seq: 5, DID: hostile, Path: hostile, Reason: hostile, Detail: hostile, Time: time.Now()}
 	row := format.Resync{State: format.ResyncFailed, Reason: hostile, Queued: time.Now(), Due: time.Now(), Failure: hostile, Detail: hostile}
 	err := x.KV.Update(t.Context(), func(txn kv.Txn) error {
-		h, err := read.Header(txn)
-		if err != nil {
-			return err
-		}
-		actor, ok, err := intern.ResolveString(txn, h.Settings, dict.DID, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e")
-		if err != nil || !ok {
-			t.Fatal(ok, err)
+		var actor intern.Batch
+		at := actor.Add(dict.DID, []byte("did:plc:6tnmqzyj3aj56cfk2uw7mi5e"))
+		if err := intern.Lookup(txn, &actor); err != nil || actor.ID(at) == dict.None {
+			t.Fatal(err)
 		}
 		for key, note := range map[string]any{
 			string(format.NoteKey(format.KeyGap, 1, 5, gap.Place())): gap, string(format.NoteKey(format.KeyDeadLetter, 1, 5, "x")): letter,
@@ -63,7 +59,7 @@ func TestAbuseNotes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		txn.Set(format.ResyncKey(actor.ID), v)
+		txn.Set(format.ResyncKey(actor.ID(at)), v)
 		return nil
 	})
 	if err != nil {
