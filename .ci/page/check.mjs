@@ -3,13 +3,13 @@
 // contacts another server, if it violates its policy, or if axe-core finds a serious problem.
 // Writes screenshots (light, dark, narrow) to a folder.
 //
-//   node check.mjs URL ADMIN-URL TRUTH.json SCREENSHOTS CHROMIUM
+//   node check.mjs URL TRUTH.json SCREENSHOTS CHROMIUM
 import {readFileSync, mkdirSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {chromium} from 'playwright-core';
 import {feeds, graphs} from './parts.mjs';
 
-const [base, admin, truthFile, shots, executablePath] = process.argv.slice(2);
+const [base, truthFile, shots, executablePath] = process.argv.slice(2);
 const truth = JSON.parse(readFileSync(truthFile));
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 mkdirSync(shots, {recursive: true});
@@ -41,7 +41,7 @@ const logged = [], outside = [];
 let refusals = 0; // the console also logs error answers
 page.on('console', m => { if (m.type() !== 'error' || !/status of (400|504)|WebSocket.*response code: 400/.test(m.text())) logged.push(m.type() + ': ' + m.text()); else refusals++; });
 page.on('pageerror', e => logged.push('error: ' + e));
-page.on('request', r => { if (!r.url().startsWith(base) && !r.url().startsWith(admin)) outside.push(r.url()); });
+page.on('request', r => { if (!r.url().startsWith(base)) outside.push(r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
 // Replaces Bluesky's own service, which the page may use only after the viewer allows it.
 await context.route('https://public.api.bsky.app/**', route => {
@@ -501,17 +501,6 @@ for (const [name, options, path] of [
   await axe(name);
   expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name + ': no wider than the window');
   await page.screenshot({path: `${shots}/${name}.png`});
-}
-
-// The operators' page.
-await page.goto(admin + '/');
-expect(await page.$$eval('a', list => list.map(a => a.getAttribute('href')).join(' ')).then(t => ['/metrics', '/gaps', '/deadletters', '/resyncs'].every(p => t.includes(p))), 'the admin page has links');
-expect(/Ready\. .* records of .* accounts/.test(await page.textContent('main')) && /gaps .*: 1/.test(await page.textContent('main')), 'the state of the daemon: ' + await page.textContent('main p'));
-await axe('the admin page');
-for (const path of ['gaps', 'deadletters', 'resyncs']) {
-  await page.goto(admin + '/' + path);
-  expect(await page.$('table') !== null || /None/.test(await page.textContent('body')), 'a table of ' + path);
-  await axe(path);
 }
 
 expect(logged.length === 0, 'the console logs nothing' + logged.map(s => '\n       ' + s).join(''));

@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
@@ -166,7 +165,6 @@ func (s *server) backfillEndpoints(mux *http.ServeMux) {
 	mux.HandleFunc("POST /car", s.post("application/vnd.ipld.car", http.StatusOK, func(r *http.Request) (any, error) {
 		return s.Backfill.PlaceCAR(r.Context(), r.Body)
 	}))
-	mux.HandleFunc("GET /resyncs", s.serveResyncs)
 }
 
 func (s *server) postBackfill(r *http.Request) (any, error) {
@@ -228,10 +226,4 @@ func decode(r *http.Request, into any) error {
 		return errors.New("malformed request: " + err.Error())
 	}
 	return nil
-}
-
-// eachResync calls each for the repos in the resync queue.
-func (s *server) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
-	_, err := s.Graph.ViewAcross(ctx, func(s *ask.View) error { return s.Resyncs(each) })
-	return err
 }

@@ -94,7 +94,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux.Handle("/", api)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
-		if !WantsHTML(r) || r.URL.Query().Has("plain") {
+		if !wantsHTML(r) || r.URL.Query().Has("plain") {
 			api.ServeHTTP(w, r)
 			return
 		}
@@ -141,16 +141,9 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	return mux
 }
 
-// WantsHTML reports whether a request comes from a browser, which accepts HTML.
-func WantsHTML(r *http.Request) bool {
+// wantsHTML reports whether a request comes from a browser, which accepts HTML.
+func wantsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
-}
-
-// Secure sets the security headers of a page.
-func Secure(h http.Header, policy string) {
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
 }
 
 var refusesGzip = regexp.MustCompile(`gzip\s*;\s*q=0(\.0*)?\s*(,|$)`)
@@ -162,7 +155,9 @@ func takesGzip(r *http.Request) bool {
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	Secure(h, policy)
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", "no-cache")
 	h.Add("Vary", "Accept-Encoding")
