@@ -242,7 +242,7 @@ func (n *node) build() (err error) {
 			return command.UsageError("--tokens: %v", err)
 		}
 	}
-	o.Page.Handles, o.Page.Public, o.Status = n.resolver != "off", n.network.Public(), n.e.StatusLine()
+	o.Page.Handles, o.Page.Public = n.resolver != "off", n.network.Public()
 	return nil
 }
 

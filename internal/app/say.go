@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein.blue/consumer"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -137,16 +134,11 @@ func cursorsAttr(cursors []format.Cursor) slog.Attr {
 }
 
 // logEvery is how often progress is logged.
-var logEvery = time.Minute
+const logEvery = time.Minute
 
-// showProgress reports the progress of the stream until ctx ends: in a status line if there is one, else
-// in the log.
-func (s *server) showProgress(ctx context.Context) {
+// logProgress logs the progress of the stream until ctx ends.
+func (s *server) logProgress(ctx context.Context) {
 	c := s.stream
-	if s.o.Status != nil {
-		s.showStatus(ctx)
-		return
-	}
 	ticker := time.NewTicker(logEvery)
 	defer ticker.Stop()
 	was := c.Progress().Events
@@ -159,7 +151,7 @@ func (s *server) showProgress(ctx context.Context) {
 		edges, counts, _, _ := s.state(ctx)
 		st, events := c.Status(), c.Progress().Events
 		args := []any{
-			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, logEvery/time.Second))) / 10,
+			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(logEvery/time.Second)) / 10,
 			"records", edges, "accounts", counts.Accounts, "disk", say.Bytes(s.KV.DiskBytes()),
 		}
 		if st.Cursor > 0 {
@@ -174,48 +166,4 @@ func (s *server) showProgress(ctx context.Context) {
 		s.log.Info("indexing", args...)
 		was = events
 	}
-}
-
-// showStatus updates the status line with the progress of the stream.
-func (s *server) showStatus(ctx context.Context) {
-	c, status := s.stream, s.o.Status
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	defer status("")
-	was, at := c.Progress().Events, time.Now()
-	disk := s.KV.DiskBytes()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		edges, counts, _, err := s.state(ctx)
-		if err != nil {
-			continue
-		}
-		if n%diskEvery == 0 {
-			disk = s.KV.DiskBytes()
-		}
-		now, events, st := time.Now(), c.Progress().Events, c.Status()
-		status(statusLine(st, float64(events-was)/now.Sub(at).Seconds(), edges, disk, counts))
-		was, at = events, now
-	}
-}
-
-// statusLine returns the state, events per second, lag, edges, disk, and the share of accounts
-// with full history.
-func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64, counts format.Counts) string {
-	parts := []string{string(st.State), fmt.Sprintf("%.0f events/s", perSecond)}
-	if st.HasLag {
-		parts = append(parts, st.Lag.Round(time.Millisecond).String()+" behind")
-	}
-	parts = append(parts, say.Count(edges)+" edges", say.Bytes(disk))
-	if counts.Accounts > 0 {
-		parts = append(parts, fmt.Sprintf("full history for %.0f %% of %s accounts", 100*float64(counts.Complete)/float64(counts.Accounts), say.Count(counts.Accounts)))
-	}
-	if counts.Desynchronized > 0 {
-		parts = append(parts, say.Count(counts.Desynchronized)+" desynchronized")
-	}
-	return strings.Join(parts, " · ")
 }

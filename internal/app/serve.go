@@ -52,9 +52,6 @@ type ServeOptions struct {
 	Past Past
 	// Backup says when to back up; nil: never.
 	Backup *BackupSchedule
-	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
-	// status is logged every minute.
-	Status func(line string)
 	// Ready, if set, is called with both addresses once both are listening.
 	Ready func(api, admin net.Addr)
 
@@ -179,7 +176,7 @@ func (s *server) start() (err error) {
 		s.runBackfill()
 	}
 	if s.stream != nil {
-		t.run("progress", func(ctx context.Context) error { s.showProgress(ctx); return nil })
+		t.run("progress", func(ctx context.Context) error { s.logProgress(ctx); return nil })
 	}
 	return nil
 }

@@ -248,11 +248,10 @@ type Environment struct {
 	Data           io.Writer
 	output         *output   // the standard output; remembers its first error
 	onTerminal     bool      // the standard output
-	terminal       io.Writer // Stderr unwrapped: progress bars and the status line move its cursor
+	terminal       io.Writer // Stderr unwrapped: progress bars move its cursor
 	Level, Format  string    // of the log
 	Stop           Stopping
 	dying          sync.Once
-	screen         *screen      // nil without a terminal
 	json           *slog.Logger // nil unless the log is JSON
 }
 

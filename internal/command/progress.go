@@ -103,49 +103,7 @@ func (c *Counting) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// screen is a terminal with a changing status line at the bottom and the log above it.
-type screen struct {
-	mu    sync.Mutex // guards the fields below
-	to    io.Writer
-	width func() int // of the terminal, 0 if unknown
-	line  string
-}
-
 const clearLine = "\r\033[K"
-
-// Write implements io.Writer: the status line moves down.
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.line != "" {
-		_, _ = io.WriteString(s.to, clearLine)
-	}
-	n, err := s.to.Write(b)
-	if s.line != "" {
-		_, _ = io.WriteString(s.to, cut(s.line, s.width()))
-	}
-	return n, err
-}
-
-// status changes the status line; "" removes it.
-func (s *screen) status(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if line = say.Line(line); line == s.line {
-		return
-	}
-	s.line = line
-	_, _ = io.WriteString(s.to, clearLine+cut(line, s.width()))
-}
-
-// StatusLine returns a function that sets the status line below the log. It is nil unless the
-// log is text on a terminal.
-func (e *Environment) StatusLine() func(line string) {
-	if e.screen == nil {
-		return nil
-	}
-	return e.screen.status
-}
 
 // logger returns the program's logger: text for people, JSON for machines.
 func (e *Environment) logger() (*slog.Logger, error) {
@@ -174,10 +132,5 @@ func (e *Environment) logger() (*slog.Logger, error) {
 		e.json = slog.New(slog.NewJSONHandler(e.Stderr, o))
 		return e.json, nil
 	}
-	out := e.Stderr
-	if e.Terminal() {
-		e.screen = &screen{to: e.terminal, width: e.width}
-		out = say.NewWriter(e.screen)
-	}
-	return slog.New(slog.NewTextHandler(out, o)), nil
+	return slog.New(slog.NewTextHandler(e.Stderr, o)), nil
 }
