@@ -28,8 +28,6 @@
 //
 // Its rows are:
 //
-//	"a" DID     the account: 15 bytes, the base32 of the DID; value: row (see appendRow)
-//	"e" number  an address of hosts, as text; the number has 4 bytes, big endian
-//	"c"         the time of the newest operation that was read, in Unix milliseconds, as a uvarint
-//	"n"         the number of accounts, as a uvarint
+//	"a" DID  the account: 15 bytes, the base32 of the DID; value: row (see row.bytes)
+//	"c"      the time of the newest operation that was read, in Unix milliseconds, as a uvarint
 package identities

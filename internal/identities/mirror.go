@@ -1,15 +1,12 @@
 package identities
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +34,6 @@ const (
 	// maxPurged bounds the purged accounts in memory. Beyond it, the oldest is forgotten: a row
 	// that is out of date then costs a signature that does not match, which purges it again.
 	maxPurged = 100_000
-	// maxEndpoints bounds the numbered addresses of hosts in memory. Rows hold others themselves.
-	maxEndpoints = 50_000
 )
 
 // MirrorOptions configure a Mirror.
@@ -63,19 +58,10 @@ type Mirror struct {
 	limit  say.Limiter
 	purged *expirable.LRU[syntax.DID, bool]
 
-	complete  atomic.Int64 // Unix nanoseconds of the last poll that read everything; 0: none yet
-	newest    atomic.Int64 // Unix milliseconds of the newest operation
-	accounts  atomic.Int64
-	metrics   metrics
-	mu        sync.RWMutex // guards the fields below
-	endpoints []string     // by number
-	numbers   map[string]uint32
-}
-
-type metrics struct {
-	operations prometheus.Counter
-	failures   prometheus.Counter
-	lookUps    *prometheus.CounterVec
+	complete atomic.Int64 // Unix nanoseconds of the last poll that read everything; 0: none yet
+	newest   atomic.Int64 // Unix milliseconds of the newest operation
+	failures prometheus.Counter
+	lookUps  *prometheus.CounterVec // by what answered
 }
 
 // OpenMirror opens the copy in a store.
@@ -92,55 +78,30 @@ func OpenMirror(ctx context.Context, o MirrorOptions) (*Mirror, error) {
 	if o.retry == 0 {
 		o.retry = time.Second
 	}
-	m := &Mirror{o: o, log: o.Logger.With("component", "plc"), numbers: map[string]uint32{}, purged: expirable.NewLRU[syntax.DID, bool](maxPurged, nil, purgedFor)}
-	m.limit.Every = time.Minute
-	if err := o.Store.View(ctx, m.load); err != nil {
-		return nil, fmt.Errorf("plc: reading the copy of the directory: %w; delete its folder to read it again", err)
-	}
-	m.observe()
-	return m, nil
-}
-
-// load reads what the Mirror has in memory.
-func (m *Mirror) load(r kv.Reader) error {
-	for key, to := range map[byte]*atomic.Int64{keyCursor: &m.newest, keyCount: &m.accounts} {
-		v, ok, err := r.Get([]byte{key})
-		if err != nil {
-			return err
-		}
-		n, size := binary.Uvarint(v)
-		if ok && (size != len(v) || n > 1<<60) {
-			return fmt.Errorf("%w at %q", errRow, key)
-		}
-		if ok {
-			to.Store(int64(n))
-		}
-	}
-	return kv.ScanPrefix(r, []byte{keyEndpoint}, func(k, v []byte) error {
-		if len(k) != 5 || binary.BigEndian.Uint32(k[1:]) != uint32(len(m.endpoints)) || len(m.endpoints) >= maxEndpoints {
-			return fmt.Errorf("%w: the address %x", errRow, k)
-		}
-		m.numbers[string(v)] = uint32(len(m.endpoints))
-		m.endpoints = append(m.endpoints, string(v))
-		return nil
-	})
-}
-
-func (m *Mirror) observe() {
-	m.metrics = metrics{
-		operations: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_operations_total", Help: "Operations that the copy of the did:plc directory (--plc-mirror) has read."}),
-		failures:   prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_failures_total", Help: "Requests to the did:plc directory's export that failed."}),
-		lookUps:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_plc_lookups_total", Help: "Look-ups of did:plc accounts, by what answered: copy, or directory (the copy is old, or does not have the account)."}, []string{"answered"}),
+	m := &Mirror{
+		o: o, log: o.Logger.With("component", "plc"), limit: say.Limiter{Every: time.Minute},
+		purged:   expirable.NewLRU[syntax.DID, bool](maxPurged, nil, purgedFor),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_failures_total", Help: "Requests to the did:plc directory's export that failed."}),
+		lookUps:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_plc_lookups_total", Help: "Look-ups of did:plc accounts, by what answered: copy, or directory (the copy is old, or does not have the account)."}, []string{"answered"}),
 	}
 	for _, by := range []string{"copy", "directory"} {
-		m.metrics.lookUps.WithLabelValues(by)
+		m.lookUps.WithLabelValues(by)
 	}
+	err := o.Store.View(ctx, func(r kv.Reader) error {
+		v, _, err := r.Get([]byte{keyCursor})
+		n, _ := binary.Uvarint(v)
+		m.newest.Store(int64(n))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("plc: reading the copy of the directory: %w; delete its folder to read it again", err)
+	}
+	return m, nil
 }
 
 // Register registers the metrics.
 func (m *Mirror) Register(reg prometheus.Registerer) {
-	reg.MustRegister(m.metrics.operations, m.metrics.failures, m.metrics.lookUps,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_accounts", Help: "Accounts in the copy of the did:plc directory."}, func() float64 { return float64(m.accounts.Load()) }),
+	reg.MustRegister(m.failures, m.lookUps,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_newest_operation_timestamp_seconds", Help: "Time of the newest operation in the copy of the did:plc directory; 0: none."}, func() float64 { return float64(m.newest.Load()) / 1e3 }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_complete_timestamp_seconds", Help: "Time at which the copy of the did:plc directory was last complete; 0: not since the start. It is used for ten minutes from then."}, func() float64 { return float64(m.complete.Load()) / 1e9 }),
 	)
@@ -152,16 +113,14 @@ func (m *Mirror) Fresh() bool {
 	return at != 0 && m.o.now().Sub(time.Unix(0, at)) <= MaxAge
 }
 
-// Accounts returns the number of accounts in the copy.
-func (m *Mirror) Accounts() int64 { return m.accounts.Load() }
-
 // Purge makes the next look-ups of an account ask the directory.
 func (m *Mirror) Purge(did syntax.DID) { m.purged.Add(did, true) }
 
 // LookUp returns what the document of an account would say. ok is false if the copy cannot tell.
 // The error is identity.ErrDIDNotFound for an account that was deleted.
 func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Identity, ok bool, err error) {
-	if !strings.HasPrefix(string(did), didPrefix) {
+	key, ok := accountKey(string(did))
+	if !ok {
 		return nil, false, nil
 	}
 	defer func() {
@@ -169,24 +128,17 @@ func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Id
 		if ok {
 			by = "copy"
 		}
-		m.metrics.lookUps.WithLabelValues(by).Inc()
+		m.lookUps.WithLabelValues(by).Inc()
 	}()
 	if m.purged.Contains(did) || !m.Fresh() {
 		return nil, false, nil
 	}
-	key, ok := appendAccountKey(nil, string(did))
-	if !ok {
-		return nil, false, nil
-	}
-	var r row
-	found := false
+	r := row{kind: rowOther}
 	err = m.o.Store.View(ctx, func(tx kv.Reader) error {
 		v, has, err := tx.Get(key)
-		if err != nil || !has {
-			return err
+		if err == nil && has {
+			r, err = parseRow(v)
 		}
-		found = true
-		r, err = parseRow(bytes.Clone(v))
 		return err
 	})
 	if err != nil { // the directory knows
@@ -195,24 +147,13 @@ func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Id
 		}
 		return nil, false, nil
 	}
-	switch {
-	case !found || r.flags&rowOther != 0:
+	switch r.kind {
+	case rowOther:
 		return nil, false, nil
-	case r.flags&rowTombstone != 0:
+	case rowTombstone:
 		return nil, true, fmt.Errorf("%w: %s was deleted", identity.ErrDIDNotFound, did)
 	}
-	address := r.address
-	if r.flags&rowHost != 0 {
-		m.mu.RLock()
-		if int(r.host) < len(m.endpoints) {
-			address = m.endpoints[r.host]
-		}
-		m.mu.RUnlock()
-		if address == "" {
-			return nil, false, nil
-		}
-	}
-	if ident, err = r.identity(did, address); err != nil {
+	if ident, err = r.identity(did); err != nil {
 		return nil, false, nil // the directory knows
 	}
 	return ident, true, nil
@@ -242,14 +183,14 @@ func (d PLC) Purge(ctx context.Context, id syntax.AtIdentifier) error {
 	return d.Directory.Purge(ctx, id)
 }
 
-// merger is for a store in which nothing is merged.
+// mirrorMerger is for a store in which nothing is merged.
 type mirrorMerger struct{}
 
 // MirrorMerger returns the Merger that a Mirror's store is opened with. Nothing merges.
 func MirrorMerger() kv.Merger { return mirrorMerger{} }
 
 // Name implements kv.Merger.
-func (mirrorMerger) Name() string { return "skein.plc.1" }
+func (mirrorMerger) Name() string { return "skein.plc.2" }
 
 // Fold implements kv.Merger.
 func (mirrorMerger) Fold([]byte, []byte, [][]byte, bool) ([]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,18 +25,16 @@ const (
 	maxPage     = 32 << 20
 	pageTimeout = 2 * time.Minute
 	maxWait     = 10 * time.Minute // between attempts
-	// skipAfter is how often a malformed line is read again before it is skipped.
-	skipAfter = 5
 )
 
 // Run reads the export until ctx ends: at first all of it, and then what is new.
 func (m *Mirror) Run(ctx context.Context) {
 	from := max(m.newest.Load()-overlap.Milliseconds(), 0)
-	m.log.Info("reading the did:plc directory", "accounts", m.accounts.Load(), "after", time.UnixMilli(m.newest.Load()).UTC())
+	m.log.Info("reading the did:plc directory", "after", time.UnixMilli(m.newest.Load()).UTC())
 	failed, wasFresh := 0, false
 	for ctx.Err() == nil {
 		began := m.o.now()
-		p, err := m.page(ctx, from, failed >= skipAfter)
+		p, err := m.page(ctx, from)
 		if err == nil || p.lines > 0 { // what was read before an error counts
 			if applied := m.apply(ctx, p); applied != nil {
 				err = errors.Join(err, applied)
@@ -45,7 +44,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			m.metrics.failures.Inc()
+			m.failures.Inc()
 			failed++
 			wait := max(min(m.o.retry<<min(failed-1, 20), maxWait), p.after)
 			if held, ok := m.limit.Allow("export"); ok {
@@ -68,7 +67,7 @@ func (m *Mirror) Run(ctx context.Context) {
 		m.complete.Store(began.UnixNano())
 		if !wasFresh {
 			wasFresh = true
-			m.log.Info("the copy of the did:plc directory is complete", "accounts", m.accounts.Load())
+			m.log.Info("the copy of the did:plc directory is complete")
 		}
 		from = max(m.newest.Load()-overlap.Milliseconds(), from)
 		pause(ctx, m.o.poll)
@@ -84,22 +83,16 @@ func pause(ctx context.Context, d time.Duration) {
 
 // page is the content of one answer.
 type page struct {
-	rows           map[string]rowAt // the newest operation of each account
+	rows           map[string]row // the newest operation of each account
 	lines          int
 	oldest, newest int64         // Unix milliseconds; 0 for an empty page
 	after          time.Duration // with an error: how long the directory asks to wait
 }
 
-type rowAt struct {
-	row
-
-	at string // the address of the host
-}
-
-// page reads the operations after a time. With skip, malformed lines are skipped; otherwise they
-// are an error. With an error, the page has what came before it.
-func (m *Mirror) page(ctx context.Context, after int64, skip bool) (p page, err error) {
-	p.rows = map[string]rowAt{}
+// page reads the operations after a time. It skips lines that are not operations; one that is not even JSON
+// is an error. With an error, the page has what came before it.
+func (m *Mirror) page(ctx context.Context, after int64) (p page, err error) {
+	p.rows = map[string]row{}
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	address := fmt.Sprintf("%s/export?count=%d&after=%s", m.o.URL, pageLines, url.QueryEscape(time.UnixMilli(after).UTC().Format("2006-01-02T15:04:05.000Z")))
@@ -125,9 +118,10 @@ func (m *Mirror) page(ctx context.Context, after int64, skip bool) (p page, err 
 			return p, fmt.Errorf("line %d of the answer: %w", p.lines+1, err)
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			if err := p.add(line); err != nil && !skip {
-				return p, fmt.Errorf("line %d of the answer: %w", p.lines+1, err)
-			} else if err != nil {
+			if !json.Valid(line) {
+				return p, fmt.Errorf("line %d of the answer: %w: not JSON", p.lines+1, errLine)
+			}
+			if err := p.add(line); err != nil {
 				m.log.Error("skipped a line of the did:plc directory's export; its account may be out of date", "line", strconv.Quote(string(line[:min(len(line), 200)])), "error", err)
 			}
 			p.lines++
@@ -139,12 +133,15 @@ func (m *Mirror) page(ctx context.Context, after int64, skip bool) (p page, err 
 	if body.N == 0 {
 		return p, fmt.Errorf("the answer has more than %d bytes", maxPage)
 	}
+	if p.lines > 0 && p.newest == 0 {
+		return p, fmt.Errorf("%w: none of the %d in the answer", errLine, p.lines)
+	}
 	return p, nil
 }
 
 // add adds a line.
 func (p *page) add(line []byte) error {
-	key, r, address, nullified, err := parseLine(line)
+	key, r, nullified, err := parseLine(line)
 	if err != nil {
 		return err
 	}
@@ -153,11 +150,8 @@ func (p *page) add(line []byte) error {
 		p.oldest = at
 	}
 	p.newest = max(p.newest, at)
-	if nullified {
-		return nil
-	}
-	if old, ok := p.rows[string(key)]; !ok || old.row.at <= r.at {
-		p.rows[string(key)] = rowAt{r, address}
+	if old, ok := p.rows[string(key)]; !nullified && (!ok || old.at <= r.at) {
+		p.rows[string(key)] = r
 	}
 	return nil
 }
@@ -168,67 +162,20 @@ func (m *Mirror) apply(ctx context.Context, p page) error {
 	for key := range p.rows {
 		keys = append(keys, []byte(key))
 	}
-	var newAccounts int64
-	var endpoints []string
+	newest := max(p.newest, m.newest.Load())
 	err := m.o.Store.Update(ctx, func(tx kv.Txn) error {
-		newAccounts, endpoints = 0, endpoints[:0]
-		numbers := map[string]uint32{} // of this page
-		number := func(address string) (uint32, bool) {
-			if n, ok := m.numbers[address]; ok { // only this goroutine changes them
-				return n, true
-			}
-			n, ok := numbers[address]
-			if ok || len(m.endpoints)+len(endpoints) >= maxEndpoints {
-				return n, ok
-			}
-			n = uint32(len(m.endpoints) + len(endpoints))
-			numbers[address] = n
-			endpoints = append(endpoints, address)
-			tx.Set(appendEndpointKey(nil, n), []byte(address))
-			return n, true
-		}
-		var value []byte
-		err := tx.MultiGet(keys, func(i int, old []byte, ok bool) error {
+		tx.Set([]byte{keyCursor}, binary.AppendUvarint(nil, uint64(newest)))
+		return tx.MultiGet(keys, func(i int, old []byte, ok bool) error {
 			r := p.rows[string(keys[i])]
-			if ok {
-				was, err := parseRow(old)
-				if err == nil && was.at > r.row.at {
-					return nil
-				}
-			} else {
-				newAccounts++
+			if was, err := parseRow(old); !ok || err != nil || was.at <= r.at {
+				tx.Set(keys[i], r.bytes())
 			}
-			if r.at != "" {
-				if n, ok := number(r.at); ok {
-					r.flags |= rowHost
-					r.host = n
-				} else {
-					r.flags |= rowAddress
-					r.address = r.at
-				}
-			}
-			value = appendRow(value[:0], &r.row)
-			tx.Set(keys[i], value)
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		tx.Set([]byte{keyCursor}, binary.AppendUvarint(nil, uint64(max(p.newest, m.newest.Load()))))
-		tx.Set([]byte{keyCount}, binary.AppendUvarint(nil, uint64(m.accounts.Load()+newAccounts)))
-		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
 	}
-	m.mu.Lock()
-	for _, e := range endpoints {
-		m.numbers[e] = uint32(len(m.endpoints))
-		m.endpoints = append(m.endpoints, e)
-	}
-	m.mu.Unlock()
-	m.newest.Store(max(p.newest, m.newest.Load()))
-	m.accounts.Add(newAccounts)
-	m.metrics.operations.Add(float64(p.lines))
+	m.newest.Store(newest)
 	return nil
 }

@@ -37,69 +37,57 @@ var errLine = errors.New("not a line of an export")
 
 // parseLine parses a line of the export. It returns an error only if the line does not say whose
 // operation it is and when it came; an operation that a row cannot hold becomes rowOther.
-func parseLine(line []byte) (key []byte, r row, address string, nullified bool, err error) {
+func parseLine(line []byte) (key []byte, r row, nullified bool, err error) {
 	var e exported
 	if err := json.Unmarshal(line, &e); err != nil {
-		return nil, r, "", false, fmt.Errorf("%w: %w", errLine, err)
+		return nil, r, false, fmt.Errorf("%w: %w", errLine, err)
 	}
-	key, ok := appendAccountKey(nil, e.DID)
+	key, ok := accountKey(e.DID)
 	ms := e.CreatedAt.UnixMilli()
-	if !ok || e.CreatedAt.IsZero() || ms <= 0 {
-		return nil, r, "", false, fmt.Errorf("%w: did %.100q, createdAt %v", errLine, e.DID, e.CreatedAt)
+	if !ok || ms <= 0 {
+		return nil, r, false, fmt.Errorf("%w: did %.100q, createdAt %v", errLine, e.DID, e.CreatedAt)
 	}
-	r.at = uint64(ms)
 	var o operation
 	if json.Unmarshal(e.Operation, &o) == nil {
-		address = r.fill(&o)
+		r = o.row()
 	} else {
-		r.flags = rowOther
+		r.kind = rowOther
 	}
-	return key, r, address, e.Nullified, nil
+	r.at = uint64(ms)
+	return key, r, e.Nullified, nil
 }
 
-// fill sets the flags and the key by an operation, and returns the address of the host.
-func (r *row) fill(o *operation) (address string) {
-	signing := o.VerificationMethods["atproto"]
+// row returns what a row has of an operation.
+func (o *operation) row() row {
+	var signing, address string
 	switch o.Type {
 	case "plc_tombstone":
-		r.flags = rowTombstone
-		return ""
+		return row{kind: rowTombstone}
 	case "create":
 		signing, address = o.SigningKey, withScheme(o.Service)
 	case "plc_operation":
+		signing = o.VerificationMethods["atproto"]
 		if s, ok := o.Services["atproto_pds"]; ok {
 			if address = s.Endpoint; s.Type != "AtprotoPersonalDataServer" {
-				r.flags = rowOther
-				return ""
+				return row{kind: rowOther}
 			}
 		}
 	default:
-		r.flags = rowOther
-		return ""
+		return row{kind: rowOther}
 	}
 	if u, err := url.Parse(address); len(address) > maxAddress || address != "" && (err != nil || u.Host == "") {
-		r.flags = rowOther
-		return ""
+		return row{kind: rowOther}
 	}
 	if signing == "" {
-		return address
+		return row{kind: rowNoKey, address: address}
 	}
-	key, err := atcrypto.ParsePublicDIDKey(signing)
-	if err != nil {
-		r.flags = rowOther
-		return ""
-	}
-	switch key.(type) {
+	switch key, _ := atcrypto.ParsePublicDIDKey(signing); key := key.(type) {
 	case *atcrypto.PublicKeyK256:
-		r.flags = rowK256
+		return row{kind: rowK256, key: key.Bytes(), address: address}
 	case *atcrypto.PublicKeyP256:
-		r.flags = rowP256
-	default:
-		r.flags = rowOther
-		return ""
+		return row{kind: rowP256, key: key.Bytes(), address: address}
 	}
-	r.key = key.Bytes()
-	return address
+	return row{kind: rowOther}
 }
 
 // withScheme completes an address as the directory does for a create.

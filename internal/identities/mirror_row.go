@@ -14,22 +14,17 @@ import (
 
 // Keyspaces of the copy.
 const (
-	keyAccount  = 'a'
-	keyEndpoint = 'e'
-	keyCursor   = 'c'
-	keyCount    = 'n'
+	keyAccount = 'a'
+	keyCursor  = 'c'
 )
 
-// Flags of a row.
+// What a row says.
 const (
-	rowTombstone = 1 << iota // the account is deleted
-	rowOther                 // the operation has something that a row cannot hold: ask the directory
-	rowK256                  // the signing key follows: 33 bytes of secp256k1
-	rowP256                  // the signing key follows: 33 bytes of NIST P-256
-	rowHost                  // the number of the host's address follows, as a uvarint
-	rowAddress               // the host's address follows, with its length as a uvarint
-
-	rowFlags = 1<<iota - 1
+	rowTombstone = iota // the account is deleted
+	rowOther            // the operation has something that a row cannot hold: ask the directory
+	rowNoKey            // the address of the host, which may be empty
+	rowK256             // 33 bytes of a key on secp256k1, and the address
+	rowP256             // 33 bytes of a key on NIST P-256, and the address
 )
 
 // keyBytes is the size of a compressed public key on both curves.
@@ -41,81 +36,55 @@ const maxAddress = 512
 // row is the newest operation of an account.
 type row struct {
 	at      uint64 // Unix milliseconds of the operation
-	flags   byte
-	key     []byte // set with rowK256 and rowP256
-	host    uint32 // set with rowHost
-	address string // set with rowAddress
+	kind    byte
+	key     []byte // of rowK256 and rowP256
+	address string // of the host
 }
 
 // errRow means that the bytes of a row are malformed.
 var errRow = errors.New("plc: malformed row")
 
-// appendRow appends the bytes of a row: the flags, the time as a uvarint, and what the flags say.
-func appendRow(dst []byte, r *row) []byte {
-	dst = binary.AppendUvarint(append(dst, r.flags), r.at)
-	dst = append(dst, r.key...)
-	switch {
-	case r.flags&rowHost != 0:
-		dst = binary.AppendUvarint(dst, uint64(r.host))
-	case r.flags&rowAddress != 0:
-		dst = append(binary.AppendUvarint(dst, uint64(len(r.address))), r.address...)
-	}
-	return dst
+// bytes returns the bytes of a row: its kind, the time as a uvarint, the key and the address.
+func (r *row) bytes() []byte {
+	b := binary.AppendUvarint([]byte{r.kind}, r.at)
+	return append(append(b, r.key...), r.address...)
 }
 
-// parseRow is the inverse of appendRow. The key points into v.
+// parseRow is the inverse of bytes. It copies what it needs of v.
 func parseRow(v []byte) (r row, err error) {
-	if len(v) == 0 || v[0] > rowFlags || v[0]&rowK256 != 0 && v[0]&rowP256 != 0 || v[0]&rowHost != 0 && v[0]&rowAddress != 0 {
+	if len(v) == 0 || v[0] > rowP256 {
 		return r, errRow
 	}
-	r.flags = v[0]
 	at, n := binary.Uvarint(v[1:])
 	if n <= 0 {
 		return r, errRow
 	}
-	r.at, v = at, v[1+n:]
-	if r.flags&(rowK256|rowP256) != 0 {
+	r.kind, r.at, v = v[0], at, v[1+n:]
+	if r.kind >= rowK256 {
 		if len(v) < keyBytes {
 			return r, errRow
 		}
-		r.key, v = v[:keyBytes:keyBytes], v[keyBytes:]
+		r.key, v = append(r.key, v[:keyBytes]...), v[keyBytes:]
 	}
-	if r.flags&(rowHost|rowAddress) != 0 {
-		number, n := binary.Uvarint(v)
-		if n <= 0 {
-			return r, errRow
-		}
-		v = v[n:]
-		if r.flags&rowHost != 0 {
-			if number > 1<<32-1 {
-				return r, errRow
-			}
-			r.host = uint32(number)
-		} else {
-			if number > maxAddress || number > uint64(len(v)) {
-				return r, errRow
-			}
-			r.address, v = string(v[:number]), v[number:]
-		}
-	}
-	if len(v) != 0 {
+	if len(v) > maxAddress || r.kind < rowNoKey && len(v) > 0 {
 		return r, errRow
 	}
+	r.address = string(v)
 	return r, nil
 }
 
-// identity returns what the account's document would say. address is the address of its host.
-func (r *row) identity(did syntax.DID, address string) (*identity.Identity, error) {
+// identity returns what the account's document would say.
+func (r *row) identity(did syntax.DID) (*identity.Identity, error) {
 	i := &identity.Identity{DID: did, Handle: syntax.HandleInvalid, Keys: map[string]identity.VerificationMethod{}, Services: map[string]identity.ServiceEndpoint{}}
-	if address != "" {
-		i.Services["atproto_pds"] = identity.ServiceEndpoint{Type: "AtprotoPersonalDataServer", URL: address}
+	if r.address != "" {
+		i.Services["atproto_pds"] = identity.ServiceEndpoint{Type: "AtprotoPersonalDataServer", URL: r.address}
 	}
 	var key atcrypto.PublicKey
 	var err error
-	switch {
-	case r.flags&rowK256 != 0:
+	switch r.kind {
+	case rowK256:
 		key, err = atcrypto.ParsePublicBytesK256(r.key)
-	case r.flags&rowP256 != 0:
+	case rowP256:
 		key, err = atcrypto.ParsePublicBytesP256(r.key)
 	}
 	if err != nil {
@@ -132,19 +101,12 @@ var alphabet = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPaddin
 
 const didPrefix = "did:plc:"
 
-// appendAccountKey appends the key of an account, and reports whether did is a did:plc.
-func appendAccountKey(dst []byte, did string) (key []byte, ok bool) {
+// accountKey returns the key of an account's row, and whether did is a did:plc.
+func accountKey(did string) (key []byte, ok bool) {
 	text, ok := strings.CutPrefix(did, didPrefix)
-	if !ok || len(text) != 24 {
-		return dst, false
+	if !ok || len(text) != 24 { // exactly 15 bytes
+		return nil, false
 	}
-	key, err := alphabet.AppendDecode(append(dst, keyAccount), []byte(text))
-	if err != nil { // 24 characters are exactly 15 bytes
-		return dst, false
-	}
-	return key, true
-}
-
-func appendEndpointKey(dst []byte, number uint32) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, keyEndpoint), number)
+	key, err := alphabet.AppendDecode([]byte{keyAccount}, []byte(text))
+	return key, err == nil
 }
