@@ -129,7 +129,7 @@ func (v dateCheck) isDateOf(m *repeatedMember, date uint32) bool {
 		return date == m.date
 	}
 	right := true
-	err := read.RecordsOf(v.r, m.kind, m.actor, read.Window{}, func(id dict.ID) bool { return id == m.subject }, func(r *format.Record) bool {
+	err := read.RecordsNaming(v.r, m.kind, m.actor, read.Window{}, func(id dict.ID) bool { return id == m.subject }, func(r *format.Record) bool {
 		right = format.DateOf(r.Path) == date
 		return right
 	})

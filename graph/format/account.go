@@ -211,15 +211,9 @@ func (s *RepoState) NoteLow(p Path) {
 	}
 }
 
-// Buckets returns the lowest and the highest bucket that may have records of the account, if
-// they are known and at most four.
-func (s *RepoState) Buckets() (low, high uint16, ok bool) {
-	const few = 4
-	if s.LowBucket == 0 || s.LowBucket == LowNone || !s.Has(FlagHasRev) {
-		return 0, 0, false
-	}
-	low, high = s.LowBucket-1, Path{TID: max(uint64(s.Rev), s.Top)}.Bucket()
-	return low, high, high >= low && high-low < few
+// InOneBucket reports whether all records of the account are known to be in one bucket.
+func (s *RepoState) InOneBucket() bool {
+	return s.LowBucket != 0 && s.LowBucket != LowNone && s.Has(FlagHasRev) && Path{TID: max(uint64(s.Rev), s.Top)}.Bucket() == s.LowBucket-1
 }
 
 // Append appends the row.

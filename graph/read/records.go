@@ -65,31 +65,6 @@ func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 	return true
 }
 
-// RecordsOf calls each for an actor's live records in a window with a wanted subject, in no order,
-// until each returns false. It does not sort the records of a bucket.
-func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
-	lo, hi, below := w.keys(k, actor)
-	if lo == nil {
-		return nil
-	}
-	return buckets(r, lo, hi, below, wanted, func(rr *Bucket) (more bool) {
-		for i := range rr.Records {
-			rec := &rr.Records[i]
-			if rec.Flags == 0 && wanted(rec.Subject) && w.Has(rec.Path) && !rr.superseded(rec) && !each(rec) {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// superseded reports whether a chunk with a lower depth has another change of the entry.
-func (rr *Bucket) superseded(rec *format.Record) bool {
-	return rr.Chunks > 1 && slices.ContainsFunc(rr.Records, func(r format.Record) bool {
-		return r.Age < rec.Age && format.CompareEntries(&r, rec) == 0
-	})
-}
-
 // Buckets calls each for one bucket after another, until each returns false.
 func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, nil, each)

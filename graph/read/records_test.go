@@ -116,16 +116,8 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// TestRecordsOf: RecordsOf and RecordsNaming find the records with wanted subjects.
-func TestRecordsOf(t *testing.T) {
-	for name, find := range map[string]func(kv.Reader, kinds.Kind, dict.ID, read.Window, func(dict.ID) bool, func(*format.Record) bool) error{
-		"RecordsOf": read.RecordsOf, "RecordsNaming": read.RecordsNaming,
-	} {
-		t.Run(name, func(t *testing.T) { testRecordsOf(t, find) })
-	}
-}
-
-func testRecordsOf(t *testing.T, find func(kv.Reader, kinds.Kind, dict.ID, read.Window, func(dict.ID) bool, func(*format.Record) bool) error) {
+// TestRecordsNaming: RecordsNaming finds the records with wanted subjects, and may be stopped.
+func TestRecordsNaming(t *testing.T) {
 	eachState(t, func(t *testing.T, v *view) {
 		for _, k := range kinds.All {
 			for _, did := range v.dids[:12] {
@@ -152,7 +144,7 @@ func testRecordsOf(t *testing.T, find func(kv.Reader, kinds.Kind, dict.ID, read.
 						calls++
 						return n != 2 || calls < 2
 					}
-					if err := find(v, k.Kind, v.id[did], w, wanted, each); err != nil {
+					if err := read.RecordsNaming(v, k.Kind, v.id[did], w, wanted, each); err != nil {
 						t.Fatal(err)
 					}
 					if n == 2 && calls != min(all, 2) || n != 2 && len(want) > 0 {
@@ -247,7 +239,7 @@ func TestMalformedRecords(t *testing.T) {
 			for i, err := range []error{
 				read.Records(r, 1, actor, all),
 				read.RecordsUnder(r, []byte{format.KeyRecord, 1}, func(dict.ID, *format.Record) bool { return true }),
-				read.RecordsOf(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
+				read.RecordsNaming(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
 				read.Buckets(r, []byte{format.KeyRecord}, func(*read.Bucket) bool { return true }),
 			} {
 				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

@@ -202,17 +202,16 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 
 // RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
 func RecordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, each func(*format.Record) bool) error {
-	return recordsIn(r, k, actor, w, nil, each)
+	return RecordsNaming(r, k, actor, w, nil, each)
 }
 
-// RecordsNaming is RecordsIn for the records that name wanted subjects. It does not build most of the others.
+// RecordsNaming is RecordsIn for the records that name wanted subjects, and does not build most of the others. If wanted
+// is nil, it is RecordsIn.
 func RecordsNaming(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(subject dict.ID) bool, each func(*format.Record) bool) error {
-	return recordsIn(r, k, actor, w, wanted, func(rec *format.Record) bool {
-		return rec.Flags != 0 || !wanted(rec.Subject) || each(rec)
-	})
-}
-
-func recordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(subject dict.ID) bool, each func(*format.Record) bool) error {
+	if wanted != nil {
+		all := each
+		each = func(rec *format.Record) bool { return rec.Flags != 0 || !wanted(rec.Subject) || all(rec) }
+	}
 	if k.IsLabel() {
 		return labels(r, k, actor, w, each)
 	}

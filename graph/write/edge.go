@@ -3,9 +3,7 @@ package write
 import (
 	"cmp"
 	"errors"
-	"slices"
 
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -37,39 +35,6 @@ func compareEdges(x, y edge) int {
 		return cmp.Compare(x.actor, y.actor)
 	}
 	return cmp.Compare(x.subject, y.subject)
-}
-
-// otherRecords finds, among removed edges, those that no remaining record names. It holds scratch
-// memory.
-type otherRecords struct{ left []edge }
-
-// unnamed returns those of the removed edges that no record names once the changes are applied.
-// removed ascends and has one actor and kind. scan must call each for every live record of that
-// actor and kind whose subject wanted accepts, until each returns false.
-func (o *otherRecords) unnamed(changes []change, removed []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
-	if len(removed) == 0 {
-		return nil
-	}
-	left := append(o.left[:0], removed...)
-	wanted := func(subject dict.ID) bool {
-		if len(left) == 1 {
-			return left[0].subject == subject
-		}
-		_, found := slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
-		return found
-	}
-	scan(wanted, func(r *format.Record) bool {
-		g := edge{kind: removed[0].kind, actor: removed[0].actor, subject: r.Subject}
-		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
-		c := change{kind: g.kind, actor: g.actor, path: r.Path}
-		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
-		if !changed || !changes[i].delete && changes[i].new == r.Subject { // unchanged, or written again as it was
-			left = slices.Delete(left, at, at+1)
-		}
-		return len(left) > 0
-	})
-	o.left = left
-	return left
 }
 
 // errFar is the error of a metered Reader that may read no more.

@@ -275,27 +275,40 @@ func windows(removed []edge, t *kinds.Table) (windows []read.Window) {
 	return append(windows, read.Window{})
 }
 
+// otherRecords finds, among removed edges, those that no remaining record names. It holds scratch
+// memory.
+type otherRecords struct{ left []edge }
+
 // search returns those of the removed edges, all of one actor and kind, that no stored record names after this
 // write. It first looks where they are most likely. If that does not find one for each edge, it reads all records of
-// the actor, once, however many edges it checks.
+// the actor, once, however many edges it checks. The edges ascend.
 func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *kinds.Table) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	lost = o.unnamed(changes[first:], removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
-		more := true
-		for _, w := range windows(removed, t) {
-			err = read.RecordsOf(r, kind, actor, w, wanted, func(rec *format.Record) bool {
-				more = each(rec)
-				return more
-			})
-			if err != nil || !more {
-				return
+	changes = changes[first:]
+	left := append(o.left[:0], removed...)
+	place := func(subject dict.ID) (int, bool) {
+		return slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
+	}
+	wanted := func(subject dict.ID) bool { _, found := place(subject); return found }
+	for _, w := range windows(removed, t) {
+		err = read.RecordsNaming(r, kind, actor, w, wanted, func(rec *format.Record) bool {
+			c := change{kind: kind, actor: actor, path: rec.Path}
+			i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
+			if !changed || !changes[i].delete && changes[i].new == rec.Subject { // unchanged, or written again as it was
+				at, _ := place(rec.Subject)
+				left = slices.Delete(left, at, at+1)
 			}
+			return len(left) > 0
+		})
+		if err != nil || len(left) == 0 {
+			break
 		}
-	})
-	return lost, err
+	}
+	o.left = left
+	return left, err
 }
 
 // write merges what the sets gain and lose.

@@ -14,6 +14,10 @@ import (
 	"skein.blue/internal/sets"
 )
 
+// maxKeptRecords bounds the records, of 48 bytes, for which scratch memory is kept, so that one
+// actor with millions of records does not keep that memory allocated forever.
+const maxKeptRecords = 200_000
+
 // manySubjects is the phase that decides which entries change if records can name several subjects
 // (kinds.Kind.IsMany). Until then such a record has several changes: a deletion, which removes all of its
 // subjects, and then a put for each of its new ones. The phase compares these with the stored entries, and

@@ -16,17 +16,12 @@ type previous struct {
 	lookups []chunkLookup
 	index   []int32 // indexes of all changes to look up; chunkLookup.changes are slices of it
 	keys    kv.Keys
-	full    []bucketLookup
 	records []format.Record
-	newest  []*format.Record
-	byPath  []int32
-	removed []edge    // scratch space of settle
 	here    []int32   // scratch space of keep: the changes whose records are in a chunk,
 	olds    []dict.ID // what these named, ascending,
 	stays   []bool    // and whether another record of the chunk still names it
-	others  otherRecords
-	scanned []edge // kinds and actors whose records were all read, ascending; subject is None
-	lost    []edge // removed edges of those pairs that no record names any more, ascending
+	scanned []edge    // kinds and actors whose records were all read, ascending; subject is None
+	lost    []edge    // removed edges of those pairs that no record names any more, ascending
 	kbuf    []byte
 }
 
@@ -39,37 +34,22 @@ type chunkLookup struct {
 // read reads what the changed paths held before and notes it in the changes, which ascend. It
 // skips fresh changes. It looks up each chunk once, those of all actors together. Below a spilled chunk,
 // it also looks up each chunk that may have one of the paths.
-//
-// If an actor deletes records of a kind, and all are known to lie in few buckets, read looks up the chunks
-// of all these: then it is known which edges are lost.
 func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.all = changes
 	p.lookups, p.index = p.lookups[:0], slices.Grow(p.index[:0], len(changes))
-	p.scanned, p.lost, p.full = p.scanned[:0], p.lost[:0], p.full[:0]
-	p.keys.Reset()
-	first := 0
-	for one := range sets.Runs(changes, sameKindAndActor) {
-		start := first
-		first += len(one)
-		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
-			if low, high, ok := of.of(one[0].actor).was.Buckets(); ok {
-				p.askAll(start, one, low, high)
-				continue
-			}
+	p.scanned, p.lost = p.scanned[:0], p.lost[:0]
+	for i := range changes {
+		if !changes[i].fresh {
+			p.ask(int32(i))
 		}
-		p.askEach(start, one)
 	}
-	if err := p.readDirect(tx, of); err != nil {
-		return fmt.Errorf("graph: reading records: %w", err)
-	}
-	slices.SortFunc(p.scanned, compareEdges)
-	slices.SortFunc(p.lost, compareEdges)
 	for ask := p.lookups; len(ask) > 0; {
 		var err error
-		if ask, err = p.readChunks(tx, ask); err != nil {
+		if ask, err = p.readChunks(tx, ask, of); err != nil {
 			return fmt.Errorf("graph: reading records: %w", err)
 		}
 	}
+	slices.SortFunc(p.lost, compareEdges)
 	return nil
 }
 
@@ -85,67 +65,6 @@ func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	}), true
 }
 
-// bucketLookup is a look-up of all records of an actor and kind, in one chunk per bucket.
-type bucketLookup struct {
-	changes []change
-	start   int // index of the first in p.all
-	chunks  int
-}
-
-// askAll adds the chunks of all buckets of the changes' actor and kind to p.full.
-func (p *previous) askAll(start int, changes []change, low, high uint16) {
-	c := &changes[0]
-	for b := low; b <= high; b++ {
-		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, format.Path{TID: uint64(b) << format.BucketShift}, 0)
-		p.keys.Add(p.kbuf)
-	}
-	p.full = append(p.full, bucketLookup{changes, start, int(high-low) + 1})
-}
-
-// readDirect looks up the chunks of p.full. If a chunk was spilled, the changes are looked up like others.
-func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
-	var spilled []bucketLookup
-	d, left, deep := 0, 0, false // index in p.full; how many of its chunks are still to come; whether one was spilled
-	err := tx.MultiGet(p.keys.List(), func(_ int, v []byte, ok bool) (err error) {
-		one := &p.full[d]
-		if left == 0 {
-			p.records, left, deep = p.records[:0], one.chunks, false
-		}
-		c := &one.changes[0]
-		if ok {
-			bucket := of.of(c.actor).was.LowBucket - 1 + uint16(one.chunks-left)
-			var generation uint64
-			if p.records, generation, err = format.CoderOf(c.kind, c.actor, bucket).Read(p.records, v, 0); err != nil {
-				return err
-			}
-			deep = deep || generation > 0
-		}
-		if left--; left > 0 {
-			return nil
-		}
-		if d++; deep {
-			spilled = append(spilled, *one)
-			return nil
-		}
-		p.settle(one.changes)
-		return nil
-	})
-	for _, one := range spilled {
-		p.askEach(one.start, one.changes)
-	}
-	return err
-}
-
-// askEach adds the chunks of those of the changes that are not fresh to the look-ups. The first is
-// p.all[start].
-func (p *previous) askEach(start int, changes []change) {
-	for i := range changes {
-		if !changes[i].fresh {
-			p.ask(int32(start + i))
-		}
-	}
-}
-
 // ask adds the chunk of a change to the look-ups. The changes ascend.
 func (p *previous) ask(i int32) {
 	p.index = append(p.index, i) // never reallocates: read reserved room, and chunkLookup.changes are slices of p.index
@@ -158,70 +77,9 @@ func (p *previous) ask(i int32) {
 	p.lookups = append(p.lookups, chunkLookup{p.index[end-1 : end], 0})
 }
 
-// maxKeptRecords bounds the records, of 48 bytes, for which scratch memory is kept, so that one
-// actor with millions of records does not keep that memory allocated forever.
-const maxKeptRecords = 200_000
-
-// settle takes all records of an actor and kind, in p.records. It notes in the changes what their
-// paths held, and collects the removed edges that have no other record.
-func (p *previous) settle(changes []change) {
-	kind, actor := changes[0].kind, changes[0].actor
-	p.find(changes)
-	p.removed = p.removed[:0]
-	for i := range changes {
-		c := &changes[i]
-		if c.fresh {
-			continue
-		}
-		if r := p.newest[i]; r != nil {
-			c.existed, c.old = r.Flags != format.Removed, r.Subject
-		}
-		if c.loses() {
-			p.removed = append(p.removed, edge{kind: kind, actor: actor, subject: c.old})
-		}
-	}
-	slices.SortFunc(p.removed, compareEdges)
-	p.removed = slices.Compact(p.removed)
-	left := p.others.unnamed(changes, p.removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
-		for i := range p.records {
-			r := &p.records[i]
-			if r.Flags == 0 && wanted(r.Subject) && !each(r) {
-				return
-			}
-		}
-	})
-	p.scanned = append(p.scanned, edge{kind: kind, actor: actor, subject: dict.None})
-	p.lost = append(p.lost, left...)
-}
-
-// find sets p.newest: for each of the changes, all of one actor and kind, the record in p.records
-// with its path, nil if there is none.
-func (p *previous) find(changes []change) {
-	p.newest = append(p.newest[:0], make([]*format.Record, len(changes))...)
-	p.byPath = p.byPath[:0]
-	for i := range changes {
-		p.byPath = append(p.byPath, int32(i))
-	}
-	ascending := func(x, y int32) int { return format.ComparePaths(changes[x].path, changes[y].path) }
-	if !slices.IsSortedFunc(p.byPath, ascending) { // changes of keys that are not TIDs are sorted by bucket first
-		slices.SortFunc(p.byPath, ascending)
-	}
-	first, last := changes[p.byPath[0]].path, changes[p.byPath[len(changes)-1]].path
-	for n := range p.records {
-		r := &p.records[n]
-		if format.ComparePaths(r.Path, first) < 0 || format.ComparePaths(r.Path, last) > 0 {
-			continue
-		}
-		at, ok := slices.BinarySearchFunc(p.byPath, r.Path, func(i int32, q format.Path) int { return format.ComparePaths(changes[i].path, q) })
-		if ok {
-			p.newest[p.byPath[at]] = r
-		}
-	}
-}
-
 // readChunks looks up chunks. For the paths that a spilled chunk does not have, it returns the
 // chunks below it, to look up next.
-func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup, err error) {
+func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup, of *accounts) (next []chunkLookup, err error) {
 	p.keys.Reset()
 	for _, q := range ask {
 		c := &p.all[q.changes[0]]
@@ -254,7 +112,7 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 			}
 		}
 		if q.depth == 0 { // what lies deeper may have been removed since
-			p.keep()
+			p.keep(generation == 0 && of.of(first.actor).was.InOneBucket())
 		}
 		next = p.askBelow(next, below, q.depth)
 		return nil
@@ -263,9 +121,9 @@ func (p *previous) readChunks(tx kv.Txn, ask []chunkLookup) (next []chunkLookup,
 }
 
 // keep sets kept in the changes p.here, whose records are in the topmost chunk of a bucket, in p.records: if another record there names
-// what the change's record named, and the write leaves that one as it is. It goes through the records once, because a stranger decides how
-// many there are and what they name.
-func (p *previous) keep() {
+// what the change's record named, and the write leaves that one as it is. If the chunk has all records of the actor and kind, the other
+// edges are lost. keep goes through the records once, because a stranger decides how many there are and what they name.
+func (p *previous) keep(all bool) {
 	p.olds = p.olds[:0]
 	for _, j := range p.here {
 		if c := &p.all[j]; c.loses() {
@@ -297,8 +155,13 @@ func (p *previous) keep() {
 	for _, j := range p.here {
 		if c := &p.all[j]; c.loses() {
 			at, _ := slices.BinarySearch(p.olds, c.old)
-			c.kept = p.stays[at]
+			if c.kept = p.stays[at]; all && !c.kept {
+				p.lost = append(p.lost, edge{kind: c.kind, actor: c.actor, subject: c.old})
+			}
 		}
+	}
+	if c := &p.all[p.here[0]]; all {
+		p.scanned = append(p.scanned, edge{kind: c.kind, actor: c.actor, subject: dict.None})
 	}
 }
 
