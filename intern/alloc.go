@@ -200,7 +200,6 @@ func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	a.ahead, a.aheadErr = nil, err
 	close(done)
 	a.mu.Unlock()
-	a.leases.refreshCapacity(ctx)
 }
 
 // all returns the leases whose rows may be closed, and the number of ids that are still checked

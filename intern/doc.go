@@ -9,8 +9,7 @@
 //	lease.go   blocks of ids, leased from random shards ahead of need
 //	alloc.go, checkout.go   the ids of leased blocks that are checked out, or come back
 //	cache.go, bloom.go      answers without reading the store
-//	filterfile.go           the filters of bloom.go while the store is closed
-//	audit.go   the use of all ids, and the ids that are left
+//	filterfile.go           the filters of bloom.go after a clean stop
 //
 // Ids come from random shards in leased blocks: in one small transaction, a writer takes an
 // aligned block of 65,536 ids (one Roaring container) from a random shard. It then hands out

@@ -152,68 +152,28 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 	}
 }
 
-// audited compares the result of Audit for each lease with the twin. The row of a closed lease
-// must agree.
+// audited compares the leases with the twin: every id is of a leased block, and the row of a closed lease has the number
+// of its strings.
 func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, open int) {
 	t.Helper()
 	want := map[dict.BlockKey]int{}
 	for n, id := range w.ids {
 		want[s.BlockOf(n.ns, id)]++
 	}
-	leases := map[dict.Namespace]int64{}
-	err := store.View(t.Context(), func(r kv.Reader) error {
-		ticks := 0
-		capacities, err := Audit(r, s, nil, func(l AuditedLease) error {
-			n := want[l.BlockKey()]
+	viewOf(t, store, func(r kv.Reader) error {
+		return Leases(r, func(l dict.Lease) error {
+			if open++; l.Closed {
+				closed, open = closed+1, open-1
+			}
+			if n := want[l.BlockKey()]; l.Closed && int(l.Used) != n {
+				t.Errorf("%+v: want %d strings", l, n)
+			}
 			delete(want, l.BlockKey())
-			leases[l.Namespace]++
-			size := int(s.LeaseSize)
-			if l.Shard == 0 && l.Block == 0 {
-				size-- // its first would be None
-			}
-			gap := UnusedCrash
-			switch {
-			case n == size:
-				gap = AllUsed
-			case l.Closed:
-				gap = UnusedClosed
-			}
-			if l.Strings != n || l.Lost != size-n || l.Unused != gap || l.Closed && int(l.Used) != n {
-				t.Errorf("%+v: want %d strings, %d lost, %q", l, n, size-n, gap)
-			}
-			if closed++; !l.Closed {
-				closed, open = closed-1, open+1
-			}
-			if l.Namespace == dict.DID && s.PartitionOfID(l.First) != l.Partition {
-				t.Errorf("%+v is of partition %d", l, s.PartitionOfID(l.First))
-			}
 			return nil
-		}, func() error { ticks++; return nil })
-		if len(want) > 0 {
-			t.Errorf("strings have ids in blocks that were never leased: %v", want)
-		}
-		if len(w.ids) > 0 && ticks == 0 {
-			t.Error("tick was not called")
-		}
-		for _, c := range capacities {
-			all := float64(s.Blocks()) * float64(s.LeaseSize) * float64(uint64(1)<<s.ShardBits)
-			if c.Leases != leases[c.Namespace] || c.Ids != float64(c.Leases)*float64(s.LeaseSize) || c.Left != all-c.Ids {
-				t.Errorf("%s: %d leases, want %d; %v ids, %v left of %v", c.Namespace, c.Leases, leases[c.Namespace], c.Ids, c.Left, all)
-			}
-			sum := uint64(0)
-			for i, f := range c.Fullest {
-				if sum += f.Leases; i > 0 && f.Leases > c.Fullest[i-1].Leases {
-					t.Errorf("%s: the fullest are %v", c.Namespace, c.Fullest)
-				}
-			}
-			if c.Shards <= shardsShown && int64(sum) != c.Leases || len(c.Fullest) > shardsShown {
-				t.Errorf("%s: %d shards, %d of them shown, with %d of %d leases", c.Namespace, c.Shards, len(c.Fullest), sum, c.Leases)
-			}
-		}
-		return err
+		})
 	})
-	if err != nil {
-		t.Fatal(err)
+	if len(want) > 0 {
+		t.Errorf("strings have ids in blocks that were never leased: %v", want)
 	}
 	return closed, open
 }

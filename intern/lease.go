@@ -18,13 +18,12 @@ var ErrExhausted = errors.New("intern: id shards exhausted")
 
 // Leases calls each for every lease of the store, by namespace, shard and block.
 func Leases(r kv.Reader, each func(dict.Lease) error) error {
-	prefix := []byte{dict.KeyLease}
-	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+	return kv.ScanPrefix(r, []byte{dict.KeyLease}, func(k, v []byte) error {
 		var l dict.Lease
 		if err := l.Decode(k, v); err != nil {
-			return false, err
+			return err
 		}
-		return true, each(l)
+		return each(l)
 	})
 }
 
@@ -37,9 +36,6 @@ type leaser struct {
 	slot     uint8
 	metrics  *Metrics
 	alloc    [len(dict.Namespaces) + 1][]*allocator // by Namespace and partition
-
-	capacityMu sync.Mutex // guards capacityAt
-	capacityAt time.Time  // the time of the last refreshCapacity
 
 	closing    chan struct{} // closed by close
 	closeOnce  sync.Once

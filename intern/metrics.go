@@ -1,7 +1,6 @@
 package intern
 
 import (
-	"math"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,9 +16,6 @@ type Metrics struct {
 	Waits     *prometheus.CounterVec // namespace
 	Retries   *prometheus.CounterVec // namespace
 	Remaining *prometheus.GaugeVec   // namespace
-	Left      *prometheus.GaugeVec   // namespace
-	Exhausted *prometheus.GaugeVec   // namespace
-	ShardUsed *prometheus.GaugeVec   // namespace, rank
 	lookups   [len(dict.Namespaces) + 1][3]prometheus.Counter
 	made      [len(dict.Namespaces) + 1]prometheus.Counter
 
@@ -48,15 +44,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease of ids.", "namespace"),
 		Retries:   counter("lease_retries_total", "Times that a lease was retried because another writer took the same block.", "namespace"),
 	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_" + name, Help: help}, labels)
-		reg.MustRegister(g)
-		return g
-	}
-	m.Remaining = gauge("lease_ids_remaining", "Leased ids not yet handed out.", "namespace")
-	m.Left = gauge("ids_left", "Ids that are not leased yet, as of the last minute.", "namespace")
-	m.Exhausted = gauge("exhaustion_seconds", "Seconds until all ids are leased, at the average rate since the first lease; +Inf if longer than a century, or unknown.", "namespace")
-	m.ShardUsed = gauge("shard_used_ratio", "Leased share of the fullest shards; rank 0 is the fullest.", "namespace", "rank")
+	m.Remaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_ids_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"})
+	reg.MustRegister(m.Remaining)
 	for _, ns := range dict.Namespaces {
 		m.made[ns] = m.Allocated.WithLabelValues(ns.String())
 		for i, result := range []string{"cache", "store", "new"} {
@@ -95,15 +84,6 @@ func (m *Metrics) retried(ns dict.Namespace, n int) {
 	if m != nil {
 		m.Retries.WithLabelValues(ns.String()).Add(float64(n))
 	}
-}
-
-func (m *Metrics) capacity(c Capacity) {
-	m.Left.WithLabelValues(c.Namespace.String()).Set(c.Left)
-	seconds := math.Inf(1)
-	if c.Exhausted > 0 {
-		seconds = c.Exhausted.Seconds()
-	}
-	m.Exhausted.WithLabelValues(c.Namespace.String()).Set(seconds)
 }
 
 // remaining sets the number of leased ids that a partition has left. The metric is the sum of

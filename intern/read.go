@@ -101,25 +101,19 @@ func idIn(key, value []byte) (dict.ID, error) {
 // EachForm calls each for all ids of a namespace, ascending, with the stored forms of their strings
 // (package dict, pack.go). form is valid only during the call.
 func EachForm(r kv.Reader, ns dict.Namespace, each func(id dict.ID, form []byte) error) error {
-	prefix := []byte{dict.KeyString, byte(ns)}
-	return eachForm(r, prefix, kv.PrefixEnd(prefix), each)
-}
-
-// eachForm is EachForm for the groups whose keys are from lo to hi.
-func eachForm(r kv.Reader, lo, hi []byte, each func(id dict.ID, form []byte) error) error {
 	var group formsOfGroup
-	err := r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
+	err := kv.ScanPrefix(r, []byte{dict.KeyString, byte(ns)}, func(key, v []byte) error {
 		id, n := dict.ReadID(key[2:])
 		switch rest := key[min(2+n, len(key)):]; {
 		case n == 0 || len(rest) > 1:
-			return false, fmt.Errorf("intern: %w: the key of a string is %x", dict.ErrMalformed, key)
+			return fmt.Errorf("intern: %w: the key of a string is %x", dict.ErrMalformed, key)
 		case len(rest) == 1: // a long string; its group came before
-			return true, group.own(id, rest[0], v)
+			return group.own(id, rest[0], v)
 		}
 		if err := group.flush(each); err != nil {
-			return false, err
+			return err
 		}
-		return true, group.read(id, v)
+		return group.read(id, v)
 	})
 	if err != nil {
 		return err
@@ -257,17 +251,4 @@ func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form 
 
 func noString(ns dict.Namespace, id dict.ID) error {
 	return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, id)
-}
-
-// Named reports whether an id has a string.
-func Named(r kv.Reader, ns dict.Namespace, id dict.ID) (found bool, err error) {
-	v, _, err := r.Get(dict.AppendGroupKey(nil, ns, id))
-	if err != nil {
-		return false, err
-	}
-	err = dict.EachEntry(v, func(e *dict.Entry) bool {
-		found = found || e.At == uint8(id&dict.GroupMask)
-		return !found
-	})
-	return found, err
 }

@@ -148,8 +148,7 @@ func TestStringsInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestIdsWithoutStrings: Strings returns an error that names an id without a string, wherever
-// it is; Named and ResolveID just report that there is none.
+// TestIdsWithoutStrings: Strings returns an error that names an id without a string, wherever it is.
 func TestIdsWithoutStrings(t *testing.T) {
 	settings := dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}
 	store, w := filled(t, Options{Settings: settings})
@@ -170,53 +169,9 @@ func TestIdsWithoutStrings(t *testing.T) {
 						t.Errorf("%v: %d calls, %v", ids, calls, err)
 					}
 				}
-				if found, err := Named(r, ns, none); found || err != nil {
-					t.Errorf("%d is named: %v", none, err)
-				}
-				if res, found, err := ResolveID(r, settings, ns, none); found || err != nil || res.Lease != nil {
-					t.Errorf("%d is %+v, %v", none, res, err)
-				}
 				return nil
 			})
 		}
-	}
-}
-
-// TestResolve: resolving by name and by id give the same, with the lease of the id.
-func TestResolve(t *testing.T) {
-	for _, partitions := range []uint8{1, 4} {
-		settings := dict.Settings{ShardBits: 8, LeaseSize: 64, Partitions: partitions}
-		store, w := filled(t, Options{Settings: settings, Owner: "the owner"})
-		viewOf(t, store, func(r kv.Reader) error {
-			for s, id := range w.ids {
-				byName, found, err := ResolveString(r, settings, s.ns, s.s)
-				if err != nil || !found {
-					t.Fatalf("%.60s: %v, %v", s.s, found, err)
-				}
-				byID, found, err := ResolveID(r, settings, s.ns, id)
-				if err != nil || !found || byName.Lease == nil || byID.Lease == nil || *byName.Lease != *byID.Lease {
-					t.Fatalf("%d: %+v, %+v, %v", id, byName, byID, err)
-				}
-				lease := byID.Lease
-				byName.Lease, byID.Lease = nil, nil
-				want := Resolved{Namespace: s.ns, ID: id, String: s.s}
-				if s.ns == dict.DID {
-					want.Partition = settings.PartitionOf([]byte(s.s))
-				}
-				if byName != want || byID != want || lease.Owner != "the owner" || !lease.Closed || lease.BlockKey() != settings.BlockOf(s.ns, id) {
-					t.Fatalf("%.60s: %+v, %+v, want %+v, of %+v", s.s, byName, byID, want, lease)
-				}
-				if named, err := Named(r, s.ns, id); err != nil || !named {
-					t.Fatalf("%d is not named: %v", id, err)
-				}
-			}
-			for _, s := range []named{{dict.DID, "did:web:none.com"}, {dict.URI, "at://did:web:none.com/app.bsky.feed.post/3jzfcijpj2z2a"}} {
-				if res, found, err := ResolveString(r, settings, s.ns, s.s); found || err != nil {
-					t.Errorf("%s is %+v, %v", s.s, res, err)
-				}
-			}
-			return nil
-		})
 	}
 }
 
@@ -248,11 +203,6 @@ func TestMalformedRows(t *testing.T) {
 			func(r kv.Reader) error {
 				return Strings(r, dict.DID, []dict.ID{64}, func(int, []byte) error { return nil })
 			},
-		},
-		"a group read by Named": {
-			group,
-			[]byte{2 << dict.GroupBits, 200},
-			func(r kv.Reader) error { _, err := Named(r, dict.DID, 64); return err },
 		},
 		"a missing long string": {
 			group,
@@ -294,28 +244,4 @@ func TestMalformedRows(t *testing.T) {
 			return nil
 		})
 	}
-}
-
-// TestAuditEnds: an error of tick or of the callback ends an Audit.
-func TestAuditEnds(t *testing.T) {
-	settings := dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}
-	store, _ := filled(t, Options{Settings: settings})
-	boom := errors.New("boom")
-	viewOf(t, store, func(r kv.Reader) error {
-		leases, ticks := 0, 0
-		_, err := Audit(r, settings, nil, func(AuditedLease) error { leases++; return nil }, func() error {
-			if ticks++; ticks == 3 {
-				return boom
-			}
-			return nil
-		})
-		if !errors.Is(err, boom) || ticks != 3 || leases > 0 {
-			t.Errorf("%d ticks, %d leases, %v", ticks, leases, err)
-		}
-		_, err = Audit(r, settings, nil, func(AuditedLease) error { leases++; return boom }, func() error { return nil })
-		if !errors.Is(err, boom) || leases != 1 {
-			t.Errorf("%d leases, %v", leases, err)
-		}
-		return nil
-	})
 }
