@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -116,19 +115,15 @@ type core struct {
 // could not write.
 const closeTime = 2 * time.Second
 
-// Close notes which leased ids were used, and gives up the claim. It does not close the store
-// below. The end of ctx does not cut it short.
+// Close gives up the ids and the claim. It does not close the store below. The end of ctx does not cut it short.
 func (s *Store) Close(ctx context.Context) error {
 	if s.o.ReadOnly {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	err := s.ids.Close(ctx)
-	if errors.Is(err, kv.ErrDiskFull) { // already logged; the next writer finds out
-		err = nil
-	}
-	return errors.Join(err, s.guard.close(ctx))
+	s.ids.Close(ctx)
+	return s.guard.close(ctx)
 }
 
 // Engine names the engine below.

@@ -110,12 +110,11 @@ func (d *Drawer) Abandon(b *Batch) {
 }
 
 // Close implements Interner.
-func (d *Drawer) Close(ctx context.Context) error {
-	settled, err := d.leases.close(ctx)
+func (d *Drawer) Close(ctx context.Context) {
+	settled := d.leases.close()
 	if k := d.strings; k != nil && k.path != "" && settled && k.ready.Load() {
 		k.save(ctx, d.leases.store)
 	}
-	return err
 }
 
 // isNew reports whether an item certainly has no id in the store. If an id was drawn for it,

@@ -55,9 +55,8 @@ type Interner interface {
 	// be. Other strings can then get the ids that were drawn for it.
 	Abandon(b *Batch)
 
-	// Close ends the goroutines and records in the rows of the leases how many of their ids
-	// were used. It does not close the store.
-	Close(ctx context.Context) error
+	// Close ends the goroutines, and keeps the filters for the next start. It does not close the store.
+	Close(ctx context.Context)
 }
 
 // Open returns the Interner of a store: a Drawer if the settings have one partition, otherwise

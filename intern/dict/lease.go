@@ -3,64 +3,36 @@ package dict
 import (
 	"encoding/binary"
 	"fmt"
-	"time"
 )
 
 // A Lease is a block of ids that a writer took. Its row's value is
 //
-//	token(8) unix seconds(8) used(4) flags(1) owner…
+//	token(8) owner…
 //
 // token is random, so that a writer recognizes its own lease after an attempt of unknown
-// outcome. flags is 1 once the owner has closed the lease. An open lease belongs to a running
-// writer, or to one that crashed, whose unused ids are lost and never handed out.
+// outcome. Ids that the writer has not used when it ends are never handed out again.
 type Lease struct {
 	Namespace Namespace // of the ids
 	Shard     uint32    // of the block
 	Block     uint64    // its number in the shard
-	Taken     time.Time // in the row, to the second
-	// Used is the number of the block's ids that have strings. It is known once the lease is
-	// Closed: the owner will not hand out any more.
-	Used   uint32
-	Closed bool   // the owner has closed the lease
-	Owner  string // names the writer
-
-	Token uint64
+	Owner     string    // names the writer
+	Token     uint64
 }
-
-const leaseClosed = 1
 
 // Value returns the row.
 func (l *Lease) Value() []byte {
-	b := binary.BigEndian.AppendUint64(nil, l.Token)
-	b = binary.BigEndian.AppendUint64(b, uint64(l.Taken.Unix()))
-	b = binary.BigEndian.AppendUint32(b, l.Used)
-	flags := byte(0)
-	if l.Closed {
-		flags = leaseClosed
-	}
-	return append(append(b, flags), l.Owner...)
-}
-
-// Decode reads a row.
-func (l *Lease) Decode(key, value []byte) error {
-	if len(key) != 14 || len(value) < 21 {
-		return fmt.Errorf("dict: lease row %x is malformed", key)
-	}
-	l.Namespace = Namespace(key[1])
-	l.Shard = binary.BigEndian.Uint32(key[2:])
-	l.Block = binary.BigEndian.Uint64(key[6:])
-	l.Token = binary.BigEndian.Uint64(value)
-	l.Taken = time.Unix(int64(binary.BigEndian.Uint64(value[8:])), 0)
-	l.Used = binary.BigEndian.Uint32(value[16:])
-	l.Closed = value[20] == leaseClosed
-	l.Owner = string(value[21:])
-	return nil
+	return append(binary.BigEndian.AppendUint64(nil, l.Token), l.Owner...)
 }
 
 // DecodeLease reads a lease row.
 func DecodeLease(key, value []byte) (l Lease, err error) {
-	err = l.Decode(key, value)
-	return l, err
+	if len(key) != 14 || len(value) < 8 {
+		return l, fmt.Errorf("dict: lease row %x is malformed", key)
+	}
+	return Lease{
+		Namespace: Namespace(key[1]), Shard: binary.BigEndian.Uint32(key[2:]), Block: binary.BigEndian.Uint64(key[6:]),
+		Token: binary.BigEndian.Uint64(value), Owner: string(value[8:]),
+	}, nil
 }
 
 // A ShardRange confines a writer to the shards from First to Last, inclusive.
