@@ -7,7 +7,10 @@ import (
 )
 
 // RegisterFollowMetrics registers the metrics of a following node.
-func RegisterFollowMetrics(reg prometheus.Registerer) { newFollowMetrics(reg) }
+func RegisterFollowMetrics(reg prometheus.Registerer) {
+	failures, asOf := newFollowMetrics()
+	reg.MustRegister(failures, asOf)
+}
 
 // ServeBackfill serves the endpoints of skein backfill and skein resync.
 func (x *Index) ServeBackfill(w http.ResponseWriter, r *http.Request) {

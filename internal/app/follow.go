@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,8 +41,8 @@ type FollowOptions struct {
 // Follow serves the newest backup of a target until ctx ends. It returns an error if there is no
 // backup to begin with; later it answers from what it has, and says so.
 func Follow(ctx context.Context, o FollowOptions) (err error) {
-	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}, registry: prometheus.NewRegistry()}
-	f.failures, f.asOf = newFollowMetrics(f.registry)
+	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}}
+	f.failures, f.asOf = newFollowMetrics()
 	f.o.Store.Memory = o.Store.memory() / 2 // two backups are open while one replaces the other
 	t := newTasks(ctx)
 	defer func() {
@@ -51,25 +50,14 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 		f.change(nil)
 		f.open.Wait()
 	}()
+	if err := f.front.listen(t.ctx, &o.Serve); err != nil {
+		return err
+	}
 	if err := f.begin(t.ctx); err != nil {
 		return err
 	}
-	api, admin, err := f.front.listen(t, &o.Serve, handlers{
-		api: func(at net.Addr) http.Handler { return f.handler(func(s *servedBackup) http.Handler { return s.api }) },
-		admin: func(at net.Addr) http.Handler {
-			return f.handler(func(s *servedBackup) http.Handler { return s.adminAt(at) })
-		},
-	})
-	if err != nil {
-		return err
-	}
-	if o.Serve.Ready != nil {
-		o.Serve.Ready(api, admin)
-	}
-	if s := f.acquire(); s != nil {
-		s.x.logStart(&o.Serve, api, admin)
-		s.release()
-	}
+	f.front.serve(t, &o.Serve, f.handler(func(s *servedBackup) http.Handler { return s.api }), f.handler(func(s *servedBackup) http.Handler { return s.admin }))
+	f.current.x.answering(&o.Serve, &f.front)
 	f.run(t.ctx)
 	f.log.Info("stopping")
 	t.end()
@@ -80,10 +68,9 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 }
 
 type follower struct {
-	o        FollowOptions
-	log      *slog.Logger
-	front    front
-	registry *prometheus.Registry
+	o     FollowOptions
+	log   *slog.Logger
+	front front
 
 	failures prometheus.Counter
 	asOf     prometheus.Gauge
@@ -93,10 +80,9 @@ type follower struct {
 	current *servedBackup
 }
 
-func newFollowMetrics(reg prometheus.Registerer) (failures prometheus.Counter, asOf prometheus.Gauge) {
+func newFollowMetrics() (failures prometheus.Counter, asOf prometheus.Gauge) {
 	failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_follow_failures_total", Help: "Failed attempts to look for a newer backup, or to change to it (--follow)."})
 	asOf = prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
-	reg.MustRegister(failures, asOf)
 	return failures, asOf
 }
 
@@ -105,20 +91,11 @@ type servedBackup struct {
 	dir   string
 	m     *backup.Manifest
 	x     *Index
-	api   http.Handler
 	stop  context.CancelFunc
 	ended chan error // of Serve
 	uses  sync.WaitGroup
 
-	newAdmin func(at net.Addr) http.Handler
-	once     sync.Once // guards admin
-	admin    http.Handler
-}
-
-// adminAt returns the admin endpoints. There is one address for them.
-func (s *servedBackup) adminAt(at net.Addr) http.Handler {
-	s.once.Do(func() { s.admin = s.newAdmin(at) })
-	return s.admin
+	api, admin http.Handler
 }
 
 func (s *servedBackup) release() { s.uses.Done() }
@@ -160,9 +137,11 @@ func (f *follower) change(s *servedBackup) {
 		defer f.open.Done()
 		idle := make(chan struct{})
 		go func() { old.uses.Wait(); close(idle) }()
-		select {
-		case <-idle:
-		case <-time.After(f.patience(s)): // pages that show live numbers keep their requests open
+		if s != nil { // otherwise the process ends, and the listeners have waited already
+			select {
+			case <-idle:
+			case <-time.After(time.Minute): // pages that show live numbers keep their requests open
+			}
 		}
 		old.stop()
 		<-idle
@@ -174,14 +153,6 @@ func (f *follower) change(s *servedBackup) {
 			f.log.Error("closing an older backup failed", "folder", old.dir, "error", err)
 		}
 	}()
-}
-
-// patience returns how long the requests of a backup may take after s has replaced it.
-func (f *follower) patience(s *servedBackup) time.Duration {
-	if s == nil { // the process ends, and the listeners have waited already
-		return 0
-	}
-	return time.Minute
 }
 
 // begin opens the newest backup that was restored before, or else that of the target.
@@ -303,14 +274,14 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 			return errors.Join(err, x.Close(ctx))
 		}
 	}
-	x.Registry.MustRegister(registered{f.registry})
+	x.Registry.MustRegister(f.failures, f.asOf)
 	f.asOf.Set(float64(m.Time.Unix()))
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1)}
 	mounted := make(chan struct{})
-	o.Ready = nil
-	o.mount = func(h handlers) {
-		s.api, s.newAdmin = h.api(nil), h.admin
+	o.adminAt = f.front.adminAt()
+	o.mount = func(api, admin http.Handler) {
+		s.api, s.admin = api, admin
 		close(mounted)
 	}
 	go func() { s.ended <- x.Serve(inner, o) }()
@@ -324,12 +295,3 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 	f.change(s)
 	return nil
 }
-
-// registered collects what another registry has.
-type registered struct{ *prometheus.Registry }
-
-// Describe implements prometheus.Collector.
-func (r registered) Describe(ch chan<- *prometheus.Desc) { r.Registry.Describe(ch) }
-
-// Collect implements prometheus.Collector.
-func (r registered) Collect(ch chan<- prometheus.Metric) { r.Registry.Collect(ch) }

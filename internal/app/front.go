@@ -14,42 +14,58 @@ import (
 	"skein.blue/internal/say"
 )
 
-// A front listens.
+// A front is what clients reach: the query API and the admin listener.
 type front struct {
-	log     *slog.Logger
-	limiter say.Limiter
+	log        *slog.Logger
+	limiter    say.Limiter
+	api, admin net.Listener // admin is nil if there is none
 }
 
-// listen starts both listeners of a daemon.
-func (f *front) listen(t *tasks, o *ServeOptions, h handlers) (api, admin net.Addr, err error) {
-	share := divideDescriptors(openFiles())
-	if api, err = f.serveHTTP(t, "--listen", o.Listen, h.api, share.api, o.Clients.Proxies); err != nil {
-		return nil, nil, err
+// listen opens both listeners.
+func (f *front) listen(ctx context.Context, o *ServeOptions) (err error) {
+	if f.api, err = listenAt(ctx, "--listen", o.Listen); err == nil && o.AdminListen != "" {
+		f.admin, err = listenAt(ctx, "--admin-listen", o.AdminListen)
 	}
-	admin, err = f.serveHTTP(t, "--admin-listen", o.AdminListen, h.admin, share.admin, clients.Proxies{})
-	return api, admin, err
+	return err
 }
 
-// serveHTTP starts a task that listens on address, and serves what h returns for the actual
-// address, on at most so many connections. It does nothing if address is empty.
-func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies) (at net.Addr, err error) {
-	if address == "" {
-		return nil, nil // it listens nowhere
-	}
-	tcp, err := new(net.ListenConfig).Listen(t.ctx, "tcp", address)
+func listenAt(ctx context.Context, flag, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s %s: address in use by another program, a second skein, or this skein's other listener; stop it, or change %s: %w", flag, address, flag, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
-	ln := limitListener(tcp, most, proxies, func() {
+	return ln, nil
+}
+
+// adminAt returns the address of the admin listener, nil if there is none.
+func (f *front) adminAt() net.Addr {
+	if f.admin == nil {
+		return nil
+	}
+	return f.admin.Addr()
+}
+
+// serve starts the tasks that serve both handlers.
+func (f *front) serve(t *tasks, o *ServeOptions, api, admin http.Handler) {
+	share := divideDescriptors(openFiles())
+	f.serveHTTP(t, "--listen", f.api, api, share.api, o.Clients.Proxies)
+	if f.admin != nil {
+		f.serveHTTP(t, "--admin-listen", f.admin, admin, share.admin, clients.Proxies{})
+	}
+}
+
+// serveHTTP serves on at most so many connections.
+func (f *front) serveHTTP(t *tasks, flag string, at net.Listener, h http.Handler, most int, proxies clients.Proxies) {
+	ln := limitListener(at, most, proxies, func() {
 		if held, ok := f.limiter.Allow(flag); ok {
 			f.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "occurrences", held+1)
 		}
 	})
 	srv := &http.Server{
-		Handler:           h(ln.Addr()),
+		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,
@@ -61,7 +77,7 @@ func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 	}
 	t.run("http "+flag, func(context.Context) error {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("%s %s: %w", flag, address, err)
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		return nil
 	})
@@ -77,5 +93,4 @@ func (f *front) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 		}
 		return nil
 	})
-	return ln.Addr(), nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"runtime"
 	"time"
 
@@ -105,8 +104,12 @@ func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, c
 	return edges, counts, cursors, err
 }
 
-// logStart logs the addresses, the store, and what it holds.
-func (x *Index) logStart(o *ServeOptions, api, admin net.Addr) {
+// answering calls Ready, and logs the addresses, the store, and what it holds.
+func (x *Index) answering(o *ServeOptions, f *front) {
+	api, admin := f.api.Addr(), f.adminAt()
+	if o.Ready != nil { // before the log: who reads it may send a signal at once
+		o.Ready(api, admin)
+	}
 	edges, counts, cursors, _ := x.state(context.Background())
 	args := []any{"version", o.Version, "api", "http://" + api.String()}
 	if admin != nil {

@@ -55,13 +55,9 @@ type ServeOptions struct {
 	// Ready, if set, is called with both addresses once both are listening.
 	Ready func(api, admin net.Addr)
 
-	// mount, if set, receives the handlers instead of the listeners (Follow).
-	mount func(h handlers)
-}
-
-// handlers make the handlers of the two listeners, given the address of each.
-type handlers struct {
-	api, admin func(at net.Addr) http.Handler
+	// mount, if set, receives the handlers, and nobody listens (Follow). adminAt is where admin will be reached.
+	mount   func(api, admin http.Handler)
+	adminAt net.Addr
 }
 
 // A server is an Index that Serve serves.
@@ -130,7 +126,7 @@ func (s *server) build() (err error) {
 }
 
 // start starts the tasks. It returns once both listeners listen.
-func (s *server) start() (err error) {
+func (s *server) start() error {
 	o, t := &s.o, s.tasks
 	t.run("subscriptions", func(ctx context.Context) error {
 		<-ctx.Done()
@@ -143,17 +139,21 @@ func (s *server) start() (err error) {
 	}
 	live := page.NewLive(s.sampler(), min(1000, divideDescriptors(openFiles()).api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
-	h := handlers{
-		api: func(net.Addr) http.Handler {
-			return o.closing(s.fresh.dated(s.gate(page.Handler(s.api, live, o.Page), o.Clients)))
-		},
-		admin: func(at net.Addr) http.Handler { return s.fresh.dated(s.guard(at)) },
+	if o.mount == nil {
+		if err := s.front.listen(t.ctx, o); err != nil {
+			return err
+		}
+		o.adminAt = s.front.adminAt()
 	}
-	var api, admin net.Addr
-	if o.mount != nil {
-		o.mount(h)
-	} else if api, admin, err = s.front.listen(t, o, h); err != nil {
-		return err
+	api := o.closing(s.fresh.dated(s.gate(page.Handler(s.api, live, o.Page), o.Clients)))
+	var admin http.Handler
+	if o.adminAt != nil {
+		admin = s.fresh.dated(s.guard(o.adminAt))
+	}
+	if o.mount == nil {
+		s.front.serve(t, o, api, admin)
+	} else {
+		o.mount(api, admin)
 	}
 	t.run("fence", s.awaitFenced)
 	if o.Space != nil {
@@ -166,11 +166,8 @@ func (s *server) start() (err error) {
 	if err := s.readLabels(); err != nil {
 		return err
 	}
-	if o.Ready != nil { // before the log: who reads it may send a signal at once
-		o.Ready(api, admin)
-	}
 	if o.mount == nil {
-		s.logStart(o, api, admin)
+		s.answering(o, &s.front)
 	}
 	if s.Backfill != nil {
 		s.runBackfill()
