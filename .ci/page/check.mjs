@@ -473,11 +473,6 @@ for (const [title, q] of proposed) {
 await feeds(the);
 await graphs(the);
 
-// The preview of a shared address.
-await page.goto(base + '/?' + new URLSearchParams({q: `follows(${account})`}));
-expect(await page.getAttribute('meta[property="og:title"]', 'content') === `follows(${account}) – skein`, 'og:title');
-expect((await page.request.get(await page.getAttribute('meta[property="og:image"]', 'content'))).headers()['content-type'] === 'image/png', 'og:image');
-
 // The keyboard reaches everything.
 await page.goto(base + '/');
 await page.waitForSelector('#tiles div');

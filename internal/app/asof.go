@@ -1,16 +1,14 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"skein.blue/consumer"
-	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/query"
 )
 
@@ -20,60 +18,31 @@ const AsOfHeader = "Skein-As-Of"
 
 // freshness knows how new the events in the index are.
 type freshness struct {
-	x        *Index
 	consumer *consumer.Consumer // nil on a query node
+	alone    bool               // the consumer indexes all accounts
 	full     bool               // the process only answers because the disk is full
 
-	stored atomic.Int64 // time of the newest event in the store when it was last looked at, in Unix microseconds
-	mu     sync.Mutex   // held while looking; guards the fields below
-	looked time.Time    // when it last succeeded
-	tried  time.Time
+	stored atomic.Int64 // time of the newest event in the store when it was last read, in Unix microseconds
 }
 
-// storeEvery is how often to look at a store that other processes write, and storePatience how long
-// that may take.
-const (
-	storeEvery    = time.Second
-	storePatience = time.Second
-)
+// note is called with the store's cursors, once a second.
+func (f *freshness) note(cursors []format.Cursor) {
+	for _, c := range cursors {
+		f.stored.Store(max(f.stored.Load(), c.Time.UnixMicro()))
+	}
+}
 
 // newest returns the time of the newest event, zero before the first.
-func (f *freshness) newest(ctx context.Context) (at time.Time) {
-	first := f.stored.Load() == 0
-	if first {
-		f.mu.Lock() // another request may be looking, and no time is known yet
-	}
-	if first || f.mu.TryLock() { // while another request looks, the time that is known is good enough
-		if f.looked.IsZero() && time.Since(f.tried) >= storeEvery || !f.looked.IsZero() && EngineOf(f.x.Path).Shared && time.Since(f.looked) >= storeEvery {
-			f.look(ctx)
-		}
-		f.mu.Unlock()
-	}
+func (f *freshness) newest() (at time.Time) {
 	if us := f.stored.Load(); us > 0 {
 		at = time.UnixMicro(us)
 	}
-	if f.consumer != nil && !f.x.part { // an index of several writers is as new as the oldest of their cursors
+	if f.alone { // an index of several writers is as new as the oldest of their cursors
 		if applied := f.consumer.Progress().Time; applied.After(at) {
 			at = applied
 		}
 	}
 	return at
-}
-
-// look is called with mu held. It does not end with the request: others may wait for what it finds.
-func (f *freshness) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storePatience)
-	defer cancel()
-	err := f.x.Graph.View(ctx, func(s *ask.View) error {
-		cursors, err := s.Cursors()
-		for _, c := range cursors {
-			f.stored.Store(max(f.stored.Load(), c.Time.UnixMicro()))
-		}
-		return err
-	})
-	if f.tried = time.Now(); err == nil {
-		f.looked = f.tried
-	}
 }
 
 // status returns the status of the consumer, or of a process without one. Without an event of the
@@ -85,7 +54,7 @@ func (f *freshness) status() query.Status {
 	} else if f.full {
 		st.State = consumer.Full
 	}
-	if at := f.newest(context.Background()); !st.HasLag && !at.IsZero() {
+	if at := f.newest(); !st.HasLag && !at.IsZero() {
 		st.Lag, st.HasLag = max(0, time.Since(at)), true
 	}
 	return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
@@ -111,7 +80,7 @@ func (f *freshness) within(most string) error {
 // answer includes all events up to it.
 func (f *freshness) dated(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if at := f.newest(r.Context()); !at.IsZero() {
+		if at := f.newest(); !at.IsZero() {
 			w.Header().Set(AsOfHeader, at.UTC().Format(time.RFC3339))
 		}
 		h.ServeHTTP(w, r)

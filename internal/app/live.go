@@ -22,6 +22,7 @@ func (s *server) sampler() func(context.Context) (page.Sample, error) {
 		if err != nil {
 			return page.Sample{}, err
 		}
+		s.fresh.note(cursors)
 		now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: "off", Disk: disk, Edges: edges, Counts: counts}
 		applied, _ := s.Graph.Events()
 		now.Events = applied

@@ -107,7 +107,10 @@ func (s *server) build() (err error) {
 		}
 		s.source = s.stream.Source()
 	}
-	s.fresh = &freshness{x: s.Index, consumer: s.stream, full: s.o.Space != nil}
+	s.fresh = &freshness{consumer: s.stream, alone: s.stream != nil && !s.part, full: s.o.Space != nil}
+	if _, _, cursors, err := s.state(s.tasks.ctx); err == nil {
+		s.fresh.note(cursors)
+	}
 	qo := query.Options{Version: s.o.Version, Relay: s.source, Status: s.fresh.status, Handles: s.o.Handles, Service: s.o.Service, Feeds: s.o.Feeds, Logger: s.log, Metrics: query.NewMetrics(s.Registry)}
 	if s.Backfill != nil {
 		qo.Queue = s.Backfill.Queue
@@ -137,7 +140,7 @@ func (s *server) start() error {
 	if o.Page.Examples == nil {
 		o.Page.Examples = page.CacheExamples(s.examples)
 	}
-	live := page.NewLive(s.sampler(), min(1000, divideDescriptors(openFiles()).api/4))
+	live := page.NewLive(s.sampler())
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
 	if o.mount == nil {
 		if err := s.front.listen(t.ctx, o); err != nil {

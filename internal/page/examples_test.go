@@ -15,7 +15,7 @@ import (
 func TestAbuseExamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks, found := 0, []Example(nil)
-		h := Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{Examples: CacheExamples(func() []Example { looks++; return found })})
+		h := Handler(http.NotFoundHandler(), NewLive(samples()), Options{Examples: CacheExamples(func() []Example { looks++; return found })})
 		load := func() {
 			for range harness.Size(1000, 100_000) {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/page/config.json", nil))

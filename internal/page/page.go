@@ -1,6 +1,6 @@
 // Package page serves the web page of a skein: the state of the index, and a box for queries. It
 // is HTML, scripts and a style sheet, embedded in the program, without a framework or a build step.
-// It uses the query API of the same server (package query), and the samples that Live sends once a
+// It uses the query API of the same server (package query), and the samples that Live takes once a
 // second.
 //
 // The page's only other server is public.api.bsky.app, for names of accounts and texts of posts:
@@ -36,7 +36,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // file is a file of the page, plain and compressed.
 type file struct {
 	contentType   string
-	plain, packed []byte // packed may be nil
+	plain, packed []byte
 	tag           string // a weak ETag, the same for both
 }
 
@@ -59,14 +59,10 @@ var files = func() map[string]*file {
 		if _, err := w.Write(b); err != nil || w.Close() != nil {
 			panic("page: compressing " + e.Name())
 		}
-		all[e.Name()] = newFile(types[path.Ext(e.Name())], b, packed.Bytes())
+		all[e.Name()] = &file{types[path.Ext(e.Name())], b, packed.Bytes(), fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
 	}
 	return all
 }()
-
-func newFile(contentType string, plain, packed []byte) *file {
-	return &file{contentType, plain, packed, fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))[:24] + `"`}
-}
 
 // Options configure the page of a server.
 type Options struct {
@@ -86,8 +82,8 @@ type Options struct {
 	Feeds func() []feed.Preview
 }
 
-// Handler serves the page at / to clients that accept HTML, its files below /page/, and live's
-// samples at /live. It passes everything else to api.
+// Handler serves the page at / to clients that accept HTML, its files below /page/, and live
+// at /live. It passes everything else to api.
 func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	sets := setsOf(cmp.Or(o.Kinds, kinds.BuiltIn))
 	mux := http.NewServeMux()
@@ -98,7 +94,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			api.ServeHTTP(w, r)
 			return
 		}
-		index(r).serve(w, r)
+		files["index.html"].serve(w, r)
 	})
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
@@ -115,9 +111,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 		if o.Examples != nil {
 			config.Examples = append(config.Examples, o.Examples()...)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(config)
+		answerJSON(w, config)
 	})
 	mux.HandleFunc("GET /page/{name}", func(w http.ResponseWriter, r *http.Request) {
 		f := files[r.PathValue("name")]
@@ -132,11 +126,11 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			mux.Handle(pattern, o.People)
 		}
 	}
-	mux.HandleFunc("GET /live", live.serve)
+	mux.Handle("GET /live", live)
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		// Answers link to more answers without end. Previews of links may fetch the page and its icon.
-		_, _ = w.Write([]byte("User-agent: *\nAllow: /$\nAllow: /page/icon.png\nDisallow: /\n"))
+		// Answers link to more answers without end.
+		_, _ = w.Write([]byte("User-agent: *\nAllow: /$\nDisallow: /\n"))
 	})
 	return mux
 }
@@ -144,6 +138,12 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 // wantsHTML reports whether a request comes from a browser, which accepts HTML.
 func wantsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
+}
+
+func answerJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(v)
 }
 
 var refusesGzip = regexp.MustCompile(`gzip\s*;\s*q=0(\.0*)?\s*(,|$)`)
@@ -163,7 +163,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("ETag", f.tag)
 	b := f.plain
-	if f.packed != nil && takesGzip(r) {
+	if takesGzip(r) {
 		h.Set("Content-Encoding", "gzip")
 		b = f.packed
 	}

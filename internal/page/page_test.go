@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"skein.blue/internal/clients"
 
 	"skein.blue/query/feed"
 )
@@ -52,7 +49,7 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 // and its policy forbids everything else.
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
-	srv := httptest.NewServer(Handler(api, NewLive(samples(), most), Options{
+	srv := httptest.NewServer(Handler(api, NewLive(samples()), Options{
 		Public: true, Examples: func() []Example { return []Example{{"x", "y"}} }, Feeds: func() []feed.Preview { return []feed.Preview{{Name: "f", URI: "at://x", Shows: "s", Viewer: true}} },
 	}))
 	defer srv.Close()
@@ -109,146 +106,61 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-const most = 1000
-
-// All viewers receive the same messages, the first with the history. Viewers that do not read miss
-// messages and delay nobody. Their number is bounded, and the end disconnects all of them.
+// Viewers receive the newest sample, and if they ask, the rates of the last quarter of an hour. A failed sample is
+// skipped. After several in a row, viewers learn that the state is unknown.
 func TestLive(t *testing.T) {
-	l := NewLive(samples(), most)
-	srv := httptest.NewServer(http.HandlerFunc(l.serve))
-	defer srv.Close()
-	if status, _, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable {
-		t.Errorf("before the first sample: %d", status)
-	}
-	for range history + 5 {
-		l.take(t.Context())
-	}
-	type received struct {
-		Events    int64
-		Edges     int64
-		EventRate int64
-		History   *rates
-	}
-	var all []*bufio.Scanner
-	next := func(in *bufio.Scanner) (m received) {
-		for in.Scan() {
-			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
-				must(t, json.Unmarshal([]byte(data), &m))
-				return m
-			}
-		}
-		return received{Edges: -1}
-	}
-	for range 3 {
-		resp, err := http.Get(srv.URL)
-		must(t, err)
-		defer func() { _ = resp.Body.Close() }()
-		in := bufio.NewScanner(resp.Body)
-		in.Buffer(nil, 1<<20)
-		all = append(all, in)
-		if m := next(in); m.History == nil || len(m.History.Events) != history || len(m.History.Edges) != history || m.Edges != 5*(history+5) {
-			t.Fatalf("the first message: %+v", m)
-		}
-	}
-	l.take(t.Context())
-	for _, in := range all {
-		if m := next(in); m.History != nil || m.Edges != 5*(history+6) || m.EventRate <= 0 {
-			t.Errorf("the next message: %+v", m)
-		}
-	}
-	for range 100 { // nobody reads
-		l.take(t.Context())
-	}
-	l.mu.Lock()
-	full := clients.NewPool(1)
-	if _, ok := full.Take("y", 1, func() {}); !ok {
-		t.Fatal("no room for one")
-	}
-	l.pool = full // each client has as few as the newcomer
-	l.mu.Unlock()
-	if status, header, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
-		t.Errorf("one viewer too many: %d", status)
-	}
-	l.end()
-	for _, in := range all {
-		for m := next(in); m.Edges >= 0; m = next(in) {
-		}
-	}
-	if _, _, ok := l.join("x"); ok {
-		t.Error("a viewer joined after the end")
-	}
-}
-
-// A failed sample is skipped. After several in a row, old and new viewers learn that the state is
-// unknown.
-func TestFailedSamples(t *testing.T) {
 	failing := true
 	next := samples()
-	l := NewLive(func(ctx context.Context) (Sample, error) {
-		if failing {
-			return Sample{}, errors.New("the store is damaged")
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLive(func(ctx context.Context) (Sample, error) {
+			if failing {
+				return Sample{}, errors.New("the store is damaged")
+			}
+			return next(ctx)
+		})
+		ask := func(path string) (m message, code int) {
+			w := httptest.NewRecorder()
+			l.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if w.Code == http.StatusOK {
+				must(t, json.Unmarshal(w.Body.Bytes(), &m))
+			}
+			return m, w.Code
 		}
-		return next(ctx)
-	}, 10)
-	state := func(b []byte) string {
-		var m struct{ State string }
-		must(t, json.Unmarshal(b[len("data: "):], &m))
-		return m.State
-	}
-	l.take(t.Context())
-	if _, _, ok := l.join("x"); ok {
-		t.Error("a viewer joined before the first sample")
-	}
-	failing = false
-	l.take(t.Context())
-	l.take(t.Context())
-	v, _, _ := l.join("x")
-	known := state(l.newest)
-	failing = true
-	at := l.at
-	for i := range 4 {
-		l.take(t.Context())
-		if sent := len(v); sent != max(0, i-1) {
-			t.Errorf("after %d failures %d messages", i+1, sent)
-		}
-	}
-	if !l.at.Equal(at) {
-		t.Error("the rate after an outage must cover the whole outage")
-	}
-	if s := state(<-v); s != "unknown" || known == s {
-		t.Errorf("%s after %s", s, known)
-	}
-	if _, first, _ := l.join("y"); state(first) != "unknown" {
-		t.Errorf("a new viewer receives %s", first)
-	}
-	failing = false
-	l.take(t.Context())
-	if _, first, _ := l.join("z"); state(first) != known {
-		t.Errorf("afterwards: %s", first)
-	}
-	synctest.Test(t, func(t *testing.T) { // samples are taken until the context ends
 		ctx, stop := context.WithCancel(t.Context())
-		l := NewLive(samples(), 10)
 		go l.Run(ctx)
-		time.Sleep(time.Minute)
-		v, _, ok := l.join("x")
-		time.Sleep(4500 * time.Millisecond)
-		if !ok || len(v) != 4 {
-			t.Errorf("joined: %v, %d samples", ok, len(v))
+		synctest.Wait()
+		if _, code := ask("/live"); code != http.StatusServiceUnavailable {
+			t.Errorf("before the first sample: %d", code)
+		}
+		failing = false
+		time.Sleep((history + 5) * time.Second)
+		synctest.Wait()
+		m, _ := ask("/live?history")
+		if n := int64(history + 5); m.Number != n || m.Edges != 5*n || m.EventRate != 10 || m.EdgeRate != 5 || len(m.History.Events) != history || len(m.History.Edges) != history || m.State != "live" {
+			t.Errorf("%+v", m)
+		}
+		failing = true
+		for i := range 4 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			was := m
+			if m, _ = ask("/live"); m.History != nil || m.Edges != was.Edges || (m.State == "unknown") != (i >= failures-1) || (m.Number > was.Number) != (i >= failures-1) {
+				t.Errorf("after %d failures: %+v", i+1, m)
+			}
+		}
+		failing = false
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if m, _ = ask("/live"); m.State != "live" || m.EventRate != 2 { // ten events in five seconds
+			t.Errorf("the rate after an outage must cover the whole outage: %+v", m)
 		}
 		stop()
-		synctest.Wait()
-		if _, _, ok := l.join("y"); ok {
-			t.Error("a viewer joined after the end")
-		}
 	})
 }
 
-// HEAD /live ends, and an unchanged file is not sent again.
-func TestHeadMethod(t *testing.T) {
-	l := NewLive(samples(), most)
-	l.take(t.Context())
-	srv := httptest.NewServer(Handler(http.NotFoundHandler(), l, Options{}))
+// An unchanged file is not sent again, and a client that cannot unpack gets it plain.
+func TestFiles(t *testing.T) {
+	srv := httptest.NewServer(Handler(http.NotFoundHandler(), NewLive(samples()), Options{}))
 	defer srv.Close()
 	ask := func(method, path string, header ...string) (int, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+path, nil)
@@ -260,9 +172,6 @@ func TestHeadMethod(t *testing.T) {
 		must(t, err)
 		_ = resp.Body.Close()
 		return resp.StatusCode, resp.Header
-	}
-	if status, header := ask("HEAD", "/live"); status != 200 || header.Get("Content-Type") != "text/event-stream" {
-		t.Errorf("HEAD /live: %d", status)
 	}
 	_, header := ask("GET", "/page/app.js", "Accept-Encoding", "br, gzip")
 	if header.Get("Content-Encoding") != "gzip" {

@@ -15,7 +15,7 @@ import (
 func servedSets(t *testing.T, table *kinds.Table) map[string]Set {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{Kinds: table}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page/config.json", nil))
+	Handler(http.NotFoundHandler(), NewLive(samples()), Options{Kinds: table}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page/config.json", nil))
 	var config struct{ Sets []Set }
 	must(t, json.Unmarshal(w.Body.Bytes(), &config))
 	all := map[string]Set{}

@@ -1,4 +1,4 @@
-// The section Index status: the state of the index, which the server sends once a second.
+// The section Index status: the state of the index, once a second.
 'use strict';
 
 const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1});
@@ -85,25 +85,24 @@ function showState(how, state, lag = '') {
   if ($('state-text').textContent !== state + lag) $('state-text').textContent = state + lag;
 }
 
-// listen receives samples while this tab is visible: a browser has only six connections to a
-// server for all of its tabs.
-let source = null;
+// listen asks for samples while this tab is visible, and for the history if it has missed some.
+let timer = 0, newest = 0;
 
-function listen() {
-  if (document.hidden || source) return;
-  const s = source = new EventSource('/live');
-  s.onmessage = e => live(JSON.parse(e.data));
-  s.onerror = () => {
+async function listen() {
+  if (document.hidden) return;
+  let wait = 1000;
+  try {
+    const m = await (await fetch('/live' + (newest ? '' : '?history'))).json();
+    if (m.history || m.number === newest + 1) live(m);
+    newest = m.history || m.number - newest < 2 ? m.number : 0;
+  } catch {
     showState('bad', 'the server does not answer');
-    if (s.readyState !== EventSource.CLOSED) return;
-    if (source === s) source = null;
-    setTimeout(listen, 3000);
-  };
+    newest = 0;
+    wait = 3000;
+  }
+  clearTimeout(timer);
+  timer = setTimeout(listen, wait);
 }
 
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) return listen();
-  if (source) source.close();
-  source = null;
-});
+document.addEventListener('visibilitychange', listen);
 listen();
