@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,15 +26,37 @@ const (
 	exampleTime     = 5 * time.Second
 )
 
+// How long examples are good, and how soon to look again if there are none.
+const (
+	examplesEvery = 10 * time.Minute
+	noExamples    = 15 * time.Second
+)
+
 var followKind, likeKind = kinds.ByName("follow").Kind, kinds.ByName("like").Kind
 
 var errEnoughRead = errors.New("app: read limit for examples reached")
 
+// findExamples looks for examples for the page until ctx ends.
+func (s *server) findExamples(ctx context.Context) error {
+	for {
+		all := s.examples(ctx)
+		wait := noExamples
+		if len(all) > 0 {
+			s.found.Store(&all)
+			wait = examplesEvery
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // examples returns queries about accounts and posts of this store that have answers.
-func (s *server) examples() []page.Example {
-	ctx, cancel := context.WithTimeout(context.Background(), exampleTime)
+func (s *server) examples(ctx context.Context) (all []page.Example) {
+	ctx, cancel := context.WithTimeout(ctx, exampleTime)
 	defer cancel()
-	var all []page.Example
 	read := 0
 	err := s.Graph.ViewCharged(ctx, func(cost int) error {
 		if read += cost; read > exampleBytes {
@@ -50,43 +73,53 @@ func (s *server) examples() []page.Example {
 	return all
 }
 
+// fan is an account that follows others.
+type fan struct {
+	id      dict.ID
+	follows []uint64
+}
+
 // examplesOf looks for two accounts with common followers, an account that follows many, and a
 // post that some of those like.
 func examplesOf(s *ask.View, now time.Time) (all []page.Example, err error) {
-	some, err := s.SomeAccounts(exampleAccounts)
+	accounts, err := s.SomeAccounts(exampleAccounts)
 	if err != nil {
 		return nil, err
 	}
-	var follows [][]uint64
 	var fans []fan
-	for _, id := range some {
+	for _, id := range accounts {
 		ids, err := s.AppendSubjects(nil, followKind, id, ask.Window{})
 		if err != nil {
 			return nil, fmt.Errorf("app: %w", err)
 		}
 		ids = slices.DeleteFunc(ids, func(id uint64) bool { return s.IsHidden(dict.ID(id)) })
 		slices.Sort(ids)
-		if ids = slices.Compact(ids); len(ids) > exampleFollows {
-			continue
+		if ids = slices.Compact(ids); len(ids) <= exampleFollows {
+			fans = append(fans, fan{id, ids})
 		}
-		follows = append(follows, ids)
-		fans = append(fans, fan{id, ids})
 	}
-	star, followers := most(follows)
-	if followers > 0 {
-		name, err := nameOf(s, dict.DID, star)
-		if err != nil {
+	stars, both := tally{}, tally{}
+	for _, f := range fans {
+		stars.add(f.follows)
+	}
+	star := stars.most()
+	for _, f := range fans {
+		if slices.Contains(f.follows, star) {
+			both.add(f.follows)
+		}
+	}
+	delete(both, star)
+	names := [2]string{}
+	for i, id := range [2]uint64{star, both.most()} {
+		if names[i], err = nameOf(s, dict.DID, id); err != nil {
 			return nil, err
 		}
-		all = append(all, page.Example{Title: "An account", Q: name})
-		with := slices.DeleteFunc(slices.Clone(follows), func(ids []uint64) bool { return !slices.Contains(ids, star) })
-		if second, n := most(with, star); n > 0 {
-			other, err := nameOf(s, dict.DID, second)
-			if err != nil {
-				return nil, err
-			}
-			all = slices.Insert(all, 0, page.Example{Title: "Who follows both of these accounts?", Q: "intersect(followers(" + name + "), followers(" + other + "))"})
-		}
+	}
+	if names[1] != "" {
+		all = append(all, page.Example{Title: "Who follows both of these accounts?", Q: "intersect(followers(" + names[0] + "), followers(" + names[1] + "))"})
+	}
+	if names[0] != "" {
+		all = append(all, page.Example{Title: "An account", Q: names[0]})
 	}
 	slices.SortStableFunc(fans, func(a, b fan) int { return len(b.follows) - len(a.follows) })
 	for _, f := range fans[:min(exampleFans, len(fans))] {
@@ -98,12 +131,6 @@ func examplesOf(s *ask.View, now time.Time) (all []page.Example, err error) {
 	return all, nil
 }
 
-// fan is an account that follows others.
-type fan struct {
-	id      dict.ID
-	follows []uint64
-}
-
 // likedExamples returns the examples about the likes of the accounts that f follows: today's, or
 // all if there are none today.
 func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
@@ -111,73 +138,64 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, period := range []struct {
-		when, since string
-		window      ask.Window
-	}{
-		{" in the last 24 hours", ", since=24h", read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0)},
-		{"", "", ask.Window{}},
-	} {
-		uri, err := likedBy(s, f.follows, period.window)
-		if err != nil {
-			return nil, err
-		}
-		if uri != "" {
-			return []page.Example{
-				{Title: "Posts liked" + period.when + " by the accounts that this account follows", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
-				{Title: "Who liked this post, among the accounts that this account follows?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
-				{Title: "A post", Q: uri},
-			}, nil
-		}
+	when, since := " in the last 24 hours", ", since=24h"
+	post, err := likedBy(s, f.follows, read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0))
+	if post == "" && err == nil {
+		when, since = "", ""
+		post, err = likedBy(s, f.follows, ask.Window{})
 	}
-	return nil, nil
+	if post == "" || err != nil {
+		return nil, err
+	}
+	return []page.Example{
+		{Title: "Posts liked" + when + " by the accounts that this account follows", Q: "rank(of=follows(" + name + "), via=likes" + since + ")"},
+		{Title: "Who liked this post, among the accounts that this account follows?", Q: "intersect(follows(" + name + "), likers(" + post + "))"},
+		{Title: "A post", Q: post},
+	}, nil
 }
 
 // likedBy returns the post that most of the accounts like, "" if they like none.
 func likedBy(s *ask.View, accounts []uint64, w ask.Window) (string, error) {
-	var likes [][]uint64
+	likes := tally{}
 	for _, id := range accounts {
 		ids, err := s.AppendSubjects(nil, likeKind, dict.ID(id), w)
 		if err != nil {
 			return "", fmt.Errorf("app: %w", err)
 		}
-		likes = append(likes, ids)
+		likes.add(ids)
 	}
-	var others []uint64 // liked records that are not posts
-	for range exampleFans {
-		id, n := most(likes, others...)
-		if n == 0 {
-			break
-		}
-		if uri, err := nameOf(s, dict.URI, id); err != nil || strings.Contains(uri, "/app.bsky.feed.post/") {
+	for range exampleFans { // the first may be records that are not posts
+		most := likes.most()
+		if uri, err := nameOf(s, dict.URI, most); err != nil || strings.Contains(uri, "/app.bsky.feed.post/") {
 			return uri, err
 		}
-		others = append(others, id)
+		delete(likes, most)
 	}
 	return "", nil
 }
 
-// most returns the id that is in most of the lists, except the ids in but; the lowest if several
-// tie.
-func most(lists [][]uint64, but ...uint64) (id uint64, n int) {
-	counts := map[uint64]int{}
-	for _, ids := range lists {
-		for _, id := range ids {
-			counts[id]++
-		}
+// A tally counts how many lists each id is in.
+type tally map[uint64]int
+
+func (t tally) add(ids []uint64) {
+	for _, id := range ids {
+		t[id]++
 	}
-	for _, id := range but {
-		delete(counts, id)
-	}
-	for _, candidate := range slices.Sorted(maps.Keys(counts)) {
-		if counts[candidate] > n {
-			id, n = candidate, counts[candidate]
-		}
-	}
-	return id, n
 }
 
+// most returns the id that is in most of the lists, the lowest if several tie; 0 if there are none.
+func (t tally) most() uint64 {
+	if len(t) == 0 {
+		return 0
+	}
+	return slices.MaxFunc(slices.Collect(maps.Keys(t)), func(a, b uint64) int { return cmp.Or(cmp.Compare(t[a], t[b]), cmp.Compare(b, a)) })
+}
+
+// nameOf returns the string of an id, "" for 0.
 func nameOf(s *ask.View, ns dict.Namespace, id uint64) (name string, err error) {
+	if id == 0 {
+		return "", nil
+	}
 	err = s.Strings(ns, []dict.ID{dict.ID(id)}, func(_ int, str []byte) error { name = string(str); return nil })
 	if err != nil {
 		return "", fmt.Errorf("app: reading the name of an example: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -71,6 +72,7 @@ type server struct {
 	source string             // of the stream
 	api    *query.Server
 	fresh  *freshness
+	found  atomic.Pointer[[]page.Example] // for the page
 }
 
 // Serve answers queries, and consumes if o.Consume is set, until ctx ends.
@@ -138,7 +140,9 @@ func (s *server) start() error {
 	})
 	o.Page.Kinds = s.Graph.Kinds()
 	if o.Page.Examples == nil {
-		o.Page.Examples = page.CacheExamples(s.examples)
+		o.Page.Examples = func() []page.Example { return *s.found.Load() }
+		s.found.Store(new([]page.Example))
+		t.run("examples", s.findExamples)
 	}
 	live := page.NewLive(s.sampler())
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })

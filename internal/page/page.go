@@ -64,6 +64,12 @@ var files = func() map[string]*file {
 	return all
 }()
 
+// An Example is a query that the page proposes, in words and as an expression.
+type Example struct {
+	Title string `json:"title"`
+	Q     string `json:"q"`
+}
+
 // Options configure the page of a server.
 type Options struct {
 	// Handles says that the server resolves handles.
