@@ -10,7 +10,6 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"skein.blue/graph/ask"
@@ -61,14 +60,7 @@ func (s *server) ready(ctx context.Context) error {
 // admin returns the handler of the endpoints for operators.
 func (s *server) admin() http.Handler {
 	mux := http.NewServeMux()
-	s.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "skein_ready", Help: "1 if queries are answered, as /readyz says.",
-	}, func() float64 {
-		if s.ready(context.Background()) != nil {
-			return 0
-		}
-		return 1
-	}))
+	s.Registry.MustRegister(gauge("skein_ready", "1 if queries are answered, as /readyz says.", func() float64 { return oneIf(s.ready(context.Background()) == nil) }))
 	mux.Handle("/metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))

@@ -28,13 +28,8 @@ import (
 // checkpoints is the folder inside a store's for its checkpoints. A start removes what is there.
 const checkpoints = "checkpoints"
 
-// Errors of backups. They are wrapped; test with errors.Is.
-var (
-	// ErrNoCheckpoint is returned by Checkpoint for an engine that cannot make one.
-	ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy")
-	// ErrUnfinished is returned by OpenStore for the folder of an unfinished restore.
-	ErrUnfinished = errors.New("the folder holds an unfinished restore")
-)
+// ErrNoCheckpoint is returned by Checkpoint, wrapped, for an engine that cannot make one.
+var ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy")
 
 // A Checkpoint is a copy of the store at one moment, in a folder.
 type Checkpoint struct {
@@ -222,72 +217,39 @@ type BackupSchedule struct {
 // firstBackup is how long after the start the first backup may begin, if the last one is old.
 const firstBackup = time.Minute
 
-type backupMetrics struct {
-	last, seconds, interval, begun prometheus.Gauge
-	failures, sent                 prometheus.Counter
-}
-
-func newBackupMetrics(reg prometheus.Registerer) *backupMetrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	m := &backupMetrics{
-		last:     gauge("skein_backup_last_timestamp_seconds", "Time of the newest backup in the target of --backup-to; 0: none is known."),
-		interval: gauge("skein_backup_interval_seconds", "How often a backup is made (--backup-every)."),
-		begun:    gauge("skein_backup_begun_timestamp_seconds", "Time since when a backup is under way; 0: none is."),
-		seconds:  gauge("skein_backup_last_seconds", "How long the last backup took."),
-		failures: counter("skein_backup_failures_total", "Backups that failed."),
-		sent:     counter("skein_backup_sent_bytes_total", "Bytes of parts sent to the target."),
-	}
-	reg.MustRegister(m.last, m.interval, m.begun, m.seconds, m.failures, m.sent)
-	return m
-}
-
 // backUp makes backups until ctx ends. The first one is due Every after the newest that the target
-// has.
-func (s *server) backUp(ctx context.Context, o *BackupSchedule, m *backupMetrics) {
-	m.interval.Set(o.Every.Seconds())
+// has. last is the metric of the newest backup.
+func (s *server) backUp(ctx context.Context, o *BackupSchedule, last prometheus.Gauge) {
 	log := s.log.With("component", "backup", "target", o.Job.Target.String())
 	wait := firstBackup
 	if all, err := backup.List(ctx, o.Job.Target); err == nil && len(all) > 0 {
 		newest := all[len(all)-1]
-		m.last.Set(float64(newest.Unix()))
+		last.Set(float64(newest.Unix()))
 		wait = max(wait, time.Until(newest.Add(o.Every)))
 	}
 	wait = min(wait, o.Every)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	failures := 0
-	for {
+	for failures := 0; ; {
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}
 		start := time.Now()
-		m.begun.SetToCurrentTime()
 		r, err := s.backUpOnce(ctx, o)
-		m.begun.Set(0)
 		next := o.Every
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			next = min(o.Every, time.Minute<<min(failures, 6))
 			failures++
-			m.failures.Inc()
-			next = min(o.Every, time.Minute<<min(failures-1, 6))
 			log.Error("backup failed; the earlier backups are not affected", "error", err, "retry_in", next.String())
 		default:
 			failures = 0
-			m.last.Set(float64(r.Time.Unix()))
-			m.sent.Add(float64(r.Sent))
-			m.seconds.Set(time.Since(start).Seconds())
+			last.Set(float64(r.Time.Unix()))
 			log.Info("backed up", "of", r.Time.Format(time.RFC3339), "store", say.Bytes(r.Bytes), "sent", say.Bytes(r.Sent), "removed_backups", r.Removed, "took", time.Since(start).Round(time.Millisecond).String())
 		}
-		timer.Reset(max(next-time.Since(start), time.Second))
+		wait = max(next-time.Since(start), time.Second)
 	}
 }
 
@@ -298,14 +260,6 @@ func (s *server) backUpOnce(ctx context.Context, o *BackupSchedule) (r backup.Re
 	}
 	defer func() { err = errors.Join(err, c.Remove()) }()
 	return o.Job.Run(ctx, c)
-}
-
-// finished returns ErrUnfinished if a folder holds an unfinished restore.
-func finished(dir string) error {
-	if !backup.Unfinished(dir) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s; run the same skein restore again, which continues it, or remove the folder", ErrUnfinished, dir)
 }
 
 // CheckFormat returns an error if this program cannot read a backed-up store.

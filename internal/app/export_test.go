@@ -6,11 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// RegisterFollowMetrics registers the metrics of a following node.
-func RegisterFollowMetrics(reg prometheus.Registerer) {
-	failures, asOf := newFollowMetrics()
-	reg.MustRegister(failures, asOf)
-}
+// RegisterFollowMetric registers the metric of a following node.
+func RegisterFollowMetric(reg prometheus.Registerer) { reg.MustRegister(newFollowMetric()) }
 
 // ServeBackfill serves the endpoints of skein backfill and skein resync.
 func (x *Index) ServeBackfill(w http.ResponseWriter, r *http.Request) {

@@ -41,8 +41,7 @@ type FollowOptions struct {
 // Follow serves the newest backup of a target until ctx ends. It returns an error if there is no
 // backup to begin with; later it answers from what it has, and says so.
 func Follow(ctx context.Context, o FollowOptions) (err error) {
-	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}}
-	f.failures, f.asOf = newFollowMetrics()
+	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}, asOf: newFollowMetric()}
 	f.o.Store.Memory = o.Store.memory() / 2 // two backups are open while one replaces the other
 	t := newTasks(ctx)
 	defer func() {
@@ -71,19 +70,15 @@ type follower struct {
 	o     FollowOptions
 	log   *slog.Logger
 	front front
-
-	failures prometheus.Counter
-	asOf     prometheus.Gauge
+	asOf  prometheus.Gauge
 
 	open    sync.WaitGroup // backups that are not closed yet
 	mu      sync.RWMutex   // guards current
 	current *servedBackup
 }
 
-func newFollowMetrics() (failures prometheus.Counter, asOf prometheus.Gauge) {
-	failures = prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_follow_failures_total", Help: "Failed attempts to look for a newer backup, or to change to it (--follow)."})
-	asOf = prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
-	return failures, asOf
+func newFollowMetric() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
 }
 
 // A servedBackup is a restored backup that queries are answered from. It is closed when nobody uses it any more.
@@ -218,7 +213,6 @@ func (f *follower) run(ctx context.Context) {
 		}
 		wait = followEvery
 		if err := f.look(ctx); err != nil && ctx.Err() == nil {
-			f.failures.Inc()
 			f.log.Error("cannot change to a newer backup; answering from the older one", "error", err, "retry_in", wait.String())
 		}
 	}
@@ -274,7 +268,7 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 			return errors.Join(err, x.Close(ctx))
 		}
 	}
-	x.Registry.MustRegister(f.failures, f.asOf)
+	x.Registry.MustRegister(f.asOf)
 	f.asOf.Set(float64(m.Time.Unix()))
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1)}

@@ -48,7 +48,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	}
 	mirror.Register(x.Registry)
 	labels.NewMetrics(x.Registry)
-	app.RegisterFollowMetrics(x.Registry)
+	app.RegisterFollowMetric(x.Registry)
 	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))
 	if err != nil {
 		t.Fatal(err)

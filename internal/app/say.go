@@ -17,37 +17,33 @@ import (
 	"skein.blue/internal/say"
 )
 
+// gauge returns a metric that is read when it is asked for.
+func gauge(name, help string, read func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+}
+
+// oneIf returns 1 for true and 0 for false.
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // monitor registers metrics of the store, as far as the engine has them.
 func (x *Index) monitor() {
 	x.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_desynchronized_repos", Help: "Repos with missed events.",
-		}, func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_partial_repos", Help: "Repos whose history is not indexed.",
-		}, func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
+		gauge("skein_consumer_desynchronized_repos", "Repos with missed events.", func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
+		gauge("skein_consumer_partial_repos", "Repos whose history is not indexed.", func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
 	if c, ok := x.KV.(interface{ Collector() prometheus.Collector }); ok {
 		x.Registry.MustRegister(c.Collector())
 	}
-	m, ok := x.KV.(kv.Monitored)
-	if !ok {
-		return
+	if m, ok := x.KV.(kv.Monitored); ok {
+		x.Registry.MustRegister(
+			gauge("skein_store_free_bytes", "Free bytes on the store's disk; 0 if unknown.", func() float64 { n, _ := m.FreeBytes(); return float64(n) }),
+			gauge("skein_store_full", "1 while nothing is written because the disk has too little free space.", func() float64 { return oneIf(x.diskFull()) }),
+			gauge("skein_store_disk_bytes", "Bytes of the store on disk.", func() float64 { return float64(x.KV.DiskBytes()) }))
 	}
-	x.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_store_free_bytes", Help: "Free bytes on the store's disk; 0 if unknown.",
-		}, func() float64 { n, _ := m.FreeBytes(); return float64(n) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_store_full", Help: "1 while nothing is written because the disk has too little free space.",
-		}, func() float64 {
-			if x.diskFull() {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_store_disk_bytes", Help: "Bytes of the store on disk.",
-		}, func() float64 { return float64(x.KV.DiskBytes()) }))
 }
 
 // diskFull reports whether the store accepts no writes because its disk is full.

@@ -167,8 +167,9 @@ func (s *server) start() error {
 		t.run("space", func(ctx context.Context) error { s.awaitSpace(ctx); return nil })
 	}
 	if o.Backup != nil {
-		m := newBackupMetrics(s.Registry)
-		t.run("backup", func(ctx context.Context) error { s.backUp(ctx, o.Backup, m); return nil })
+		last := prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_backup_last_timestamp_seconds", Help: "Time of the newest backup in the target of --backup-to; 0: none is known."})
+		s.Registry.MustRegister(last, gauge("skein_backup_interval_seconds", "How often a backup is made (--backup-every).", o.Backup.Every.Seconds))
+		t.run("backup", func(ctx context.Context) error { s.backUp(ctx, o.Backup, last); return nil })
 	}
 	if err := s.readLabels(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/backup"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/pebblekv"
@@ -67,8 +68,8 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	if o.Share.N > 1 {
 		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
-	if err := finished(o.Store); err != nil {
-		return nil, err
+	if backup.Unfinished(o.Store) {
+		return nil, fmt.Errorf("the folder holds an unfinished restore: %s; run the same skein restore again, which continues it, or remove the folder", o.Store)
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
