@@ -1,22 +1,18 @@
 package query_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"skein.blue/consumer"
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/synth"
-	"skein.blue/query"
 )
 
 const (
@@ -45,6 +41,25 @@ func post(mentions, links, tags []string) synth.Map {
 	return synth.Map{{Key: "tags", Value: words}, {Key: "text", Value: "x"}, {Key: "facets", Value: facets}}
 }
 
+func did(n int) string { return fmt.Sprintf("did:web:n%d.example.com", n) }
+
+// commitFrame makes the message of a commit with one operation.
+func commitFrame(seq int64, author, action, collection, rkey string, record synth.Map) []byte {
+	rev := oracle.TID(uint64(seq) << 20)
+	root := synth.CommitBlock(author, rev, [32]byte{1})
+	m := synth.Commit{Repo: []byte(author), Rev: []byte(rev), Seq: seq, Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
+	o := synth.Op{Action: action, Collection: collection, Rkey: []byte(rkey)}
+	blocks := []synth.Block{root}
+	if record != nil {
+		b := synth.NewBlock(synth.CBOR(nil, record))
+		o.CID = &b.CID
+		blocks = append(blocks, b)
+	}
+	m.Ops, m.CAR = []synth.Op{o}, [][]byte{synth.CAR(root.CID, blocks...)}
+	frame, _ := m.Append(nil)
+	return frame
+}
+
 // arraysWorld is a server of posts with mentions, links and tags. commit makes an event with one operation;
 // index indexes the events.
 func arraysWorld(t *testing.T) (w *world, commit func(action string, author, n int, record synth.Map), index func()) {
@@ -53,54 +68,15 @@ func arraysWorld(t *testing.T) (w *world, commit func(action string, author, n i
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 4, Chunk: 3})}), graph.Options{Kinds: more})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := query.New(store, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	w = &world{t: t, store: store, base: srv.URL}
+	w = newWorldOn(t, nil, memory(write.Limits{Row: 4, Chunk: 3}), graph.Options{Kinds: more})
 	var frames [][]byte
 	commit = func(action string, author, n int, record synth.Map) {
-		root := synth.CommitBlock(did(author), oracle.TID(uint64(len(frames)+1)<<20), [32]byte{1})
-		m := synth.Commit{Repo: []byte(did(author)), Rev: []byte(oracle.TID(uint64(len(frames)+1) << 20)), Seq: int64(len(frames) + 1), Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
-		o := synth.Op{Action: action, Collection: "app.bsky.feed.post", Rkey: []byte(oracle.TID(uint64(n) << 40))}
-		blocks := []synth.Block{root}
-		if record != nil {
-			b := synth.NewBlock(synth.CBOR(nil, record))
-			o.CID = &b.CID
-			blocks = append(blocks, b)
-		}
-		m.Ops, m.CAR = []synth.Op{o}, [][]byte{synth.CAR(root.CID, blocks...)}
-		frame, _ := m.Append(nil)
-		frames = append(frames, frame)
+		frames = append(frames, commitFrame(int64(len(frames)+1), did(author), action, "app.bsky.feed.post", oracle.TID(uint64(n)<<40), record))
 	}
-	index = func() {
-		t.Helper()
-		c, err := consumer.New(store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-			for _, f := range frames {
-				if err := handle(f); err != nil {
-					return err
-				}
-			}
-			return nil
-		}})
-		if err == nil {
-			err = c.Run(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return w, commit, index
+	return w, commit, func() { t.Helper(); w.index(frames) }
 }
 
-// Mentions, links and tags of posts are sets, in expressions and through Constellation's methods, and
-// follow updates and deletions of the posts.
+// Mentions, links and tags of posts are sets, and follow updates and deletions of the posts.
 func TestSubjectsOfPosts(t *testing.T) {
 	w, commit, index := arraysWorld(t)
 	page := "https://example.com/a,b?c=(d)"
@@ -114,7 +90,7 @@ func TestSubjectsOfPosts(t *testing.T) {
 	index()
 	from := func(first int, others ...int) (dids []string) {
 		for i := first; i < 12; i++ {
-			dids = append(dids, did(i))
+			others = append(others, i)
 		}
 		for _, i := range others {
 			dids = append(dids, did(i))
@@ -140,52 +116,21 @@ func TestSubjectsOfPosts(t *testing.T) {
 		"intersect(tags(" + did(2) + "),tags(" + did(3) + "))":      {"go", "two words"},
 		`except(taggers(go), linkers("https://example.com/other"))`: from(2, 0),
 	} {
-		var got struct {
-			Members []string
-			Total   int
-		}
-		w.path("/xrpc/blue.skein.graph.query", url.Values{"set": {set}, "count": {"true"}}, &got)
-		w.path("/xrpc/blue.skein.graph.query", url.Values{"set": {set}, "limit": {"100"}}, &got)
-		slices.Sort(got.Members)
-		if !slices.Equal(got.Members, want) || got.Total != len(want) {
-			t.Errorf("%s: %q of %d, want %q", set, got.Members, got.Total, want)
+		got, totals := w.all(set, 100, nil)
+		if slices.Sort(got); !slices.Equal(got, want) || totals[0] != len(want) {
+			t.Errorf("%s: %q of %d, want %q", set, got, totals, want)
 		}
 	}
 	for set, what := range map[string]string{
-		`linkers(example.com)`:      "is not a URI",
-		`taggers()`:                 "in double quotes if it has spaces",
-		`taggers("a" "b")`:          `expected "," or ")"`,
-		`tags("two words")`:         "is not a DID",
-		`mentioners("two words")`:   "is not a DID",
-		`taggers("unfinished`:       "the string that begins here has no double quote at its end",
-		`taggers("cats)`:            "at position 8: the string that begins here has no double quote at its end",
-		`taggers("cats\")`:          "the string that begins here has no double quote at its end",
-		`taggers(cats")`:            "has a double quote in it",
-		`taggers(ca"t"s)`:           "has a double quote in it",
-		`taggers("\q")`:             "is not a string in double quotes as in JSON",
-		`taggers("")`:               "is not a string of 1 to 640 bytes",
-		`members("")`:               "is not an AT URI or a URI of up to 8192 bytes or a string of 1 to 640 bytes",
-		`members(cats)`:             "is neither a DID nor an AT URI; put a text in double quotes",
-		`taggers("go", since=7d,x)`: "",
+		`linkers(example.com)`:    "is not a URI",
+		`taggers()`:               "in double quotes if it has spaces",
+		`mentioners("two words")`: "is not a DID",
+		`taggers("cats)`:          "at position 8: the string that begins here has no double quote at its end",
+		`taggers(cats")`:          "has a double quote in it",
+		`taggers("")`:             "is not a string of 1 to 640 bytes",
+		`members(cats)`:           "is neither a DID nor an AT URI; put a text in double quotes",
 	} {
-		if code, body, _ := w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(set)); code != 400 || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), what) {
-			t.Errorf("%s: %d %s, want %s", set, code, body, what)
-		}
-	}
-	var links struct {
-		Total   int
-		Records []struct{ DID, Collection, Rkey string }
-	}
-	for source, want := range map[string]struct {
-		subject string
-		total   int
-	}{
-		mentionOf: {did(21), 10}, linkOf: {page, 11}, "tags[]": {"go", 12},
-	} {
-		w.path("/xrpc/blue.microcosm.links.getBacklinks", url.Values{"subject": {want.subject}, "source": {"app.bsky.feed.post:" + source}, "limit": {"100"}}, &links)
-		if links.Total != want.total || len(links.Records) != want.total || links.Records[0].Collection != "app.bsky.feed.post" {
-			t.Errorf("%s: %+v", source, links)
-		}
+		w.says("query?set="+url.QueryEscape(set), 400, what)
 	}
 }
 
@@ -194,213 +139,144 @@ func TestSubjectsOfPosts(t *testing.T) {
 func TestMembersCanBeAskedAbout(t *testing.T) {
 	w, commit, index := arraysWorld(t)
 	const named = "at://Alice.example.com/app.bsky.feed.post/x"
-	tags := []string{"cats", "two, (words)", `a "quoted" \ one`, "line\nbreak", " ", "😀", "@alice.example.com", did(3), "did:plc:short", "https://bsky.app/profile/alice.example.com", named}
-	links := []string{named, "https://bsky.app/profile/alice.example.com/post/x", "https://example.com/a,b?c=(d)"}
+	subjects := map[string][]string{ // by the set of those who name them
+		"taggers":    {"cats", "two, (words)", `a "quoted" \ one`, "line\nbreak", " ", "😀", "@alice.example.com", did(3), "did:plc:short", "https://bsky.app/profile/alice.example.com", named},
+		"linkers":    {named, "https://bsky.app/profile/alice.example.com/post/x", "https://example.com/a,b?c=(d)"},
+		"mentioners": {did(7)},
+	}
 	for i := range 3 {
-		commit("create", i, 1, post([]string{did(7)}, links, tags))
+		commit("create", i, 1, post(subjects["mentioners"], subjects["linkers"], subjects["taggers"]))
 	}
 	index()
-	inJSON := func(s string) string {
-		b, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
+	total := func(set string, want int) {
+		t.Helper()
+		if got := w.query(set).Total; got != want {
+			t.Errorf("%s: %d, want %d", set, got, want)
 		}
-		return string(b)
 	}
-	for set, of := range map[string][]string{"tags(" + did(1) + ")": tags, "links(" + did(2) + ")": links, "mentions(" + did(0) + ")": {did(7)}, "union(tags(" + did(1) + "),links(" + did(2) + "))": append(slices.Clone(tags), links[1:]...)} {
-		var got answer
-		w.ask("blue.skein.graph.query", url.Values{"set": {set}}, &got)
-		slices.Sort(got.Members)
+	for edge, of := range subjects {
+		back := map[string]string{"taggers": "tags", "linkers": "links", "mentioners": "mentions"}[edge]
+		set := back + "(" + did(1) + ")"
+		got, _ := w.all(set, 100, nil)
 		slices.Sort(of)
-		if !slices.Equal(got.Members, of) {
-			t.Fatalf("%s: %q, want %q", set, got.Members, of)
+		if slices.Sort(got); !slices.Equal(got, of) {
+			t.Fatalf("%s: %q, want %q", set, got, of)
 		}
 		var all []string
-		for _, m := range of {
-			all = append(all, inJSON(m))
-		}
-		for _, in := range []string{"intersect(" + set + ",members(" + strings.Join(all, ",") + "))", "except(members(" + strings.Join(all, ",") + "),sample(" + set + ",1))", "rank(of=members(" + strings.Join(all, ",") + "),via=" + map[bool]string{true: "mentioners", false: "taggers"}[strings.HasPrefix(set, "mentions")] + ")"} {
-			var got struct{ Total int }
-			w.ask("blue.skein.graph.query", url.Values{"set": {in}}, &got)
-			want := map[byte]int{'i': len(of), 'e': len(of) - 1, 'r': 3}[in[0]]
-			if strings.HasPrefix(set, "links") && in[0] == 'r' {
-				want = 3 // one of them is a tag, too
-			}
-			if got.Total != want {
-				t.Errorf("%s: %d, want %d", in, got.Total, want)
-			}
-		}
-		for _, members := range [][]string{of, all} { // as they are, and as JSON
-			var in struct {
-				Members []struct {
-					Member    string
-					Contained bool
-				}
-			}
-			w.ask("blue.skein.graph.contains", url.Values{"set": {set}, "member": members}, &in)
-			for i, m := range in.Members {
-				if m.Member != of[i] || !m.Contained {
-					t.Errorf("%s: %+v, asked about %q", set, m, of[i])
-				}
-			}
-		}
-	}
-	// A quoted DID is what the other sets have: an account or a text.
-	text := "members(" + inJSON(did(3)) + ")"
-	for set, want := range map[string]int{
-		"intersect(tags(" + did(1) + ")," + text + ")": 1, "intersect(" + text + ",members(\"cats\"," + inJSON(did(3)) + "))": 1, "except(tags(" + did(1) + ")," + text + ")": len(tags) - 1, "rank(of=" + text + ",via=taggers)": 3,
-		"rank(of=taggers(cats),via=tags,except=" + text + ")": len(tags) - 1, "except(" + text + ",mentioners(" + did(7) + "))": 1, "intersect(" + text + ",members(" + did(3) + "))": 1,
-	} {
-		var got struct{ Total int }
-		if w.ask("blue.skein.graph.query", url.Values{"set": {set}}, &got); got.Total != want {
-			t.Errorf("%s: %d, want %d", set, got.Total, want)
-		}
-	}
-	for edge, subjects := range map[string][]string{"taggers": tags, "linkers": links, "mentioners": {did(7)}} {
-		for i, s := range subjects {
-			subject := s
+		for i, m := range of {
+			q := strconv.Quote(m)
+			all = append(all, q)
 			if i%2 == 0 {
-				subject = inJSON(s)
+				m = q
 			}
-			var counted struct {
-				Subjects []struct {
-					Subject string
-					Totals  []int
-				}
+			if c := w.answer("counts", url.Values{"edge": {edge}, "subject": {m}}).Subjects[0]; c.Subject != of[i] || c.Totals[0] != 3 {
+				t.Errorf("%s of %s: %+v", edge, m, c)
 			}
-			w.ask("blue.skein.graph.counts", url.Values{"edge": {edge}, "subject": {subject}}, &counted)
-			var known struct {
-				Subjects []struct {
-					Subject string
-					Total   int
-				}
-			}
-			w.ask("blue.skein.graph.known", url.Values{"actor": {did(1)}, "edge": {edge}, "subject": {subject}}, &known)
-			if c := counted.Subjects[0]; c.Subject != s || c.Totals[0] != 3 || known.Subjects[0].Subject != s {
-				t.Errorf("%s of %q: %+v, %+v", edge, s, counted, known)
+			if k := w.answer("known", url.Values{"actor": {did(1)}, "edge": {edge}, "subject": {m}}).Subjects[0]; k.Subject != of[i] {
+				t.Errorf("%s of %s: %+v", edge, m, k)
 			}
 		}
-		var sized struct{ Items []struct{ Size int } }
-		w.ask("blue.skein.graph.list", url.Values{"set": {map[string]string{"taggers": "tags", "linkers": "links", "mentioners": "mentions"}[edge] + "(" + did(1) + ")"}, "order": {"size(" + edge + ")"}}, &sized)
-		if len(sized.Items) != len(subjects) || sized.Items[0].Size != 3 {
+		list := "members(" + strings.Join(all, ",") + ")"
+		total("intersect("+set+","+list+")", len(of))
+		total("except("+list+",sample("+set+",1))", len(of)-1)
+		total("rank(of="+list+",via="+edge+")", 3)
+		for _, members := range [][]string{of, all} { // as they are, and as JSON
+			if in := w.contains(set, members...); len(in) != len(of) || slices.Contains(in, false) {
+				t.Errorf("%s: %v, asked about %q", set, in, members)
+			}
+		}
+		if sized := w.answer("list", url.Values{"set": {set}, "order": {"size(" + edge + ")"}}).Items; len(sized) != len(of) || *sized[0].Size != 3 {
 			t.Errorf("by size(%s): %+v", edge, sized)
 		}
 	}
+	// A quoted DID is what the other sets have: an account or a text.
+	tags, text := len(subjects["taggers"]), "members("+strconv.Quote(did(3))+")"
+	total("intersect(tags("+did(1)+"),"+text+")", 1)
+	total("except(tags("+did(1)+"),"+text+")", tags-1)
+	total("rank(of=taggers(cats),via=tags,except="+text+")", tags-1)
+	total("except("+text+",mentioners("+did(7)+"))", 1)
+	total("intersect("+text+",members("+did(3)+"))", 1)
 	for _, wrong := range []string{"contains?set=tags(" + did(1) + ")&member=", "contains?set=mentions(" + did(1) + ")&member=cats", "counts?edge=taggers&subject=%22cats", "counts?edge=likers&subject=cats", "counts?edge=followers&subject=%22cats%22"} {
-		if code, body, _ := w.get("/xrpc/blue.skein.graph." + wrong); code != 400 {
-			t.Errorf("%s: %d %s", wrong, code, body)
-		}
+		w.says(wrong, 400, "InvalidRequest")
 	}
 }
 
 // An account that names a subject in several posts has each of them in its backlinks, in pages of every size;
-// methods about accounts have it once.
+// methods about accounts have it once. Pages of getManyToMany may end within a record.
 func TestAllBacklinks(t *testing.T) {
 	w, commit, index := arraysWorld(t)
 	var want []string
 	for n := range 25 {
 		author := n % 4
-		commit("create", author, n+1, post([]string{did(20)}, nil, []string{"go"}))
+		commit("create", author, n+1, post([]string{did(20)}, []string{"https://example.com/x"}, []string{"go", " b", "did:web:n20.example.com"}))
 		want = append(want, did(author)+" "+oracle.TID(uint64(n+1)<<40))
 	}
 	commit("delete", 0, 1, nil)
 	want = want[1:]
 	index()
+	type page struct {
+		Total   int
+		Records []struct{ DID, Rkey string }
+		Items   []struct {
+			LinkRecord   struct{ DID, Rkey string }
+			OtherSubject string
+		}
+		DIDs   []string `json:"linking_dids"`
+		Links  map[string]map[string]map[string]int
+		Cursor string
+	}
+	pages := func(method string, p url.Values) (all []page) {
+		for {
+			var one page
+			w.ask(method, p, &one)
+			if all = append(all, one); one.Cursor == "" {
+				return all
+			}
+			p.Set("cursor", one.Cursor)
+		}
+	}
 	source := "app.bsky.feed.post:" + mentionOf
 	for _, limit := range []string{"1", "2", "7", "24", "100"} {
 		for _, reverse := range []string{"false", "true"} {
-			p := url.Values{"subject": {did(20)}, "source": {source}, "limit": {limit}, "reverse": {reverse}}
 			var got []string
-			for {
-				var page struct {
-					Total   int
-					Records []struct{ DID, Rkey string }
-					Cursor  *string
+			for _, one := range pages("blue.microcosm.links.getBacklinks", url.Values{"subject": {did(20)}, "source": {source}, "limit": {limit}, "reverse": {reverse}}) {
+				if one.Total != 24 {
+					t.Errorf("%d in all", one.Total)
 				}
-				w.path("/xrpc/blue.microcosm.links.getBacklinks", p, &page)
-				if page.Total != 24 {
-					t.Errorf("%v: %d in all", p, page.Total)
-				}
-				for _, r := range page.Records {
+				for _, r := range one.Records {
 					got = append(got, r.DID+" "+r.Rkey)
 				}
-				if page.Cursor == nil {
-					break
-				}
-				p.Set("cursor", *page.Cursor)
 			}
 			if reverse == "false" {
 				slices.Reverse(got)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%v: %q, want %q", p, got, want)
+				t.Errorf("limit %s, reverse %s: %q, want %q", limit, reverse, got, want)
 			}
 		}
-	}
-	var n struct{ Total int }
-	for path, want := range map[string]int{"/links/count": 24, "/links/count/distinct-dids": 4} {
-		if w.path(path, url.Values{"target": {did(20)}, "collection": {"app.bsky.feed.post"}, "path": {"." + mentionOf}}, &n); n.Total != want {
-			t.Errorf("%s: %d, want %d", path, n.Total, want)
-		}
-	}
-	var dids struct {
-		Total int
-		DIDs  []string `json:"linking_dids"`
-	}
-	w.path("/links/distinct-dids", url.Values{"target": {did(20)}, "collection": {"app.bsky.feed.post"}, "path": {"." + mentionOf}}, &dids)
-	var all struct {
-		Links map[string]map[string]struct {
-			Records int
-			DIDs    int `json:"distinct_dids"`
-		}
-	}
-	w.path("/links/all", url.Values{"target": {did(20)}}, &all)
-	if c := all.Links["app.bsky.feed.post"]["."+mentionOf]; dids.Total != 4 || len(dids.DIDs) != 4 || c.Records != 24 || c.DIDs != 4 {
-		t.Errorf("%+v, %+v", dids, all)
-	}
-}
-
-// Pages of getManyToMany may end within a record, and links and texts can be selected.
-func TestManyToManyOfArrays(t *testing.T) {
-	w, commit, index := arraysWorld(t)
-	for i := range 3 {
-		commit("create", i, 1, post([]string{did(20)}, []string{"https://example.com/x"}, []string{"a", " b", "did:web:n20.example.com", fmt.Sprint("c", i)}))
-	}
-	index()
-	for _, limit := range []string{"1", "2", "3", "5", "100"} {
-		p := url.Values{"subject": {did(20)}, "source": {"app.bsky.feed.post:" + mentionOf}, "pathToOther": {"tags[]"}, "limit": {limit}}
-		var got []string
-		for {
-			var page struct {
-				Items []struct {
-					LinkRecord   struct{ DID string } `json:"linkRecord"`
-					OtherSubject string               `json:"otherSubject"`
-				}
-				Cursor *string
-			}
-			w.path("/xrpc/blue.microcosm.links.getManyToMany", p, &page)
-			for _, item := range page.Items {
-				got = append(got, item.LinkRecord.DID+" "+item.OtherSubject)
-			}
-			if page.Cursor == nil {
-				break
-			}
-			p.Set("cursor", *page.Cursor)
-		}
-		slices.Sort(got)
-		if len(got) != 12 || len(slices.Compact(got)) != 12 {
-			t.Errorf("limit %s: %q", limit, got)
-		}
-	}
-	for path, others := range map[string][]string{"tags[]": {"a", " b", did(20)}, linkOf: {"https://example.com/x"}} {
-		for _, other := range others {
-			var page struct {
-				Items []struct{ OtherSubject string }
-			}
-			w.path("/xrpc/blue.microcosm.links.getManyToMany", url.Values{"subject": {did(20)}, "source": {"app.bsky.feed.post:" + mentionOf}, "pathToOther": {path}, "otherSubject": {other}}, &page)
-			if len(page.Items) != 3 || page.Items[0].OtherSubject != other {
-				t.Errorf("%s %q: %+v", path, other, page)
+		others := map[string]bool{}
+		for _, one := range pages("blue.microcosm.links.getManyToMany", url.Values{"subject": {did(20)}, "source": {source}, "pathToOther": {"tags[]"}, "limit": {limit}}) {
+			for _, i := range one.Items {
+				others[i.LinkRecord.DID+" "+i.LinkRecord.Rkey+" "+i.OtherSubject] = true
 			}
 		}
+		if len(others) != 3*24 {
+			t.Errorf("limit %s: %d other subjects", limit, len(others))
+		}
+	}
+	for other, path := range map[string]string{"go": "tags[]", " b": "tags[]", did(20): "tags[]", "https://example.com/x": linkOf} {
+		one := pages("blue.microcosm.links.getManyToMany", url.Values{"subject": {did(20)}, "source": {source}, "pathToOther": {path}, "otherSubject": {other}, "limit": {"100"}})[0]
+		if len(one.Items) != 24 || one.Items[0].OtherSubject != other {
+			t.Errorf("%s %q: %+v", path, other, one)
+		}
+	}
+	older := url.Values{"target": {did(20)}, "collection": {"app.bsky.feed.post"}, "path": {"." + mentionOf}}
+	for path, want := range map[string]int{"/links/count": 24, "/links/count/distinct-dids": 4, "/links/distinct-dids": 4} {
+		if one := pages(path, older)[0]; one.Total != want || one.DIDs != nil && len(one.DIDs) != want {
+			t.Errorf("%s: %+v, want %d", path, one, want)
+		}
+	}
+	if c := pages("/links/all", url.Values{"target": {did(20)}})[0].Links["app.bsky.feed.post"]["."+mentionOf]; c["records"] != 24 || c["distinct_dids"] != 4 {
+		t.Errorf("%+v", c)
 	}
 }

@@ -9,12 +9,13 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/query"
 )
 
 const labeler = "did:plc:llllllllllllllllllllllll"
 
 // labeledWorld is a world in which a labeler says spam of some accounts and of a post.
-func labeledWorld(t *testing.T) (w *world, say func(change func(*format.Labeler), labels ...batch.Label)) {
+func labeledWorld(t *testing.T) (w *world, visible []string, say func(change func(*format.Labeler), labels ...batch.Label)) {
 	w = newWorld(t, 26, 300)
 	var state format.Labeler
 	say = func(change func(*format.Labeler), labels ...batch.Label) {
@@ -29,91 +30,85 @@ func labeledWorld(t *testing.T) (w *world, say func(change func(*format.Labeler)
 		}
 		state = after
 	}
-	return w, say
+	return w, slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] }), say
 }
 
 func spam(subject string, at time.Time) batch.Label {
 	return batch.Label{Labeler: labeler, Subject: subject, Value: "spam", LabelEntry: format.LabelEntry{Time: at.UnixMicro()}}
 }
 
-func (w *world) refused(path string, want ...string) {
-	w.t.Helper()
-	status, body, _ := w.get(path)
-	for _, part := range want {
-		if status != 400 || !strings.Contains(body, part) {
-			w.t.Errorf("%s: %d %s, want %q", path, status, body, part)
-		}
-	}
-}
+const labeled = "labeled(" + labeler + ",spam)"
 
-// What a labeler said is a set for every method: query, contains, list, histogram.
+// What a labeler said is a set for every method: query, contains, list, histogram, rank, subscribe.
 func TestLabeledSets(t *testing.T) {
-	w, say := labeledWorld(t)
-	set := "labeled(" + labeler + ",spam)"
-	path := "/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(set)
-	w.refused(path, "has no labels of any labeler", "--labelers")
-	visible := slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] })
+	t.Parallel()
+	w, visible, say := labeledWorld(t)
+	w.says("query?set="+labeled, 400, "--labelers")
 	post := "at://" + visible[0] + "/app.bsky.feed.post/3kkkkkkkkkkkk"
 	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	var labels []batch.Label
+	labels := []batch.Label{spam(post, begin)}
 	for i, did := range visible[:8] {
 		labels = append(labels, spam(did, begin.Add(time.Duration(i)*time.Hour)))
 	}
-	say(nil, append(labels, spam(post, begin))...)
-	w.refused("/xrpc/blue.skein.graph.query?set="+url.QueryEscape("labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"), "unknown labeler did:plc:m", labeler)
+	say(nil, labels...)
+	w.says("query?set=labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)", 400, "unknown labeler did:plc:m")
+	w.says("subscribe?set=labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)", 400, "unknown labeler")
+	w.says("query?records=true&set="+labeled, 400, "a label is not a record")
+	w.answer("rank", url.Values{"of": {"follows(" + visible[0] + ")"}, "via": {"likes"}, "except": {labeled}})
+	w.answer("rank", url.Values{"of": {labeled}, "via": {"likers"}})
 
-	w.refused("/xrpc/blue.skein.graph.subscribe?set="+url.QueryEscape("labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"), "unknown labeler")
-	w.refused(path+"&records=true", "a label is not a record")
-	var results struct{ Items []struct{ Member string } }
-	w.ask("blue.skein.graph.rank", url.Values{"of": {"follows(" + visible[0] + ")"}, "via": {"likes"}, "except": {set}}, &results)
-	w.ask("blue.skein.graph.rank", url.Values{"of": {set}, "via": {"likers"}}, &results)
-	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved} // an earlier name of it
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old); err != nil {
-		t.Fatal(err)
-	}
-
-	got, totals := w.all(set, 3, nil)
+	got, totals := w.all(labeled, 3, nil)
 	slices.Sort(got)
 	if want := slices.Sorted(slices.Values(visible[:8])); !slices.Equal(got, want) || totals[0] != 8 {
 		t.Errorf("%q of %v, want %q", got, totals, want)
 	}
-	if a := w.query(url.Values{"set": {"intersect(members(" + post + "), " + set + ")"}}); a.Total != 1 || a.Type != "uri" {
+	if a := w.query("intersect(members(" + post + "), " + labeled + ")"); a.Total != 1 || a.Type != "uri" {
 		t.Errorf("the post: %+v", a)
 	}
-	if a := w.query(url.Values{"set": {"labeled(" + labeler + ",spam,since=2026-05-01T14:00:00Z,until=2026-05-01T17:00:00Z)"}}); a.Total != 3 {
+	if a := w.query("labeled(" + labeler + ",spam,since=2026-05-01T14:00:00Z,until=2026-05-01T17:00:00Z)"); a.Total != 3 {
 		t.Errorf("a window: %+v", a)
 	}
-	var in struct {
-		Members []struct{ Contained bool }
+	if in := w.contains(labeled, visible[3], visible[9]); !in[0] || in[1] {
+		t.Errorf("contains: %v", in)
 	}
-	w.ask("blue.skein.graph.contains", url.Values{"set": {set}, "member": {visible[3], visible[9]}}, &in)
-	if len(in.Members) != 2 || !in.Members[0].Contained || in.Members[1].Contained {
-		t.Errorf("contains: %+v", in)
+	if a := w.answer("list", url.Values{"set": {labeled}, "limit": {"2"}}); a.Order != "newest" || !slices.Equal(a.Items, []item{{Member: visible[7], Time: "2026-05-01T19:00:00.000000Z"}, {Member: visible[6], Time: "2026-05-01T18:00:00.000000Z"}}) {
+		t.Errorf("list: %+v", a)
 	}
-	var listed struct {
-		Order string
-		Items []struct{ Member, Record, Time string }
+	w.says("histogram?bucket=4h&since=2026-05-01T12:00:00Z&until=2026-05-01T20:00:00Z&set="+labeled, 200, `"buckets":[{"start":"2026-05-01T12:00:00Z","count":4},{"start":"2026-05-01T16:00:00Z","count":4}]`)
+
+	w.serve(query.Options{})
+	conn, _, err := w.dial("except(members("+strings.Join(visible[8:12], ",")+"),"+labeled+")", "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.ask("blue.skein.graph.list", url.Values{"set": {set}, "limit": {"2"}}, &listed)
-	if len(listed.Items) != 2 || listed.Order != "newest" || listed.Items[0].Member != visible[7] || listed.Items[0].Record != "" || listed.Items[0].Time != "2026-05-01T19:00:00.000000Z" {
-		t.Errorf("list: %+v", listed)
-	}
-	var drawn struct {
-		Buckets []struct{ Count int }
-	}
-	w.ask("blue.skein.graph.histogram", url.Values{"set": {set}, "bucket": {"2h"}, "since": {"2026-05-01T12:00:00Z"}, "until": {"2026-05-01T20:00:00Z"}}, &drawn)
-	for _, b := range drawn.Buckets {
-		if len(drawn.Buckets) != 4 || b.Count != 2 {
-			t.Errorf("histogram: %+v", drawn)
+	next := func() (c change) {
+		t.Helper()
+		if err := conn.ReadJSON(&c); err != nil {
+			t.Fatal(err)
 		}
+		return c
+	}
+	next()
+	say(nil, spam(visible[9], time.Now()))
+	if c := next(); !slices.Equal(c.Left, visible[9:10]) || c.Entered != nil {
+		t.Errorf("labeled: %+v", c)
+	}
+	taken := spam(visible[9], time.Now().Add(time.Second))
+	taken.Negated = true
+	say(nil, taken)
+	if c := next(); !slices.Equal(c.Entered, visible[9:10]) || c.Left != nil {
+		t.Errorf("taken back: %+v", c)
 	}
 }
 
 // An answer with a labeler's labels says when they may be incomplete, and only then.
 func TestIncompleteLabels(t *testing.T) {
-	w, say := labeledWorld(t)
-	set := url.Values{"set": {"labeled(" + labeler + ",spam)"}}
+	w, _, say := labeledWorld(t)
 	say(nil)
+	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved} // an earlier name of it
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		change func(*format.Labeler)
 		reason string
@@ -126,62 +121,20 @@ func TestIncompleteLabels(t *testing.T) {
 		{func(l *format.Labeler) { l.Missed, l.Problem = time.Unix(1700000000, 0).UTC(), "" }, "no longer has all of its labels"},
 	} {
 		say(c.change)
-		var a struct {
-			Incomplete bool
-			Reason     string
-		}
-		w.ask("blue.skein.graph.query", set, &a)
+		a := w.query(labeled)
 		if a.Incomplete != (c.reason != "") || !strings.Contains(a.Reason, c.reason) || strings.Contains(a.Reason, "10.0.0.1") {
 			t.Errorf("%+v, want %q", a, c.reason)
 		}
 		var stats struct {
 			Labelers []struct {
-				DID     string
-				Cursor  int
-				Reason  string
-				Current bool
+				DID, Reason string
+				Cursor      int
+				Current     bool
 			}
 		}
-		w.ask("blue.skein.graph.getStats", nil, &stats)
+		w.ask("getStats", nil, &stats)
 		if len(stats.Labelers) != 1 || stats.Labelers[0].Reason != a.Reason || stats.Labelers[0].DID != labeler || stats.Labelers[0].Cursor == 0 {
 			t.Errorf("getStats: %+v", stats)
 		}
 	}
-}
-
-// A labeler that was configured under another name before is one labeler.
-func TestLabelerOfTwoNames(t *testing.T) {
-	w, say := labeledWorld(t)
-	say(nil)
-	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved}
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old); err != nil {
-		t.Fatal(err)
-	}
-	var a struct{ Reason string }
-	w.ask("blue.skein.graph.query", url.Values{"set": {"labeled(" + labeler + ",spam)"}}, &a)
-	var stats struct{ Labelers []struct{ DID string } }
-	w.ask("blue.skein.graph.getStats", nil, &stats)
-	if a.Reason != "" || len(stats.Labelers) != 1 {
-		t.Errorf("%q, %+v", a.Reason, stats)
-	}
-}
-
-// A subscription receives what gets a label, and what loses it.
-func TestSubscribeToLabels(t *testing.T) {
-	t.Parallel()
-	w, say := labeledWorld(t)
-	visible := slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] })
-	say(nil)
-	set := "except(members(" + strings.Join(visible[:4], ",") + "),labeled(" + labeler + ",spam))"
-	members := map[string]bool{}
-	for _, did := range visible[:4] {
-		members[did] = true
-	}
-	l := w.listen(set, "", members)
-	say(nil, spam(visible[1], time.Now()), spam(visible[2], time.Now()))
-	l.becomes(map[string]bool{visible[0]: true, visible[3]: true})
-	taken := spam(visible[2], time.Now().Add(time.Second))
-	taken.Negated = true
-	say(nil, taken)
-	l.becomes(map[string]bool{visible[0]: true, visible[2]: true, visible[3]: true})
 }

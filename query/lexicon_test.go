@@ -71,7 +71,7 @@ func TestLexiconNames(t *testing.T) {
 // The lexicons and the handlers agree: every method has one, every parameter
 // and every field of every answer is in it, and what is required is there.
 func TestLexicons(t *testing.T) {
-	w := newFeedWorld(t, "popular = rank(of=members("+strings.Join(oracle.NewHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
+	w := newViewers(t, "popular = rank(of=members("+strings.Join(oracle.NewSpreadHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
 	a := w.history.Accounts()
 	calls := map[string][]string{
 		"blue.skein.graph.query":      {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},
@@ -85,7 +85,7 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.getAccount": {"did=" + a[0], "did=" + a[1], "did=did:plc:neverseenaaaaaaaaaaaaaaa"},
 
 		"app.bsky.feed.describeFeedGenerator": {""},
-		"app.bsky.feed.getFeedSkeleton":       {"limit=1&feed=" + feedURI("popular")},
+		"app.bsky.feed.getFeedSkeleton":       {strings.TrimPrefix(feedCall("popular", "&limit=1"), feedSkeleton+"?")},
 	}
 	for _, did := range a {
 		of := "subject=" + did + "&source=app.bsky.graph."
@@ -132,7 +132,7 @@ func TestLexicons(t *testing.T) {
 		}
 		c := checker{t, lex.ID, defs, map[string]bool{}}
 		for _, call := range calls[lex.ID] {
-			status, body, _ := w.get("/xrpc/" + lex.ID + "?" + call)
+			status, body, _ := w.get(lex.ID + "?" + call)
 			var v map[string]any
 			if err := json.Unmarshal([]byte(body), &v); err != nil || status != 200 {
 				t.Fatalf("%s: %d %s", lex.ID, status, body)
@@ -290,4 +290,58 @@ func (c *checker) allSeen(s schema, where string) {
 	for name, p := range s.Properties {
 		c.allSeen(p, where+"."+name)
 	}
+}
+
+// /openapi.json has the methods that have a lexicon, those that take a form with its bounds, and schemas that name each
+// other as they should.
+func TestDescriptions(t *testing.T) {
+	w := newWorld(t, 93, 0)
+	_, body, _ := w.get("/openapi.json")
+	var api struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Parameters  []any
+			RequestBody struct {
+				Content map[string]struct {
+					Schema struct {
+						Required   []string
+						Properties map[string]struct{ MaxLength int }
+					}
+				}
+			}
+			Responses map[string]any
+		}
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal([]byte(body), &api); err != nil || api.OpenAPI != "3.1.0" {
+		t.Fatalf("%.80s %v", body, err)
+	}
+	for _, part := range strings.Split(body, `"$ref": "#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		if api.Components.Schemas[name] == nil {
+			t.Errorf("there is no schema %s", name)
+		}
+	}
+	var forms []string
+	for path, calls := range api.Paths {
+		nsid := strings.TrimPrefix(path, "/xrpc/")
+		w.says("/lexicons/"+nsid+".json", 200, `"id":"`+nsid+`"`)
+		c, ok := calls["post"]
+		if !ok {
+			continue
+		}
+		forms = append(forms, strings.TrimPrefix(nsid, "blue.skein.graph."))
+		s := c.RequestBody.Content[formType].Schema
+		if len(c.Parameters) > 0 || len(s.Required) == 0 || c.Responses["413"] == nil || c.Responses["415"] == nil || c.OperationID == calls["get"].OperationID {
+			t.Errorf("%s: %+v", path, c)
+		}
+		if set, ok := s.Properties["set"]; ok && set.MaxLength != language.MaxForm {
+			t.Errorf("%s: set may have %d bytes", path, set.MaxLength)
+		}
+	}
+	if slices.Sort(forms); len(api.Paths) < 18 || !slices.Equal(forms, []string{"contains", "counts", "getBlocks", "histogram", "known", "list", "query", "rank"}) {
+		t.Errorf("%d methods; those with forms: %q", len(api.Paths), forms)
+	}
+	w.says("/lexicons/none.json", 404, "unknown lexicon")
 }

@@ -1,62 +1,200 @@
 package query_test
 
 import (
+	"cmp"
 	"fmt"
-	"net/http/httptest"
+	"math/rand/v2"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
-	"skein.blue/graph"
-	"skein.blue/graph/batch"
-	"skein.blue/graph/write"
-	"skein.blue/intern/dict"
-	"skein.blue/internal/sim/memkv"
-	"skein.blue/query"
-	"skein.blue/query/algebra"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/sim/oracle"
 )
 
-// A set that grows between two pages, past the size up to which all of its records are read, keeps its
-// order by time.
-func TestListGrows(t *testing.T) {
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
-	if err != nil {
-		t.Fatal(err)
+// timeIn is the time in the key of a record, as answers write it.
+func timeIn(uri string) string {
+	at, _ := oracle.Micros(uri[strings.LastIndexByte(uri, '/')+1:])
+	if at == 0 {
+		return ""
 	}
-	s, err := query.New(g, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(s)
-	defer srv.Close()
-	w := &world{t: t, base: srv.URL}
-	n := 0
-	follow := func(more int) {
-		var b batch.Batch
-		for range more {
-			n++
-			b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:n%d.example.com", n), Rev: dict.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
-			b.AddPut(1, dict.AppendTID(nil, uint64(n)<<20), []byte("did:web:star.example.com"))
+	return time.UnixMicro(at).UTC().Format("2006-01-02T15:04:05.000000Z")
+}
+
+// viasOf are the sets that accounts, or records, have, with what the model has in them.
+func (w *world) viasOf(dids bool) map[string]map[string][]string {
+	v, of := w.model.Views(), map[string]map[string][]string{}
+	for _, k := range oracle.Kinds() {
+		if dids {
+			of[k.Forward] = v.Forward[k.Name]
 		}
-		if err := g.Apply(t.Context(), "", &b); err != nil {
-			t.Fatal(err)
+		if dids == (k.To.Is().String() == "did") {
+			of[k.Reverse] = v.Reverse[k.Name]
 		}
 	}
-	follow(algebra.MaxSortedActors)
-	var page struct {
-		Order, Cursor string
-		Items         []struct{ Member string }
+	return of
+}
+
+// Random sets in windows, and random expressions, are listed by id, by time, and by the sizes of sets: each order has all
+// members once, with their records and times exactly if they come from one set, and with the sizes that the model has. The
+// method query shows the same records.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	w := spreadWorld(t, 25)
+	rng := rand.New(rand.NewPCG(6, 1))
+	times := w.times()
+	some, recorded, turned, early := map[string]int{}, 0, 0, 0
+	for range 500 {
+		var set string
+		var records map[string]string
+		members, dids := map[string]bool{}, rng.IntN(2) == 0
+		if rng.IntN(2) == 0 {
+			s, window := w.span(rng, times)
+			l := w.leaf(rng, s)
+			set, records, dids = l.text(window), l.records, !l.isURI()
+			for _, m := range l.members {
+				members[m] = true
+			}
+		} else {
+			set, members = w.expression(rng, dids, rng.IntN(3))
+		}
+		order := []string{"", "id", "newest", "oldest"}[rng.IntN(4)]
+		var sizes map[string][]string
+		if rng.IntN(2) == 0 {
+			for via, of := range w.viasOf(dids) {
+				order, sizes = "size("+via+")", of
+			}
+		}
+		p := url.Values{"set": {set}, "limit": {fmt.Sprint(1 + rng.IntN(20))}}
+		if order != "" {
+			p.Set("order", order)
+		}
+		// The first set of intersect and except decides whether there are records.
+		first := strings.TrimSpace(set)
+		for strings.HasPrefix(first, "intersect(") || strings.HasPrefix(first, "except(") {
+			first = strings.TrimSpace(first[strings.Index(first, "(")+1:])
+		}
+		hasRecords := !strings.HasPrefix(first, "union") && !strings.HasPrefix(first, "members")
+		if (order == "newest" || order == "oldest") && !hasRecords {
+			w.says("list?"+p.Encode(), 400, "order=size(NAME)")
+			continue
+		}
+		want := order
+		if order == "" {
+			if want = "newest"; !hasRecords {
+				want = "id"
+			}
+		}
+		var all []item
+		for _, page := range w.pages("list", p, nil) {
+			if page.Order != want || page.Total != len(members) || page.Items == nil {
+				t.Fatalf("%v: order %s, %d members; want %s, %d", p, page.Order, page.Total, want, len(members))
+			}
+			all = append(all, page.Items...)
+			turned++
+		}
+		seen := map[string]bool{}
+		for _, it := range all {
+			if !members[it.Member] || seen[it.Member] || (it.Record != "") != hasRecords || it.Time != timeIn(it.Record) || records != nil && it.Record != records[it.Member] {
+				t.Fatalf("%v: %+v; a member: %v, records: %v %s", p, it, members[it.Member], hasRecords, records[it.Member])
+			}
+			if seen[it.Member] = true; it.Record != "" {
+				recorded++
+			}
+			if timeIn(it.Member) > it.Time && it.Time != "" {
+				early++
+			}
+			if (it.Size != nil) != (sizes != nil) || it.Size != nil && *it.Size != len(sizes[it.Member]) {
+				t.Fatalf("%v: %+v, want the size %d", p, it, len(sizes[it.Member]))
+			}
+		}
+		if len(seen) != len(members) {
+			t.Fatalf("%v: %d items, want %d", p, len(seen), len(members))
+		}
+		untimed := map[bool]int{true: 1}
+		if !slices.IsSortedFunc(all, func(x, y item) int {
+			switch want {
+			case "newest":
+				return cmp.Or(cmp.Compare(untimed[x.Time == ""], untimed[y.Time == ""]), cmp.Compare(y.Time, x.Time))
+			case "oldest":
+				return cmp.Or(cmp.Compare(untimed[x.Time == ""], untimed[y.Time == ""]), cmp.Compare(x.Time, y.Time))
+			case "id":
+				return 0
+			}
+			return cmp.Compare(*y.Size, *x.Size)
+		}) {
+			t.Fatalf("%v: not in the order: %+v", p, all)
+		}
+		some[want] += len(members)
+		if records == nil {
+			continue
+		}
+		got := w.answer("query", url.Values{"set": {set}, "records": {"true"}, "limit": {"1000"}})
+		for i, m := range got.Members {
+			if len(got.Records) != len(records) || got.Records[i] != records[m] {
+				t.Fatalf("%s: %s by %q, want %q", set, m, got.Records, records)
+			}
+		}
 	}
-	p := url.Values{"set": {"followers(did:web:star.example.com)"}, "limit": {"1"}}
-	w.ask("blue.skein.graph.list", p, &page)
-	if want := fmt.Sprintf("did:web:n%d.example.com", n); page.Order != "newest" || len(page.Items) != 1 || page.Items[0].Member != want {
-		t.Fatalf("%+v, want %s", page, want)
+	if recorded < 300 || turned < 50 || early < 5 || some["newest"] == 0 || some["oldest"] == 0 || some["id"] == 0 {
+		t.Errorf("%v members, %d with records, %d from before their subject, %d pages", some, recorded, early, turned)
 	}
-	follow(1)
-	next := url.Values{"set": p["set"], "limit": p["limit"], "cursor": {page.Cursor}}
-	if w.ask("blue.skein.graph.list", next, &page); page.Order != "newest" || len(page.Items) != 1 || page.Items[0].Member != fmt.Sprintf("did:web:n%d.example.com", n-2) {
-		t.Errorf("the next page of a set that has grown: %+v", page)
+	// A cursor is bound to its order.
+	star, n := busiest(w.model.Views().Reverse["follow"])
+	orders := []string{"newest", "oldest", "id", "size(follows)", "size(likes)"}
+	for _, order := range orders {
+		p := url.Values{"set": {"followers(" + star + ")"}, "limit": {"1"}, "order": {order}}
+		p.Set("cursor", w.answer("list", p).Cursor)
+		if p.Get("cursor") == "" {
+			t.Fatalf("%s of %d: no second page", order, n)
+		}
+		for _, other := range orders {
+			p.Set("order", other)
+			w.says("list?"+p.Encode(), map[bool]int{true: 200, false: 400}[order == other], "")
+		}
 	}
-	if w.ask("blue.skein.graph.list", p, &page); page.Order != "newest" || page.Items[0].Member != fmt.Sprintf("did:web:n%d.example.com", n) {
-		t.Errorf("begun again: %+v", page)
+}
+
+// If several records make an edge, all methods show the same one. For an edge to an account, it is
+// the record with the lowest key. For an edge to a post, it is the first record from the post's
+// time on, and a key that is not a TID only if there is no other.
+func TestOneRecordIsShown(t *testing.T) {
+	w := newWorld(t, 87, 0)
+	a := w.history.Accounts()
+	const early, post, late, later = "3jzfcijpj2z2a", "3kaaaaaaaaa2a", "3kbaaaaaaaa2a", "3kcaaaaaaaa2a"
+	uri := "at://" + a[9] + "/app.bsky.feed.post/" + post
+	seq := int64(0)
+	for i, c := range []struct {
+		kind, subject string
+		rkeys         []string
+		want          string
+	}{
+		{"follow", a[9], []string{late, "1", early}, "1"},
+		{"follow", a[9], []string{late, "self", early}, early},
+		{"block", a[9], []string{"B", "-A", early}, "-A"},
+		{"like", uri, []string{"1", later, late, early}, late},
+		{"like", uri, []string{"1", early}, early},
+		{"like", "at://" + a[9] + "/app.bsky.feed.generator/whats-hot", []string{"1", later, early}, "1"},
+	} {
+		actor, k := a[i], kinds.ByName(c.kind)
+		for _, rkey := range c.rkeys {
+			seq++
+			w.commit(seq, actor, oracle.Op{Kind: c.kind, Rkey: rkey, Subject: c.subject})
+		}
+		want := "at://" + actor + "/" + k.Collection + "/" + c.want
+		for _, set := range []string{k.Forward + "(" + actor + ")", k.Reverse + "(" + c.subject + ")"} {
+			query := w.answer("query", url.Values{"set": {set}, "records": {"true"}})
+			list := w.answer("list", url.Values{"set": {set}})
+			if !slices.Contains(query.Records, want) || !slices.ContainsFunc(list.Items, func(it item) bool { return it.Record == want }) {
+				t.Errorf("%s: %v and %v, want %s", set, query, list, want)
+			}
+		}
+		w.says("blue.microcosm.links.getBacklinks?subject="+c.subject+"&source="+k.Source()+"&did="+actor, 200, `"rkey":"`+c.want+`"`)
+		if c.subject == a[9] {
+			w.says("app.bsky.graph.getRelationships?actor="+actor+"&others="+a[9], 200, `ing":"`+want+`"`)
+			w.says("app.bsky.graph.getRelationships?actor="+a[9]+"&others="+actor, 200, `By":"`+want+`"`)
+		}
 	}
 }

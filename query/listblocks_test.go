@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"skein.blue/graph"
 	"skein.blue/graph/ask"
-	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
-	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/harness"
-	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
@@ -26,43 +23,25 @@ import (
 // Two accounts that block very many lists, whose authors put both on very many: what one
 // query reads of them is bounded, and the answer says that it is incomplete.
 func TestAbuseBlocksByLists(t *testing.T) {
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := oracle.NewGraph(t, 1, 0, write.Limits{})
 	const actor, other = "did:web:actor.example.com", "did:web:other.example.com"
 	lists, authors := harness.Size(30_000, 300_000), harness.Size(200, 2000)
 	author := func(n int) string { return fmt.Sprintf("did:web:author%d.example.com", n%authors) }
 	list := func(n int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", author(n), n) }
-	var b batch.Batch
-	seq := format.Seq(0)
-	commit := func(did string, n int, put func(i int, rkey []byte)) {
-		for from := 0; from < n; from += 10_000 {
-			seq++
-			b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
-			for i := from; i < min(n, from+10_000); i++ {
-				put(i, dict.AppendTID(nil, uint64(i+1)<<20))
-			}
-			b.Seen(seq, nil)
-			if err := g.Apply(t.Context(), "test", &b); err != nil {
-				t.Fatal(err)
-			}
-			b.Reset()
-		}
+	var all []string
+	for n := range lists {
+		all = append(all, list(n))
 	}
 	for _, did := range []string{actor, other} {
-		commit(did, lists, func(i int, rkey []byte) { b.AddPut(listBlock.Kind, rkey, []byte(list(i))) })
+		for some := range slices.Chunk(all, 10_000) {
+			g.PutMany(did, "listblock", some)
+		}
 	}
 	for n := range authors {
-		commit(author(n), 2, func(i int, rkey []byte) {
-			b.AddPut(kinds.ListMember, rkey, []byte([]string{actor, other}[i]))
-			b.AddPut(kinds.ListItem, rkey, []byte(list(n)))
-		})
+		g.PutListItem(author(n), list(n), actor)
+		g.PutListItem(author(n), list(n), other)
 	}
-	s, err := New(g, Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := serverOf(t, g.Store, Options{Timeout: time.Minute})
 	start := time.Now()
 	rec := httptest.NewRecorder()
 	s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/app.bsky.graph.getRelationships?actor="+actor+"&others="+other, nil))
@@ -71,7 +50,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Errorf("%d %s", rec.Code, body)
 	}
 	cost := 0
-	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *ask.View) error {
+	err := g.Store.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *ask.View) error {
 		dids := []language.Literal{{S: actor}, {S: other}}
 		for i := range dids {
 			dids[i].Is = dict.DID
@@ -89,7 +68,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Errorf("it cost %d, want %d at most", cost, most)
 	}
 	// The bound on list items: one author may have millions.
-	err = g.View(t.Context(), func(sn *ask.View) error {
+	err = g.Store.View(t.Context(), func(sn *ask.View) error {
 		ids, err := algebra.Lookup(sn, []language.Literal{{S: actor, Is: dict.DID}, {S: other, Is: dict.DID}})
 		if err != nil {
 			return err
@@ -101,7 +80,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := l.listings(author[0], map[dict.ID]bool{ids[0]: true, ids[1]: true}, func(dict.ID, dict.ID, format.Path) { looked++ }); err != nil {
+			if err := l.listings(author[0], map[dict.ID]bool{ids[0]: true, ids[1]: true}, func(dict.ID, dict.ID, ask.Path) { looked++ }); err != nil {
 				return err
 			}
 		}

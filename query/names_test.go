@@ -19,12 +19,14 @@ import (
 
 // handles knows some handles; others it has to look up first.
 type handles struct {
+	asked  atomic.Int64
 	mu     sync.Mutex
 	kept   map[string]string
 	remote map[string]string
 }
 
 func (h *handles) Kept(name string) (string, bool, error) {
+	h.asked.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	did, ok := h.kept[name]
@@ -65,13 +67,7 @@ func TestNames(t *testing.T) {
 		t.Fatal("nobody follows many, or no post is liked")
 	}
 	h := &handles{kept: map[string]string{"kept.example.com": a[0]}, remote: map[string]string{"alice.example.com": a[1]}}
-	s, err := query.New(w.store, query.Options{Handles: h, Concurrent: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(s)
-	defer srv.Close()
-	w.base = srv.URL
+	w.serve(query.Options{Handles: h, Concurrent: 1})
 	rkey := post[strings.LastIndexByte(post, '/')+1:]
 	for set, want := range map[string][]string{
 		"follows(@kept.example.com)":                                            v.Forward["follow"][a[0]],
@@ -83,12 +79,8 @@ func TestNames(t *testing.T) {
 		"likers(at://alice.example.com/app.bsky.feed.post/" + rkey + ")":        v.Reverse["like"][post],
 		"intersect(follows(@alice.example.com), members(@kept.example.com))":    intersect(v.Forward["follow"][a[1]], []string{a[0]}),
 		"members(@kept.example.com,@alice.example.com," + a[0] + ")":            intersect(a[:2], a),
-		"follows(@alice.example.com,since=1970-01-01)":                          nil,
 	} {
 		got, _ := w.all(set, 3, nil)
-		if set == "follows(@alice.example.com,since=1970-01-01)" {
-			continue // it need only be answered
-		}
 		if w.model.Hidden[a[0]] || w.model.Hidden[a[1]] {
 			t.Fatal("another seed: one of the two is hidden")
 		}
@@ -99,34 +91,22 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", set, got, want)
 		}
 	}
-	const space = "at://did:web:a.example.com/space/com.example.forum/self"
-	for call, want := range map[string]string{
-		"query?set=follows(@nobody.example.com)": `400 "HandleNotFound" set: at position 8: no account has the handle nobody.example.com`,
-		"query?set=follows(@broken.example.com)": `502 "UpstreamFailure" set: at position 8: broken.example.com`,
-		"query?set=members(@1.example.com,@2.example.com,@3.example.com,@4.example.com,@5.example.com,@6.example.com,@7.example.com,@8.example.com,@9.example.com)": `400 "InvalidRequest" this query has 9 handles that the server has not looked up yet; at most 8 are allowed`,
-		"query?set=follows(kept.example.com)":                                     `400 "InvalidRequest" write a handle as @kept.example.com`,
-		"query?set=follows(@x)":                                                   `400 "InvalidRequest" neither a DID nor an AT URI`,
-		"query?set=follows(https://example.com/profile/kept.example.com)":         `400 "InvalidRequest" of web addresses, skein understands only links`,
-		"query?set=follows(https://bsky.app/profile/kept.example.com/post/3kx)":   `400 "InvalidRequest" is an AT URI; follows takes an account`,
-		"query?set=likers(https://bsky.app/profile/kept.example.com)":             `400 "InvalidRequest" is an account; likers takes an AT URI`,
-		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:          `400 "HandleNotFound" actor (number 1): no account has`,
-		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com": `200 "total"`,
-		"contains?set=members(" + a[1] + ")&member=@alice.example.com":            `200 "contained":true`,
-
-		"query?set=likers(" + space + ")":                                       `400 "InvalidRequest" set: at position 7: the argument "` + space + `" of likers is in a permissioned space (at://…/space/…); skein does not index those`,
-		"query?set=likers(" + space + "/did:web:a.example.com/a.b.c/3kx)":       `400 "InvalidRequest" of likers is in a permissioned space (at://…/space/…); skein does not index those`,
-		"query?set=members(at://kept.example.com/space/com.example.forum/self)": `400 "InvalidRequest" of members is in a permissioned space (at://…/space/…); skein does not index those`,
-		"query?set=members(at://$viewer/space/com.example.forum/self)":          `400 "InvalidRequest" of members is in a permissioned space (at://…/space/…); skein does not index those`,
-		"contains?set=likes(" + a[1] + ")&member=" + space:                      `400 "InvalidRequest" member "` + space + `" (number 1) is in a permissioned space (at://…/space/…); skein does not index those`,
-		"query?set=likers(at://did:web:a.example.com/space/com.example.forum)":  `400 "InvalidRequest" neither a DID nor an AT URI`,
+	for call, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"query?set=follows(@nobody.example.com)":                                                          {400, `"HandleNotFound","message":"set: at position 8: no account has the handle nobody.example.com`},
+		"query?set=follows(@broken.example.com)":                                                          {502, `"UpstreamFailure","message":"set: at position 8: broken.example.com`},
+		"query?set=" + members(1, 10):                                                                     {400, `this query has 9 handles that the server has not looked up yet; at most 8 are allowed`},
+		"query?set=follows(kept.example.com)":                                                             {400, `write a handle as @kept.example.com`},
+		"query?set=likers(https://bsky.app/profile/kept.example.com)":                                     {400, `is an account; likers takes an AT URI`},
+		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:                                  {400, `"HandleNotFound","message":"actor (number 1): no account has`},
+		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com":                         {200, `"total"`},
+		"contains?set=members(" + a[1] + ")&member=@alice.example.com":                                    {200, `"contained":true`},
+		"query?set=members(at://kept.example.com/space/com.example.forum/self)":                           {400, `of members is in a permissioned space (at://…/space/…); skein does not index those`},
+		"contains?set=likes(" + a[1] + ")&member=at://did:web:a.example.com/space/com.example.forum/self": {400, `(number 1) is in a permissioned space`},
 	} {
-		status, body, _ := w.get("/xrpc/blue.skein.graph." + call)
-		for _, part := range strings.SplitN(want, " ", 3) {
-			if !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), strings.TrimSpace(part)) && part != want[:3] || want[:3] != map[int]string{200: "200", 400: "400", 502: "502"}[status] {
-				t.Errorf("%s: %d %s, want %s", call, status, body, want)
-				break
-			}
-		}
+		w.says(call, want.status, want.says)
 	}
 	var rel struct {
 		Actor         string
@@ -140,10 +120,6 @@ func TestNames(t *testing.T) {
 	if rel.Actor != a[1] || len(rel.Relationships) != 3 || rel.Relationships[0]["did"] != a[0] || rel.Relationships[1]["did"] != a[0] || rel.Relationships[2]["actor"] != "Nobody.example.com " {
 		t.Errorf("pasted: %+v", rel)
 	}
-	var account struct{ DID string }
-	if w.ask("blue.skein.graph.getAccount", url.Values{"did": {"\u202a@ALICE.example.com\u202c"}}, &account); account.DID != a[1] {
-		t.Errorf("pasted: %+v", account)
-	}
 }
 
 // A page does not go on where the handle is another's by then.
@@ -153,28 +129,20 @@ func TestMovedHandle(t *testing.T) {
 	a := slices.Clone(w.history.Accounts())
 	slices.SortFunc(a, func(x, y string) int { return len(v.Forward["follow"][y]) - len(v.Forward["follow"][x]) })
 	h := &handles{kept: map[string]string{"alice.example.com": a[0]}}
-	s, err := query.New(w.store, query.Options{Handles: h})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(s)
-	defer srv.Close()
-	w.base = srv.URL
-	first := w.query(url.Values{"set": {"follows(@alice.example.com)"}, "limit": {"1"}})
+	w.serve(query.Options{Handles: h})
+	first := w.answer("query", url.Values{"set": {"follows(@alice.example.com)"}, "limit": {"1"}})
 	if first.Cursor == "" {
 		t.Fatal("there is one page")
 	}
 	ranking := url.Values{"of": {"follows(@alice.example.com)"}, "via": {"likes"}, "limit": {"1"}}
-	var ranked struct{ Cursor string }
-	if w.ask("blue.skein.graph.rank", ranking, &ranked); ranked.Cursor == "" {
+	ranked := w.answer("rank", ranking)
+	if ranked.Cursor == "" {
 		t.Fatal("there is one page of a ranking")
 	}
 	h.kept["alice.example.com"] = a[1]
 	ranking.Set("cursor", ranked.Cursor)
 	for method, p := range map[string]url.Values{"query": {"set": {"follows(@alice.example.com)"}, "cursor": {first.Cursor}}, "rank": ranking} {
-		if status, body, _ := w.get("/xrpc/blue.skein.graph." + method + "?" + p.Encode()); status != 400 || !strings.Contains(body, "cursor does not belong") {
-			t.Errorf("%s: %d %s", method, status, body)
-		}
+		w.says(method+"?"+p.Encode(), 400, "cursor does not belong")
 	}
 }
 
@@ -202,16 +170,10 @@ func TestHandlesAreLookedUpForClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := query.New(w.store, query.Options{Handles: h})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(s)
-	defer srv.Close()
-	w.base = srv.URL
+	w.serve(query.Options{Handles: h})
 	var asking sync.WaitGroup
 	for i := range 3 {
-		asking.Go(func() { w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(members(8*i, 8+8*i))) })
+		asking.Go(func() { w.get("query?set=" + url.QueryEscape(members(8*i, 8+8*i))) })
 	}
 	asking.Wait()
 	select {

@@ -1,0 +1,265 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein.blue/graph"
+	"skein.blue/graph/write"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
+)
+
+func serverOf(t *testing.T, store *graph.Store, o Options) *Server {
+	t.Helper()
+	s, err := New(store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// get calls a method of blue.skein.graph.
+func (s *Server) get(call string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph."+call, nil))
+	return w
+}
+
+// star is an account with five followers, of which the second is hidden.
+const star = "did:web:star.example.com"
+
+func starGraph(t *testing.T) *graph.Store {
+	g := oracle.NewGraph(t, 1, 0, write.Limits{})
+	g.Crowd(5, func(int) []string { return []string{star} })
+	g.Hide(oracle.Account(1), true)
+	return g.Store
+}
+
+// The same page has the same bytes, its cursor included, and other answers have other tags: caches depend on it, and a client
+// would otherwise keep an old answer.
+func TestTags(t *testing.T) {
+	s := serverOf(t, starGraph(t), Options{})
+	seen := map[string]string{}
+	for _, call := range []string{
+		"query?limit=2&set=followers(" + star + ")", "query?limit=3&set=followers(" + star + ")", "list?limit=2&set=followers(" + star + ")",
+		"rank?limit=1&via=followers&of=members(" + star + ")", "query?set=follows(" + oracle.Account(0) + ")", "query?set=follows(did:web:none.example.com)",
+	} {
+		first, second := s.get(call), s.get(call)
+		tag := first.Header().Get("ETag")
+		if other, ok := seen[tag]; ok || tag == "" || tag != second.Header().Get("ETag") || first.Code != http.StatusOK || first.Body.String() != second.Body.String() || strings.Contains(call, "limit") != strings.Contains(first.Body.String(), `"cursor"`) {
+			t.Errorf("%s: %d, tag %s, as %q\n%s%s", call, first.Code, tag, other, first.Body, second.Body)
+		}
+		seen[tag] = call
+	}
+}
+
+// The follows of a hidden account are empty in an intersection, also if another operand is so small
+// that its members are looked up instead.
+func TestHiddenActorsAreNotProbed(t *testing.T) {
+	s := serverOf(t, starGraph(t), Options{})
+	for i, want := range []string{`"total":1`, `"total":0`, `"total":1`} {
+		set := fmt.Sprintf("intersect(follows(%s),members(%s))", oracle.Account(i), star)
+		if rec := s.get("query?set=" + set); !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("%s: %s, want %s", set, rec.Body, want)
+		}
+	}
+}
+
+// Queries are counted by method and status, while they wait, and by how long they waited.
+func TestMetrics(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	s := serverOf(t, starGraph(t), Options{Metrics: m, Concurrent: 1})
+	s.get("query?set=followers(" + star + ")")
+	s.get("query?set=nonsense")
+	for code, want := range map[string]float64{"200": 1, "400": 1, "500": 0} {
+		if n := testutil.ToFloat64(m.Requests.WithLabelValues("blue.skein.graph.query", code)); n != want {
+			t.Errorf("%v queries with status %s, want %v", n, code, want)
+		}
+	}
+	if err := s.queues.Light.Enter(t.Context(), "someone"); err != nil { // the only slot
+		t.Fatal(err)
+	}
+	var asked sync.WaitGroup
+	asked.Go(func() { s.get("query?set=followers(" + star + ")") })
+	for began := time.Now(); s.queues.Light.Waiting() == 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("no query waits")
+		}
+	}
+	if n := testutil.ToFloat64(m.InFlight); n != 1 {
+		t.Errorf("%v queries in flight, want 1", n)
+	}
+	s.queues.Light.Leave("someone", time.Now())
+	asked.Wait()
+	if n := testutil.ToFloat64(m.InFlight); n != 0 {
+		t.Errorf("%v queries in flight afterwards", n)
+	}
+	if waits := testutil.CollectAndCount(m.Waits); waits != 3 {
+		t.Errorf("%d queues have waits, want 3", waits)
+	}
+}
+
+// An error is a frame of its own type, with the names that proposal 0015 gives its fields.
+func TestErrorEnvelope(t *testing.T) {
+	b, err := json.Marshal(envelope(subscriptionError{"ConsumerTooSlow", "why"}))
+	if want := `{"$type":"error","error":"ConsumerTooSlow","message":"why"}`; err != nil || string(b) != want {
+		t.Errorf("%s, %v; expected %s", b, err, want)
+	}
+}
+
+// A query that reads much moves to the large queue. Small queries get a slot meanwhile.
+func TestLargeQueriesShareASmallQueue(t *testing.T) {
+	t.Parallel()
+	g := oracle.NewGraph(t, 1, 0, write.Limits{})
+	var stars, fans []string
+	for i := range 64 {
+		stars = append(stars, fmt.Sprintf("did:web:star%d.example", i))
+	}
+	g.Crowd(1500, func(int) []string { return stars }) // so many that each star's followers fill a row
+	for i := range 100 {
+		fans = append(fans, oracle.Account(i))
+	}
+	s := serverOf(t, g.Store, Options{Concurrent: 2, HeavyConcurrent: 1, Timeout: time.Minute})
+	get := func(ctx context.Context, client, path string) int {
+		rec := httptest.NewRecorder()
+		req := httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph."+path, nil).WithContext(ctx)
+		req.RemoteAddr = client + ":1"
+		s.ServeHTTP(rec, req)
+		return rec.Code
+	}
+	large := "contains?" + url.Values{"set": {"intersect(followers(" + strings.Join(stars, "),followers(") + "))"}, "member": fans}.Encode()
+	// The one large slot is taken: the large query waits for it.
+	if err := s.queues.Large.Enter(t.Context(), "someone"); err != nil {
+		t.Fatal(err)
+	}
+	leave := sync.OnceFunc(func() { s.queues.Large.Leave("someone", time.Now()) })
+	defer leave()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan int, 8)
+	for i := range 8 {
+		go func() { answered <- get(ctx, fmt.Sprintf("10.0.0.%d", i), large) }()
+	}
+	for began := time.Now(); s.queues.Large.Waiting() < 8; time.Sleep(time.Millisecond) {
+		if len(answered) > 0 || time.Since(began) > 30*time.Second {
+			t.Fatalf("%d answered without a slot of the large queue, %d wait for one, want 8", len(answered), s.queues.Large.Waiting())
+		}
+	}
+	for range 100 {
+		if code := get(t.Context(), "10.0.1.1", "query?set=followers(did:web:nobody.example)"); code != 200 {
+			t.Fatalf("a small query: %d", code)
+		}
+	}
+	cancel()
+	for range 8 {
+		<-answered
+	}
+	leave()
+	if code := get(t.Context(), "10.0.0.1", large); code != 200 {
+		t.Errorf("with a large slot: %d", code)
+	}
+}
+
+// Unread answers are bounded in bytes: readers that do not read hold 64 KiB of each answer at least.
+func TestBytesAreBounded(t *testing.T) {
+	g := oracle.NewGraph(t, 1, 0, write.Limits{})
+	var posts []string
+	for i := range 1000 {
+		posts = append(posts, fmt.Sprintf("at://did:web:%s.example/app.bsky.feed.post/%d", strings.Repeat("a", 2000), i))
+	}
+	g.PutMany(star, "like", posts)
+	s := serverOf(t, g.Store, Options{InFlight: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())})
+	release := make(chan struct{})
+	var wg sync.WaitGroup
+	codes := make(chan int, 8)
+	for range 8 {
+		wg.Go(func() {
+			w := &stuck{ResponseRecorder: httptest.NewRecorder(), release: release}
+			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+star+")", nil))
+			codes <- w.Code
+		})
+	}
+	for range 6 { // two of half a megabyte each are on their way, the others are refused
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("%d", code)
+		}
+	}
+	if rec := s.get("query?limit=5&set=likes(" + star + ")"); rec.Code != 200 {
+		t.Errorf("a small answer: %d", rec.Code)
+	}
+	close(release)
+	wg.Wait()
+	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.inFlight.Load() != 0 {
+		t.Errorf("%v refused; %d bytes are still in flight", n, s.inFlight.Load())
+	}
+}
+
+// stuck is a client that does not read large answers until it is released.
+type stuck struct {
+	*httptest.ResponseRecorder
+	release chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	if len(b) > 1000 {
+		<-s.release
+	}
+	return s.ResponseRecorder.Write(b)
+}
+
+// A damaged store is an error with a name, and a panic one at all.
+func TestDamagedStore(t *testing.T) {
+	mem := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
+	broken := &brokenStore{Store: mem}
+	store, err := graph.Open(t.Context(), broken, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serverOf(t, store, Options{Metrics: NewMetrics(prometheus.NewRegistry())})
+	for want, fail := range map[string]func() error{
+		"500 StoreDamaged":        func() error { return fmt.Errorf("reading: %w", kv.ErrCorrupt) },
+		"503 StoreUnavailable":    func() error { return fmt.Errorf("reading: %w", kv.ErrUnavailable) },
+		"504 QueryTimeout":        func() error { return kv.ErrTooOld },
+		"500 InternalServerError": func() error { panic("a mistake of ours") },
+	} {
+		broken.fail = fail
+		rec := s.get("query?set=followers(did:web:a.example)")
+		status, name, _ := strings.Cut(want, " ")
+		if fmt.Sprint(rec.Code) != status || !strings.Contains(rec.Body.String(), `"`+name+`"`) {
+			t.Errorf("%d %s, want %s", rec.Code, rec.Body, want)
+		}
+		if got := rec.Header().Get("Retry-After"); (got != "") != (name == "StoreUnavailable") {
+			t.Errorf("%s: Retry-After %q", name, got)
+		}
+		if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("blue.skein.graph.query", name)); n != 1 {
+			t.Errorf("%s is counted %v times", name, n)
+		}
+	}
+}
+
+type brokenStore struct {
+	kv.Store
+	fail func() error
+}
+
+func (b *brokenStore) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if b.fail != nil {
+		if err := b.fail(); err != nil {
+			return err
+		}
+	}
+	return b.Store.View(ctx, fn)
+}
