@@ -119,8 +119,11 @@ func TestOrderOfChunks(t *testing.T) {
 
 // TestBucketsAndSpread: the key of a chunk agrees with its records.
 func TestBucketsAndSpread(t *testing.T) {
-	for _, tid := range []uint64{0, 1, 1<<BucketShift - 1, 1 << BucketShift, goldenTID, 1<<64 - 1} {
+	for _, tid := range []uint64{0, 1, 1<<BucketShift - 1, 1 << BucketShift, goldenTID, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		p := Path{TID: tid}
+		if p.HasTime() != (tid>>63 == 0) { // the top bit of a TID is 0
+			t.Errorf("%#x has a time: %v", tid, p.HasTime())
+		}
 		if back := uint64(p.Bucket())<<BucketShift | p.Spread()>>(64-BucketShift); back != tid || p.Bucket() >= RawBucket {
 			t.Errorf("%#x is of bucket %d and spread %#x, which are of %#x", tid, p.Bucket(), p.Spread(), back)
 		}
