@@ -42,14 +42,14 @@ type Bound struct {
 type Evaluation struct {
 	Bound
 
-	Exact       bool                        // fail instead of reading a sample
-	HopUnits    int                         // the budget of each hop of a ranking; see hop
-	lookUpAbove int                         // of more members without dates, the newest records are read first
-	readFirst   int                         // members whose records show since when; see newest
-	maxOfSecond int                         // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
-	samples     []string                    // what was sampled, for the client
-	computed    map[*language.Node]sets.Set // results of OpRank and OpSample
-	weights     map[*language.Node][]Weight // of the members of OpRank, where another ranking needs them
+	Exact       bool                                  // fail instead of reading a sample
+	HopUnits    int                                   // the budget of each hop of a ranking; see hop
+	lookUpAbove int                                   // of more members without dates, the newest records are read first
+	readFirst   int                                   // members whose records show since when; see newest
+	maxOfSecond int                                   // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
+	samples     []string                              // what was sampled, for the client
+	computed    map[*language.Node]sets.Set           // results of OpRank and OpSample
+	weights     map[*language.Node]map[uint64]float64 // of the members of OpRank, where another ranking needs them
 }
 
 // A Budget limits the work of one query.

@@ -199,15 +199,12 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 			}
 		}
 	}
-	counts, sums := map[string]int{}, map[string]uint64{}
+	counts, sums := map[string]int{}, map[string]float64{}
 	via := n.Rank.Via
-	type edge struct {
-		result           string
-		weight, halvings float64
-	}
-	var edges []edge // with a decay
-	newest := math.Inf(1)
-	for member, weight := range weights {
+	of := slices.Collect(maps.Keys(weights))
+	ids := w.ids(of, via.From)
+	slices.SortFunc(of, func(x, y string) int { return cmp.Compare(ids[x], ids[y]) }) // sums of floats depend on the order
+	for _, member := range of {
 		if w.Model.Hidden[member] {
 			continue
 		}
@@ -221,23 +218,12 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 		}
 		for _, s := range list {
 			counts[s]++
-			if n.Rank.Decay == 0 {
-				sums[s] += uint64(weight * (1 << 40))
-				continue
+			weight := weights[member]
+			if n.Rank.Decay > 0 {
+				weight *= math.Exp2(-w.halvings(e, n, member, s))
 			}
-			old := w.halvings(e, n, member, s)
-			edges = append(edges, edge{s, weight, old})
-			if weight > 0 {
-				newest = min(newest, old)
-			}
+			sums[s] += weight
 		}
-	}
-	unit := 0.0 // in which weights are counted
-	if newest > 8 && !math.IsInf(newest, 1) {
-		unit = newest
-	}
-	for _, e := range edges {
-		sums[e.result] += uint64(e.weight * math.Exp2(unit-e.halvings) * (1 << 40))
 	}
 	out := map[string]bool{}
 	if len(n.Args) > 1 {
@@ -247,7 +233,7 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 		if w.Model.Hidden[s] || out[s] || count < int(n.Rank.Min) {
 			continue
 		}
-		score := float64(sums[s]) / (1 << 40) * math.Exp2(-min(unit, 900))
+		score := sums[s]
 		if n.Rank.Damp > 0 {
 			score /= math.Pow(float64(max(len(totals[via.Op][s]), 1)), n.Rank.Damp)
 		}
@@ -257,7 +243,7 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 	for _, r := range all {
 		members = append(members, r.member)
 	}
-	ids := w.ids(members, n.Is)
+	ids = w.ids(members, n.Is)
 	slices.SortFunc(all, func(x, y scored) int {
 		if !n.Rank.ByScore() {
 			x.score, y.score = 0, 0

@@ -32,12 +32,12 @@ import (
 // generalization of sampling without replacement from a finite universe", 1952), so that counts and
 // scores are right on average.
 type hop struct {
-	v     *Evaluation
-	ended Ended
-	w     Walk
-	t     *Tally
+	v *Evaluation
+	w Walk
+	t *Tally
 
-	authors map[dict.ID]dict.ID // of the lists, if w leads along them
+	effective ask.Window          // with decay, of the records that add to a score
+	authors   map[dict.ID]dict.ID // of the lists, if w leads along them
 
 	limited bool // it ends when the budget is spent
 	left    int  // units
@@ -46,10 +46,8 @@ type hop struct {
 	thinned uint64 // sets that were sampled
 	largest uint64 // the largest of them
 
-	newest int64 // time of the newest edge with a weight, in microseconds; 0: none was read
-
-	ids  []uint64   // scratch memory
-	aged []agedEdge // likewise
+	ids     []uint64  // scratch memory
+	weights []float64 // of ids, with decay
 }
 
 // datesPerUnit is how many dates of a large set are read for one unit.
@@ -68,48 +66,23 @@ const (
 
 var errSpent = errors.New("the hop has spent its budget")
 
-// An agedEdge leads to a result, with a weight of its own.
-type agedEdge struct{ id, weight uint64 }
-
 // Expand counts how many members lead to each result along w.Via. members are of the namespace
-// w.Via.From. It skips hidden members, but does not remove hidden results. If w.Exact or v.Exact is
+// w.Via.From. It skips hidden members and leaves out hidden results. If w.Exact or v.Exact is
 // set, it fails instead of reading a sample.
-func (v *Evaluation) Expand(ended Ended, members sets.Set, w Walk) (*Tally, error) {
-	before := len(v.samples)
-	expand := func() (t *Tally, newest int64, err error) {
-		v.samples = v.samples[:before]
-		h := hop{v: v, ended: ended, w: w}
-		t, err = h.whole(members)
-		if errors.Is(err, errSpent) {
-			t, err = h.sample(members)
-		}
-		return t, h.newest, err
+func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
+	h := hop{v: v, w: w, effective: w.effective()}
+	t, err := h.whole(members)
+	if errors.Is(err, errSpent) {
+		t, err = h.sample(members)
 	}
-	t, newest, err := expand()
-	now, half := w.Now, w.Decay.Microseconds()
-	if err != nil || half == 0 || now-newest <= freshest*half {
-		return t, err
+	if err != nil {
+		return nil, err
 	}
-	if newest == 0 { // all edges are too old to have a weight, or none has a time
-		w.wide = true
-		if _, newest, err = expand(); err != nil || newest == 0 {
-			return t, err
-		}
-		w.wide = false
+	if w.Via.Is == dict.DID {
+		t.LeaveOut(v.View.Hidden())
 	}
-	w.Now = min(newest, now)
-	if t, _, err = expand(); err == nil {
-		t.Halvings = float64(now-w.Now) / float64(half)
-	}
-	return t, err
-}
-
-// weigh returns the weight of an edge, and notes its time.
-func (h *hop) weigh(weight float64, tid uint64) uint64 {
-	if weight > 0 {
-		h.newest = max(h.newest, int64(ask.MicrosOf(tid)))
-	}
-	return h.w.aged(weight, tid)
+	t.LeaveOut(w.Except)
+	return t, v.Ended.Err()
 }
 
 // start prepares to read members in a number of units; 0 units are unlimited.
@@ -179,11 +152,7 @@ func (h *hop) begin(member uint64) {
 	switch {
 	case w.Via.Op == language.OpReverse:
 		h.v.View.BeginActors(w.Via.Kind, id)
-	case w.Via.Op != language.OpForward:
-	case w.Decay > 0:
-		h.v.View.BeginSubjects(w.Via.Kind, id, w.effective())
-		fallthrough // it counts the others, too
-	default:
+	case w.Via.Op == language.OpForward:
 		h.v.View.BeginSubjects(w.Via.Kind, id, w.Window)
 	}
 }
@@ -254,7 +223,7 @@ func (h *hop) hidden() sets.Set {
 // spend takes units from the budget before work is done for a member. The first member of a sample is
 // read in any case.
 func (h *hop) spend(units int) error {
-	if h.left -= units; h.limited && h.left < 0 && (h.share == 0 || h.t.Expanded() > 0) {
+	if h.left -= units; h.limited && h.left < 0 && (h.share == 0 || h.t.expanded > 0) {
 		return errSpent
 	}
 	return nil
@@ -289,7 +258,7 @@ func thinned(set sets.Set, of uint64, k uint32) iter.Seq[uint64] {
 
 // expand adds what a member leads to.
 func (h *hop) expand(member uint64) error {
-	if err := h.ended.Err(); err != nil {
+	if err := h.v.Ended.Err(); err != nil {
 		return err
 	}
 	if err := h.spend(memberUnits); err != nil {
@@ -318,46 +287,42 @@ func (h *hop) expand(member uint64) error {
 	return h.add(member, weight)
 }
 
-// add adds h.ids, each with a weight, and h.aged, or a sample of them.
+// add adds h.ids, or a sample of them, with a weight or with h.weights.
 func (h *hop) add(member uint64, weight float64) error {
-	k := h.thin(uint64(max(len(h.ids), len(h.aged))), 1)
+	k := h.thin(uint64(len(h.ids)), 1)
 	if k > 1 {
-		h.ids = slices.DeleteFunc(h.ids, func(id uint64) bool { return !kept(id, member, k) })
-		h.aged = slices.DeleteFunc(h.aged, func(e agedEdge) bool { return !kept(e.id, member, k) })
-	}
-	if err := h.spend(max(len(h.ids), len(h.aged))); err != nil {
-		return err
-	}
-	h.t.NextThinned(tallyWeight(weight), k)
-	if err := h.t.AddList(h.ended, h.ids); err != nil {
-		return err
-	}
-	for _, e := range h.aged {
-		if err := h.t.AddWeighing(h.ended, e.id, e.weight); err != nil {
-			return err
+		n := 0
+		for i, id := range h.ids {
+			if !kept(id, member, k) {
+				continue
+			}
+			if h.ids[n] = id; h.weights != nil {
+				h.weights[n] = h.weights[i]
+			}
+			n++
 		}
+		h.ids = h.ids[:n]
 	}
-	return nil
+	if err := h.spend(len(h.ids)); err != nil {
+		return err
+	}
+	h.t.Next(weight, k)
+	return h.t.Add(h.v.Ended, h.ids, h.weights)
 }
 
 // forwardAged adds the members of a forward set or of lists, each with the weight of its newest record.
 func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
-	h.ids, h.aged = h.ids[:0], h.aged[:0]
+	h.ids, h.weights = h.ids[:0], h.weights[:0]
 	offer := func(id dict.ID, p ask.Path) {
-		e := agedEdge{id: uint64(id)}
-		if p.HasTime() {
-			e.weight = h.weigh(weight, p.TID)
+		h.ids, h.weights = append(h.ids, uint64(id)), append(h.weights, 0)
+		if h.effective.Has(p) {
+			h.weights[len(h.weights)-1] = h.w.aged(weight, p.TID)
 		}
-		h.aged = append(h.aged, e)
 	}
-	if l.Op != language.OpForward {
-		err = h.v.eachListed(l, offer)
+	if l.Op == language.OpForward {
+		err = h.v.View.EachSubject(l.Kind, l.Of, l.Window, func(id dict.ID, p ask.Path) error { offer(id, p); return nil })
 	} else {
-		within := h.w.effective()
-		if err = h.v.View.EachSubject(l.Kind, l.Of, within, func(id dict.ID, p ask.Path) error { offer(id, p); return nil }); err == nil && within != h.w.Window {
-			// Older records add to the count but not to the score.
-			h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, l.Of, h.w.Window)
-		}
+		err = h.v.eachListed(l, offer)
 	}
 	if err != nil {
 		return err
@@ -379,12 +344,8 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		if err := h.spend(int(set.Len() / uint64(k))); err != nil {
 			return err
 		}
-		h.t.NextThinned(tallyWeight(weight), k)
-		if k == 1 && set.Len() <= sets.ListMax {
-			h.ids = set.List(h.ids[:0])
-			return h.t.AddList(h.ended, h.ids)
-		}
-		return h.t.Add(h.ended, thinned(set, uint64(l.Of), k))
+		h.t.Next(weight, k)
+		return h.t.AddAll(h.v.Ended, thinned(set, uint64(l.Of), k))
 	}
 	var dated sets.Set // members in the window, by their dates
 	if !within.All() && set.Len() > h.v.dateAbove {
@@ -413,21 +374,21 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		if set, err = h.v.View.ActorsIn(l.Kind, l.Of, within, set); err != nil {
 			return err
 		}
-		h.t.NextThinned(tallyWeight(weight), k)
-		return h.t.Add(h.ended, sets.Or(dated, set).All())
+		h.t.Next(weight, k)
+		return h.t.AddAll(h.v.Ended, sets.Or(dated, set).All())
 	}
-	h.t.NextThinned(0, k)
+	h.t.Next(0, k)
 	if within.All() { // records without a time, and old ones, add to the count but not to the score
-		if err := h.t.Add(h.ended, set.All()); err != nil {
+		if err := h.t.AddAll(h.v.Ended, set.All()); err != nil {
 			return err
 		}
-		within = h.w.effective()
+		within = h.effective
 	}
 	begin := func(actor uint64) { h.v.View.BeginSubjects(l.Kind, dict.ID(actor), within) }
 	for actor := range ask.Ahead(h.v.View, set.All(), begin) {
 		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
 		if err == nil && found {
-			err = h.t.AddWeighing(h.ended, actor, h.weigh(weight, tid))
+			err = h.t.Add(h.v.Ended, []uint64{actor}, []float64{h.w.aged(weight, tid)})
 		}
 		if err != nil {
 			return err

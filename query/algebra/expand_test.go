@@ -30,17 +30,14 @@ func hopWith(t *testing.T, g *oracle.Graph, text string, units int) (h hopped, e
 		of, err := v.Set(&n.Args[0])
 		must(t, err)
 		v.HopUnits = units
-		ta, err := v.Expand(v.Ended, of, Walk{Via: n.Rank.Via, Window: Within(n.Window), Weighing: n.Rank.Weighing, Exact: n.Rank.Exact})
+		ta, err := v.Expand(of, Walk{Via: n.Rank.Via, Window: Within(n.Window), Weighing: n.Rank.Weighing, Exact: n.Rank.Exact})
 		if err != nil {
 			return err
 		}
 		h = hopped{map[uint64]uint32{}, map[uint64]float64{}, v.Sampled()}
-		for _, c := range ta.Top(ta.AtLeast(1)) {
-			h.counts[c.ID] = c.Count
-		}
-		if n.Rank.ByScore() {
-			for _, s := range ta.TopSums(1, ta.AtLeast(1)) {
-				h.scores[s.ID] = float64(s.Sum) / tallyOne * max(ta.Scale, 1)
+		for _, r := range ta.Top(1, ta.AtLeast(1)) {
+			if h.counts[r.ID] = r.Count; n.Rank.ByScore() {
+				h.scores[r.ID] = r.Score
 			}
 		}
 		return nil

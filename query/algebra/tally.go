@@ -3,6 +3,7 @@ package algebra
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -18,32 +19,36 @@ const (
 	checkEvery = 1 << 16 // results between two checks of the deadline
 )
 
-// Counted is a result and its count.
-type Counted struct {
+// A Result is a result of a ranking.
+type Result struct {
 	ID    uint64
-	Count uint32
+	Count uint32  // the members that lead to it
+	Total uint64  // total(x) of language.Weighing; 0 without damp
+	Score float64 // the sum of the weights, or what it is divided by total(x)^damp; without weights, the count
+}
+
+// CompareResults compares results by rank: by score, then by count, then by id.
+func CompareResults(x, y Result) int {
+	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
 // Ended says why the work must end, nil if it goes on: a context.Context, or a kv.Interrupt.
 type Ended interface{ Err() error }
 
-// A Tally is a ranking's inner loop: it counts how many members of a set lead to each id, and adds up their weights. It counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
-// then counts part by part, in tables that fit the processor's caches (partitioned aggregation,
-// docs/decisions/0018).
+// A Tally is a ranking's inner loop: it counts how many members of a set (actors) lead to each id, each id once per actor, and
+// adds up their weights. It gathers ids by the upper bits of their hashes, and then counts part by part, in tables that fit the
+// processor's caches (partitioned aggregation, docs/decisions/0018).
 type Tally struct {
 	// Heavy, if set, is called before much is counted. Its error ends the work.
 	Heavy func() error
 
-	// Weighted says that it also adds up weights, for TopSums. It is set before anything is added.
+	// Weighted says that it also adds up weights. It is set before anything is added.
 	Weighted bool
 
-	// Scale is what every count is multiplied by, at least 1, if the actors are a sample; 0 is 1.
+	// Scale is what every count and sum is multiplied by, at least 1, if the actors are a sample; 0 is 1.
 	Scale float64
 
-	// Halvings is how often the unit of weights was halved, so that small weights can be told apart (Unit).
-	Halvings float64
-
-	weight uint64 // of the actor's ids, if they have none of their own
+	weight float64 // of the actor's ids, if they have none of their own
 
 	parts    [tallyParts]tallyPart
 	gathered int
@@ -52,23 +57,20 @@ type Tally struct {
 	expanded int
 	times    []uint32 // how often an id counts, by actor; nil: all once
 	perCount []int    // the number of results by count
+	next     []uint64 // scratch memory of AddAll
 }
 
-// tallyParts is a power of two. gatherMost is the number of ids, 16 bytes each, that are gathered
-// before they are counted.
 const (
 	// lightResults is the number of results that a query may count outside of the large queue.
 	lightResults = 1_000_000
 
-	tallyParts = 64
-	// usuallyGathered is the initial capacity of a part.
-	usuallyGathered = 1024
-	gatherMost      = 1 << 18
+	tallyParts = 64      // a power of two
+	gatherMost = 1 << 18 // ids, 16 bytes each, that are gathered before they are counted
 )
 
 type tallyPart struct {
 	gathered []actorsID
-	weights  []uint64  // of gathered, if the Tally is weighted
+	weights  []float64 // of gathered, if the Tally is weighted
 	table    []tallied // a power of two, doubled when it is three quarters full
 	sums     []sum     // of table, if the Tally is weighted
 	used     int
@@ -88,10 +90,21 @@ type tallied struct {
 // leftOut is the actor of a result that was left out: its slot is not free, since others may lie behind it.
 const leftOut = math.MaxUint32
 
-// Next starts another actor. Each of its ids counts once.
-func (t *Tally) Next() { t.next(1) }
+// A sum adds up the weights of one result. Actors come in a fixed order, so equal states have equal sums, on every page.
+type sum struct{ before, last float64 } // last is the highest weight of the last actor
 
-func (t *Tally) next(times uint32) {
+func (s *sum) add(weight float64, again bool) {
+	if !again {
+		s.before += s.last
+		s.last = 0
+	}
+	s.last = max(s.last, weight)
+}
+
+// Next starts another actor, and gives the weight of its ids. If only a sample of its ids is added, one in times, each counts
+// times as much, and so does its weight.
+func (t *Tally) Next(weight float64, times uint32) {
+	t.weight = weight
 	t.actor++
 	if t.times == nil && times != 1 {
 		t.times = slices.Repeat([]uint32{1}, int(t.actor))
@@ -103,9 +116,6 @@ func (t *Tally) next(times uint32) {
 		t.perCount = append(t.perCount, 0)
 	}
 }
-
-// Expanded returns the number of results with repetitions so far.
-func (t *Tally) Expanded() int { return t.expanded }
 
 // counted returns a count as results have it: scaled, and rounded. Different counts stay different,
 // because Scale is at least 1.
@@ -134,32 +144,43 @@ func (t *Tally) uncounted(count uint32) uint32 {
 // hashOf spreads ids: the upper bits choose the part, the bits below them the slot.
 func hashOf(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 }
 
-// AddList is Add for a slice.
-func (t *Tally) AddList(ended Ended, ids []uint64) error {
+// Add adds ids that the actor leads to. weights are theirs; nil: all have the actor's. If it adds an id several times, the highest
+// weight counts.
+func (t *Tally) Add(ended Ended, ids []uint64, weights []float64) error {
 	for len(ids) > 0 {
+		if t.expanded%checkEvery == 0 {
+			if err := ended.Err(); err != nil {
+				return err
+			}
+		}
+		if t.expanded == lightResults && t.Heavy != nil {
+			if err := t.Heavy(); err != nil {
+				return err
+			}
+		}
+		if t.expanded == MostExpanded {
+			return &LimitError{fmt.Sprintf("of expands to more than %d results; ask about fewer members", MostExpanded)}
+		}
 		// As many as fit before the next check or count.
-		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery, MostExpanded-t.expanded)
+		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery)
 		if t.expanded < lightResults {
 			n = min(n, lightResults-t.expanded)
 		}
-		if n <= 0 || t.expanded%checkEvery == 0 || t.expanded == lightResults {
-			if err := t.add(ended, ids[0]); err != nil {
-				return err
-			}
-			ids = ids[1:]
-			continue
-		}
-		for _, id := range ids[:n] {
+		for i, id := range ids[:n] {
 			p := &t.parts[hashOf(id)>>58]
-			if p.gathered == nil {
-				p.gathered = make([]actorsID, 0, usuallyGathered)
-			}
 			p.gathered = append(p.gathered, actorsID{id, t.actor})
 			if t.Weighted {
-				p.weights = append(p.weights, t.weight)
+				weight := t.weight
+				if weights != nil {
+					weight = weights[i]
+				}
+				p.weights = append(p.weights, weight)
 			}
 		}
 		ids = ids[n:]
+		if weights != nil {
+			weights = weights[n:]
+		}
 		t.expanded += n
 		if t.gathered += n; t.gathered == gatherMost {
 			if err := t.Count(); err != nil {
@@ -170,38 +191,18 @@ func (t *Tally) AddList(ended Ended, ids []uint64) error {
 	return nil
 }
 
-// Add adds the ids that the actor leads to.
-func (t *Tally) Add(ended Ended, ids func(func(uint64) bool)) (err error) {
-	ids(func(id uint64) bool {
-		err = t.add(ended, id)
-		return err == nil
-	})
-	return err
-}
-
-func (t *Tally) add(ended Ended, id uint64) error {
-	if t.expanded%checkEvery == 0 {
-		if err := ended.Err(); err != nil {
-			return err
+// AddAll is Add for the members of a set, with the actor's weight.
+func (t *Tally) AddAll(ended Ended, ids iter.Seq[uint64]) error {
+	t.next = t.next[:0]
+	for id := range ids {
+		if t.next = append(t.next, id); len(t.next) == 1024 {
+			if err := t.Add(ended, t.next, nil); err != nil {
+				return err
+			}
+			t.next = t.next[:0]
 		}
 	}
-	if t.expanded == lightResults && t.Heavy != nil {
-		if err := t.Heavy(); err != nil {
-			return err
-		}
-	}
-	if t.expanded++; t.expanded > MostExpanded {
-		return &LimitError{fmt.Sprintf("of expands to more than %d results; ask about fewer members", MostExpanded)}
-	}
-	p := &t.parts[hashOf(id)>>58]
-	p.gathered = append(p.gathered, actorsID{id, t.actor})
-	if t.Weighted {
-		p.weights = append(p.weights, t.weight)
-	}
-	if t.gathered++; t.gathered == gatherMost {
-		return t.Count()
-	}
-	return nil
+	return t.Add(ended, t.next, nil)
 }
 
 // Count counts the gathered ids.
@@ -237,7 +238,7 @@ func (p *tallyPart) count(perCount []int, times []uint32) []int {
 		if p.weights != nil {
 			weight := p.weights[i]
 			if times != nil {
-				weight *= uint64(times[g.actor])
+				weight *= float64(times[g.actor])
 			}
 			p.sums[at].add(weight, again)
 		}
@@ -295,13 +296,15 @@ func (p *tallyPart) grow() {
 	}
 }
 
-// each calls f for every result.
-func (t *Tally) each(f func(e *tallied)) {
+// each calls f for every result, with its weights if the Tally is weighted.
+func (t *Tally) each(f func(e *tallied, s sum)) {
 	for i := range t.parts {
-		table := t.parts[i].table
-		for j := range table {
-			if e := &table[j]; e.count > 0 {
-				f(e)
+		p := &t.parts[i]
+		for j := range p.table {
+			if e := &p.table[j]; e.count > 0 && p.sums != nil {
+				f(e, p.sums[j])
+			} else if e.count > 0 {
+				f(e, sum{})
 			}
 		}
 	}
@@ -325,7 +328,7 @@ func (t *Tally) LeaveOut(set sets.Set) {
 		}
 		return
 	}
-	t.each(func(e *tallied) {
+	t.each(func(e *tallied, _ sum) {
 		if set.Has(e.id) {
 			out(e)
 		}
@@ -342,68 +345,65 @@ func (t *Tally) AtLeast(count uint32) (n int) {
 	return n
 }
 
-// Top returns up to limit of the results with the highest counts, ordered by count, then by id.
-// It scans the tables once, and holds no more than it returns and the results that tie with the
-// last.
-func (t *Tally) Top(limit int) []Counted {
-	perCount := t.perCount
-	if len(perCount) == 0 {
-		return nil
-	}
-	most := uint32(len(perCount) - 1)
-	for most > 0 && perCount[most] == 0 {
-		most--
-	}
-	last, above := most, 0 // the count of the last result, and how many have a higher one
-	for last > 1 && above+perCount[last] < limit {
-		above += perCount[last]
-		last--
-	}
-	all := make([]Counted, 0, above)
-	var lowest smallest[uint64]
-	t.each(func(e *tallied) {
-		switch {
-		case e.count > last:
-			all = append(all, Counted{e.id, t.counted(e.count)})
-		case e.count == last:
-			lowest.offer(e.id, limit-above)
+// Members returns the results with at least a count.
+func (t *Tally) Members(count uint32) sets.Set {
+	var ids []uint64
+	least := t.uncounted(count)
+	t.each(func(e *tallied, _ sum) {
+		if e.count >= least {
+			ids = append(ids, e.id)
 		}
 	})
-	for _, id := range lowest {
-		all = append(all, Counted{id, t.counted(last)})
-	}
-	slices.SortFunc(all, func(x, y Counted) int {
-		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
-	})
-	return all
+	return sets.FromUnsorted(ids)
 }
 
-// smallest is a heap of the smallest of some numbers so far, with the largest of them on top.
-type smallest[T cmp.Ordered] []T
-
-func (s *smallest[T]) offer(id T, most int) {
-	h := *s
-	if len(h) < most {
-		h = append(h, id)
-		for i := len(h) - 1; i > 0 && h[(i-1)/2] < h[i]; i = (i - 1) / 2 {
-			h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-		}
-		*s = h
-		return
+// Top returns up to limit of the results with at least a count, in order (CompareResults).
+func (t *Tally) Top(count uint32, limit int) []Result {
+	if limit <= 0 {
+		return nil
 	}
-	if most == 0 || id >= h[0] {
-		return
-	}
-	h[0] = id
-	for i := 0; ; {
-		c := 2*i + 1
-		if c+1 < len(h) && h[c+1] > h[c] {
-			c++
+	least := t.uncounted(count)
+	if !t.Weighted { // the last result has the highest count that limit results reach
+		n, c := 0, uint32(len(t.perCount))
+		for ; c > least && n < limit; n += t.perCount[c] {
+			c--
 		}
-		if c >= len(h) || h[c] <= h[i] {
+		least = max(least, c)
+	}
+	first := top[Result]{most: limit, compare: CompareResults}
+	t.each(func(e *tallied, s sum) {
+		if e.count < least {
 			return
 		}
-		h[i], h[c] = h[c], h[i]
-		i = c
+		r := Result{ID: e.id, Count: t.counted(e.count)}
+		if r.Score = float64(r.Count); t.Weighted {
+			r.Score = (s.before + s.last) * max(t.Scale, 1)
+		}
+		first.offer(r)
+	})
+	return first.sorted()
+}
+
+// A top keeps the first of many values in an order.
+type top[T any] struct {
+	most    int // at least 1
+	compare func(x, y T) int
+	kept    []T
+	cut     bool // kept begins with the first of those before the last cut, in order
+}
+
+func (t *top[T]) offer(x T) {
+	if t.cut && t.compare(x, t.kept[t.most-1]) > 0 {
+		return
 	}
+	if t.kept = append(t.kept, x); len(t.kept)/2 == t.most {
+		t.sorted()
+		t.cut = true
+	}
+}
+
+func (t *top[T]) sorted() []T {
+	slices.SortFunc(t.kept, t.compare)
+	t.kept = t.kept[:min(t.most, len(t.kept))]
+	return t.kept
 }

@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -17,7 +16,7 @@ func TestTimeoutWhileExpanding(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ta Tally
 	n := 0
-	err := ta.Add(ctx, func(yield func(uint64) bool) {
+	err := ta.AddAll(ctx, func(yield func(uint64) bool) {
 		for n = 1; n < 50*checkEvery; n++ {
 			if n == checkEvery {
 				cancel()
@@ -32,29 +31,17 @@ func TestTimeoutWhileExpanding(t *testing.T) {
 	}
 }
 
-// slowTally counts in a map: for each id, how often each actor counts.
-type slowTally map[uint64]map[int]int
+// slowTally counts and weighs in a map: for each id, how often each actor counts, and its highest weight.
+type slowTally map[uint64]map[int]float64
 
-func (s slowTally) top(limit int, scale float64) (all []Counted) {
-	for id, actors := range s {
-		count := 0
-		for _, times := range actors {
-			count += times
-		}
-		all = append(all, Counted{id, uint32(math.Round(float64(count) * max(scale, 1)))})
-	}
-	slices.SortFunc(all, func(x, y Counted) int { return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID)) })
-	return all[:min(limit, len(all))]
-}
-
-// A tally counts as a map does: each id once for each actor, or as often as its actor counts, and
-// scaled; whatever sets of ids are left out afterwards, and in the same order for every number of
-// results.
+// A tally counts as a map does: each id once for each actor, or as often as its actor counts, and scaled. It adds up the highest
+// weight that each actor gave an id. Whatever sets of ids are left out afterwards, it gives the results in order, however many are
+// asked for.
 func TestTally(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	for round := range 60 {
+	for round := range 120 {
 		ids := 1 + rng.IntN([]int{3, 50, 5000}[round%3])
-		var ta Tally
+		ta, times := Tally{Weighted: round%8 > 3}, []int{}
 		slow, most := slowTally{}, 1
 		if round%4 > 1 {
 			most = 6
@@ -63,40 +50,41 @@ func TestTally(t *testing.T) {
 			ta.Scale = 1 + 3*rng.Float64()
 		}
 		for actor := range 1 + rng.IntN(40) {
-			times := 1 + rng.IntN(most)
-			ta.NextThinned(0, uint32(times))
+			times = append(times, 1+rng.IntN(most))
+			usual := float64(rng.IntN(9)) / 8 // so that sums are exact, and equal
+			ta.Next(usual, uint32(times[actor]))
 			for range 1 + rng.IntN(3) { // several calls for one actor
-				var list []uint64
+				list, weights := []uint64{}, []float64{}
 				for range rng.IntN(300) {
-					id := uint64(rng.IntN(ids)) << (rng.IntN(2) * 40)
-					list = append(list, id)
-					if slow[id] == nil {
-						slow[id] = map[int]int{}
+					list = append(list, uint64(rng.IntN(ids))<<(rng.IntN(2)*40))
+					weights = append(weights, usual)
+				}
+				if rng.IntN(2) == 0 {
+					must(t, ta.Add(t.Context(), list, nil))
+					must(t, ta.AddAll(t.Context(), slices.Values(list))) // again, which counts nothing
+				} else {
+					for i := range weights {
+						weights[i] = float64(rng.IntN(9)) / 8
 					}
-					slow[id][actor] = times
+					must(t, ta.Add(t.Context(), list, weights))
 				}
-				err := ta.AddList(t.Context(), list)
-				if rng.IntN(2) == 0 { // again, which counts nothing
-					err = ta.Add(t.Context(), slices.Values(list))
-				}
-				if err != nil {
-					t.Fatal(err)
+				for i, id := range list {
+					if slow[id] == nil {
+						slow[id] = map[int]float64{}
+					}
+					slow[id][actor] = max(slow[id][actor], weights[i])
 				}
 				if rng.IntN(10) == 0 {
-					if err := ta.Count(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, ta.Count())
 				}
 			}
 		}
-		if err := ta.Count(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ta.Count())
 		if ta.used != len(slow) {
 			t.Fatalf("%d results, want %d", ta.used, len(slow))
 		}
 		for range 3 {
-			compareTallies(t, rng, &ta, slow)
+			compareTallies(t, rng, &ta, slow, times)
 			var out []uint64
 			for id := range slow {
 				if rng.IntN(3) == 0 {
@@ -112,30 +100,48 @@ func TestTally(t *testing.T) {
 	}
 }
 
-func compareTallies(t *testing.T, rng *rand.Rand, ta *Tally, slow slowTally) {
+func compareTallies(t *testing.T, rng *rand.Rand, ta *Tally, slow slowTally, times []int) {
 	t.Helper()
-	all := slow.top(len(slow), ta.Scale)
-	for _, limit := range []int{0, 1, 2, rng.IntN(len(all) + 2), len(all), len(all) + 1} {
-		if got := ta.Top(limit); !slices.Equal(got, all[:min(limit, len(all))]) {
-			want := all[:min(limit, len(all))]
-			i := 0
-			for i < min(len(got), len(want)) && got[i] == want[i] {
-				i++
+	var all []Result
+	for id, actors := range slow {
+		r, count, sum := Result{ID: id}, 0, 0.0
+		for actor, weight := range actors {
+			count += times[actor]
+			sum += weight * float64(times[actor])
+		}
+		r.Count = uint32(math.Round(float64(count) * max(ta.Scale, 1)))
+		if r.Score = float64(r.Count); ta.Weighted {
+			r.Score = sum * max(ta.Scale, 1)
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, CompareResults)
+	for _, least := range []uint32{0, 1, 2, rng.Uint32N(400)} {
+		want := slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return r.Count < least })
+		if got := ta.AtLeast(least); least > 0 && got != len(want) {
+			t.Fatalf("%d results have a count of %d, want %d", got, least, len(want))
+		}
+		if got := ta.Members(least); got.Len() != uint64(len(want)) || slices.ContainsFunc(want, func(r Result) bool { return !got.Has(r.ID) }) {
+			t.Fatalf("%d members with a count of %d, want %d", got.Len(), least, len(want))
+		}
+		for _, limit := range []int{0, 1, 2, rng.IntN(len(all) + 2), len(all), len(all) + 1} {
+			got, want := ta.Top(least, limit), want[:min(limit, len(want))]
+			if i := firstDifference(got, want); i >= 0 {
+				t.Fatalf("the first %d of %d with a count of %d: %d, want %d; they differ from %d on: %v, want %v", limit, len(all), least, len(got), len(want), i, got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
 			}
-			t.Fatalf("the first %d of %d results: %d, want %d; they differ from result %d on: %v, want %v", limit, len(all), len(got), len(want), i, got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
 		}
 	}
-	for least := range uint32(400) {
-		want := 0
-		for _, c := range all {
-			if c.Count >= least {
-				want++
-			}
-		}
-		if got := ta.AtLeast(least); least > 0 && got != want {
-			t.Fatalf("%d results have a count of %d, want %d", got, least, want)
-		}
+}
+
+func firstDifference(x, y []Result) int {
+	i := 0
+	for i < min(len(x), len(y)) && x[i] == y[i] {
+		i++
 	}
+	if i == len(x) && i == len(y) {
+		return -1
+	}
+	return i
 }
 
 // The bound on expanded results holds at its value, and not one above it. Expensive counting is
@@ -143,16 +149,16 @@ func compareTallies(t *testing.T, rng *rand.Rand, ta *Tally, slow slowTally) {
 func TestTallyIsBounded(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		ta := Tally{expanded: MostExpanded - 1000}
-		ta.Next()
+		ta.Next(0, 1)
 		add := func(n int) error {
 			ids := make([]uint64, n)
 			for i := range ids {
 				ids[i] = uint64(i)
 			}
 			if list {
-				return ta.AddList(t.Context(), ids)
+				return ta.Add(t.Context(), ids, nil)
 			}
-			return ta.Add(t.Context(), slices.Values(ids))
+			return ta.AddAll(t.Context(), slices.Values(ids))
 		}
 		if err := add(1000); err != nil || ta.expanded != MostExpanded {
 			t.Errorf("list %v: %d results: %v", list, ta.expanded, err)
@@ -162,7 +168,7 @@ func TestTallyIsBounded(t *testing.T) {
 		}
 		asked := 0
 		ta = Tally{expanded: lightResults - 1000, Heavy: func() error { asked++; return nil }}
-		ta.Next()
+		ta.Next(0, 1)
 		if err := add(1000); err != nil || asked != 0 {
 			t.Errorf("list %v: asked %d times before %d results: %v", list, asked, ta.expanded, err)
 		}
@@ -171,8 +177,8 @@ func TestTallyIsBounded(t *testing.T) {
 		}
 	}
 	full := Tally{used: MostResults}
-	full.Next()
-	if err := full.AddList(t.Context(), []uint64{1}); err != nil {
+	full.Next(0, 1)
+	if err := full.Add(t.Context(), []uint64{1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := full.Count(); err == nil || err.Error() != "of expands to more than 4259840 different results; ask about fewer members" {
@@ -185,39 +191,16 @@ func TestEmptyTally(t *testing.T) {
 	for _, actors := range []int{0, 1, 5} {
 		var ta Tally
 		for range actors {
-			ta.Next()
+			ta.Next(0, 1)
 		}
 		if err := ta.Count(); err != nil {
 			t.Fatal(err)
 		}
 		ta.LeaveOut(sets.FromList([]uint64{1, 2}))
 		for n := range 3 {
-			if len(ta.Top(n)) != 0 || ta.AtLeast(uint32(n)) != 0 {
-				t.Errorf("%d actors, the first %d: %v", actors, n, ta.Top(n))
+			if len(ta.Top(0, n)) != 0 || ta.AtLeast(uint32(n)) != 0 {
+				t.Errorf("%d actors, the first %d: %v", actors, n, ta.Top(0, n))
 			}
-		}
-	}
-}
-
-// The heap holds the smallest ids that it was offered.
-func TestSmallest(t *testing.T) {
-	rng := rand.New(rand.NewPCG(4, 4))
-	for range 2000 {
-		var s smallest[uint64]
-		most := rng.IntN(8)
-		ids := rng.Perm(rng.IntN(20))
-		for _, id := range ids {
-			s.offer(uint64(id), most)
-		}
-		slices.Sort(s)
-		slices.Sort(ids)
-		for i, id := range s {
-			if id != uint64(ids[i]) {
-				t.Fatalf("the %d smallest of %v: %v", most, ids, s)
-			}
-		}
-		if len(s) != min(most, len(ids)) {
-			t.Fatalf("the %d smallest of %v: %v", most, ids, s)
 		}
 	}
 }

@@ -12,10 +12,10 @@ type Walk struct {
 	language.Weighing
 
 	Via     language.Via
-	Window  ask.Window // of the records that make the edge
-	Weights []Weight   // of the members, ascending, with weigh=score
-	Exact   bool       // fail instead of reading a sample
-	wide    bool       // read records whose weight is 0, too
+	Window  ask.Window         // of the records that make the edge
+	Except  sets.Set           // of the results
+	Weights map[uint64]float64 // of the members, with weigh=score
+	Exact   bool               // fail instead of reading a sample
 }
 
 // leafSet returns the members of a leaf.
@@ -73,50 +73,38 @@ func (v *Evaluation) ranked(n *language.Node) (set sets.Set, err error) {
 	if err != nil {
 		return set, err
 	}
-	var except sets.Set
+	walk := Walk{Via: n.Rank.Via, Window: Within(n.Window), Exact: n.Rank.Exact}
 	if len(n.Args) > 1 {
-		if except, err = v.Set(&n.Args[1]); err != nil {
+		if walk.Except, err = v.Set(&n.Args[1]); err != nil {
 			return set, err
 		}
 	}
-	walk := Walk{Via: n.Rank.Via, Window: Within(n.Window), Exact: n.Rank.Exact}
 	if n.Rank.Top > 0 { // else all that reach min are in the set, whatever their scores
 		walk.Weighing = n.Rank.Weighing
 	}
 	if walk.OfScores {
-		walk.Weights = v.Weights(&n.Args[0])
+		walk.Weights = v.weights[&n.Args[0]]
 	}
-	t, err := v.Expand(v.Ended, of, walk)
+	t, err := v.Expand(of, walk)
 	if err != nil {
 		return set, err
 	}
-	if n.Is == dict.DID {
-		t.LeaveOut(v.View.Hidden())
-	}
-	t.LeaveOut(except)
-	count := t.AtLeast(n.Rank.Min)
-	if n.Rank.Top > 0 {
-		count = min(count, n.Rank.Top)
-	}
-	var results []Scored
-	if walk.ByScore() {
-		if results, err = v.Scores(t, n.Rank.Via, n.Rank.Damp, n.Rank.Min, count); err != nil {
+	if n.Rank.Top == 0 {
+		set = t.Members(n.Rank.Min)
+	} else {
+		results, err := v.Scores(t, n.Rank.Via, n.Rank.Damp, n.Rank.Min, n.Rank.Top)
+		if err != nil {
 			return set, err
 		}
-	} else {
-		for _, c := range t.Top(count) {
-			results = append(results, Scored{Summed: Summed{Counted: c}, Score: float64(c.Count)})
+		ids := make([]uint64, len(results))
+		for i := range results {
+			ids[i] = results[i].ID
+		}
+		if set = sets.FromUnsorted(ids); n.Rank.KeepsWeights {
+			v.weigh(n, results)
 		}
 	}
-	ids := make([]uint64, len(results))
-	for i := range results {
-		ids[i] = results[i].ID
-	}
-	set = sets.FromUnsorted(ids)
 	v.keep(n, set)
-	if n.Rank.KeepsWeights {
-		v.weigh(n, results)
-	}
 	if set.Len() > sets.ListMax {
 		err = v.budget.Heavy()
 	}

@@ -60,11 +60,8 @@ func TestScores(t *testing.T) {
 				if _, _, err := v.Result(); err != nil {
 					return err
 				}
-				weights := map[uint64]float64{}
-				for _, weight := range v.Weights(&e.Root.Args[0]) {
-					weights[weight.ID] = weight.Weight
-				}
-				if len(weights) != len(inner) {
+				weights := v.Weights(&e.Root.Args[0])
+				if len(weights) > len(inner) {
 					t.Fatalf("%s: %d members with weights, want %d", text, len(weights), len(inner))
 				}
 				var members []string

@@ -169,19 +169,12 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 			return nil, err
 		}
 	}
-	walk := algebra.Walk{Weighing: r.Weighing, Via: r.Via, Window: algebra.Within(r.Window)}
+	walk := algebra.Walk{Weighing: r.Weighing, Via: r.Via, Window: algebra.Within(r.Window), Except: without}
 	if r.OfScores {
 		walk.Weights = v.Weights(&r.Of.Root)
 	}
-	t, err := v.Expand(ctx, actors, walk)
+	t, err := v.Expand(actors, walk)
 	if err != nil {
-		return nil, err
-	}
-	if r.Via.Is == dict.DID {
-		t.LeaveOut(sn.Hidden())
-	}
-	t.LeaveOut(without)
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of}
@@ -194,12 +187,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		err = st.measure(v, r)
 		st.Sampled = sampled()
 	case r.ByScore():
-		var all []algebra.Scored
-		all, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)
-		st.results = make([]Result, len(all))
-		for i := range all {
-			st.results[i] = Result{all[i].Counted, all[i].Total, all[i].Score}
-		}
+		st.results, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)
 	}
 	return st, err
 }

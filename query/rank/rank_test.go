@@ -19,7 +19,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -271,7 +270,7 @@ func TestPlacesReturn(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, question := range questions {
-		p := Place{Result{algebra.Counted{ID: rng.Uint64(), Count: rng.Uint32()}, rng.Uint64(), rng.Float64()}, rng.Uint64()}
+		p := Place{Result{ID: rng.Uint64(), Count: rng.Uint32(), Total: rng.Uint64(), Score: rng.Float64()}, rng.Uint64()}
 		cursor := SealPlace(c, question, p)
 		for j, other := range questions {
 			got, err := OpenPlace(c, other, cursor)
@@ -480,7 +479,7 @@ func TestRankings(t *testing.T) {
 						t.Fatalf("%v: %+v before %+v", p, got[before], r)
 					}
 				} else if i > 0 {
-					x, y := Result{algebra.Counted{ID: 0, Count: uint32(got[i-1].count)}, got[i-1].total, 0}, Result{algebra.Counted{ID: 0, Count: uint32(r.count)}, r.total, 0}
+					x, y := Result{Count: uint32(got[i-1].count), Total: got[i-1].total}, Result{Count: uint32(r.count), Total: r.total}
 					if slowOrder(p.Get("by"), x, y) > 0 {
 						t.Fatalf("%v: %+v before %+v", p, got[i-1], r)
 					}

@@ -32,13 +32,8 @@ const (
 // leastScored is the default of min with share and lift, which mean little for small counts.
 const leastScored = 5
 
-// A Result is a result of a ranking, and the number of members that lead to it.
-type Result struct {
-	algebra.Counted
-
-	Total uint64  // accounts with an edge to it; counted only for share, lift and damp
-	Score float64 // with ByScore
-}
+// A Result is a result of a ranking. With share and lift, its total is the number of accounts with an edge to it.
+type Result = algebra.Result
 
 // A Standing has the results of a ranking, in order.
 type Standing struct {
@@ -59,20 +54,20 @@ func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
 		return err
 	}
 	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
-	top := st.tally.Top(min(st.tally.AtLeast(r.min), algebra.MaxScored))
+	st.results = st.tally.Top(r.min, algebra.MaxScored)
 	if r.Window.All() {
-		slices.SortFunc(top, func(x, y algebra.Counted) int { return cmp.Compare(x.ID, y.ID) })
+		slices.SortFunc(st.results, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
 	}
-	ids := make([]dict.ID, len(top))
-	for i, c := range top {
-		ids[i] = dict.ID(c.ID)
+	ids := make([]dict.ID, len(st.results))
+	for i := range ids {
+		ids[i] = dict.ID(st.results[i].ID)
 	}
-	st.results = make([]Result, len(top))
 	total := func(i int, total uint64) error {
+		e := &st.results[i]
 		if st.Sampled != "" { // the count is an estimate
-			top[i].Count = uint32(min(uint64(top[i].Count), max(total, 1)))
+			e.Count = uint32(min(uint64(e.Count), max(total, 1)))
 		}
-		st.results[i] = Result{Counted: top[i], Total: max(total, uint64(top[i].Count))} // a total may be one, too
+		e.Total = max(total, uint64(e.Count)) // a total may be one, too
 		return st.ctx.Err()
 	}
 	if r.Window.All() {
@@ -113,24 +108,15 @@ func (st *Standing) first(r Ranking, n int) []Result {
 	if r.listed() {
 		return st.results[:min(n, len(st.results))]
 	}
-	top := st.tally.Top(min(n, st.tally.AtLeast(r.min)))
-	all := make([]Result, len(top))
-	for i, c := range top {
-		all[i] = Result{Counted: c, Score: float64(c.Count)}
-	}
-	return all
+	return st.tally.Top(r.min, n)
 }
 
 // inOrder compares two results by rank.
 func inOrder(by string, x, y Result) int {
-	scores := 0
-	switch by {
-	case ByShare, ByLift:
-		scores = compareShares(y, x)
-	case ByScore:
-		scores = cmp.Compare(y.Score, x.Score)
+	if by != ByShare && by != ByLift {
+		return algebra.CompareResults(x, y)
 	}
-	return cmp.Or(scores, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
+	return cmp.Or(compareShares(y, x), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
 // Page calls each for the results of a page, in order, and reports whether more follow.
@@ -202,8 +188,10 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 	if err != nil || len(plain) != 36 {
 		return p, xrpc.ErrCursor
 	}
-	counted := algebra.Counted{ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:])}
-	result := Result{counted, binary.BigEndian.Uint64(plain[20:]), math.Float64frombits(binary.BigEndian.Uint64(plain[28:]))}
+	result := Result{
+		ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:]),
+		Total: binary.BigEndian.Uint64(plain[20:]), Score: math.Float64frombits(binary.BigEndian.Uint64(plain[28:])),
+	}
 	return Place{result, binary.BigEndian.Uint64(plain)}, nil
 }
 

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"skein.blue/query/algebra"
 )
 
 // Scores beyond the largest integer are the largest integer, and do not wrap.
@@ -18,10 +16,10 @@ func TestScoresAreBounded(t *testing.T) {
 		e            Result
 		want         uint64
 	}{
-		{ByShare, 0, 0, Result{algebra.Counted{ID: 1, Count: 3}, 4, 0}, 750_000},
-		{ByLift, 100, 10, Result{algebra.Counted{ID: 1, Count: 5}, 10, 0}, 5_000_000},
-		{ByLift, 1 << 62, 1, Result{algebra.Counted{ID: 1, Count: 1 << 31}, 1, 0}, 1<<63 - 1},
-		{ByLift, 1 << 50, 1 << 40, Result{algebra.Counted{ID: 1, Count: 1}, 1 << 40, 0}, 0},
+		{ByShare, 0, 0, Result{ID: 1, Count: 3, Total: 4}, 750_000},
+		{ByLift, 100, 10, Result{ID: 1, Count: 5, Total: 10}, 5_000_000},
+		{ByLift, 1 << 62, 1, Result{ID: 1, Count: 1 << 31, Total: 1}, 1<<63 - 1},
+		{ByLift, 1 << 50, 1 << 40, Result{ID: 1, Count: 1, Total: 1 << 40}, 0},
 	} {
 		st := &Standing{Accounts: c.accounts, Of: c.of}
 		if got := st.Score(c.by, &c.e); got != c.want {
@@ -54,7 +52,7 @@ func TestScoresAreExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50_000 {
 		st := &Standing{Accounts: max(drawn(rng, 40), 1), Of: drawn(rng, 31)}
-		e := &Result{algebra.Counted{ID: drawn(rng, 40), Count: uint32(drawn(rng, 32))}, drawn(rng, 32), 0}
+		e := &Result{ID: drawn(rng, 40), Count: uint32(drawn(rng, 32)), Total: drawn(rng, 32)}
 		for _, by := range []string{ByShare, ByLift} {
 			if got, want := st.Score(by, e), slowScore(by, st, e); got != want {
 				t.Fatalf("%s of %+v, %d accounts, %d members: %d, want %d", by, *e, st.Accounts, st.Of, got, want)
@@ -83,16 +81,16 @@ func TestOrderIsExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	result := func() Result {
 		if rng.IntN(2) == 0 { // many ties
-			return Result{algebra.Counted{ID: uint64(rng.IntN(3)), Count: uint32(1 + rng.IntN(4))}, uint64(rng.IntN(9)), 0}
+			return Result{ID: uint64(rng.IntN(3)), Count: uint32(1 + rng.IntN(4)), Total: uint64(rng.IntN(9))}
 		}
 		near := uint64(1)<<31 + uint64(rng.IntN(3)) // fractions that differ by less than a float64 does
-		return Result{algebra.Counted{ID: uint64(rng.IntN(3)), Count: uint32(near) - uint32(rng.IntN(2))}, near, 0}
+		return Result{ID: uint64(rng.IntN(3)), Count: uint32(near) - uint32(rng.IntN(2)), Total: near}
 	}
 	for range 30_000 {
 		x, y := result(), result()
 		for _, by := range []string{ByCount, ByShare, ByLift} {
 			got := inOrder(by, x, y)
-			if got != slowOrder(by, x, y) || got != -inOrder(by, y, x) || got == 0 && by == ByCount && x.Counted != y.Counted {
+			if got != slowOrder(by, x, y) || got != -inOrder(by, y, x) || got == 0 && by == ByCount && (x.ID != y.ID || x.Count != y.Count) {
 				t.Fatalf("%s: %+v and %+v: %d, want %d", by, x, y, got, slowOrder(by, x, y))
 			}
 		}

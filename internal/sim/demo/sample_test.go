@@ -63,12 +63,12 @@ func TestSampledTopTen(t *testing.T) {
 				return err
 			}
 			v.HopUnits = units
-			ta, err := v.Expand(v.Ended, of, algebra.Walk{Via: e.Root.Rank.Via})
+			ta, err := v.Expand(of, algebra.Walk{Via: e.Root.Rank.Via})
 			if err != nil {
 				return err
 			}
 			all, sampled = map[uint64]bool{}, v.Sampled()
-			for _, c := range ta.Top(results) {
+			for _, c := range ta.Top(1, results) {
 				all[c.ID] = true
 			}
 			return nil
