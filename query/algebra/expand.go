@@ -148,12 +148,12 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 
 // begin begins the read of a member's set (ask.Ahead).
 func (h *hop) begin(member uint64) {
-	w, id := &h.w, dict.ID(member)
-	switch {
-	case w.Via.Op == language.OpReverse:
+	switch w, id := &h.w, dict.ID(member); w.Via.Op {
+	case language.OpReverse:
 		h.v.View.BeginActors(w.Via.Kind, id)
-	case w.Via.Op == language.OpForward:
+	case language.OpForward:
 		h.v.View.BeginSubjects(w.Via.Kind, id, w.Window)
+	default:
 	}
 }
 
