@@ -110,25 +110,15 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 	}
 	var dropped wire.Reason
 	for _, k := range of.Kinds {
-		if k.Kind.IsMany() {
-			var reason wire.Reason
-			if f.found, reason = wire.AppendSubjects(f.found[:0], k, r.payload); !reason.IsAbsent() {
-				dropped = dropped.Or(reason)
-			}
-			f.refs = f.refs[:0]
-			for _, subject := range f.found {
-				f.refs = append(f.refs, to.Keep(subject))
-			}
-			to.AddSubjects(k.Kind, r.rkey, f.refs)
-			continue
+		var reason wire.Reason
+		if f.found, reason = wire.AppendSubjects(f.found[:0], k, r.payload); !reason.IsAbsent() {
+			dropped = dropped.Or(reason)
 		}
-		subject, reason := wire.Subject(k, r.payload)
-		if reason.IsAbsent() {
-			to.AddDelete(k.Kind, r.rkey)
-			continue
+		f.refs = f.refs[:0]
+		for _, subject := range f.found {
+			f.refs = append(f.refs, to.Keep(subject))
 		}
-		dropped = dropped.Or(reason)
-		to.AddPut(k.Kind, r.rkey, subject)
+		to.AddSubjects(k.Kind, r.rkey, f.refs)
 	}
 	if dropped != "" {
 		f.dropped(dropped)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 )
 
 // ErrMemory means that a repo needs more memory than one repo may use.
@@ -18,23 +18,22 @@ var ErrNoRoom = errors.New("other repos hold the memory for repos")
 // reads, and gives it back in Release.
 //
 // Readers that wait for each other would wait forever. So a part of the memory, as large
-// as one repo may be, is reserved for one Reader at a time. A Reader that finds no room
-// waits for room, or for its turn with that part. The Reader that has the turn waits for
-// nothing, so room or the turn always comes back.
+// as one repo may be, is reserved for one Reader at a time. A Reader that finds no room in the
+// rest waits for its turn with that part. The Reader that has the turn waits for
+// nothing, so the turn always comes back.
 type Memory struct {
 	all, one int64         // bytes: of all Readers together, and of one
+	free     atomic.Int64  // of the shared part; below 0 for a moment while Readers find no room
 	turn     chan struct{} // full while a Reader has the turn
-
-	mu   sync.Mutex    // guards the fields below
-	free int64         // of the shared part
-	room chan struct{} // closed when some of the shared part comes back
 }
 
 // NewMemory returns a Memory of that many bytes. One repo may use three quarters of it. In
 // addition each Reader has 256 KiB, which is enough for most repos.
 func NewMemory(bytes int64) *Memory {
 	one := bytes / 4 * 3
-	return &Memory{all: bytes, one: one, free: bytes - one, turn: make(chan struct{}, 1), room: make(chan struct{})}
+	m := &Memory{all: bytes, one: one, turn: make(chan struct{}, 1)}
+	m.free.Store(bytes - one)
+	return m
 }
 
 // One returns how many bytes one repo may use.
@@ -42,9 +41,7 @@ func (m *Memory) One() int64 { return m.one }
 
 // InUse returns how many bytes Readers hold now.
 func (m *Memory) InUse() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.all - m.one - m.free
+	n := m.all - m.one - m.free.Load()
 	if len(m.turn) > 0 {
 		n += m.one
 	}
@@ -62,20 +59,15 @@ func (m *Memory) take(ctx context.Context, l *lease, n int64) error {
 	if l.shared+l.own+n > m.one {
 		return ErrMemory
 	}
-	for !l.hasTurn {
-		m.mu.Lock()
-		room := m.room
-		if n <= m.free {
-			m.free -= n
+	if !l.hasTurn {
+		if m.free.Add(-n) >= 0 {
 			l.shared += n
-			m.mu.Unlock()
 			return nil
 		}
-		m.mu.Unlock()
+		m.free.Add(n)
 		select {
 		case m.turn <- struct{}{}:
 			l.hasTurn = true
-		case <-room:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ErrNoRoom, ctx.Err())
 		}
@@ -86,13 +78,7 @@ func (m *Memory) take(ctx context.Context, l *lease, n int64) error {
 
 // give gives back everything that a lease holds.
 func (m *Memory) give(l *lease) {
-	if l.shared > 0 {
-		m.mu.Lock()
-		m.free += l.shared
-		close(m.room)
-		m.room = make(chan struct{})
-		m.mu.Unlock()
-	}
+	m.free.Add(l.shared)
 	if l.hasTurn {
 		<-m.turn
 	}

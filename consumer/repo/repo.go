@@ -42,7 +42,6 @@ var (
 
 var (
 	errNode  = fmt.Errorf("%w: a node", ErrTree)
-	errEntry = fmt.Errorf("%w: an entry", ErrTree)
 	errOrder = fmt.Errorf("%w: keys out of order", ErrTree)
 )
 
@@ -164,7 +163,6 @@ func (r *Reader) reset(in io.Reader, most int64) {
 	r.in, r.left, r.bytes, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0, 0
 	r.DID, r.Rev, r.Data, r.Commit, r.Tolerate = nil, nil, nil, nil, 0
 	r.clearBlocks()
-	r.walk.forget(r)
 }
 
 // fill reads until the buffer has n bytes, or the stream ends.

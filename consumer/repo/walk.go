@@ -20,7 +20,6 @@ const maxKey = dict.MaxNSID + 1 + dict.MaxRkey
 // only during the call. Walk ends early with the error of ctx, or with ErrEdges.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
 	w := &r.walk
-	w.forget(r)
 	w.r, w.each, w.ctx = r, each, ctx
 	w.key, w.slash, w.bad, w.of = w.key[:0], none, none, nil
 	w.missing, w.nodes, w.steps, w.read, w.work, w.edges = 0, 0, 0, 0, 0, 0
@@ -52,10 +51,9 @@ type walk struct {
 	of    *kinds.Collection // its collection; nil if not indexed
 	bad   int               // position of the first byte that an rkey cannot have; none if there is none
 
-	read int // bytes of records parsed
-	memo map[memoKey][]named
-	last []named // subjects of the last record
-	work int     // bytes of keys and records that were compared, copied or decoded
+	read  int      // bytes of records parsed
+	found [][]byte // scratch
+	work  int      // bytes of keys that were compared or copied
 
 	edges int // that the records make
 }
@@ -76,7 +74,7 @@ func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
 	if err := w.step(); err != nil {
 		return 0, err
 	}
-	if w.nodes++; w.nodes > w.r.n { // a node cannot occur twice in a tree, unless it has no entries
+	if w.nodes++; w.nodes > len(w.r.blocks) { // a node cannot occur twice in a tree, unless it has no entries
 		return 0, fmt.Errorf("%w: a node occurs twice", ErrTree)
 	}
 	if depth > maxDepth {
@@ -86,54 +84,39 @@ func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
 	if !ok {
 		return 0, fmt.Errorf("%w: a node of the tree", ErrMissing)
 	}
-	c := wire.Cursor{B: data}
-	if c.Count(wire.Map) != 2 || string(c.Text()) != "e" {
+	var n wire.Node
+	if !n.Read(data) {
 		return 0, errNode
 	}
-	left, end, ok := leftOf(data)
-	if !ok {
-		return 0, errNode
-	}
-	unchanged, err = w.subtree(left, depth)
+	unchanged, err = w.subtree(n.Left, depth)
 	if err != nil {
 		return 0, err
 	}
-	shared, err := w.entries(&c, depth)
-	if err == nil && (c.Bad || c.I != end) {
-		err = errNode
-	}
-	return min(unchanged, shared), err
-}
-
-// entries walks the entries of a node. It returns the same as node.
-func (w *walk) entries(c *wire.Cursor, depth int) (unchanged int, err error) {
-	unchanged = none
 	before, intact := 0, 0 // the length of the previous entry's key, and how much of it w.key still begins with
-	for range c.Count(wire.Array) {
-		e, err := readEntry(c)
-		if err != nil {
-			return 0, err
-		}
-		if e.prefix > uint64(before) {
+	for e := range n.Entries {
+		if e.Prefix > uint64(before) {
 			return 0, errNode
 		}
-		if int(e.prefix) > intact {
+		if int(e.Prefix) > intact {
 			return 0, errOrder
 		}
-		shared, err := w.advance(int(e.prefix), e.rest)
+		shared, err := w.advance(int(e.Prefix), e.Rest)
 		if err != nil {
 			return 0, err
 		}
 		before = len(w.key)
-		if err := w.record(e.value); err != nil {
+		if err := w.record(e.Value); err != nil {
 			return 0, err
 		}
-		below, err := w.subtree(e.right, depth)
+		below, err := w.subtree(e.Right, depth)
 		if err != nil {
 			return 0, err
 		}
 		intact = min(before, below)
 		unchanged = min(unchanged, shared, below)
+	}
+	if n.Bad {
+		return 0, errNode
 	}
 	return unchanged, nil
 }
@@ -202,8 +185,14 @@ func (w *walk) rkey() []byte {
 	return rkey
 }
 
-// record calls each for a record of an indexed collection, once for each kind of edge that
-// it makes.
+// mostRead is how many bytes of records are parsed at most for a byte of the CAR: many paths may have the same
+// large record.
+const mostRead = 16
+
+// emptyRecord replaces a record that is not stored, because it has none of the fields.
+var emptyRecord = []byte{wire.Map << 5}
+
+// record calls each for a record of an indexed collection, once for each edge that it makes.
 func (w *walk) record(cid []byte) error {
 	if w.of == nil {
 		return nil
@@ -213,49 +202,37 @@ func (w *walk) record(cid []byte) error {
 		w.r.Malformed++
 		return nil
 	}
-	index := -1
+	var data []byte
+	found := false
 	if isCID(cid) {
-		if index = w.r.index(cid[len(cidPrefix):]); index < 0 {
+		if data, found = w.r.find(cid[len(cidPrefix):]); !found {
 			if w.missing++; w.missing > w.r.Tolerate {
 				return fmt.Errorf("%w: the record %s", ErrMissing, w.key)
 			}
 		}
 	}
-	if index < 0 {
-		w.r.Malformed++
-		for _, k := range w.of.Kinds {
-			if !k.Kind.IsMany() {
-				w.each(k.Kind, rkey, nil)
-			}
-		}
-		return nil
+	if found && data == nil {
+		data = emptyRecord
 	}
-	all, err := w.subjects(index)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		if w.edges += len(all[i].many); all[i].subject != nil {
-			w.edges++
-		}
-	}
-	if most := kinds.MostEdges(w.r.bytes); w.edges > most {
-		return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.bytes)
+	if w.read += len(data); w.read > mostRead*w.r.bytes {
+		return fmt.Errorf("%w: too many paths have the same large record", ErrEdges)
 	}
 	var dropped wire.Reason
-	for i, k := range w.of.Kinds {
-		one := &all[i]
-		if one.reason.IsAbsent() {
-			continue
+	for _, k := range w.of.Kinds {
+		var reason wire.Reason
+		w.found, reason = wire.AppendSubjects(w.found[:0], k, data)
+		if !reason.IsAbsent() {
+			dropped = dropped.Or(reason)
 		}
-		dropped = dropped.Or(one.reason)
-		if k.Kind.IsMany() {
-			for _, subject := range one.many {
-				w.each(k.Kind, rkey, subject)
+		for _, subject := range w.found {
+			if subject != nil {
+				w.edges++
 			}
-			continue
+			if most := kinds.MostEdges(w.r.bytes); w.edges > most {
+				return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.bytes)
+			}
+			w.each(k.Kind, rkey, subject)
 		}
-		w.each(k.Kind, rkey, one.subject)
 	}
 	switch {
 	case dropped == wire.SpaceSubject:
@@ -264,90 +241,4 @@ func (w *walk) record(cid []byte) error {
 		w.r.Malformed++
 	}
 	return nil
-}
-
-// named is the subject in a record's field of one kind, or the reason why there is none.
-type named struct {
-	subject []byte
-	many    [][]byte // of a kind with many subjects
-	reason  wire.Reason
-}
-
-// memoKey is a block parsed as a record of a collection.
-type memoKey struct {
-	block int
-	of    *kinds.Collection
-}
-
-// memoMin is the length from which on the subjects of a block are cached, and memoSize the
-// memory for each kind, in bytes.
-const (
-	memoMin  = 64
-	memoSize = 120
-	sliceLen = 24 // bytes of a slice
-)
-
-// subjects returns the subjects of a record of the collection, one for each kind. Many
-// paths may have the same record, and it may be large. Once as many bytes were parsed as
-// are stored, some records are being parsed again, and from then on subjects caches the
-// results.
-func (w *walk) subjects(index int) ([]named, error) {
-	data := w.r.data(index)
-	if w.read <= w.r.stored || len(data) <= memoMin {
-		w.last = w.name(w.last[:0], data)
-		return w.last, nil
-	}
-	key := memoKey{index, w.of}
-	if found, ok := w.memo[key]; ok {
-		return found, nil
-	}
-	found := w.name(make([]named, 0, len(w.of.Kinds)), data)
-	if err := w.r.grow(w.ctx, memorySize(found)); err != nil {
-		return nil, err
-	}
-	if w.memo == nil {
-		w.memo = map[memoKey][]named{}
-	}
-	w.memo[key] = found
-	return found, nil
-}
-
-// memorySize returns the memory that the cached subjects of a record take, in bytes.
-func memorySize(all []named) int {
-	n := (1 + len(all)) * memoSize
-	for i := range all {
-		n += cap(all[i].many) * sliceLen
-	}
-	return n
-}
-
-// emptyRecord replaces a record that is not stored, because it has none of the fields.
-var emptyRecord = []byte{wire.Map << 5}
-
-// name parses a record. data is nil if it is not stored.
-func (w *walk) name(to []named, data []byte) []named {
-	w.read += len(data)
-	w.work += len(data) * len(w.of.Kinds)
-	if data == nil {
-		data = emptyRecord
-	}
-	for _, k := range w.of.Kinds {
-		var one named
-		if k.Kind.IsMany() {
-			one.many, one.reason = wire.AppendSubjects(nil, k, data)
-		} else {
-			one.subject, one.reason = wire.Subject(k, data)
-		}
-		to = append(to, one)
-	}
-	return to
-}
-
-// forget clears the cached subjects.
-func (w *walk) forget(r *Reader) {
-	for _, found := range w.memo {
-		r.allocated -= memorySize(found)
-	}
-	clear(w.last)
-	w.memo, w.last = nil, w.last[:0]
 }

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"hash/maphash"
-	"math/bits"
-	"math/rand/v2"
 
 	"skein.blue/graph/kinds"
 )
@@ -41,24 +38,8 @@ func cidSpan(b []byte) int {
 
 // hashes reports whether block hashes to cid. It knows only SHA-256.
 func hashes(cid, block []byte) bool {
-	if len(cid) != cidLen || cid[0] != 1 || cid[2] != 0x12 || cid[3] != 0x20 {
-		return false
-	}
 	sum := sha256.Sum256(block)
-	return bytes.Equal(sum[:], cid[4:])
-}
-
-// digest returns the value by which roots are compared: the hash in a CID, or the hash of
-// a CID of another form.
-func digest(cid []byte, buf *[32]byte) []byte {
-	if len(cid) == 0 {
-		return nil
-	}
-	if len(cid) == cidLen {
-		return cid[4:]
-	}
-	*buf = sha256.Sum256(cid)
-	return buf[:]
+	return len(cid) == cidLen && cid[0] == 1 && cid[2] == 0x12 && cid[3] == 0x20 && string(sum[:]) == string(cid[4:])
 }
 
 // carHeader parses the header of a CAR, and returns its first root and the offset of its
@@ -94,105 +75,87 @@ type want struct {
 }
 
 // wants finds blocks by their CIDs in one walk over the CAR, for any number of blocks and
-// CIDs: a few CIDs are compared one by one, more go into a table.
+// CIDs: a few CIDs are compared one by one, more are in an index. It looks for no CID of another length
+// than those of this protocol.
 type wants struct {
 	list  []want
-	slots []int32 // 1 + index in list; 0: free. Not used for a few
+	index map[[cidLen]byte]int // in list; empty for a few
 }
 
 // few is how many CIDs are faster to compare than to hash.
 const few = 8
 
-func (w *wants) reset(n int) {
+func (w *wants) reset() {
 	w.list = w.list[:0]
-	if n <= few {
-		w.slots = w.slots[:0]
+	clear(w.index)
+}
+
+// lookup returns the wanted block with a CID, nil if it is not wanted.
+func (w *wants) lookup(cid []byte) *want {
+	if len(cid) != cidLen {
+		return nil
+	}
+	if len(w.index) > 0 {
+		if i, ok := w.index[[cidLen]byte(cid)]; ok {
+			return &w.list[i]
+		}
+		return nil
+	}
+	for i := range w.list {
+		if c := w.list[i].cid; c[cidLen-1] == cid[cidLen-1] && bytes.Equal(c, cid) {
+			return &w.list[i]
+		}
+	}
+	return nil
+}
+
+// add adds a CID to look for.
+func (w *wants) add(cid []byte) {
+	if len(cid) != cidLen || w.lookup(cid) != nil {
 		return
 	}
-	size := 4
-	for size < 2*n {
-		size *= 2
-	}
-	if cap(w.slots) < size {
-		w.slots = make([]int32, size)
-	}
-	w.slots = w.slots[:size]
-	clear(w.slots)
-}
-
-// lookup returns the index of cid in list, or -1 and a slot for it.
-func (w *wants) lookup(cid []byte) (index, slot int) {
-	if len(w.slots) == 0 {
-		for i := range w.list {
-			if c := w.list[i].cid; len(c) == len(cid) && c[len(c)-1] == cid[len(cid)-1] && bytes.Equal(c, cid) {
-				return i, -1
-			}
-		}
-		return -1, -1
-	}
-	mask := len(w.slots) - 1
-	slot = int(hashCID(cid)) & mask
-	for w.slots[slot] != 0 {
-		if index = int(w.slots[slot]) - 1; bytes.Equal(w.list[index].cid, cid) {
-			return index, slot
-		}
-		slot = (slot + 1) & mask
-	}
-	return -1, slot
-}
-
-// keys make the hash of lookup unpredictable for senders.
-var keys = [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}
-
-var seed = maphash.MakeSeed()
-
-func hashCID(cid []byte) uint64 {
-	if len(cid) != cidLen {
-		return maphash.Bytes(seed, cid)
-	}
-	d := cid[4:]
-	hi1, lo1 := bits.Mul64(binary.LittleEndian.Uint64(d)^keys[0], binary.LittleEndian.Uint64(d[8:])^keys[1])
-	hi2, lo2 := bits.Mul64(binary.LittleEndian.Uint64(d[16:])^keys[2], binary.LittleEndian.Uint64(d[24:])^keys[3])
-	return hi1 ^ lo1 ^ hi2 ^ lo2
-}
-
-// add adds a CID to look for, and returns its index.
-func (w *wants) add(cid []byte) int {
-	index, slot := w.lookup(cid)
-	if index >= 0 {
-		return index
-	}
 	w.list = append(w.list, want{cid: cid})
-	if slot >= 0 {
-		w.slots[slot] = int32(len(w.list))
+	if len(w.list) <= few {
+		return
 	}
-	return len(w.list) - 1
+	if w.index == nil {
+		w.index = map[[cidLen]byte]int{}
+	}
+	for i := len(w.index); i < len(w.list); i++ {
+		w.index[[cidLen]byte(w.list[i].cid)] = i
+	}
 }
 
-// sectionOf returns the section at the start of b, and its length with that of its length; nil if it is cut short.
-func sectionOf(b []byte) (section []byte, width int) {
+// blockAt returns the CID and the bytes of the block of a CAR at i, and where the next one is; 0 if it is
+// cut short.
+func blockAt(car []byte, i int) (cid, block []byte, next int) {
+	b := car[i:]
 	n, w := uint64(b[0]), 1
 	if n >= 0x80 {
 		n, w = binary.Uvarint(b)
 	}
 	if w <= 0 || n > uint64(len(b)-w) {
-		return nil, 0
+		return nil, nil, 0
 	}
-	return b[w : w+int(n)], w + int(n)
+	section := b[w : w+int(n) : w+int(n)]
+	c := cidSpan(section)
+	if c == 0 {
+		return nil, nil, 0
+	}
+	return section[:c], section[c:], i + w + int(n)
 }
 
-// find walks the blocks of a CAR and notes the wanted ones. It reports whether the CAR is
+// find walks the blocks of a CAR from i on, and notes the wanted ones. It reports whether the CAR is
 // readable to its end.
-func (w *wants) find(blocks []byte) bool {
-	for i := 0; i < len(blocks); {
-		section, width := sectionOf(blocks[i:])
-		c := cidSpan(section)
-		if c == 0 {
+func (w *wants) find(car []byte, i int) bool {
+	for i < len(car) {
+		cid, block, next := blockAt(car, i)
+		if next == 0 {
 			return false
 		}
-		i += width
-		if n, _ := w.lookup(section[:c]); n >= 0 && w.list[n].block == nil {
-			w.list[n].block = section[c:len(section):len(section)]
+		i = next
+		if one := w.lookup(cid); one != nil && one.block == nil {
+			one.block = block
 		}
 	}
 	return true
@@ -208,13 +171,12 @@ func EachBlock(car []byte, each func(cid, block []byte)) error {
 		return ErrFrame
 	}
 	for i < len(car) {
-		section, width := sectionOf(car[i:])
-		c := cidSpan(section)
-		if c == 0 {
+		cid, block, next := blockAt(car, i)
+		if next == 0 {
 			return ErrFrame
 		}
-		i += width
-		each(section[:c], section[c:])
+		i = next
+		each(cid, block)
 	}
 	return nil
 }

@@ -31,5 +31,5 @@ func (k *CommitBlock) Read(block []byte) bool {
 			c.Skip()
 		}
 	}
-	return !c.Bad && c.I == len(block) && version == 3 && len(k.Data) > 0
+	return !c.Bad && c.I == len(block) && version == 3 && len(k.Data) == cidLen
 }

@@ -112,21 +112,19 @@ type Decoder struct {
 	Kinds *kinds.Table
 
 	wants wants
-	named []named     // the subjects in the blocks of records
-	many  []batch.Ref // of records that can name several
+	named []named     // in the blocks of records
+	refs  []batch.Ref // the subjects
 	found [][]byte    // scratch
 	ops   []rawOp
-	buf   [2][32]byte
 	block CommitBlock
 
 	latest [13]byte // the TID of what Latest returned last
 }
 
 type rawOp struct {
-	of     *kinds.Collection // nil: not indexed
-	action []byte
-	path   []byte
-	cid    []byte
+	Op
+
+	of *kinds.Collection // nil: not indexed
 }
 
 // Add adds the changes that the message makes to the batch. Afterwards d.Drops has what it
@@ -180,7 +178,12 @@ func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
 func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r, path}) }
 
 func (d *Decoder) commit(m *Message, b *batch.Batch) {
-	c := batch.Commit{DID: m.DID, TooBig: m.tooBig, PrevData: digest(m.prevData, &d.buf[0])}
+	c := batch.Commit{DID: m.DID, TooBig: m.tooBig}
+	if len(m.prevData) == cidLen {
+		c.PrevData = m.prevData[4:]
+	} else if len(m.prevData) > 0 {
+		c.PrevData = noSuchRoot
+	}
 	if dict.ValidTID(m.Since) {
 		c.Since = m.Since
 	} else if len(m.Since) > 0 {
@@ -213,7 +216,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	b.AddCommit(m.Seq, &c)
 	for i := range d.ops {
 		if reason := d.op(i, b); reason != "" {
-			d.drop(reason, d.ops[i].path)
+			d.drop(reason, d.ops[i].Path)
 			if reason.loses() {
 				b.LoseOp()
 			}
@@ -230,8 +233,12 @@ func (d *Decoder) isAhead(rev []byte) bool {
 	return bytes.Compare(rev, d.latest[:]) > 0
 }
 
-// noSuchRev replaces a since that is not a TID: no commit has this rev.
-var noSuchRev = []byte("!!!!!!!!!!!!!")
+// noSuchRev replaces a since that is not a TID, and noSuchRoot a prevData that is not a CID of this protocol: no
+// commit has them.
+var (
+	noSuchRev  = []byte("!!!!!!!!!!!!!")
+	noSuchRoot = make([]byte, 32)
+)
 
 // read parses the operations and the CAR, and fills in c.Data. It returns the reason why the
 // commit is not completely readable, or "".
@@ -246,47 +253,42 @@ func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 	if len(m.commit) == 0 {
 		return BadCommit
 	}
-	d.wants.reset(len(d.ops) + 1)
-	d.named, d.many = d.named[:0], d.many[:0]
-	commit := d.wants.add(m.commit)
+	d.wants.reset()
+	d.named, d.refs = d.named[:0], d.refs[:0]
+	d.wants.add(m.commit)
 	for i := range d.ops {
-		if o := &d.ops[i]; o.of != nil && len(o.cid) > 0 {
-			d.wants.add(o.cid)
+		if o := &d.ops[i]; o.of != nil {
+			d.wants.add(o.CID)
 		}
 	}
-	if !d.wants.find(m.blocks[start:]) {
+	if !d.wants.find(m.blocks, start) {
 		return BadCAR
 	}
-	w := d.wants.list[commit]
-	if w.block == nil || !hashes(w.cid, w.block) {
-		return BadCommit
-	}
-	data, ok := d.commitBlock(w.block, m, c)
-	if !ok {
-		return BadCommit
-	}
-	c.Data = digest(data, &d.buf[1])
-	return ""
+	return d.commitBlock(m.commit, m, c)
 }
 
-// commitBlock returns the root of a repo from its commit block, which must belong to the
-// message's DID, and stores its rev in c.
+// commitBlock stores the root and the rev of a commit block in c. The block must belong to the message's DID.
 //
 // The lexicons say that the message's rev "must match that in the commit object", and
 // indigo's relay drops a message if it does not. But this is how the reference PDS announces
 // an imported repo: it keeps the imported commit block as it was signed, and puts its own
 // rev into the message; the next commit's since is the rev of the block. So commitBlock
 // believes the block, which the account signed, and counts the message in OtherRevs.
-func (d *Decoder) commitBlock(block []byte, m *Message, commit *batch.Commit) (data []byte, ok bool) {
-	read := &d.block
-	if ok = read.Read(block) && bytes.Equal(read.DID, m.DID) && dict.ValidTID(read.Rev); ok {
-		if !bytes.Equal(read.Rev, m.Rev) {
-			d.OtherRevs++
-			commit.OtherRev = true
-		}
-		commit.Rev = read.Rev
+func (d *Decoder) commitBlock(cid []byte, m *Message, c *batch.Commit) Reason {
+	w := d.wants.lookup(cid)
+	if w == nil || w.block == nil || !hashes(cid, w.block) {
+		return BadCommit
 	}
-	return read.Data, ok
+	k := &d.block
+	if !k.Read(w.block) || !bytes.Equal(k.DID, m.DID) || !dict.ValidTID(k.Rev) {
+		return BadCommit
+	}
+	if !bytes.Equal(k.Rev, m.Rev) {
+		d.OtherRevs++
+		c.OtherRev = true
+	}
+	c.Rev, c.Data = k.Rev, k.Data[4:]
+	return ""
 }
 
 func (d *Decoder) sync(m *Message, b *batch.Batch) {
@@ -299,14 +301,9 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 	if root, start := carHeader(m.blocks); start == 0 || len(root) == 0 {
 		d.drop(BadCAR, nil)
 	} else {
-		d.wants.reset(1)
+		d.wants.reset()
 		d.wants.add(root)
-		whole := d.wants.find(m.blocks[start:])
-		block := d.wants.list[0].block
-		data, ok := d.commitBlock(block, m, &c)
-		if whole && block != nil && hashes(root, block) && ok {
-			c.Data = digest(data, &d.buf[0])
-		} else {
+		if !d.wants.find(m.blocks, start) || d.commitBlock(root, m, &c) != "" {
 			d.drop(BadCommit, nil)
 		}
 	}
@@ -317,58 +314,32 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 	b.AddSync(m.Seq, &c)
 }
 
-// maxOps bounds the operations of a commit, which must fit into one write. The protocol
-// allows 200.
-const maxOps = 5000
-
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]
 	if d.Kinds == nil {
 		d.Kinds = kinds.BuiltIn
 	}
-	c := Cursor{B: array}
-	n := c.Count(Array)
-	if n > maxOps {
-		return false
-	}
-	for range n {
-		var o rawOp
-		for range c.Count(Map) {
-			switch string(c.Text()) {
-			case "action":
-				o.action = c.Text()
-			case "path":
-				o.path = c.Text()
-			case "cid":
-				o.cid = c.Link()
-			default:
-				c.Skip()
-			}
-		}
-		if c.Bad || o.action == nil || o.path == nil {
-			return false
-		}
-		o.of = d.Kinds.CollectionOf(o.path)
-		d.ops = append(d.ops, o)
-	}
-	return !c.Bad
+	return EachOp(array, func(o Op) bool {
+		d.ops = append(d.ops, rawOp{o, d.Kinds.CollectionOf(o.Path)})
+		return o.Action != nil && o.Path != nil
+	})
 }
 
 // op adds an operation, and returns the reason why it, or a part of it, is dropped, or "".
 func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 	o := &d.ops[i]
 	if o.of == nil {
-		if bytes.IndexByte(o.path, '/') <= 0 {
+		if bytes.IndexByte(o.Path, '/') <= 0 {
 			return BadPath
 		}
 		return ""
 	}
-	rkey := o.path[len(o.of.NSID)+1:]
+	rkey := o.Path[len(o.of.NSID)+1:]
 	if !dict.ValidRkey(rkey) {
 		return BadPath
 	}
 	counted := o.of.Kinds[0].Kind
-	switch string(o.action) {
+	switch string(o.Action) {
 	case "delete":
 		d.Ops[Delete][counted]++
 		for _, k := range o.of.Kinds {
@@ -382,150 +353,80 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 	default:
 		return BadAction
 	}
-	subjects, reason := d.subjects(o, b)
+	all, reason := d.subjects(o, b)
 	if reason == NoBlock && d.superseded(i) {
 		reason = "" // a commit need not contain blocks that it replaces itself
 	}
 	for n, k := range o.of.Kinds {
+		var subjects []batch.Ref
 		switch {
-		case k.Kind.IsMany():
-			if subjects == nil {
-				b.AddDelete(k.Kind, rkey)
-				break
+		case all != nil:
+			subjects = d.refs[all[n].from:all[n].to]
+			if !all[n].reason.IsAbsent() {
+				reason = reason.Or(all[n].reason)
 			}
-			one := &subjects[n]
-			if one.reason != absent {
-				reason = reason.Or(one.reason)
-			}
-			b.AddSubjects(k.Kind, rkey, d.many[one.from:one.to])
-		case subjects == nil: // the block is unreadable: the record names no subject
-			b.AddPutRef(k.Kind, rkey, batch.Ref{})
-		case subjects[n].reason == absent:
-			b.AddDelete(k.Kind, rkey)
-		default:
-			reason = reason.Or(subjects[n].reason)
-			b.AddPutRef(k.Kind, rkey, subjects[n].subject)
+		case !k.Kind.IsMany(): // the block is missing: the record names no subject
+			subjects = nobody
 		}
+		b.AddSubjects(k.Kind, rkey, subjects)
 	}
 	return reason
 }
+
+// nobody are the subjects of a record that should name one, and does not.
+var nobody = []batch.Ref{{}}
 
 // superseded reports whether a later operation of the commit is on the same path as the
 // i-th. It is called rarely.
 func (d *Decoder) superseded(i int) bool {
 	const enough = 1024 // ops to look at: the protocol allows 200
 	for j := i + 1; j < len(d.ops) && j < i+enough; j++ {
-		if bytes.Equal(d.ops[j].path, d.ops[i].path) {
+		if bytes.Equal(d.ops[j].Path, d.ops[i].Path) {
 			return true
 		}
 	}
 	return false
 }
 
-// named is the subject in a record's field of one kind, or the reason why there is none.
+// named says which subjects the field of one kind in a record names, and why it does not name more.
 type named struct {
-	subject  batch.Ref
-	from, to int32 // of a kind with many subjects: these are in Decoder.many
+	from, to int32 // in Decoder.refs
 	reason   Reason
 }
 
-// absent is the reason of a record without an optional subject.
-const absent Reason = "absent"
-
-// subjects returns the subjects in the record of an operation, one for each kind of its
-// collection; nil and the reason if the record is missing or unreadable.
+// subjects returns the subjects in the record of an operation, one named for each kind of its
+// collection; nil and the reason if the record is missing.
 func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
-	if len(o.cid) == 0 {
+	w := d.wants.lookup(o.CID)
+	if w == nil || w.block == nil {
 		return nil, NoBlock
 	}
-	n, _ := d.wants.lookup(o.cid)
-	if n < 0 || d.wants.list[n].block == nil {
-		return nil, NoBlock
-	}
-	w := &d.wants.list[n]
 	if w.of != o.of {
 		// The same bytes under another collection: at most one of them fits the $type.
 		if w.reads++; w.reads > len(d.Kinds.Collections()) {
 			return nil, BadOps
 		}
 		w.of, w.first, w.reason = o.of, len(d.named), ""
-		if !hashes(w.cid, w.block) {
-			w.reason = BadHash
+		record := w.block
+		if !hashes(w.cid, record) {
+			w.reason, record = BadHash, nil
 		}
 		for _, k := range o.of.Kinds {
-			one := named{reason: w.reason}
-			switch {
-			case w.reason != "":
-			case k.Kind.IsMany():
-				d.found, one.reason = AppendSubjects(d.found[:0], k, w.block)
-				one.from = int32(len(d.many))
-				for _, subject := range d.found {
-					d.many = append(d.many, b.Keep(subject))
-				}
-				one.to = int32(len(d.many))
-			default:
-				var subject []byte
-				subject, one.reason = Subject(k, w.block)
-				one.subject = b.Keep(subject)
+			one := named{from: int32(len(d.refs))}
+			d.found, one.reason = AppendSubjects(d.found[:0], k, record)
+			for _, subject := range d.found {
+				d.refs = append(d.refs, b.Keep(subject))
 			}
+			one.to, one.reason = int32(len(d.refs)), w.reason.Or(one.reason)
 			d.named = append(d.named, one)
 		}
 	}
 	return d.named[w.first : w.first+len(o.of.Kinds)], w.reason
 }
 
-// Subject returns the subject that a record names, as a slice of the record, or the reason
-// why it names none.
-func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
-	c := Cursor{B: record}
-	subject, there := find(&c, k.To.Field)
-	switch {
-	case c.Bad || c.I != len(record):
-		return nil, BadRecord
-	case !there && k.Optional:
-		return nil, absent
-	case subject != nil && k.To.Form.Valid(subject):
-		return subject, ""
-	case k.To.Form == kinds.ATURI && dict.ValidSpaceURI(subject):
-		return nil, SpaceSubject
-	}
-	return nil, BadSubject
-}
+// absent is the reason of a record without an optional subject.
+const absent Reason = "absent"
 
-// IsAbsent reports whether Subject returned this reason because an optional subject is
+// IsAbsent reports whether AppendSubjects returned this reason because an optional subject is
 // absent.
 func (r Reason) IsAbsent() bool { return r == absent }
-
-// find walks the map at c and returns the text at the path of keys, nil if the value there
-// is not a text; there reports whether there is a value. find reads the map to its end.
-func find(c *Cursor, keys []string) (found []byte, there bool) {
-	seen := false
-	for range c.Count(Map) {
-		if key := c.Text(); string(key) != keys[0] {
-			c.Skip()
-			continue
-		}
-		if seen {
-			c.Fail() // DAG-CBOR has no key twice
-			return nil, false
-		}
-		seen = true
-		switch {
-		case c.I >= len(c.B):
-			c.Fail()
-		case len(keys) == 1 && c.B[c.I] == null:
-			c.Skip()
-		case len(keys) == 1:
-			if there = true; c.B[c.I]>>5 == Text {
-				found = c.Text()
-			} else {
-				c.Skip()
-			}
-		case c.B[c.I]>>5 == Map:
-			found, there = find(c, keys[1:])
-		default:
-			c.Skip()
-		}
-	}
-	return found, there
-}

@@ -8,17 +8,27 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// AppendSubjects appends the distinct subjects that a record names at the path of a kind with arrays, in
-// the order of the record and at most kinds.MaxSubjects of them, as slices of the record. reason says why
-// some were left out, or that there are none (Reason.IsAbsent). A record that cannot be parsed has none.
+// AppendSubjects appends the distinct subjects that a record names at the path of a kind, in the order of the
+// record, as slices of the record. reason says why some were left out, or that there are none (Reason.IsAbsent).
+//
+// A kind without arrays has one subject, or a nil one if the record should name one and does not. A kind with
+// arrays has at most kinds.MaxSubjects.
 func AppendSubjects(dst [][]byte, k *kinds.Info, record []byte) (subjects [][]byte, reason Reason) {
 	s := search{k: k, all: dst, start: len(dst), c: Cursor{B: record}}
 	s.inMap(k.To.Field)
+	isMany := k.Kind.IsMany()
 	switch {
 	case s.c.Bad || s.c.I != len(record):
-		return dst, BadRecord
-	case len(s.all) == len(dst) && s.reason == "":
+		s.all, s.reason = dst, BadRecord
+	case len(s.all) > len(dst), isMany && s.reason != "":
+		return s.all, s.reason
+	case isMany, k.Optional && !s.there:
 		return dst, absent
+	case s.reason == "":
+		s.reason = BadSubject
+	}
+	if !isMany {
+		s.all = append(s.all, nil)
 	}
 	return s.all, s.reason
 }
@@ -29,6 +39,7 @@ type search struct {
 	k      *kinds.Info
 	all    [][]byte // with the subjects from start on
 	start  int
+	there  bool // there is a value at the path
 	reason Reason
 }
 
@@ -37,12 +48,12 @@ func (s *search) inMap(steps []string) {
 	name, elements, isArray := kinds.CutStep(steps[0])
 	c := &s.c
 	seen := false
-	for key := range c.Fields {
-		switch {
-		case string(key) != name:
+	for range c.Count(Map) {
+		if string(c.Text()) != name {
 			c.Skip()
 			continue
-		case seen, c.I >= len(c.B):
+		}
+		if seen || c.I >= len(c.B) {
 			c.Fail() // DAG-CBOR has no key twice
 			return
 		}
@@ -94,8 +105,10 @@ func (s *search) value(steps []string) {
 	case len(steps) == 0 && c.B[c.I]>>5 == Text:
 		s.take(c.Text())
 	default:
-		if len(steps) == 0 && c.B[c.I] != null && c.B[c.I]>>5 != Map && c.B[c.I]>>5 != Array {
-			s.reason = s.reason.Or(BadSubject)
+		if len(steps) == 0 && c.B[c.I] != null {
+			if s.there = true; c.B[c.I]>>5 != Map && c.B[c.I]>>5 != Array {
+				s.reason = s.reason.Or(BadSubject)
+			}
 		}
 		c.Skip()
 	}
@@ -103,6 +116,7 @@ func (s *search) value(steps []string) {
 
 // take takes a subject.
 func (s *search) take(subject []byte) {
+	s.there = true
 	switch {
 	case s.k.To.Form == kinds.ATURI && dict.ValidSpaceURI(subject):
 		s.reason = s.reason.Or(SpaceSubject)
@@ -138,17 +152,15 @@ func (d *Decoder) hasTooManyEdges(m *Message, b *batch.Batch) bool {
 		if o.of == nil || len(o.of.Kinds) <= few && !o.of.HasMany() {
 			continue
 		}
-		if o.of.HasMany() && string(o.action) != "create" {
+		if o.of.HasMany() && string(o.Action) != "create" {
 			rewrites++
 		}
-		if len(o.cid) == 0 {
-			continue
-		}
-		subjects, _ := d.subjects(o, b)
-		for i := range subjects {
-			one := &subjects[i]
-			if n += int(one.to - one.from); !one.subject.IsEmpty() {
-				n++
+		all, _ := d.subjects(o, b)
+		for i := range all {
+			for _, subject := range d.refs[all[i].from:all[i].to] {
+				if !subject.IsEmpty() {
+					n++
+				}
 			}
 		}
 	}

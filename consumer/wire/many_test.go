@@ -278,8 +278,8 @@ func TestLongSubjects(t *testing.T) {
 		{"like", map[string]item{"subject": map[string]item{"uri": uri}}, uri, ""},
 		{"like", map[string]item{"subject": map[string]item{"uri": "at://did:web:" + strings.Repeat("a", 1100) + "/app.bsky.feed.post/x"}}, "", wire.BadSubject},
 	} {
-		got, reason := wire.Subject(kinds.BuiltIn.ByName(test.k), appendItem(nil, test.field))
-		if string(got) != test.subject || reason != test.reason {
+		got, reason := wire.AppendSubjects(nil, kinds.BuiltIn.ByName(test.k), appendItem(nil, test.field))
+		if len(got) != 1 || string(got[0]) != test.subject || reason != test.reason {
 			t.Errorf("the subject of %d bytes: %q, %q", len(test.subject), got, reason)
 		}
 	}

@@ -60,8 +60,46 @@ func (m *Message) CommitCID() []byte { return m.commit }
 // PrevData returns the CID of the root of the tree before a Commit, nil if it names none.
 func (m *Message) PrevData() []byte { return m.prevData }
 
-// Ops returns the operations of a Commit, as a CBOR array.
+// Ops returns the operations of a Commit, as a CBOR array for EachOp.
 func (m *Message) Ops() []byte { return m.ops }
+
+// An Op is an operation of a Commit.
+type Op struct{ Action, Path, CID, Prev []byte }
+
+// maxOps bounds the operations of a commit, which must fit into one write. The protocol
+// allows 200.
+const maxOps = 5000
+
+// EachOp calls each for the operations in a CBOR array until it returns false. It reports whether the array
+// is well-formed, has at most maxOps, and each returned true for all.
+func EachOp(array []byte, each func(Op) bool) bool {
+	c := Cursor{B: array}
+	n := c.Count(Array)
+	if n > maxOps {
+		return false
+	}
+	for range n {
+		var o Op
+		for range c.Count(Map) {
+			switch string(c.Text()) {
+			case "action":
+				o.Action = c.Text()
+			case "path":
+				o.Path = c.Text()
+			case "cid":
+				o.CID = c.Link()
+			case "prev":
+				o.Prev = c.Link()
+			default:
+				c.Skip()
+			}
+		}
+		if c.Bad || !each(o) {
+			return false
+		}
+	}
+	return !c.Bad
+}
 
 // TooBig reports whether a Commit was too big to send.
 func (m *Message) TooBig() bool { return m.tooBig }

@@ -112,13 +112,8 @@ func (b *Batch) AddAccount(seq format.Seq, did []byte, isActive, erase bool) {
 // A Ref is a string in the batch.
 type Ref struct{ Span }
 
-// Keep copies a string into the batch, for AddPutRef. The Ref is valid until Reset.
+// Keep copies a string into the batch, for AddSubjects. The Ref is valid until Reset.
 func (b *Batch) Keep(s []byte) Ref { return Ref{b.put(s)} }
-
-// AddPutRef is AddPut for a subject that several records share.
-func (b *Batch) AddPutRef(k kinds.Kind, rkey []byte, subject Ref) {
-	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: subject.Span})
-}
 
 // AddPut adds to the last event the creation or update of a record of kind k. A malformed
 // record has a nil subject.
@@ -126,11 +121,13 @@ func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
 	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: b.put(subject)})
 }
 
-// AddSubjects adds to the last event the creation or update of a record that can name several subjects
-// (kinds.Kind.IsMany), as its deletion and a put for each subject.
+// AddSubjects adds to the last event the creation or update of a record with its subjects: a put for each, and before them
+// a deletion if the record names none, or can name several (kinds.Kind.IsMany).
 func (b *Batch) AddSubjects(k kinds.Kind, rkey []byte, subjects []Ref) {
 	key := b.put(rkey)
-	b.addOp(Op{Kind: k, Delete: true, Rkey: key})
+	if k.IsMany() || len(subjects) == 0 {
+		b.addOp(Op{Kind: k, Delete: true, Rkey: key})
+	}
 	for _, s := range subjects {
 		b.addOp(Op{Kind: k, Rkey: key, Subject: s.Span})
 	}
