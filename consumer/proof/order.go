@@ -29,13 +29,10 @@ type Item struct {
 }
 
 // An Order verifies the messages of a stream side by side, because many wait for the key of a new
-// account, and a signature takes longer than everything else.
-//
-// It keeps each account's messages in order: an #identity must not make a Verifier forget a key
-// that an earlier commit of the account needs, and a later commit must not be checked with a key
-// that the #identity replaces. Messages between two #identity messages of an account are verified
-// concurrently. It has an entry for each account with messages under way, so aheadMessages and
-// aheadBytes bound it.
+// account, and a signature takes longer than everything else. It verifies each account's messages one after the
+// other: an #identity must not make a Verifier forget a key that an earlier commit of the account needs, and a
+// later commit must not be checked with a key that the #identity replaces. aheadMessages and aheadBytes bound what
+// is under way.
 type Order struct {
 	// Rule checks a Commit or a Sync.
 	Rule func(ctx context.Context, m *wire.Message) Ruling
@@ -45,106 +42,54 @@ type Order struct {
 	Owns func(did []byte) bool
 
 	underWay sync.WaitGroup
-	mu       sync.Mutex // guards accounts
-	accounts map[string]*turns
-}
-
-// turns are the messages of one account that are under way.
-type turns struct {
-	n        int             // messages under way
-	commits  *sync.WaitGroup // since the last #identity
-	identity chan struct{}   // of the last #identity: closed once it is carried out; nil if there was none
-}
-
-// begin registers a Commit or Sync. Before verifying it, receive from wait unless that is nil; afterwards
-// call end.
-func (o *Order) begin(did []byte) (wait <-chan struct{}, end func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	a := o.accounts[string(did)]
-	if a == nil {
-		if o.accounts == nil {
-			o.accounts = map[string]*turns{}
-		}
-		a = &turns{commits: new(sync.WaitGroup)}
-		o.accounts[string(did)] = a
-	}
-	a.n++
-	commits := a.commits
-	commits.Add(1)
-	return a.identity, func() {
-		commits.Done()
-		o.end(did, a)
-	}
-}
-
-func (o *Order) end(did []byte, a *turns) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if a.n--; a.n == 0 {
-		delete(o.accounts, string(did))
-	}
-}
-
-// change notes an #identity. Call wait before carrying it out, then end; both are nil if no
-// message of the account is under way.
-func (o *Order) change(did []byte) (wait, end func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	a := o.accounts[string(did)]
-	if a == nil {
-		return nil, nil
-	}
-	a.n++
-	commits, before, done := a.commits, a.identity, make(chan struct{})
-	a.commits, a.identity = new(sync.WaitGroup), done
-	wait = func() {
-		if before != nil {
-			<-before
-		}
-		commits.Wait()
-	}
-	return wait, func() {
-		close(done)
-		o.end(did, a)
-	}
+	mu       sync.Mutex               // guards last
+	last     map[string]chan struct{} // of each account with messages under way: the last one's done
 }
 
 // check starts to verify a message, whose frame nobody else may change.
 func (o *Order) check(ctx context.Context, i *Item) {
 	i.done = make(chan struct{})
 	m := new(wire.Message)
-	if i.Err != nil || wire.Parse(i.Frame, m) != nil {
-		close(i.done)
-		return
-	}
 	switch {
-	case m.Type == wire.Identity:
-		wait, end := o.change(m.DID)
-		if wait == nil {
-			o.Changed(m.DID)
-			break
-		}
+	case i.Err != nil || wire.Parse(i.Frame, m) != nil:
+	case m.Type == wire.Identity, (m.Type == wire.Commit || m.Type == wire.Sync) && (o.Owns == nil || o.Owns(m.DID)):
+		before := o.follow(string(m.DID), i.done)
 		o.underWay.Go(func() {
-			wait()
-			o.Changed(m.DID)
-			end()
-			close(i.done)
-		})
-		return
-	case (m.Type == wire.Commit || m.Type == wire.Sync) && (o.Owns == nil || o.Owns(m.DID)):
-		wait, end := o.begin(m.DID)
-		o.underWay.Go(func() {
-			if wait != nil {
-				<-wait
+			if before != nil {
+				<-before
 			}
-			i.Ruling = o.Rule(ctx, m)
-			end()
-			close(i.done)
+			if m.Type == wire.Identity {
+				o.Changed(m.DID)
+			} else {
+				i.Ruling = o.Rule(ctx, m)
+			}
+			o.end(string(m.DID), i.done)
 		})
 		return
 	}
 	close(i.done)
+}
+
+// follow makes a message, which closes done, the last one of its account. It returns the done of the one before, nil
+// if that is not under way.
+func (o *Order) follow(did string, done chan struct{}) (before chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
+		o.last = map[string]chan struct{}{}
+	}
+	before = o.last[did]
+	o.last[did] = done
+	return before
+}
+
+func (o *Order) end(did string, done chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last[did] == done {
+		delete(o.last, did)
+	}
+	close(done)
 }
 
 // Bounds of the messages that are read ahead.

@@ -2,7 +2,6 @@ package proof
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -63,21 +62,7 @@ func cid(b, cid []byte) []byte {
 type Checker struct {
 	blocks map[digest][]byte
 	tree   tree
-	ops    []op
-}
-
-type op struct {
-	action    []byte
-	path      []byte
-	cid, prev []byte
-}
-
-// rank is lower for operations that are undone earlier.
-func (o *op) rank() int {
-	if string(o.action) == "delete" {
-		return 0
-	}
-	return 1
+	ops    []wire.Op
 }
 
 // Commit returns the commit of a Commit or a Sync. It checks the block against its CID.
@@ -146,7 +131,7 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 	for i := range c.ops {
 		o := &c.ops[i]
 		if err := c.invert(o); err != nil {
-			return fmt.Errorf("undoing the %.20q of %q: %w", o.action, o.path, err)
+			return fmt.Errorf("undoing the %.20q of %q: %w", o.Action, o.Path, err)
 		}
 	}
 	if len(m.PrevData()) == 0 {
@@ -161,63 +146,44 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 	return nil
 }
 
-func (c *Checker) invert(o *op) error {
-	value, is := digestOf(o.cid)
-	prev, was := digestOf(o.prev)
-	switch action := string(o.action); {
-	case action == "create" && is && len(o.prev) == 0:
-		return c.tree.remove(o.path, value)
+func (c *Checker) invert(o *wire.Op) error {
+	value, is := digestOf(o.CID)
+	prev, was := digestOf(o.Prev)
+	switch action := string(o.Action); {
+	case action == "create" && is && len(o.Prev) == 0:
+		return c.tree.remove(o.Path, value)
 	case action == "update" && is && was:
-		return c.tree.replace(o.path, value, prev)
-	case action == "delete" && was && len(o.cid) == 0:
-		return c.tree.insert(o.path, prev)
+		return c.tree.replace(o.Path, value, prev)
+	case action == "delete" && was && len(o.CID) == 0:
+		return c.tree.insert(o.Path, prev)
 	default:
 		return fmt.Errorf("%w: it lacks cid or prev, has one too many, or has an unknown action", ErrOp)
 	}
 }
 
-// maxOps bounds the operations of a commit. The protocol allows 200.
-const maxOps = 5000
-
 // parseOps reads the operations. They are undone with the deletions first, as in indigo: nodes of
 // the tree that only the other order needs are not sent.
 func (c *Checker) parseOps(array []byte) error {
 	c.ops = c.ops[:0]
-	r := wire.Cursor{B: array}
-	n := r.Count(wire.Array)
-	if n > maxOps {
-		return fmt.Errorf("%w: too many operations", ErrOp)
-	}
-	for range n {
-		var o op
-		for key := range r.Fields {
-			switch string(key) {
-			case "action":
-				o.action = r.Text()
-			case "path":
-				o.path = r.Text()
-			case "cid":
-				o.cid = r.Link()
-			case "prev":
-				o.prev = r.Link()
-			default:
-				r.Skip()
-			}
-		}
-		if r.Bad || len(o.path) == 0 || len(o.path) > maxKey {
-			return fmt.Errorf("%w: it is malformed", ErrOp)
-		}
+	ok := wire.EachOp(array, func(o wire.Op) bool {
 		c.ops = append(c.ops, o)
-	}
-	if r.Bad {
+		return len(o.Path) > 0 && len(o.Path) <= maxKey
+	})
+	if !ok {
 		return fmt.Errorf("%w: the list is malformed", ErrOp)
 	}
-	slices.SortFunc(c.ops, func(x, y op) int { return bytes.Compare(x.path, y.path) })
+	slices.SortFunc(c.ops, func(x, y wire.Op) int { return bytes.Compare(x.Path, y.Path) })
 	for i := 1; i < len(c.ops); i++ {
-		if bytes.Equal(c.ops[i].path, c.ops[i-1].path) {
-			return fmt.Errorf("%w: %q occurs twice", ErrOp, c.ops[i].path)
+		if bytes.Equal(c.ops[i].Path, c.ops[i-1].Path) {
+			return fmt.Errorf("%w: %q occurs twice", ErrOp, c.ops[i].Path)
 		}
 	}
-	slices.SortStableFunc(c.ops, func(x, y op) int { return cmp.Compare(x.rank(), y.rank()) })
+	rank := func(o wire.Op) int {
+		if string(o.Action) == "delete" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(c.ops, func(x, y wire.Op) int { return rank(x) - rank(y) })
 	return nil
 }

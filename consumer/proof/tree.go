@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"skein.blue/consumer/wire"
@@ -38,9 +40,6 @@ var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 
 // cidText returns the CID with a digest as text, as other programs show it.
 func cidText(d digest) string { return linkText(append([]byte(cidPrefix), d[:]...)) }
-
-// maxLevel bounds the height of a tree: SHA-256 has no more pairs of bits.
-const maxLevel = 128
 
 // A node of the tree. Its children have the level below its own.
 type node struct {
@@ -82,23 +81,11 @@ func (n *node) find(key []byte) (int, bool) {
 	return slices.BinarySearchFunc(n.entries, key, func(e entry, key []byte) int { return bytes.Compare(e.key, key) })
 }
 
-// levelOf returns the level of a key: half the number of leading zero bits of its hash.
+// levelOf returns the level of a key: half the number of leading zero bits of its hash. Nobody can find a key
+// with a higher level than 32.
 func levelOf(key []byte) int {
 	sum := sha256.Sum256(key)
-	for i, b := range sum {
-		switch {
-		case b == 0:
-		case b < 1<<2:
-			return 4*i + 3
-		case b < 1<<4:
-			return 4*i + 2
-		case b < 1<<6:
-			return 4*i + 1
-		default:
-			return 4 * i
-		}
-	}
-	return maxLevel
+	return bits.LeadingZeros64(binary.BigEndian.Uint64(sum[:])) / 2
 }
 
 // A tree is a part of an MST: the nodes whose blocks are there are loaded when they are needed.
@@ -177,66 +164,37 @@ func (t *tree) checkLevels(n *node, level int) error {
 	return nil
 }
 
-// parse decodes a node, {"e": [{"k", "p", "t", "v"}], "l"}. The keys are ascending, and each
-// leaves out as much as it has in common with the one before.
+// parse decodes a node. The keys are ascending, and each leaves out as much as it has in common with the one
+// before.
 func (n *node) parse(block []byte) bool {
-	c := wire.Cursor{B: block}
-	ok, room := true, 64<<10+8*len(block) // room for keys: a malicious block could share long ones
-	subtree := func() *node {
-		if c.I < len(c.B) && c.B[c.I] == 0xf6 { // null
-			c.Skip()
+	var in wire.Node
+	ok, room := in.Read(block), 64<<10+8*len(block) // room for keys: a malicious block could share long ones
+	subtree := func(cid []byte) *node {
+		if cid == nil {
 			return nil
 		}
-		sum, is := digestOf(c.Link())
+		sum, is := digestOf(cid)
 		ok = ok && is
 		return &node{sum: sum}
 	}
-	for key := range c.Fields {
-		switch string(key) {
-		case "l":
-			n.left = subtree()
-		case "e":
-			for range c.Count(wire.Array) {
-				var e entry
-				var suffix []byte
-				shared := uint64(0)
-				for key := range c.Fields {
-					switch string(key) {
-					case "k":
-						suffix = c.Bytes()
-					case "p":
-						shared = c.Uint()
-					case "t":
-						e.right = subtree()
-					case "v":
-						var is bool
-						e.value, is = digestOf(c.Link())
-						ok = ok && is
-					default:
-						c.Fail()
-					}
-				}
-				var before []byte
-				if len(n.entries) > 0 {
-					before = n.entries[len(n.entries)-1].key
-				}
-				if c.Bad || !ok || shared > uint64(len(before)) || len(suffix) == 0 {
-					return false
-				}
-				if room -= int(shared) + len(suffix); room < 0 {
-					return false
-				}
-				e.key = append(before[:shared:shared], suffix...)
-				if len(n.entries) > 0 && bytes.Compare(before, e.key) >= 0 || len(e.key) > maxKey {
-					return false
-				}
-				n.entries = append(n.entries, e)
-			}
-		default:
-			c.Fail()
+	n.left = subtree(in.Left)
+	var before []byte
+	for e := range in.Entries {
+		value, is := digestOf(e.Value)
+		if !is || e.Prefix > uint64(len(before)) {
+			return false
 		}
+		if room -= int(e.Prefix) + len(e.Rest); room < 0 {
+			return false
+		}
+		key := append(before[:e.Prefix:e.Prefix], e.Rest...)
+		if bytes.Compare(before, key) >= 0 || len(key) > maxKey {
+			return false
+		}
+		n.entries = append(n.entries, entry{key, value, subtree(e.Right)})
+		before = key
 	}
-	return ok && !c.Bad && c.I == len(block)
+	return ok && !in.Bad
 }
 
 // maxKey bounds the length of a key, a collection and a record key.
@@ -244,7 +202,16 @@ const maxKey = 1024
 
 // remove takes out a key with its value.
 func (t *tree) remove(key []byte, value digest) error {
-	if err := t.removeAt(t.root, t.level, key, levelOf(key), value); err != nil {
+	err := t.change(t.root, t.level, key, levelOf(key), value, func(n *node, i, level int) error {
+		merged, err := t.merge(n.child(i), n.entries[i].right, level-1)
+		if err != nil {
+			return err
+		}
+		n.entries = slices.Delete(n.entries, i, i+1)
+		n.setChild(i, merged)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for len(t.root.entries) == 0 && t.root.left != nil { // no entry is left at the root's level
@@ -257,42 +224,37 @@ func (t *tree) remove(key []byte, value digest) error {
 	return nil
 }
 
-func (t *tree) removeAt(n *node, level int, key []byte, at int, value digest) error {
-	i, found := n.find(key)
-	switch {
-	case at > level, found != (at == level):
-		return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
-	case found:
-		if n.entries[i].value != value {
-			return otherRecord(key, n.entries[i].value, value)
-		}
-		merged, err := t.merge(n.child(i), n.entries[i].right, level-1)
-		if err != nil {
-			return err
-		}
-		n.entries = slices.Delete(n.entries, i, i+1)
-		n.setChild(i, merged)
+// replace sets the value of a key that has another one.
+func (t *tree) replace(key []byte, was, value digest) error {
+	return t.change(t.root, t.level, key, levelOf(key), was, func(n *node, i, _ int) error {
+		n.entries[i].value = value
 		return nil
-	}
+	})
+}
+
+// change applies do to the entry of a key with its value, below a node. at is the level of the key.
+func (t *tree) change(n *node, level int, key []byte, at int, value digest, do func(n *node, i, level int) error) error {
+	i, found := n.find(key)
 	c := n.child(i)
-	if c == nil {
+	n.changed = true
+	switch {
+	case at > level, found != (at == level), !found && c == nil:
 		return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
+	case found && n.entries[i].value != value:
+		return fmt.Errorf("%w: the tree has the record %s at %q, the operation says %s", ErrOp, cidText(n.entries[i].value), key, cidText(value))
+	case found:
+		return do(n, i, level)
 	}
 	if err := t.load(c, level-1); err != nil {
 		return err
 	}
-	if err := t.removeAt(c, level-1, key, at, value); err != nil {
+	if err := t.change(c, level-1, key, at, value, do); err != nil {
 		return err
 	}
 	if c.isEmpty() {
-		c = nil
+		n.setChild(i, nil)
 	}
-	n.setChild(i, c)
 	return nil
-}
-
-func otherRecord(key []byte, has, says digest) error {
-	return fmt.Errorf("%w: the tree has the record %s at %q, the operation says %s", ErrOp, cidText(has), key, cidText(says))
 }
 
 // merge joins two neighbouring subtrees.
@@ -395,33 +357,6 @@ func (t *tree) split(n *node, level int, key []byte) (l, r *node, err error) {
 		r = nil
 	}
 	return l, r, nil
-}
-
-// replace sets the value of a key that has another one.
-func (t *tree) replace(key []byte, was, value digest) error {
-	at := levelOf(key)
-	n, level := t.root, t.level
-	for {
-		i, found := n.find(key)
-		switch {
-		case at > level, found != (at == level):
-			return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
-		case found && n.entries[i].value != was:
-			return otherRecord(key, n.entries[i].value, was)
-		}
-		n.changed = true
-		if found {
-			n.entries[i].value = value
-			return nil
-		}
-		if n = n.child(i); n == nil {
-			return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
-		}
-		level--
-		if err := t.load(n, level); err != nil {
-			return err
-		}
-	}
 }
 
 // sumOf returns the digest of a node.
