@@ -19,45 +19,58 @@ import (
 type Pool struct {
 	most int64
 
-	mu   sync.Mutex // guards all holds, and the fields below
-	root node
-	seq  uint64
+	mu     sync.Mutex // guards all holds and shares, and the fields below
+	held   int64
+	shares map[string]*share // by network and by client
+	holds  []*Hold
+	seq    uint64
 }
 
-// node has the holds of a network, or of a client.
-type node struct {
-	held  int64
-	idle  int // holds
-	below map[string]*node
-	holds []*Hold // of a client
+// share is what a network, or a client, holds.
+type share struct {
+	name string
+	held int64
+	of   int // how many holds
 }
 
 // A Hold is what a client holds of a Pool for one purpose.
 type Hold struct {
 	pool *Pool
-	path []string // from the root to the client
+	path []*share // from the largest network to the client
 	n    int64
-	seq  uint64
+	seq  uint64 // of when it was taken, or became idle or busy
 	idle bool
 	end  func()
 	gone bool
 }
 
 // NewPool returns a Pool of a number of units.
-func NewPool(most int64) *Pool { return &Pool{most: most} }
+func NewPool(most int64) *Pool {
+	return &Pool{most: most, shares: map[string]*share{}}
+}
 
 // Take takes n units, at least one, for a client. If the Pool later needs them for another client, it calls end, once, on another
 // goroutine: whatever the units stand for must then end, and its Hold counts no more. ok is false if there is no
 // room: then the client holds as much as any.
 func (p *Pool) Take(client string, n int64, end func()) (h *Hold, ok bool) {
-	h = &Hold{pool: p, path: pathOf(client), end: end}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq++
-	h.seq = p.seq
+	h = &Hold{pool: p, seq: p.seq, end: end}
+	for _, name := range pathOf(client) {
+		s := p.shares[name]
+		if s == nil {
+			s = &share{name: name}
+			p.shares[name] = s
+		}
+		s.of++
+		h.path = append(h.path, s)
+	}
 	if !p.grow(h, n) {
+		p.remove(h)
 		return nil, false
 	}
+	p.holds = append(p.holds, h)
 	return h, true
 }
 
@@ -73,16 +86,10 @@ func (h *Hold) Add(n int64) (ok bool) {
 func (h *Hold) SetIdle(idle bool) {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
-	if h.gone || h.idle == idle {
-		return
+	if h.idle != idle {
+		h.pool.seq++
+		h.idle, h.seq = idle, h.pool.seq
 	}
-	h.pool.seq++
-	h.idle, h.seq = idle, h.pool.seq
-	more := -1
-	if idle {
-		more = 1
-	}
-	h.pool.add(h, 0, more)
 }
 
 // Give gives the units back. It may be called more than once.
@@ -96,7 +103,7 @@ func (h *Hold) Give() {
 
 // grow gives a hold n more units, and takes them from others if it must. It is called with mu held.
 func (p *Pool) grow(h *Hold, n int64) bool {
-	for p.root.held+n > p.most {
+	for p.held+n > p.most {
 		victim := p.idleHold()
 		if victim == nil || victim == h {
 			victim = p.victim(h, n)
@@ -107,110 +114,83 @@ func (p *Pool) grow(h *Hold, n int64) bool {
 		p.remove(victim)
 		go victim.end()
 	}
-	leaf := p.add(h, n, 0)
-	if h.n == 0 {
-		leaf.holds = append(leaf.holds, h)
-	}
-	h.n += n
+	p.add(h, n)
 	return true
+}
+
+// add adds units to a hold, its client and its networks. It is called with mu held.
+func (p *Pool) add(h *Hold, n int64) {
+	p.held += n
+	h.n += n
+	for _, s := range h.path {
+		s.held += n
+	}
 }
 
 // remove ends a hold. It is called with mu held.
 func (p *Pool) remove(h *Hold) {
+	p.add(h, -h.n)
+	for _, s := range h.path {
+		if s.of--; s.of == 0 {
+			delete(p.shares, s.name)
+		}
+	}
 	h.gone = true
-	idle := 0
-	if h.idle {
-		idle = -1
-	}
-	leaf := p.add(h, -h.n, idle)
-	leaf.holds = slices.DeleteFunc(leaf.holds, func(other *Hold) bool { return other == h })
-	at := &p.root
-	for _, name := range h.path {
-		next := at.below[name]
-		if next.held == 0 {
-			delete(at.below, name)
-			return
-		}
-		at = next
-	}
-}
-
-// add adds units, and idle holds, to a hold's client and its networks, and returns the client's node.
-func (p *Pool) add(h *Hold, n int64, idle int) *node {
-	at := &p.root
-	at.held += n
-	at.idle += idle
-	for _, name := range h.path {
-		next := at.below[name]
-		if next == nil {
-			if next = new(node); at.below == nil {
-				at.below = map[string]*node{}
-			}
-			at.below[name] = next
-		}
-		at = next
-		at.held += n
-		at.idle += idle
-	}
-	return at
+	p.holds = slices.DeleteFunc(p.holds, func(o *Hold) bool { return o == h })
 }
 
 // victim returns the newest hold of the client from which another takes n units, nil if there is none: of the largest network the
 // largest client. The first network that both do not share decides whether the newcomer would hold as much.
 func (p *Pool) victim(h *Hold, n int64) *Hold {
-	at, shared := &p.root, true
-	for depth := 0; len(at.below) > 0; depth++ {
-		name, largest := at.largest(func(*node) bool { return true })
-		if shared && (depth >= len(h.path) || h.path[depth] != name) {
-			own := int64(0)
-			if depth < len(h.path) && at.below[h.path[depth]] != nil {
-				own = at.below[h.path[depth]].held
-			}
-			if largest.held <= own+n {
-				return nil
-			}
-			shared = false
+	var found *Hold
+	for _, o := range p.holds {
+		if found == nil || cmp.Or(compare(o, found), cmp.Compare(o.seq, found.seq)) > 0 {
+			found = o
 		}
-		at = largest
 	}
-	if shared { // it is the largest itself
+	if found == nil {
 		return nil
 	}
-	return slices.MaxFunc(at.holds, func(x, y *Hold) int { return cmp.Compare(x.seq, y.seq) })
+	for i, s := range found.path {
+		if own := int64(0); i >= len(h.path) || h.path[i] != s {
+			if i < len(h.path) {
+				own = h.path[i].held
+			}
+			if s.held > own+n {
+				return found
+			}
+			break
+		}
+	}
+	return nil
 }
 
 // idleHold returns the hold that has been idle the longest, of the largest client with idle ones in the largest network with idle ones;
 // nil if none is idle.
 func (p *Pool) idleHold() (found *Hold) {
-	at := &p.root
-	for len(at.below) > 0 {
-		if _, at = at.largest(func(n *node) bool { return n.idle > 0 }); at == nil {
-			return nil
-		}
-	}
-	for _, h := range at.holds {
-		if h.idle && (found == nil || h.seq < found.seq) {
-			found = h
+	for _, o := range p.holds {
+		if o.idle && (found == nil || cmp.Or(compare(o, found), cmp.Compare(found.seq, o.seq)) > 0) {
+			found = o
 		}
 	}
 	return found
 }
 
-// largest returns the part of a network that holds the most, of those that are wanted.
-func (n *node) largest(wanted func(*node) bool) (name string, largest *node) {
-	for other, next := range n.below {
-		if wanted(next) && (largest == nil || next.held > largest.held || next.held == largest.held && other < name) {
-			largest, name = next, other
+// compare compares what the clients of two holds hold: first the networks that they do not share.
+func compare(x, y *Hold) int {
+	for i := range min(len(x.path), len(y.path)) {
+		if a, b := x.path[i], y.path[i]; a != b {
+			return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(b.name, a.name))
 		}
 	}
-	return name, largest
+	return 0
 }
 
 // Held returns the units that are held.
 func (p *Pool) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.root.held
+	return p.held
 }
 
 // pathOf returns the networks that a client belongs to, the largest first, and the client.

@@ -175,8 +175,8 @@ func TestPool(t *testing.T) {
 		for _, one := range all {
 			one.h.Give()
 		}
-		if p.Held() != 0 || len(p.root.below) != 0 || p.root.idle != 0 {
-			t.Fatalf("seed %d: %d are held at the end, %d networks, %d idle", seed, p.Held(), len(p.root.below), p.root.idle)
+		if p.Held() != 0 || len(p.shares) != 0 || len(p.holds) != 0 {
+			t.Fatalf("seed %d: %d are held at the end, %d networks, %d holds", seed, p.Held(), len(p.shares), len(p.holds))
 		}
 		ends = 0
 	}

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -16,22 +17,27 @@ type Queue struct {
 	// Waited, if set before the first Enter, receives how long each query waited for its slot.
 	Waited func(time.Duration)
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	free    int
-	used    map[string]usage           // by network and by client
-	turns   []string                   // waiting clients, in the order of their turns
-	waiting map[string][]chan struct{} // by client; each is closed when it has a slot
+	used    map[string]usage // by network and by client
+	waiting []*waiter        // in the order of arrival
+	turns   uint64           // how many of them have got a slot
 }
 
 // NewQueue returns a Queue with a number of slots.
-func NewQueue(slots int) *Queue {
-	return &Queue{free: slots, used: map[string]usage{}, waiting: map[string][]chan struct{}{}}
+func NewQueue(slots int) *Queue { return &Queue{free: slots, used: map[string]usage{}} }
+
+// waiter is a query that waits.
+type waiter struct {
+	client string
+	turn   chan struct{} // closed when it has a slot
 }
 
 // usage is how long slots were used, with a half-life of usageHalf.
 type usage struct {
 	seconds float64
 	at      time.Time
+	turn    uint64 // when the client last got a slot after waiting
 }
 
 // usageHalf is how long it takes to forget half of what was used. A Queue remembers at most usagesKept names.
@@ -54,11 +60,11 @@ func (q *Queue) charge(client string, since time.Time) {
 	if len(q.used) > 2*usagesKept {
 		clear(q.used)
 	}
-	took := now.Sub(since).Seconds()
-	if network := NetworkOf(client); network != client {
-		q.used[network] = usage{q.used[network].lately(now) + took, now}
+	for _, name := range slices.Compact([]string{NetworkOf(client), client}) {
+		u := q.used[name]
+		u.seconds, u.at = u.lately(now)+now.Sub(since).Seconds(), now
+		q.used[name] = u
 	}
-	q.used[client] = usage{q.used[client].lately(now) + took, now}
 }
 
 // Enter takes a slot, or waits for one until ctx ends.
@@ -70,15 +76,11 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 		q.waited(0)
 		return nil
 	}
-	began := time.Now()
-	turn := make(chan struct{})
-	if len(q.waiting[client]) == 0 {
-		q.turns = append(q.turns, client)
-	}
-	q.waiting[client] = append(q.waiting[client], turn)
+	began, w := time.Now(), &waiter{client, make(chan struct{})}
+	q.waiting = append(q.waiting, w)
 	q.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.turn:
 		q.waited(time.Since(began))
 		return nil
 	case <-ctx.Done():
@@ -86,11 +88,10 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	select {
-	case <-turn: // it got a slot at the same moment
+	if i := slices.Index(q.waiting, w); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	} else { // it got a slot at the same moment
 		q.pass()
-	default:
-		q.forget(client, turn)
 	}
 	return ctx.Err()
 }
@@ -111,59 +112,29 @@ func (q *Queue) Leave(client string, since time.Time) {
 
 // pass gives a slot to the next client. It is called with mu held.
 func (q *Queue) pass() {
-	if len(q.turns) == 0 {
+	if len(q.waiting) == 0 {
 		q.free++
 		return
 	}
-	now, next := time.Now(), 0
-	lately := func(client string) (network, own float64) {
-		return q.used[NetworkOf(client)].lately(now), q.used[client].lately(now)
-	}
-	leastNetwork, leastOwn := lately(q.turns[0])
-	for i, client := range q.turns[1:] {
-		if network, own := lately(client); network < leastNetwork || network == leastNetwork && own < leastOwn {
-			next, leastNetwork, leastOwn = i+1, network, own
-		}
-	}
-	client := q.turns[next]
-	q.turns = slices.Delete(q.turns, next, next+1)
-	queue := q.waiting[client]
-	close(queue[0])
-	if len(queue) == 1 {
-		delete(q.waiting, client)
-		return
-	}
-	q.waiting[client] = queue[1:]
-	q.turns = append(q.turns, client)
-}
-
-// forget removes a query that stopped waiting. It is called with mu held.
-func (q *Queue) forget(client string, turn chan struct{}) {
-	var left []chan struct{}
-	for _, t := range q.waiting[client] {
-		if t != turn {
-			left = append(left, t)
-		}
-	}
-	if len(left) > 0 {
-		q.waiting[client] = left
-		return
-	}
-	delete(q.waiting, client)
-	for i, c := range q.turns {
-		if c == client {
-			q.turns = append(q.turns[:i:i], q.turns[i+1:]...)
-			return
-		}
-	}
+	now := time.Now()
+	lately := func(name string) float64 { return q.used[name].lately(now) }
+	next := slices.MinFunc(q.waiting, func(x, y *waiter) int {
+		return cmp.Or(
+			cmp.Compare(lately(NetworkOf(x.client)), lately(NetworkOf(y.client))),
+			cmp.Compare(lately(x.client), lately(y.client)),
+			cmp.Compare(q.used[x.client].turn, q.used[y.client].turn))
+	})
+	q.waiting = slices.DeleteFunc(q.waiting, func(w *waiter) bool { return w == next })
+	q.turns++
+	u := q.used[next.client]
+	u.turn = q.turns
+	q.used[next.client] = u
+	close(next.turn)
 }
 
 // Waiting returns the number of queries that wait for a slot.
-func (q *Queue) Waiting() (n int) {
+func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, waiting := range q.waiting {
-		n += len(waiting)
-	}
-	return n
+	return len(q.waiting)
 }

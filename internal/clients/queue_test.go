@@ -54,7 +54,7 @@ func TestQueueTakesTurns(t *testing.T) {
 		if got := strings.Join(served[:3], " "); got != "busy small other" || len(served) != 10 {
 			t.Errorf("served %v", served)
 		}
-		if q.free != 1 || len(q.waiting) != 0 || len(q.turns) != 0 {
+		if q.free != 1 || len(q.waiting) != 0 {
 			t.Errorf("left: %+v", q)
 		}
 	})
@@ -218,8 +218,8 @@ func TestQueueProperties(t *testing.T) {
 				r.q.Leave("client", time.Now())
 				r.settle()
 			}
-			if r.q.free != slots || len(r.q.waiting) != 0 || len(r.q.turns) != 0 || r.granted < 80 {
-				t.Errorf("after %d grants: %d of %d slots are free, %d clients wait, %d turns", r.granted, r.q.free, slots, len(r.q.waiting), len(r.q.turns))
+			if r.q.free != slots || len(r.q.waiting) != 0 || r.granted < 80 {
+				t.Errorf("after %d grants: %d of %d slots are free, %d queries wait", r.granted, r.q.free, slots, len(r.q.waiting))
 			}
 		})
 	}
@@ -248,8 +248,8 @@ func TestQueueKeepsItsSlots(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if q.free != slots || q.Waiting() != 0 || len(q.turns) != 0 {
-		t.Errorf("%d of %d slots are free, %d queries wait, %d turns", q.free, slots, q.Waiting(), len(q.turns))
+	if q.free != slots || q.Waiting() != 0 {
+		t.Errorf("%d of %d slots are free, %d queries wait", q.free, slots, q.Waiting())
 	}
 	if waits != 60*40 {
 		t.Errorf("%d waits were measured, want %d", waits, 60*40)
