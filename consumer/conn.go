@@ -17,32 +17,30 @@ import (
 	"skein.blue/internal/outward"
 )
 
-// Limits, in bytes and time, for what the relay sends before the connection is established:
+// Limits, in bytes and time, for what a server sends before the connection is established:
 // TLS certificates and HTTP headers, or an error page.
 const handshakeBytes, handshakeTime = 256 << 10, 30 * time.Second
 
-// dial connects to the relay.
-func dial(ctx context.Context, address, userAgent string) (*websocket.Conn, error) {
+// Dial connects to a stream of events. guarded makes the connections to addresses of strangers; it is nil for an address
+// that the operator named.
+func Dial(ctx context.Context, address, userAgent string, guarded func(ctx context.Context, network, address string) (net.Conn, error)) (*websocket.Conn, error) {
 	var under *bufferedConn
-	dialer := websocket.Dialer{
-		ReadBufferSize: 64 << 10, HandshakeTimeout: handshakeTime, Proxy: http.ProxyFromEnvironment,
-		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialBuffered(ctx, network, address)
-			under = conn
-			if err != nil {
-				return nil, err // a nil pointer in an interface would not be nil
-			}
-			return conn, nil
-		},
+	dialer := websocket.Dialer{ReadBufferSize: 64 << 10, HandshakeTimeout: handshakeTime}
+	if guarded == nil {
+		guarded, dialer.Proxy = new(net.Dialer).DialContext, http.ProxyFromEnvironment
+	}
+	dialer.NetDialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := guarded(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		under = newBufferedConn(conn)
+		return under, nil
 	}
 	if strings.HasPrefix(address, "ws:") {
 		dialer.ReadBufferSize = smallBuffer
 	}
-	header := http.Header{}
-	if userAgent != "" {
-		header.Set("User-Agent", userAgent)
-	}
-	conn, resp, err := dialer.DialContext(ctx, address, header)
+	conn, resp, err := dialer.DialContext(ctx, address, http.Header{"User-Agent": {userAgent}})
 	if err != nil {
 		return nil, newRefusal(address, err, resp)
 	}
@@ -120,17 +118,13 @@ type bufferedConn struct {
 	limit atomic.Int64 // bytes that may still be passed on; 0: no limit
 }
 
-func dialBuffered(ctx context.Context, network, address string) (*bufferedConn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
+func newBufferedConn(conn net.Conn) *bufferedConn {
 	c := &bufferedConn{Conn: conn, buf: make([]byte, largeBuffer)}
 	c.limit.Store(handshakeBytes)
-	return c, nil
+	return c
 }
 
-var errHandshake = fmt.Errorf("consumer: the server sent more than %d KiB before the websocket handshake was complete: it is not a relay", handshakeBytes>>10)
+var errHandshake = fmt.Errorf("consumer: the server sent more than %d KiB before the websocket handshake was complete", handshakeBytes>>10)
 
 // Read implements net.Conn.
 func (c *bufferedConn) Read(p []byte) (n int, err error) {

@@ -48,13 +48,13 @@ func TestGather(t *testing.T) {
 		_, _ = conn.Write(much)
 		_ = conn.Close()
 	}()
-	conn, err := dialBuffered(t.Context(), "tcp", l.Addr().String())
+	plain, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	counted := &countedConn{Conn: plain}
+	conn := newBufferedConn(counted)
 	conn.limit.Store(0)
-	counted := &countedConn{Conn: conn.Conn}
-	conn.Conn = counted
 	begun := time.Now()
 	little := make([]byte, 300*100)
 	if _, err := io.ReadFull(conn, little); err != nil {

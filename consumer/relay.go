@@ -122,7 +122,7 @@ func (c *Consumer) connect(ctx context.Context) error {
 		address += sep + "cursor=" + strconv.FormatInt(from, 10)
 	}
 	c.resume(c.from)
-	conn, err := dial(ctx, address, c.o.UserAgent)
+	conn, err := Dial(ctx, address, c.o.UserAgent, nil)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,7 @@ func TestHandshakeIsBounded(t *testing.T) {
 	log := &lockedBuffer{}
 	o := consumer.Options{Relay: "ws://" + l.Addr().String(), MinBackoff: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	consume(t, g, o, 20*time.Second, func(*consumer.Consumer) bool { return strings.Contains(log.String(), "retry_in") })
-	if !strings.Contains(log.String(), "it is not a relay") {
+	if !strings.Contains(log.String(), "handshake was complete") {
 		t.Errorf("log: %s", log)
 	}
 	if n := sent.Load(); n > 64<<20 { // including the system's buffers

@@ -2,15 +2,10 @@ package labels
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"skein.blue/consumer/wire"
-)
-
-// The types of messages.
-const (
-	typeLabels = "#labels"
-	typeInfo   = "#info"
-	typeError  = "#error" // a frame whose op is -1
 )
 
 // mostLabels is the largest number of labels of one message. Labelers send one, or a few.
@@ -18,8 +13,8 @@ const mostLabels = 5000
 
 // A message is one frame of the stream.
 type message struct {
-	kind       string // its type; types that are none of the above are ignored
-	seq        int64
+	kind       wire.Type  // Info, Error, or Unknown: #labels, and types to ignore
+	seq        int64      // of #labels
 	labels     []rawLabel // those that can be read
 	unreadable int        // how many cannot
 	name       string     // of an info or an error
@@ -32,45 +27,24 @@ type rawLabel struct {
 	SourceDID, URI string
 	CID            string
 	Val            string
-	Negated        *bool
+	Negated        bool
 	CreatedAt      string
 	ExpiresAt      string
 	Sig            []byte
+
+	fields map[string][]byte // the values that are signed, as sent
 }
 
 // labelVersion is the version of labels that counts.
 const labelVersion = 1
 
-// unsigned returns what the labeler signs: the fields that the schema has, without the signature.
+// unsigned returns what the labeler signs: the fields that the schema has, without the signature, in the canonical order.
 func (l *rawLabel) unsigned() []byte {
-	fields, b := uint64(0), []byte(nil)
-	text := func(s string) { b = append(wire.AppendHead(b, wire.Text, uint64(len(s))), s...) }
-	field := func(key, value string) {
-		if value != "" {
-			fields++
-			text(key)
-			text(value)
-		}
+	b := wire.AppendHead(nil, wire.Map, uint64(len(l.fields)))
+	for _, key := range slices.Sorted(maps.Keys(l.fields)) { // all of the same length
+		b = append(append(wire.AppendHead(b, wire.Text, uint64(len(key))), key...), l.fields[key]...)
 	}
-	field("cid", l.CID)
-	field("cts", l.CreatedAt)
-	field("exp", l.ExpiresAt)
-	if l.Negated != nil {
-		fields++
-		text("neg")
-		value := uint64(20) // false
-		if *l.Negated {
-			value = 21
-		}
-		b = wire.AppendHead(b, wire.Simple, value)
-	}
-	field("src", l.SourceDID)
-	field("uri", l.URI)
-	field("val", l.Val)
-	fields++
-	text("ver")
-	b = wire.AppendHead(b, wire.Uint, uint64(l.Version))
-	return append(wire.AppendHead(nil, wire.Map, fields), b...)
+	return b
 }
 
 // futureCursor is the name of the error for a cursor above the labeler's last number.
@@ -82,40 +56,33 @@ var errFrame = errors.New("a message is not a frame of subscribeLabels")
 // (https://atproto.com/specs/event-stream). It never panics, whatever the bytes. With an error, the message has the
 // labels that stand before what cannot be read: each has a signature of its own, so nothing else vouches for it.
 func decode(b []byte) (m message, err error) {
+	var e wire.Message
+	if err := wire.Parse(b, &e); e.Type == wire.Info || e.Type == wire.Error {
+		return message{kind: e.Type, name: string(e.Name), text: string(e.Text)}, err
+	}
 	c := wire.Cursor{B: b}
-	failed := false
+	kind := ""
+	for key := range c.Fields {
+		if string(key) == "t" {
+			kind = string(c.Text())
+		} else {
+			c.Skip()
+		}
+	}
+	if kind != "" && kind != "#labels" {
+		return m, nil
+	}
 	for key := range c.Fields {
 		switch string(key) {
-		case "op":
-			major, _ := c.Head()
-			failed = major == wire.Negative
-		case "t":
-			m.kind = string(c.Text())
-		default:
-			c.Skip()
-		}
-	}
-	if failed {
-		m.kind = typeError
-	}
-	if c.Bad || m.kind == "" {
-		return m, errFrame
-	}
-	for k := range c.Fields {
-		switch key := string(k); {
-		case key == "seq" && m.kind == typeLabels:
+		case "seq":
 			m.seq = int64(c.Uint())
-		case key == "labels" && m.kind == typeLabels:
+		case "labels":
 			m.readLabels(&c)
-		case (key == "name" || key == "error") && m.kind != typeLabels:
-			m.name = string(c.OptionalText())
-		case key == "message" && m.kind != typeLabels:
-			m.text = string(c.OptionalText())
 		default:
 			c.Skip()
 		}
 	}
-	if c.Bad || c.I != len(b) || m.kind == typeLabels && m.seq <= 0 {
+	if c.Bad || c.I != len(b) || kind == "" || m.seq <= 0 {
 		return m, errFrame
 	}
 	return m, nil
@@ -145,8 +112,13 @@ func (m *message) readLabels(c *wire.Cursor) {
 
 // readLabel reads a label. Fields that are not in the schema are left out, as they are of what is signed.
 func readLabel(c *wire.Cursor) (l rawLabel) {
-	for key := range c.Fields {
-		switch string(key) {
+	l.fields = map[string][]byte{}
+	for k := range c.Fields {
+		key, start := string(k), c.I
+		if c.Null() {
+			continue
+		}
+		switch key {
 		case "ver":
 			l.Version = int64(c.Uint())
 		case "src":
@@ -154,25 +126,23 @@ func readLabel(c *wire.Cursor) (l rawLabel) {
 		case "uri":
 			l.URI = string(c.Text())
 		case "cid":
-			l.CID = string(c.OptionalText())
+			l.CID = string(c.Text())
 		case "val":
 			l.Val = string(c.Text())
 		case "neg":
-			if !c.Null() {
-				neg := c.Bool()
-				l.Negated = &neg
-			}
+			l.Negated = c.Bool()
 		case "cts":
 			l.CreatedAt = string(c.Text())
 		case "exp":
-			l.ExpiresAt = string(c.OptionalText())
+			l.ExpiresAt = string(c.Text())
 		case "sig":
-			if !c.Null() {
-				l.Sig = append([]byte{}, c.Bytes()...)
-			}
+			l.Sig = append([]byte{}, c.Bytes()...)
+			continue
 		default:
 			c.Skip()
+			continue
 		}
+		l.fields[key] = c.B[start:c.I]
 	}
 	return l
 }

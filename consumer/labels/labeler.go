@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,17 +16,16 @@ import (
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/gorilla/websocket"
 
+	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
-	"skein.blue/internal/outward"
 )
 
 // Bounds on what a labeler sends, and how long it may be silent.
 const (
 	messageBytes    = 1 << 20
-	handshakeBytes  = 256 << 10 // TLS certificates and HTTP headers
-	handshakeTime   = 30 * time.Second
 	silence         = 90 * time.Second // without a message or an answer to a ping
 	pingEvery       = 30 * time.Second
 	messagesAtOnce  = 1000        // in one write, and about a messageBytes
@@ -61,8 +58,8 @@ type labeler struct {
 	candidate string    // the source of the connection's first label, while the labeler's DID is not known
 	failedAt  time.Time // start of the current failure; zero if there is none
 
-	service   *url.URL // its stream, and how to reach it
-	dial      dialer
+	service   *url.URL  // its stream
+	dial      dialer    // how to reach it; nil for an address that the operator named
 	connected time.Time // when the connection was opened
 	caughtUp  bool      // on this connection, everything up to a number that is younger than it has been read
 }
@@ -88,14 +85,14 @@ func (l *labeler) run(ctx context.Context) error {
 	start := l.state
 	start.Current, start.Problem = false, ""
 	if err := l.write(ctx, nil, start); err != nil {
-		return l.ending(ctx, err)
+		return err
 	}
 	wait := l.c.o.Retry
 	for ctx.Err() == nil {
 		began := l.state.Seq
 		err := l.read(ctx)
 		if failed, is := errors.AsType[storeError](err); is {
-			return l.ending(ctx, failed.error)
+			return failed.error
 		}
 		l.c.o.Metrics.connected(l.name, false)
 		if ctx.Err() != nil {
@@ -113,7 +110,7 @@ func (l *labeler) run(ctx context.Context) error {
 		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
 			problem := clip(err.Error())
 			if err := l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
-				return l.ending(ctx, err)
+				return err
 			}
 		}
 		select {
@@ -123,14 +120,6 @@ func (l *labeler) run(ctx context.Context) error {
 		wait = min(2*wait, l.c.o.RetryMost)
 	}
 	return nil
-}
-
-// ending returns the store's error, nil if the process is stopping.
-func (l *labeler) ending(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // it ends because the process does
-	}
-	return err
 }
 
 // note writes the state if change modified it.
@@ -300,12 +289,12 @@ func (l *labeler) atEnd(ctx context.Context) bool {
 		return false
 	}
 	m, err := decode(b)
-	return err == nil && m.kind == typeError && m.name == futureCursor
+	return err == nil && m.kind == wire.Error && m.name == futureCursor
 }
 
 // connect finds the labeler and connects to it.
 func (l *labeler) connect(ctx context.Context) (_ *websocket.Conn, err error) {
-	service, dial := l.name, new(net.Dialer).DialContext
+	service, dial := l.name, dialer(nil)
 	if l.name == l.state.DID {
 		endpoint, key, err := l.c.o.Identities.Labeler(ctx, l.name)
 		if err != nil {
@@ -328,25 +317,10 @@ func (l *labeler) connect(ctx context.Context) (_ *websocket.Conn, err error) {
 func (l *labeler) open(ctx context.Context, after int64) (*websocket.Conn, error) {
 	u := *l.service
 	u.RawQuery = "cursor=" + strconv.FormatInt(after, 10)
-	var limited *outward.LimitedConn
-	dialer := websocket.Dialer{HandshakeTimeout: handshakeTime, NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := l.dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		limited = outward.Limit(conn, handshakeBytes)
-		return limited, nil
-	}}
-	conn, resp, err := dialer.DialContext(ctx, u.String(), http.Header{"User-Agent": {l.c.o.UserAgent}})
+	conn, err := consumer.Dial(ctx, u.String(), l.c.o.UserAgent, l.dial)
 	if err != nil {
-		if resp != nil {
-			_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
-			_ = resp.Body.Close()
-			return nil, fmt.Errorf("connecting to %s: %w (%s)", u.Host, err, clip(resp.Status))
-		}
-		return nil, fmt.Errorf("connecting to %s: %w", u.Host, err)
+		return nil, err
 	}
-	limited.Unlimit()
 	conn.SetReadLimit(messageBytes)
 	return conn, nil
 }
@@ -392,7 +366,7 @@ func (l *labeler) apply(ctx context.Context, messages []message) error {
 	var ending error
 	for _, m := range messages {
 		switch m.kind {
-		case typeLabels:
+		default:
 			if m.seq > 0 && m.seq < after.Seq {
 				// It ignores the cursor, or has restarted its sequence. Labels that it sends again change nothing.
 				if held, ok := l.c.limiter.Allow(l.name + " restarted"); ok {
@@ -412,12 +386,12 @@ func (l *labeler) apply(ctx context.Context, messages []message) error {
 					labels = append(labels, *label)
 				}
 			}
-		case typeInfo:
+		case wire.Info:
 			if m.name == "OutdatedCursor" && after.Missed.IsZero() {
 				l.log.Warn("labeler no longer has all labels after the cursor: some are missing", "after_seq", after.Seq, "message", clip(m.text))
 				after.Missed = now()
 			}
-		case typeError:
+		case wire.Error:
 			if m.name == futureCursor && after.Seq > 0 {
 				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", clip(m.text))
 				after.Seq, after.Restarted, after.Current = 0, now(), false

@@ -1,6 +1,7 @@
 package labels
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -116,15 +118,10 @@ func New(store Store, o Options) (*Consumer, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Retry <= 0 {
-		o.Retry = time.Second
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
-	if o.RetryMost <= 0 {
-		o.RetryMost = time.Minute
-	}
-	if o.Quiet <= 0 {
-		o.Quiet = 10 * time.Second
-	}
+	o.Retry, o.RetryMost, o.Quiet = cmp.Or(o.Retry, time.Second), cmp.Or(o.RetryMost, time.Minute), cmp.Or(o.Quiet, 10*time.Second)
 	return &Consumer{o: o, store: store}, nil
 }
 
@@ -132,8 +129,8 @@ func New(store Store, o Options) (*Consumer, error) {
 // does not write the labels, it does nothing.
 func (c *Consumer) Run(ctx context.Context) error {
 	known, err := c.known(ctx)
-	if err != nil {
-		return err
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("reading the states of the labelers: %w", err)
 	}
 	if !c.store.OwnsLabels() {
 		if len(c.o.Labelers) > 0 {
@@ -180,24 +177,18 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // known reads the states of the labelers. It waits for a cluster that does not answer.
-func (c *Consumer) known(ctx context.Context) (all []graph.Labeler, err error) {
+func (c *Consumer) known(ctx context.Context) ([]graph.Labeler, error) {
 	for {
-		all, err = c.store.Labelers(ctx)
-		if !errors.Is(err, kv.ErrUnavailable) || ctx.Err() != nil {
-			break
+		all, err := c.store.Labelers(ctx)
+		if !errors.Is(err, kv.ErrUnavailable) {
+			return all, err
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
+			return nil, nil
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, nil //nolint:nilerr // it ends because the process does
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the states of the labelers: %w", err)
-	}
-	return all, nil
 }
 
 // expire removes expired labels from the sets, once a second.
@@ -213,7 +204,7 @@ func (c *Consumer) expire(ctx context.Context) error {
 			if errors.Is(err, kv.ErrUnavailable) { // the engine logs it; it is tried again in a second
 				break
 			}
-			if err != nil && ctx.Err() == nil {
+			if err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// Metrics of this package. A nil *Metrics counts nothing.
+// Metrics of this package.
 type Metrics struct {
 	Labels    *prometheus.CounterVec // labeler, action
 	Dropped   *prometheus.CounterVec // labeler, reason
@@ -40,9 +40,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) applied(labeler string, labels []batch.Label) {
-	if m == nil {
-		return
-	}
 	negated := 0
 	for i := range labels {
 		if labels[i].Negated {
@@ -53,23 +50,13 @@ func (m *Metrics) applied(labeler string, labels []batch.Label) {
 	m.Labels.WithLabelValues(labeler, "add").Add(float64(len(labels) - negated))
 }
 
-func (m *Metrics) dropped(labeler, why string) {
-	if m != nil {
-		m.Dropped.WithLabelValues(labeler, why).Inc()
-	}
-}
-
 func (m *Metrics) connected(labeler string, yes bool) {
-	if m != nil {
-		m.Connected.WithLabelValues(labeler).Set(number(yes))
-	}
+	m.Connected.WithLabelValues(labeler).Set(number(yes))
 }
 
 func (m *Metrics) state(l *graph.Labeler) {
-	if m != nil {
-		m.Current.WithLabelValues(l.Name).Set(number(l.Current))
-		m.Seq.WithLabelValues(l.Name).Set(float64(l.Seq))
-	}
+	m.Current.WithLabelValues(l.Name).Set(number(l.Current))
+	m.Seq.WithLabelValues(l.Name).Set(float64(l.Seq))
 }
 
 func number(yes bool) float64 {

@@ -59,7 +59,7 @@ func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, erro
 
 // drop counts and logs a label that is dropped.
 func (l *labeler) drop(why string, about ...any) {
-	l.c.o.Metrics.dropped(l.name, why)
+	l.c.o.Metrics.Dropped.WithLabelValues(l.name, why).Inc()
 	if held, ok := l.c.limiter.Allow(l.name + " " + why); ok {
 		l.log.Warn("label dropped", append([]any{"reason", why, "occurrences", held + 1}, about...)...)
 	}
@@ -90,9 +90,7 @@ func stored(in *rawLabel) (out *batch.Label, why string) {
 	if out.Time, ok = microseconds(in.CreatedAt); !ok {
 		return nil, "time"
 	}
-	if in.Negated != nil {
-		out.Negated = *in.Negated
-	}
+	out.Negated = in.Negated
 	if in.ExpiresAt != "" && !out.Negated {
 		if out.Expires, ok = microseconds(in.ExpiresAt); !ok {
 			return nil, "time"
