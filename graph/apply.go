@@ -34,7 +34,7 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	if !b.Archived() {
 		s.noteWait(time.Since(began))
 	}
-	if err := s.intake.begin(ctx, source, b); err != nil {
+	if err := s.begin(ctx, source, b); err != nil {
 		return err
 	}
 	if len(s.lanes) == 1 {
@@ -73,7 +73,7 @@ func (s *Store) TakeWait() time.Duration { return time.Duration(s.waited.Swap(0)
 // apply applies the lane's events of the batch. If a write is too large, apply spills large
 // values, which may have been the reason, and divides it.
 func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
-	l.events = l.store.intake.pick(l.events[:0], l, source, b)
+	l.pick(source, b)
 	events := l.events
 	looks := !b.Archived() // whether to look for deletions before a write
 	if b.Archived() {
@@ -142,7 +142,12 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 	w := l.writerOf(seg.Batch)
 	w.Begin()
 	for {
-		if err := l.store.intake.prepare(ctx, seg, w); err != nil {
+		most := seg.MostStrings()
+		if l.store.shared() { // in transactions of their own, because other writers may need ids for the same strings
+			w.AddStrings(seg)
+			most = 0
+		}
+		if err := w.Prepare(ctx, most); err != nil {
 			return err
 		}
 		start := time.Now()
@@ -190,14 +195,9 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 	if out.Cursors != nil {
 		l.sources[seg.Source] = out.Cursors
 	}
-	if len(out.Hidden) > 0 {
-		l.store.hiddenSets.hiddenChanged(out.HiddenVersion, out.Hidden)
-	}
+	l.store.hiddenChanged(out.HiddenVersion, out.Hidden)
 	for _, id := range out.Erasing {
 		l.erasing[id] = true
-	}
-	if out.Holes != nil {
-		l.holes = *out.Holes
 	}
 	l.store.status.Unlock()
 	if notify := l.store.o.Queued; notify != nil {
@@ -206,9 +206,6 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 		}
 	}
 	l.notify(w.ListChanges(), out.Sets, out.Hidden)
-	if out.NoteNumber != 0 {
-		l.notes.Add(out.NoteNumber, len(seg.Batch.DeadLetters()), len(seg.Batch.Gaps()))
-	}
 	if m := l.store.o.Metrics; m != nil {
 		m.Replays.Add(float64(out.Replays))
 		for _, k := range l.store.Kinds().All {

@@ -39,38 +39,14 @@ const (
 // Any goroutine may use a claim.
 type claim struct {
 	store      kv.Store
-	o          claimOptions
+	first, end uint8 // the partitions are first to end-1
 	row        format.ClaimRow
-	first, end uint8
+	beat       time.Duration // the interval of heartbeats
+	lost       func(error)   // may be nil; called once, from a goroutine that close waits for, if another writer takes over
+	log        *slog.Logger
 	stop       context.CancelFunc
 	stopped    sync.WaitGroup
 }
-
-// claimOptions name the owner and the partitions of a claim.
-type claimOptions struct {
-	First, End uint8            // the partitions are First to End-1
-	Owner      string           // names this process in messages and rows
-	Shards     *dict.ShardRange // the shards to draw ids from; nil means all
-	// Beat is the interval of heartbeats. Another writer that finds this claim waits for four
-	// beats before it takes over. 0 means a second.
-	Beat time.Duration
-	// Lost, if set, is called once if another writer takes over partitions of this one, from
-	// a goroutine that close waits for.
-	Lost   func(error)
-	Logger *slog.Logger // receives the state of rivals and failed heartbeats
-	// Clock times the watching of a rival. The zero value is the machine's clock; a test whose
-	// rivals are dead can skip the wait.
-	Clock Clock
-}
-
-// A Clock tells the time, and waits.
-type Clock struct {
-	Now   func() time.Time
-	Sleep func(ctx context.Context, d time.Duration) error // returns early if ctx ends
-}
-
-// machineClock is the monotonic clock of the machine.
-var machineClock = Clock{Now: time.Now, Sleep: sleep}
 
 func (c *claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
 	return scanClaims(r, c.first, c.end, each)
@@ -92,8 +68,6 @@ func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row format.
 
 // rival is the claim of another writer that prevents ours.
 type rival struct {
-	row  format.ClaimRow
-	part uint8
 	beat []byte
 	why  string
 }
@@ -103,59 +77,46 @@ type rival struct {
 func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
 	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row format.ClaimRow) error {
-		token := string(row.Token)
-		switch _, known := found[token]; {
-		case known:
+		if _, known := found[string(row.Token)]; known {
+			return nil
+		}
+		var why string
+		switch ours, theirs := c.row.Shards, row.Shards; {
 		case part >= c.first && part < c.end:
-			found[token] = rival{row: row, part: part, why: fmt.Sprintf("partition %d is written by %s since %s", part, row.Owner, row.Since.Format(time.RFC3339))}
-		case c.row.Shards != nil && row.Shards != nil && c.row.Shards.First <= row.Shards.Last && row.Shards.First <= c.row.Shards.Last && *c.row.Shards != *row.Shards:
-			found[token] = rival{row: row, part: part, why: fmt.Sprintf("the shards %s overlap those of %s, %s", c.row.Shards, row.Owner, row.Shards)}
+			why = fmt.Sprintf("partition %d is written by %s since %s", part, row.Owner, row.Since.Format(time.RFC3339))
+		case ours != nil && theirs != nil && ours.First <= theirs.Last && theirs.First <= ours.Last && *ours != *theirs:
+			why = fmt.Sprintf("the shards %s overlap those of %s, %s", ours, row.Owner, theirs)
+		default:
+			return nil
 		}
-		return nil
+		beat, _, err := r.Get(format.HeartbeatKey(row.Token))
+		found[string(row.Token)] = rival{bytes.Clone(beat), why}
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	for token, v := range found {
-		beat, _, err := r.Get(format.HeartbeatKey(v.row.Token))
-		if err != nil {
-			return nil, err
-		}
-		v.beat = bytes.Clone(beat)
-		found[token] = v
-	}
-	return found, nil
+	return found, err
 }
 
-// takeClaim claims the partitions. It returns ErrClaimed if a live writer has one of them. While
+// take claims the partitions. It returns ErrClaimed if a live writer has one of them. While
 // the store does not answer, it waits, and logs that.
-func takeClaim(ctx context.Context, store kv.Store, o claimOptions) (*claim, error) {
-	if o.Beat <= 0 {
-		o.Beat = defaultBeat
-	}
-	if o.Clock.Now == nil {
-		o.Clock = machineClock
-	}
-	c := &claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
-		Token: make([]byte, 16), Owner: o.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: o.Shards,
-	}}
+func (c *claim) take(ctx context.Context) error {
+	c.row.Token, c.row.Since = make([]byte, 16), time.Now().UTC().Truncate(time.Second)
 	if _, err := rand.Read(c.row.Token); err != nil {
-		return nil, fmt.Errorf("graph: making a token: %w", err)
+		return fmt.Errorf("graph: making a token: %w", err)
 	}
 	for {
 		dead, seen, err := c.awaitRivals(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		err = c.write(ctx, dead, seen)
 		if err == nil {
 			c.start(ctx)
-			return c, nil
+			return nil
 		}
 		if !errors.Is(err, errStall) {
-			return nil, err
+			return err
 		}
-		c.logStall(c.since(seen))
+		c.logStall(time.Since(seen))
 	}
 }
 
@@ -208,13 +169,11 @@ var errStall = errors.New("graph: the store stood still")
 // stalled reports whether our last look is so long ago, by the monotonic clock, that the store,
 // or this process, stood still. Then a healthy writer may have been unable to beat. A shorter
 // stall leaves it enough time, because it is watched for four beats.
-func (c *claim) stalled(last time.Time) bool { return c.since(last) > 2*c.o.Beat }
-
-func (c *claim) since(t time.Time) time.Duration { return c.o.Clock.Now().Sub(t) }
+func (c *claim) stalled(last time.Time) bool { return time.Since(last) > 2*c.beat }
 
 func (c *claim) logStall(d time.Duration) {
-	c.o.Logger.Warn("the store, or this process, stood still, and the other writer may be alive: watching it begins again",
-		"stood_still", d.Round(time.Millisecond).String(), "watching_for", (patience * c.o.Beat).String())
+	c.log.Warn("the store, or this process, stood still, and the other writer may be alive: watching it begins again",
+		"stood_still", d.Round(time.Millisecond).String(), "watching_for", (patience * c.beat).String())
 }
 
 func (v rival) alive() error {
@@ -230,10 +189,10 @@ func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 		return nil, seen, err
 	}
 	for _, v := range first {
-		c.o.Logger.Info("found the claim of another writer; watching whether it is alive", "claim", v.why, "for", (patience * c.o.Beat).String())
+		c.log.Info("found the claim of another writer; watching whether it is alive", "claim", v.why, "for", (patience * c.beat).String())
 	}
-	for begun := seen; c.since(begun) < patience*c.o.Beat; {
-		if err := c.o.Clock.Sleep(ctx, c.o.Beat/2); err != nil {
+	for begun := seen; time.Since(begun) < patience*c.beat; {
+		if err := sleep(ctx, c.beat/2); err != nil {
 			return nil, seen, err
 		}
 		last := seen
@@ -261,20 +220,20 @@ func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 // look returns the rivals, and the time at which it read them. It waits for a store that does
 // not answer.
 func (c *claim) look(ctx context.Context) (found map[string]rival, at time.Time, err error) {
-	begun := c.o.Clock.Now()
+	begun := time.Now()
 	for logged := false; ; logged = true {
 		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
 		if !errors.Is(err, kv.ErrUnavailable) {
 			break
 		}
 		if !logged {
-			c.o.Logger.Warn("the store does not answer; waiting to claim the partitions", "error", err)
+			c.log.Warn("the store does not answer; waiting to claim the partitions", "error", err)
 		}
-		if err := c.o.Clock.Sleep(ctx, c.o.Beat); err != nil {
+		if err := sleep(ctx, c.beat); err != nil {
 			return nil, begun, err
 		}
 	}
-	return found, c.o.Clock.Now(), err
+	return found, time.Now(), err
 }
 
 // sleep waits, unless ctx ends.
@@ -298,7 +257,7 @@ func (c *claim) writeBeat(tx kv.Txn) {
 func (c *claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
-		ticker := time.NewTicker(c.o.Beat)
+		ticker := time.NewTicker(c.beat)
 		defer ticker.Stop()
 		for {
 			select {
@@ -316,14 +275,14 @@ func (c *claim) start(ctx context.Context) {
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, ErrClaimed):
-				if c.o.Lost != nil {
-					c.o.Lost(err)
+				if c.lost != nil {
+					c.lost(err)
 				} else {
-					c.o.Logger.Error("another writer took over; every write of this one will fail", "error", err)
+					c.log.Error("another writer took over; every write of this one will fail", "error", err)
 				}
 				return
 			default:
-				c.o.Logger.Warn("the heartbeat failed; trying again", "error", err)
+				c.log.Warn("the heartbeat failed; trying again", "error", err)
 			}
 		}
 	})
@@ -342,6 +301,12 @@ func (c *claim) check(tx kv.Txn) error {
 		err = fmt.Errorf("%w: %d of the %d claims of this writer are gone; it stops", ErrClaimed, c.end-c.first-n, c.end-c.first)
 	}
 	return err
+}
+
+// stopOthers makes the store's other writers stop, as part of a write.
+func (c *claim) stopOthers(tx kv.Txn) {
+	tx.DeleteRange(format.ClaimKey(0), format.ClaimKey(c.first))
+	tx.DeleteRange(format.ClaimKey(c.end), format.ClaimKey(dict.MaxPartitions))
 }
 
 // close gives up the partitions.

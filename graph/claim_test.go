@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -10,7 +11,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/graph/format"
@@ -19,35 +22,15 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
-// patient is for tests that must find a writer alive. It is far longer than the writer needs,
-// because the machine may be busy.
-const (
-	beat    = 5 * time.Millisecond
-	patient = 12 * beat
-)
-
-// messages is a log handler that sends messages and their attributes to a channel.
-type messages chan string
-
-func (messages) Enabled(context.Context, slog.Level) bool { return true }
-
-func (s messages) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	select {
-	case s <- text:
-	default: // no test reads so many
-	}
-	return nil
+// writer returns a claim that is not taken yet.
+func writer(store kv.Store, owner string, first, end uint8, every time.Duration) *claim {
+	return &claim{store: store, first: first, end: end, row: format.ClaimRow{Owner: owner}, beat: every, log: slog.New(slog.DiscardHandler)}
 }
 
-func (s messages) WithAttrs([]slog.Attr) slog.Handler { return s }
-
-func (s messages) WithGroup(string) slog.Handler { return s }
-
-// options are the options of a writer.
-func options(owner string, first, end uint8, every time.Duration) claimOptions {
-	return claimOptions{First: first, End: end, Owner: owner, Beat: every, Logger: slog.New(slog.DiscardHandler)}
+// logging makes a claim log into a buffer.
+func logging(c *claim, b *bytes.Buffer) *claim {
+	c.log = slog.New(slog.NewTextHandler(b, nil))
+	return c
 }
 
 func open(faults memkv.Faults) *memkv.Store {
@@ -55,14 +38,13 @@ func open(faults memkv.Faults) *memkv.Store {
 }
 
 // take claims partitions, and gives them up at the end of the test.
-func take(t *testing.T, store kv.Store, o claimOptions) *claim {
+func take(t *testing.T, c *claim) *claim {
 	t.Helper()
-	c, err := takeClaim(t.Context(), store, o)
-	if err != nil {
+	if err := c.take(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.close(context.Background()); err != nil && !errors.Is(err, kv.ErrClosed) {
+		if err := c.close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -70,11 +52,11 @@ func take(t *testing.T, store kv.Store, o claimOptions) *claim {
 }
 
 // refused checks that partitions cannot be claimed, and the error.
-func refused(t *testing.T, store kv.Store, o claimOptions, says ...string) {
+func refused(t *testing.T, c *claim, says ...string) {
 	t.Helper()
-	_, err := takeClaim(t.Context(), store, o)
+	err := c.take(t.Context())
 	if !errors.Is(err, ErrClaimed) {
-		t.Errorf("%s takes %d to %d: %v", o.Owner, o.First, o.End, err)
+		t.Errorf("%s takes %d to %d: %v", c.row.Owner, c.first, c.end, err)
 		return
 	}
 	for _, want := range says {
@@ -87,7 +69,7 @@ func refused(t *testing.T, store kv.Store, o claimOptions, says ...string) {
 // checked returns the error of a write by the claim's owner.
 func checked(t *testing.T, store kv.Store, c *claim) error {
 	t.Helper()
-	return store.Update(t.Context(), func(tx kv.Txn) error { return c.check(tx) })
+	return store.Update(t.Context(), c.check)
 }
 
 // rows reads the keys of a keyspace.
@@ -102,8 +84,8 @@ func rows(t *testing.T, store kv.Store, keyspace byte) map[string]string {
 	return all
 }
 
-// owners lists the partitions with their owners, as in "a0 a1 b2".
-func owners(t *testing.T, store kv.Store) string {
+// owned checks the partitions with their owners, as in "a0 a1 b2", and the number of heartbeats.
+func owned(t *testing.T, store kv.Store, want string, heartbeats int) {
 	t.Helper()
 	var all []string
 	claims := rows(t, store, format.KeyClaim)
@@ -114,41 +96,32 @@ func owners(t *testing.T, store kv.Store) string {
 		}
 		all = append(all, fmt.Sprintf("%s%d", row.Owner, part[0]))
 	}
-	return strings.Join(all, " ")
+	if got := strings.Join(all, " "); got != want || len(rows(t, store, format.KeyHeartbeat)) != heartbeats {
+		t.Errorf("owners %s, want %s; heartbeats %q, want %d", got, want, rows(t, store, format.KeyHeartbeat), heartbeats)
+	}
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, is func() bool) {
+// bubble runs a test with synthetic time.
+func bubble(t *testing.T, test func(t *testing.T, store *memkv.Store)) {
 	t.Helper()
-	for end := time.After(5 * time.Second); !is(); {
-		select {
-		case <-time.After(time.Millisecond):
-		case <-end:
-			t.Fatalf("after 5 seconds, %s still", what)
-		}
-	}
+	synctest.Test(t, func(t *testing.T) { test(t, open(memkv.Faults{})) })
 }
 
 // TestTakeClaim: while its writer runs, a claim has a row for each partition and one heartbeat,
 // whatever the store does. Neighbouring claims do not interfere.
 func TestTakeClaim(t *testing.T) {
-	for name, faults := range map[string]memkv.Faults{"calm": {}, "faulty": {Seed: 3, Conflict: 0.3, Unknown: 0.3}} {
-		t.Run(name, func(t *testing.T) {
+	for _, faults := range []memkv.Faults{{}, {Seed: 3, Conflict: 0.3, Unknown: 0.3}} {
+		synctest.Test(t, func(t *testing.T) {
 			store := open(faults)
 			var claims []*claim
 			for i, ends := range [][2]uint8{{0, 1}, {1, 4}, {4, 5}, {62, 64}} {
-				c, err := takeClaim(t.Context(), store, options(string(rune('a'+i)), ends[0], ends[1], beat))
-				if err != nil {
+				c := writer(store, string(rune('a'+i)), ends[0], ends[1], time.Second)
+				if err := c.take(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				claims = append(claims, c)
 			}
-			if got := owners(t, store); got != "a0 b1 b2 b3 c4 d62 d63" {
-				t.Errorf("owners: %s", got)
-			}
-			if n := len(rows(t, store, format.KeyHeartbeat)); n != 4 {
-				t.Errorf("%d heartbeats", n)
-			}
+			owned(t, store, "a0 b1 b2 b3 c4 d62 d63", 4)
 			for i, want := range []string{"b1 b2 b3 c4 d62 d63", "c4 d62 d63", "d62 d63", ""} {
 				for _, c := range claims[i:] {
 					if err := checked(t, store, c); err != nil {
@@ -158,54 +131,94 @@ func TestTakeClaim(t *testing.T) {
 				if err := claims[i].close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if got := owners(t, store); got != want {
-					t.Errorf("after %d closed: %s, want %s", i+1, got, want)
-				}
+				owned(t, store, want, 3-i)
 				if err := checked(t, store, claims[i]); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "claims of this writer are gone") {
 					t.Errorf("a write after close: %v", err)
 				}
-			}
-			if n := len(rows(t, store, format.KeyHeartbeat)); n != 0 {
-				t.Errorf("%d heartbeats are left", n)
 			}
 		})
 	}
 }
 
-// TestHeartbeats: a writer renews its heartbeat.
+// TestHeartbeats: a writer renews its heartbeat, also when the context ends that it was opened with, and during a write,
+// with which that does not conflict.
 func TestHeartbeats(t *testing.T) {
-	store := open(memkv.Faults{})
-	take(t, store, options("a", 0, 2, beat))
-	first := rows(t, store, format.KeyHeartbeat)
-	for token, at := range first {
-		if since := time.Since(time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(at))))); since < -time.Second || since > time.Minute {
-			t.Errorf("the last heartbeat was %v ago", since)
+	bubble(t, func(t *testing.T, store *memkv.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := writer(store, "a", 0, 64, time.Second)
+		if err := c.take(ctx); err != nil {
+			t.Fatal(err)
 		}
+		cancel()
 		for range 3 {
-			eventually(t, "it has not beaten", func() bool { return rows(t, store, format.KeyHeartbeat)[token] > at })
-			at = rows(t, store, format.KeyHeartbeat)[token]
+			before, attempts := rows(t, store, format.KeyHeartbeat), 0
+			err := store.Update(t.Context(), func(tx kv.Txn) error {
+				attempts++
+				if err := c.check(tx); err != nil {
+					return err
+				}
+				time.Sleep(1500 * time.Millisecond)
+				tx.Set([]byte("written"), nil)
+				return nil
+			})
+			after := rows(t, store, format.KeyHeartbeat)
+			for token, at := range after {
+				if since := time.Since(time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(at))))); at <= before[token] || since > time.Second {
+					t.Errorf("the heartbeat is of %v ago", since)
+				}
+			}
+			if err != nil || attempts != 1 || len(after) != 1 {
+				t.Errorf("%d attempts, %d heartbeats: %v", attempts, len(after), err)
+			}
 		}
-	}
-	if len(first) != 1 {
-		t.Errorf("heartbeats %q", first)
-	}
-}
-
-// TestClaimRefused: while a writer beats, no other can claim any of its partitions.
-func TestClaimRefused(t *testing.T) {
-	store := open(memkv.Faults{})
-	first := take(t, store, options("first", 8, 16, beat))
-	for _, ends := range [][2]uint8{{8, 16}, {0, 64}, {0, 9}, {15, 16}, {10, 12}} {
-		refused(t, store, options("second", ends[0], ends[1], patient), "is written by first since ", "and it is alive", fmt.Sprintf("partition %d ", max(8, ends[0])))
-		if err := checked(t, store, first); err != nil {
+		if err := c.close(t.Context()); err != nil {
 			t.Error(err)
 		}
-	}
-	for _, ends := range [][2]uint8{{0, 8}, {16, 64}} {
-		take(t, store, options("other", ends[0], ends[1], beat))
-	}
-	if n := len(rows(t, store, format.KeyHeartbeat)); n != 3 {
-		t.Errorf("%d heartbeats: a refused writer left its own", n)
+	})
+}
+
+// TestClaimRefused: while a writer beats, no other can claim any of its partitions, nor others with shards that overlap its own.
+func TestClaimRefused(t *testing.T) {
+	ranges := func(first, last uint32) *dict.ShardRange { return &dict.ShardRange{First: first, Last: last} }
+	for name, test := range map[string]struct {
+		first, end uint8
+		one, two   *dict.ShardRange
+		says       string // "" if it is taken
+	}{
+		"the same partitions":       {8, 16, nil, nil, "partition 8 is written by one since "},
+		"all":                       {0, 64, nil, nil, "partition 8 is written by one since "},
+		"from below":                {0, 9, nil, nil, "partition 8 is written by one since "},
+		"the last":                  {15, 16, nil, nil, "partition 15 is written by one since "},
+		"within":                    {10, 12, nil, nil, "partition 10 is written by one since "},
+		"below":                     {0, 8, nil, nil, ""},
+		"above":                     {16, 64, nil, nil, ""},
+		"all shards and some":       {16, 18, nil, ranges(0, 9), ""},
+		"some shards and all":       {16, 18, ranges(0, 9), nil, ""},
+		"the same shards":           {16, 18, ranges(0, 9), ranges(0, 9), ""},
+		"neighbouring shards":       {16, 18, ranges(0, 9), ranges(10, 19), ""},
+		"disjoint shards, swapped":  {16, 18, ranges(10, 19), ranges(0, 9), ""},
+		"one shared shard":          {16, 18, ranges(0, 10), ranges(10, 19), "the shards 10-19 overlap those of one, 0-10"},
+		"shards from below":         {16, 18, ranges(10, 19), ranges(0, 10), "the shards 0-10 overlap those of one, 10-19"},
+		"shards within":             {16, 18, ranges(0, 99), ranges(10, 19), "overlap"},
+		"shards around":             {16, 18, ranges(10, 19), ranges(0, 99), "overlap"},
+		"shards with the same last": {16, 18, ranges(0, 99), ranges(10, 99), "overlap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memkv.Store) {
+				one, two := writer(store, "one", 8, 16, time.Second), writer(store, "two", test.first, test.end, time.Second)
+				one.row.Shards, two.row.Shards = test.one, test.two
+				take(t, one)
+				if test.says == "" {
+					take(t, two)
+				} else {
+					refused(t, two, test.says, "and it is alive")
+					owned(t, store, "one8 one9 one10 one11 one12 one13 one14 one15", 1)
+				}
+				if err := checked(t, store, one); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
 
@@ -223,67 +236,367 @@ func TestTakeOver(t *testing.T) {
 		"within":   {3, 4, "new3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := open(memkv.Faults{})
-			silent := options("old", 2, 6, time.Hour)
-			old, err := takeClaim(t.Context(), store, silent)
+			bubble(t, func(t *testing.T, store *memkv.Store) {
+				old, second := writer(store, "old", 2, 6, 24*time.Hour), writer(store, "new", test.first, test.end, time.Second)
+				if err := old.take(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				var log bytes.Buffer
+				start := time.Now()
+				take(t, logging(second, &log))
+				if took := time.Since(start); took < 4*time.Second || took > 5*time.Second {
+					t.Errorf("taken over after %v", took)
+				}
+				if text := log.String(); !strings.Contains(text, `watching whether it is alive" claim="partition `) || !strings.Contains(text, "written by old") || !strings.Contains(text, "for=4s") {
+					t.Errorf("the log says %q", text)
+				}
+				if err := checked(t, store, old); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "was taken over by new at ") {
+					t.Errorf("a write of the old writer: %v", err)
+				}
+				if err := old.close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				owned(t, store, test.after, 1)
+				if err := checked(t, store, second); err != nil {
+					t.Errorf("after the old writer closed: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestWhileWatched: while a silent writer is watched, it gives its claim up, another writer appears, which is alive, or the one
+// that watches is stopped, and claims nothing.
+func TestWhileWatched(t *testing.T) {
+	why := errors.New("told to stop")
+	for name, test := range map[string]struct {
+		happens func(t *testing.T, silent, third *claim, stop context.CancelCauseFunc) error
+		want    error
+		says    string
+		owners  string
+		writers int
+	}{
+		"given up": {func(t *testing.T, silent, _ *claim, _ context.CancelCauseFunc) error {
+			return silent.close(t.Context())
+		}, nil, "", "second0 second1 second2 second3", 1},
+		"another": {func(t *testing.T, _, third *claim, _ context.CancelCauseFunc) error { return third.take(t.Context()) }, ErrClaimed, "partition 2 is written by third since ", "silent0 third2", 2},
+		"stopped": {func(_ *testing.T, _, _ *claim, stop context.CancelCauseFunc) error { stop(why); return nil }, why, "", "silent0", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *memkv.Store) {
+				silent, third, second := writer(store, "silent", 0, 1, 24*time.Hour), writer(store, "third", 2, 3, time.Hour), writer(store, "second", 0, 4, time.Second)
+				if err := silent.take(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancelCause(t.Context())
+				time.AfterFunc(1200*time.Millisecond, func() {
+					if err := test.happens(t, silent, third, stop); err != nil {
+						t.Error(err)
+					}
+				})
+				start := time.Now()
+				err := second.take(ctx)
+				if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) || time.Since(start) > 2*time.Second {
+					t.Errorf("after %v: %v", time.Since(start), err)
+				}
+				owned(t, store, test.owners, test.writers)
+				for _, c := range []*claim{silent, third, second} {
+					if c.stop == nil {
+						continue
+					}
+					if err := c.close(context.WithoutCancel(ctx)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// racing is a store in which something happens before the first write.
+type racing struct {
+	kv.Store
+
+	before func()
+}
+
+func (r *racing) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	if before := r.before; before != nil {
+		r.before = nil
+		before()
+	}
+	return r.Store.Update(ctx, fn)
+}
+
+// TestLastMoment: between the last look and the write that claims, another writer takes free partitions, or the watched one
+// beats. Either is alive.
+func TestLastMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memkv.Store) {
+		ours := &racing{store, func() { take(t, writer(store, "quick", 5, 7, time.Second)) }}
+		refused(t, writer(ours, "slow", 0, 8, time.Second), "partition 5 was just taken by quick")
+		owned(t, store, "quick5 quick6", 1)
+	})
+	bubble(t, func(t *testing.T, store *memkv.Store) {
+		old := take(t, writer(store, "old", 0, 4, 24*time.Hour))
+		ours := &racing{store, func() {
+			if err := store.Update(t.Context(), func(tx kv.Txn) error { old.writeBeat(tx); return nil }); err != nil {
+				t.Error(err)
+			}
+		}}
+		refused(t, writer(ours, "second", 0, 4, time.Second), "is written by old since ", "and it is alive")
+		if err := checked(t, store, old); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestClaimsGone: a writer that lost some of its claims cannot write. The error has their
+// number.
+func TestClaimsGone(t *testing.T) {
+	store := open(memkv.Faults{})
+	c := take(t, writer(store, "a", 4, 8, time.Hour))
+	for n := 1; n <= 4; n++ {
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Delete(format.ClaimKey(uint8(8 - n))); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprint(n, " of the 4 claims of this writer are gone")
+		if err := checked(t, store, c); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestWriteUnderWay: a takeover conflicts with a write that is under way. The write fails with
+// ErrClaimed and changes nothing.
+func TestWriteUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memkv.Store) {
+		old := take(t, writer(store, "old", 0, 4, 24*time.Hour))
+		attempts := 0
+		err := store.Update(t.Context(), func(tx kv.Txn) error {
+			if err := old.check(tx); err != nil {
+				return err
+			}
+			if attempts++; attempts == 1 {
+				take(t, writer(store, "new", 3, 4, time.Second))
+			}
+			tx.Set([]byte("written"), nil)
+			return nil
+		})
+		if !errors.Is(err, ErrClaimed) || attempts != 1 || len(rows(t, store, 'w')) != 0 {
+			t.Errorf("%v, after %d attempts", err, attempts)
+		}
+	})
+}
+
+// TestMalformedClaims: every reader of a malformed row returns an error, and does not take the
+// partition for free.
+func TestMalformedClaims(t *testing.T) {
+	good, err := json.Marshal(format.ClaimRow{Token: []byte("t"), Owner: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ key, value, says string }{
+		"no JSON":         {"p\x01", "{", "claim 7001 is malformed"},
+		"another type":    {"p\x01", `{"token":5}`, "claim 7001 is malformed"},
+		"empty":           {"p\x01", "", "claim 7001 is malformed"},
+		"a key too long":  {"p\x01\x02", string(good), "the key of claim 700102 is malformed"},
+		"an invalid time": {"p\x02", `{"since":"yesterday"}`, "claim 7002 is malformed"},
+	} {
+		store := open(memkv.Faults{})
+		c := writer(store, "a", 0, 4, time.Hour)
+		if err := c.take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.stop()
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(test.key), []byte(test.value)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range []error{
+			writer(store, "b", 0, 4, time.Second).take(t.Context()), writer(store, "b", 8, 9, time.Second).take(t.Context()), checked(t, store, c),
+			store.View(t.Context(), func(r kv.Reader) error { _, err := Writers(r); return err }),
+		} {
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s: %d: %v, want %q", name, i, err, test.says)
+			}
+		}
+	}
+}
+
+// TestWriters: Writers lists the owners of claims, and which of them are alive. An owner with
+// several claims is alive if one of its heartbeats is recent.
+func TestWriters(t *testing.T) {
+	store := open(memkv.Faults{})
+	ago := func(d time.Duration) []byte {
+		return binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(-d).UnixMilli()))
+	}
+	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		for i, c := range []struct {
+			owner string
+			beat  []byte // nil for none
+		}{
+			{"now", ago(0)},
+			{"a while ago", ago(6 * time.Second)},
+			{"long ago", ago(10 * time.Second)},
+			{"ahead", ago(-time.Minute)}, // another machine's clock
+			{"never", nil},
+			{"cut", []byte{1, 2, 3}},
+			{"restarted", ago(time.Hour)},
+			{"restarted", ago(0)},
+			{"dying", ago(0)},
+			{"dying", ago(time.Hour)},
+		} {
+			token := []byte{byte(i)}
+			v, err := json.Marshal(format.ClaimRow{Token: token, Owner: c.owner})
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
-			log := make(messages, 100)
-			o := options("new", test.first, test.end, beat)
-			o.Logger = slog.New(log)
-			start := time.Now()
-			second := take(t, store, o)
-			if took := time.Since(start); took < 4*beat {
-				t.Errorf("taken over after %v, want %v", took, 4*beat)
+			tx.Set(format.ClaimKey(uint8(i*2)), v)
+			if c.beat != nil {
+				tx.Set(format.HeartbeatKey(token), c.beat)
 			}
-			if text := <-log; !strings.Contains(text, "watching whether it is alive claim=partition ") || !strings.Contains(text, "written by old") || !strings.Contains(text, "for=20ms") {
-				t.Errorf("the log says %q", text)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"now": true, "a while ago": true, "long ago": false, "ahead": true, "restarted": true, "dying": true}
+	var got map[string]bool
+	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = Writers(r); return err }); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, want %v: %v", got, want, err)
+	}
+}
+
+// A connection is one process's connection to a store. It can stall, or report that the store
+// does not answer.
+type connection struct {
+	kv.Store
+
+	mu            sync.Mutex
+	reads, writes time.Time // when their stalls end
+	away          bool      // View fails at once
+}
+
+// stall stalls reads and writes for some time.
+func (c *connection) stall(reads, writes time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads, c.writes = time.Now().Add(reads), time.Now().Add(writes)
+}
+
+func (c *connection) setAway(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = away
+}
+
+func (c *connection) View(ctx context.Context, fn func(kv.Reader) error) error {
+	c.mu.Lock()
+	until, away := c.reads, c.away
+	c.mu.Unlock()
+	if away {
+		return fmt.Errorf("the cluster is away: %w", kv.ErrUnavailable)
+	}
+	time.Sleep(time.Until(until))
+	return c.Store.View(ctx, fn)
+}
+
+func (c *connection) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	c.mu.Lock()
+	until := c.writes
+	c.mu.Unlock()
+	time.Sleep(time.Until(until))
+	return c.Store.Update(ctx, fn)
+}
+
+// TestStallDoesNotFenceALiveWriter: while the store stalls, a healthy writer cannot renew its
+// heartbeat. It keeps its partitions, whenever the stall begins and whichever writer reaches
+// the store first.
+func TestStallDoesNotFenceALiveWriter(t *testing.T) {
+	for _, after := range []time.Duration{100 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond} {
+		for _, stall := range []time.Duration{3 * time.Second, 12 * time.Second, time.Minute} {
+			bubble(t, func(t *testing.T, store *memkv.Store) {
+				ours, theirs := &connection{Store: store}, &connection{Store: store}
+				live := take(t, writer(theirs, "live", 0, 4, time.Second))
+				time.AfterFunc(after, func() {
+					ours.stall(stall, stall)
+					theirs.stall(stall+500*time.Millisecond, stall+500*time.Millisecond) // the live writer reaches the store later
+				})
+				refused(t, writer(ours, "second", 0, 4, time.Second), "is written by live since ", "and it is alive")
+				if err := checked(t, store, live); err != nil {
+					t.Errorf("%v after the start, a stall of %v: %v", after, stall, err)
+				}
+			})
+		}
+	}
+}
+
+// TestStallOnlyDelaysTakingOver: after a stall of reads, or of the write that takes over, a dead writer is taken over four beats
+// later, and the log explains the delay.
+func TestStallOnlyDelaysTakingOver(t *testing.T) {
+	for after, reads := range map[time.Duration]time.Duration{1100 * time.Millisecond: 12 * time.Second, 3900 * time.Millisecond: 0} {
+		bubble(t, func(t *testing.T, store *memkv.Store) {
+			take(t, writer(store, "gone", 0, 4, 24*time.Hour))
+			ours := &connection{Store: store}
+			time.AfterFunc(after, func() { ours.stall(reads, 12*time.Second) })
+			var log bytes.Buffer
+			begun := time.Now()
+			take(t, logging(writer(ours, "second", 0, 4, time.Second), &log))
+			if took := time.Since(begun) - after; took < 15*time.Second || took > 17*time.Second {
+				t.Errorf("it took %v", took+after)
 			}
-			if err := checked(t, store, old); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "was taken over by new at ") {
-				t.Errorf("a write of the old writer: %v", err)
-			}
-			if err := checked(t, store, second); err != nil {
-				t.Errorf("a write of the new writer: %v", err)
-			}
-			if n := len(rows(t, store, format.KeyHeartbeat)); n != 1 {
-				t.Errorf("%d heartbeats", n)
-			}
-			if err := old.close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := owners(t, store); got != test.after {
-				t.Errorf("owners %s, want %s", got, test.after)
-			}
-			if err := checked(t, store, second); err != nil {
-				t.Errorf("after the old writer closed: %v", err)
+			if s := log.String(); strings.Count(s, "stood still, and the other writer may be alive: watching it begins again") != 1 || !strings.Contains(s, "stood_still=1") {
+				t.Errorf("the log:\n%s", s)
 			}
 		})
 	}
 }
 
-// TestClaimAfterCrash: after a crash, the claim remains and the heartbeat stops.
-func TestClaimAfterCrash(t *testing.T) {
-	store := open(memkv.Faults{})
-	log := make(messages, 1)
-	o := options("crashed", 0, 64, beat)
-	o.Logger = slog.New(log)
-	crashed, err := takeClaim(t.Context(), store, o)
-	if err != nil {
-		t.Fatal(err)
+// TestTakeAwaitsTheStore: taking a claim waits for a store that does not answer, logs that once, and
+// stops with its context.
+func TestTakeAwaitsTheStore(t *testing.T) {
+	for _, begins := range []time.Duration{0, 700 * time.Millisecond} { // from the beginning, and while it watches
+		bubble(t, func(t *testing.T, store *memkv.Store) {
+			take(t, writer(store, "gone", 0, 4, 24*time.Hour))
+			ours := &connection{Store: store, away: begins == 0}
+			time.AfterFunc(begins+time.Millisecond, func() { ours.setAway(true) })
+			time.AfterFunc(30*time.Second, func() { ours.setAway(false) })
+			var log bytes.Buffer
+			begun := time.Now()
+			take(t, logging(writer(ours, "second", 0, 4, time.Second), &log))
+			if took := time.Since(begun); took < 34*time.Second || took > 36*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if n := strings.Count(log.String(), "the store does not answer; waiting to claim the partitions"); n != 1 {
+				t.Errorf("logged %d times:\n%s", n, &log)
+			}
+			ours.setAway(true)
+			why := errors.New("told to stop")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Minute, func() { cancel(why) })
+			if err := writer(ours, "third", 0, 4, time.Second).take(ctx); !errors.Is(err, why) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
-	after := store.Reopen(memkv.Options{Merger: dict.Merger{}}) // this closes the old store
-	if text := <-log; !strings.Contains(text, "the heartbeat failed; trying again error=") {
-		t.Errorf("the log says %q", text)
-	}
-	if err := crashed.close(t.Context()); !errors.Is(err, kv.ErrClosed) || !strings.Contains(err.Error(), "giving up the claim") {
-		t.Errorf("close without a store: %v", err)
-	}
-	if n := len(rows(t, after, format.KeyClaim)); n != 64 {
-		t.Errorf("%d claims are left", n)
-	}
-	second := take(t, after, options("second", 0, 64, beat))
-	if err := checked(t, after, second); err != nil {
-		t.Error(err)
-	}
+}
+
+// TestClaimLost: a suspended writer is taken over. It learns that within a beat after it continues,
+// even with nothing to write, and leaves no heartbeat.
+func TestClaimLost(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memkv.Store) {
+		theirs := &connection{Store: store}
+		lost := make(chan error, 1)
+		c := writer(theirs, "stopped", 0, 4, time.Second)
+		c.lost = func(err error) { lost <- err }
+		take(t, c)
+		theirs.stall(12*time.Second, 12*time.Second)
+		begun := time.Now()
+		take(t, writer(store, "second", 2, 3, time.Second))
+		err := <-lost
+		if took := time.Since(begun); took > 14*time.Second || !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "was taken over by second") {
+			t.Errorf("after %v: %v", took, err)
+		}
+		time.Sleep(10 * time.Second)
+		owned(t, store, "stopped0 stopped1 second2 stopped3", 1)
+	})
 }

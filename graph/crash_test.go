@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
@@ -31,7 +32,9 @@ func TestCrashAtEveryCommit(t *testing.T) {
 			}
 			for n := 1; ; n++ {
 				for _, crash := range []error{boom, errors.Join(boom, memkv.ErrAfterCommit)} {
-					if done := crashAt(t, settings, events, n, crash, boom); done {
+					done := false
+					synctest.Test(t, func(t *testing.T) { done = crashAt(t, settings, events, n, crash, boom) })
+					if done {
 						t.Logf("%d commits, a crash before and after each", n-1)
 						return
 					}
@@ -41,6 +44,7 @@ func TestCrashAtEveryCommit(t *testing.T) {
 	}
 }
 
+// crashAt is called in a bubble: the dead writer's claim is watched in no time.
 func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int, crash, boom error) (done bool) {
 	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(i int) error {
 		switch {
@@ -56,6 +60,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 		if err != nil {
 			return err
 		}
+		defer func() { _ = s.Close(t.Context()) }() // ends its heartbeat
 		var b batch.Batch
 		for i, e := range events {
 			fill(&b, e)
@@ -76,8 +81,8 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 		t.Fatal(err)
 	}
 	store = store.Reopen(memkv.Options{Merger: merger()})
-	s := openAfter(t, store, settings)
-	defer func() { _ = s.Close(context.WithoutCancel(t.Context())) }() // ends its heartbeat: hundreds of stores are opened
+	s := openShare(t, store, settings, graph.Share{})
+	defer func() { _ = s.Close(context.WithoutCancel(t.Context())) }()
 	var cursor int64
 	if c, ok := s.Cursor("relay"); ok {
 		cursor = int64(c.Seq)

@@ -138,17 +138,17 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	var holes []format.Holes
 	if gap != nil && isHole(gap) {
 		for _, l := range s.lanes {
-			h, _ := l.HolesAfter(source, []format.Gap{*gap})
+			h, _ := l.holesAfter(source, []format.Gap{*gap})
 			holes = append(holes, h)
 		}
 	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := s.guard.check(tx); err != nil {
+		if err := s.check(tx); err != nil {
 			return err
 		}
 		for i := range holes {
-			if err := s.lanes[i].WriteHoles(tx, holes[i]); err != nil {
+			if err := s.lanes[i].writeHoles(tx, holes[i]); err != nil {
 				return err
 			}
 		}

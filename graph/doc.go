@@ -20,7 +20,7 @@
 // with the stream.
 //
 // A lane applies the events of a range of partitions. Apply divides a batch into segments,
-// and package write makes one write of each. writers.go and several.go hold what differs
+// and package write makes one write of each. several.go holds what differs
 // between a store with one writing process and a store with several; claim.go decides which
 // process writes which partitions.
 //

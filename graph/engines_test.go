@@ -1,7 +1,6 @@
 package graph_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -169,33 +168,12 @@ func openGraph(t *testing.T, store kv.Store) *graph.Store {
 	return openShare(t, store, dict.Settings{}, graph.Share{})
 }
 
-// impatient is a clock for stores whose last writer is known to be dead: its Sleep returns at
-// once.
-func impatient() graph.Clock {
-	now := time.Now()
-	return graph.Clock{
-		Now:   func() time.Time { return now },
-		Sleep: func(_ context.Context, d time.Duration) error { now = now.Add(d); return nil },
-	}
-}
-
-// openAfter opens all of a store whose last writer crashed.
-func openAfter(t *testing.T, store kv.Store, settings dict.Settings) *graph.Store {
-	t.Helper()
-	return openWith(t, store, settings, graph.Share{}, impatient())
-}
-
 // openShare opens a share of a store. It makes a new store with settings.
 func openShare(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share) *graph.Store {
 	t.Helper()
-	return openWith(t, store, settings, share, graph.Clock{})
-}
-
-func openWith(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share, clock graph.Clock) *graph.Store {
-	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
-		StateCache: 4 << 10, SliceSize: 7, Share: share, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond, Clock: clock,
+		StateCache: 4 << 10, SliceSize: 7, Share: share, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,15 +5,13 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
-// hiddenCache keeps the newest hidden set. The writer publishes a new set with every commit that
-// changes it; a published set never changes.
+// hiddenCache keeps the newest set of hidden accounts. A published set never changes.
 type hiddenCache struct {
 	reading sync.Mutex // held while the set is read again; taken before mu
 	mu      sync.Mutex // guards version and set
@@ -30,11 +28,46 @@ func (h *hiddenCache) get(version uint64) *roaring64.Bitmap {
 	return h.set
 }
 
-// publish replaces the set by a copy with the changes. Both share the containers that stay.
-func (h *hiddenCache) publish(version uint64, changes map[dict.ID]bool) {
+// put stores a set, unless the cache has a newer one.
+func (h *hiddenCache) put(version uint64, set *roaring64.Bitmap) {
 	h.mu.Lock()
-	old := h.set
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	if h.set == nil || version > h.version {
+		h.version, h.set = version, set
+	}
+}
+
+// hidden returns the set of hidden accounts in the state that r reads. It is nearly always in memory, and is read again if another
+// process has changed it.
+func (s *Store) hidden(r kv.Reader) (*roaring64.Bitmap, error) {
+	version, err := read.HiddenVersion(r, s.layout)
+	if err != nil {
+		return nil, err
+	}
+	if set := s.hiddenSet.get(version); set != nil {
+		return set, nil
+	}
+	s.hiddenSet.reading.Lock()
+	defer s.hiddenSet.reading.Unlock()
+	if set := s.hiddenSet.get(version); set != nil {
+		return set, nil
+	}
+	set, err := read.Bitmap(r, s.layout, kinds.Hidden, 0)
+	if err == nil {
+		s.hiddenSet.put(version, set)
+	}
+	return set, err
+}
+
+// hiddenChanged takes over a committed change of the set, if no other process changes it: it publishes a copy, which shares the
+// containers that stay.
+func (s *Store) hiddenChanged(version uint64, changes map[dict.ID]bool) {
+	if s.shared() || len(changes) == 0 {
+		return // hidden notices the new version
+	}
+	s.hiddenSet.mu.Lock()
+	old := s.hiddenSet.set
+	s.hiddenSet.mu.Unlock()
 	set := old.Clone()
 	for id, hidden := range changes {
 		if hidden {
@@ -43,25 +76,5 @@ func (h *hiddenCache) publish(version uint64, changes map[dict.ID]bool) {
 			set.Remove(uint64(id))
 		}
 	}
-	h.mu.Lock()
-	h.version, h.set = version, set
-	h.mu.Unlock()
-}
-
-// load reads the set.
-func (h *hiddenCache) load(r kv.Reader, l format.Layout) (err error) {
-	if h.version, err = read.HiddenVersion(r, l); err != nil {
-		return err
-	}
-	h.set, err = read.Bitmap(r, l, kinds.Hidden, 0)
-	return err
-}
-
-// put stores a set that was read, unless the cache has a newer one.
-func (h *hiddenCache) put(version uint64, set *roaring64.Bitmap) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if version > h.version {
-		h.version, h.set = version, set
-	}
+	s.hiddenSet.put(version, set)
 }

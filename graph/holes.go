@@ -31,11 +31,9 @@ func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 	for _, l := range s.lanes {
 		h := cloneHoles(l.holes)
 		h.Compared = max(h.Compared, min(noted, h.Noted))
-		err := l.update(ctx, func(tx kv.Txn) error { return l.WriteHoles(tx, h) })
-		if err != nil {
+		if err := l.setHoles(ctx, h); err != nil {
 			return fmt.Errorf("graph: noting a comparison of repos: %w", err)
 		}
-		l.setHoles(h)
 	}
 	return nil
 }
@@ -58,8 +56,8 @@ func cloneHoles(h format.Holes) format.Holes {
 	return h
 }
 
-// HolesAfter implements write.HoleKeeper.
-func (l *lane) HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
+// holesAfter returns the holes after a source's gaps are added; changed is false if none of the gaps is a hole.
+func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
 	h = l.holes
 	for i := range gaps {
 		if !isHole(&gaps[i]) {
@@ -95,9 +93,9 @@ func (l *lane) raiseFloors(floors map[uint32]format.Seq, source string, after fo
 	}
 }
 
-// WriteHoles writes the lane's holes, and takes away what other runs wrote for its
+// writeHoles writes the lane's holes, and takes away what other runs wrote for its
 // partitions.
-func (l *lane) WriteHoles(tx kv.Txn, h format.Holes) error {
+func (l *lane) writeHoles(tx kv.Txn, h format.Holes) error {
 	v, err := json.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("graph: writing the holes of the stream: %w", err)
@@ -109,11 +107,15 @@ func (l *lane) WriteHoles(tx kv.Txn, h format.Holes) error {
 	return nil
 }
 
-// setHoles takes over committed holes.
-func (l *lane) setHoles(h format.Holes) {
-	l.store.status.Lock()
-	l.holes = h
-	l.store.status.Unlock()
+// setHoles writes the lane's holes, and takes them over.
+func (l *lane) setHoles(ctx context.Context, h format.Holes) error {
+	err := l.update(ctx, func(tx kv.Txn) error { return l.writeHoles(tx, h) })
+	if err == nil {
+		l.store.status.Lock()
+		l.holes = h
+		l.store.status.Unlock()
+	}
+	return err
 }
 
 // loadHoles reads the holes of the lanes. Earlier runs may have divided the partitions

@@ -105,37 +105,24 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	holes := make([]format.Holes, len(s.lanes))
-	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := setLacking(tx, d.Lacking); err != nil {
-			return err
+	err := s.kv.Update(ctx, func(tx kv.Txn) error { return setLacking(tx, d.Lacking) })
+	for _, l := range s.lanes {
+		if err != nil || !d.Hole && len(d.Floors) == 0 {
+			break
 		}
-		for i, l := range s.lanes {
-			h := format.Holes{Noted: 1, Compared: 1, Floors: map[uint32]format.Seq{}}
-			if d.Hole {
-				h.Compared = 0
-			}
-			for source, seq := range d.Floors {
-				for j, row := range l.sources[source] {
-					h.Floors[format.NoteNumber(row.Number, l.first+uint8(j))] = seq
-				}
-			}
-			holes[i] = h
-			if !d.Hole && len(d.Floors) == 0 {
-				holes[i] = format.Holes{}
-				continue
-			}
-			if err := l.WriteHoles(tx, h); err != nil {
-				return err
+		h := format.Holes{Noted: 1, Compared: 1, Floors: map[uint32]format.Seq{}}
+		if d.Hole {
+			h.Compared = 0
+		}
+		for source, seq := range d.Floors {
+			for j, row := range l.sources[source] {
+				h.Floors[format.NoteNumber(row.Number, l.first+uint8(j))] = seq
 			}
 		}
-		return nil
-	})
+		err = l.setHoles(ctx, h)
+	}
 	if err != nil {
 		return fmt.Errorf("graph: importing what the store lacks: %w", err)
-	}
-	for i, l := range s.lanes {
-		l.setHoles(holes[i])
 	}
 	return nil
 }

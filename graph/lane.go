@@ -74,16 +74,16 @@ type lane struct {
 const defaultLanes = 2
 
 // makeLanes divides the partitions among the lanes.
-func (s *Store) makeLanes(first, end uint8) {
+func (s *Store) makeLanes() {
 	n := s.o.Lanes
 	if n <= 0 {
 		n = defaultLanes
 	}
-	all := int(end - first)
+	all := int(s.end - s.first)
 	n = min(n, all)
 	for i := range n {
 		l := &lane{
-			store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
+			store: s, first: s.first + uint8(i*all/n), end: s.first + uint8((i+1)*all/n),
 			erasing: map[dict.ID]bool{}, stuck: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
 			states: write.NewStateCache(s.o.StateCache / int64(n)),
 		}
@@ -97,7 +97,7 @@ func (l *lane) newWriter() *write.Writer {
 	s := l.store
 	return write.New(write.Options{
 		Layout: s.layout, Merger: s.merger, IDs: s.ids, Shared: s.shared(), Kinds: s.Kinds,
-		States: l.states, Notes: &l.notes, Holes: l, HoleCounts: &l.holes,
+		States: l.states, Holes: &l.holes,
 	})
 }
 
@@ -118,9 +118,6 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 func (l *lane) endArchive() {
 	l.archive = nil
 }
-
-// Owns reports whether the events of an account are applied here.
-func (s *Store) Owns(did []byte) bool { return s.owner.owns(did) }
 
 func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }
 
@@ -236,7 +233,7 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	key := l.store.layout.PartKey(format.KeyWriter, l.first)
 	attempts := 0
 	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := l.store.guard.check(tx); err != nil {
+		if err := l.store.check(tx); err != nil {
 			return err
 		}
 		if attempts++; attempts > 1 {

@@ -34,6 +34,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.SliceSize <= 0 {
 		o.SliceSize = 4000
 	}
+	if o.Beat <= 0 {
+		o.Beat = defaultBeat
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -69,7 +72,7 @@ func (s *Store) newSource() *ask.Source {
 	}
 	return ask.NewSource(ask.Source{
 		Layout: s.layout, Kinds: s.Kinds, Uncompared: s.uncompared,
-		Owns: func(part uint8) bool { return s.owner.ownsPart(part) },
+		Owns: s.ownsPart,
 		Lacks: func() map[string]format.Lack {
 			if added := s.lacking.Load(); added != nil {
 				return *added
@@ -93,31 +96,22 @@ func (s *Store) internOptions() intern.Options {
 }
 
 // open claims the partitions that this process writes, makes the lanes, and loads them.
-func (s *Store) open(ctx context.Context) error {
-	partitions := s.layout.Settings.Partitions
-	first, end, err := s.o.Share.partitions(partitions)
-	if s.o.ReadOnly {
-		first, end, err = 0, 0, nil
-	}
-	several := &several{store: s, first: first, end: end}
-	if partitions == 1 {
-		alone := &alone{layout: s.layout, ids: s.ids}
-		s.owner, s.intake, s.guard, s.hiddenSets = alone, alone, alone, alone
-	} else {
-		s.owner, s.intake, s.guard, s.hiddenSets = several, several, several, several
-	}
-	if err != nil {
-		return err
-	}
+func (s *Store) open(ctx context.Context) (err error) {
 	if !s.o.ReadOnly {
-		if partitions > 1 {
-			if several.claim, err = takeClaim(ctx, s.kv, claimOptions{
-				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Clock: s.o.Clock, Lost: s.o.Fenced, Logger: s.o.Logger,
-			}); err != nil {
+		if s.first, s.end, err = s.o.Share.partitions(s.layout.Settings.Partitions); err != nil {
+			return err
+		}
+		if s.shared() {
+			c := &claim{
+				store: s.kv, first: s.first, end: s.end, beat: s.o.Beat, lost: s.o.Fenced, log: s.o.Logger,
+				row: format.ClaimRow{Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards},
+			}
+			if err := c.take(ctx); err != nil {
 				return err
 			}
+			s.claim = c
 		}
-		s.makeLanes(first, end)
+		s.makeLanes()
 	}
 	if err := s.kv.View(ctx, s.load); err != nil {
 		return err
@@ -215,7 +209,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		added = nil
 		clear(noted)
-		if err := s.guard.check(tx); err != nil {
+		if err := s.check(tx); err != nil {
 			return err
 		}
 		h, err := read.Header(tx)
@@ -249,7 +243,9 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if err := setKinds(tx, all); err != nil {
 			return err
 		}
-		s.guard.stopOthers(tx)
+		if s.claim != nil {
+			s.claim.stopOthers(tx)
+		}
 		cursors, err := read.Cursors(tx.Snapshot())
 		if err != nil {
 			return err
@@ -305,7 +301,7 @@ func (s *Store) load(r kv.Reader) error {
 		return err
 	}
 	s.secret = slices.Clone(secret)
-	if err := s.hiddenSets.load(r); err != nil {
+	if _, err := s.hidden(r); err != nil {
 		return err
 	}
 	for _, l := range s.lanes {

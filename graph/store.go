@@ -41,9 +41,6 @@ type Options struct {
 	// Beat is the interval of a writer's heartbeats. Another process waits for four intervals
 	// without one before it takes the claim over. 0 means a second.
 	Beat time.Duration
-	// Clock times the wait before Open takes over a dead writer's claim. The zero value is the
-	// machine's clock.
-	Clock Clock
 	// Embedded says that only this process can have the store open, and once.
 	Embedded bool
 	// Kinds are indexed besides the built-in kinds and those that the store was configured with
@@ -76,14 +73,12 @@ type Store struct {
 	past
 	labels
 
-	merger     *write.Merger
-	source     *ask.Source
-	ids        intern.Interner
-	owner      owner
-	intake     intake
-	hiddenSets hiddenSets
-	secret     []byte
-	made       bool // by this Open
+	merger    *write.Merger
+	source    *ask.Source
+	ids       intern.Interner
+	hiddenSet hiddenCache
+	secret    []byte
+	made      bool // by this Open
 
 	watcher Watcher // nil: there is none. Guarded by writing
 
@@ -96,9 +91,11 @@ type core struct {
 	kv      kv.Store
 	o       Options
 	layout  format.Layout
-	guard   guard
+	claim   *claim // nil if nobody else can write the store, or this process cannot
 	kinds   atomic.Pointer[kinds.Table]
 	lacking atomic.Pointer[map[string]format.Lack] // kinds that may lack earlier records, as of Open
+
+	first, end uint8 // this process writes the partitions first to end-1
 
 	writing sync.Mutex // held by every write; guards lanes
 	lanes   []*lane    // one for each range of partitions; none if the Store is read-only
@@ -123,7 +120,10 @@ func (s *Store) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	s.ids.Close(ctx)
-	return s.guard.close(ctx)
+	if s.claim == nil {
+		return nil
+	}
+	return s.claim.close(ctx)
 }
 
 // Engine names the engine below.

@@ -12,7 +12,6 @@
 //	previous  reads what the changed paths held before
 //	edges     decides which members the sets gain and lose
 //	records   writes the records; then edges and accounts write what was decided
-//	notes     writes dead letters and gaps
 //
 // A transaction's reads do not see its own writes, so the phases decide everything before they
 // write. (Spilling an oversized chunk still reads while writing: see mergeRecords in spill.go.)

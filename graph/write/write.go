@@ -21,26 +21,13 @@ type Options struct {
 	Layout format.Layout   // of the store
 	Merger *Merger         // the one that the store was opened with
 	IDs    intern.Interner // gives ids to strings
-	// Shared says that several processes write the store: notes are then written by the
-	// caller, and a partition that is ahead of the others keeps its cursor.
+	// Shared says that several processes write the store: a partition that is ahead of the others keeps its cursor.
 	Shared bool
 	// Kinds returns the table of indexed kinds.
 	Kinds func() *kinds.Table
 	// States are the states of accounts as of the last commit.
 	States *StateCache
-	Notes  *Notes     // writes dead letters and gaps
-	Holes  HoleKeeper // keeps the counts of the stream's holes
-	// HoleCounts are the lane's, as of the last commit.
-	HoleCounts *format.Holes
-}
-
-// A HoleKeeper keeps the counts of the stream's holes.
-type HoleKeeper interface {
-	// HolesAfter returns the counts after a source's gaps are added; changed is false if none of
-	// the gaps is a hole.
-	HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
-	// WriteHoles writes them, as part of a write.
-	WriteHoles(tx kv.Txn, h format.Holes) error
+	Holes  *format.Holes // the lane's, as of the last commit
 }
 
 // A Writer applies segments, one at a time. It reuses its buffers.
@@ -63,7 +50,7 @@ type Writer struct {
 func New(o Options) *Writer {
 	return &Writer{
 		Options: o, accounts: accounts{layout: o.Layout, cache: o.States}, edges: edges{searched: map[dict.ID]time.Time{}},
-		events: events{layout: o.Layout, holes: o.HoleCounts, far: map[dict.ID]bool{}},
+		events: events{layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
 	}
 }
 
@@ -73,8 +60,6 @@ type Result struct {
 	Totals        format.Counts      // after the write
 	Cursors       []format.CursorRow // nil: no cursor moved
 	HiddenVersion uint64             // of the hidden set, if it changed
-	NoteNumber    uint32             // to pass to Notes.Add; 0 if Notes.Write was not called
-	Holes         *format.Holes      // if the batch has a new hole
 
 	Replays        int                 // events dropped because they had been applied before
 	Hidden         map[dict.ID]bool    // accounts that were hidden (true) or shown again
@@ -123,17 +108,6 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	}
 	for _, id := range w.events.erasing {
 		tx.Set(format.EraseKey(id), nil)
-	}
-	if seg.Whole && !w.Shared {
-		if out.NoteNumber, err = w.Notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
-			return out, err
-		}
-		if h, changed := w.Holes.HolesAfter(seg.Source, seg.Batch.Gaps()); changed {
-			out.Holes = &h
-			if err := w.Holes.WriteHoles(tx, h); err != nil {
-				return out, err
-			}
-		}
 	}
 	out.Replays, out.Hidden, out.Erasing = w.events.replays, w.events.hidden, w.events.erasing
 	out.Sets, out.Added, out.Removed = w.edges.sets, &w.edges.addedOf, &w.edges.removedOf
