@@ -18,17 +18,17 @@ func syncedLog(t *testing.T, store string) string {
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(filepath.Join(store, "skein.manifest"))
 		var guard struct {
-			Logs []struct {
-				Log   string
+			Marks []struct {
+				File  string
 				Bytes int64
 			}
 		}
 		if err != nil || json.Unmarshal(b, &guard) != nil {
 			continue
 		}
-		for _, l := range guard.Logs {
-			if l.Bytes > 20_000 {
-				return l.Log
+		for _, m := range guard.Marks {
+			if strings.HasSuffix(m.File, ".log") && m.Bytes > 20_000 {
+				return m.File
 			}
 		}
 	}

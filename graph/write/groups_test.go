@@ -35,7 +35,7 @@ func TestGroupedRows(t *testing.T) {
 		store := kv.Store(memkv.Open(memkv.Options{Merger: merger}))
 		compact := func(context.Context) error { return nil }
 		if seed%4 == 0 {
-			p, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: merger, Marker: format.HeaderKey})
+			p, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: merger})
 			if err != nil {
 				t.Fatal(err)
 			}

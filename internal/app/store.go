@@ -74,7 +74,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
 		Memory: o.budget().Engine, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
-		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
+		OpenFiles: divideDescriptors(openFiles()).tables, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
 	lost, lostWrites := errors.AsType[*pebblekv.LostWrites](err)

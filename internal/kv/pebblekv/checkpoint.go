@@ -2,13 +2,12 @@ package pebblekv
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -40,7 +39,7 @@ func (s *Store) Checkpoint(ctx context.Context, dir string) error {
 	if flushed, err := s.db.AsyncFlush(); err == nil {
 		select {
 		case <-flushed:
-		case <-s.failed: // the writes are in the logs, which are copied
+		case <-time.After(flushPatience): // the writes are in the logs, which are copied
 		case <-s.gate.closing:
 			return kv.ErrClosed
 		case <-ctx.Done():
@@ -50,62 +49,44 @@ func (s *Store) Checkpoint(ctx context.Context, dir string) error {
 	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("pebblekv: copying %s to %s: %w", s.fs.dir, dir, err)
 	}
-	if err := s.fs.guardCopy(dir); err != nil {
+	if err := (place{s.fs.FS, dir}).guardCopy(); err != nil {
 		return errors.Join(err, s.fs.FS.RemoveAll(dir))
 	}
 	return nil
 }
 
+// flushPatience limits how long Checkpoint waits for a flush, which fails while the disk does.
+const flushPatience = time.Minute
+
 // guardCopy writes the guard of a checkpoint: all of the manifest and of the logs that it has.
-func (fs *storeFS) guardCopy(dir string) error {
-	fail := func(err error) error { return fmt.Errorf("pebblekv: the guard of %s: %w", dir, err) }
-	fs.guarding.Lock()
-	g := guard{Begun: fs.guard.Begun}
-	fs.guarding.Unlock()
-	names, err := fs.FS.List(dir)
+func (p place) guardCopy() error {
+	names, err := p.FS.List(p.dir)
 	if err != nil {
-		return fail(err)
+		return fmt.Errorf("pebblekv: the guard of %s: %w", p.dir, err)
 	}
-	slices.Sort(names)
+	var all []mark
 	for _, name := range names {
-		isLog := strings.HasSuffix(name, logSuffix)
-		if !isLog && !strings.HasPrefix(name, manifestPrefix) {
+		if !strings.HasSuffix(name, logSuffix) && !strings.HasPrefix(name, manifestPrefix) {
 			continue
 		}
-		mark, err := fs.markOf(dir, name)
+		m, err := p.markOf(name)
 		if err != nil {
-			return fail(err)
+			return fmt.Errorf("pebblekv: the guard of %s: %w", p.dir, err)
 		}
-		if isLog {
-			g.Logs = append(g.Logs, mark)
-		} else {
-			g.Manifest, g.Bytes = name, mark.Bytes
-		}
+		all = append(all, m)
 	}
-	b, err := json.Marshal(g)
-	if err != nil {
-		return fail(err)
-	}
-	f, err := fs.FS.Create(fs.PathJoin(dir, guardFile), vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fail(err)
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fail(err)
-	}
-	return nil
+	return p.writeMarks(all)
 }
 
 // markOf returns the mark of a whole file.
-func (fs *storeFS) markOf(dir, name string) (m logMark, err error) {
-	f, err := fs.FS.Open(fs.PathJoin(dir, name))
+func (p place) markOf(name string) (m mark, err error) {
+	f, err := p.FS.Open(p.PathJoin(p.dir, name))
 	if err != nil {
 		return m, err
 	}
 	sum := crc32.New(castagnoli)
 	n, err := io.Copy(sum, f)
-	return logMark{Log: name, Bytes: n, CRC: sum.Sum32()}, errors.Join(err, f.Close())
+	return mark{name, n, sum.Sum32()}, errors.Join(err, f.Close())
 }
 
 // CheckFile reads a file of a checkpoint of a store with the Merger m to its end, and returns a kv.ErrCorrupt if it is damaged.

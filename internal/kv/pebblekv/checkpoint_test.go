@@ -97,7 +97,7 @@ func TestCheckpointIsGuarded(t *testing.T) {
 
 // A checkpoint that cannot be made is an error, and not the end of the store.
 func TestCheckpointFails(t *testing.T) {
-	for _, suffix := range []string{".log", "MANIFEST-000001", "OPTIONS-000003", "skein.manifest"} {
+	for _, suffix := range []string{".log", "MANIFEST-000001", "OPTIONS-000003", "skein.manifest.new"} {
 		dir := t.TempDir()
 		fails := suffix
 		fs := hooked(vfs.Default, func(op errorfs.Op) error {

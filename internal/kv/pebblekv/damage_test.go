@@ -17,11 +17,10 @@ func TestDamagedTable(t *testing.T) {
 	// The values are small because Pebble searches a damaged block for the flipped bit,
 	// in time quadratic in the size of the block.
 	dir := filepath.Join(t.TempDir(), "s")
-	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20, Marker: marker}
+	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20}
 	made, err := Open(o)
 	must(t, err)
 	if err := made.Update(t.Context(), func(tx kv.Txn) error {
-		tx.Set(marker, []byte{1})
 		for i := range 2000 {
 			tx.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 500))
 		}

@@ -1,7 +1,6 @@
 package pebblekv
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,10 +11,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"skein.blue/internal/sim/harness"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/internal/kv"
@@ -24,19 +23,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-var marker = []byte("marker")
-
 const guardedKeys = 30
 
 // makeGuarded makes a store of several tables in dir.
 func makeGuarded(t *testing.T, dir string) Options {
 	t.Helper()
-	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker}
+	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20}
 	s, err := Open(o)
 	must(t, err)
 	for i := range guardedKeys {
 		err := s.Update(t.Context(), func(tx kv.Txn) error {
-			tx.Set(marker, []byte{1})
 			tx.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 900_000))
 			return nil
 		})
@@ -72,23 +68,21 @@ func names(t *testing.T, dir string) (all []string) {
 	list, err := os.ReadDir(dir)
 	must(t, err)
 	for _, e := range list {
-		if e.Name() != "LOCK" {
-			all = append(all, e.Name())
-		}
+		all = append(all, e.Name())
 	}
 	return all
 }
 
 func manifestOf(t *testing.T, dir string) string {
 	t.Helper()
-	for _, name := range names(t, dir) {
-		if _, manifest, ok := strings.Cut(name, "marker.manifest."); ok {
-			_, manifest, _ = strings.Cut(manifest, ".")
-			return filepath.Join(dir, manifest)
-		}
-	}
-	t.Fatal("no manifest")
-	return ""
+	return manifestIn(t, vfs.Default, dir)
+}
+
+func manifestIn(t *testing.T, fs vfs.FS, dir string) string {
+	t.Helper()
+	desc, err := pebble.Peek(dir, fs)
+	must(t, err)
+	return desc.ManifestFilename
 }
 
 // refusedOrWhole opens a store. Either Open fails and changes nothing, or the store has all
@@ -116,7 +110,7 @@ func refusedOrWhole(t *testing.T, o Options) (refused bool) {
 	return false
 }
 
-// A truncated or damaged manifest is never taken for an older one, with or without a guard.
+// A truncated or damaged manifest is never taken for an older one.
 func TestManifestIsGuarded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	o := makeGuarded(t, dir)
@@ -149,23 +143,12 @@ func TestManifestIsGuarded(t *testing.T) {
 	if refused["cut"] == 0 || refused["flipped"] == 0 {
 		t.Errorf("refused: %v", refused)
 	}
-	// Without a guard, the marker decides.
+	// No store is without a guard.
 	c := o
 	c.Dir = copyOf(t, dir)
 	must(t, os.Remove(filepath.Join(c.Dir, guardFile)))
-	whole := c
-	whole.Dir = copyOf(t, c.Dir)
-	if refusedOrWhole(t, whole) {
-		t.Error("a complete store without a guard does not open")
-	}
-	must(t, os.WriteFile(manifestOf(t, c.Dir), b[:60], 0o600))
-	for _, name := range names(t, c.Dir) { // in a real store, the logs of old tables are gone
-		if strings.HasSuffix(name, ".log") {
-			must(t, os.Remove(filepath.Join(c.Dir, name)))
-		}
-	}
 	if !refusedOrWhole(t, c) {
-		t.Error("a truncated store without a guard opens")
+		t.Error("a store without a guard opens")
 	}
 }
 
@@ -200,23 +183,14 @@ func TestPartsOfAStore(t *testing.T) {
 	}
 	// It opens a whole store that is mounted read-only.
 	c := o
-	c.Create, c.ReadOnly, c.FS = false, true, hooked(vfs.Default, func(op errorfs.Op) error {
-		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+	c.Create, c.ReadOnly, c.FS = false, true, hooked(disk{vfs.Default}, func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpLock && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			return syscall.EROFS
 		}
 		return nil
 	})
 	if refusedOrWhole(t, c) {
 		t.Error("the store does not open")
-	}
-	// Open continues a start that was interrupted before the first write.
-	c = o
-	c.Dir = filepath.Join(t.TempDir(), "new")
-	for range 2 {
-		s, err := Open(c)
-		must(t, err)
-		must(t, s.Close())
-		_ = os.Remove(filepath.Join(c.Dir, guardFile)) // as after an earlier interruption
 	}
 }
 
@@ -246,7 +220,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 			return nil
 		})
 		ended := make(chan bool, 1)
-		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, FS: cut, Fatal: func(error) {
+		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: cut, Fatal: func(error) {
 			ended <- false
 			select {} // as if the process had ended
 		}}
@@ -256,7 +230,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 				ended <- false
 				return
 			}
-			err = s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil })
+			err = s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte{1}); return nil })
 			_ = s.Close() // the file system is gone
 			ended <- err == nil && left.Load() > 0
 		}()
@@ -267,7 +241,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 		if err != nil {
 			t.Fatalf("interrupted after %d steps: %v", steps, err)
 		}
-		must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil }))
+		must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte{1}); return nil }))
 		must(t, s.Close())
 		if done {
 			if steps < 5 {
@@ -278,224 +252,98 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
-// A store is not made among other files, and they stay as they are.
-func TestForeignFolder(t *testing.T) {
-	for name, foreign := range map[string]bool{"notes.txt": true, "sub/": true, ".ssh/": true, "skein.env": true, "lost+found/": false, "LOCK": false} {
-		dir := t.TempDir()
-		var err error
-		if at := filepath.Join(dir, name); strings.HasSuffix(name, "/") {
-			err = os.Mkdir(at, 0o700)
-		} else {
-			err = os.WriteFile(at, nil, 0o600)
-		}
-		must(t, err)
-		s, err := Open(Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20})
-		if foreign != errors.Is(err, ErrForeign) || !foreign && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err != nil {
-			if left := names(t, dir); len(left) != 1 {
-				t.Errorf("%s: the folder has %q", name, left)
+// A sync writes the guard once; an Update never writes it. On a full disk, the sync succeeds
+// without it; after any other error of the guard, the sync fails.
+func TestCostOfLogMarks(t *testing.T) {
+	var written atomic.Int64
+	var fail atomic.Pointer[syscall.Errno]
+	fs := hooked(vfs.NewMem(), func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, guardFile+".new") {
+			written.Add(1)
+			if err := fail.Load(); err != nil {
+				return *err
 			}
-			continue
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	dir := t.TempDir() // the inner one is made first
-	for _, at := range []string{filepath.Join(dir, "plc"), dir} {
-		s := openForTest(t, Options{Dir: at, Create: true, Memory: 8 << 20})
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// A floor of free space is never raised in silence.
-func TestMinFree(t *testing.T) {
-	least := leastFree(8 << 20)
-	for floor, want := range map[uint64]uint64{0: least, least: least, 2 * least: 2 * least, 1: 0, least - 1: 0} {
-		s, err := Open(Options{Dir: t.TempDir(), Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, MinFree: floor})
-		if (want == 0) != errors.Is(err, ErrMinFree) || want > 0 && (err != nil || s.fs.reserve != want) {
-			t.Errorf("%d: %v, %v", floor, s, err)
-		}
-		if err == nil {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
-// Deleting the lock file does not unlock a store. A new store takes little space, and knows how much is free.
-func TestLockAndSize(t *testing.T) {
-	dir := t.TempDir()
-	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 1 << 30}
-	s, err := Open(o)
-	must(t, err)
-	if n, known := kv.Monitored(s).FreeBytes(); !known || n == 0 {
-		t.Errorf("%d bytes are free, %v", n, known)
-	}
-	must(t, os.Remove(filepath.Join(dir, "LOCK")))
-	if _, err := Open(o); !errors.Is(err, kv.ErrLocked) {
-		t.Errorf("with the lock file gone: %v", err)
-	}
-	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }))
-	taken := int64(0)
-	for _, name := range names(t, dir) {
-		st, err := os.Stat(filepath.Join(dir, name))
-		must(t, err)
-		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-			taken += sys.Blocks * 512
-		}
-	}
-	if taken > 1<<20 {
-		t.Errorf("an empty store takes %d bytes of disk", taken)
-	}
-	must(t, s.Close())
-}
-
-// smallDisk is a disk in memory with free bytes. Its writes fail with ENOSPC while free is 0.
-type smallDisk struct {
-	vfs.FS
-
-	free *atomic.Int64
-}
-
-func newSmallDisk(free *atomic.Int64) smallDisk {
-	return smallDisk{hooked(vfs.NewMem(), full(free)), free}
-}
-
-// full fails writes while free is 0.
-func full(free *atomic.Int64) func(errorfs.Op) error {
-	return func(op errorfs.Op) error {
-		if free.Load() == 0 && (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWrite) {
-			return syscall.ENOSPC
 		}
 		return nil
-	}
-}
-
-func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load()), TotalBytes: 1 << 40}, nil
-}
-
-// With AwaitSpace, a write waits for space, and then succeeds without reopening the store.
-// Reads succeed meanwhile. The end of the context, or Close, ends the wait.
-func TestFullDiskIsAwaited(t *testing.T) {
-	var free atomic.Int64
-	free.Store(2 << 30)
-	s, err := Open(Options{
-		Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: newSmallDisk(&free),
-		SyncInterval: 10 * time.Millisecond, MinFree: 1 << 30, AwaitSpace: true, Fatal: func(err error) { t.Error(err) },
 	})
+	rng := rand.New(rand.NewPCG(8, 8))
+	s, err := Open(logged(fs))
 	must(t, err)
 	n := 0
-	write := func(ctx context.Context) error {
-		n++
-		return s.Update(ctx, func(tx kv.Txn) error { tx.Set([]byte("a"), []byte{byte(n)}); return nil })
+	some := func() {
+		for range 50 {
+			put(t, s, n, rng)
+			n++
+		}
 	}
-	awaitFull := func() {
-		t.Helper()
-		for began := time.Now(); s.Healthy() == nil; time.Sleep(time.Millisecond) {
-			if time.Since(began) > 10*time.Second {
-				t.Fatal("the store does not notice that the disk is full")
+	some()
+	must(t, s.Sync())
+	for range 3 {
+		written.Store(0)
+		some()
+		if w := written.Load(); w != 0 {
+			t.Errorf("50 writes wrote the guard %d times", w)
+		}
+		for range 2 { // the second has nothing to sync
+			must(t, s.Sync())
+			if w := written.Load(); w != 1 {
+				t.Errorf("a sync wrote the guard %d times", w)
 			}
 		}
 	}
-	must(t, write(t.Context()))
-	for round := range 10 {
-		free.Store(1<<30 - 1)
-		awaitFull()
-		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := write(short); !errors.Is(err, kv.ErrDiskFull) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		cancel()
-		n--
-		done := make(chan error, 1)
-		go func() { done <- write(t.Context()) }()
-		free.Store(1<<30 + 1<<20) // above the floor, but not by a tenth
-		time.Sleep(150 * time.Millisecond)
-		if s.Healthy() == nil {
-			t.Fatal("the store resumes at the floor: it would stop again at once")
-		}
-		if v := get(t, s, "a"); v != string([]byte{byte(round + 1)}) {
-			t.Fatalf("round %d: a full disk: read %q", round, v)
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("round %d: written to a full disk: %v", round, err)
-		default:
-		}
-		free.Store(2 << 30)
-		select {
-		case err := <-done:
-			must(t, err)
-		case <-time.After(10 * time.Second):
-			t.Fatal("the store does not resume")
-		}
+	full, broken := syscall.ENOSPC, syscall.EIO
+	fail.Store(&full)
+	some()
+	if err := errors.Join(s.Sync(), s.Healthy()); err != nil {
+		t.Errorf("no space for the guard: %v", err)
 	}
-	free.Store(0)
-	awaitFull()
-	done := make(chan error, 1)
-	go func() { done <- write(t.Context()) }()
-	time.Sleep(10 * time.Millisecond)
-	free.Store(2 << 30) // Close flushes
-	must(t, s.Close())
-	if err := <-done; err != nil && !errors.Is(err, kv.ErrClosed) {
+	fail.Store(nil)
+	if err := s.Sync(); err != nil || s.fs.guard.unsaved {
+		t.Errorf("with space again, unsaved is %v: %v", s.fs.guard.unsaved, err)
+	}
+	fail.Store(&broken)
+	some()
+	if err := s.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the guard cannot be written: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("closing: %v", err)
+	}
+	fail.Store(nil)
+	if s, err = Open(logged(fs)); err != nil {
 		t.Fatal(err)
+	}
+	got, err := recordsOf(s)
+	if err = errors.Join(err, s.Close()); err != nil || got != n {
+		t.Errorf("%d records of %d survived, %v", got, n, err)
 	}
 }
 
-// Updates fail before the disk is full, and no commit is lost. If the disk fills suddenly,
-// Fatal receives a kv.ErrDiskFull.
-func TestFullDisk(t *testing.T) {
-	var free atomic.Int64
-	free.Store(1 << 30)
-	fs := newSmallDisk(&free)
-	fatal := make(chan error, 10)
-	o := Options{Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: fs, SyncInterval: 10 * time.Millisecond, Fatal: func(err error) {
-		fatal <- err
-		select {} // as if the process had ended
-	}}
-	s, err := Open(o)
+// After a write that stopped in the middle, later syncs do not move a log's mark: the bytes behind the
+// torn ones say nothing.
+func TestShortWriteMovesNoMark(t *testing.T) {
+	fs := newStoreFS(vfs.NewMem(), Options{Dir: "/s"})
+	file, err := fs.FS.Create("000001.log", vfs.WriteCategoryUnspecified)
 	must(t, err)
-	write := func() error {
-		return s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("b")); return nil })
+	var free atomic.Int64
+	free.Store(1)
+	f := &markedFile{File: errorfs.WrapFile(file, errorfs.InjectorFunc(full(&free))), fs: fs, written: mark{File: "000001.log"}}
+	write := func(n int) {
+		_, _ = f.Write(make([]byte, n))
+		must(t, f.syncAndMark())
 	}
-	must(t, write(), s.Healthy())
-	free.Store(50 << 20)
-	await := func(ok func() bool) {
+	marked := func(want int64) {
 		t.Helper()
-		for began := time.Now(); !ok(); time.Sleep(time.Millisecond) {
-			if time.Since(began) > 10*time.Second {
-				t.Fatal("timed out")
-			}
+		if len(fs.guard.marks) != 1 || fs.guard.marks[0].Bytes != want {
+			t.Errorf("marks %+v, want %d bytes", fs.guard.marks, want)
 		}
 	}
-	await(func() bool { return errors.Is(write(), kv.ErrDiskFull) && errors.Is(s.Healthy(), kv.ErrDiskFull) })
-	if n, known := s.FreeBytes(); !known || n != 50<<20 {
-		t.Errorf("%d bytes are free", n)
-	}
-	must(t, s.Close())
-	if _, err := Open(o); !errors.Is(err, kv.ErrDiskFull) {
-		t.Errorf("opening: %v", err)
-	}
-	free.Store(1 << 30)
-	if s, err = Open(o); err != nil {
-		t.Fatal(err)
-	}
-	must(t, write())
+	write(10)
+	marked(10)
 	free.Store(0)
-	go func() { _ = write() }()
-	select {
-	case err := <-fatal:
-		if !errors.Is(err, kv.ErrDiskFull) {
-			t.Errorf("%v", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("Fatal was not called")
-	}
+	write(10)
+	marked(10)
+	free.Store(1)
+	write(10)
+	marked(10)
 }

@@ -19,7 +19,7 @@ type Options struct {
 	// Create makes the store if it does not exist; without it Open returns
 	// kv.ErrNotFound.
 	Create bool
-	// ReadOnly opens the store without changing its folder, except for the lock.
+	// ReadOnly opens the store without changing its folder.
 	ReadOnly bool
 	// Merger folds merges. The store records its name.
 	Merger kv.Merger
@@ -30,12 +30,9 @@ type Options struct {
 	SyncInterval time.Duration
 	// OpenFiles limits the number of open tables. 0 means 2,048.
 	OpenFiles int
-	// Marker is a key that the first write of every store of this kind sets. Open
-	// does not write to a folder whose store lacks it.
-	Marker []byte
 	// AcceptLoss is the Log of a *LostWrites that Open returned; Open then opens the
-	// store without the writes that this log lost. Any other damage is still an error,
-	// so a setting that is never removed does not accept a second loss. With ReadOnly
+	// store without the writes of this log and of later ones. Any other damage is still an
+	// error, so a setting that is never removed does not accept a second loss. With ReadOnly
 	// it has no effect.
 	AcceptLoss string
 	// MinFree is the free space of the disk, in bytes, below which nothing is written. 0 means
@@ -78,7 +75,7 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 	cache := pebble.NewCache(max(memory-memtable, 8<<20))
 	po = &pebble.Options{
 		FS:                          s.fs,
-		Lock:                        s.lock.lock,
+		Lock:                        s.lock,
 		Cache:                       cache,
 		ReadOnly:                    o.ReadOnly,
 		ErrorIfNotExists:            !o.Create,

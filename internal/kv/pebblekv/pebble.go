@@ -27,14 +27,10 @@ import (
 type Store struct {
 	db       *pebble.DB
 	merger   kv.Merger
-	lock     *folderLock
+	lock     *pebble.Lock
 	fs       *storeFS
 	fatal    func(error)
-	marker   []byte
 	readOnly bool
-	begun    bool                      // guard.Begun is set, or not needed; guarded by writer
-	wrote    bool                      // something was committed; guarded by writer
-	failed   chan struct{}             // holds a token after a background job has failed
 	damage   atomic.Pointer[kv.Damage] // the first damage found
 	said     say.Limiter
 	writer   chan struct{} // holds one token, which an Update takes
@@ -69,14 +65,14 @@ func Open(o Options) (*Store, error) {
 	}
 	fs := o.FS
 	if fs == nil {
-		fs = vfs.Default
+		fs = disk{vfs.Default}
 	}
 	if o.Create && !o.ReadOnly {
 		if err := fs.MkdirAll(o.Dir, 0o755); err != nil {
 			return nil, fmt.Errorf("pebblekv: making the store's folder %s: %w", o.Dir, err)
 		}
 	}
-	found, err := look(fs, o.Dir) // before the lock, which leaves a file
+	found, err := look(fs, o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +84,11 @@ func Open(o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	if o.ReadOnly {
-		fs = unlockedFS{fs}
-	}
-	held, err := lockFolder(fs, o)
+	held, err := lockFolder(fs, o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{merger: o.Merger, readOnly: o.ReadOnly, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), failed: make(chan struct{}, 1), gate: newGate()}
+	s := &Store{merger: o.Merger, readOnly: o.ReadOnly, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), gate: newGate()}
 	s.fatal = s.stopper(o)
 	if err := s.open(o, found); err != nil {
 		return nil, errors.Join(err, held.Close())
@@ -114,7 +107,7 @@ func (s *Store) open(o Options, found bool) error {
 		}
 	}
 	if found {
-		if err := s.prove(o); err != nil {
+		if err := s.fs.prove(o); err != nil {
 			return err
 		}
 	}
@@ -124,11 +117,7 @@ func (s *Store) open(o Options, found bool) error {
 	if err != nil {
 		return fmt.Errorf("pebblekv: opening %s: %w", o.Dir, opening(err))
 	}
-	s.db, s.marker = db, o.Marker
-	if err := s.hasMarker(o.Marker); err != nil {
-		return errors.Join(err, db.Close())
-	}
-	s.begun = o.Marker == nil || o.ReadOnly || s.fs.guard.Begun
+	s.db = db
 	return nil
 }
 
@@ -228,12 +217,6 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if err := batch.Commit(pebble.Sync); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
 	}
-	s.wrote = true
-	if !s.begun {
-		if err := s.noteBegun(); err != nil {
-			return errors.Join(err, batch.Close())
-		}
-	}
 	return batch.Close()
 }
 
@@ -301,10 +284,6 @@ func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 		WriteStallBegin: s.stalls.begin,
 		WriteStallEnd:   s.stalls.end,
 		BackgroundError: func(err error) {
-			select {
-			case s.failed <- struct{}{}:
-			default:
-			}
 			if held, ok := s.said.Allow("background"); ok {
 				log.Error("Pebble background job failed; retrying", "error", err, "occurrences", held+1)
 			}
@@ -402,8 +381,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Close implements kv.Store. It waits for Views and Updates under way, and flushes the
-// memtables; afterwards nothing depends on a log.
+// Close implements kv.Store. It waits for Views and Updates under way.
 func (s *Store) Close() error {
 	if !s.gate.close() {
 		return nil
@@ -411,18 +389,13 @@ func (s *Store) Close() error {
 	<-s.writer
 	defer func() { s.writer <- struct{}{} }()
 	err := s.fs.stop()
-	flushed := err == nil && !s.readOnly && s.flush()
 	s.fs.closing.Store(true)
 	closed := s.db.Close()
 	if isFull(closed) && s.fs.full() != nil {
 		closed = nil // the log lacks its trailer, and nothing that was committed: stop has synced it
 	}
 	err = errors.Join(err, closed, s.fs.failed())
-	switch {
-	case err != nil || s.readOnly:
-	case flushed:
-		err = s.fs.noLogs()
-	default:
+	if err == nil {
 		err = s.fs.saveLogs()
 	}
 	return errors.Join(err, s.lock.Close())

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -32,22 +31,18 @@ import (
 // It watches the free space of the disk. Writing ends before the disk is full, so
 // Pebble can still close its files.
 //
-// It keeps the guard of the manifest (guard.go) and of the logs (logguard.go).
+// It keeps the guard of the manifest and of the logs (guard.go).
 type storeFS struct {
 	place
 	space
 
+	guard guard
+
 	mu    sync.Mutex // guards the fields below
 	dirty map[*walFile]struct{}
-	err   error    // of the first failed sync; the store must not continue
-	begun bool     // a log was made since the store was opened
-	kept  []string // flushed logs to remove once a newer one is on disk (Remove)
+	err   error // of the first failed sync; the store must not continue
 
 	syncing sync.Mutex // held during a sync; taken before mu
-
-	guarding sync.Mutex // guards guard and unsaved, and orders the writes of the guard
-	guard    guard
-	unsaved  bool // a log was synced after the last write of the guard
 
 	// fatal, once the store is open, is called if a log cannot be made, written or completed, or
 	// the folder cannot be synced. Pebble would panic, over a mutex that it has unlocked, so that
@@ -224,13 +219,13 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 		return f, err
 	case err != nil:
 		return f, err
+	}
+	marked := &markedFile{File: f, fs: fs, written: mark{File: base}}
+	switch {
 	case strings.HasSuffix(base, logSuffix):
-		fs.mu.Lock()
-		fs.begun = true
-		fs.mu.Unlock()
-		return &walFile{File: f, fs: fs, written: logMark{Log: base}}, nil
+		return &walFile{markedFile: marked}, nil
 	case strings.HasPrefix(base, manifestPrefix):
-		return newManifestFile(fs, base, f)
+		return manifestFile{marked}, nil
 	}
 	return patientFile{f}, nil
 }
@@ -266,12 +261,8 @@ type storeFolder struct {
 
 // Sync implements vfs.File.
 func (d storeFolder) Sync() error {
-	begun := d.fs.hasBegun()
 	if err := d.File.Sync(); err != nil {
 		return d.fs.end(fmt.Errorf("writing the names of the store's files to disk: %w", err))
-	}
-	if begun {
-		d.fs.removeKept()
 	}
 	return nil
 }
@@ -331,137 +322,22 @@ func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return fs.wrap(name, f, err)
 }
 
-// ReuseForWrite implements vfs.FS.
+// ReuseForWrite implements vfs.FS. Pebble only overwrites flushed logs.
 func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	fs.forgetLog(fs.PathBase(oldname)) // Pebble only overwrites flushed logs
+	fs.forget(oldname)
 	f, err := fs.FS.ReuseForWrite(oldname, newname, category)
 	return fs.wrap(newname, f, err)
 }
 
-// Remove implements vfs.FS. When Pebble opens a store, it flushes the logs that it finds and
-// removes them, and only then makes its own. A crash in between would leave no log, like a store
-// whose logs somebody deleted (lostWrites). So these logs stay until the new one is on disk.
+// Remove implements vfs.FS.
 func (fs *storeFS) Remove(name string) error {
-	if fs.elsewhere(name) {
-		return fs.FS.Remove(name)
+	if !fs.elsewhere(name) {
+		fs.forget(name)
 	}
-	if strings.HasSuffix(name, logSuffix) {
-		fs.mu.Lock()
-		begun := fs.begun
-		if !begun {
-			fs.kept = append(fs.kept, name)
-		}
-		fs.mu.Unlock()
-		if !begun {
-			return nil
-		}
-	}
-	fs.forgetLog(fs.PathBase(name))
 	return fs.FS.Remove(name)
 }
 
-// hasBegun reports whether a log was made since the store was opened.
-func (fs *storeFS) hasBegun() bool {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return fs.begun
-}
-
-// removeKept removes the logs that Remove kept, if a newer log is on disk.
-func (fs *storeFS) removeKept() {
-	fs.mu.Lock()
-	kept := fs.kept
-	fs.kept = nil
-	fs.mu.Unlock()
-	for _, name := range kept {
-		_ = fs.Remove(name) // if it fails, the next Open removes the log
-	}
-}
-
-// walFile is a log being written. Pebble writes it from its beginning and in one
-// goroutine, even if it overwrites an older log.
-type walFile struct {
-	vfs.File
-	fs     *storeFS
-	mu     sync.Mutex // held during a real sync and during Close; guards closed
-	closed bool
-
-	writing sync.Mutex // guards written; held only for a moment, never during a sync
-	written logMark
-	short   bool // a write was incomplete: later syncs do not move the mark
-}
-
-// Write implements vfs.File. A file may change the bytes that it receives, so Write
-// computes their checksum first.
-func (f *walFile) Write(p []byte) (int, error) {
-	sum := crc32.Update(f.written.CRC, castagnoli, p) // only Write changes CRC
-	n, err := f.File.Write(p)
-	f.writing.Lock()
-	if n < len(p) {
-		f.short = true
-	} else {
-		f.written.Bytes += int64(n)
-		f.written.CRC = sum
-	}
-	f.writing.Unlock() // end may not return
-	if err != nil {    // Pebble writes no more to this log, and panics when it begins the next
-		return n, f.fs.end(fmt.Errorf("writing the write-ahead log %s: %w", f.written.Log, err))
-	}
-	return n, nil
-}
-
-func (f *walFile) mark() {
-	f.fs.mu.Lock()
-	f.fs.dirty[f] = struct{}{}
-	f.fs.mu.Unlock()
-}
-
-func (f *walFile) syncNow() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return nil
-	}
-	return f.syncAndMark()
-}
-
-// syncAndMark syncs the file, and marks what was written before the sync.
-func (f *walFile) syncAndMark() error {
-	f.writing.Lock()
-	written, short := f.written, f.short
-	f.writing.Unlock()
-	if err := f.File.Sync(); err != nil {
-		return err
-	}
-	if !short { // the mark of an earlier sync stays
-		f.fs.markLog(written)
-	}
-	return nil
-}
-
-// Sync implements vfs.File. It only schedules the sync.
-func (f *walFile) Sync() error { f.mark(); return nil }
-
-// SyncData implements vfs.File. It only schedules the sync.
-func (f *walFile) SyncData() error { f.mark(); return nil }
-
-// SyncTo implements vfs.File. It only schedules the sync, as its contract allows.
-func (f *walFile) SyncTo(int64) (bool, error) { f.mark(); return false, nil }
-
-// Preallocate implements vfs.File. It allocates nothing: an empty log would take the
-// space of a memtable, and preallocation would save little, with one sync a second.
-func (f *walFile) Preallocate(int64, int64) error { return nil }
-
-// Close implements vfs.File. It syncs the file first.
-func (f *walFile) Close() error {
-	f.fs.mu.Lock()
-	delete(f.fs.dirty, f)
-	f.fs.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	if err := errors.Join(f.syncAndMark(), f.File.Close()); err != nil {
-		return f.fs.end(fmt.Errorf("completing the write-ahead log %s: %w", f.written.Log, err))
-	}
-	return nil
+func (fs *storeFS) forget(name string) {
+	base := fs.PathBase(name)
+	fs.guard.drop(func(m mark) bool { return m.File == base })
 }

@@ -1,0 +1,115 @@
+package pebblekv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein.blue/internal/kv"
+)
+
+// isStoreFile reports whether a file name is one that only a store has.
+func isStoreFile(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
+}
+
+// look reports whether there is a store in dir. Files of an incomplete store are a
+// kv.ErrDamaged. look creates no files.
+func look(fs vfs.FS, dir string) (found bool, err error) {
+	switch st, err := fs.Stat(dir); {
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("pebblekv: %s: %w", dir, err)
+	case !st.IsDir():
+		return false, fmt.Errorf("pebblekv: %s is not a folder: %w", dir, kv.ErrNotFound)
+	}
+	desc, err := pebble.Peek(dir, fs)
+	if errors.Is(err, os.ErrPermission) {
+		return false, forbidden(dir, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("pebblekv: %s: %w: %w", dir, kv.ErrDamaged, err)
+	}
+	if desc.Exists {
+		return true, nil
+	}
+	names, err := fs.List(dir)
+	if err != nil {
+		return false, fmt.Errorf("pebblekv: %s: %w", dir, err)
+	}
+	for _, name := range names {
+		// An interrupted first start may leave its first manifest: Pebble makes the
+		// marker next, and then the first log.
+		if isStoreFile(name) && name != firstManifest {
+			return false, fmt.Errorf("pebblekv: %s: %w: the manifest or its marker is missing, but other files of a store exist (%s)", dir, kv.ErrDamaged, name)
+		}
+	}
+	return false, nil
+}
+
+// vacant returns ErrForeign if a folder without a store has anything that an interrupted first
+// start cannot have left. A folder in it may be a store: the only place that a unit or a container
+// can write to may have to hold the copy of the PLC directory, too.
+func vacant(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w", dir, err)
+	}
+	for _, name := range names {
+		switch name {
+		case "lost+found", "LOCK", firstManifest, guardFile, guardFile + ".new": // a file system has the first at its root
+			continue
+		}
+		if inner, err := look(fs, fs.PathJoin(dir, name)); !strings.HasPrefix(name, "marker.") && (err != nil || !inner) {
+			return fmt.Errorf("%w: %s has %q; name an empty folder, or one that does not exist yet", ErrForeign, dir, name)
+		}
+	}
+	return nil
+}
+
+// Exists reports whether there is a store in a folder. Files of an incomplete store are a
+// kv.ErrDamaged.
+func Exists(dir string) (bool, error) { return look(vfs.Default, dir) }
+
+// forbidden returns the error for a store that this user may not read or write.
+func forbidden(dir string, err error) error {
+	return fmt.Errorf("pebblekv: no permission to open %s: run skein as the owner of the folder: %w", dir, err)
+}
+
+// lockFolder keeps other processes out.
+func lockFolder(fs vfs.FS, dir string) (*pebble.Lock, error) {
+	l, err := pebble.LockDirectory(dir, fs)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EAGAIN):
+		return nil, fmt.Errorf("pebblekv: %s: %w", dir, kv.ErrLocked)
+	case errors.Is(err, os.ErrPermission):
+		return nil, forbidden(dir, err)
+	}
+	return nil, fmt.Errorf("pebblekv: locking %s: %w", dir, err)
+}
+
+// disk is the machine's file system. It locks the folder of a lock file instead of the file, so that deleting the file
+// does not unlock the store, and a folder that is mounted read-only can be locked.
+type disk struct{ vfs.FS }
+
+// Lock implements vfs.FS.
+func (disk) Lock(name string) (io.Closer, error) {
+	f, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
