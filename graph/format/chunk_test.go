@@ -235,8 +235,7 @@ func TestCoderOfKey(t *testing.T) {
 	}
 }
 
-// TestLive compares the live records of one, two and several chunks with a map that the
-// chunks are put into, the deepest first.
+// TestLive compares the live records of one, two and several chunks, which override those after them, with a map.
 func TestLive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	overridden := 0
@@ -246,7 +245,7 @@ func TestLive(t *testing.T) {
 		paths := randomRecords(rng, bucket, 20)
 		var records []Record
 		want := map[uint64]Record{}
-		for depth := chunks - 1; depth >= 0; depth-- {
+		for depth := range chunks {
 			for _, r := range paths {
 				if rng.IntN(2) == 0 {
 					continue
@@ -255,8 +254,9 @@ func TestLive(t *testing.T) {
 				records = append(records, r)
 				if _, ok := want[r.Path.TID]; ok {
 					overridden++
+				} else {
+					want[r.Path.TID] = r
 				}
-				want[r.Path.TID] = r
 			}
 		}
 		maps.DeleteFunc(want, func(_ uint64, r Record) bool { return r.Flags == Removed })

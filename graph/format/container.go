@@ -3,7 +3,6 @@ package format
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 	"sort"
 	"sync"
 
@@ -108,71 +107,21 @@ func ContainerHas(v []byte, member uint16) (bool, error) {
 	return 2*i < len(present) && at(i) == member, nil
 }
 
-// smallFold is the most members that are folded by sorting. More are folded in bitmaps, at
-// a constant cost.
-const smallFold = 96
-
-// foldContainers appends the container that values, oldest first, fold to.
-func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
-	total := 0
-	for _, v := range values {
-		removed, present, err := SplitContainer(v)
-		if err != nil {
-			return nil, err
-		}
-		total += len(removed)/2 + len(present)/2
-	}
-	if total <= smallFold && len(values) < 1<<14 {
-		return foldSmall(dst, values, base), nil
-	}
-	return foldBitmaps(dst, values, base), nil
-}
-
-// foldSmall sorts entries of (member, age, present) and keeps the newest of each member.
-func foldSmall(dst []byte, values [][]byte, base bool) []byte {
-	var buf [smallFold]uint32
-	entries := buf[:0]
-	for age, v := range values {
-		removed, present, _ := SplitContainer(v) // foldContainers has checked it
-		for i := 0; i < len(removed); i += 2 {
-			entries = append(entries, uint32(binary.LittleEndian.Uint16(removed[i:]))<<16|uint32(age)<<1)
-		}
-		for i := 0; i < len(present); i += 2 {
-			entries = append(entries, uint32(binary.LittleEndian.Uint16(present[i:]))<<16|uint32(age)<<1|1)
-		}
-	}
-	slices.Sort(entries)
-	var add, remove [smallFold]uint16
-	na, nr := 0, 0
-	for i, w := range entries {
-		if i+1 < len(entries) && entries[i+1]>>16 == w>>16 {
-			continue
-		}
-		if w&1 != 0 {
-			add[na] = uint16(w >> 16)
-			na++
-		} else if !base {
-			remove[nr] = uint16(w >> 16)
-			nr++
-		}
-	}
-	if na == 0 && nr == 0 {
-		return dst
-	}
-	return AppendContainer(dst, add[:na], remove[:nr])
-}
-
 type foldScratch struct{ present, removed [bitmapWords]uint64 }
 
 var foldPool = sync.Pool{New: func() any { return new(foldScratch) }}
 
-func foldBitmaps(dst []byte, values [][]byte, base bool) []byte {
+// foldContainers appends the container that values, oldest first, fold to.
+func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
 	s, _ := foldPool.Get().(*foldScratch)
 	defer foldPool.Put(s)
 	clear(s.present[:])
 	clear(s.removed[:])
 	for _, v := range values {
-		removed, present, _ := SplitContainer(v) // foldContainers has checked it
+		removed, present, err := SplitContainer(v)
+		if err != nil {
+			return nil, err
+		}
 		for i := 0; i < len(removed); i += 2 {
 			m := binary.LittleEndian.Uint16(removed[i:])
 			s.removed[m>>6] |= 1 << (m & 63)
@@ -197,16 +146,16 @@ func foldBitmaps(dst []byte, values [][]byte, base bool) []byte {
 		nr = count(&s.removed)
 	}
 	if np == 0 && nr == 0 {
-		return dst
+		return dst, nil
 	}
 	dst = binary.AppendUvarint(dst, uint64(nr))
 	if nr > 0 {
 		dst = appendArray(dst, &s.removed)
 	}
 	if np < ArrayMax {
-		return appendArray(dst, &s.present)
+		return appendArray(dst, &s.present), nil
 	}
-	return appendBitmap(dst, &s.present)
+	return appendBitmap(dst, &s.present), nil
 }
 
 func count(b *[bitmapWords]uint64) int {

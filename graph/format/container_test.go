@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFold: any grouping of operands, small or large, folds to the same as a map, and to the one form of its members.
+// TestFold: any grouping of operands folds to the same as a map, and to the one form of its members.
 func TestFold(t *testing.T) {
 	key := AppendContainerKey(nil, AppendRowKey(nil, 1, 5), 3)
 	for seed := range uint64(150) {
@@ -127,53 +127,6 @@ func TestContainersAroundTheBoundary(t *testing.T) {
 				t.Fatalf("%d members: has(%d) is %v, %v", n, i, has, err)
 			}
 		}
-	}
-}
-
-// TestSmallAndLargeFoldsAgree: sorting and bitmaps fold to the same bytes.
-func TestSmallAndLargeFoldsAgree(t *testing.T) {
-	for seed := range uint64(3000) {
-		rng := rand.New(rand.NewPCG(seed, 22))
-		var values [][]byte
-		for left := smallFold; left > 0; {
-			n := rng.IntN(min(left, 20) + 1)
-			members := randomMembers(rng, n, 20+rng.IntN(100))
-			cut := rng.IntN(n + 1)
-			rng.Shuffle(n, func(i, j int) { members[i], members[j] = members[j], members[i] })
-			slices.Sort(members[:cut])
-			slices.Sort(members[cut:])
-			values = append(values, AppendContainer(nil, members[:cut], members[cut:]))
-			if left -= n; rng.IntN(8) == 0 {
-				break
-			}
-		}
-		for _, base := range []bool{false, true} {
-			small, large := foldSmall([]byte("x"), values, base), foldBitmaps([]byte("x"), values, base)
-			if !bytes.Equal(small, large) {
-				t.Fatalf("seed %d, base %v: %x folds to %x by sorting, to %x in bitmaps", seed, base, values, small, large)
-			}
-		}
-	}
-}
-
-// TestFoldOfManyOperands folds more operands of one member than gather between two
-// compactions. The last one wins.
-func TestFoldOfManyOperands(t *testing.T) {
-	put, remove := AppendContainer(nil, []uint16{5}, nil), AppendContainer(nil, nil, []uint16{5})
-	var values [][]byte
-	for i := range 1<<14 + 3 {
-		values = append(values, [][]byte{put, remove}[i%2])
-	}
-	for n := len(values) - 6; n <= len(values); n++ {
-		got, err := foldContainers(nil, values[:n], false)
-		if want := values[n-1]; err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d operands fold to %x, %v, want %x", n, got, err, want)
-		}
-	}
-	// The same with few members and many empty operands.
-	values = slices.Concat([][]byte{put}, make([][]byte, 40_000), [][]byte{remove, AppendContainer(nil, []uint16{4}, nil)})
-	if got, err := foldContainers(nil, values, false); err != nil || !bytes.Equal(got, AppendContainer(nil, []uint16{4}, []uint16{5})) {
-		t.Errorf("%d operands fold to %x, %v", len(values), got, err)
 	}
 }
 

@@ -151,23 +151,12 @@ type dateFolder struct {
 // dateEntry is what one value says of a member. In a value, a removal comes before an addition.
 type dateEntry struct {
 	member uint16
-	added  bool
-	age    uint32
+	at     uint32 // 2 × the index of the value, + 1 if it adds the member
 	date   uint32
 }
 
 func compareDateEntries(x, y dateEntry) int {
-	switch {
-	case x.member != y.member:
-		return cmp.Compare(x.member, y.member)
-	case x.age != y.age:
-		return cmp.Compare(x.age, y.age)
-	case x.added == y.added:
-		return 0
-	case y.added:
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(x.member, y.member), cmp.Compare(x.at, y.at))
 }
 
 // fold appends the block that values, oldest first, fold to.
@@ -179,10 +168,10 @@ func (f *dateFolder) fold(dst []byte, values [][]byte, base bool) ([]byte, error
 			return nil, err
 		}
 		for i := 0; i < len(removed); i += 2 {
-			f.entries = append(f.entries, dateEntry{member: binary.LittleEndian.Uint16(removed[i:]), age: uint32(age)})
+			f.entries = append(f.entries, dateEntry{binary.LittleEndian.Uint16(removed[i:]), uint32(2 * age), 0})
 		}
 		for ; len(present) > 0; present = present[datedBytes:] {
-			f.entries = append(f.entries, dateEntry{binary.LittleEndian.Uint16(present), true, uint32(age), binary.LittleEndian.Uint32(present[2:])})
+			f.entries = append(f.entries, dateEntry{binary.LittleEndian.Uint16(present), uint32(2*age + 1), binary.LittleEndian.Uint32(present[2:])})
 		}
 	}
 	if !slices.IsSortedFunc(f.entries, compareDateEntries) {
@@ -197,7 +186,7 @@ func (f *dateFolder) fold(dst []byte, values [][]byte, base bool) ([]byte, error
 		removed, present, date := false, false, uint32(0)
 		for i := 0; len(list) > 0 && list[0].member == m; i, list = i+1, list[1:] {
 			switch e := list[0]; {
-			case !e.added:
+			case e.at%2 == 0:
 				removed, present = true, false
 			case present && e.date != date:
 				date = Undated

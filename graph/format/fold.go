@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -66,12 +65,11 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 			size = Folded{} // it cannot go deeper
 		}
 	case KeyReverse:
-		if !isRowKey(key) {
+		if k, subject, _, isRow, _ := ParseReverseKey(key); isRow {
+			out, size.Entries, err = f.rows.fold(dst, k, subject, values, base)
+		} else {
 			out, err = foldContainers(dst, values, base)
-			break
 		}
-		subject, _ := dict.ReadID(key[2:])
-		out, size.Entries, err = f.rows.fold(dst, kinds.Kind(key[1]), subject, values, base)
 	case KeyRows:
 		out, size.Entries, err = f.foldGroup(dst, key, values, base)
 	case KeyDates:

@@ -140,14 +140,6 @@ func DecodeVersion(v []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-func isRowKey(key []byte) bool {
-	if len(key) < 3 || key[0] != KeyReverse {
-		return false
-	}
-	_, n := dict.ReadID(key[2:])
-	return n > 0 && (len(key) == 2+n || len(key) == 3+n && key[2+n] < dict.MaxPartitions)
-}
-
 // AppendContainerKey appends the key of a container of the set whose row has the key row.
 func AppendContainerKey(dst, row []byte, block uint64) []byte {
 	_, n := dict.ReadID(row[2:])

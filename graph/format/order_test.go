@@ -68,7 +68,7 @@ func TestOrderOfSets(t *testing.T) {
 			if p.container {
 				key = AppendContainerKey(nil, key, p.block)
 			}
-			if bytes.Compare(last, key) >= 0 || !bytes.HasPrefix(key, set) || isRowKey(key) == p.container {
+			if _, _, _, isRow, err := ParseReverseKey(key); bytes.Compare(last, key) >= 0 || !bytes.HasPrefix(key, set) || err != nil || isRow == p.container {
 				t.Fatalf("%+v has the key %x, after %x", p, key, last)
 			}
 			if l.Shared() && bytes.HasPrefix(key, l.Containers(set)) != p.container || !bytes.HasPrefix(key, l.Containers(set)) && p.container {
@@ -181,9 +181,6 @@ func TestParseRefuses(t *testing.T) {
 			if _, _, err := ParseRowGroupKey(key); err == nil && first != KeyRows {
 				t.Errorf("%x is read as the key of a row group", key)
 			}
-			if isRowKey(key) && first != KeyReverse {
-				t.Errorf("%x is taken for a row's key", key)
-			}
 		}
 	}
 }
@@ -200,7 +197,7 @@ func TestParseRefusesBeyond(t *testing.T) {
 		for part := range 256 {
 			key := append(bytes.Clone(row), byte(part))
 			_, _, _, isRow, err := ParseReverseKey(key)
-			if want := part < dict.MaxPartitions; isRow != want || isRow != isRowKey(key) || (err == nil) != want {
+			if want := part < dict.MaxPartitions; isRow != want || (err == nil) != want {
 				t.Errorf("%x is a row's key: %v, %v", key, isRow, err)
 			}
 		}
@@ -226,9 +223,6 @@ func setKeyAgain(key []byte) ([]byte, error) {
 	if isRow {
 		if len(key) > len(row) { // it has a partition
 			row = append(row, key[len(row)])
-		}
-		if len(row) != len(key) || !isRowKey(key) {
-			return nil, fmt.Errorf("isRowKey does not accept row %x", key)
 		}
 		return row, nil
 	}

@@ -144,26 +144,6 @@ func hasRepeated(v []byte) bool { return len(v) > 1 && v[1] == 0 && v[0] == repe
 // isPlain reports whether a value has the first form, if it is not malformed.
 func isPlain(v []byte) bool { return !hasRepeated(v) && !isDated(v) && (len(v) == 0 || v[0]&1 == 0) }
 
-// plain returns the number of members of a value that has the first form: only members, without dates. Alone, such a
-// value folds to itself. ok is false for other forms, and if v is malformed.
-func plain(subject dict.ID, v []byte) (n int, ok bool) {
-	if !isPlain(v) {
-		return 0, false
-	}
-	id := uint64(subject)
-	for ; len(v) > 0; n++ {
-		d, w := Uvarint(v)
-		if w <= 0 || n > 0 && (d == 0 || id+d < id) {
-			return 0, false
-		}
-		if v = v[w:]; n == 0 {
-			d = dict.Unzigzag(d >> 1)
-		}
-		id += d
-	}
-	return n, true
-}
-
 // HasRepeated reports whether the rows of a kind's sets note which members are repeated. Of records that can
 // name several subjects, writers read all anyway; labels and hidden accounts have no records.
 func HasRepeated(k kinds.Kind) bool { return k != kinds.Hidden && k < kinds.FirstMany && !k.IsLabel() }

@@ -105,7 +105,7 @@ func TestRowsRefused(t *testing.T) {
 		}
 		key := AppendRowKey(nil, 1, goldenSubject)
 		for _, base := range []bool{false, true} {
-			if v, _, err := new(Folder).Fold(nil, key, [][]byte{c.v}, base); err == nil {
+			if v, _, err := new(Folder).Fold(nil, key, [][]byte{c.v, AppendRow(nil, goldenSubject, 0, nil, []uint64{5})}, base); err == nil {
 				t.Errorf("%s: %x folds to %x", c.name, c.v, v)
 			}
 		}

@@ -126,10 +126,8 @@ func compareEntries(x, y entry) int {
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.
 // The oldest value is usually the largest, so the others are sorted first and merged into it.
 func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
-	if len(values) == 1 {
-		if n, ok := plain(subject, values[0]); ok {
-			return append(dst, values[0]...), n, nil
-		}
+	if n, ok := foldsToItself(subject, values, base); ok {
+		return append(dst, values[0]...), n, nil
 	}
 	generation, err := f.merge(subject, values, !base && HasRepeated(kind))
 	if err != nil {
@@ -142,6 +140,23 @@ func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values []
 		return AppendRow(dst, subject, 0, nil, f.members), len(f.members), nil
 	}
 	return AppendDatedRow(dst, subject, generation, f.removed, f.members, f.dates), len(f.members) + len(f.removed), nil
+}
+
+// foldsToItself reports whether the fold of a row is its only value itself, and returns the number of its ids. In the fold with
+// the oldest value, rows with dates and without a generation lose them and the removed.
+func foldsToItself(subject dict.ID, values [][]byte, base bool) (n int, ok bool) {
+	if len(values) != 1 {
+		return 0, false
+	}
+	v := values[0]
+	if isPlain(v) { // as most are
+		return numbers(v), true
+	}
+	if base && generationOf(v) == 0 {
+		return 0, false
+	}
+	r, err := ParseRow(subject, v)
+	return numbers(r.Removed) + numbers(r.Members), err == nil
 }
 
 // merge sets f's removed, members, repeated and dates to what values, oldest first, come to. partial keeps

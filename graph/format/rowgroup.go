@@ -163,34 +163,14 @@ func (f *Folder) foldGroup(dst, key []byte, values [][]byte, base bool) (out []b
 			continue
 		}
 		subject := first + dict.ID(i)
-		row, n, same := foldsToItself(subject, rows, base)
-		if !same {
-			if g.row, n, err = f.rows.fold(g.row[:0], k, subject, rows, base); err != nil {
-				return nil, 0, err
-			}
-			row = g.row
+		var n int
+		if g.row, n, err = f.rows.fold(g.row[:0], k, subject, rows, base); err != nil {
+			return nil, 0, err
 		}
-		if len(row) > 0 {
-			g.out.Add(subject, row)
+		if len(g.row) > 0 {
+			g.out.Add(subject, g.row)
 		}
 		largest = max(largest, n)
 	}
 	return g.out.Value, largest, nil
-}
-
-// foldsToItself returns the only row of a subject, and the number of its ids, if its fold is the row itself. In the fold with the oldest value, other rows without a
-// generation lose their dates and the removed.
-func foldsToItself(subject dict.ID, rows [][]byte, base bool) (row []byte, n int, ok bool) {
-	if len(rows) > 1 {
-		return nil, 0, false
-	}
-	row = rows[0]
-	if isPlain(row) { // as most are
-		return row, numbers(row), true
-	}
-	if base && generationOf(row) == 0 {
-		return nil, 0, false
-	}
-	r, err := ParseRow(subject, row)
-	return row, numbers(r.Removed) + numbers(r.Members), err == nil
 }
