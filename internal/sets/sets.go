@@ -4,7 +4,7 @@
 //
 // Why both: most sets of the network have a handful of members, scattered over
 // many blocks of ids, and making a bitmap of them takes longer than the whole
-// query (go test ./internal/sets -bench .).
+// query.
 //
 // It also sorts by 64-bit keys (Sorter), and splits lists into runs (Runs). It knows no graph.
 package sets
@@ -338,8 +338,7 @@ func AndNot(a, b Set) Set {
 // Page returns up to limit members greater than after that are not in hidden, and
 // whether there are more.
 func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool) {
-	next := s.from(after)
-	for id, ok := next(); ok; id, ok = next() {
+	for id := range s.from(after) {
 		if hidden.Has(id) {
 			continue
 		}
@@ -351,34 +350,23 @@ func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool)
 	return ids, false
 }
 
-// from returns an iterator over the members greater than after.
-func (s Set) from(after uint64) func() (uint64, bool) {
+// from yields the members greater than after, in ascending order.
+func (s Set) from(after uint64) iter.Seq[uint64] {
 	if s.bits == nil {
-		i, found := slices.BinarySearch(s.list, after)
+		at, found := slices.BinarySearch(s.list, after)
 		if found {
-			i++
+			at++
 		}
-		return func() (uint64, bool) {
-			if i++; i > len(s.list) {
-				return 0, false
-			}
-			return s.list[i-1], true
-		}
+		return slices.Values(s.list[at:])
 	}
-	it := s.bits.Iterator()
-	if after > 0 {
-		if after == math.MaxUint64 {
-			return func() (uint64, bool) { return 0, false }
+	return func(yield func(uint64) bool) {
+		it := s.bits.Iterator()
+		it.AdvanceIfNeeded(after)
+		if it.HasNext() && it.PeekNext() == after {
+			it.Next()
 		}
-		it.AdvanceIfNeeded(after + 1)
-	} else if it.HasNext() && it.PeekNext() == 0 {
-		it.Next()
-	}
-	return func() (uint64, bool) {
-		if !it.HasNext() {
-			return 0, false
+		for it.HasNext() && yield(it.Next()) {
 		}
-		return it.Next(), true
 	}
 }
 

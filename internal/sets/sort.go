@@ -1,6 +1,9 @@
 package sets
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // An Item is a key and the index of what it belongs to.
 type Item struct {
@@ -36,15 +39,7 @@ const few = 64
 // key keep their order.
 func (s *Sorter) Sort() []Item {
 	if len(s.items) < few {
-		slices.SortStableFunc(s.items, func(x, y Item) int {
-			switch {
-			case x.Key < y.Key:
-				return -1
-			case x.Key > y.Key:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(s.items, func(x, y Item) int { return cmp.Compare(x.Key, y.Key) })
 		return s.items
 	}
 	const digits, values = 8, 256

@@ -40,31 +40,3 @@ func TestSort(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkSort(b *testing.B) {
-	const n = 64_000
-	keys := make([]uint64, n)
-	rng := rand.New(rand.NewPCG(1, 1))
-	for i := range keys {
-		keys[i] = 5<<56 | rng.Uint64N(5_000_000)<<16
-	}
-	b.Run("radix", func(b *testing.B) {
-		var s Sorter
-		for b.Loop() {
-			s.Reset()
-			for i, k := range keys {
-				s.Add(k, i)
-			}
-			s.Sort()
-		}
-	})
-	b.Run("slices", func(b *testing.B) {
-		items := make([]Item, n)
-		for b.Loop() {
-			for i, k := range keys {
-				items[i] = Item{k, uint32(i)}
-			}
-			slices.SortFunc(items, func(x, y Item) int { return cmp.Compare(x.Key, y.Key) })
-		}
-	})
-}
