@@ -87,7 +87,7 @@ func (s *Store) newSource() *ask.Source {
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
 	o.Settings = s.layout.Settings
-	o.Alone = s.o.Embedded
+	o.Alone, o.ReadOnly = s.o.Embedded, s.o.ReadOnly
 	o.Logger = s.o.Logger
 	if first, _, err := s.o.Share.partitions(dict.MaxPartitions); err == nil {
 		o.Slot = first

@@ -14,6 +14,8 @@ type Options struct {
 	Settings dict.Settings
 	// CacheBytes bounds the memory of the cache. 0 means 64 MiB.
 	CacheBytes int64
+	// ReadOnly says that no string will get an id.
+	ReadOnly bool
 	// Alone says that no other writer creates strings, in a store with one partition.
 	Alone bool
 	// FilterBytes bounds the memory of the filters of known strings, if the writer is alone. 0 means 32 MiB.
@@ -83,6 +85,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 		return newClaimer(leases, newCache(o.CacheBytes)), nil
 	}
 	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes)}
+	if o.ReadOnly {
+		return d, nil
+	}
 	token, err := takeToken(ctx, store)
 	if err != nil {
 		return nil, err
