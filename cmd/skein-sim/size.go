@@ -34,7 +34,7 @@ func sizeCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--duration %v: must be more than 0", o.Duration)
 			case !(n.Mean > 0) || !(n.Peak >= n.Mean) || !(n.Edges >= 0):
 				return command.UsageError("--mean must be more than 0, --peak at least that, and --history not negative")
-			case !app.EngineOf(o.Store.Store).InProcess:
+			case !app.InFolder(o.Store.Store):
 				return command.UsageError("--store %s: a store in a folder is measured", o.Store.Store)
 			}
 			end, err := prepare(e, c, &o)

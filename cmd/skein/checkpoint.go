@@ -50,7 +50,7 @@ func (l *lender) checkpoint(ctx context.Context, e *command.Environment) (c app.
 	if err := l.store.Check(); err != nil {
 		return c, nil, err
 	}
-	if !app.EngineOf(l.store.Store).InProcess {
+	if !app.InFolder(l.store.Store) {
 		return c, nil, &noCheckpoint{l.store.Store}
 	}
 	if l.address != noAdmin {

@@ -85,7 +85,7 @@ func (r *replay) run(ctx context.Context, e *command.Environment) (err error) {
 	// exist and have one.
 	so.Create = o.Frames != "" || o.Cursor != nil
 	_, statErr := os.Stat(so.Store)
-	isNew := errors.Is(statErr, fs.ErrNotExist) && app.EngineOf(so.Store).InProcess
+	isNew := errors.Is(statErr, fs.ErrNotExist) && app.InFolder(so.Store)
 	x, err := app.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !so.Create {
 		return command.UsageError("%v", errNothingToReplay)

@@ -38,7 +38,7 @@ func restoreCommand(e *command.Environment) *cli.Command {
 			if list {
 				return listBackups(ctx, e, r.target)
 			}
-			if !app.EngineOf(so.Store).InProcess {
+			if !app.InFolder(so.Store) {
 				return restoreElsewhere(e, so.Store, r.target.String())
 			}
 			if err := so.Check(); err != nil {

@@ -189,7 +189,7 @@ func (n *node) check() (err error) {
 
 // checkBackups checks the flags of backups, and opens the target of --backup-to.
 func (n *node) checkBackups() error {
-	j, inFolder := &n.backups.Job, app.EngineOf(n.store.Store).InProcess
+	j, inFolder := &n.backups.Job, app.InFolder(n.store.Store)
 	for _, f := range []struct {
 		wrong bool
 		why   string
@@ -257,7 +257,7 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 	if err := n.check(); err != nil {
 		return err
 	}
-	shared := app.EngineOf(n.store.Store).Shared
+	shared := !app.InFolder(n.store.Store)
 	n.store.Create, n.store.Wait = n.consume, shared // a query node never creates a store
 	n.store.ReadOnly = shared && !n.consume          // runs beside the writers; a folder has only one process
 	n.store.AwaitSpace = true

@@ -21,6 +21,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/intern"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
@@ -63,7 +64,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err := o.await(ctx, func() (err error) { store, err = OpenStore(ctx, o); return err }); err != nil {
 		return nil, err
 	}
-	if o.engine().InProcess { // also if it is read because the disk is full, which they may be the reason for
+	if InFolder(o.Store) { // also if it is read because the disk is full, which they may be the reason for
 		if err := removeCheckpoints(o.Store); err != nil && !o.ReadOnly {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -82,19 +83,18 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		queue = backfill.NewQueue(bo)
 		queued = queue.Add
 	}
-	engine, budget := o.engine(), o.budget()
+	budget := o.budget()
 	fenced := make(chan error, 1)
 	options := graph.Options{
 		Intern: intern.Options{
 			Settings: o.Settings, Shards: o.Shards,
 			CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
-		Defaults:   engine.Settings,
 		Kinds:      o.Kinds,
 		StateCache: budget.States,
 		SetCache:   budget.Sets,
 		Share:      o.Share,
-		Embedded:   !engine.Shared,
+		Embedded:   InFolder(o.Store),
 		ReadOnly:   o.ReadOnly,
 		MustExist:  !o.Create,
 		Import:     o.Import,
@@ -104,7 +104,9 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Writes:     o.writes,
 		Fenced:     func(err error) { fenced <- err },
 	}
-	if engine.InProcess && !o.ReadOnly {
+	if !InFolder(o.Store) {
+		options.Defaults = dict.SharedSettings
+	} else if !o.ReadOnly {
 		options.Intern.FilterFile = filepath.Join(o.Store, filterFile)
 	}
 	var g *graph.Store
@@ -115,7 +117,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if queue != nil {
 		x.Backfill = backfill.New(g, queue)
 	}
-	if abs, err := filepath.Abs(o.Store); err == nil && engine.InProcess {
+	if abs, err := filepath.Abs(o.Store); err == nil && InFolder(o.Store) {
 		x.Path = abs
 	}
 	x.monitor()

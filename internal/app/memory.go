@@ -16,11 +16,27 @@ func AvailableMemory() int64 {
 	return min(groupMemory("/", cmp.Or(systemMemory(), 4<<30)), 1<<50)
 }
 
-// engine returns the engine of the store.
-func (o *StoreOptions) engine() *Engine { return EngineOf(o.Store) }
+// Budget divides the memory of a process, in bytes, between its users.
+type Budget struct {
+	Engine  int64 // the engine's cache and memtables
+	Strings int64 // the dictionary's cache
+	Filters int64 // the dictionary's filters
+	States  int64 // the accounts' states
+	Sets    int64 // large sets that are queried often
+
+	Repos      int64 // repos that are read at the same time
+	ArchiveOps int   // operations of an archive in one write; 0: as many as the engine takes
+	Collector  int64 // the garbage collector's soft limit
+	Archive    int64 // what an archive adds to it
+}
 
 // budget divides the memory of the process.
-func (o *StoreOptions) budget() Budget { return o.engine().Budget(o.memory()) }
+func (o *StoreOptions) budget() Budget {
+	if InFolder(o.Store) {
+		return embeddedBudget(o.memory())
+	}
+	return fdbBudget(o.memory())
+}
 
 func (o *StoreOptions) memory() int64 {
 	if o.Memory <= 0 {
@@ -51,4 +67,38 @@ func limitMemory(o StoreOptions, more int64) {
 	limit := o.budget().Collector + more
 	// The system's limit takes precedence over the budget's.
 	debug.SetMemoryLimit(min(limit, AvailableMemory()*9/10))
+}
+
+// embeddedBudget divides the budget into sixteen parts: nine for the engine, two for the
+// dictionary's cache, one for its filters, three for the accounts' states, half a part for large
+// sets, and half a part for the batches, whose size is bounded. At a hundred million edges a
+// look-up that misses the caches costs as much as ten events that hit them
+// (docs/decisions/0007).
+//
+// On top of the budget, repos get half of it, and an archive's batches all of it again while the
+// archive is read. The collector's limit allows for that. With cgo the engine's memory lies
+// outside the collector's heap, in the C library's, where it takes up to twice its share: eighteen
+// parts. The collector then gets twelve, for the seven that the rest takes when all caches are full, and as
+// much garbage as a batch leaves. (With six, it ran without pause once they were full, and took a fourth of the
+// processor time.)
+func embeddedBudget(memory int64) Budget {
+	const each = 1 << 10 // bytes of a batch and its write for one operation
+	part := memory / 16
+	b := Budget{
+		Engine: 9 * part, Strings: 2 * part, Filters: part, States: 3 * part, Sets: part / 2,
+		Repos: memory / 2, ArchiveOps: int(min(max(memory/each, 30_000), 2_000_000)), Collector: memory + memory/2,
+		Archive: memory + memory/4,
+	}
+	if cgo {
+		b.Collector, b.Archive = 12*part, 14*part
+	}
+	return b
+}
+
+// fdbBudget divides the budget for FoundationDB, whose engine is another process, into sixteen parts: three
+// for the dictionary's cache, two for its filter of DIDs (at a GiB, 84 million of them), four each for the large sets
+// and repos, two for the accounts' states, the rest for batches and writes in flight to the cluster. A write has a few thousand operations at
+// most, so an archive needs no more.
+func fdbBudget(memory int64) Budget {
+	return Budget{Strings: 3 * (memory / 16), Filters: memory / 8, States: memory / 8, Sets: memory / 4, Repos: memory / 4, Collector: memory, Archive: memory + memory/4}
 }

@@ -44,16 +44,13 @@ func TestCollectorLimit(t *testing.T) {
 }
 
 // The name of a store decides its engine.
-func TestEngineOf(t *testing.T) {
-	for store, want := range map[string]*Engine{"skein-data": embedded, "fdb:///etc/fdb.cluster?prefix=skein": fdb, "/srv/fdb": embedded, "fdbfolder": embedded} {
-		if got := EngineOf(store); got != want || got.Shared == got.InProcess {
-			t.Errorf("%s: %+v", store, got)
+func TestInFolder(t *testing.T) {
+	for store, want := range map[string]bool{"skein-data": true, "fdb:///etc/fdb.cluster?prefix=skein": false, "/srv/fdb": true, "fdbfolder": true} {
+		if InFolder(store) != want || CheckStore(store) != nil {
+			t.Errorf("%s: %v", store, CheckStore(store))
 		}
 	}
-	if err := EngineOf("fdb://host/x").CheckStore("fdb://host/x"); err == nil {
+	if CheckStore("fdb://host/x") == nil {
 		t.Error("a cluster file with a host is accepted")
-	}
-	if err := EngineOf("folder").CheckStore("folder"); err != nil {
-		t.Error(err)
 	}
 }

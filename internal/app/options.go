@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/say"
 	"skein.blue/query/language"
@@ -136,7 +137,10 @@ func CheckStore(store string) error {
 	case strings.HasPrefix(store, "~/"):
 		return UsageError("--store %q: the shell did not expand ~; write the whole path", store)
 	}
-	if err := EngineOf(store).CheckStore(store); err != nil {
+	if InFolder(store) {
+		return nil
+	}
+	if _, err := fdbkv.Parse(store); err != nil {
 		return UsageError("--store: %v", err)
 	}
 	return nil
@@ -147,7 +151,7 @@ func (o *StoreOptions) Check() error {
 	if err := CheckStore(o.Store); err != nil {
 		return err
 	}
-	if o.AcceptLoss != "" && !o.engine().InProcess {
+	if o.AcceptLoss != "" && !InFolder(o.Store) {
 		return UsageError("--accept-loss %s: a store on FoundationDB has no write-ahead logs", o.AcceptLoss)
 	}
 	return nil

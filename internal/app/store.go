@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
@@ -57,12 +58,19 @@ type StoreOptions struct {
 	writes *kv.Metrics
 }
 
+// FoundationDB is the scheme of a store on FoundationDB.
+const FoundationDB = "fdb"
+
+// InFolder reports whether a store, which --store names, is in a folder, on Pebble: only this process can have it open.
+// The others are on FoundationDB, where several processes can.
+func InFolder(store string) bool { return !strings.HasPrefix(store, FoundationDB+":") }
+
 // OpenStore opens the engine that o.Store names.
 func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if !o.engine().InProcess {
+	if !InFolder(o.Store) {
 		return openFDB(ctx, o)
 	}
 	if o.Share.N > 1 {
