@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -46,22 +48,17 @@ func (o *StoreOptions) ParseMemory(s string) error {
 // ParseMinFree sets MinFree.
 func (o *StoreOptions) ParseMinFree(s string) error {
 	n, err := ParseBytes(s)
-	o.MinFree = uint64(max(n, 0))
+	o.MinFree = uint64(n)
 	return err
 }
 
 // ParseBytes parses a number of bytes, with or without a unit.
 func ParseBytes(s string) (int64, error) {
-	number := strings.TrimRight(s, "KMGTiB")
-	size, ok := map[string]float64{
-		"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
-		"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-	}[s[len(number):]]
-	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if !ok || err != nil || !(n >= 0 && n*size <= 1<<62) {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > 1<<62 {
 		return 0, fmt.Errorf("%q is not a size; write it like 512MiB", s)
 	}
-	return int64(n * size), nil
+	return int64(n), nil
 }
 
 // ParseTime parses a time, a date, or an age before now, such as 24h or 7d.

@@ -34,7 +34,7 @@ func TestOptionsFromText(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	for text, want := range map[string]int64{"7": 7, "512MiB": 512 << 20, "1.5K": 1536, "2 GB": 2e9, "1T": -1, "much": -1, "-1": -1, "1e30": -1, "MiB": -1, "NaN": -1} {
+	for text, want := range map[string]int64{"7": 7, "512MiB": 512 << 20, "1.5K": 1500, "2 GB": 2e9, "1T": 1e12, "1X": -1, "much": -1, "-1": -1, "1e30": -1, "MiB": -1, "NaN": -1} {
 		n, err := app.ParseBytes(text)
 		if (err != nil) != (want < 0) || err == nil && n != want {
 			t.Errorf("%q: %d, %v", text, n, err)
