@@ -48,20 +48,20 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		out.describe(&st, known)
-		if c, err := afterHole(sn); err != nil {
+		var gone caveats
+		if err := gone.note(afterHole(sn)); err != nil {
 			return err
-		} else if c.Incomplete && out.State == "complete" {
-			out.State, out.Description = "unverified", "Some events were lost. This account may have changed since skein last checked it."
+		}
+		if gone.Incomplete && out.State == "complete" {
+			out.State, out.Description = "unverified", accountStates["unverified"].description
 		}
 		lacking, err := sn.Lacking()
 		if err != nil {
 			return err
 		}
 		for i := range q.Words.Table.All {
-			if k := &q.Words.Table.All[i]; out.State == "complete" {
-				if c := q.lacks(lacking, k.Kind); c.Incomplete {
-					out.State, out.Description, out.Partial = "partial", c.Reason, true
-				}
+			if err := q.lacks(lacking, q.Words.Table.All[i].Kind); err != nil && out.State == "complete" {
+				out.State, out.Description, out.Partial = "partial", err.Error(), true
 			}
 		}
 		if row != nil {
@@ -94,19 +94,9 @@ func (a *accountState) describe(st *ask.RepoState, known bool) {
 			a.Time = time.UnixMicro(int64(ask.MicrosOf(tid))).UTC().Format(time.RFC3339)
 		}
 	}
-	a.Partial, a.Desync = st.Has(ask.FlagPartial), st.Has(ask.FlagDesync)
-	switch {
-	case !known || !st.Has(ask.FlagHasRev):
-		a.State, a.Description, a.Partial = "unknown", "The index has no records of this account.", true
-	case st.Has(ask.FlagDesync):
-		a.State, a.Description = "desynchronized", "The index missed some of this account's events."
-	case st.Has(ask.FlagPartial):
-		a.State, a.Description = "partial", "Records from before the index first saw this account are missing."
-	case !st.Complete():
-		a.State, a.Description = "queued", "The repo may have changed; skein will refetch it."
-	default:
-		a.State, a.Description = "complete", "The full history of this account's own records is indexed."
-	}
+	a.State = stateOf(st, known)
+	a.Description = accountStates[a.State].description
+	a.Partial, a.Desync = st.Has(ask.FlagPartial) || a.State == "unknown", st.Has(ask.FlagDesync)
 	if a.Active = !st.Has(ask.FlagHidden); !a.Active {
 		a.Description = "The account is inactive, so it does not appear in answers. " + a.Description
 	}

@@ -71,80 +71,57 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, xrpc.Invalid("actor: %v", err)
 	}
-	var after dict.ID
-	var pinned algebra.Unseen
-	if q.Values.Has("cursor") {
-		if e, after, pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor")); err != nil {
-			return nil, xrpc.Invalid("%v", err)
-		}
+	at, err := q.place(e)
+	if err != nil {
+		return nil, err
 	}
 	out := struct {
 		Actor  string         `json:"actor"`
 		Total  *uint64        `json:"total,omitempty"` // without others
 		Blocks []accountBlock `json:"blocks"`
 		Cursor string         `json:"cursor,omitempty"`
-		completeness
+		caveats
 	}{Actor: actor[0].S}
-	err = q.View(ctx, func(sn *ask.View) error {
-		dids := slices.Concat(actor, others)
-		if others == nil {
-			page, total, cursor, c, err := q.accounts(ctx, sn, e, after, limit, pinned)
+	describe := func(sn *ask.View, dids []language.Literal, ids []dict.ID) (err error) {
+		l := newListBlocks(ctx, sn, q.Work)
+		out.Blocks, err = l.describe(direction, dids, ids)
+		l.note(&out.caveats)
+		return err
+	}
+	if others != nil {
+		return &out, q.View(ctx, func(sn *ask.View) error {
+			dids := slices.Concat(actor, others)
+			ids, err := algebra.Lookup(sn, dids)
 			if err != nil {
 				return err
 			}
-			dids, out.Total, out.Cursor, out.completeness = append(dids, page...), &total, cursor, c
-		}
-		ids, err := algebra.Lookup(sn, dids)
-		if err != nil {
-			return err
-		}
-		if others != nil {
 			from, to := 0, 1 // the accounts whose records say it
 			if direction == blockedBy {
 				from, to = 1, len(dids)
 			}
-			if out.completeness, err = q.ownMissing(sn, dids[from:to], ids[from:to], blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember); err != nil {
+			out.caveats = caveats{}
+			if err := out.note(q.ownMissing(sn, dids[from:to], ids[from:to], blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)); err != nil {
 				return err
 			}
+			return describe(sn, dids, ids)
+		})
+	}
+	return &out, q.evaluate(ctx, at.e, &out.caveats, func(v *algebra.Evaluation) error {
+		set, total, err := v.Result()
+		if err != nil {
+			return err
 		}
-		l := &listBlocks{Reader: algebra.NewReader(ctx, sn, q.Work), blocks: maxListBlocks, items: maxListItems}
-		out.Blocks, err = l.describe(direction, dids, ids)
-		switch {
-		case l.bound.Incomplete:
-			out.completeness = l.bound
-		case !out.Incomplete:
-			out.completeness = l.missing
+		page, members, cursor, err := q.page(v, set, at, limit)
+		if err != nil {
+			return err
 		}
-		return err
+		out.Total, out.Cursor = &total, cursor
+		dids, ids := slices.Clone(actor), slices.Clone(v.IDs[:1])
+		for i, m := range members {
+			dids, ids = append(dids, language.Literal{S: m, Is: dict.DID}), append(ids, dict.ID(page[i]))
+		}
+		return describe(v.View, dids, ids)
 	})
-	return out, err
-}
-
-// accounts returns a page of a set of accounts, their total, and the cursor of the next page. pinned is nil on the first.
-func (q *call) accounts(ctx context.Context, sn *ask.View, e *language.Expr, after dict.ID, limit int, pinned algebra.Unseen) (page []language.Literal, total uint64, cursor string, c completeness, err error) {
-	v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
-	if err != nil {
-		return nil, 0, "", c, err
-	}
-	v.Begin()
-	if c, err = q.missing(v); err != nil {
-		return nil, 0, "", c, err
-	}
-	set, total, err := v.Result()
-	if err != nil {
-		return nil, 0, "", c, err
-	}
-	if pinned == nil {
-		pinned = v.Unseen()
-	}
-	_, members, last, err := v.Page(set, after, limit, pinned)
-	for _, m := range members {
-		page = append(page, language.Literal{S: m, Is: dict.DID})
-	}
-	if last != dict.None {
-		cursor = q.Cursors.SealPage(e, last, pinned)
-	}
-	return page, total, cursor, c, err
 }
 
 var (
@@ -156,8 +133,8 @@ var (
 type blockedLists map[dict.ID]map[dict.ID]*match
 
 type match struct {
-	block *ask.ShownRecord // the listblock
-	item  ask.ShownRecord  // the list item
+	block *blockedList
+	item  ask.ShownRecord
 }
 
 // describe returns the blocks between the first of dids, the actor, and each of the others, in their
@@ -174,19 +151,23 @@ func (l *listBlocks) describe(direction string, dids []language.Literal, ids []d
 	}
 	all := make([]accountBlock, len(ids)-1)
 	blocker := func(int) string { return dids[0].S } // of all[i]
-	direct, byLists := outward, l.blocking
+	blockers, blocked := ids[:1], ids[1:]
 	if direction == blockedBy {
 		blocker = func(i int) string { return dids[i+1].S }
-		direct, byLists = inward, l.blockedBy
+		blockers, blocked = blocked, blockers
 	}
-	err := direct(l.View, blockKind, ids, func(i int, p ask.Path) {
-		all[i].Record, all[i].Time = recordURI(blocker(i), blockKind, p.AppendRkey(nil)), timeOf(p)
+	beginEdges(l.View, blockKind, blockers, blocked)
+	err := edges(l.View, blockKind, blockers, blocked, func(i int, p ask.Path) {
+		all[i].Record, all[i].Time = recordURI(blocker(i), blockKind, p), timeOf(p)
 	})
 	if err != nil {
 		return nil, err
 	}
 	found, more := blockedLists{}, map[dict.ID]bool{}
-	err = byLists(ids, func(member, list dict.ID, block *ask.ShownRecord, item ask.Path) {
+	err = l.find(blockers, blocked, func(member, other, list dict.ID, block *blockedList, item ask.Path) {
+		if direction == blocking {
+			member = other
+		}
 		m := found[member][list]
 		switch {
 		case m != nil:
@@ -244,8 +225,8 @@ func listMatches(blocker string, found map[dict.ID]*match, names map[dict.ID]str
 		item, _ := found[list].item.Path()
 		named[i] = listMatch{
 			List:      names[list],
-			ListBlock: recordURI(blocker, listBlock, block.AppendRkey(nil)), ListBlockTime: timeOf(block),
-			ListItem: recordURI(dict.AuthorityOf(names[list]), listItemKind, item.AppendRkey(nil)), ListItemTime: timeOf(item),
+			ListBlock: recordURI(blocker, listBlock, block), ListBlockTime: timeOf(block),
+			ListItem: recordURI(dict.AuthorityOf(names[list]), listItemKind, item), ListItemTime: timeOf(item),
 		}
 	}
 	return named

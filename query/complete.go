@@ -1,6 +1,8 @@
 package query
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -15,23 +17,34 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// completeness reports that an answer may miss something, and why.
-type completeness struct {
+// caveats say that an answer may miss something, or rests on a sample, and why.
+type caveats struct {
 	Incomplete bool   `json:"incomplete,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	Sampled    bool   `json:"sampled,omitempty"`
+	Sample     string `json:"sample,omitempty"`
 }
 
 // incomplete implements tabular.
-func (c completeness) incomplete() string { return c.Reason }
+func (c *caveats) incomplete() string { return c.Reason }
 
-// sampling reports that an answer rests on a sample, and of what.
-type sampling struct {
-	Sampled bool   `json:"sampled,omitempty"`
-	Sample  string `json:"sample,omitempty"`
+// A gap is why an answer may be incomplete. Functions that look for gaps return the first one as an error.
+type gap string
+
+// Error implements error.
+func (g gap) Error() string { return string(g) }
+
+// note says in c what a gap is, and returns other errors.
+func (c *caveats) note(err error) error {
+	if g, ok := errors.AsType[gap](err); ok {
+		c.Incomplete, c.Reason = true, string(g)
+		return nil
+	}
+	return err
 }
 
-// sampledIn returns what an Evaluation sampled.
-func sampledIn(what string) sampling { return sampling{what != "", what} }
+// sampled says in c what an Evaluation sampled.
+func (c *caveats) sampled(what string) { c.Sampled, c.Sample = what != "", what }
 
 // An index is what the server asks, with what tells how complete it is.
 type index struct {
@@ -46,65 +59,80 @@ type call struct {
 	*index
 }
 
-// someIncomplete is the reason for answers that depend on all accounts.
-const someIncomplete = "of some accounts, older records are missing, events were missed, or the repo has not been fetched yet (getStats counts these accounts)"
-
-// afterHole reports an incomplete answer if the stream had a hole, and the repos have not been
-// compared with the relay's list since.
-func afterHole(sn *ask.View) (completeness, error) {
-	uncompared, err := sn.Uncompared()
-	if err != nil || !uncompared {
-		return completeness{}, err
-	}
-	return completeness{true, "some events were lost, and skein has not yet compared all repos with the relay, so any account may have changed (operators: see /gaps on the admin address)"}, nil
+// evaluate calls fn with the evaluation of an expression in a state of the graph, and says in c what the answer may miss.
+func (q *call) evaluate(ctx context.Context, e *language.Expr, c *caveats, fn func(v *algebra.Evaluation) error) error {
+	return q.View(ctx, func(sn *ask.View) error {
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		if err != nil {
+			return err
+		}
+		*c = caveats{} // an earlier attempt may have set it
+		v.Begin()
+		if err := c.note(q.missing(v)); err != nil {
+			return err
+		}
+		err = fn(v)
+		c.sampled(v.Sampled())
+		return err
+	})
 }
 
-// ofEverybody returns the completeness of an answer that depends on the records of all
-// accounts.
-func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, error) {
+// afterHole returns a gap if the stream had a hole, and the repos have not been
+// compared with the relay's list since.
+func afterHole(sn *ask.View) error {
+	uncompared, err := sn.Uncompared()
+	if err == nil && uncompared {
+		return gap("some events were lost, and skein has not yet compared all repos with the relay, so any account may have changed (operators: see /gaps on the admin address)")
+	}
+	return err
+}
+
+// ofEverybody returns the gap in an answer that depends on the records of all accounts.
+func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
 	lacking, err := sn.Lacking()
+	if err == nil {
+		err = x.lacks(lacking, of...)
+	}
+	if err == nil {
+		err = afterHole(sn)
+	}
 	if err != nil {
-		return completeness{}, err
-	}
-	if c := x.lacks(lacking, of...); c.Incomplete {
-		return c, nil
-	}
-	if c, err := afterHole(sn); err != nil || c.Incomplete {
-		return c, err
+		return err
 	}
 	doubtful := x.store.Doubtful()
 	if !x.store.Alone() { // other processes know about their accounts
 		counts, err := sn.AccountCounts()
 		if err != nil {
-			return completeness{}, err
+			return err
 		}
 		doubtful = counts.Incomplete
 	}
 	if doubtful > 0 {
-		return completeness{true, someIncomplete}, nil
+		return gap("of some accounts, older records are missing, events were missed, or the repo has not been fetched yet (getStats counts these accounts)")
 	}
 	if !x.hasAccounts.Load() { // read until the index has an account
 		counts, err := sn.AccountCounts()
-		if err != nil || counts.Accounts == 0 {
-			return completeness{true, "nothing is indexed yet"}, err
+		if err == nil && counts.Accounts == 0 {
+			return gap("nothing is indexed yet")
 		}
-		x.hasAccounts.Store(true)
+		x.hasAccounts.Store(err == nil)
+		return err
 	}
-	return completeness{}, nil
+	return nil
 }
 
-// missing returns the completeness of an expression's sets. Forward sets, such as follows,
+// missing returns the gap in an expression's sets. Forward sets, such as follows,
 // depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
 // each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
 // the authors of the lists, in members(…).
-func (x *index) missing(v *algebra.Evaluation, via ...language.Op) (completeness, error) {
+func (x *index) missing(v *algebra.Evaluation, via ...language.Op) error {
 	lacking, err := v.View.Lacking()
 	if err != nil {
-		return completeness{}, err
+		return err
 	}
 	g := gaps{x: x, v: v, lacking: lacking, asked: map[dict.ID]bool{}}
-	if err := g.walk(&v.Expr.Root, via); err != nil || g.found.Incomplete {
-		return g.found, err
+	if err := g.walk(&v.Expr.Root, via); err != nil {
+		return err
 	}
 	switch {
 	case g.everybody:
@@ -112,7 +140,7 @@ func (x *index) missing(v *algebra.Evaluation, via ...language.Op) (completeness
 	case g.anybody:
 		return afterHole(v.View)
 	}
-	return g.found, nil
+	return nil
 }
 
 // gaps looks for what may be missing from an expression's sets.
@@ -122,35 +150,32 @@ type gaps struct {
 	lacking            map[kinds.Kind]time.Time
 	asked              map[dict.ID]bool // accounts
 	everybody, anybody bool             // whether the sets depend on the records of all accounts, or of some
-	found              completeness     // the first gap
 }
 
 // accounts looks at accounts whose own records the sets depend on.
-func (g *gaps) accounts(dids []language.Literal, ids []dict.ID) (err error) {
-	if !g.found.Incomplete {
-		beginAccounts(g.v.View, ids)
-	}
+func (g *gaps) accounts(dids []language.Literal, ids []dict.ID) error {
+	var names []language.Literal
+	var more []dict.ID
 	for i, id := range ids {
-		if err == nil && !g.found.Incomplete && (!g.asked[id] || id == dict.None) {
+		if !g.asked[id] || id == dict.None {
 			g.asked[id] = true
-			g.found, err = missingOf(g.v.View, dids[i].S, id)
+			names, more = append(names, dids[i]), append(more, id)
 		}
 	}
-	return err
+	return missingOf(g.v.View, names, more)
 }
 
 // walk looks at a part of the expression. via is the set that a ranking looks up for each of its members.
 func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
 	e := g.v.Expr
-	if (n.Op.IsSet() || n.Op == language.OpRank) && !g.found.Incomplete {
-		g.found = g.x.lacks(g.lacking, n.Kind)
+	if n.Op.IsSet() || n.Op == language.OpRank {
+		if err := g.x.lacks(g.lacking, n.Kind); err != nil {
+			return err
+		}
 	}
 	own := n.Op == language.OpMembers && slices.Contains(via, language.OpForward)
 	authors := n.Op == language.OpMembers && slices.Contains(via, language.OpListed)
 	labels := n.Op.IsSet() && n.Kind.IsLabel()
-	if labels && !g.found.Incomplete {
-		g.found = missingLabels(g.v.Labeler(n))
-	}
 	g.anybody = g.anybody || n.Op.IsSet() && !labels || own || authors
 	switch {
 	case n.Op == language.OpForward:
@@ -158,9 +183,8 @@ func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
 	case n.Op == language.OpListed:
 		err = g.accounts(e.Strings[n.By:n.By+1], g.v.IDs[n.By:n.By+1])
 	case labels:
-	case n.Op == language.OpReverse, n.Op == language.OpLists:
-		g.everybody = true
-	case n.Op == language.OpRank: // on the records of accounts that it finds, or of all
+		err = missingLabels(g.v.Labeler(n))
+	case n.Op == language.OpReverse, n.Op == language.OpLists, n.Op == language.OpRank: // of a ranking, on the records of accounts that it finds, or of all
 		g.everybody = true
 	case own:
 		err = g.accounts(e.Strings[n.First:n.End], g.v.IDs[n.First:n.End])
@@ -188,63 +212,97 @@ func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
 // that reads the labeler runs, it writes the state every minute.
 const staleLabels = 5 * time.Minute
 
-// missingLabels returns the completeness of the sets of a labeler's labels.
-func missingLabels(l ask.Labeler) completeness {
+// missingLabels returns the gap in the sets of a labeler's labels.
+func missingLabels(l ask.Labeler) error {
+	var what string
 	switch {
 	case !l.Missed.IsZero():
-		return completeness{true, fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))}
+		what = fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))
 	case l.Problem == ask.LabelerRemoved:
-		return completeness{true, fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)}
+		what = fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)
 	case l.Problem != "": // it may name addresses that are nobody's business
-		return completeness{true, fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)}
+		what = fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)
 	case l.Current && time.Since(l.Seen) > staleLabels:
-		return completeness{true, fmt.Sprintf("skein last read labeler %s at %s; new labels may be missing", l.DID, l.Seen.Format(time.RFC3339))}
+		what = fmt.Sprintf("skein last read labeler %s at %s; new labels may be missing", l.DID, l.Seen.Format(time.RFC3339))
 	case !l.Current:
-		return completeness{true, fmt.Sprintf("skein may not have read all labels of %s yet", l.DID)}
+		what = fmt.Sprintf("skein may not have read all labels of %s yet", l.DID)
+	default:
+		return nil
 	}
-	return completeness{}
+	return gap(what)
 }
 
-// lacks reports an incomplete answer if a kind was added later, so that earlier records of it
+// lacks returns a gap if a kind was added later, so that earlier records of it
 // may be missing.
-func (x *index) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
+func (x *index) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) error {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
-			return completeness{true, fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
+			return gap(fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.words.Table.Info(k).Source(), at.Format(time.RFC3339)))
 		}
 	}
-	return completeness{}
+	return nil
 }
 
-// beginAccounts begins the reads of missingOf.
-func beginAccounts(sn *ask.View, ids []dict.ID) {
+// ownMissing returns the gap in the accounts' own records of some kinds.
+func (x *index) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) error {
+	lacking, err := sn.Lacking()
+	if err == nil {
+		err = x.lacks(lacking, of...)
+	}
+	if err != nil {
+		return err
+	}
+	return missingOf(sn, dids, ids)
+}
+
+// missingOf returns the gap in accounts' own records.
+func missingOf(sn *ask.View, dids []language.Literal, ids []dict.ID) error {
 	for _, id := range ids {
 		sn.BeginAccount(id)
 	}
+	for i, id := range ids {
+		did := dids[i].S
+		if id == dict.None {
+			return gap("the index has never seen " + did)
+		}
+		if sn.IsHidden(id) {
+			continue
+		}
+		st, known, row, err := sn.AccountAndQueue(id)
+		state := stateOf(&st, known)
+		switch {
+		case err != nil:
+			return err
+		case state != "unknown" && row != nil && row.State == ask.ResyncFailed:
+			return gap(fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", did, row.Failure))
+		case state != "complete":
+			return gap(fmt.Sprintf(accountStates[state].gap, did))
+		}
+	}
+	return nil
 }
 
-// missingOf returns the completeness of an account's own records.
-func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
-	if id == dict.None {
-		return completeness{true, "the index has never seen " + did}, nil
-	}
-	if sn.IsHidden(id) {
-		return completeness{}, nil
-	}
-	st, known, row, err := sn.AccountAndQueue(id)
+// accountStates are the states of accounts' own records, with what getAccount and other answers say.
+var accountStates = map[string]struct{ description, gap string }{
+	"complete":       {description: "The full history of this account's own records is indexed."},
+	"unknown":        {"The index has no records of this account.", "the index has no records of %s"},
+	"desynchronized": {"The index missed some of this account's events.", "the index missed some events of %s and has not refetched its repo yet"},
+	"partial":        {"Records from before the index first saw this account are missing.", "records of %s from before the index first saw it are missing"},
+	"queued":         {"The repo may have changed; skein will refetch it.", "the repo of %s may have changed; skein will refetch it"},
+	"unverified":     {description: "Some events were lost. This account may have changed since skein last checked it."},
+}
+
+// stateOf returns the state of an account's own records.
+func stateOf(st *ask.RepoState, known bool) string {
 	switch {
-	case err != nil:
-		return completeness{}, err
 	case !known || !st.Has(ask.FlagHasRev):
-		return completeness{true, "the index has no records of " + did}, nil
-	case row != nil && row.State == ask.ResyncFailed:
-		return completeness{true, fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", did, row.Failure)}, nil
+		return "unknown"
 	case st.Has(ask.FlagDesync):
-		return completeness{true, fmt.Sprintf("the index missed some events of %s and has not refetched its repo yet", did)}, nil
+		return "desynchronized"
 	case st.Has(ask.FlagPartial):
-		return completeness{true, fmt.Sprintf("records of %s from before the index first saw it are missing", did)}, nil
+		return "partial"
 	case !st.Complete():
-		return completeness{true, fmt.Sprintf("the repo of %s may have changed; skein will refetch it", did)}, nil
+		return "queued"
 	}
-	return completeness{}, nil
+	return "complete"
 }

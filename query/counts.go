@@ -23,7 +23,7 @@ type countedSubject struct {
 // counts returns the sizes of several sets of many subjects, such as the likers and the reposters
 // of the posts of a page.
 func counts(ctx context.Context, q *call) (any, error) {
-	edges, err := edges(q.Query)
+	edges, err := q.edges()
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func counts(ctx context.Context, q *call) (any, error) {
 	}
 	out := struct {
 		Subjects []countedSubject `json:"subjects"`
-		completeness
+		caveats
 	}{Subjects: make([]countedSubject, len(subjects))}
 	for i, subject := range subjects {
 		out.Subjects[i] = countedSubject{subject.S, make([]uint64, len(edges))}
@@ -48,7 +48,8 @@ func counts(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		v := algebra.NewReader(ctx, sn, q.Work)
-		if out.completeness, err = q.countsMissing(v, edges, subjects); err != nil {
+		out.caveats = caveats{}
+		if err := out.note(q.countsMissing(v, edges, subjects)); err != nil {
 			return err
 		}
 		for n, edge := range edges {
@@ -66,7 +67,7 @@ func counts(ctx context.Context, q *call) (any, error) {
 }
 
 // edges reads the parameter edge: names of sets that take one type of subject.
-func edges(q *xrpc.Query) ([]language.Via, error) {
+func (q *call) edges() ([]language.Via, error) {
 	names := q.Values["edge"]
 	switch {
 	case len(names) == 0:
@@ -88,9 +89,9 @@ func edges(q *xrpc.Query) ([]language.Via, error) {
 	return edges, nil
 }
 
-// countsMissing returns the completeness of sets of subjects, which depend on the subjects' own records, or on those
+// countsMissing returns the gap in sets of subjects, which depend on the subjects' own records, or on those
 // of the authors of lists, or on the records of all accounts.
-func (x *index) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) (c completeness, err error) {
+func (x *index) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) error {
 	var of []kinds.Kind
 	own := false
 	for _, edge := range edges {
@@ -99,14 +100,11 @@ func (x *index) countsMissing(v *algebra.Reader, edges []language.Via, subjects 
 	}
 	if own {
 		authors, by, err := v.Authors(subjects)
-		if err != nil {
-			return c, err
+		if err == nil {
+			err = missingOf(v.View, authors, by)
 		}
-		beginAccounts(v.View, by)
-		for i := range by {
-			if c, err = missingOf(v.View, authors[i].S, by[i]); err != nil || c.Incomplete {
-				return c, err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return x.ofEverybody(v.View, of...)

@@ -54,7 +54,10 @@ func (w *world) column(method string, p url.Values, name string) (values []strin
 		for _, r := range rows[1:] {
 			values = append(values, r[at])
 		}
-		path, _, _ = strings.Cut(strings.TrimPrefix(h.Get("Link"), "<"), ">")
+		last := path
+		if path, _, _ = strings.Cut(strings.TrimPrefix(h.Get("Link"), "<"), ">"); path == last {
+			w.t.Fatalf("%s leads to itself", path)
+		}
 	}
 	return values
 }

@@ -58,18 +58,9 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		Type  string `json:"type"`
 		Total uint64 `json:"total"`
 		counted
-		completeness
-		sampling
+		caveats
 	}{Type: e.Type().String()}
-	err = q.View(ctx, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
-		if err != nil {
-			return err
-		}
-		defer func() { out.sampling = sampledIn(v.Sampled()) }()
-		if out.completeness, err = q.missing(v); err != nil {
-			return err
-		}
+	err = q.evaluate(ctx, e, &out.caveats, func(v *algebra.Evaluation) error {
 		set, _, err := v.Result()
 		if err != nil {
 			return err

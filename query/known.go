@@ -13,8 +13,7 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// followKind is the edge from an actor to the accounts that known considers.
-var followKind = kindNamed("follow").Kind
+var followKind = kindNamed("follow")
 
 const (
 	maxSubjects   = 100 // in one call
@@ -50,21 +49,21 @@ func known(ctx context.Context, q *call) (any, error) {
 	}
 	out := struct {
 		Subjects []knownSubject `json:"subjects"`
-		completeness
+		caveats
 	}{Subjects: make([]knownSubject, len(subjects))}
 	err = q.View(ctx, func(sn *ask.View) error {
-		ids, err := algebra.Lookup(sn, append(slices.Clip(subjects), actor[0]))
+		ids, err := algebra.Lookup(sn, append(actor, subjects...))
 		if err != nil {
 			return err
 		}
-		sn.BeginAccount(ids[len(subjects)])
-		sn.BeginSubjects(followKind, ids[len(subjects)], ask.Window{})
+		of := ids[1:]
+		sn.BeginSubjects(followKind.Kind, ids[0], ask.Window{})
 		for i := range subjects {
 			switch edge.Op {
 			case language.OpReverse:
-				sn.BeginActors(edge.Kind, ids[i])
+				sn.BeginActors(edge.Kind, of[i])
 			case language.OpForward:
-				sn.BeginSubjects(edge.Kind, ids[i], ask.Window{})
+				sn.BeginSubjects(edge.Kind, of[i], ask.Window{})
 			default:
 			}
 		}
@@ -73,37 +72,37 @@ func known(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = missingOf(sn, actor[0].S, ids[len(subjects)]); err == nil && !out.Incomplete {
-			out.completeness, err = q.countsMissing(v, []language.Via{edge, {Op: language.OpReverse, Kind: followKind}}, subjects)
+		gap := missingOf(sn, actor, ids[:1])
+		if gap == nil {
+			gap = q.countsMissing(v, []language.Via{edge, {Op: language.OpReverse, Kind: followKind.Kind}}, subjects)
 		}
+		out.caveats = caveats{}
+		if err := out.note(gap); err != nil {
+			return err
+		}
+		follows, err := v.Leaf(algebra.Leaf{Op: language.OpForward, Kind: followKind.Kind, Of: ids[0]})
 		if err != nil {
 			return err
 		}
-		t, err := v.Leaf(algebra.Leaf{Op: language.OpForward, Kind: followKind, Of: ids[len(subjects)]})
-		if err != nil {
-			return err
-		}
-		follows := t.Set
 		var sample []dict.ID
-		var of []int // the subject of each sample
+		var by []int // the subject of each sample
 		for i, subject := range subjects {
-			out.Subjects[i] = knownSubject{subject.S, 0, []string{}}
-			t, err := v.Leaf(algebra.Leaf{Op: edge.Op, Kind: edge.Kind, Of: ids[i], By: authors[i]})
+			t, err := v.Leaf(algebra.Leaf{Op: edge.Op, Kind: edge.Kind, Of: of[i], By: authors[i]})
 			if err != nil {
 				return err
 			}
-			set, err := v.And(follows, t)
+			set, err := v.And(follows.Set, t)
 			if err != nil {
 				return err
 			}
-			out.Subjects[i].Total = set.Len() - sets.AndLen(sn.Hidden(), set)
+			out.Subjects[i] = knownSubject{subject.S, set.Len() - sets.AndLen(sn.Hidden(), set), []string{}}
 			page, _ := set.Page(0, limit, sn.Hidden())
 			for _, id := range page {
-				sample, of = append(sample, dict.ID(id)), append(of, i)
+				sample, by = append(sample, dict.ID(id)), append(by, i)
 			}
 		}
 		return sn.Strings(dict.DID, sample, func(i int, did []byte) error {
-			to := &out.Subjects[of[i]].Sample
+			to := &out.Subjects[by[i]].Sample
 			*to = append(*to, string(did))
 			return nil
 		})

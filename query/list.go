@@ -14,25 +14,23 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// recordsOf takes members of a leaf, by id and name, and returns the URIs of the records that
-// make them members.
-func recordsOf(v *algebra.Evaluation, ids []uint64, members []string) ([]string, error) {
+// pathsOf returns the records that make members of a leaf members. ids ascends.
+func pathsOf(v *algebra.Evaluation, n *language.Node, ids []uint64) (map[uint64]ask.Path, error) {
 	all := make([]dict.ID, len(ids))
 	for i, id := range ids {
 		all[i] = dict.ID(id)
 	}
-	e := v.Expr
-	n := &e.Root
 	found, err := v.EdgeRecords(n, all)
-	if err != nil {
-		return nil, err
-	}
-	uris := make([]string, len(ids))
+	paths := make(map[uint64]ask.Path, len(found))
 	for _, f := range found {
-		i, _ := slices.BinarySearch(all, f.ID)
-		uris[i] = recordURI(e.AuthorOf(n, members[i]), *e.Info(n), f.Path.AppendRkey(nil))
+		paths[uint64(f.ID)] = f.Path
 	}
-	return uris, nil
+	return paths, err
+}
+
+// memberURI returns the URI of a record that makes a member of a leaf one.
+func memberURI(v *algebra.Evaluation, n *language.Node, member string, p ask.Path) string {
+	return recordURI(v.Expr.AuthorOf(n, member), *v.Expr.Info(n), p)
 }
 
 type listItem struct {
@@ -64,7 +62,7 @@ func list(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listingOf(q.Query, e)
+	l, err := q.listing(e)
 	if err != nil {
 		return nil, err
 	}
@@ -74,22 +72,12 @@ func list(ctx context.Context, q *call) (any, error) {
 		Order  string     `json:"order"`
 		Items  []listItem `json:"items"`
 		Cursor string     `json:"cursor,omitempty"`
-		completeness
-		sampling
+		caveats
 	}{Type: e.Type().String()}
-	err = q.View(ctx, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, l.e, q.Work)
-		if err != nil {
-			return err
-		}
+	err = q.evaluate(ctx, l.e, &out.caveats, func(v *algebra.Evaluation) error {
 		v.Exact = exact
-		defer func() { out.sampling = sampledIn(v.Sampled()) }()
-		v.Begin()
-		if out.completeness, err = q.missing(v); err != nil {
-			return err
-		}
 		if l.via != nil && !out.Incomplete {
-			if out.completeness, err = q.ofEverybody(sn, l.via.Kind); err != nil {
+			if err := out.note(q.ofEverybody(v.View, l.via.Kind)); err != nil {
 				return err
 			}
 		}
@@ -110,20 +98,18 @@ func list(ctx context.Context, q *call) (any, error) {
 
 // listing is a call of list: an expression, an order, and where the page starts.
 type listing struct {
-	q     *xrpc.Query
-	e     *language.Expr
+	place // for order=id
+
+	q     *call
 	order string
 	bound string        // what a cursor is bound to beside the expression
 	via   *language.Via // of order=size(…), else nil
-	after algebra.Place
-	// For order=id:
-	from   dict.ID
-	pinned algebra.Unseen
+	after algebra.Place // for the other orders
 }
 
-// listingOf reads the parameters order and cursor.
-func listingOf(q *xrpc.Query, e *language.Expr) (*listing, error) {
-	l := &listing{q: q, e: e, order: q.Values.Get("order")}
+// listing reads the parameters order and cursor.
+func (q *call) listing(e *language.Expr) (l *listing, err error) {
+	l = &listing{place: place{e: e}, q: q, order: q.Values.Get("order")}
 	hasRecords := e.Root.Source() != nil
 	switch {
 	case l.order == "" && q.Values.Has("order"):
@@ -155,16 +141,12 @@ func listingOf(q *xrpc.Query, e *language.Expr) (*listing, error) {
 	if !q.Values.Has("cursor") {
 		return l, nil
 	}
-	var err error
 	if l.order == byID {
-		l.e, l.from, l.pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor"))
-	} else {
-		l.e, l.after, err = q.Cursors.OpenList(e, l.bound, q.Values.Get("cursor"))
+		l.place, err = q.place(e)
+	} else if l.e, l.after, err = q.Cursors.OpenList(e, l.bound, q.Values.Get("cursor")); err != nil {
+		err = xrpc.Invalid("%v", err)
 	}
-	if err != nil {
-		return nil, xrpc.Invalid("%v", err)
-	}
-	return l, nil
+	return l, err
 }
 
 // listPage is a page of a listing: its members in their order, with what is known of them so far.
@@ -188,13 +170,7 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (p listPa
 			p.ids, p.sizes = append(p.ids, uint64(m.ID)), append(p.sizes, m.Size)
 		}
 	case l.order == byID:
-		if l.pinned == nil {
-			l.pinned = v.Unseen()
-		}
-		var next dict.ID
-		if p.ids, _, next, err = v.Page(set, l.from, limit, l.pinned); err == nil && next != dict.None {
-			p.cursor = l.q.Cursors.SealPage(l.e, next, l.pinned)
-		}
+		p.ids, _, p.cursor, err = l.q.page(v, set, l.place, limit)
 		return p, err
 	default:
 		order := algebra.NewestFirst
@@ -230,7 +206,7 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 	}
 	source := v.Expr.Root.Source()
 	if source != nil && p.paths == nil {
-		if err := p.readPaths(v, source, ids); err != nil {
+		if p.paths, err = pathsOf(v, source, ids); err != nil {
 			return nil, err
 		}
 	}
@@ -248,7 +224,7 @@ func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
 		if items[i].Time = timeOf(path); source.Kind.IsLabel() {
 			continue // a label is not a record
 		}
-		items[i].Record = recordURI(v.Expr.AuthorOf(source, names[at]), *v.Expr.Info(source), path.AppendRkey(nil))
+		items[i].Record = memberURI(v, source, names[at], path)
 	}
 	return items, nil
 }
@@ -260,18 +236,4 @@ func timeOf(p ask.Path) string {
 		return ""
 	}
 	return time.UnixMicro(int64(micros)).UTC().Format("2006-01-02T15:04:05.000000Z")
-}
-
-// readPaths reads the records of members, which ascend.
-func (p *listPage) readPaths(v *algebra.Evaluation, source *language.Node, ids []uint64) error {
-	all := make([]dict.ID, 0, len(ids))
-	for _, id := range ids {
-		all = append(all, dict.ID(id))
-	}
-	found, err := v.EdgeRecords(source, all)
-	p.paths = make(map[uint64]ask.Path, len(found))
-	for _, f := range found {
-		p.paths[uint64(f.ID)] = f.Path
-	}
-	return err
 }

@@ -39,64 +39,57 @@ var errListBound = errors.New("query: more lists than one query may read")
 type listBlocks struct {
 	*algebra.Reader
 
-	blocks, items int          // that may still be read
-	bound         completeness // a bound was reached
-	missing       completeness // records of a list's author may be missing
+	blocks, items int // that may still be read
+	bound         gap // a bound was reached
+	missing       gap // records of a list's author may be missing
 }
 
-// blocked has the listblock records of an account, by the list's author and the list.
-type blocked map[dict.ID]map[dict.ID]*ask.ShownRecord
-
-// authors returns the authors of the lists.
-func (b blocked) authors() sets.Set {
-	var ids []uint64
-	for author := range b {
-		ids = append(ids, uint64(author))
-	}
-	return sets.FromUnsorted(ids)
+func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work) *listBlocks {
+	return &listBlocks{Reader: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 }
 
-// relateByLists adds the blocks by lists between the first of dids and the others. It returns
-// whether a bound was reached, and whether records may be missing.
-func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []language.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
-	l := &listBlocks{Reader: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
-	out, in := map[dict.ID]*ask.ShownRecord{}, map[dict.ID]*ask.ShownRecord{}
-	err = l.blocking(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ ask.Path) { offer(out, member, block) })
-	if err == nil {
-		err = l.blockedBy(ids, func(member, _ dict.ID, block *ask.ShownRecord, _ ask.Path) { offer(in, member, block) })
+// note says in c what was not read, or may be missing.
+func (l *listBlocks) note(c *caveats) {
+	if l.bound != "" {
+		_ = c.note(l.bound)
+	} else if l.missing != "" && !c.Incomplete {
+		_ = c.note(l.missing)
 	}
-	for i, other := range ids[1:] {
-		if p, ok := out[other].Path(); ok {
-			place(i).BlockingByList = recordURI(dids[0].S, listBlock, p.AppendRkey(nil))
-		}
-		if p, ok := in[other].Path(); ok {
-			place(i).BlockedByList = recordURI(dids[i+1].S, listBlock, p.AppendRkey(nil))
-		}
-	}
-	return l.bound, l.missing, err
 }
 
-// A byList is called for each list item by which an account blocks another: with the other of the two
-// accounts than the first of ids, the list, the shown listblock record and the list item. An account
-// that occurs several times may come several times.
-type byList func(member, list dict.ID, block *ask.ShownRecord, item ask.Path)
+// A blockedList is a list that an account blocks, and the listblock that is shown.
+type blockedList struct {
+	ask.ShownRecord
 
-// blocking finds the others that the first of ids blocks.
-func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
-	if !slices.ContainsFunc(ids[1:], func(id dict.ID) bool { return id != dict.None }) {
+	author dict.ID
+}
+
+// A byList is called for each list item by which an account blocks another one. An account that
+// occurs several times may come several times.
+type byList func(blocker, other, list dict.ID, block *blockedList, item ask.Path)
+
+// find finds the list items by which accounts block others.
+func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
+	if !slices.ContainsFunc(others, func(id dict.ID) bool { return id != dict.None }) {
 		return nil
 	}
-	all, err := l.blockedOf(ids[:1])
-	if err != nil || len(all[0]) == 0 {
+	all, authors, err := l.blockedOf(blockers)
+	if err != nil || authors.Empty() {
 		return err
 	}
-	blocked := all[0]
-	authors, among := blocked.authors(), map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
-	for _, other := range ids[1:] {
+	among := map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
+	for _, other := range others {
 		l.View.BeginActors(kinds.ListMember, other)
 	}
-	for _, other := range ids[1:] {
-		listers, err := l.listersOf(other, authors)
+	for _, other := range others {
+		if other == dict.None {
+			continue
+		}
+		t, err := l.OpenActors(kinds.ListMember, other)
+		if err != nil {
+			return err
+		}
+		listers, err := l.And(authors, t)
 		if err != nil {
 			return err
 		}
@@ -109,9 +102,11 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 	}
 	begin := func(author dict.ID) { l.View.BeginRecords(kinds.ListMember, author) }
 	for author := range ask.Ahead(l.View, slices.Values(slices.Sorted(maps.Keys(among))), begin) {
-		err := l.listings(author, among[author], func(member, list dict.ID, item ask.Path) {
-			if block := blocked[author][list]; block != nil {
-				found(member, list, block, item)
+		err := l.listings(author, among[author], func(other, list dict.ID, item ask.Path) {
+			for i, blocker := range blockers {
+				if block := all[i][list]; block != nil && block.author == author {
+					found(blocker, other, list, block, item)
+				}
 			}
 		})
 		if err != nil {
@@ -119,79 +114,6 @@ func (l *listBlocks) blocking(ids []dict.ID, found byList) error {
 		}
 	}
 	return nil
-}
-
-// blockedBy finds the others that block the first of ids.
-func (l *listBlocks) blockedBy(ids []dict.ID, found byList) error {
-	type listing struct {
-		list dict.ID
-		item ask.Path
-	}
-	on := map[dict.ID][]listing{} // the lists that the first is on, by author
-	all, err := l.blockedOf(ids[1:])
-	if err != nil {
-		return err
-	}
-	var authors sets.Collector
-	for _, blocked := range all {
-		for id := range blocked.authors().All() {
-			authors.Add(id)
-		}
-	}
-	listed, err := l.listersOf(ids[0], authors.Set())
-	if err != nil {
-		return err
-	}
-	for author := range listed.All() {
-		l.View.BeginRecords(kinds.ListMember, dict.ID(author))
-	}
-	for i, other := range ids[1:] {
-		blocked := all[i]
-		listers := sets.And(blocked.authors(), listed)
-		for id := range listers.All() {
-			author := dict.ID(id)
-			if _, known := on[author]; !known {
-				on[author] = nil
-				err := l.listings(author, map[dict.ID]bool{ids[0]: true}, func(_, list dict.ID, item ask.Path) {
-					item.Raw = slices.Clone(item.Raw)
-					on[author] = append(on[author], listing{list, item})
-				})
-				if err != nil {
-					return err
-				}
-			}
-			for _, listing := range on[author] {
-				if block := blocked[author][listing.list]; block != nil {
-					found(other, listing.list, block, listing.item)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// offer proposes a listblock record as the one to show for a member of the list.
-func offer(best map[dict.ID]*ask.ShownRecord, member dict.ID, block *ask.ShownRecord) {
-	p, blocks := block.Path()
-	if !blocks {
-		return
-	}
-	if best[member] == nil {
-		best[member] = &ask.ShownRecord{}
-	}
-	best[member].Offer(p, ask.Timeless) // keeps the lowest key
-}
-
-// listersOf returns which of the accounts some have put an account on a list.
-func (l *listBlocks) listersOf(id dict.ID, some sets.Set) (sets.Set, error) {
-	if id == dict.None || some.Empty() {
-		return sets.Set{}, nil
-	}
-	t, err := l.OpenActors(kinds.ListMember, id)
-	if err != nil {
-		return sets.Set{}, err
-	}
-	return l.And(some, t)
 }
 
 // listings calls each for the list items by which an author puts any of the accounts some on a
@@ -211,14 +133,15 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		return nil
 	})
 	if errors.Is(err, errListBound) {
-		l.bound = completeness{true, fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems)}
+		l.bound = gap(fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems))
 		return nil
 	}
 	return err
 }
 
-// blockedOf reads the listblocks of accounts, for lists of visible authors.
-func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
+// blockedOf reads the listblocks of accounts, for lists of visible authors, and returns them by account and list, with the
+// authors.
+func (l *listBlocks) blockedOf(ids []dict.ID) (all []map[dict.ID]*blockedList, of sets.Set, err error) {
 	type block struct {
 		by   int // the index of the account
 		list dict.ID
@@ -234,7 +157,7 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 		}
 		err := l.View.Records(listBlock.Kind, id, func(p ask.Path, list dict.ID) bool {
 			if l.blocks--; l.blocks < 0 {
-				l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks)}
+				l.bound = gap(fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks))
 				return false
 			}
 			p.Raw = slices.Clone(p.Raw)
@@ -242,12 +165,8 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 			return true
 		})
 		if err != nil {
-			return nil, err
+			return nil, of, err
 		}
-	}
-	all := make([]blocked, len(ids))
-	if len(blocks) == 0 {
-		return all, nil
 	}
 	slices.SortFunc(blocks, func(x, y block) int { return cmp.Compare(x.list, y.list) })
 	var lists []dict.ID
@@ -257,26 +176,25 @@ func (l *listBlocks) blockedOf(ids []dict.ID) ([]blocked, error) {
 	lists = slices.Compact(lists)
 	authors, times, err := l.authorsOf(lists)
 	if err != nil {
-		return nil, err
+		return nil, of, err
 	}
+	var some sets.Collector
+	all = make([]map[dict.ID]*blockedList, len(ids))
 	for _, b := range blocks {
 		i, _ := slices.BinarySearch(lists, b.list)
-		author := authors[i]
-		if author == dict.None {
+		if authors[i] == dict.None {
 			continue
 		}
 		if all[b.by] == nil {
-			all[b.by] = blocked{}
+			all[b.by] = map[dict.ID]*blockedList{}
 		}
-		if all[b.by][author] == nil {
-			all[b.by][author] = map[dict.ID]*ask.ShownRecord{}
+		if all[b.by][b.list] == nil {
+			all[b.by][b.list] = &blockedList{author: authors[i]}
 		}
-		if all[b.by][author][b.list] == nil {
-			all[b.by][author][b.list] = &ask.ShownRecord{}
-		}
-		all[b.by][author][b.list].Offer(b.path, times[i])
+		all[b.by][b.list].Offer(b.path, times[i])
+		some.Add(uint64(authors[i]))
 	}
-	return all, nil
+	return all, some.Set(), nil
 }
 
 // authorsOf returns the authors of lists, None for authors that are hidden or unknown, and the
@@ -293,19 +211,22 @@ func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint
 	if authors, err = algebra.Lookup(l.View, dids); err != nil {
 		return nil, nil, err
 	}
+	var by []language.Literal
+	var ids []dict.ID
 	asked := map[string]bool{}
-	beginAccounts(l.View, authors)
 	for i, author := range authors {
 		isDID := strings.HasPrefix(dids[i].S, "did:") // a URI with a handle names no list: items name the author's DID
-		if isDID && !l.missing.Incomplete && !asked[dids[i].S] {
+		if isDID && l.missing == "" && !asked[dids[i].S] {
 			asked[dids[i].S] = true
-			if l.missing, err = missingOf(l.View, dids[i].S, author); err != nil {
-				return nil, nil, err
-			}
+			by, ids = append(by, dids[i]), append(ids, author)
 		}
 		if !isDID || l.View.IsHidden(author) {
 			authors[i] = dict.None
 		}
 	}
-	return authors, times, nil
+	err = missingOf(l.View, by, ids)
+	if g, ok := errors.AsType[gap](err); ok {
+		l.missing, err = g, nil
+	}
+	return authors, times, err
 }

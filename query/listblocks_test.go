@@ -73,7 +73,8 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l := &listBlocks{Reader: algebra.NewReader(t.Context(), sn, (*xrpc.Work)(nil)), blocks: maxListBlocks, items: 10}
+		l := newListBlocks(t.Context(), sn, nil)
+		l.items = 10
 		looked := 0
 		for n := range 100 {
 			author, err := algebra.Lookup(sn, []language.Literal{{S: author(n), Is: dict.DID}})
@@ -84,8 +85,8 @@ func TestAbuseBlocksByLists(t *testing.T) {
 				return err
 			}
 		}
-		if looked != 10 || !strings.Contains(l.bound.Reason, "items") {
-			t.Errorf("%d items were looked at, want 10; the answer says %+v", looked, l.bound)
+		if looked != 10 || !strings.Contains(string(l.bound), "items") {
+			t.Errorf("%d items were looked at, want 10; the answer says %s", looked, l.bound)
 		}
 		return nil
 	})

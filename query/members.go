@@ -168,8 +168,8 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 		if err != nil {
 			return err
 		}
-		missing, err := s.index.missing(v)
-		if err != nil {
+		var c caveats
+		if err := c.note(s.index.missing(v)); err != nil {
 			return err
 		}
 		all, total, err := v.Result()
@@ -177,7 +177,7 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 			return err
 		}
 		pinned := v.Unseen()
-		out.begin(e.Type().String(), total, missing.Reason)
+		out.begin(e.Type().String(), total, c.Reason)
 		for after := dict.None; ; {
 			ids, names, last, err := v.Page(all, after, membersAtOnce, pinned)
 			if err != nil {

@@ -10,7 +10,9 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -21,8 +23,7 @@ type setAnswer struct {
 	Members *[]string `json:"members,omitempty"`
 	Records *[]string `json:"records,omitempty"`
 	Cursor  string    `json:"cursor,omitempty"`
-	completeness
-	sampling
+	caveats
 }
 
 // table implements tabular.
@@ -68,24 +69,12 @@ func query(ctx context.Context, q *call) (any, error) {
 	if withRecords && !e.IsLeaf() {
 		return nil, xrpc.Invalid("set: records=true takes a single set, such as likers(at://…), and no operators")
 	}
-	var after dict.ID
-	var pinned algebra.Unseen
-	if q.Values.Has("cursor") {
-		if e, after, pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor")); err != nil {
-			return nil, xrpc.Invalid("%v", err)
-		}
+	at, err := q.place(e)
+	if err != nil {
+		return nil, err
 	}
 	out := setAnswer{Type: e.Type().String()}
-	err = q.View(ctx, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
-		if err != nil {
-			return err
-		}
-		defer func() { out.sampling = sampledIn(v.Sampled()) }()
-		v.Begin()
-		if out.completeness, err = q.missing(v); err != nil {
-			return err
-		}
+	err = q.evaluate(ctx, at.e, &out.caveats, func(v *algebra.Evaluation) error {
 		if countOnly {
 			out.Total, err = v.Count()
 			return err
@@ -94,27 +83,50 @@ func query(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		if pinned == nil {
-			pinned = v.Unseen()
-		}
-		ids, members, last, err := v.Page(set, after, limit, pinned)
-		if err != nil {
+		ids, members, cursor, err := q.page(v, set, at, limit)
+		out.Total, out.Members, out.Cursor = total, &members, cursor
+		if err != nil || !withRecords {
 			return err
 		}
-		if withRecords {
-			records, err := recordsOf(v, ids, members)
-			if err != nil {
-				return err
-			}
-			out.Records = &records
+		paths, err := pathsOf(v, &v.Expr.Root, ids)
+		records := make([]string, len(ids))
+		for i, id := range ids {
+			records[i] = memberURI(v, &v.Expr.Root, members[i], paths[id])
 		}
-		out.Total, out.Members = total, &members
-		if last != dict.None {
-			out.Cursor = q.Cursors.SealPage(e, last, pinned)
-		}
-		return nil
+		out.Records = &records
+		return err
 	})
 	return &out, err
+}
+
+// A place is where a page of members by id begins.
+type place struct {
+	e      *language.Expr // as of the first page
+	after  dict.ID
+	pinned algebra.Unseen // nil: of this page
+}
+
+// place reads the parameter cursor.
+func (q *call) place(e *language.Expr) (p place, err error) {
+	if p.e = e; !q.Values.Has("cursor") {
+		return p, nil
+	}
+	if p.e, p.after, p.pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor")); err != nil {
+		return p, xrpc.Invalid("%v", err)
+	}
+	return p, nil
+}
+
+// page returns the page of a set at a place, and the cursor of the next one.
+func (q *call) page(v *algebra.Evaluation, set sets.Set, at place, limit int) (ids []uint64, members []string, cursor string, err error) {
+	if at.pinned == nil {
+		at.pinned = v.Unseen()
+	}
+	ids, members, last, err := v.Page(set, at.after, limit, at.pinned)
+	if last != dict.None {
+		cursor = q.Cursors.SealPage(at.e, last, at.pinned)
+	}
+	return ids, members, cursor, err
 }
 
 // maxMembers is the largest number of members in one call of contains.
@@ -135,16 +147,15 @@ func contains(ctx context.Context, q *call) (any, error) {
 	}
 	out := struct {
 		Members []item `json:"members"`
-		completeness
-		sampling
+		caveats
 	}{Members: make([]item, len(members))}
 	err = q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
-		defer func() { out.sampling = sampledIn(v.Sampled()) }()
-		if out.completeness, err = q.missing(v); err != nil {
+		out.caveats = caveats{}
+		if err := out.note(q.missing(v)); err != nil {
 			return err
 		}
 		ids, err := algebra.Lookup(sn, members)
@@ -160,6 +171,7 @@ func contains(ctx context.Context, q *call) (any, error) {
 			out.Members[i] = item{members[i].S, in}
 			i++
 		}
+		out.sampled(v.Sampled())
 		return nil
 	})
 	return out, err
@@ -237,9 +249,11 @@ func getStats(ctx context.Context, q *call, o *Options) (any, error) {
 		}
 	}
 	for _, did := range slices.Sorted(maps.Keys(labelers)) {
-		l := labelers[did]
-		c := missingLabels(l)
-		out.Labelers = append(out.Labelers, readLabeler{did, l.Seq, l.Current && !c.Incomplete, c.Reason})
+		l, reason := labelers[did], ""
+		if gap := missingLabels(l); gap != nil {
+			reason = gap.Error()
+		}
+		out.Labelers = append(out.Labelers, readLabeler{did, l.Seq, l.Current && reason == "", reason})
 	}
 	var newest time.Time
 	for _, c := range cursors {

@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
 )
@@ -28,8 +29,7 @@ type rankAnswer struct {
 	Accounts *uint64    `json:"accounts,omitempty"`
 	Items    []rankItem `json:"items"`
 	Cursor   string     `json:"cursor,omitempty"`
-	completeness
-	sampling
+	caveats
 }
 
 // table implements tabular. Its columns are those that the first item has.
@@ -77,15 +77,15 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	}
 	out := rankAnswer{Type: r.Via.Is.String()}
 	err = q.View(ctx, func(sn *ask.View) error {
-		out.Items = []rankItem{}
-		if out.completeness, err = q.rankMissing(ctx, sn, q.Work, r); err != nil {
+		out.Items, out.caveats = []rankItem{}, caveats{}
+		if err := out.note(q.rankMissing(ctx, sn, r)); err != nil {
 			return err
 		}
 		standing, err := rank.Rank(ctx, sn, q.Work, r)
 		if err != nil {
 			return err
 		}
-		out.sampling = sampledIn(standing.Sampled)
+		out.sampled(standing.Sampled)
 		if r.By == rank.ByShare || r.By == rank.ByLift {
 			out.Of, out.Accounts = &standing.Of, &standing.Accounts
 		}
@@ -116,24 +116,22 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	return &out, err
 }
 
-// rankMissing returns the completeness of a ranking.
-func (x *index) rankMissing(ctx context.Context, sn *ask.View, w *xrpc.Work, r rank.Ranking) (completeness, error) {
-	v, err := algebra.NewEvaluation(ctx, sn, r.Of, w)
-	if err != nil {
-		return completeness{}, err
-	}
-	v.Begin()
-	if c, err := x.missing(v, r.Via.Op); err != nil || c.Incomplete {
-		return c, err
-	}
-	if r.Except != nil {
-		if v, err = algebra.NewEvaluation(ctx, sn, r.Except, w); err != nil {
-			return completeness{}, err
+// rankMissing returns the gap in a ranking.
+func (q *call) rankMissing(ctx context.Context, sn *ask.View, r rank.Ranking) error {
+	via := []language.Op{r.Via.Op}
+	for _, e := range []*language.Expr{r.Of, r.Except} {
+		if e == nil {
+			break
+		}
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		if err != nil {
+			return err
 		}
 		v.Begin()
-		if c, err := x.missing(v); err != nil || c.Incomplete {
-			return c, err
+		if err := q.missing(v, via...); err != nil {
+			return err
 		}
+		via = nil
 	}
-	return x.ofEverybody(sn, r.Via.Kind)
+	return q.ofEverybody(sn, r.Via.Kind)
 }

@@ -32,15 +32,6 @@ type relationship struct {
 	NotFound       bool   `json:"notFound,omitempty"`
 }
 
-// relations are the edges of a relationship, with their fields.
-var relations = []struct {
-	name    string // of the kind
-	out, in func(*relationship) *string
-}{
-	{"follow", func(r *relationship) *string { return &r.Following }, func(r *relationship) *string { return &r.FollowedBy }},
-	{"block", func(r *relationship) *string { return &r.Blocking }, func(r *relationship) *string { return &r.BlockedBy }},
-}
-
 // getRelationships is Bluesky's method for the relationships of one account to others. An unknown
 // handle, or any handle if handles are not resolved, is an actor not found.
 func getRelationships(ctx context.Context, q *call) (any, error) {
@@ -78,7 +69,7 @@ func getRelationships(ctx context.Context, q *call) (any, error) {
 	out := struct {
 		Actor         string         `json:"actor"`
 		Relationships []relationship `json:"relationships"`
-		completeness
+		caveats
 	}{Actor: of[0].S, Relationships: make([]relationship, len(others))}
 	dids := of[:1:1]
 	var places []int // indexes in out of dids[1:]
@@ -94,23 +85,19 @@ func getRelationships(ctx context.Context, q *call) (any, error) {
 				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: others[i], NotFound: true}
 			}
 		}
-		out.completeness, err = q.relate(ctx, sn, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
+		out.caveats, err = q.relate(ctx, sn, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
 		return err
 	})
 	return out, err
 }
 
 // relate fills in the relationships of the first of dids to the others.
-func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal, place func(i int) *relationship) (completeness, error) {
+func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal, place func(i int) *relationship) (c caveats, err error) {
 	ids, err := algebra.Lookup(sn, dids)
 	if err != nil {
-		return completeness{}, err
+		return c, err
 	}
-	of := []kinds.Kind{listBlock.Kind, kinds.ListItem, kinds.ListMember}
-	for _, rel := range relations {
-		of = append(of, kindNamed(rel.name).Kind)
-	}
-	c, err := q.ownMissing(sn, dids, ids, of...)
+	err = c.note(q.ownMissing(sn, dids, ids, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember))
 	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
 		return c, err
 	}
@@ -119,50 +106,54 @@ func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal
 			ids[i] = dict.None
 		}
 	}
-	for _, rel := range relations {
-		k := kindNamed(rel.name).Kind
-		for _, other := range ids[1:] {
-			sn.BeginEdge(k, ids[0], other, ask.Window{})
-			sn.BeginEdge(k, other, ids[0], ask.Window{})
-		}
+	actor, others := ids[:1], ids[1:]
+	relations := []struct {
+		kind    kinds.Info
+		out, in func(*relationship) *string
+	}{
+		{followKind, func(r *relationship) *string { return &r.Following }, func(r *relationship) *string { return &r.FollowedBy }},
+		{blockKind, func(r *relationship) *string { return &r.Blocking }, func(r *relationship) *string { return &r.BlockedBy }},
 	}
 	for _, rel := range relations {
-		k := kindNamed(rel.name)
-		err := outward(sn, k, ids, func(i int, p ask.Path) { *rel.out(place(i)) = recordURI(dids[0].S, k, p.AppendRkey(nil)) })
+		beginEdges(sn, rel.kind, actor, others)
+		beginEdges(sn, rel.kind, others, actor)
+	}
+	for _, rel := range relations {
+		err = edges(sn, rel.kind, actor, others, func(i int, p ask.Path) { *rel.out(place(i)) = recordURI(dids[0].S, rel.kind, p) })
+		if err == nil {
+			err = edges(sn, rel.kind, others, actor, func(i int, p ask.Path) { *rel.in(place(i)) = recordURI(dids[i+1].S, rel.kind, p) })
+		}
 		if err != nil {
 			return c, err
 		}
-		err = inward(sn, k, ids, func(i int, p ask.Path) { *rel.in(place(i)) = recordURI(dids[i+1].S, k, p.AppendRkey(nil)) })
-		if err != nil {
-			return c, err
+	}
+	l := newListBlocks(ctx, sn, q.Work)
+	blocking, blockedBy := lowest{}, lowest{}
+	if err = l.find(actor, others, func(_, other, _ dict.ID, block *blockedList, _ ask.Path) { blocking.offer(other, block) }); err == nil {
+		err = l.find(others, actor, func(other, _, _ dict.ID, block *blockedList, _ ask.Path) { blockedBy.offer(other, block) })
+	}
+	for i, other := range others {
+		if p, ok := blocking[other].Path(); ok {
+			place(i).BlockingByList = recordURI(dids[0].S, listBlock, p)
+		}
+		if p, ok := blockedBy[other].Path(); ok {
+			place(i).BlockedByList = recordURI(dids[i+1].S, listBlock, p)
 		}
 	}
-	bound, missing, err := relateByLists(ctx, sn, q.Work, dids, ids, place)
-	switch {
-	case bound.Incomplete:
-		c = bound
-	case !c.Incomplete:
-		c = missing
-	}
+	l.note(&c)
 	return c, err
 }
 
-// ownMissing returns the completeness of the accounts' own records of some kinds.
-func (x *index) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) (c completeness, err error) {
-	lacking, err := sn.Lacking()
-	if err != nil {
-		return c, err
-	}
-	if c = x.lacks(lacking, of...); c.Incomplete {
-		return c, nil
-	}
-	beginAccounts(sn, ids)
-	for i := range ids {
-		if c, err = missingOf(sn, dids[i].S, ids[i]); err != nil || c.Incomplete {
-			return c, err
+// lowest has the listblock with the lowest key, by the account that is blocked, or that blocks.
+type lowest map[dict.ID]*ask.ShownRecord
+
+func (l lowest) offer(account dict.ID, block *blockedList) {
+	if p, ok := block.Path(); ok {
+		if l[account] == nil {
+			l[account] = &ask.ShownRecord{}
 		}
+		l[account].Offer(p, ask.Timeless) // keeps the lowest key
 	}
-	return c, nil
 }
 
 // kindNamed returns a built-in kind.
@@ -174,53 +165,45 @@ func kindNamed(name string) kinds.Info {
 	return *k
 }
 
-func recordURI(did string, k kinds.Info, rkey []byte) string {
-	return "at://" + did + "/" + k.Collection + "/" + string(rkey)
+func recordURI(did string, k kinds.Info, p ask.Path) string {
+	return "at://" + did + "/" + k.Collection + "/" + string(p.AppendRkey(nil))
 }
 
-// outward finds the records by which the first of ids names the others. It looks them up in the
-// others' reverse sets first: usually there is none, and then no record is read.
-func outward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p ask.Path)) error {
-	wanted, any := make([]dict.ID, len(ids)-1), false
-	for _, other := range ids[1:] {
-		sn.BeginEdge(k.Kind, ids[0], other, ask.Window{})
-	}
-	for i, other := range ids[1:] {
-		has, err := sn.HasEdge(k.Kind, ids[0], other)
-		if err != nil {
-			return err
-		}
-		if has {
-			wanted[i], any = other, true
+// beginEdges begins the reads of edges.
+func beginEdges(sn *ask.View, k kinds.Info, from, to []dict.ID) {
+	for _, actor := range from {
+		for _, subject := range to {
+			sn.BeginEdge(k.Kind, actor, subject, ask.Window{})
 		}
 	}
-	if !any {
-		return nil
-	}
-	return sn.RecordsFrom(k.Kind, ids[0], wanted, ask.NoTime, ask.Window{}, func(i int, p ask.Path) error {
-		found(i, p)
-		return nil
-	})
 }
 
-// inward finds the records by which the others name the first of ids.
-func inward(sn *ask.View, k kinds.Info, ids []dict.ID, found func(i int, p ask.Path)) error {
-	var places []int // indexes in ids[1:]
-	var actors []dict.ID
-	for _, other := range ids[1:] {
-		sn.BeginEdge(k.Kind, other, ids[0], ask.Window{})
-	}
-	for i, other := range ids[1:] {
-		has, err := sn.HasEdge(k.Kind, other, ids[0])
-		if err != nil {
-			return err
+// edges finds the records by which one account names others, or others name one: found is called with the place among the
+// others. It looks the edges up in reverse sets first: usually there is none, and then no record is read.
+func edges(sn *ask.View, k kinds.Info, from, to []dict.ID, found func(i int, p ask.Path)) error {
+	var places []int
+	var others []dict.ID
+	i := 0
+	for _, actor := range from {
+		for _, subject := range to {
+			has, err := sn.HasEdge(k.Kind, actor, subject)
+			if err != nil {
+				return err
+			}
+			if has && len(from) == 1 {
+				places, others = append(places, i), append(others, subject)
+			} else if has {
+				places, others = append(places, i), append(others, actor)
+			}
+			i++
 		}
-		if has {
-			places, actors = append(places, i), append(actors, other)
-		}
 	}
-	return sn.RecordsTo(k.Kind, ids[0], ask.Timeless, ask.Window{}, actors, func(n int, p ask.Path) error {
-		found(places[n], p)
+	if len(others) == 0 {
 		return nil
-	})
+	}
+	each := func(n int, p ask.Path) error { found(places[n], p); return nil }
+	if len(from) == 1 {
+		return sn.RecordsFrom(k.Kind, from[0], others, ask.NoTime, ask.Window{}, each)
+	}
+	return sn.RecordsTo(k.Kind, to[0], ask.Timeless, ask.Window{}, others, each)
 }
