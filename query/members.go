@@ -49,55 +49,27 @@ func wantsCSV(r *http.Request) bool {
 	return false
 }
 
-// writeCSV writes an answer as CSV, if the client asks for that and the answer is a table. Headers
-// stand for what CSV has no place for: the next page, the total, and why the answer may be
-// incomplete.
-func (s *responder) writeCSV(w http.ResponseWriter, r *http.Request, answer any) bool {
-	p, isPersonal := answer.(personal)
-	if isPersonal {
-		answer = p.answer
-	}
-	t, ok := answer.(tabular)
-	if !ok {
-		return false
-	}
-	w.Header().Add("Vary", "Accept")
-	if !wantsCSV(r) {
-		return false
-	}
+// csvOf returns an answer as CSV. Headers stand for what CSV has no place for: the next page, the total, and why the answer
+// may be incomplete.
+func csvOf(h http.Header, r *http.Request, t tabular) []byte {
 	header, rows, cursor, total := t.table()
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)
 	_ = out.Write(header) // a buffer never fails
 	_ = out.WriteAll(rows)
-	h := w.Header()
 	h.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
-	h.Set("Cache-Control", "no-cache")
-	if isPersonal {
-		h.Set("Cache-Control", "private, no-cache")
-		h.Add("Vary", "Authorization")
-	}
 	h.Set("Access-Control-Expose-Headers", "Link, Skein-As-Of, Skein-Cursor, Skein-Total, Skein-Incomplete")
-	if cursor != "" {
-		h.Set("Skein-Cursor", cursor)
-	}
 	if cursor != "" && r.Method != http.MethodPost {
 		values := r.URL.Query()
 		values.Set("cursor", cursor)
 		h.Set("Link", "<"+r.URL.Path+"?"+values.Encode()+`>; rel="next"`)
 	}
-	if total != "" {
-		h.Set("Skein-Total", total)
+	for name, value := range map[string]string{"Skein-Cursor": cursor, "Skein-Total": total, "Skein-Incomplete": t.incomplete()} {
+		if value != "" {
+			h.Set(name, value)
+		}
 	}
-	if reason := t.incomplete(); reason != "" {
-		h.Set("Skein-Incomplete", reason)
-	}
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
-	w.WriteHeader(http.StatusOK)
-	if _, err := w.Write(b.Bytes()); err != nil {
-		s.log.Debug("a client left before its answer", "error", err)
-	}
-	return true
+	return b.Bytes()
 }
 
 // unlimited is the budget of an operator's query.
@@ -109,9 +81,6 @@ func (unlimited) Heavy() error { return nil }
 // membersAtOnce is how many strings are read at a time.
 var membersAtOnce = 8192
 
-// errSetMissing is returned for a request without a set.
-var errSetMissing = errors.New(`parameter "set" is missing`)
-
 // ServeMembers serves all members of the set in the parameter set, of one state of the index: an
 // object {"member":…} a line. It has no time limit and holds up a slot of no queue, so it is for
 // operators only. The connection is cut if it fails after it has begun.
@@ -121,34 +90,31 @@ func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 		_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
 	}
 	_ = control.SetWriteDeadline(time.Time{})
-	out := &memberWriter{w: w}
+	out := &memberWriter{w: w, Writer: bufio.NewWriterSize(w, 256<<10)}
 	err := s.members(r.Context(), r.URL.Query().Get("set"), out)
 	if err == nil {
-		err = out.end()
+		err = out.Flush()
 	}
 	switch {
 	case err == nil || r.Context().Err() != nil:
 	case !out.begun:
 		code := http.StatusInternalServerError
-		if _, bad := errors.AsType[*xrpc.Error](err); bad || errors.Is(err, errSetMissing) {
-			code = http.StatusBadRequest
-		} else if _, bad := errors.AsType[*algebra.LimitError](err); bad {
+		_, bad := errors.AsType[*xrpc.Error](err)
+		_, large := errors.AsType[*algebra.LimitError](err)
+		if bad || large {
 			code = http.StatusBadRequest
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 	default:
-		s.log.Error("sending the members of a set failed", "set", r.URL.Query().Get("set"), "error", err)
+		s.o.Logger.Error("sending the members of a set failed", "set", r.URL.Query().Get("set"), "error", err)
 		panic(http.ErrAbortHandler) // the client must see that the list is cut short
 	}
 }
 
 // members evaluates a set, and writes its members.
 func (s *Server) members(ctx context.Context, set string, out *memberWriter) error {
-	if set == "" {
-		return errSetMissing
-	}
 	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.index.words, MaxExpr: language.MaxExpr}
 	q.Resolve = func(list []language.Literal, where func(int) string) error {
 		return resolve(ctx, s.o.Handles, q, list, where)
@@ -183,8 +149,8 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 			if err != nil {
 				return err
 			}
-			for i := range names {
-				if err := out.write(names[i]); err != nil {
+			for _, member := range names {
+				if _, err := out.Write(appendMember(out.AvailableBuffer(), member)); err != nil {
 					return err
 				}
 			}
@@ -199,9 +165,8 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 
 // memberWriter writes members as lines of JSON.
 type memberWriter struct {
+	*bufio.Writer
 	w     http.ResponseWriter
-	out   *bufio.Writer
-	buf   []byte
 	begun bool
 }
 
@@ -214,20 +179,6 @@ func (m *memberWriter) begin(is string, total uint64, missing string) {
 		h.Set("Skein-Incomplete", missing)
 	}
 	m.begun = true
-	m.out = bufio.NewWriterSize(m.w, 256<<10)
-}
-
-func (m *memberWriter) write(member string) error {
-	m.buf = appendMember(m.buf[:0], member)
-	_, err := m.out.Write(m.buf)
-	return err
-}
-
-func (m *memberWriter) end() error {
-	if err := m.out.Flush(); err != nil {
-		return fmt.Errorf("the client's connection: %w", err)
-	}
-	return nil
 }
 
 // Nearly every line is one of these around a member that is the same in JSON.

@@ -67,7 +67,7 @@ func TestNames(t *testing.T) {
 		t.Fatal("nobody follows many, or no post is liked")
 	}
 	h := &handles{kept: map[string]string{"kept.example.com": a[0]}, remote: map[string]string{"alice.example.com": a[1]}}
-	w.serve(query.Options{Handles: h, Concurrent: 1})
+	w.serve(query.Options{Handles: h})
 	rkey := post[strings.LastIndexByte(post, '/')+1:]
 	for set, want := range map[string][]string{
 		"follows(@kept.example.com)":                                            v.Forward["follow"][a[0]],

@@ -24,14 +24,13 @@ func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	paths, schemas := object{}, object{
-		"error": object{"type": "object", "required": []string{"error", "message"}, "properties": object{"error": object{"type": "string"}, "message": object{"type": "string"}}},
-	}
+	text := schema{Type: "string"}
+	paths, schemas := object{}, map[string]schema{"error": {Type: "object", Required: []string{"error", "message"}, Properties: map[string]schema{"error": text, "message": text}}}
 	for i := range all {
 		l := &all[i]
 		for name, d := range l.Defs {
 			if name != "main" {
-				schemas[l.ID+"."+name] = schema(&d, l.ID)
+				schemas[l.ID+"."+name] = schemaOf(&d, l.ID)
 			}
 		}
 		main, isMethod := l.Defs["main"]
@@ -42,7 +41,7 @@ func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
 		if p := main.Parameters; p != nil {
 			for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 				d := p.Properties[name]
-				one := object{"name": name, "in": "query", "required": slices.Contains(p.Required, name), "schema": schema(&d, l.ID)}
+				one := object{"name": name, "in": "query", "required": slices.Contains(p.Required, name), "schema": schemaOf(&d, l.ID)}
 				if d.Description != "" {
 					one["description"] = d.Description
 				}
@@ -60,16 +59,14 @@ func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
 		for _, e := range main.Errors {
 			names = append(names, e.Name)
 		}
-		get := object{
-			"operationId": l.ID, "summary": main.Description, "parameters": parameters,
-			"responses": object{
-				"200":     object{"description": "The answer.", "content": object{content: object{"schema": schema(&answer.Schema, l.ID)}}},
-				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest", "Busy", "StoreDamaged", "StoreUnavailable", "InternalServerError"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
-			},
+		responses := object{
+			"200":     object{"description": "The answer.", "content": object{content: object{"schema": schemaOf(&answer.Schema, l.ID)}}},
+			"default": failure("An error: " + strings.Join(append(names, "InvalidRequest", "Busy", "StoreDamaged", "StoreUnavailable", "InternalServerError"), ", ") + "."),
 		}
+		get := object{"operationId": l.ID, "summary": main.Description, "parameters": parameters, "responses": responses}
 		calls := object{"get": get}
 		if i := slices.IndexFunc(methods, func(m xrpc.Method) bool { return m.NSID == l.ID }); i >= 0 && methods[i].Form {
-			calls["post"] = post(get, l)
+			calls["post"] = post(get, l, responses)
 		}
 		paths["/xrpc/"+l.ID] = calls
 	}
@@ -85,132 +82,107 @@ func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
 }
 
 // post describes how to call a method with a form, for expressions that are too long for a URL.
-func post(get object, l *lexicons.File) object {
+func post(get object, l *lexicons.File, responses object) object {
 	p := l.Defs["main"].Parameters
-	form := schema(&lexicons.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
-	for _, property := range form["properties"].(object) { //nolint:errcheck // schema made it
-		if s := property.(object); s["maxLength"] == language.MaxExpr { //nolint:errcheck // likewise
-			s["maxLength"] = language.MaxForm
+	form := schemaOf(&lexicons.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
+	for name, s := range form.Properties {
+		if s.MaxLength != nil && *s.MaxLength == language.MaxExpr {
+			s.MaxLength = new(language.MaxForm)
+			form.Properties[name] = s
 		}
 	}
-	call := maps.Clone(get)
-	delete(call, "parameters")
-	call["operationId"] = l.ID + ".form"
-	call["summary"] = fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], language.MaxForm, language.MaxExpr)
-	call["requestBody"] = object{"required": true, "content": object{xrpc.FormMediaType: object{"schema": form}}}
-	responses := maps.Clone(get["responses"].(object)) //nolint:errcheck // openAPI made it
-	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", language.MaxForm), "415": "UnsupportedMediaType: the body is not " + xrpc.FormMediaType + "."} {
-		responses[status] = object{"description": says, "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}}
+	responses = maps.Clone(responses)
+	responses["413"] = failure(fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", language.MaxForm))
+	responses["415"] = failure("UnsupportedMediaType: the body is not " + xrpc.FormMediaType + ".")
+	return object{
+		"operationId": l.ID + ".form",
+		"summary":     fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], language.MaxForm, language.MaxExpr),
+		"requestBody": object{"required": true, "content": object{xrpc.FormMediaType: object{"schema": form}}},
+		"responses":   responses,
 	}
-	call["responses"] = responses
-	return call
 }
 
-// schema converts a definition to a JSON schema. of is the NSID of its lexicon.
-func schema(d *lexicons.Def, of string) object {
-	s := object{}
+// failure describes an answer that is an error.
+func failure(says string) object {
+	return object{"description": says, "content": object{"application/json": object{"schema": schema{Ref: "#/components/schemas/error"}}}}
+}
+
+// schema is a JSON schema.
+type schema struct {
+	Ref         string            `json:"$ref,omitempty"`
+	AnyOf       []schema          `json:"anyOf,omitempty"`
+	Type        string            `json:"type,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Properties  map[string]schema `json:"properties,omitempty"`
+	Required    []string          `json:"required,omitempty"`
+	Items       *schema           `json:"items,omitempty"`
+	Format      string            `json:"format,omitempty"`
+	Enum        []string          `json:"enum,omitempty"`
+	Examples    []string          `json:"examples,omitempty"`
+	Minimum     *int              `json:"minimum,omitempty"`
+	Maximum     *int              `json:"maximum,omitempty"`
+	MaxLength   *int              `json:"maxLength,omitempty"`
+	MaxItems    *int              `json:"maxItems,omitempty"`
+	Default     any               `json:"default,omitempty"`
+}
+
+// schemaOf converts a definition to a JSON schema. of is the NSID of its lexicon.
+func schemaOf(d *lexicons.Def, of string) schema {
+	s := schema{Type: d.Type, Description: d.Description, Required: d.Required, Enum: d.Enum, Examples: d.KnownValues, Minimum: d.Minimum, Maximum: d.Maximum, MaxLength: d.MaxLength, Default: d.Default}
 	switch d.Type {
 	case "ref":
-		return object{"$ref": "#/components/schemas/" + refName(of, d.Ref)}
+		return refTo(of, d.Ref)
 	case "union":
-		var any []object
+		s.Type = ""
 		for _, r := range d.Refs {
-			any = append(any, object{"$ref": "#/components/schemas/" + refName(of, r)})
+			s.AnyOf = append(s.AnyOf, refTo(of, r))
 		}
-		return object{"anyOf": any}
 	case "unknown":
-		s["type"] = "object"
+		s.Type = "object"
 	case "object":
-		s["type"] = "object"
-		properties := object{}
+		s.Properties = map[string]schema{}
 		for name, p := range d.Properties {
-			q := schema(&p, of)
+			q := schemaOf(&p, of)
 			if slices.Contains(d.Nullable, name) {
-				q = object{"anyOf": []object{q, {"type": "null"}}}
+				q = schema{AnyOf: []schema{q, {Type: "null"}}}
 			}
-			properties[name] = q
-		}
-		s["properties"] = properties
-		if len(d.Required) > 0 {
-			s["required"] = d.Required
+			s.Properties[name] = q
 		}
 	case "array":
-		s["type"], s["items"] = "array", schema(d.Items, of)
-		if d.MaxLength != nil {
-			s["maxItems"] = *d.MaxLength
-		}
+		s.Items, s.MaxItems, s.MaxLength = new(schemaOf(d.Items, of)), d.MaxLength, nil
 	default: // string, integer, boolean
-		s["type"] = d.Type
-		if d.MaxLength != nil {
-			s["maxLength"] = *d.MaxLength
-		}
-	}
-	for name, v := range map[string]any{"minimum": d.Minimum, "maximum": d.Maximum} {
-		if n, _ := v.(*int); n != nil {
-			s[name] = *n
-		}
-	}
-	if d.Description != "" {
-		s["description"] = d.Description
-	}
-	if d.Default != nil {
-		s["default"] = d.Default
-	}
-	if len(d.Enum) > 0 {
-		s["enum"] = d.Enum
-	}
-	if len(d.KnownValues) > 0 {
-		s["examples"] = d.KnownValues
 	}
 	if d.Format == "datetime" {
-		s["format"] = "date-time"
+		s.Format = "date-time"
 	}
 	return s
 }
 
-func refName(of, ref string) string {
-	if name, local := strings.CutPrefix(ref, "#"); local {
-		return of + "." + name
+func refTo(of, ref string) schema {
+	if strings.HasPrefix(ref, "#") {
+		ref = of + ref
 	}
-	return strings.Replace(ref, "#", ".", 1)
+	return schema{Ref: "#/components/schemas/" + strings.Replace(ref, "#", ".", 1)}
 }
 
-// description serves a description made from the lexicons.
-func (s *responder) description(w http.ResponseWriter, r *http.Request, b []byte) {
-	if s.isRead(w, r) {
-		s.write(w, r, http.StatusOK, json.RawMessage(b))
-	}
-}
-
-// serveDescriptions serves the lexicons, below /lexicons/, and /openapi.json.
+// serveDescriptions serves /openapi.json, and the lexicons at /lexicons/NSID.json.
 func (s *Server) serveDescriptions() error {
 	api, err := openAPI(s.o.Version, methodsOf(&s.o, &s.index))
 	if err != nil {
 		return err
 	}
-	s.mux.HandleFunc("/openapi.json", func(w http.ResponseWriter, r *http.Request) { s.description(w, r, api) })
-	s.mux.HandleFunc("/lexicons/{$}", func(w http.ResponseWriter, r *http.Request) {
-		entries, err := lexicons.Files.ReadDir(".")
-		if err != nil {
-			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "%v", err))
-			return
-		}
-		list := []string{}
-		for _, e := range entries {
-			list = append(list, "/lexicons/"+e.Name())
-		}
-		b, err := json.Marshal(object{"lexicons": list})
-		if err == nil {
-			s.description(w, r, b)
+	s.mux.HandleFunc("/openapi.json", func(w http.ResponseWriter, r *http.Request) {
+		if s.isRead(w, r) {
+			s.write(w, r, http.StatusOK, json.RawMessage(api))
 		}
 	})
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
 		b, err := lexicons.Files.ReadFile(r.PathValue("file"))
 		if err != nil {
 			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", language.Brief(r.PathValue("file"))))
-			return
+		} else if s.isRead(w, r) {
+			s.write(w, r, http.StatusOK, json.RawMessage(b))
 		}
-		s.description(w, r, b)
 	})
 	return nil
 }

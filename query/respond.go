@@ -4,12 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/klauspost/compress/gzhttp"
 
@@ -19,9 +17,12 @@ import (
 // minCompressed is the size of the smallest answer that is compressed, in bytes.
 const minCompressed = 1024
 
-// largeAnswer is the size in bytes above which an answer counts towards Options.InFlight.
-// Smaller answers are always sent.
-const largeAnswer = 64 << 10
+// largeAnswer is the size in bytes above which an answer counts towards maxInFlight, the bytes of large answers that clients
+// have not read yet. Smaller answers are always sent.
+const (
+	largeAnswer = 64 << 10
+	maxInFlight = 64 << 20
+)
 
 // compressed wraps a handler to compress its answer with zstd or gzip, whichever the client
 // prefers, and to set Vary.
@@ -33,35 +34,36 @@ var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
 	return wrap
 })
 
-// A responder writes answers.
-type responder struct {
-	log      *slog.Logger
-	metrics  *Metrics
-	most     int64        // bytes of large answers that clients have not read yet
-	inFlight atomic.Int64 // bytes of large answers that are being sent
-}
-
-// write writes an answer as JSON. Answers carry an ETag, so that a client that repeats a
-// query receives a few bytes while nothing has changed.
-func (s *responder) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+// write writes an answer: as CSV, if it is a table and the client asks for that, else as JSON. Answers carry an ETag, so that
+// a client that repeats a query receives a few bytes while nothing has changed.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.writePlain(w, r, status, v)
 	})).ServeHTTP(w, r)
 }
 
-func (s *responder) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
+func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
 	p, isPersonal := v.(personal)
 	if isPersonal {
 		v = p.answer
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		s.log.Error("encoding an answer failed; the client receives status 500", "error", err)
-		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`)
-	}
-	b = append(b, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	var b []byte
+	t, isTable := v.(tabular)
+	if isTable {
+		h.Add("Vary", "Accept")
+	}
+	if isTable && wantsCSV(r) {
+		b = csvOf(h, r, t)
+	} else {
+		var err error
+		if b, err = json.Marshal(v); err != nil {
+			s.o.Logger.Error("encoding an answer failed; the client receives status 500", "error", err)
+			status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`)
+		}
+		b = append(b, '\n')
+	}
 	if status == http.StatusOK && r.Method != http.MethodPost { // caches do not keep answers to POST
 		tag := etag(b)
 		h.Set("ETag", tag)
@@ -77,20 +79,16 @@ func (s *responder) writePlain(w http.ResponseWriter, r *http.Request, status in
 	}
 	if len(b) > largeAnswer {
 		defer s.inFlight.Add(-int64(len(b)))
-		if s.inFlight.Add(int64(len(b))) > s.most {
-			status = http.StatusServiceUnavailable
+		if s.inFlight.Add(int64(len(b))) > maxInFlight {
 			h.Del("ETag")
-			h.Set("Retry-After", "1")
-			if s.metrics != nil {
-				s.metrics.Errors.WithLabelValues("any", "Busy").Inc()
-			}
-			b = []byte(`{"error":"Busy","message":"too many bytes are waiting for slow clients; try again, or with a smaller limit"}` + "\n")
+			s.fail(w, r, "any", xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "too many bytes are waiting for slow clients; try again, or with a smaller limit"))
+			return
 		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
-		s.log.Debug("a client disconnected before it had its answer", "error", err)
+		s.o.Logger.Debug("a client disconnected before it had its answer", "error", err)
 	}
 }
 
@@ -112,11 +110,9 @@ func matches(header, tag string) bool {
 	return false
 }
 
-func (s *responder) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {
-	if s.metrics != nil {
-		s.metrics.Errors.WithLabelValues(method, e.Name).Inc()
-	}
-	s.metrics.answered(method, e.Status)
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {
+	s.o.Metrics.Errors.WithLabelValues(method, e.Name).Inc()
+	s.o.Metrics.answered(method, e.Status)
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -130,7 +126,7 @@ func (s *responder) fail(w http.ResponseWriter, r *http.Request, method string, 
 
 // isRead reports whether a request uses GET or HEAD, as everything outside of XRPC must. If not,
 // it has answered with an error.
-func (s *responder) isRead(w http.ResponseWriter, r *http.Request) bool {
+func (s *Server) isRead(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
 	}

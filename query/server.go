@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,16 +33,8 @@ import (
 type Options struct {
 	// Timeout bounds one query. 0 means ten seconds.
 	Timeout time.Duration
-	// Concurrent is the number of queries that are answered at a time; others wait. 0 means
-	// eight per processor. HeavyConcurrent is the number of slots of the large queue, which
-	// bounds memory and leaves processors for small queries. 0 means one for every two
-	// processors.
-	Concurrent, HeavyConcurrent int
 	// Version is the program's version, for _health and getStats.
 	Version string
-	// InFlight bounds the bytes of large answers that clients have not read yet. Above it, large
-	// answers are refused. 0 means 64 MiB.
-	InFlight int64
 	// Queue returns the number of repos queued for a fetch, and of those given up, by reason.
 	// nil means that no repo is fetched.
 	Queue func() (waiting int64, failed map[string]int64)
@@ -85,15 +79,14 @@ type Status struct {
 
 // A Server answers queries and serves subscriptions. It implements http.Handler.
 type Server struct {
-	responder
-
-	index   index
-	o       Options
-	cursors *xrpc.Cursors
-	mux     *http.ServeMux
-	queues  xrpc.Queues
-	forms   *xrpc.Forms
-	watcher *watch.Watcher
+	index    index
+	o        Options
+	cursors  *xrpc.Cursors
+	mux      *http.ServeMux
+	queues   xrpc.Queues
+	forms    *xrpc.Forms
+	watcher  *watch.Watcher
+	inFlight atomic.Int64 // bytes of large answers that are being sent
 }
 
 // methodsOf returns the methods of a server with options.
@@ -124,36 +117,26 @@ func methodsOf(o *Options, x *index) []xrpc.Method {
 
 // New returns a Server of the graph in store.
 func New(store *graph.Store, o Options) (*Server, error) {
-	if o.Timeout <= 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Logger = o.Logger.With("component", "query")
-	if o.Concurrent <= 0 {
-		o.Concurrent = 8 * runtime.GOMAXPROCS(0)
-	}
-	if o.InFlight <= 0 {
-		o.InFlight = 64 << 20
-	}
-	if o.HeavyConcurrent <= 0 {
-		o.HeavyConcurrent = (runtime.GOMAXPROCS(0) + 1) / 2
-	}
-	if o.Subscribers == 0 {
-		o.Subscribers = 2000
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("component", "query")
+	o.Subscribers = cmp.Or(o.Subscribers, 2000)
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 	c, err := xrpc.NewCursors(store.Secret())
 	if err != nil {
 		return nil, err
 	}
+	processors := runtime.GOMAXPROCS(0)
 	s := &Server{
-		responder: responder{log: o.Logger, metrics: o.Metrics, most: o.InFlight}, index: index{store: store, words: language.NewVocabulary(store.Kinds())}, o: o, cursors: c, mux: http.NewServeMux(),
-		queues: xrpc.Queues{Light: clients.NewQueue(o.Concurrent), Slow: clients.NewQueue(runtime.GOMAXPROCS(0)), Large: clients.NewQueue(o.HeavyConcurrent)},
+		index: index{store: store, words: language.NewVocabulary(store.Kinds())}, o: o, cursors: c, mux: http.NewServeMux(),
+		// The large queue bounds memory, and leaves processors for small queries.
+		queues: xrpc.Queues{Light: clients.NewQueue(8 * processors), Slow: clients.NewQueue(processors), Large: clients.NewQueue((processors + 1) / 2)},
 		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
 	}
 	for name, q := range map[string]*clients.Queue{"light": s.queues.Light, "slow": s.queues.Slow, "large": s.queues.Large} {
-		q.Waited = o.Metrics.waits(name)
+		waits := o.Metrics.Waits.WithLabelValues(name)
+		q.Waited = func(took time.Duration) { waits.Observe(took.Seconds()) }
 	}
 	for _, m := range methodsOf(&s.o, &s.index) {
 		s.mux.HandleFunc(m.Path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
@@ -193,16 +176,15 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	s.o.Metrics.begin()
+	s.o.Metrics.InFlight.Inc()
 	answer, err := s.recovered(ctx, w, r, m)
 	took := time.Since(start)
-	s.o.Metrics.end(m.NSID, took)
+	s.o.Metrics.InFlight.Dec()
+	s.o.Metrics.Seconds.WithLabelValues(m.NSID).Observe(took.Seconds())
 	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
 		s.o.Metrics.answered(m.NSID, http.StatusOK)
-		if !s.writeCSV(w, r, answer) {
-			s.write(w, r, http.StatusOK, answer)
-		}
+		s.write(w, r, http.StatusOK, answer)
 		return
 	}
 	xerr, ok := errors.AsType[*xrpc.Error](err)
@@ -217,14 +199,14 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	case isLimit:
 		xerr = xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "%s", limit.What)
 	case errors.Is(err, kv.ErrCorrupt):
-		s.log.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
+		s.o.Logger.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
 		xerr = xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
 		xerr = xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the storage cluster does not answer; try again later")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		xerr = xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
 	default:
-		s.log.Error("a query failed", "method", m.NSID, "error", err)
+		s.o.Logger.Error("a query failed", "method", m.NSID, "error", err)
 		xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why")
 	}
 	s.fail(w, r, m.NSID, xerr)
@@ -311,7 +293,7 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// Metrics of this package. A nil *Metrics counts nothing.
+// Metrics of this package.
 type Metrics struct {
 	Seconds  *prometheus.HistogramVec // method
 	Errors   *prometheus.CounterVec   // method, error
@@ -323,32 +305,8 @@ type Metrics struct {
 // statusClientGone stands for a query whose client disconnected before the answer, as in nginx.
 const statusClientGone = 499
 
-func (m *Metrics) begin() {
-	if m != nil {
-		m.InFlight.Inc()
-	}
-}
-
-func (m *Metrics) end(method string, took time.Duration) {
-	if m != nil {
-		m.InFlight.Dec()
-		m.Seconds.WithLabelValues(method).Observe(took.Seconds())
-	}
-}
-
 func (m *Metrics) answered(method string, code int) {
-	if m != nil {
-		m.Requests.WithLabelValues(method, strconv.Itoa(code)).Inc()
-	}
-}
-
-// waits returns the Waited of a queue, nil without metrics.
-func (m *Metrics) waits(queue string) func(time.Duration) {
-	if m == nil {
-		return nil
-	}
-	o := m.Waits.WithLabelValues(queue)
-	return func(took time.Duration) { o.Observe(took.Seconds()) }
+	m.Requests.WithLabelValues(method, strconv.Itoa(code)).Inc()
 }
 
 // NewMetrics registers the metrics of this package.

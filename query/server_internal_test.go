@@ -17,6 +17,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/write"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
@@ -81,7 +82,8 @@ func TestHiddenActorsAreNotProbed(t *testing.T) {
 // Queries are counted by method and status, while they wait, and by how long they waited.
 func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	s := serverOf(t, starGraph(t), Options{Metrics: m, Concurrent: 1})
+	s := serverOf(t, starGraph(t), Options{Metrics: m})
+	s.queues.Light = clients.NewQueue(1)
 	s.get("query?set=followers(" + star + ")")
 	s.get("query?set=nonsense")
 	for code, want := range map[string]float64{"200": 1, "400": 1, "500": 0} {
@@ -132,7 +134,8 @@ func TestLargeQueriesShareASmallQueue(t *testing.T) {
 	for i := range 100 {
 		fans = append(fans, oracle.Account(i))
 	}
-	s := serverOf(t, g.Store, Options{Concurrent: 2, HeavyConcurrent: 1, Timeout: time.Minute})
+	s := serverOf(t, g.Store, Options{Timeout: time.Minute})
+	s.queues.Light, s.queues.Large = clients.NewQueue(2), clients.NewQueue(1)
 	get := func(ctx context.Context, client, path string) int {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph."+path, nil).WithContext(ctx)
@@ -181,7 +184,8 @@ func TestBytesAreBounded(t *testing.T) {
 		posts = append(posts, fmt.Sprintf("at://did:web:%s.example/app.bsky.feed.post/%d", strings.Repeat("a", 2000), i))
 	}
 	g.PutMany(star, "like", posts)
-	s := serverOf(t, g.Store, Options{InFlight: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())})
+	s := serverOf(t, g.Store, Options{})
+	s.inFlight.Store(maxInFlight - 1<<20)
 	release := make(chan struct{})
 	var wg sync.WaitGroup
 	codes := make(chan int, 8)
@@ -193,8 +197,13 @@ func TestBytesAreBounded(t *testing.T) {
 		})
 	}
 	for range 6 { // two of half a megabyte each are on their way, the others are refused
-		if code := <-codes; code != http.StatusServiceUnavailable {
-			t.Errorf("%d", code)
+		select {
+		case code := <-codes:
+			if code != http.StatusServiceUnavailable {
+				t.Errorf("%d", code)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("an answer waits for its client beside two others")
 		}
 	}
 	if rec := s.get("query?limit=5&set=likes(" + star + ")"); rec.Code != 200 {
@@ -202,7 +211,7 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
-	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.inFlight.Load() != 0 {
+	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.inFlight.Load() != maxInFlight-1<<20 {
 		t.Errorf("%v refused; %d bytes are still in flight", n, s.inFlight.Load())
 	}
 }
@@ -228,7 +237,7 @@ func TestDamagedStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serverOf(t, store, Options{Metrics: NewMetrics(prometheus.NewRegistry())})
+	s := serverOf(t, store, Options{})
 	for want, fail := range map[string]func() error{
 		"500 StoreDamaged":        func() error { return fmt.Errorf("reading: %w", kv.ErrCorrupt) },
 		"503 StoreUnavailable":    func() error { return fmt.Errorf("reading: %w", kv.ErrUnavailable) },

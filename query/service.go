@@ -30,15 +30,6 @@ const (
 // host.
 const verifyTimeout = 5 * time.Second
 
-// ServiceOptions configure a Service.
-type ServiceOptions struct {
-	// Host is the server's public HTTPS name; its DID is did:web:HOST. localhost uses plain
-	// HTTP, as in resolvers of did:web.
-	Host string
-	// Directory finds the DID documents with the viewers' keys (identities.Broker). The Service caches them.
-	Directory identity.Directory
-}
-
 // A Service is the server's public identity. It has a DID and a DID document, and identifies
 // viewers by service auth tokens.
 type Service struct {
@@ -47,16 +38,17 @@ type Service struct {
 	slots  *clients.Queue // of checks of signatures
 }
 
-// NewService returns a Service.
-func NewService(o ServiceOptions) (*Service, error) {
-	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
-		return nil, fmt.Errorf("%q is not a host name; give the public name of this server, such as graph.example.com", o.Host)
+// NewService returns a Service whose DID is did:web:HOST. host is the server's public HTTPS name; localhost uses plain HTTP, as
+// in resolvers of did:web. d finds the DID documents with the viewers' keys, which the Service caches.
+func NewService(host string, d identity.Directory) (*Service, error) {
+	if host == "" || strings.ContainsAny(host, "/ ") {
+		return nil, fmt.Errorf("%q is not a host name; give the public name of this server, such as graph.example.com", host)
 	}
-	v := &Service{host: o.Host, slots: clients.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
+	v := &Service{host: host, slots: clients.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {
-		return nil, fmt.Errorf("%q cannot be used in a did:web: %w", o.Host, err)
+		return nil, fmt.Errorf("%q cannot be used in a did:web: %w", host, err)
 	}
-	v.tokens = identities.NewTokens(v.DID(), identities.NewKeys(o.Directory))
+	v.tokens = identities.NewTokens(v.DID(), identities.NewKeys(d))
 	return v, nil
 }
 

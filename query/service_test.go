@@ -75,7 +75,7 @@ func (w *viewers) insert(did string) {
 func (w *viewers) serveAs(host string, d identity.Directory, o query.Options, preview bool) {
 	w.t.Helper()
 	var err error
-	if o.Service, err = query.NewService(query.ServiceOptions{Host: host, Directory: new(identities.Broker).Over(d)}); err != nil {
+	if o.Service, err = query.NewService(host, new(identities.Broker).Over(d)); err != nil {
 		w.t.Fatal(err)
 	}
 	if o.Feeds, err = feed.New(feed.Options{Path: w.path, Service: o.Service.DID(), Preview: preview}); err != nil {
@@ -237,7 +237,7 @@ func TestServiceDocument(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"", "https://x.example.com", "a b"} {
-		if _, err := query.NewService(query.ServiceOptions{Host: host, Directory: w.dir}); err == nil {
+		if _, err := query.NewService(host, w.dir); err == nil {
 			t.Errorf("host %q is accepted", host)
 		}
 	}

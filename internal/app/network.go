@@ -234,7 +234,7 @@ func (n *Network) Service(host string) (*query.Service, error) {
 	if host == "" {
 		return nil, nil // it has no identity
 	}
-	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: n.directory()})
+	v, err := query.NewService(host, n.directory())
 	if err != nil {
 		return nil, UsageError("--service-host: %v", err)
 	}
