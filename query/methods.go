@@ -75,12 +75,8 @@ func query(ctx context.Context, q *call) (any, error) {
 	}
 	out := setAnswer{Type: e.Type().String()}
 	err = q.evaluate(ctx, at.e, &out.caveats, func(v *algebra.Evaluation) error {
-		if countOnly {
-			out.Total, err = v.Count()
-			return err
-		}
 		set, total, err := v.Result()
-		if err != nil {
+		if out.Total = total; err != nil || countOnly {
 			return err
 		}
 		ids, members, cursor, err := q.page(v, set, at, limit)

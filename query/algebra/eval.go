@@ -20,8 +20,7 @@ type Reader struct {
 	View      *ask.View
 	budget    Budget
 	dateAbove uint64            // of reverse sets with more members, dates are read, not records
-	listsRead map[Leaf]sets.Set // results of OpListed and OpLists leaves
-	again     map[Leaf]*Operand // leaves that occur more than once; nil until opened
+	again     map[Leaf]*Operand // leaves that occur more than once, nil until opened, and those that were read through list items
 }
 
 // A Bound is an expression on one snapshot of the graph: its strings have ids there.
@@ -61,7 +60,7 @@ type Budget interface {
 
 // NewReader returns a Reader. It calls b.Heavy for work that needs a shared, limited resource.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Reader {
-	return &Reader{Ended: kv.InterruptOf(ctx), View: s, budget: b, dateAbove: ask.LargeSet, listsRead: map[Leaf]sets.Set{}, again: map[Leaf]*Operand{}}
+	return &Reader{Ended: kv.InterruptOf(ctx), View: s, budget: b, dateAbove: ask.LargeSet, again: map[Leaf]*Operand{}}
 }
 
 // A Leaf identifies one stored set.
@@ -97,22 +96,17 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget)
 		return nil, err
 	}
 	v := &Evaluation{Bound: Bound{Reader: NewReader(ctx, s, b), Expr: e, IDs: ids}, HopUnits: DefaultHopUnits, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed}
-	v.findRepeated(&e.Root, map[Leaf]bool{})
-	return v, v.findLabelers()
-}
-
-// findRepeated records in v.again which leaves occur more than once.
-func (v *Bound) findRepeated(n *language.Node, seen map[Leaf]bool) {
-	if n.Op.IsSet() {
-		l := LeafOf(n, v.IDs)
-		if seen[l] {
-			v.again[l] = nil
+	seen := map[Leaf]bool{}
+	for n := range e.Root.All() {
+		if n.Op.IsSet() {
+			l := LeafOf(n, ids)
+			if seen[l] {
+				v.again[l] = nil
+			}
+			seen[l] = true
 		}
-		seen[l] = true
 	}
-	for i := range n.Args {
-		v.findRepeated(&n.Args[i], seen)
-	}
+	return v, v.findLabelers()
 }
 
 // Lookup returns the ids of literals, dict.None for strings that have none.
@@ -152,26 +146,6 @@ func (v *Evaluation) Result() (set sets.Set, total uint64, err error) {
 	return set, set.Len() - sets.AndLen(v.Hidden(), set), nil
 }
 
-// Count returns the number of members without hidden accounts. For an intersection it only
-// counts the last step, and does not build the set.
-func (v *Evaluation) Count() (uint64, error) {
-	n := &v.Expr.Root
-	if n.Op != language.OpIntersect {
-		_, total, err := v.Result()
-		return total, err
-	}
-	v.Begin()
-	set, last, err := v.intersect(n, true)
-	if err != nil {
-		return 0, err
-	}
-	total := sets.AndLen(set, last)
-	if h := v.Hidden(); !h.Empty() {
-		total -= sets.AndLen(sets.And(h, set), last)
-	}
-	return total, nil
-}
-
 // Set evaluates a node.
 func (v *Evaluation) Set(n *language.Node) (sets.Set, error) {
 	t, err := v.open(n)
@@ -202,7 +176,7 @@ func (v *Evaluation) open(n *language.Node) (Operand, error) {
 		}
 		return Operand{Set: sets.FromUnsorted(ids)}, nil
 	case language.OpIntersect:
-		set, _, err := v.intersect(n, false)
+		set, err := v.intersect(n)
 		return Operand{Set: set}, err
 	case language.OpUnion:
 		set, err := v.union(n)
@@ -224,12 +198,13 @@ func (v *Evaluation) open(n *language.Node) (Operand, error) {
 
 // Leaf opens a leaf. A leaf that occurs several times is read only once.
 func (r *Reader) Leaf(l Leaf) (t Operand, err error) {
-	kept, repeated := r.again[l]
+	kept, keep := r.again[l]
 	if kept != nil {
 		return *kept, nil
 	}
 	switch {
 	case l.Op == language.OpListed, l.Op == language.OpLists:
+		keep = true
 		t.Set, err = r.lists(l)
 	case l.Op == language.OpForward:
 		t.Set, err = r.View.SubjectsIn(l.Kind, l.Of, l.Window)
@@ -241,7 +216,7 @@ func (r *Reader) Leaf(l Leaf) (t Operand, err error) {
 	if err == nil && t.Set.Len() > sets.ListMax {
 		err = r.budget.Heavy()
 	}
-	if err == nil && repeated {
+	if err == nil && keep {
 		r.again[l] = &t
 	}
 	return t, err
@@ -321,9 +296,7 @@ func (r *Reader) And(set sets.Set, t Operand) (sets.Set, error) {
 	return t.large.And(set)
 }
 
-// intersect evaluates an intersection. If two is true, it leaves the last step to the caller
-// and returns the two sets to intersect. Otherwise set is the result and last is empty.
-func (v *Evaluation) intersect(n *language.Node, two bool) (set, last sets.Set, err error) {
+func (v *Evaluation) intersect(n *language.Node) (set sets.Set, err error) {
 	var small, large []Operand
 	for stage := range stages {
 		for i := range n.Args {
@@ -335,7 +308,7 @@ func (v *Evaluation) intersect(n *language.Node, two bool) (set, last sets.Set, 
 				t, err = v.open(&n.Args[i])
 			}
 			if err != nil {
-				return set, last, err
+				return set, err
 			}
 			switch {
 			case done: // t has the members that both operands have
@@ -352,32 +325,21 @@ func (v *Evaluation) intersect(n *language.Node, two bool) (set, last sets.Set, 
 				}
 			}
 			if t.large == nil && t.Set.Empty() {
-				return set, last, nil
+				return set, nil
 			}
 		}
 	}
 	slices.SortFunc(small, func(x, y Operand) int { return int(int64(x.Set.Len()) - int64(y.Set.Len())) })
 	all := append(small, large...)
 	if set, err = v.All(all[0]); err != nil {
-		return set, last, err
+		return set, err
 	}
-	for i, t := range all[1:] {
-		if two && i == len(all)-2 {
-			if t.large != nil && set.Len() <= sets.ListMax {
-				last, err = v.And(set, t)
-			} else {
-				last, err = v.All(t)
-			}
-			return set, last, err
-		}
+	for _, t := range all[1:] {
 		if set, err = v.And(set, t); err != nil || set.Empty() {
-			return set, sets.Set{}, err
+			return set, err
 		}
 	}
-	if two { // only one operand
-		return set, set, nil
-	}
-	return set, last, nil
+	return set, nil
 }
 
 // intersect opens its operands in stages of rising cost: sets that one read returns, then
@@ -424,18 +386,15 @@ func (v *Evaluation) probe(n *language.Node, small []Operand) (t Operand, done b
 
 // Begin begins the reads of the expression's stored sets (ask.Ahead), and of the accounts whose sets they
 // are.
-func (v *Evaluation) Begin() { v.begin(&v.Expr.Root) }
-
-func (v *Evaluation) begin(n *language.Node) {
-	switch n.Op {
-	case language.OpForward:
-		v.View.BeginAccount(v.IDs[n.Of])
-		v.View.BeginSubjects(n.Kind, v.IDs[n.Of], Within(n.Window))
-	case language.OpReverse:
-		v.View.BeginActors(n.Kind, v.IDs[n.Of])
-	default:
-		for i := range n.Args {
-			v.begin(&n.Args[i])
+func (v *Evaluation) Begin() {
+	for n := range v.Expr.Root.All() {
+		switch n.Op {
+		case language.OpForward:
+			v.View.BeginAccount(v.IDs[n.Of])
+			v.View.BeginSubjects(n.Kind, v.IDs[n.Of], Within(n.Window))
+		case language.OpReverse:
+			v.View.BeginActors(n.Kind, v.IDs[n.Of])
+		default:
 		}
 	}
 }

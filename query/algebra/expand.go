@@ -183,7 +183,7 @@ func (h *hop) sample(members sets.Set) (*Tally, error) {
 	units, all := h.v.HopUnits, h.visible(members)
 	order := members
 	if most := units / memberUnits; all > uint64(most) {
-		order = lowest(members, h.hidden(), all, most, 0, nil)
+		order = lowest(members, h.hidden(), most, 0, nil)
 	}
 	if err := h.start(order, units); err != nil {
 		return h.t, err

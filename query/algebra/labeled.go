@@ -11,35 +11,25 @@ import (
 
 // findLabelers reads the states of the labelers of the expression. It fails if the labels of one of them are
 // not read.
-func (v *Bound) findLabelers() error {
-	if !v.Expr.Root.HasLabels() {
-		return nil
-	}
-	var err error
-	if v.labelers, err = v.View.Labelers(); err != nil {
-		return err
-	}
-	known := slices.Sorted(maps.Keys(v.labelers))
-	var unknown string
-	var walk func(n *language.Node)
-	walk = func(n *language.Node) {
-		if n.Op.IsSet() && n.Kind.IsLabel() {
-			if did := v.Expr.LabelerOf(n); unknown == "" && v.labelers[did].Name == "" {
-				unknown = did
+func (v *Bound) findLabelers() (err error) {
+	for n := range v.Expr.Root.All() {
+		if !n.Op.IsSet() || !n.Kind.IsLabel() {
+			continue
+		}
+		if v.labelers == nil {
+			if v.labelers, err = v.View.Labelers(); err != nil {
+				return err
 			}
 		}
-		for i := range n.Args {
-			walk(&n.Args[i])
+		if did := v.Expr.LabelerOf(n); v.labelers[did].Name == "" {
+			has := "no labels of any labeler"
+			if len(v.labelers) > 0 {
+				has = "labels of " + strings.Join(slices.Sorted(maps.Keys(v.labelers)), ", ")
+			}
+			return &LimitError{"unknown labeler " + did + ": this server has " + has + " (operators: add it to --labelers)"}
 		}
 	}
-	walk(&v.Expr.Root)
-	switch {
-	case unknown == "":
-		return nil
-	case len(known) == 0:
-		return &LimitError{"unknown labeler " + unknown + ": this server has no labels of any labeler (operators: add it to --labelers)"}
-	}
-	return &LimitError{"unknown labeler " + unknown + ": this server has labels of " + strings.Join(known, ", ") + " (operators: add it to --labelers)"}
+	return nil
 }
 
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.

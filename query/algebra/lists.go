@@ -16,17 +16,9 @@ const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.
 func (r *Reader) lists(l Leaf) (sets.Set, error) {
-	if kept, ok := r.listsRead[l]; ok {
-		return kept, nil
-	}
 	var ids []uint64
 	err := r.eachListed(l, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
-	if err != nil {
-		return sets.Set{}, err
-	}
-	set := sets.FromUnsorted(ids)
-	r.listsRead[l] = set
-	return set, nil
+	return sets.FromUnsorted(ids), err
 }
 
 // eachListed calls each for every member of an OpListed or OpLists leaf, with the list item

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"hash/fnv"
 	"io"
-	"math"
-	"slices"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -28,7 +26,7 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 		hidden = v.View.Hidden()
 	}
 	if size := set.Len() - sets.AndLen(hidden, set); size > uint64(n.Least) {
-		set = lowest(set, hidden, size, n.Least, n.Seed, v.named(&n.Args[0]))
+		set = lowest(set, hidden, n.Least, n.Seed, v.named(&n.Args[0]))
 	}
 	v.keep(n, set)
 	if set.Len() > sets.ListMax {
@@ -41,50 +39,32 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
 func (v *Bound) named(n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
-	var walk func(n *language.Node)
-	walk = func(n *language.Node) {
-		for i := range n.Args {
-			walk(&n.Args[i])
-		}
+	for n := range n.All() {
 		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
 			h := fnv.New64a()
 			_, _ = io.WriteString(h, v.Expr.Strings[i].S)
 			hashes[uint64(v.literal(i))] = h.Sum64()
 		}
 	}
-	walk(n)
 	return hashes
 }
 
-// lowest returns the n members with the lowest hashes of a set that has about size members beside the
-// hidden ones. There must be n.
-func lowest(set, hidden sets.Set, size uint64, n int, seed uint64, named map[uint64]uint64) sets.Set {
+// lowest returns the n members of a set, beside hidden ones, with the lowest hashes, or all if there are fewer.
+func lowest(set, hidden sets.Set, n int, seed uint64, named map[uint64]uint64) sets.Set {
 	type hashed struct{ hash, id uint64 }
-	found := make([]hashed, 0, n+n/4+100)
-	// The hashes below limit are a few more than n, most probably.
-	limit := uint64(math.MaxUint64)
-	if share := (float64(n) + 6*math.Sqrt(float64(n)) + 20) / float64(size); share < 1 {
-		limit = uint64(share * (1 << 63) * 2)
-	}
-	for {
-		for id := range set.All() {
-			of := id
-			if hash, ok := named[id]; ok {
-				of = hash
-			}
-			if h := mix(of, seed); h <= limit && !hidden.Has(id) {
-				found = append(found, hashed{h, id})
-			}
+	first := top[hashed]{most: n, compare: func(x, y hashed) int { return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.id, y.id)) }}
+	for id := range set.All() {
+		of := id
+		if hash, ok := named[id]; ok {
+			of = hash
 		}
-		if len(found) >= n || limit == math.MaxUint64 {
-			break
+		if !hidden.Has(id) {
+			first.offer(hashed{mix(of, seed), id})
 		}
-		found, limit = found[:0], math.MaxUint64
 	}
-	slices.SortFunc(found, func(x, y hashed) int { return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.id, y.id)) })
-	ids := make([]uint64, n)
-	for i := range ids {
-		ids[i] = found[i].id
+	var ids []uint64
+	for _, x := range first.sorted() {
+		ids = append(ids, x.id)
 	}
 	return sets.FromUnsorted(ids)
 }

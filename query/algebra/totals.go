@@ -106,7 +106,7 @@ func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 	set = sets.AndNot(set, hidden)
 	n := set.Len()
 	if most := uint64(t.most); n > most {
-		set = lowest(set, sets.Set{}, n, t.most, uint64(id), nil)
+		set = lowest(set, sets.Set{}, t.most, uint64(id), nil)
 		t.sampled++
 	}
 	if t.units -= int(set.Len()) * lookUpUnits; t.units < 0 {

@@ -2,6 +2,7 @@ package language
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -37,6 +38,23 @@ type Node struct {
 
 	isList   bool // members(…) of one list, not of the accounts on it
 	eitherIs bool // members are what the sets around have: accounts or records of a labeled(…), accounts or texts of a members(…) of quoted DIDs
+}
+
+// All yields the node and all parts of it.
+func (n *Node) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) { n.each(yield) }
+}
+
+func (n *Node) each(yield func(*Node) bool) bool {
+	if !yield(n) {
+		return false
+	}
+	for i := range n.Args {
+		if !n.Args[i].each(yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // An Op is an operator, or the type of a leaf.
@@ -185,4 +203,23 @@ func (e *Expr) AuthorOf(n *Node, member string) string {
 	default: // OpLists
 		return dict.AuthorityOf(member)
 	}
+}
+
+// Question returns the text that a cursor is bound to: the expression's source and its
+// resolved strings. A handle that moves to another account invalidates the cursor.
+func (e *Expr) Question() string {
+	parts := []string{e.Source}
+	for _, l := range e.Strings {
+		parts = append(parts, l.S)
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// AsOf returns the expression with its ages counted back from now.
+func (e *Expr) AsOf(now time.Time) (*Expr, error) {
+	again, err := e.words.Parse(e.Source, len(e.Source), now)
+	if err == nil {
+		again.Strings = e.Strings
+	}
+	return again, err
 }

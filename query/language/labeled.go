@@ -127,19 +127,6 @@ func (e *Expr) LabelerOf(n *Node) string {
 	return labeler
 }
 
-// HasLabels reports whether n contains a labeled(…).
-func (n *Node) HasLabels() bool {
-	if n.Op.IsSet() {
-		return n.Kind.IsLabel()
-	}
-	for i := range n.Args {
-		if n.Args[i].HasLabels() {
-			return true
-		}
-	}
-	return false
-}
-
 // Except makes the expression one that can be left out of results of a namespace. Its error is for the client.
 func (e *Expr) Except(results dict.Namespace) error { return e.except(&e.Root, results) }
 

@@ -285,15 +285,10 @@ func TestTurns(t *testing.T) {
 	quiet := w.subscribe("quiet", "followers(did:web:a.example.com)")
 	busy := w.subscribe("busy", "followers(did:web:b.example.com)")
 	shared := []*Subscriber{w.subscribe("busy", "followers(did:web:c.example.com)"), w.subscribe("quiet", "followers(did:web:c.example.com)")}
-	w.h.recordSpending(turns{{client: "busy", spent: 1 << 20}})
+	w.h.recordSpending([]*turn{{client: "busy", spent: 1 << 20}})
 	todo := []task{{w: busy.w}, {w: quiet.w}, {w: shared[0].w}}
 	order := w.h.turns(todo)
-	slices.SortFunc(order, func(x, y *turn) int {
-		if (turns{x, y}).Less(0, 1) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(order, (*turn).order)
 	if len(order) != 2 || order[0].client != "quiet" || len(order[0].todo) != 2 || order[1].todo[0].w != busy.w {
 		t.Errorf("turns in the order %+v", order)
 	}

@@ -94,18 +94,13 @@ func (h *Watcher) recheckAll(w *watch, which func(algebra.Leaf) bool) {
 
 // leaves calls each for the leaves of an expression whose account or record has an id.
 func (w *watch) leaves(each func(algebra.Leaf)) {
-	var walk func(n *language.Node)
-	walk = func(n *language.Node) {
+	for n := range w.e.Root.All() {
 		if n.Op.IsSet() {
 			if l := algebra.LeafOf(n, w.ids); l.Of != dict.None {
 				each(l)
 			}
 		}
-		for i := range n.Args {
-			walk(&n.Args[i])
-		}
 	}
-	walk(&w.e.Root)
 }
 
 // index adds an expression to the index of changes, by the ids of its strings.

