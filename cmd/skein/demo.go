@@ -60,7 +60,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	command.QuietLibraries(log)
+	slog.SetDefault(log) // what libraries say
 	x, err := app.OpenIndex(ctx, app.StoreOptions{Store: dir + "/store", Create: true, Logger: log})
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func importStore(ctx context.Context, e *command.Environment, so app.StoreOption
 	if err := e.Prepare(&so); err != nil {
 		return err
 	}
-	in, size := io.NopCloser(os.Stdin), int64(0)
+	in, size, at := io.NopCloser(os.Stdin), int64(0), func() int64 { return 0 }
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -43,7 +43,7 @@ func importStore(ctx context.Context, e *command.Environment, so app.StoreOption
 		if info, err := f.Stat(); err == nil {
 			size = info.Size()
 		}
-		in = f
+		in, at = f, func() int64 { n, _ := f.Seek(0, io.SeekCurrent); return n }
 	}
 	app.LimitMemory(so)
 	x, err := app.OpenIndex(ctx, so)
@@ -51,8 +51,7 @@ func importStore(ctx context.Context, e *command.Environment, so app.StoreOption
 		return errors.Join(err, in.Close())
 	}
 	p := e.Progress("bytes", size)
-	counted := &command.Counting{Reader: in}
-	n, err := export.Read(ctx, x.Graph, counted, func(records int64) { p.Of(counted.N, size, say.Count(records)+" records") })
+	n, err := export.Read(ctx, x.Graph, in, func(records int64) { p.Of(at(), size, say.Count(records)+" records") })
 	p.End()
 	interrupted := ctx.Err() != nil
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil && interrupted {

@@ -267,14 +267,9 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMirror()) }()
-	command.EnvironmentWarnings(os.Environ(), flags, func(name, meant string) {
-		args := []any{"name", name}
-		if meant != "" {
-			args = append(args, "did_you_mean", meant)
-		}
-		log.Warn("unknown environment variable", args...)
-	})
-	command.QuietLibraries(log)
+	for _, name := range command.UnknownVariables(os.Environ(), flags) {
+		log.Warn("unknown environment variable", "name", name)
+	}
 	if err := n.build(); err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 		ErrWriter:      stderr,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   flagError,
-		Action:         ChooseCommand,
+		Action:         chooseCommand,
 
 		EnableShellCompletion: true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) {
@@ -65,19 +65,14 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 		},
 	}
 	began := false // an error before a command begins is wrong usage: the flags or their variables
-	var prepare func(commands []*cli.Command)
-	prepare = func(commands []*cli.Command) {
-		for _, c := range commands {
-			c.OnUsageError = flagError
-			prepare(c.Commands)
-			action := c.Action
-			c.Action = func(ctx context.Context, c *cli.Command) error {
-				began = true
-				return action(ctx, c)
-			}
+	for _, c := range cmd.Commands {
+		c.OnUsageError = flagError
+		action := c.Action
+		c.Action = func(ctx context.Context, c *cli.Command) error {
+			began = true
+			return action(ctx, c)
 		}
 	}
-	prepare(cmd.Commands)
 	env.program = p
 	err := cmd.Run(ctx, args)
 	if failed := env.OutputError(); failed != nil {
@@ -187,21 +182,17 @@ func expected(err string) string {
 	return err
 }
 
-// ChooseCommand is the action of a command that only groups others: it prints help, or
-// reports an unknown subcommand.
-func ChooseCommand(_ context.Context, c *cli.Command) error {
+// chooseCommand is the action without a command: it prints help, or reports an unknown command.
+func chooseCommand(_ context.Context, c *cli.Command) error {
 	if !c.Args().Present() {
-		if c.Root() == c {
-			return cli.ShowRootCommandHelp(c)
-		}
-		return cli.ShowSubcommandHelp(c)
+		return cli.ShowRootCommandHelp(c)
 	}
 	name := c.Args().First()
 	hint := "see " + c.FullName() + " help"
 	if near := cli.SuggestCommand(c.Commands, name); near != "" && distance(near, name) < 3 {
 		hint = "did you mean " + near + "? Otherwise " + hint
 	}
-	return UsageError("unknown command %q; %s", strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")+name, hint)
+	return UsageError("unknown command %q; %s", name, hint)
 }
 
 // distance returns roughly how many letters two words differ in.

@@ -21,9 +21,9 @@ func variable(flag string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// EnvironmentWarnings calls warn for each SKEIN_ variable that no flag reads: it is probably
-// misspelled, and would silently have no effect. meant is the most similar variable, or "".
-func EnvironmentWarnings(environ []string, flags []cli.Flag, warn func(name, meant string)) {
+// UnknownVariables returns the SKEIN_ variables that no flag reads: they are probably misspelled, and would silently have
+// no effect.
+func UnknownVariables(environ []string, flags []cli.Flag) (unknown []string) {
 	known := slices.Clone(secrets)
 	for _, f := range flags {
 		for _, name := range f.Names() {
@@ -33,15 +33,10 @@ func EnvironmentWarnings(environ []string, flags []cli.Flag, warn func(name, mea
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		if strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
-			meant := ""
-			for _, k := range known {
-				if distance(k, name) < 3 {
-					meant = k
-				}
-			}
-			warn(name, meant)
+			unknown = append(unknown, name)
 		}
 	}
+	return unknown
 }
 
 // AdminToken returns the token of the admin listener: that of SKEIN_ADMIN_TOKEN, or that in a file; "" if there is none.

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -36,12 +35,10 @@ func (e *Environment) Progress(things string, total int64) *Progress {
 }
 
 // Tell shows the current count.
-func (p *Progress) Tell(n int64) { p.show(n, 0, "") }
+func (p *Progress) Tell(n int64) { p.Of(n, 0, "") }
 
 // Of shows the current count, the total, and more text.
-func (p *Progress) Of(n, total int64, more string) { p.show(n, total, more) }
-
-func (p *Progress) show(n, total int64, more string) {
+func (p *Progress) Of(n, total int64, more string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if total > 0 {
@@ -89,48 +86,4 @@ func cut(line string, columns int) string {
 	return line
 }
 
-// Counting is a reader that counts the bytes it has read.
-type Counting struct {
-	io.Reader
-
-	N int64
-}
-
-// Read implements io.Reader.
-func (c *Counting) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	c.N += int64(n)
-	return n, err
-}
-
 const clearLine = "\r\033[K"
-
-// logger returns the program's logger: text for people, JSON for machines.
-func (e *Environment) logger() (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(e.Level)); err != nil {
-		return nil, UsageError("--log-level %q: use debug, info, warn or error", e.Level)
-	}
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch v := a.Value.Any().(type) {
-		case error:
-			a.Value = slog.StringValue(plain(v))
-		case time.Duration: // JSON would show nanoseconds
-			a.Value = slog.StringValue(v.String())
-		}
-		return a
-	}}
-	text := e.Terminal()
-	switch e.Format {
-	case "", "auto":
-	case "text", "json":
-		text = e.Format == "text"
-	default:
-		return nil, UsageError("--log-format %q: use auto, text or json", e.Format)
-	}
-	if !text {
-		e.json = slog.New(slog.NewJSONHandler(e.Stderr, o))
-		return e.json, nil
-	}
-	return slog.New(slog.NewTextHandler(e.Stderr, o)), nil
-}

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"log/slog"
+	"time"
+
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/app"
@@ -29,4 +32,45 @@ func (e *Environment) Prepare(o *app.StoreOptions) (err error) {
 	o.Fatal = e.fatal
 	o.Logger, err = e.logger()
 	return err
+}
+
+// logger returns the program's logger: text for people, JSON for machines. What libraries log to slog's default logger goes
+// there too, warnings and errors only: strangers cause what libraries do, and could fill the log.
+func (e *Environment) logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(e.Level)); err != nil {
+		return nil, UsageError("--log-level %q: use debug, info, warn or error", e.Level)
+	}
+	text := e.Terminal()
+	switch e.Format {
+	case "", "auto":
+	case "text", "json":
+		text = e.Format == "text"
+	default:
+		return nil, UsageError("--log-format %q: use auto, text or json", e.Format)
+	}
+	from := func(level slog.Level) *slog.Logger {
+		o := &slog.HandlerOptions{Level: level, ReplaceAttr: plainAttr}
+		if text {
+			return slog.New(slog.NewTextHandler(e.Stderr, o))
+		}
+		return slog.New(slog.NewJSONHandler(e.Stderr, o))
+	}
+	slog.SetDefault(from(max(level, slog.LevelWarn)))
+	log := from(level)
+	if !text {
+		e.json = log
+	}
+	return log, nil
+}
+
+// plainAttr shows errors without the names of packages, and durations in units, which JSON would show in nanoseconds.
+func plainAttr(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case error:
+		a.Value = slog.StringValue(plain(v))
+	case time.Duration:
+		a.Value = slog.StringValue(v.String())
+	}
+	return a
 }
