@@ -2,7 +2,6 @@ package constellation
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
-	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -32,19 +30,17 @@ func (b *backlinks) namesAll() bool {
 // listsAll reports whether all records of the accounts in a set are listed.
 func (b *backlinks) listsAll(set sets.Set) bool { return b.namesAll() && set.Len() <= maxAllRecords }
 
-// allRecords answers a page of all records of the accounts in a set.
-func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, e *language.Expr) (p backlinkPage, err error) {
-	p.records = []recordID{}
+// allRecords returns a page of all records of the accounts in a set, and counts them.
+func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, p *backlinkPage) (all []algebra.MemberRecord, err error) {
 	if set.Len() > sets.ListMax/4 {
 		if err := q.Work.Heavy(); err != nil {
-			return p, err
+			return nil, err
 		}
 	}
-	subject, kind := v.IDs[0], e.Root.Kind
-	var all []algebra.MemberRecord
+	subject, kind := v.IDs[0], b.of.Root.Kind
 	for id := range set.All() {
 		if err := v.Ended.Err(); err != nil {
-			return p, err
+			return nil, err
 		}
 		err := v.View.EachSubject(kind, dict.ID(id), ask.Window{}, func(s dict.ID, path ask.Path) error {
 			if s == subject {
@@ -54,29 +50,26 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 			return nil
 		})
 		if err != nil {
-			return p, err
+			return nil, err
 		}
 	}
 	if p.total = uint64(len(all)); b.limit == 0 {
-		return p, nil
+		return nil, nil
 	}
-	bound := "all " + b.more() + e.Question()
+	bound := "all " + b.more() + b.of.Question()
 	now := time.Now()
 	var after *algebra.MemberRecord
 	if b.cursor != "" {
-		plain, err := q.Cursors.Open(b.cursor, bound)
-		if err != nil || len(plain) < 17 {
-			return p, xrpc.Invalid("%v", xrpc.ErrCursor)
+		at, id, path, err := open(q, bound)
+		if err != nil {
+			return nil, err
 		}
-		if at := int64(binary.BigEndian.Uint64(plain)); at != 0 {
-			now = time.UnixMicro(at)
+		if at != 0 {
+			now = time.UnixMicro(int64(at))
 		}
-		after = &algebra.MemberRecord{ID: dict.ID(binary.BigEndian.Uint64(plain[8:])), Path: ask.ParsePath(plain[16:])}
+		after = &algebra.MemberRecord{ID: dict.ID(id), Path: path}
 	}
-	order := algebra.NewestFirst(now)
-	if b.oldest {
-		order = algebra.OldestFirst(now)
-	}
+	order := b.order(now)
 	compare := func(x, y algebra.MemberRecord) int {
 		return cmp.Or(order.Compare(x, y), ask.ComparePaths(x.Path, y.Path))
 	}
@@ -94,15 +87,8 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 	}
 	if len(all) > b.limit {
 		last := all[b.limit-1]
-		plain := binary.BigEndian.AppendUint64(nil, uint64(at))
-		plain = binary.BigEndian.AppendUint64(plain, uint64(last.ID))
-		p.cursor = new(q.Cursors.Seal(last.Path.AppendRkey(plain), bound))
+		p.cursor = seal(q, bound, uint64(at), uint64(last.ID), last.Path)
 		all = all[:b.limit]
 	}
-	var names map[dict.ID]string
-	names, err = stringsOf(v.View, dict.DID, all, func(r algebra.MemberRecord) dict.ID { return r.ID })
-	for _, r := range all {
-		p.records = append(p.records, recordID{names[r.ID], e.Info(&e.Root).Collection, string(r.Path.AppendRkey(nil))})
-	}
-	return p, err
+	return all, nil
 }

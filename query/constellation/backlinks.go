@@ -2,7 +2,6 @@ package constellation
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -17,17 +16,17 @@ import (
 // Methods returns the methods of Constellation.
 func Methods() []xrpc.Method {
 	all := []xrpc.Method{
-		{NSID: "blue.microcosm.links.getBacklinks", Serve: getBacklinks},
-		{NSID: "blue.microcosm.links.getBacklinksCount", Serve: getBacklinksCount},
-		{NSID: "blue.microcosm.links.getBacklinkDids", Serve: getBacklinkDids},
+		{NSID: "blue.microcosm.links.getBacklinks", Serve: records(byNewer, "records")},
+		{NSID: "blue.microcosm.links.getBacklinksCount", Serve: count(byNewer, false)},
+		{NSID: "blue.microcosm.links.getBacklinkDids", Serve: dids(byNewer)},
 		{NSID: "blue.microcosm.links.getManyToManyCounts", Serve: getManyToManyCounts},
 		{NSID: "blue.microcosm.links.getManyToMany", Serve: getManyToMany},
-		{NSID: "/links", Serve: links, Takes: []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit", "reverse"}, Many: []string{"did"}},
-		{NSID: "/links/count", Serve: linksCount, Takes: []string{"target", "collection", "path", "cursor"}},
-		{NSID: "/links/distinct-dids", Serve: linksDids, Takes: []string{"target", "collection", "path", "cursor", "limit"}},
-		{NSID: "/links/count/distinct-dids", Serve: linksDidCount, Takes: []string{"target", "collection", "path", "cursor"}},
-		{NSID: "/links/all", Serve: linksAll, Takes: []string{"target"}},
-		{NSID: "/links/all/count", Serve: linksAllCount, Takes: []string{"target"}},
+		{NSID: "/links", Serve: records(byOlder, "linking_records"), Takes: []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit", "reverse"}, Many: []string{"did"}},
+		{NSID: "/links/count", Serve: count(byOlder, false), Takes: []string{"target", "collection", "path", "cursor"}},
+		{NSID: "/links/distinct-dids", Serve: dids(byOlder), Takes: []string{"target", "collection", "path", "cursor", "limit"}},
+		{NSID: "/links/count/distinct-dids", Serve: count(byOlder, true), Takes: []string{"target", "collection", "path", "cursor"}},
+		{NSID: "/links/all", Serve: allLinks(func(n linkCount) any { return n }), Takes: []string{"target"}},
+		{NSID: "/links/all/count", Serve: allLinks(func(n linkCount) any { return n.Records }), Takes: []string{"target"}},
 	}
 	for i := range all {
 		all[i] = all[i].Described()
@@ -52,28 +51,36 @@ type backlinks struct {
 	dids   bool // the authors are asked for, and not their records
 }
 
-// backlinksOf reads the parameters of a newer method, or of an older one.
-func backlinksOf(q *xrpc.Query, older bool) (b backlinks, err error) {
-	var target, collection, path string
-	if older {
-		target, collection = q.Values.Get("target"), q.Values.Get("collection")
-		var ok bool
-		if path, ok = strings.CutPrefix(q.Values.Get("path"), "."); !ok {
-			return b, xrpc.Invalid("parameter path is %q; it must begin with a dot, as in .subject.uri", language.Brief(q.Values.Get("path")))
+// parameters read which records a method is asked about: those of a collection that name a target at a path.
+type parameters func(q *xrpc.Query) (target, collection, path string, err error)
+
+// byNewer reads the parameters of a newer method.
+func byNewer(q *xrpc.Query) (target, collection, path string, err error) {
+	if collection, path, err = sourceOf(q); err == nil && !q.Values.Has("subject") {
+		err = missing("subject")
+	}
+	return q.Values.Get("subject"), collection, path, err
+}
+
+// byOlder reads the parameters of an older method.
+func byOlder(q *xrpc.Query) (target, collection, path string, err error) {
+	for _, name := range []string{"target", "collection", "path"} {
+		if !q.Values.Has(name) {
+			return "", "", "", missing(name)
 		}
-		for _, name := range []string{"target", "collection", "path"} {
-			if !q.Values.Has(name) {
-				return b, xrpc.Invalid("parameter %q is missing", name)
-			}
-		}
-	} else {
-		target = q.Values.Get("subject")
-		if collection, path, err = sourceOf(q); err != nil {
-			return b, err
-		}
-		if !q.Values.Has("subject") {
-			return b, xrpc.Invalid("parameter \"subject\" is missing")
-		}
+	}
+	path, ok := strings.CutPrefix(q.Values.Get("path"), ".")
+	if !ok {
+		err = xrpc.Invalid("parameter path is %q; it must begin with a dot, as in .subject.uri", language.Brief(q.Values.Get("path")))
+	}
+	return q.Values.Get("target"), q.Values.Get("collection"), path, err
+}
+
+// backlinksOf reads the parameters.
+func backlinksOf(q *xrpc.Query, from parameters) (b backlinks, err error) {
+	target, collection, path, err := from(q)
+	if err != nil {
+		return b, err
 	}
 	b.of = q.Words.ActorsOf(q.Words.KindAt(collection, path), target)
 	if b.limit, err = q.Integer("limit", 0, 1000, 100); err != nil {
@@ -122,149 +129,107 @@ func (b *backlinks) more() string {
 // page answers a page.
 func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, err error) {
 	p.records = []recordID{}
-	e := b.of
-	if e == nil {
+	if b.of == nil {
 		return p, nil
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		p = backlinkPage{records: []recordID{}}
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		v, err := algebra.NewEvaluation(ctx, sn, b.of, q.Work)
 		if err != nil {
 			return err
 		}
-		set, total, err := v.Result()
+		set, _, err := v.Result()
+		if err == nil {
+			set, err = b.by.of(sn, set)
+		}
 		if err != nil {
 			return err
 		}
-		if b.by.given {
-			if set, err = b.by.of(sn, set); err != nil {
-				return err
-			}
-			total = set.Len() - sets.AndLen(v.Hidden(), set)
+		p.total = set.Len() - sets.AndLen(v.Hidden(), set)
+		var page []algebra.MemberRecord
+		switch {
+		case b.listsAll(set):
+			page, err = b.allRecords(q, v, set, &p)
+		case b.limit > 0:
+			page, err = b.oneOfEach(q, v, set, &p)
 		}
-		if b.listsAll(set) {
-			p, err = b.allRecords(q, v, set, e)
-			return err
-		}
-		if p.total = total; b.limit == 0 {
-			return nil
-		}
-		var after algebra.Place
-		if b.cursor != "" {
-			if _, after, err = q.Cursors.OpenList(e, b.more(), b.cursor); err != nil {
-				return xrpc.Invalid("%v", err)
-			}
-		}
-		order := algebra.NewestFirst
-		if b.oldest {
-			order = algebra.OldestFirst
-		}
-		page, last, err := v.Records(&v.Expr.Root, set, &after, b.limit, order(after.At(time.Now())))
 		if err != nil {
 			return err
 		}
-		if last != nil {
-			p.cursor = new(q.Cursors.SealList(e, b.more(), *last))
+		names, err := stringsOf(sn, dict.DID, page, func(r algebra.MemberRecord) dict.ID { return r.ID })
+		for _, r := range page {
+			p.records = append(p.records, recordID{names[r.ID], b.of.Info(&b.of.Root).Collection, string(r.Path.AppendRkey(nil))})
 		}
-		ids := make([]dict.ID, len(page))
-		for i, r := range page {
-			ids[i] = r.ID
-		}
-		k := e.Info(&e.Root)
-		return sn.Strings(dict.DID, ids, func(i int, did []byte) error {
-			p.records = append(p.records, recordID{string(did), k.Collection, string(page[i].Path.AppendRkey(nil))})
-			return nil
-		})
+		return err
 	})
 	return p, err
 }
 
-func getBacklinks(ctx context.Context, q *xrpc.Query) (any, error) {
-	b, err := backlinksOf(q, false)
-	if err != nil {
-		return nil, err
+// oneOfEach returns a page with one record of each account in a set.
+func (b *backlinks) oneOfEach(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, p *backlinkPage) (page []algebra.MemberRecord, err error) {
+	var after algebra.Place
+	if b.cursor != "" {
+		if _, after, err = q.Cursors.OpenList(b.of, b.more(), b.cursor); err != nil {
+			return nil, xrpc.Invalid("%v", err)
+		}
 	}
-	p, err := b.page(ctx, q)
-	return struct {
-		Total   uint64     `json:"total"`
-		Records []recordID `json:"records"`
-		Cursor  *string    `json:"cursor"`
-	}{p.total, p.records, p.cursor}, err
-}
-
-func links(ctx context.Context, q *xrpc.Query) (any, error) {
-	b, err := backlinksOf(q, true)
-	if err != nil {
-		return nil, err
+	page, last, err := v.Records(&b.of.Root, set, &after, b.limit, b.order(after.At(time.Now())))
+	if last != nil {
+		p.cursor = new(q.Cursors.SealList(b.of, b.more(), *last))
 	}
-	p, err := b.page(ctx, q)
-	return struct {
-		Total   uint64     `json:"total"`
-		Records []recordID `json:"linking_records"`
-		Cursor  *string    `json:"cursor"`
-	}{p.total, p.records, p.cursor}, err
+	return page, err
 }
 
-type linkingDids struct {
-	Total  uint64   `json:"total"`
-	DIDs   []string `json:"linking_dids"`
-	Cursor *string  `json:"cursor"`
-}
-
-// didsOf answers a page of authors.
-func didsOf(ctx context.Context, q *xrpc.Query, b backlinks) (any, error) {
-	b.dids = true
-	p, err := b.page(ctx, q)
-	out := linkingDids{p.total, []string{}, p.cursor}
-	for _, r := range p.records {
-		out.DIDs = append(out.DIDs, r.DID)
+func (b *backlinks) order(now time.Time) algebra.Order {
+	if b.oldest {
+		return algebra.OldestFirst(now)
 	}
-	return out, err
+	return algebra.NewestFirst(now)
 }
 
-func getBacklinkDids(ctx context.Context, q *xrpc.Query) (any, error) {
-	b, err := backlinksOf(q, false)
-	if err != nil {
-		return nil, err
+// handler answers one call.
+type handler = func(context.Context, *xrpc.Query) (any, error)
+
+// records answers a page of records.
+func records(from parameters, name string) handler {
+	return func(ctx context.Context, q *xrpc.Query) (any, error) {
+		b, err := backlinksOf(q, from)
+		if err != nil {
+			return nil, err
+		}
+		p, err := b.page(ctx, q)
+		return map[string]any{"total": p.total, name: p.records, "cursor": p.cursor}, err
 	}
-	return didsOf(ctx, q, b)
 }
 
-func linksDids(ctx context.Context, q *xrpc.Query) (any, error) {
-	b, err := backlinksOf(q, true)
-	if err != nil {
-		return nil, err
+// dids answers a page of authors.
+func dids(from parameters) handler {
+	return func(ctx context.Context, q *xrpc.Query) (any, error) {
+		b, err := backlinksOf(q, from)
+		if err != nil {
+			return nil, err
+		}
+		b.dids = true
+		p, err := b.page(ctx, q)
+		all := []string{}
+		for _, r := range p.records {
+			all = append(all, r.DID)
+		}
+		return map[string]any{"total": p.total, "linking_dids": all, "cursor": p.cursor}, err
 	}
-	return didsOf(ctx, q, b)
 }
 
-type linkTotal struct {
-	Total uint64 `json:"total"`
-}
-
-func getBacklinksCount(ctx context.Context, q *xrpc.Query) (any, error) {
-	b, err := backlinksOf(q, false)
-	if err != nil {
-		return nil, err
+// count counts the records, or their authors.
+func count(from parameters, dids bool) handler {
+	return func(ctx context.Context, q *xrpc.Query) (any, error) {
+		b, err := backlinksOf(q, from)
+		if err != nil {
+			return nil, err
+		}
+		b.limit, b.cursor, b.dids = 0, "", dids
+		p, err := b.page(ctx, q)
+		return map[string]any{"total": p.total}, err
 	}
-	b.limit, b.cursor = 0, ""
-	p, err := b.page(ctx, q)
-	return linkTotal{p.total}, err
-}
-
-func linksCount(ctx context.Context, q *xrpc.Query) (any, error) { return olderCount(ctx, q, false) }
-
-func linksDidCount(ctx context.Context, q *xrpc.Query) (any, error) { return olderCount(ctx, q, true) }
-
-// olderCount counts the records, or their authors.
-func olderCount(ctx context.Context, q *xrpc.Query, dids bool) (any, error) {
-	b, err := backlinksOf(q, true)
-	if err != nil {
-		return nil, err
-	}
-	b.limit, b.cursor, b.dids = 0, "", dids
-	p, err := b.page(ctx, q)
-	return linkTotal{p.total}, err
 }
 
 // linkCount is the number of records that name a target at a path, and of their authors.
@@ -273,72 +238,53 @@ type linkCount struct {
 	DIDs    uint64 `json:"distinct_dids"`
 }
 
-// linkCounts counts the records that name a target, by collection and path, without zeros.
-func linkCounts(ctx context.Context, q *xrpc.Query) (map[string]map[string]linkCount, error) {
-	target := q.Values.Get("target")
-	if target == "" {
-		return nil, xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "parameter \"target\" is missing")
-	}
-	all := map[string]map[string]linkCount{}
-	err := q.View(ctx, func(sn *ask.View) error {
-		clear(all)
-		for i := range q.Words.Table.All {
-			k := &q.Words.Table.All[i]
-			e := q.Words.ActorsOf(k, target)
-			if e == nil {
-				continue
-			}
-			v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
-			if err != nil {
-				return err
-			}
-			if v.IDs[0] == dict.None {
-				continue
-			}
-			var n linkCount
-			if err := sn.ActorCounts(k.Kind, v.IDs, nil, func(_ int, total uint64) error { n = linkCount{total, total}; return nil }); err != nil {
-				return err
-			}
-			b := backlinks{of: e}
-			if n.DIDs == 0 {
-				continue
-			}
-			if b.namesAll() && n.DIDs <= maxAllRecords {
-				set, _, err := v.Result()
+// allLinks counts the records that name a target, by collection and path, without zeros.
+func allLinks(shown func(linkCount) any) handler {
+	return func(ctx context.Context, q *xrpc.Query) (any, error) {
+		target := q.Values.Get("target")
+		if target == "" {
+			return nil, missing("target")
+		}
+		all := map[string]map[string]any{}
+		err := q.View(ctx, func(sn *ask.View) error {
+			clear(all)
+			for i := range q.Words.Table.All {
+				k := &q.Words.Table.All[i]
+				b := backlinks{of: q.Words.ActorsOf(k, target)}
+				if b.of == nil {
+					continue
+				}
+				n, err := b.count(ctx, sn, q)
 				if err != nil {
 					return err
 				}
-				if b.listsAll(set) {
-					p, err := b.allRecords(q, v, set, e)
-					if err != nil {
-						return err
-					}
-					n.Records = p.total
+				if n.DIDs > 0 && all[k.Collection] == nil {
+					all[k.Collection] = map[string]any{}
+				}
+				if n.DIDs > 0 {
+					all[k.Collection]["."+k.To.Path()] = shown(n)
 				}
 			}
-			if all[k.Collection] == nil {
-				all[k.Collection] = map[string]linkCount{}
-			}
-			all[k.Collection]["."+k.To.Path()] = n
-		}
-		return nil
-	})
-	return all, err
-}
-
-func linksAllCount(ctx context.Context, q *xrpc.Query) (any, error) {
-	all, err := linkCounts(ctx, q)
-	out := map[string]map[string]uint64{}
-	for collection, paths := range all {
-		out[collection] = map[string]uint64{}
-		for path, n := range paths {
-			out[collection][path] = n.Records
-		}
+			return nil
+		})
+		return map[string]any{"links": all}, err
 	}
-	return map[string]any{"links": out}, err
 }
 
-func linksAll(ctx context.Context, q *xrpc.Query) (any, error) {
-	all, err := linkCounts(ctx, q)
-	return map[string]any{"links": all}, err
+// count counts without reading a large set.
+func (b *backlinks) count(ctx context.Context, sn *ask.View, q *xrpc.Query) (n linkCount, err error) {
+	v, err := algebra.NewEvaluation(ctx, sn, b.of, q.Work)
+	if err != nil || v.IDs[0] == dict.None {
+		return n, err
+	}
+	err = sn.ActorCounts(b.of.Root.Kind, v.IDs, nil, func(_ int, total uint64) error { n = linkCount{total, total}; return nil })
+	if err != nil || !b.namesAll() || n.DIDs == 0 || n.DIDs > maxAllRecords {
+		return n, err
+	}
+	set, _, err := v.Result()
+	if p := (backlinkPage{}); err == nil && b.listsAll(set) {
+		_, err = b.allRecords(q, v, set, &p)
+		n.Records = p.total
+	}
+	return n, err
 }

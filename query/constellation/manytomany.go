@@ -40,7 +40,7 @@ type manyToMany struct {
 func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	for _, name := range []string{"subject", "source", "pathToOther"} {
 		if !q.Values.Has(name) {
-			return m, xrpc.Invalid("parameter %q is missing", name)
+			return m, missing(name)
 		}
 	}
 	collection, path, err := sourceOf(q)
@@ -184,18 +184,14 @@ func getManyToManyCounts(ctx context.Context, q *xrpc.Query) (any, error) {
 			total, distinct uint64
 			last            dict.ID
 		}
-		counts := map[dict.ID]*count{}
+		counts := map[dict.ID]count{}
 		err := m.each(ctx, sn, q.Work, dict.None, func(r twoLinks) bool {
 			c := counts[r.other]
-			if c == nil {
-				c = &count{}
-				counts[r.other] = c
-			}
-			c.total++
-			if c.last != r.actor {
+			if c.total++; c.last != r.actor {
 				c.distinct++
 			}
 			c.last = r.actor
+			counts[r.other] = c
 			return true
 		})
 		if err != nil {
@@ -238,11 +234,11 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 	}
 	var after twoLinks
 	if m.cursor != "" {
-		plain, err := q.Cursors.Open(m.cursor, m.more+m.of.Question())
-		if err != nil || len(plain) < 17 {
-			return nil, xrpc.Invalid("%v", xrpc.ErrCursor)
+		actor, other, path, err := open(q, m.more+m.of.Question())
+		if err != nil {
+			return nil, err
 		}
-		after = twoLinks{dict.ID(binary.BigEndian.Uint64(plain)), dict.ID(binary.BigEndian.Uint64(plain[8:])), ask.ParsePath(plain[16:])}
+		after = twoLinks{dict.ID(actor), dict.ID(other), path}
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items, out.Cursor = []linkToOther{}, nil
@@ -264,8 +260,7 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		if more {
 			last := page[len(page)-1]
-			at := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(last.actor)), uint64(last.other))
-			out.Cursor = new(q.Cursors.Seal(last.path.AppendRkey(at), m.more+m.of.Question()))
+			out.Cursor = seal(q, m.more+m.of.Question(), uint64(last.actor), uint64(last.other), last.path)
 		}
 		dids, err := stringsOf(sn, dict.DID, page, func(r twoLinks) dict.ID { return r.actor })
 		if err != nil {

@@ -1,6 +1,7 @@
 package constellation
 
 import (
+	"encoding/binary"
 	"strings"
 
 	"skein.blue/graph/ask"
@@ -21,6 +22,23 @@ func sourceOf(q *xrpc.Query) (collection, path string, err error) {
 		err = xrpc.Invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.feed.like:subject.uri", language.Brief(q.Values.Get("source")))
 	}
 	return collection, path, err
+}
+
+func missing(name string) error { return xrpc.Invalid("parameter %q is missing", name) }
+
+// seal seals the place of a record, with another number.
+func seal(q *xrpc.Query, question string, x, y uint64, p ask.Path) *string {
+	plain := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, x), y)
+	return new(q.Cursors.Seal(p.AppendRkey(plain), question))
+}
+
+// open opens the parameter cursor.
+func open(q *xrpc.Query, question string) (x, y uint64, p ask.Path, err error) {
+	plain, err := q.Cursors.Open(q.Values.Get("cursor"), question)
+	if err != nil || len(plain) < 17 {
+		return 0, 0, p, xrpc.Invalid("%v", xrpc.ErrCursor)
+	}
+	return binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), ask.ParsePath(plain[16:]), nil
 }
 
 // authors limit an answer to the records of some accounts, if any are given.
