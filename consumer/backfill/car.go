@@ -60,7 +60,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	ctx = context.WithoutCancel(ctx) // the same write may hold repos of other callers
 	done := make(chan error, 1)
 	f.placer.flush(ctx)
-	f.placer.place(ctx, r, row.Generation, false, nil, func(o batch.Outcome, records int, err error) {
+	f.placer.place(ctx, &fetchedRepo{r, row.Generation, false, nil}, func(o batch.Outcome, records int, err error) {
 		p.Outcome, p.Records = o.String(), records
 		done <- err
 	})

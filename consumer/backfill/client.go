@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
@@ -28,8 +26,7 @@ type client struct {
 	http      *http.Client
 	directory identity.Directory
 
-	mu      sync.Mutex        // guards trouble
-	trouble map[string]string // hosts whose requests are being retried, with the reason
+	trouble atomic.Pointer[string] // why a request is being retried
 }
 
 // newClient returns a client. Its HTTP client is for addresses from strangers, that is, from DID
@@ -39,7 +36,7 @@ func newClient(o *Options) *client {
 		Trusted: append([]string{o.PLC, o.Relay}, o.Hosts...), AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
 	})
 	hc.Transport = outward.Paced(hc.Transport, outward.Pace{Bytes: int64(float64(o.MinRate) * o.IdleTimeout.Seconds()), Within: o.IdleTimeout})
-	c := &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc), trouble: map[string]string{}}
+	c := &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc)}
 	if o.Mirror != nil {
 		c.directory = identities.PLC{Directory: c.directory, Mirror: o.Mirror}
 	}
@@ -95,22 +92,26 @@ func (c *client) get(ctx context.Context, host, method string, query url.Values,
 
 // ask requests a small answer, and retries.
 func (c *client) ask(ctx context.Context, host, method string, query url.Values, into any) error {
-	defer c.setTrouble(host, "")
+	var trouble *string
+	defer func() {
+		if trouble != nil {
+			c.trouble.CompareAndSwap(trouble, nil)
+		}
+	}()
 	for tries := 1; ; tries++ {
 		err := c.askOnce(ctx, host, method, query, into)
 		a, isAnswer := errors.AsType[*answer](err)
 		if err == nil || ctx.Err() != nil || tries == c.o.Tries || isAnswer && a.isFinal() || errors.Is(err, outward.ErrPrivate) {
 			return err
 		}
-		c.setTrouble(host, fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, tries, c.o.Tries, shorten(err.Error())))
-		wait := backoff(tries, time.Second, time.Minute)
+		trouble = new(fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, tries, c.o.Tries, shorten(err.Error())))
+		c.trouble.Store(trouble)
+		pause := backoff(tries, time.Second, time.Minute)
 		if isAnswer {
-			wait = max(wait, min(a.after, 10*time.Minute))
+			pause = max(pause, min(a.after, 10*time.Minute))
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := wait(ctx, pause); err != nil {
+			return err
 		}
 	}
 }
@@ -129,27 +130,10 @@ func (c *client) askOnce(ctx context.Context, host, method string, query url.Val
 	return nil
 }
 
-// setTrouble notes why requests to a host are being retried, "" if they are not.
-func (c *client) setTrouble(host, why string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if why == "" {
-		delete(c.trouble, host)
-	} else {
-		c.trouble[host] = why
-	}
-}
-
 // report adds the trouble to a Status.
 func (c *client) report(st *Status) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.trouble) == 0 {
-		return
-	}
-	st.Trouble = c.trouble[slices.Min(slices.Collect(maps.Keys(c.trouble)))]
-	if more := len(c.trouble) - 1; more > 0 {
-		st.Trouble += fmt.Sprintf(" (and %d more hosts)", more)
+	if t := c.trouble.Load(); t != nil {
+		st.Trouble = *t
 	}
 }
 

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,8 +35,8 @@ type comparer struct {
 // before it believes that a repo was put back. It never compares a clock with a rev.
 type comparison struct {
 	slow     bool
-	noted    uint64            // number of holes at the start
-	seen     *roaring64.Bitmap // the listed accounts; nil if an earlier process started the comparison
+	noted    uint64           // number of holes at the start
+	seen     roaring64.Bitmap // the listed accounts
 	rechecks []recheck
 	listed   int64
 }
@@ -51,6 +52,9 @@ type recheck struct {
 	trusted bool      // the lister is trusted
 	since   time.Time // by the monotonic clock
 }
+
+// slowPage is how long a slow comparison waits between two pages: five hours in all for forty million repos.
+const slowPage = 500 * time.Millisecond
 
 // mostRechecks bounds the waiting rechecks: reading the list waits when there are so many.
 const mostRechecks = 50_000
@@ -93,7 +97,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 // roundDue reports whether the last comparison ended long enough ago. A future time comes from
 // a wrong clock.
 func (m *comparer) roundDue() bool {
-	ago := time.Since(m.o.Store.Backfill().Round.Ended)
+	ago := time.Since(m.o.Store.Backfill().Compared)
 	return ago >= m.o.CompareEvery || ago < 0
 }
 
@@ -118,11 +122,6 @@ func (m *comparer) compare(ctx context.Context, c *comparison) (ended bool) {
 
 func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	cursor := ""
-	if round := m.o.Store.Backfill().Round; c.slow && round.Cursor != "" {
-		cursor, c.listed = round.Cursor, round.Listed // the accounts seen by the earlier process are unknown
-	} else {
-		c.seen = roaring64.New()
-	}
 	for more := true; more; {
 		page, err := m.client.page(ctx, m.o.Relay, cursor)
 		if err != nil {
@@ -137,41 +136,22 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 			return err
 		}
 		if c.slow && more {
-			if err := m.pause(ctx, c, cursor); err != nil {
+			if err := wait(ctx, min(m.o.CompareEvery/1000, slowPage)); err != nil {
 				return err
+			}
+			if noted, _ := m.o.Store.Holes(); noted > c.noted {
+				return errors.New("a hole in the stream interrupted the slow comparison; comparing all repos now")
 			}
 		}
 	}
 	if err := m.queueUnlisted(ctx, c); err != nil {
 		return err
 	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round = graph.Round{Ended: time.Now().UTC()} })
+	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Compared = time.Now().UTC() })
 	if err != nil {
 		return err
 	}
 	return m.o.Store.SetCompared(ctx, c.noted)
-}
-
-// pause spreads a slow comparison over time, and stores its progress. It ends the comparison
-// after a hole in the stream, which needs a fast one.
-func (m *comparer) pause(ctx context.Context, c *comparison, cursor string) error {
-	var counts graph.Counts
-	if err := m.o.Store.View(ctx, func(s *graph.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
-		return fmt.Errorf("counting the accounts: %w", err)
-	}
-	if c.listed%100_000 < mostListed || ctx.Err() != nil {
-		if err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Cursor, b.Round.Listed = cursor, c.listed }); err != nil {
-			return err
-		}
-	}
-	pages := counts.Accounts/pageSize + 1
-	if err := wait(ctx, min(m.o.CompareEvery/2/time.Duration(pages), time.Minute)); err != nil {
-		return err
-	}
-	if noted, _ := m.o.Store.Holes(); noted > c.noted {
-		return fmt.Errorf("a hole in the stream interrupted the slow comparison; comparing all repos now")
-	}
-	return nil
 }
 
 // comparePage compares one page of the relay's list, which cursor requested, with the accounts that
@@ -188,7 +168,7 @@ func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string
 		}
 		for i := range accounts {
 			a := &accounts[i]
-			if c.seen != nil && a.id != dict.None {
+			if a.id != dict.None {
 				c.seen.Add(uint64(a.id))
 			}
 			if a.known && a.listed.Active != nil {
@@ -364,45 +344,11 @@ func (m *comparer) listAgain(ctx context.Context, due []recheck) error {
 // queueUnlisted queues the visible accounts that the relay does not list. The stream may have
 // missed their takedown or deletion in a hole, so their hosts are asked.
 func (m *comparer) queueUnlisted(ctx context.Context, c *comparison) error {
-	if c.seen == nil {
-		return nil
-	}
-	queued := 0
-	for from := dict.ID(0); ; {
-		var ids []dict.ID
-		var b batch.Batch
-		err := m.o.Store.View(ctx, func(s *graph.View) error {
-			ids = ids[:0]
-			next := dict.None
-			if err := s.EachAccount(from, func(id dict.ID, st *graph.RepoState) bool {
-				if next = id; !st.Has(graph.FlagHidden) && !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id)) {
-					ids = append(ids, id)
-				}
-				return len(ids) < pageSize
-			}); err != nil {
-				return err
-			}
-			from = next + 1
-			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-				b.AddResync(did, batch.Cause{Reason: "not_listed"})
-				return nil
-			})
-		})
-		if err != nil {
-			return fmt.Errorf("looking for unlisted accounts: %w", err)
-		}
-		if err := m.o.apply(ctx, &b); err != nil {
-			return err
-		}
-		if queued += len(ids); len(ids) < pageSize {
-			break
-		}
-		if err := m.queue.awaitRoom(ctx, ""); err != nil {
-			return err
-		}
-	}
+	queued, err := m.queue.addAccounts(ctx, m.o, dict.None, "not_listed", func(id dict.ID, st *graph.RepoState) bool {
+		return !st.Has(graph.FlagHidden) && !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
+	}, nil)
 	if queued > 0 {
 		m.o.Logger.Info("active accounts missing from the relay's list; asking their hosts", "accounts", queued)
 	}
-	return nil
+	return err
 }

@@ -85,7 +85,7 @@ type fetcher struct {
 }
 
 func newFetcher(o *Options, q *Queue, n *client, j *jobs) *fetcher {
-	return &fetcher{o: o, queue: q, client: n, jobs: j, placer: newPlacer(o.Store), memory: repo.NewMemory(o.Memory)}
+	return &fetcher{o: o, queue: q, client: n, jobs: j, placer: &placer{store: o.Store}, memory: repo.NewMemory(o.Memory)}
 }
 
 // report adds the fetched repos to a Status.
@@ -98,9 +98,6 @@ func (f *fetcher) resolve(ctx context.Context, j *job) {
 	host, err := f.client.resolve(ctx, j.did)
 	if ctx.Err() != nil {
 		return
-	}
-	if before := f.queue.suspect(j); err != nil && before != "" { // only the host that listed it is known
-		host, err = before, nil
 	}
 	if err != nil {
 		f.failed(ctx, j, err)
@@ -165,11 +162,7 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 		r.Tolerate = tolerated
 	}
 	f.o.Metrics.fetched(n, time.Since(began))
-	if j.alone {
-		f.placer.flush(ctx)
-		defer f.placer.flush(ctx)
-	}
-	f.placer.place(ctx, r, j.started, true, asked, func(o batch.Outcome, records int, err error) { f.placed(ctx, j, o, records, err) })
+	f.placer.place(ctx, &fetchedRepo{r, j.started, true, asked}, func(o batch.Outcome, records int, err error) { f.placed(ctx, j, o, records, err) })
 	f.o.Metrics.spaces(r.Spaces)
 }
 

@@ -31,13 +31,11 @@ type listJob struct {
 
 // listing is the progress in a host's list.
 type listing struct {
-	cursor   string
-	listed   int64
+	graph.HostBackfill
+
 	pages    int64
 	foreign  int64 // listed repos that are not on the host
 	own      int64 // repos that were unknown, and are on the host
-	done     bool
-	failed   string
 	rechecks []recheck
 }
 
@@ -77,7 +75,7 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 	l.mu.Lock()
 	clear(l.lists)
 	for host, at := range job.hosts {
-		l.lists[host] = &listing{cursor: at.Cursor, listed: at.Listed, done: at.Done, failed: at.Failed}
+		l.lists[host] = &listing{HostBackfill: at}
 	}
 	l.mu.Unlock()
 	l.jobs.wg.Go(func() {
@@ -96,7 +94,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	failed := 0
 	l.mu.Lock()
 	for _, list := range l.lists {
-		if list.failed != "" {
+		if list.Failed != "" {
 			failed++
 		}
 	}
@@ -130,10 +128,10 @@ func (l *lister) report(st *Status) {
 	defer l.mu.Unlock()
 	st.Hosts = len(l.lists)
 	for _, list := range l.lists {
-		if list.done {
+		if list.Done {
 			st.HostsDone++
 		}
-		st.Listed += list.listed
+		st.Listed += list.Listed
 	}
 }
 
@@ -146,7 +144,7 @@ func (l *lister) readLists(ctx context.Context, job *listJob) {
 	l.mu.Lock()
 	todo := map[string]*listing{}
 	for host, list := range l.lists {
-		if !list.done {
+		if !list.Done {
 			todo[host] = list
 		}
 	}
@@ -165,9 +163,9 @@ func (l *lister) readLists(ctx context.Context, job *listJob) {
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if list.done = true; err != nil {
-				list.failed = shorten(err.Error())
-				l.o.Logger.Warn("listing the repos of a host failed", "host", host, "error", list.failed)
+			if list.Done = true; err != nil {
+				list.Failed = shorten(err.Error())
+				l.o.Logger.Warn("listing the repos of a host failed", "host", host, "error", list.Failed)
 			}
 		})
 	}
@@ -180,7 +178,7 @@ func (l *lister) saveLists(ctx context.Context) (stop func()) {
 		hosts := map[string]graph.HostBackfill{}
 		l.mu.Lock()
 		for host, list := range l.lists {
-			hosts[host] = graph.HostBackfill{Cursor: list.cursor, Done: list.done, Listed: list.listed, Failed: list.failed}
+			hosts[host] = list.HostBackfill
 		}
 		l.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)

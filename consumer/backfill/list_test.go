@@ -159,43 +159,27 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// Of several hosts in trouble, the status names the first by name, and how many more there are.
-func TestTroubleOf(t *testing.T) {
-	for _, c := range []struct {
-		hosts map[string]string
-		want  string
-	}{
-		{nil, ""},
-		{map[string]string{"https://b": "b is silent"}, "b is silent"},
-		{map[string]string{"https://b": "b is silent", "https://a": "a is silent"}, "a is silent (and 1 more hosts)"},
-		{map[string]string{"https://c": "c", "https://b": "b", "https://a": "a"}, "a (and 2 more hosts)"},
-	} {
-		var st Status
-		if (&client{trouble: c.hosts}).report(&st); st.Trouble != c.want {
-			t.Errorf("%v: %q, want %q", c.hosts, st.Trouble, c.want)
-		}
-	}
-}
-
 // The reading of a host's list stops when the list is mostly of other hosts' repos, too long, or
 // nearly empty on many pages; the relay's list has no such bound.
 func TestBoundOfList(t *testing.T) {
 	m := idle(t, Options{Relay: "https://relay.example.com", MaxHostRepos: 1_000_000})
 	for _, c := range []struct {
-		name string
-		l    listing
-		want string // "": read on
+		name   string
+		listed int64
+		l      listing
+		want   string // "": read on
 	}{
-		{"new", listing{}, ""},
-		{"many foreign repos, more of its own", listing{foreign: 5000, own: 5000, listed: 10_000, pages: 10}, ""},
-		{"few foreign repos, none of its own", listing{foreign: mostForeign, listed: 1000, pages: 1}, ""},
-		{"many foreign repos", listing{foreign: mostForeign + 1, own: mostForeign, listed: 2001, pages: 3}, "foreign"},
-		{"as long as allowed", listing{listed: 1_000_000, pages: 1000, own: 1_000_000}, ""},
-		{"longer", listing{listed: 1_000_001, pages: 1001, own: 1_000_001}, "more than"},
-		{"many small pages", listing{listed: fewPages * leastPerPage, pages: fewPages + 1}, "pages"},
-		{"a few empty pages", listing{pages: fewPages}, ""},
-		{"many pages, full enough", listing{listed: (fewPages + 1) * leastPerPage, pages: fewPages + 1}, ""},
+		{"new", 0, listing{}, ""},
+		{"many foreign repos, more of its own", 10_000, listing{foreign: 5000, own: 5000, pages: 10}, ""},
+		{"few foreign repos, none of its own", 1000, listing{foreign: mostForeign, pages: 1}, ""},
+		{"many foreign repos", 2001, listing{foreign: mostForeign + 1, own: mostForeign, pages: 3}, "foreign"},
+		{"as long as allowed", 1_000_000, listing{pages: 1000, own: 1_000_000}, ""},
+		{"longer", 1_000_001, listing{pages: 1001, own: 1_000_001}, "more than"},
+		{"many small pages", fewPages * leastPerPage, listing{pages: fewPages + 1}, "pages"},
+		{"a few empty pages", 0, listing{pages: fewPages}, ""},
+		{"many pages, full enough", (fewPages + 1) * leastPerPage, listing{pages: fewPages + 1}, ""},
 	} {
+		c.l.Listed = c.listed
 		err := m.lister.bound(&c.l, "https://pds.example.com")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)

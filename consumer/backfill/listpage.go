@@ -13,7 +13,7 @@ import (
 // readList reads the list of a host, page by page.
 func (l *lister) readList(ctx context.Context, job *listJob, host string, list *listing) error {
 	l.mu.Lock()
-	cursor := list.cursor
+	cursor := list.Cursor
 	l.mu.Unlock()
 	for more := true; more; {
 		if err := l.queue.awaitRoom(ctx, host); err != nil {
@@ -32,8 +32,8 @@ func (l *lister) readList(ctx context.Context, job *listJob, host string, list *
 		}
 		l.mu.Lock()
 		cursor = page.Cursor
-		list.cursor = cursor
-		list.listed += int64(len(page.Repos))
+		list.Cursor = cursor
+		list.Listed += int64(len(page.Repos))
 		list.pages++
 		l.mu.Unlock()
 		if err := l.bound(list, host); err != nil {
@@ -50,10 +50,10 @@ func (l *lister) bound(list *listing, host string) error {
 		return nil
 	case list.foreign > mostForeign && list.foreign > list.own:
 		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", list.foreign, list.own)
-	case list.listed > l.o.MaxHostRepos:
+	case list.Listed > l.o.MaxHostRepos:
 		return fmt.Errorf("the list has more than %d repos", l.o.MaxHostRepos)
-	case list.pages > fewPages && list.listed < list.pages*leastPerPage:
-		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", list.listed, list.pages)
+	case list.pages > fewPages && list.Listed < list.pages*leastPerPage:
+		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", list.Listed, list.pages)
 	}
 	return nil
 }

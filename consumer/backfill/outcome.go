@@ -17,18 +17,17 @@ func (f *fetcher) placed(ctx context.Context, j *job, o batch.Outcome, records i
 		return
 	}
 	if err != nil {
-		why, invalid := failInvalid, errors.Is(err, repo.ErrMissing) || errors.Is(err, repo.ErrTree)
-		if errors.Is(err, repo.ErrTooLarge) {
-			why, invalid, err = failTooLarge, true, f.tooLarge(err)
+		why := &failure{why: failInvalid, err: err}
+		switch {
+		case errors.Is(err, repo.ErrTooLarge):
+			why = &failure{why: failTooLarge, err: f.tooLarge(err), final: true}
+		case !errors.Is(err, repo.ErrMissing) && !errors.Is(err, repo.ErrTree): // the cause may be another repo in the same write
+			if held, ok := f.seldom.Allow("indexing"); ok {
+				f.o.Logger.Error("indexing fetched repos failed; retrying", "did", j.did, "error", err, "occurrences", held+1)
+			}
+			why.busy, why.wait = true, time.Minute
 		}
-		if !invalid && !j.alone { // the cause may be another repo in the same write
-			f.queue.alone(j)
-			return
-		}
-		if !invalid {
-			f.o.Logger.Error("indexing a fetched repo failed", "did", j.did, "error", err)
-		}
-		f.jobs.wg.Go(func() { f.failed(ctx, j, &failure{why: why, err: err, final: why == failTooLarge}) })
+		f.jobs.wg.Go(func() { f.failed(ctx, j, why) })
 		return
 	}
 	f.o.Metrics.outcome(o)

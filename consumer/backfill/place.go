@@ -1,8 +1,8 @@
 package backfill
 
 import (
+	"bytes"
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -14,75 +14,76 @@ import (
 
 // Bounds of the repos in one write, and how long a small repo waits for others.
 const (
-	placeOps   = 20_000
-	placeBytes = 4 << 20 // of rkeys and subjects
-	placeRepos = 1_000
-	placeWait  = 50 * time.Millisecond
+	placeOps    = 20_000
+	placeBytes  = 4 << 20 // of rkeys and subjects
+	placeBlocks = 50_000  // of the CAR of a small repo
+	placeRepos  = 1_000
+	placeWait   = 50 * time.Millisecond
 )
 
 // placer gathers fetched repos, and applies them to the graph.
 type placer struct {
 	store *graph.Store
-	// parts has one part per repo that is walked at a time. There are as many as
-	// processors, because a walk waits for nothing else.
-	parts chan *part
 
-	mu      sync.Mutex // guards the fields below; held while the batch is written
-	batch   batch.Batch
-	then    []func(batch.Outcome, error) // by outcome
-	numbers []int
-	timer   *time.Timer
-	wait    sync.WaitGroup
+	mu    sync.Mutex // guards the fields below; held while the batch is written
+	batch batch.Batch
+	then  []func(batch.Outcome, error) // by the number of the snapshot
+	timer *time.Timer
+	wait  sync.WaitGroup
 }
 
-func newPlacer(store *graph.Store) *placer {
-	p := &placer{store: store, parts: make(chan *part, max(2, runtime.GOMAXPROCS(0)))}
-	for range cap(p.parts) {
-		p.parts <- new(part)
+// A fetchedRepo is a repo that was read without an error.
+type fetchedRepo struct {
+	*repo.Reader
+
+	generation uint64           // of its row in the queue
+	isActive   bool             // its host has just sent it, so the account is active
+	asked      *graph.RepoState // the state of a hidden account whose host and relay said that it is active, else nil
+}
+
+// add adds the start of a repo's snapshot, or of the part of it from a path on, to a batch.
+func (r *fetchedRepo) add(b *batch.Batch, from string) {
+	switch {
+	case from != "":
+	case r.asked != nil:
+		b.AddAnswer(r.DID, true, r.asked)
+	case r.isActive:
+		b.AddStatus(r.DID, true)
 	}
-	return p
+	b.AddSnapshot(&batch.Snapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: r.generation, From: from, First: from == "", Last: true})
 }
 
-// place applies a repo that was read without an error. Once that is committed, place calls the
-// function then; for a small repo, which waits for others, another goroutine calls it.
-// isActive means that its host has just sent the repo, so the account is active; asked is the
-// state of a hidden one whose host and relay said that it is active, else nil.
+// isFull reports whether a batch is as large as a write may be.
+func isFull(b *batch.Batch) bool {
+	_, ops, size := b.Size()
+	return ops >= placeOps || size >= placeBytes
+}
+
+// place applies a repo. Once that is committed, place calls the function then; for a small repo, which waits for
+// others, another goroutine calls it.
 //
-// place walks the repo before it locks p.mu, so that nothing waits for the walk.
-func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, asked *graph.RepoState, then func(o batch.Outcome, records int, err error)) {
-	var one *part
-	select {
-	case one = <-p.parts:
-		defer func() { one.clear(); p.parts <- one }()
-	case <-ctx.Done():
-		then(0, 0, ctx.Err())
-		return
-	}
-	one.sn = batch.Snapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
-	one.active, one.asked = isActive, asked
-	records, isSmall := 0, true
-	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
-		if records++; isSmall && !one.isFull() {
-			one.put(k, rkey, subject)
-		} else {
-			isSmall = false // the walk continues to the end: the rest of the tree may be malformed
-		}
+// place walks a repo before it locks p.mu: it may be malformed at its end. A small one is soon walked again.
+func (p *placer) place(ctx context.Context, r *fetchedRepo, then func(o batch.Outcome, records int, err error)) {
+	records, size := 0, 0
+	err := r.Walk(ctx, func(_ kinds.Kind, rkey, subject []byte) {
+		records++
+		size += len(rkey) + len(subject)
 	})
 	if err != nil {
 		then(0, 0, err)
 		return
 	}
-	if !isSmall {
-		one.clear()
-		o, err := p.large(ctx, r, one)
+	if records >= placeOps || size >= placeBytes || r.Blocks() > placeBlocks {
+		o, err := p.large(ctx, r)
 		then(o, records, err)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.numbers = append(p.numbers, one.add(&p.batch))
+	r.add(&p.batch, "")
+	_ = r.Walk(context.WithoutCancel(ctx), func(k kinds.Kind, rkey, subject []byte) { p.batch.AddPut(k, rkey, subject) }) // it had no error
 	p.then = append(p.then, func(o batch.Outcome, err error) { then(o, records, err) })
-	if _, ops, bytes := p.batch.Size(); ops >= placeOps || bytes >= placeBytes || len(p.then) >= placeRepos {
+	if isFull(&p.batch) || len(p.then) >= placeRepos {
 		p.flushLocked(ctx)
 	} else if p.timer == nil {
 		p.wait.Add(1)
@@ -114,120 +115,53 @@ func (p *placer) flushLocked(ctx context.Context) {
 	for i, then := range p.then {
 		o := batch.NotQueued
 		if err == nil {
-			o = p.batch.Outcome(p.numbers[i])
+			o = p.batch.Outcome(i)
 		}
 		then(o, err)
 	}
 	p.batch.Reset()
 	clear(p.then)
-	p.then, p.numbers = p.then[:0], p.numbers[:0]
+	p.then = p.then[:0]
 }
 
-// large applies a repo that needs several writes. Its tree is sound: place has walked it.
-func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o batch.Outcome, err error) {
+// large applies a repo in several writes, if it needs several. Its tree is sound: place has walked it.
+func (p *placer) large(ctx context.Context, r *fetchedRepo) (o batch.Outcome, err error) {
 	walking, end := context.WithCancel(ctx)
 	defer end()
 	var b batch.Batch
-	apply := func(to string, last bool) bool {
-		b.Reset()
-		one.sn.To, one.sn.Last = to, last
-		one.add(&b)
-		if err = p.store.Apply(ctx, "", &b); err != nil {
-			return false
+	apply := func() bool {
+		if err = p.store.Apply(ctx, "", &b); err == nil {
+			o = b.Outcome(0)
 		}
-		o = b.Outcome(0)
-		return o == batch.Placed
+		return err == nil && o == batch.Placed
 	}
-	going := true
+	r.add(&b, "")
+	isGoing := true
+	var last []byte // record key
 	walked := r.Walk(walking, func(k kinds.Kind, rkey, subject []byte) {
 		// A record that makes several edges is never divided.
-		if going && one.isFull() && !one.isLast(rkey) {
+		if isGoing && isFull(&b) && !bytes.Equal(rkey, last) {
 			to := p.store.Kinds().Info(k).Collection + "/" + string(rkey)
-			if going = apply(to, false); !going {
+			b.EndSnapshot(to, false)
+			if isGoing = apply(); !isGoing {
 				end()
 			}
-			one.next(to)
+			b.Reset()
+			r.add(&b, to)
 		}
-		if going {
-			one.put(k, rkey, subject)
+		if isGoing {
+			b.AddPut(k, rkey, subject)
+			last = append(last[:0], rkey...)
 		}
 	})
 	switch {
-	case !going:
-		return o, err
+	case !isGoing:
 	case walked != nil:
-		return o, walked
+		err = walked
+	default:
+		apply()
 	}
-	apply("", true)
 	return o, err
-}
-
-// part is a part of a repo, or a small repo as a whole.
-type part struct {
-	sn     batch.Snapshot
-	active bool
-	asked  *graph.RepoState // if its host and relay said that it is active, what the index had of it then
-	puts   []put
-	rkeys  []byte
-	bytes  int // of rkeys and subjects
-}
-
-// put is a record of a part.
-type put struct {
-	kind    kinds.Kind
-	end     int    // of its key in rkeys
-	subject []byte // in the Reader's memory
-}
-
-func (p *part) put(k kinds.Kind, rkey, subject []byte) {
-	p.rkeys = append(p.rkeys, rkey...)
-	p.puts = append(p.puts, put{k, len(p.rkeys), subject})
-	p.bytes += len(rkey) + len(subject)
-}
-
-// isFull reports whether the part is as large as a write may be.
-func (p *part) isFull() bool { return len(p.puts) >= placeOps || p.bytes >= placeBytes }
-
-// rkey returns the key of the i-th record.
-func (p *part) rkey(i int) []byte {
-	at := 0
-	if i > 0 {
-		at = p.puts[i-1].end
-	}
-	return p.rkeys[at:p.puts[i].end]
-}
-
-// isLast reports whether the last record has this key.
-func (p *part) isLast(rkey []byte) bool {
-	return len(p.puts) > 0 && string(p.rkey(len(p.puts)-1)) == string(rkey)
-}
-
-// add adds the part to a batch, and returns its number there.
-func (p *part) add(b *batch.Batch) (n int) {
-	switch {
-	case !p.sn.First:
-	case p.asked != nil:
-		b.AddAnswer(p.sn.DID, true, p.asked)
-	case p.active:
-		b.AddStatus(p.sn.DID, true)
-	}
-	n = b.AddSnapshot(&p.sn)
-	for i := range p.puts {
-		b.AddPut(p.puts[i].kind, p.rkey(i), p.puts[i].subject)
-	}
-	return n
-}
-
-// next clears the part for the records from a path on.
-func (p *part) next(from string) {
-	p.sn.From, p.sn.First = from, false
-	p.clear()
-}
-
-// clear removes the records.
-func (p *part) clear() {
-	clear(p.puts) // the subjects are in a Reader's memory
-	p.puts, p.rkeys, p.bytes = p.puts[:0], p.rkeys[:0], 0
 }
 
 // close waits for the gathered repos.

@@ -4,18 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
-	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
-	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/say"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/synth"
@@ -39,69 +38,38 @@ func likesOf(did string, n, uriLen int) []byte {
 	return r.AppendCAR(nil, &commit, records[:1])
 }
 
-func readOf(t *testing.T, car []byte) *repo.Reader {
-	t.Helper()
-	r := new(repo.Reader)
-	if err := r.Read(t.Context(), bytes.NewReader(car), 1<<30); err != nil {
-		t.Fatal(err)
-	}
-	return r
+// writes counts the writes of a store.
+type writes struct {
+	kv.Store
+	n atomic.Int64
 }
 
-// A repo is walked before the placer locks: a walk does not wait for another repo's write,
-// and a malformed repo fails without the lock.
-func TestPlaceWalksWithoutTheLock(t *testing.T) {
-	w := newWorld(t, 1)
-	x := w.index(newStore(), nil)
-	p := newPlacer(x.g)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	leaf := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
-	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte("did:web:a.example.com"), []byte("3mb2kxx5ts22a"), nil, &synth.Link{1}))
-	r := readOf(t, synth.CAR(commit.CID, commit, leaf))
-	called := false
-	p.place(t.Context(), r, 1, true, nil, func(_ batch.Outcome, _ int, err error) {
-		if called = true; !errors.Is(err, repo.ErrMissing) {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	p.place(ctx, readOf(t, likesOf("did:web:a.example.com", 5000, 0)), 1, true, nil, func(_ batch.Outcome, _ int, err error) {
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
-	if !called || len(p.parts) != cap(p.parts) {
-		t.Errorf("called %v; %d of %d parts free", called, len(p.parts), cap(p.parts))
-	}
+func (s *writes) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	s.n.Add(1)
+	return s.Store.Update(ctx, fn)
 }
 
 // Thousands of likes may share one record with a long URI: a small CAR that makes a large
 // batch. Writes are bounded by bytes, too, and all records are put in place.
 func TestAbusePlacedBytes(t *testing.T) {
-	n := harness.Size(6_000, 19_000)
+	n := harness.Size(12_000, 19_000)
 	did := "did:web:a.example.com"
-	car := likesOf(did, n, 1000)
+	car := likesOf(did, n, 400)
 	w := newWorld(t, 1)
-	x := w.index(newStore(), func(o *Options) { o.Relay = "" })
-	one := part{sn: batch.Snapshot{}}
-	most := 0
-	uri := []byte(strings.Repeat("u", 1000))
-	for range n {
-		if one.isFull() {
-			one.next("")
-		}
-		one.put(1, []byte("000000"), uri)
-		most = max(most, one.bytes)
+	store := &writes{Store: newStore()}
+	x := w.index(store, func(o *Options) { o.Relay = "" })
+	if err := x.m.Resync(t.Context(), "test", did); err != nil {
+		t.Fatal(err)
 	}
-	if most > placeBytes+len(uri)+6 {
-		t.Errorf("a part has %d bytes, want at most %d", most, placeBytes+len(uri)+6)
-	}
-	harness.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", say.Bytes(len(car)), say.Bytes(n*1000), say.Bytes(most))
+	before := store.n.Load()
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
 	if err != nil || p.Outcome != "placed" || p.Records != n {
 		t.Fatalf("%+v: %v", p, err)
+	}
+	parts := store.n.Load() - before
+	harness.Figure(t, "batch", "a CAR of %s with %s of subjects is written in %d parts", say.Bytes(len(car)), say.Bytes(n*400), parts)
+	if parts < 2 {
+		t.Errorf("%d writes", parts)
 	}
 	if err := x.g.View(t.Context(), func(s *ask.View) error {
 		c, err := s.Counts()

@@ -165,15 +165,6 @@ func (q *Queue) answered(j *job, f *failure) (lost []*job) {
 	return q.sched.giveUp(j.at, q.o.HostTries)
 }
 
-// suspect returns the host that listed a job's repo if the repo may have moved from there, else "".
-func (q *Queue) suspect(j *job) (host string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	host = q.sched.suspects[j.did]
-	delete(q.sched.suspects, j.did)
-	return host
-}
-
 // send lets a job wait for its turn at the host that its DID document names.
 func (q *Queue) send(j *job, host string) {
 	q.mu.Lock()
@@ -213,14 +204,6 @@ func (q *Queue) placedByHand(did string) {
 	if j := q.sched.jobs[did]; j != nil && !j.running && j.index >= 0 {
 		q.sched.remove(j)
 	}
-}
-
-// alone queues a job's repo again, for a write of its own.
-func (q *Queue) alone(j *job) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.poke()
-	q.again(j, time.Now().Add(time.Second), j.tries).alone = true
 }
 
 // superseded queues a repo again, because events were missed during its fetch. row is its row in
@@ -273,8 +256,8 @@ func (q *Queue) retry(j *job, row *graph.Resync, isQueued, mayHaveMoved bool) {
 		q.sched.park(j.did, row.Failure)
 	default:
 		hint := j.host
-		if !j.resolved && mayHaveMoved { // its DID document is read
-			q.sched.suspects[j.did], hint = j.host, ""
+		if !j.resolved && mayHaveMoved && !q.o.TrustHosts {
+			hint = "" // its DID document is read
 		}
 		q.sched.drop(j)
 		q.sched.put(j.did, max(row.Generation, j.generation), row.Due, row.Tries, hint)

@@ -54,7 +54,6 @@ type job struct {
 	listed     string // host that listed it
 	busy       int    // how often its host was busy
 	at         *host  // that serves it
-	alone      bool   // gets its own write
 	resolved   bool   // its DID document was read
 	moves      int    // how often it turned out to be elsewhere
 	tries      int
@@ -105,7 +104,6 @@ type scheduler struct {
 	waiting   byDue                  // not due yet
 	hosts     map[string]*host
 	turn      []*host           // hosts with ready jobs
-	suspects  map[string]string // hosts that listed repos which may have moved, by DID
 	listed    map[string]int    // number of jobs by the host that listed them
 	unknown   []*job            // due, but the host is unknown
 	fetching  map[*job]*host    // repos that a host has been asked for
@@ -118,7 +116,7 @@ type scheduler struct {
 func newScheduler(perHost, fetchers int) *scheduler {
 	return &scheduler{
 		perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{},
-		suspects: map[string]string{}, listed: map[string]int{}, fetching: map[*job]*host{}, parked: map[string]string{}, parkedBy: map[string]int64{},
+		listed: map[string]int{}, fetching: map[*job]*host{}, parked: map[string]string{}, parkedBy: map[string]int64{},
 	}
 }
 

@@ -43,8 +43,7 @@ type Status struct {
 	// Busy means that a list, an archive or a comparison after a hole is running, or that repos
 	// are due within a minute.
 	Busy bool `json:"busy"`
-	// Trouble names a host or relay whose requests are being retried and the reason, and how
-	// many other such hosts there are.
+	// Trouble names a host or relay whose requests are being retried, and the reason.
 	Trouble string `json:"trouble,omitempty"`
 	// Ended has the jobs that ended in this process: "ok", or the error.
 	Ended map[string]string `json:"ended,omitempty"`
@@ -69,7 +68,7 @@ func (m *Manager) Status(ctx context.Context) (Status, error) {
 	st := m.progress()
 	noted, compared := m.o.Store.Holes()
 	st.Hole = noted > compared
-	st.Compared = m.o.Store.Backfill().Round.Ended
+	st.Compared = m.o.Store.Backfill().Compared
 	return st, m.o.Store.View(ctx, func(s *graph.View) error {
 		counts, err := s.Counts()
 		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized

@@ -22,41 +22,54 @@ func (l *lister) sweep(ctx context.Context, job *listJob) error {
 		from = b.SweepAt
 	}
 	l.o.Logger.Info("a kind was added; refetching all indexed repos for its older records")
+	_, err := l.queue.addAccounts(ctx, l.o, from, graph.KindAdded, func(dict.ID, *graph.RepoState) bool { return true }, func(next dict.ID, more bool) error {
+		return l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+			if b.Sweep, b.SweepAt = number, next; !more {
+				b.Swept = number
+			}
+		})
+	})
+	return err
+}
+
+// addAccounts queues the accounts of the index from an id on for which needs returns true, page by page, and calls
+// done, which may be nil, after each page.
+func (q *Queue) addAccounts(ctx context.Context, o *Options, from dict.ID, reason string, needs func(dict.ID, *graph.RepoState) bool, done func(next dict.ID, more bool) error) (queued int, err error) {
 	for more := true; more; {
-		if err := l.queue.awaitRoom(ctx, ""); err != nil {
-			return err
+		if err := q.awaitRoom(ctx, ""); err != nil {
+			return queued, err
 		}
 		var b batch.Batch
-		err := l.o.Store.View(ctx, func(s *graph.View) error {
+		var ids []dict.ID
+		next := from
+		err := o.Store.View(ctx, func(s *graph.View) error {
 			b.Reset()
-			var ids []dict.ID
-			if err := s.EachAccount(from, func(id dict.ID, _ *graph.RepoState) bool {
-				ids = append(ids, id)
+			ids = ids[:0]
+			if err := s.EachAccount(from, func(id dict.ID, st *graph.RepoState) bool {
+				if next = id + 1; needs(id, st) {
+					ids = append(ids, id)
+				}
 				return len(ids) < pageSize
 			}); err != nil {
 				return err
 			}
-			if more = len(ids) == pageSize; len(ids) > 0 {
-				from = ids[len(ids)-1] + 1
-			}
+			more = len(ids) == pageSize
 			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-				b.AddResync(did, batch.Cause{Reason: graph.KindAdded})
+				b.AddResync(did, batch.Cause{Reason: reason})
 				return nil
 			})
 		})
 		if err == nil {
-			err = l.o.Store.Apply(ctx, "", &b)
+			err = o.apply(ctx, &b)
 		}
-		if err == nil {
-			err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
-				if b.Sweep, b.SweepAt = number, from; !more {
-					b.Swept = number
-				}
-			})
+		if err == nil && done != nil {
+			err = done(next, more)
 		}
 		if err != nil {
-			return fmt.Errorf("queueing all accounts: %w", err)
+			return queued, fmt.Errorf("queueing accounts of the index: %w", err)
 		}
+		queued += len(ids)
+		from = next
 	}
-	return nil
+	return queued, nil
 }

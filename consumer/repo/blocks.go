@@ -28,6 +28,9 @@ type blockTable struct {
 	room    int // blocks for which memory is taken
 }
 
+// Blocks returns how many blocks the CAR has.
+func (t *blockTable) Blocks() int { return len(t.blocks) }
+
 // blockID is the first half of a block's digest. Nobody can find two blocks with the same
 // 128 bits, and a sender who did would spoil only its own repo.
 type blockID = [16]byte

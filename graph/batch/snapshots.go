@@ -87,6 +87,13 @@ func (b *Batch) AddSnapshot(s *Snapshot) int {
 	return n
 }
 
+// EndSnapshot changes where the last added Snapshot ends, and whether it is the last part: both may be known only once
+// its records are added.
+func (b *Batch) EndSnapshot(to string, last bool) {
+	part := &b.snapshots[len(b.snapshots)-1]
+	part.to, part.Last = to, last
+}
+
 // A Cause says why a repo is queued for a refetch.
 type Cause struct {
 	// Reason is a word, for the operator.
