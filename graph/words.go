@@ -27,6 +27,8 @@ type (
 	Backfill = format.Backfill
 	// A HostBackfill is the progress of listing the repos of a host.
 	HostBackfill = format.HostBackfill
+	// A Round is a comparison of all repos with the relay's list.
+	Round = format.Round
 	// A Labeler is the read state of a labeler.
 	Labeler = format.Labeler
 )

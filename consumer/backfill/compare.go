@@ -97,7 +97,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 // roundDue reports whether the last comparison ended long enough ago. A future time comes from
 // a wrong clock.
 func (m *comparer) roundDue() bool {
-	ago := time.Since(m.o.Store.Backfill().Compared)
+	ago := time.Since(m.o.Store.Backfill().Round.Ended)
 	return ago >= m.o.CompareEvery || ago < 0
 }
 
@@ -147,7 +147,7 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	if err := m.queueUnlisted(ctx, c); err != nil {
 		return err
 	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Compared = time.Now().UTC() })
+	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Ended = time.Now().UTC() })
 	if err != nil {
 		return err
 	}

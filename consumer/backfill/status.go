@@ -68,7 +68,7 @@ func (m *Manager) Status(ctx context.Context) (Status, error) {
 	st := m.progress()
 	noted, compared := m.o.Store.Holes()
 	st.Hole = noted > compared
-	st.Compared = m.o.Store.Backfill().Compared
+	st.Compared = m.o.Store.Backfill().Round.Ended
 	return st, m.o.Store.View(ctx, func(s *graph.View) error {
 		counts, err := s.Counts()
 		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized

@@ -194,8 +194,8 @@ type Backfill struct {
 	Sweep   uint64  `json:"sweep,omitempty"`
 	SweepAt dict.ID `json:"sweepAt,omitempty"`
 	Swept   uint64  `json:"swept,omitempty"`
-	// Compared is when the last comparison with the relay's list ended.
-	Compared time.Time `json:"compared,omitzero"`
+	// Round is the last comparison with the relay's list.
+	Round Round `json:"round,omitzero"`
 	// Done has the time at which each source was read to its end.
 	Done map[string]time.Time `json:"done,omitempty"`
 }
@@ -224,6 +224,12 @@ const (
 	DoneRepos   = "repos"
 	DoneArchive = "archive "
 )
+
+// A Round is a comparison of all repos with the relay's list.
+type Round struct {
+	// Ended is when the last comparison ended.
+	Ended time.Time `json:"ended,omitzero"`
+}
 
 // A HostBackfill is the progress of listing the repos of a host.
 type HostBackfill struct {
