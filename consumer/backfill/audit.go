@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -113,21 +113,21 @@ func (a *auditor) one(ctx context.Context, did string) error {
 		a.o.Metrics.audited(auditUnfetched, 0, 0)
 		return nil // likewise
 	}
-	rev, root := string(r.Rev), graph.Root(r.Data[:8])
 	for range auditTries {
-		var found *auditResult
+		var outcome string
+		var differences []string
 		err := a.o.Store.View(ctx, func(s *graph.View) (err error) {
-			found, err = compareRecords(s, a.o.Store.Kinds(), did, rev, root, want)
+			outcome, differences, err = compareRecords(s, a.o.Store.Kinds(), r, want)
 			return err
 		})
 		switch {
 		case err != nil:
 			return err
-		case found.ahead:
+		case outcome == auditMoved:
 			a.o.Metrics.audited(auditMoved, 0, 0)
 			return nil
-		case found.same:
-			return a.report(ctx, did, host, rev, len(want), found.differences)
+		case outcome != "":
+			return a.report(ctx, did, host, string(r.Rev), len(want), outcome, differences)
 		}
 		if wait(ctx, auditWait) != nil { // until the stream has delivered what the host has
 			return nil
@@ -137,12 +137,26 @@ func (a *auditor) one(ctx context.Context, did string) error {
 	return nil
 }
 
-// recordsOf returns the records of a repo that was read: the subject by kind and key, "" for none.
-func recordsOf(ctx context.Context, r *repo.Reader) (map[string]string, error) {
-	records := map[string]string{}
+// record names a record, with its subject if it can have several.
+type record struct {
+	kind          kinds.Kind
+	rkey, subject string
+}
+
+func recordOf(k kinds.Kind, rkey, subject []byte) record {
+	r := record{kind: k, rkey: string(rkey)}
+	if k.IsMany() {
+		r.subject = string(subject)
+	}
+	return r
+}
+
+// recordsOf returns the records of a repo that was read with their subjects, "" for none.
+func recordsOf(ctx context.Context, r *repo.Reader) (map[record]string, error) {
+	records := map[record]string{}
 	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
-		if len(records) < auditRecords+1 {
-			records[recordName(k, rkey, subject)] = string(subject)
+		if len(records) <= auditRecords {
+			records[recordOf(k, rkey, subject)] = string(subject)
 		}
 	})
 	if err == nil && len(records) > auditRecords {
@@ -151,159 +165,109 @@ func recordsOf(ctx context.Context, r *repo.Reader) (map[string]string, error) {
 	return records, err
 }
 
-// recordName returns the kind and the key of a record, and its subject if it can have several.
-func recordName(k kinds.Kind, rkey, subject []byte) string {
-	name := string([]byte{byte(k)}) + string(rkey)
-	if k.IsMany() {
-		name += "\x00" + string(subject)
-	}
-	return name
-}
-
-// auditResult is the outcome of comparing the index with a repo.
-type auditResult struct {
-	same        bool // both have the same rev
-	ahead       bool // the index has a newer rev, or the account is no longer complete
-	differences []difference
-}
-
-// difference is a record that the index and the host do not have alike.
-type difference struct {
-	path string
-	what string
-}
-
-// compareRecords compares an account's records with a repo. If the revs differ, there is nothing
-// to compare yet.
-func compareRecords(s *graph.View, table *kinds.Table, did, rev string, root graph.Root, want map[string]string) (*auditResult, error) {
-	c := &auditResult{}
+// compareRecords compares an account's records in the index, and the sets of their subjects, with a repo that was read.
+// outcome is "" if the index does not have its rev yet: there is nothing to compare. Of kinds of which the index knows that it
+// lacks some records, none is compared.
+func compareRecords(s *graph.View, table *kinds.Table, r *repo.Reader, want map[record]string) (outcome string, differences []string, err error) {
+	did, rev := string(r.DID), string(r.Rev)
 	st, known, row, err := s.Account(did)
 	switch {
 	case err != nil:
-		return nil, err
+		return "", nil, err
 	case !known || row != nil || !st.Complete() || st.Rev.String() > rev:
-		c.ahead = true
-		return c, nil
+		return auditMoved, nil, nil
 	case st.Rev.String() < rev:
-		return c, nil
+		return "", nil, nil
 	}
-	c.same = true
-	note := func(path, format string, args ...any) {
-		c.differences = append(c.differences, difference{path, fmt.Sprintf(format, args...)})
-	}
-	if !st.Has(graph.FlagNoRoot) && st.Data != root {
-		note("", "the index has another root at rev %s", rev)
+	if !st.Has(graph.FlagNoRoot) && st.Data != graph.Root(r.Data[:8]) {
+		differences = append(differences, "the index has another root at rev "+rev)
 	}
 	lacking, err := s.Lacking()
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	actor, err := idOf(s, did)
-	if err != nil {
-		return nil, err
+	var id intern.Batch
+	n := id.Add(dict.DID, r.DID)
+	if err := s.Lookup(&id); err != nil {
+		return "", nil, err
 	}
-	have, err := indexedRecords(s, table, actor, lacking, note)
-	if err != nil {
-		return nil, err
+	note := func(name record, format string, args ...any) {
+		differences = append(differences, fmt.Sprintf("%s/%s: "+format, append([]any{table.Info(name.kind).Collection, name.rkey}, args...)...))
 	}
-	for name, subject := range have {
-		switch there, ok := want[name]; {
-		case !ok:
-			note(pathOf(table, name), "the index has it (%s), its host does not", subject)
-		case there != subject:
-			note(pathOf(table, name), "the index has %q, its host %q", subject, there)
-		}
-	}
-	for name, subject := range want {
-		_, has := have[name]
-		if _, lacks := lacking[kinds.Kind(name[0])]; !has && !lacks && subject != "" {
-			note(pathOf(table, name), "its host has it (%s), the index does not", subject)
-		}
-	}
-	return c, nil
-}
-
-// pathOf returns the path of a record by its name.
-func pathOf(table *kinds.Table, name string) string {
-	rkey, _, _ := strings.Cut(name[1:], "\x00")
-	return table.Info(kinds.Kind(name[0])).Collection + "/" + rkey
-}
-
-// idOf returns the id of an account.
-func idOf(s *graph.View, did string) (id dict.ID, err error) {
-	var b intern.Batch
-	n := b.Add(dict.DID, []byte(did))
-	if err := s.Lookup(&b); err != nil {
-		return dict.None, err
-	}
-	return b.ID(n), nil
-}
-
-// indexedRecords returns an account's records in the index, as recordsOf returns those of a repo, except those
-// of lacking kinds: the index knows that it lacks some. It notes records that are not in the sets of
-// their subjects.
-func indexedRecords(s *graph.View, table *kinds.Table, actor dict.ID, lacking map[kinds.Kind]time.Time, note func(path, format string, args ...any)) (map[string]string, error) {
-	have := map[string]string{}
+	left := maps.Clone(want) // what the index does not have
 	for i := range table.All {
 		k := &table.All[i]
 		if _, lacks := lacking[k.Kind]; lacks {
+			maps.DeleteFunc(left, func(name record, _ string) bool { return name.kind == k.Kind })
 			continue
 		}
-		var rkeys [][]byte
-		var ids []dict.ID
-		err := s.Records(k.Kind, actor, func(p graph.Path, subject dict.ID) bool {
-			rkeys, ids = append(rkeys, p.AppendRkey(nil)), append(ids, subject)
-			return true
+		err := eachRecord(s, k, id.ID(n), func(rkey, subject []byte, isInSet bool) {
+			name := recordOf(k.Kind, rkey, subject)
+			switch there, ok := want[name]; {
+			case !ok:
+				note(name, "the index has it (%s), its host does not", subject)
+			case there != string(subject):
+				note(name, "the index has %q, its host %q", subject, there)
+			}
+			if !isInSet {
+				note(name, "the record is not in the set of its subject")
+			}
+			delete(left, name)
 		})
-		for part := range slices.Chunk(ids, 1000) {
-			if err != nil {
-				break
-			}
-			some := rkeys[:len(part)]
-			rkeys = rkeys[len(part):]
-			err = s.Strings(k.To.Is(), part, func(i int, subject []byte) error {
-				have[recordName(k.Kind, some[i], subject)] = string(subject)
-				return nil
-			})
-			for i := 0; i < len(part) && k.HasSets() && err == nil; i++ {
-				var has bool
-				if has, err = s.HasEdge(k.Kind, actor, part[i]); !has && err == nil {
-					note(k.Collection+"/"+string(some[i]), "the record is not in the set of its subject")
-				}
-			}
-		}
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
 	}
-	return have, nil
+	for name, subject := range left {
+		if subject != "" {
+			note(name, "its host has it (%s), the index does not", subject)
+		}
+	}
+	if len(differences) > 0 {
+		return auditDifferent, differences, nil
+	}
+	return auditSame, nil, nil
 }
 
-// report counts an audited repo. One that differs is queued before it is counted, so that
-// its repo is in the queue, or fetched again, once the count says that it differed.
-func (a *auditor) report(ctx context.Context, did, host, rev string, records int, differences []difference) (err error) {
-	outcome := auditSame
+// eachRecord calls each for an account's records of a kind. isInSet says that the record is in the set of its subject, if the
+// kind has sets.
+func eachRecord(s *graph.View, k *kinds.Info, actor dict.ID, each func(rkey, subject []byte, isInSet bool)) error {
+	var rkeys [][]byte
+	var ids []dict.ID
+	err := s.Records(k.Kind, actor, func(p graph.Path, subject dict.ID) bool {
+		rkeys, ids = append(rkeys, p.AppendRkey(nil)), append(ids, subject)
+		return true
+	})
+	for ; len(ids) > 0 && err == nil; rkeys, ids = rkeys[min(len(ids), 1000):], ids[min(len(ids), 1000):] {
+		err = s.Strings(k.To.Is(), ids[:min(len(ids), 1000)], func(i int, subject []byte) (err error) {
+			isInSet := true
+			if k.HasSets() {
+				isInSet, err = s.HasEdge(k.Kind, actor, ids[i])
+			}
+			each(rkeys[i], subject, isInSet)
+			return err
+		})
+	}
+	return err
+}
+
+// report counts an audited repo. It keeps the differences as dead letters, and queues the repo for a fetch before it counts
+// it: once the count says that it differed, its repo is in the queue, or fetched again.
+func (a *auditor) report(ctx context.Context, did, host, rev string, records int, outcome string, differences []string) (err error) {
 	if len(differences) > 0 {
-		outcome = auditDifferent
-		slices.SortFunc(differences, func(x, y difference) int { return strings.Compare(x.path, y.path) })
-		a.o.Logger.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0].path+": "+differences[0].what)
-		err = a.refetch(ctx, did, differences)
+		slices.Sort(differences)
+		a.o.Logger.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0])
+		var b batch.Batch
+		for _, d := range differences[:min(len(differences), auditReports)] {
+			b.AddDeadLetter(batch.DeadLetter{DID: did, Path: shorten(d), Reason: "audit", Time: time.Now().UTC()})
+		}
+		if err = a.o.Store.Apply(ctx, "", &b); err == nil {
+			err = a.o.resync(ctx, batch.Cause{Reason: "audit"}, did)
+		}
 	}
 	a.counts.repos.Add(1)
 	a.counts.records.Add(int64(records))
 	a.counts.differences.Add(int64(len(differences)))
 	a.o.Metrics.audited(outcome, records, len(differences))
 	return err
-}
-
-// refetch keeps the differences of a repo as dead letters, and queues the repo for a fetch.
-func (a *auditor) refetch(ctx context.Context, did string, differences []difference) error {
-	var b batch.Batch
-	for _, d := range differences[:min(len(differences), auditReports)] {
-		b.AddDeadLetter(batch.DeadLetter{DID: did, Path: shorten(d.path + ": " + d.what), Reason: "audit", Time: time.Now().UTC()})
-	}
-	if err := a.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("backfill: keeping the differences: %w", err)
-	}
-	return a.o.resync(ctx, batch.Cause{Reason: "audit"}, did)
 }
