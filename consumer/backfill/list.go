@@ -42,11 +42,12 @@ type listing struct {
 // Bounds for wrong entries in a host's list. Before the backfill stores anything of an unknown
 // repo, it reads the repo's DID document, which costs the PLC directory a request. So it stops
 // reading the list of a host that lists more foreign repos than mostForeign and than its own,
-// or few repos on many pages.
+// few repos on many pages, or too many repos.
 const (
-	mostForeign  = 1_000
-	fewPages     = 1_000
-	leastPerPage = 10
+	mostForeign      = 1_000
+	fewPages         = 1_000
+	leastPerPage     = 10
+	mostListedByHost = 2_000_000
 )
 
 // listers is how many hosts' lists are read at once.

@@ -43,29 +43,6 @@ func TestHTTPAddress(t *testing.T) {
 	}
 }
 
-// Options that are not set have usable values, and those that are set stay.
-func TestDefaults(t *testing.T) {
-	var o Options
-	o.defaults()
-	for name, is := range map[string]bool{
-		"Retry": o.Retry > 0, "HostRetry": o.HostRetry > 0, "HostTries": o.HostTries > 0, "Tries": o.Tries > 0, "Fetchers": o.Fetchers > 0, "PerHost": o.PerHost > 0,
-		"HeaderTimeout": o.HeaderTimeout > 0, "IdleTimeout": o.IdleTimeout > 0, "RepoTimeout": o.RepoTimeout > 0, "MaxRepoBytes": o.MaxRepoBytes > 0, "MinRate": o.MinRate > 0,
-		"Memory": o.Memory > 0, "MaxHostRepos": o.MaxHostRepos > 0, "Logger": o.Logger != nil, "Archiving": o.Archiving != nil, "PLC": o.PLC != "",
-	} {
-		if !is {
-			t.Errorf("%s has no default", name)
-		}
-	}
-	set := Options{Fetchers: 5, PerHost: 6, MaxRepoBytes: 10, MinRate: 11, Memory: 12, MaxHostRepos: 13, PLC: "https://plc.example.com/", Relay: "wss://relay.example.com/", Hosts: []string{"pds.example.com"}, Patience: Patience{Retry: 1, HostRetry: 2, HostTries: 3, Tries: 4}, Timeouts: Timeouts{HeaderTimeout: 7, IdleTimeout: 8, RepoTimeout: 9}}
-	set.defaults()
-	if got := []int64{int64(set.Retry), int64(set.HostRetry), int64(set.HostTries), int64(set.Tries), int64(set.Fetchers), int64(set.PerHost), int64(set.HeaderTimeout), int64(set.IdleTimeout), int64(set.RepoTimeout), set.MaxRepoBytes, set.MinRate, set.Memory, set.MaxHostRepos}; !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}) {
-		t.Errorf("changed: %v", got)
-	}
-	if set.PLC != "https://plc.example.com" || set.Relay != "https://relay.example.com" || set.Hosts[0] != "https://pds.example.com" {
-		t.Errorf("%q, %q, %q", set.PLC, set.Relay, set.Hosts)
-	}
-}
-
 // The hosts of a relay are those that it lists, page by page, except banned ones and names that are
 // not host names. A relay that has no such list is read as one host.
 func TestHostsOfRelay(t *testing.T) {
@@ -162,7 +139,7 @@ func TestTrouble(t *testing.T) {
 // The reading of a host's list stops when the list is mostly of other hosts' repos, too long, or
 // nearly empty on many pages; the relay's list has no such bound.
 func TestBoundOfList(t *testing.T) {
-	m := idle(t, Options{Relay: "https://relay.example.com", MaxHostRepos: 1_000_000})
+	m := idle(t, Options{Relay: "https://relay.example.com"})
 	for _, c := range []struct {
 		name   string
 		listed int64
@@ -173,8 +150,8 @@ func TestBoundOfList(t *testing.T) {
 		{"many foreign repos, more of its own", 10_000, listing{foreign: 5000, own: 5000, pages: 10}, ""},
 		{"few foreign repos, none of its own", 1000, listing{foreign: mostForeign, pages: 1}, ""},
 		{"many foreign repos", 2001, listing{foreign: mostForeign + 1, own: mostForeign, pages: 3}, "foreign"},
-		{"as long as allowed", 1_000_000, listing{pages: 1000, own: 1_000_000}, ""},
-		{"longer", 1_000_001, listing{pages: 1001, own: 1_000_001}, "more than"},
+		{"as long as allowed", mostListedByHost, listing{pages: 2000, own: 2_000_000}, ""},
+		{"longer", mostListedByHost + 1, listing{pages: 2001, own: 2_000_001}, "more than"},
 		{"many small pages", fewPages * leastPerPage, listing{pages: fewPages + 1}, "pages"},
 		{"a few empty pages", 0, listing{pages: fewPages}, ""},
 		{"many pages, full enough", (fewPages + 1) * leastPerPage, listing{pages: fewPages + 1}, ""},

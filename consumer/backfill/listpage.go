@@ -50,8 +50,8 @@ func (l *lister) bound(list *listing, host string) error {
 		return nil
 	case list.foreign > mostForeign && list.foreign > list.own:
 		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", list.foreign, list.own)
-	case list.Listed > l.o.MaxHostRepos:
-		return fmt.Errorf("the list has more than %d repos", l.o.MaxHostRepos)
+	case list.Listed > mostListedByHost:
+		return fmt.Errorf("the list has more than %d repos", mostListedByHost)
 	case list.pages > fewPages && list.Listed < list.pages*leastPerPage:
 		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", list.Listed, list.pages)
 	}

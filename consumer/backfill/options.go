@@ -64,11 +64,9 @@ type Options struct {
 	// without a hole in the stream. 0 means never.
 	CompareEvery time.Duration
 	// Audit is how many random repos an hour to fetch and compare with the index. 0 means none.
-	Audit float64
-	// MaxHostRepos is how many repos a host may list. 0 means two million.
-	MaxHostRepos int64
-	Logger       *slog.Logger
-	Metrics      *Metrics
+	Audit   float64
+	Logger  *slog.Logger
+	Metrics *Metrics
 }
 
 // Patience is how often, and when, to try again.
@@ -105,20 +103,19 @@ type Archives struct {
 }
 
 func (o *Options) defaults() {
-	o.Retry = positive(o.Retry, 2*time.Second)
-	o.HostRetry = positive(o.HostRetry, time.Second)
-	o.HostTries = positive(o.HostTries, 14)
-	o.HeaderTimeout = positive(o.HeaderTimeout, 30*time.Second)
-	o.IdleTimeout = positive(o.IdleTimeout, 30*time.Second)
-	o.RepoTimeout = positive(o.RepoTimeout, 10*time.Minute)
-	o.Settle = positive(o.Settle, 15*time.Second)
-	o.MaxRepoBytes = positive(o.MaxRepoBytes, 1<<30)
-	o.MinRate = positive(o.MinRate, 4<<10)
-	o.Memory = positive(o.Memory, 512<<20)
-	o.MaxHostRepos = positive(o.MaxHostRepos, 2_000_000)
-	o.Fetchers = positive(o.Fetchers, 64)
-	o.PerHost = positive(o.PerHost, 8)
-	o.Tries = positive(o.Tries, 12)
+	o.Retry = cmp.Or(o.Retry, 2*time.Second)
+	o.HostRetry = cmp.Or(o.HostRetry, time.Second)
+	o.HostTries = cmp.Or(o.HostTries, 14)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 30*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 30*time.Second)
+	o.RepoTimeout = cmp.Or(o.RepoTimeout, 10*time.Minute)
+	o.Settle = cmp.Or(o.Settle, 15*time.Second)
+	o.MaxRepoBytes = cmp.Or(o.MaxRepoBytes, 1<<30)
+	o.MinRate = cmp.Or(o.MinRate, 4<<10)
+	o.Memory = cmp.Or(o.Memory, 512<<20)
+	o.Fetchers = cmp.Or(o.Fetchers, 64)
+	o.PerHost = cmp.Or(o.PerHost, 8)
+	o.Tries = cmp.Or(o.Tries, 12)
 	if o.Archiving == nil {
 		o.Archiving = func(bool) {}
 	}
@@ -144,15 +141,6 @@ func (o *Options) defaults() {
 	}
 }
 
-// positive returns v, or otherwise if v is not set.
-func positive[T cmp.Ordered](v, otherwise T) T {
-	var zero T
-	if v > zero {
-		return v
-	}
-	return otherwise
-}
-
 // HTTPAddress returns the HTTP address of a relay or host: https:// unless s names another
 // scheme, without a path.
 func HTTPAddress(s string) string {
@@ -163,12 +151,6 @@ func HTTPAddress(s string) string {
 	if !ok {
 		scheme, rest = "https", s
 	}
-	switch scheme {
-	case "ws":
-		scheme = "http"
-	case "wss":
-		scheme = "https"
-	}
 	rest, _, _ = strings.Cut(rest, "/")
-	return scheme + "://" + rest
+	return strings.Replace(scheme, "ws", "http", 1) + "://" + rest
 }

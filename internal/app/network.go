@@ -32,9 +32,6 @@ import (
 
 // Bounds on what a stranger may cost.
 const (
-	mostRepoBytes = 1 << 30   // larger repos are not indexed
-	mostHostRepos = 2_000_000 // repos in the list of one host
-
 	// Signing keys that --verify full caches, some 500 bytes each, and for how long at most: an
 	// #identity event, or a signature that does not match, makes it look a key up again.
 	keptKeys    = 200_000
@@ -204,7 +201,7 @@ func (n *Network) Consume(o *consumer.Options) {
 func (n *Network) Backfill(o *backfill.Options) {
 	o.Relay, o.PLC, o.LookUps, o.Mirror, o.Verifier = n.Relay, n.PLC, &n.lookUps, n.mirror, n.full()
 	o.AllowPrivateHosts, o.TrustHosts = n.AllowPrivate, n.AllowPrivate
-	o.MaxRepoBytes, o.MaxHostRepos, o.CompareEvery = mostRepoBytes, mostHostRepos, compareEvery
+	o.CompareEvery = compareEvery
 	o.ArchiveKey = os.Getenv("SKEIN_ARCHIVE_KEY")
 }
 
