@@ -11,12 +11,16 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -43,9 +47,8 @@ type Options struct {
 	Source string
 	// Frames is a .frames file to read instead.
 	Frames string
-	// Read, if set, is called instead of reading a relay or Frames: it hands each message
-	// to handle, in order, and returns handle's error. Relay still names the source.
-	Read func(handle func(frame []byte) error) error
+	// Read, if set, has the messages, instead of a relay or Frames. Relay still names the source.
+	Read iter.Seq[[]byte]
 	// Rate limits how many messages per second are read from Frames. 0: no limit.
 	Rate float64
 	// Cursor is where to start: the first event applied has a greater seq. If it is
@@ -95,12 +98,10 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.MinBackoff <= 0 {
-		o.MinBackoff = time.Second
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry(), nil)
 	}
-	if o.MaxBackoff <= 0 {
-		o.MaxBackoff = time.Minute
-	}
+	o.MinBackoff, o.MaxBackoff = cmp.Or(o.MinBackoff, time.Second), cmp.Or(o.MaxBackoff, time.Minute)
 	c := &Consumer{store: store, intake: intake{o: o, metrics: o.Metrics, feed: newFeed(), sequence: sequence{times: eventTimes{now: time.Now}}}}
 	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
 	c.decoder.Latest = func() batch.Rev {
@@ -174,14 +175,20 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var err error
 	switch {
 	case c.o.Read != nil:
-		next, stop := iter.Pull2(pushed(c.o.Read))
-		err = c.readFrames(ctx, func() ([]byte, error) { frame, err, _ := next(); return frame, err })
+		next, stop := iter.Pull(c.o.Read)
+		err = c.readFrames(ctx, func() ([]byte, error) {
+			if frame, ok := next(); ok {
+				return frame, nil
+			}
+			return nil, io.EOF
+		})
 		stop()
 	case c.o.Frames != "":
 		err = c.readFile(ctx)
 	default:
 		err = c.readRelay(ctx)
 	}
+	c.metrics.decoded(&c.decoder, &c.counted)
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
 		if applyCtx.Err() != nil && errors.Is(applyErr, context.Canceled) {
@@ -204,7 +211,7 @@ func (c *Consumer) apply(ctx context.Context, q *queued) error {
 		return err
 	}
 	q.eachMark(func(arrived time.Time, events int) {
-		c.metrics.queryable(time.Since(arrived))
+		c.metrics.Queryable.Observe(time.Since(arrived).Seconds())
 		if c.o.Committed != nil {
 			c.o.Committed(arrived, events)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,14 +56,7 @@ func run(t *testing.T, g *graph.Store, o consumer.Options, frames ...[]byte) {
 	if o.Relay == "" {
 		o.Relay = "ws://memory"
 	}
-	o.Read = func(handle func([]byte) error) error {
-		for _, f := range frames {
-			if err := handle(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	o.Read = slices.Values(frames)
 	c, err := consumer.New(g, o)
 	if err != nil {
 		t.Fatal(err)

@@ -13,11 +13,10 @@ import (
 type eventTimes struct {
 	now func() time.Time
 
-	minute string // of the last plausible time, as text
-	last   []byte // the last plausible time, as its event spelled it
-	micros int64  // the plausible time that set minute, in Unix microseconds
-	recent [9]int64
-	n      int
+	last    []byte    // the last plausible time, as its event spelled it
+	checked time.Time // the last time that was compared with the stream's position and found plausible
+	recent  [9]int64
+	n       int
 
 	first   []int64   // times of the first events
 	arrived time.Time // when the first event arrived
@@ -26,8 +25,8 @@ type eventTimes struct {
 const (
 	// maxSkew is how far a time may lie outside the plausible range.
 	maxSkew = 2 * time.Minute
-	// minuteLen is the length of 2006-01-02T15:04.
-	minuteLen = 16
+	// nearly is how far a time may lie from one that was checked to be plausible without a check, as nearly all are.
+	nearly = 10 * time.Second
 	// maxTimeLen bounds the text of a time. batch.Seen ignores longer ones, and the event
 	// would then be stored with the time of the event before it.
 	maxTimeLen = 63
@@ -38,53 +37,27 @@ const (
 )
 
 // usable returns the time to use for an event: its own if that is plausible, else the last
-// plausible one. The result is valid until the next call. It is fast because most events
-// have the same minute as the one before, and need only a comparison of sixteen bytes.
+// plausible one. The result is valid until the next call.
 func (e *eventTimes) usable(text []byte) []byte {
-	if len(text) > maxTimeLen {
-		return e.last
-	}
-	isUTC := len(text) >= minuteLen && isSecondsUTC(text[minuteLen:])
-	if isUTC && string(text[:minuteLen]) == e.minute && len(e.first) == firstEvents {
-		e.note(e.micros)
-		e.last = append(e.last[:0], text...)
-		return text
-	}
 	var t time.Time
-	if t.UnmarshalText(text) != nil {
+	if len(text) > maxTimeLen || t.UnmarshalText(text) != nil {
 		return e.last
-	}
-	now := e.now()
-	if e.arrived.IsZero() {
-		e.arrived = now
-	}
-	if len(e.first) < firstEvents {
-		e.first = append(e.first, t.UnixMicro())
 	}
 	e.note(t.UnixMicro())
-	if !e.plausible(t) {
-		return e.last
+	if len(e.first) < firstEvents {
+		if e.arrived.IsZero() {
+			e.arrived = e.now()
+		}
+		e.first = append(e.first, t.UnixMicro())
 	}
-	e.minute = ""
-	if isUTC { // with an offset, the same text before it is another minute
-		e.minute, e.micros = string(text[:minuteLen]), t.UnixMicro()
+	if len(e.first) < firstEvents || t.Sub(e.checked).Abs() > nearly {
+		if !e.plausible(t) {
+			return e.last
+		}
+		e.checked = t
 	}
 	e.last = append(e.last[:0], text...)
 	return text
-}
-
-// isSecondsUTC reports whether text is the rest of a time after the minute, like :05.678Z.
-func isSecondsUTC(text []byte) bool {
-	n := len(text) - 1
-	if n < 3 || text[0] != ':' || text[1] < '0' || text[1] > '5' || text[n] != 'Z' || n > 3 && (n == 4 || text[3] != '.') {
-		return false
-	}
-	for i := 2; i < n; i++ {
-		if i != 3 && (text[i] < '0' || text[i] > '9') {
-			return false
-		}
-	}
-	return true
 }
 
 func (e *eventTimes) note(micros int64) {

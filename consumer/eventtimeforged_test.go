@@ -64,19 +64,6 @@ func TestForgedEventTimes(t *testing.T) {
 	}
 }
 
-// After a time with an offset, one with the same text and without it is judged for itself.
-func TestMinuteOfAnotherZone(t *testing.T) {
-	at := time.Date(2026, 11, 22, 12, 30, 5, 0, time.UTC)
-	e := settled(at)
-	const zone, utc = "2026-11-22T20:30:05+08:00", "2026-11-22T20:30:06Z"
-	if got := string(e.usable([]byte(zone))); got != zone {
-		t.Fatalf("%q yields %q", zone, got)
-	}
-	if got := string(e.usable([]byte(utc))); got != zone {
-		t.Errorf("%q, eight hours ahead, yields %q", utc, got)
-	}
-}
-
 // Whatever hosts send, the result is a time near the position of the stream, short enough for a
 // batch, or empty while there is none.
 func TestUsableTimesArePlausible(t *testing.T) {
@@ -115,18 +102,4 @@ func TestUsableTimesArePlausible(t *testing.T) {
 			}
 		}
 	}
-}
-
-// isSecondsUTC accepts exactly what time.Time reads after a minute in UTC.
-func FuzzSecondsUTC(f *testing.F) {
-	for _, s := range []string{":05Z", ":05.1Z", ":59.123456789Z", ":60Z", ":5Z", ":05", ":05.Z", ":05+00:00", "", "Z", ":0:.1Z", ":05,1Z"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, rest []byte) {
-		var at time.Time
-		err := at.UnmarshalText(append([]byte("2026-11-22T12:30"), rest...))
-		if is := isSecondsUTC(rest); is && (err != nil || at.Minute() != 30 || at.Hour() != 12) {
-			t.Errorf("%q is accepted, and is not read as a time in that minute: %v, %v", rest, at, err)
-		}
-	})
 }

@@ -34,54 +34,26 @@ type feed struct {
 	push chan struct{} // cur must not linger; one token
 }
 
-// queued is a batch with the arrival times of its events.
+// queued is a batch with the arrival times of some of its messages: of every markEvery-th, because asking for
+// the time costs as much as decoding a small message.
 type queued struct {
 	batch batch.Batch
-	marks []mark
+	marks []time.Time
 	added int // messages
 }
 
-// mark is the arrival time of one message: of the first in a batch, and of some
-// after it.
-type mark struct {
-	message int
-	at      time.Time
-}
+const markEvery = 16
 
-// eachMark calls each with every mark and the number of messages that it stands
-// for.
+// eachMark calls each with every mark and the number of messages that it stands for.
 func (q *queued) eachMark(each func(at time.Time, messages int)) {
-	for i, m := range q.marks {
-		next := q.added
-		if i+1 < len(q.marks) {
-			next = q.marks[i+1].message
-		}
-		each(m.at, next-m.message)
+	for i, at := range q.marks {
+		each(at, min(markEvery, q.added-i*markEvery))
 	}
 }
 
 func (q *queued) reset() {
 	q.batch.Reset()
 	q.marks, q.added = q.marks[:0], 0
-}
-
-// arrived counts a message, and marks the time of some: asking for the time
-// costs as much as decoding a small message.
-//
-// waited is the arrival time of a message that waited for room in the batch,
-// else zero.
-func (q *queued) arrived(waited time.Time) {
-	every := 64
-	if q.added < 512 {
-		every = 8
-	}
-	if q.added%every == 0 {
-		if waited.IsZero() {
-			waited = time.Now()
-		}
-		q.marks = append(q.marks, mark{q.added, waited})
-	}
-	q.added++
 }
 
 func newFeed() *feed {
@@ -102,9 +74,9 @@ func token(c chan struct{}) {
 func (f *feed) add(fill func(*batch.Batch)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var waited time.Time
-	if f.full {
-		waited = time.Now()
+	var arrived time.Time
+	if f.full || f.cur.added%markEvery == 0 {
+		arrived = time.Now()
 	}
 	for f.full && f.err == nil {
 		f.room.Wait()
@@ -115,7 +87,10 @@ func (f *feed) add(fill func(*batch.Batch)) error {
 	b := &f.cur.batch
 	wasEmpty := b.Empty()
 	fill(b)
-	f.cur.arrived(waited)
+	if f.cur.added%markEvery == 0 {
+		f.cur.marks = append(f.cur.marks, arrived)
+	}
+	f.cur.added++
 	events, ops, bytes := b.Size()
 	if b.Notes() >= batch.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
 		f.full = true

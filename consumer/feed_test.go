@@ -266,31 +266,3 @@ func TestFeedClosesDuringWork(t *testing.T) {
 		inOrder(t, a.seqs, 1)
 	})
 }
-
-// The marks of a batch stand for all its messages, with the arrival of the first of each group.
-func TestMarks(t *testing.T) {
-	for _, n := range []int{0, 1, 7, 8, 9, 511, 512, 513, 640, 5000} {
-		var q queued
-		for range n {
-			q.arrived(time.Time{})
-		}
-		total, last := 0, time.Time{}
-		q.eachMark(func(at time.Time, messages int) {
-			if messages <= 0 || messages > 64 || at.Before(last) {
-				t.Errorf("%d messages: a mark for %d, at %v after %v", n, messages, at, last)
-			}
-			total, last = total+messages, at
-		})
-		if total != n {
-			t.Errorf("%d messages: the marks stand for %d", n, total)
-		}
-		waited := time.Unix(5, 0)
-		q.reset()
-		q.arrived(waited)
-		q.eachMark(func(at time.Time, _ int) {
-			if !at.Equal(waited) {
-				t.Errorf("a message that arrived at %v is marked with %v", waited, at)
-			}
-		})
-	}
-}

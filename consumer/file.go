@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/gorilla/websocket"
 
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
@@ -36,59 +37,52 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	return c.readFrames(ctx, wire.NewReader(f).Next)
 }
 
-// pushed returns the frames of Options.Read.
-func pushed(read func(handle func(frame []byte) error) error) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		err := read(func(frame []byte) error {
-			if !yield(frame, nil) {
-				return context.Canceled
-			}
-			return nil
-		})
-		if err == nil {
-			err = io.EOF
-		}
-		if !errors.Is(err, context.Canceled) {
-			yield(nil, err)
-		}
-	}
-}
-
 // readFrames takes in the frames that next returns, until io.EOF, and then what is held. It returns an
 // error if ctx ends first.
-func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) (err error) {
+func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) error {
 	c.resume(c.from)
-	defer func() {
-		err = errors.Join(err, c.decide((*numbering).settle))
-		c.metrics.decoded(&c.decoder, &c.counted)
-	}()
-	receive, stop := c.verified(func() (i proof.Item) {
-		i.Frame, i.Err = next()
+	due := time.Now()
+	err := c.takeAll(func() (i proof.Item) {
+		if c.o.Rate > 0 {
+			due = c.wait(ctx, due)
+		}
+		if i.Err = ctx.Err(); i.Err == nil {
+			i.Frame, i.Err = next()
+		}
 		return i
 	}, func() {})
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return errors.Join(err, c.decide((*numbering).settle))
+}
+
+// errRead is wrapped by the errors of reading a message.
+var errRead = errors.New("consumer: reading")
+
+// takeAll takes in the messages that receive returns, until an error or the end of the run. unblock makes a
+// running receive return.
+func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
+	receive, stop := c.verified(receive, unblock)
 	defer stop()
-	due := time.Now()
-	for !c.ended.Load() {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("consumer: stopped after %d bytes of messages of %s: %w", c.progress.bytes.Load(), c.source, err)
-		}
+	for n := 0; !c.ended.Load(); n++ {
 		i := receive()
+		if n%1024 == 0 {
+			c.metrics.decoded(&c.decoder, &c.counted)
+		}
 		var err error
 		switch {
-		case errors.Is(i.Err, io.EOF):
-			return nil
 		case errors.Is(i.Err, wire.ErrTooLarge):
 			err = c.lost(tooLarge, i.Err.Error())
 		case i.Err != nil:
-			return fmt.Errorf("consumer: reading %s: %w", c.source, i.Err)
+			return fmt.Errorf("%w %s: %w", errRead, c.source, i.Err)
+		case i.Kind == websocket.TextMessage:
+			err = c.lost(textMessage, fmt.Sprintf("a text message of %d bytes", len(i.Frame)))
 		default:
 			err = c.handle(i.Frame, i.Ruling)
 		}
 		if err != nil {
 			return err
-		}
-		if c.o.Rate > 0 {
-			due = c.wait(ctx, due)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (c *intake) take(frame []byte, ruled proof.Ruling) error {
 	if err := wire.Parse(frame, m); err != nil {
 		return c.gap(batch.Gap{Reason: string(wire.BadFrame), Detail: fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame))})
 	}
-	c.metrics.event(m.Type)
+	c.metrics.events[m.Type].Inc()
 	c.progress.events.Add(1)
 	switch m.Type {
 	case wire.Error:
@@ -137,7 +137,7 @@ func (c *intake) carryOut(v *decision) error {
 	}
 	if v.jumped {
 		c.log.Warn("the relay's numbering jumped, and events confirmed it", "from", int64(v.from), "to", int64(c.sequence.numbers.last))
-		c.metrics.jump()
+		c.metrics.Jumps.Inc()
 	}
 	for _, h := range v.frames {
 		if err := wire.Parse(h.frame, &c.held); err != nil {
@@ -310,19 +310,28 @@ func (c *intake) resume(after batch.Seq) {
 
 // gap records that events may be missing here.
 func (c *intake) gap(g batch.Gap) error {
-	g.After, g.Time = c.sequence.numbers.newest(), time.Now().UTC()
-	c.metrics.gap(&g)
-	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", g.Detail}
-	if !g.Since.IsZero() {
-		args = append(args, "since", g.Since.UTC().Format(time.RFC3339))
-	}
-	c.logLimited("gap "+g.Reason, slog.LevelWarn, "a gap in the stream", args...)
+	g.After = c.sequence.numbers.newest()
+	c.announce(&g)
 	return c.feed.add(func(b *batch.Batch) {
 		b.AddGap(g)
 		if !g.Suspect {
 			b.AddDeadLetter(batch.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
 		}
 	})
+}
+
+// announce counts and logs a gap, whose time is now.
+func (c *intake) announce(g *batch.Gap) {
+	g.Time = time.Now().UTC()
+	c.metrics.Gaps.Inc()
+	if !g.Suspect { // an unreadable message
+		c.metrics.drop(wire.Reason(g.Reason))
+	}
+	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", g.Detail}
+	if !g.Since.IsZero() {
+		args = append(args, "since", g.Since.UTC().Format(time.RFC3339))
+	}
+	c.logLimited("gap "+g.Reason, slog.LevelWarn, "a gap in the stream", args...)
 }
 
 // lost records an unreadable message.

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/batch"
 )
 
 // Reasons for drops and gaps besides those of package wire.
@@ -17,7 +16,7 @@ const (
 	textMessage wire.Reason = "text_message" // a websocket message that is not binary
 )
 
-// Metrics of this package. A nil *Metrics counts nothing.
+// Metrics of this package.
 type Metrics struct {
 	Events     *prometheus.CounterVec // type
 	Ops        *prometheus.CounterVec // collection, action
@@ -77,49 +76,7 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	return m
 }
 
-func (m *Metrics) event(t wire.Type) {
-	if m != nil {
-		m.events[t].Inc()
-	}
-}
-
-func (m *Metrics) drop(r wire.Reason) {
-	if m != nil {
-		m.Dropped.WithLabelValues(string(r)).Inc()
-	}
-}
-
-func (m *Metrics) gap(g *batch.Gap) {
-	if m != nil {
-		m.Gaps.Inc()
-		if !g.Suspect { // an unreadable message
-			m.Dropped.WithLabelValues(g.Reason).Inc()
-		}
-	}
-}
-
-func (m *Metrics) jump() {
-	if m != nil {
-		m.Jumps.Inc()
-	}
-}
-
-func (m *Metrics) queryable(after time.Duration) {
-	if m != nil {
-		m.Queryable.Observe(after.Seconds())
-	}
-}
-
-func (m *Metrics) connected(yes bool) {
-	if m == nil {
-		return
-	}
-	if yes {
-		m.Connected.Set(1)
-	} else {
-		m.Connected.Set(0)
-	}
-}
+func (m *Metrics) drop(r wire.Reason) { m.Dropped.WithLabelValues(string(r)).Inc() }
 
 // counted is how much of a decoder's counts is in the metrics.
 type counted struct {
@@ -129,9 +86,6 @@ type counted struct {
 
 // decoded adds what the decoder has counted since the last call to the metrics.
 func (m *Metrics) decoded(d *wire.Decoder, c *counted) {
-	if m == nil {
-		return
-	}
 	for action := range d.Ops {
 		for _, of := range d.Kinds.Collections() {
 			k := of.Kinds[0].Kind // the decoder counts a collection's operations under its first kind

@@ -219,13 +219,9 @@ func TestInfoMessages(t *testing.T) {
 // A run knows when it began to hear the stream once enough events agree on the time.
 func TestHeardSince(t *testing.T) {
 	g, _ := open(t)
-	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-		for seq := range int64(200) {
-			if err := handle(identity(seq+1, time.Now().Add(-time.Hour))); err != nil {
-				return err
-			}
+	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: func(yield func([]byte) bool) {
+		for seq := int64(1); seq <= 200 && yield(identity(seq, time.Now().Add(-time.Hour))); seq++ {
 		}
-		return nil
 	}})
 	if err != nil {
 		t.Fatal(err)

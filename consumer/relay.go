@@ -52,14 +52,13 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		if c.link.blocked.Load() {
 			return c.awaitOperator(ctx)
 		}
-		if !first && c.metrics != nil {
+		if !first {
 			c.metrics.Reconnects.Inc()
 		}
 		before := c.progress.events.Load()
 		err := c.connect(ctx)
 		lasted := c.link.end()
-		c.metrics.connected(false)
-		c.metrics.decoded(&c.decoder, &c.counted)
+		c.metrics.Connected.Set(0)
 		if ctx.Err() != nil || c.ended.Load() {
 			return nil //nolint:nilerr // the session's error is that it was ended
 		}
@@ -132,7 +131,7 @@ func (c *Consumer) connect(ctx context.Context) error {
 		}
 	}
 	c.log.Info("connected to the relay", "starts", c.startName())
-	c.metrics.connected(true)
+	c.metrics.Connected.Set(1)
 	c.link.begin()
 	err = (&session{c: c, conn: conn}).run(ctx)
 	if !c.hasFrom { // the relay does not send held events again

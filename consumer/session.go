@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,8 +52,8 @@ func (s *session) watch(ctx context.Context) (stop func()) {
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
 		pinged := time.Now()
-		var comingSince time.Time
-		var messages, coming int64
+		var stepped time.Time
+		var steps int64
 		for {
 			select {
 			case <-quit:
@@ -66,8 +65,8 @@ func (s *session) watch(ctx context.Context) (stop func()) {
 			}
 			now := time.Now()
 			// Waiting for the store is not silence of the relay.
-			if n := c.link.messages.Load(); n != messages || !c.link.waiting.Load() {
-				messages = n
+			if n := c.link.steps.Load(); n != steps || !c.link.waiting.Load() {
+				steps, stepped = n, now
 				stamp(&c.link.message)
 				stamp(&c.link.sign)
 			}
@@ -75,17 +74,15 @@ func (s *session) watch(ctx context.Context) (stop func()) {
 				continue
 			}
 			over := c.expire(now)
-			if n := c.link.coming.Load(); n != coming {
-				coming, comingSince = n, now
-			}
+			isComing := steps%2 == 1
 			switch {
 			case over:
 				c.logLimited("jump", slog.LevelWarn, "held events were not confirmed, or not accepted, in time: the relay's sequence may have jumped; reconnecting from the cursor", "cursor", int64(c.from))
-			case c.o.Idle > 0 && coming == 0 && since(&c.link.message) >= c.o.Idle:
+			case c.o.Idle > 0 && !isComing && since(&c.link.message) >= c.o.Idle:
 				s.silent.Store(true)
 				over = true
-			case c.o.Watchdog > 0 && coming != 0 && now.Sub(comingSince) >= c.o.Watchdog:
-				c.log.Warn("message from the relay incomplete; reconnecting", "after", now.Sub(comingSince).Round(time.Second).String())
+			case c.o.Watchdog > 0 && isComing && now.Sub(stepped) >= c.o.Watchdog:
+				c.log.Warn("message from the relay incomplete; reconnecting", "after", now.Sub(stepped).Round(time.Second).String())
 				over = true
 			case c.o.Watchdog > 0 && since(&c.link.sign) >= c.o.Watchdog:
 				c.log.Warn("relay silent and not answering pings; reconnecting", "for", since(&c.link.sign).Round(time.Second).String())
@@ -111,38 +108,17 @@ func (s *session) close() { _ = s.conn.NetConn().Close() }
 func (s *session) read() error {
 	c := s.c
 	defer c.link.waiting.Store(false)
-	receive, stop := c.verified(s.receiver(), s.close)
-	defer stop()
-	for n := 0; !c.ended.Load(); n++ {
-		i := receive()
-		isTooLong := errors.Is(i.Err, wire.ErrTooLarge)
-		if i.Err != nil && !isTooLong {
-			if s.silent.Load() {
-				c.ended.Store(true)
-				return c.decide((*numbering).settle)
-			}
-			if c.ended.Load() { // a held event ended the run
-				return nil
-			}
-			return fmt.Errorf("reading from the relay: %w", i.Err)
-		}
-		if n%1024 == 0 {
-			c.metrics.decoded(&c.decoder, &c.counted)
-		}
-		var err error
-		switch {
-		case isTooLong:
-			err = c.lost(tooLarge, i.Err.Error())
-		case i.Kind != websocket.BinaryMessage:
-			err = c.lost(textMessage, "a text message of "+strconv.Itoa(len(i.Frame))+" bytes")
-		default:
-			err = c.handle(i.Frame, i.Ruling)
-		}
-		if err != nil {
-			return err
-		}
+	err := c.takeAll(s.receiver(), s.close)
+	switch {
+	case !errors.Is(err, errRead):
+		return err
+	case s.silent.Load():
+		c.ended.Store(true)
+		return c.decide((*numbering).settle)
+	case c.ended.Load(): // a held event ended the run
+		return nil
 	}
-	return nil
+	return err
 }
 
 // receiver returns a function that waits for the next message. The message is valid until the
@@ -150,19 +126,14 @@ func (s *session) read() error {
 func (s *session) receiver() func() proof.Item {
 	link := &s.c.link
 	buf := make([]byte, 64<<10)
-	n := int64(0)
 	return func() (i proof.Item) {
-		n++
 		link.waiting.Store(true)
 		defer link.waiting.Store(false)
 		var r io.Reader
 		if i.Kind, r, i.Err = s.conn.NextReader(); i.Err == nil {
-			link.coming.Store(n)
+			link.steps.Add(1)
 			i.Frame, i.Err = readAll(r, &buf)
-			link.coming.Store(0)
-		}
-		if i.Err == nil || errors.Is(i.Err, wire.ErrTooLarge) {
-			link.messages.Add(1)
+			link.steps.Add(1)
 		}
 		return i
 	}

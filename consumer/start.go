@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"skein.blue/graph"
@@ -38,7 +37,6 @@ func (c *Consumer) begin(ctx context.Context) error {
 		c.link.blocked.Store(isStored && stored.Future)
 		return nil
 	}
-	now := time.Now().UTC()
 	var gap *batch.Gap
 	switch {
 	case isStored && stored.Future:
@@ -47,9 +45,8 @@ func (c *Consumer) begin(ctx context.Context) error {
 		gap = &batch.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator chose to continue after seq %d instead of the stored cursor", c.from)}
 	}
 	if gap != nil {
-		gap.After, gap.Since, gap.Time, gap.Suspect = stored.Seq, stored.Time.UTC(), now, true
-		c.metrics.gap(gap)
-		c.log.Warn("a gap in the stream", "reason", gap.Reason, "after_seq", int64(gap.After), "detail", gap.Detail)
+		gap.After, gap.Since, gap.Suspect = stored.Seq, stored.Time.UTC(), true
+		c.announce(gap)
 	} else if isStored {
 		c.log.Info("stored cursor replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
 	}
@@ -106,9 +103,8 @@ func (c *Consumer) listen(ctx context.Context) error {
 		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
 	}
 	if gap != nil {
-		gap.Time, gap.Suspect = now, true
-		c.metrics.gap(gap)
-		c.logLimited("gap "+gap.Reason, slog.LevelWarn, "a gap in the stream", "reason", gap.Reason, "since", gap.Since.Format(time.RFC3339), "detail", gap.Detail)
+		gap.Suspect = true
+		c.announce(gap)
 	}
 	if err := c.store.SetLive(ctx, c.source, now, gap); err != nil {
 		return fmt.Errorf("%w: starting live: %w", errStore, err)
@@ -148,11 +144,10 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 		return err
 	}
 	gap := &batch.Gap{
-		After: stored.Seq, Since: stored.Time.UTC(), Time: time.Now().UTC(), Reason: sequenceRestarted, Suspect: true,
+		After: stored.Seq, Since: stored.Time.UTC(), Reason: sequenceRestarted, Suspect: true,
 		Detail: "the relay lost its newest events and reused their numbers; reading the stream again from before them",
 	}
-	c.metrics.gap(gap)
-	c.log.Warn("a gap in the stream", "reason", gap.Reason, "after_seq", int64(gap.After), "detail", gap.Detail)
+	c.announce(gap)
 	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
 		return fmt.Errorf("%w: %w", errStore, serr)
 	}

@@ -319,17 +319,13 @@ func TestStreamWithoutAcceptedEvents(t *testing.T) {
 	g, _ := open(t)
 	run(t, g, consumer.Options{}, follow(1<<45, "a"), follow(1<<45+1, "b"), follow(1<<45+2, "c"), follow(1<<45+3, "d"))
 	log := &lockedBuffer{}
-	n := int64(0)
+	n := int64(1)
 	c, err := consumer.New(g, consumer.Options{
 		Relay: "ws://memory", Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Read: func(handle func([]byte) error) error {
-			for began := time.Now(); time.Since(began) < 200*time.Millisecond; time.Sleep(time.Millisecond) {
+		Read: func(yield func([]byte) bool) {
+			for began := time.Now(); time.Since(began) < 200*time.Millisecond && yield(follow(n, "x")); time.Sleep(time.Millisecond) {
 				n++
-				if err := handle(follow(n, "x")); err != nil {
-					return err
-				}
 			}
-			return nil
 		},
 	})
 	if err != nil {

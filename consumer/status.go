@@ -36,8 +36,7 @@ type link struct {
 	connected atomic.Int64 // since when
 	message   atomic.Int64 // when a message last came, or was being handled
 	sign      atomic.Int64 // time of the last sign of life: a message, a pong, or the start of the connection
-	messages  atomic.Int64 // how many have come
-	coming    atomic.Int64 // number of the message of this connection that is arriving, counted from 1; 0: none
+	steps     atomic.Int64 // how many messages have begun and ended: odd while one is arriving
 	blocked   atomic.Bool  // an operator must decide how to continue
 }
 
@@ -49,7 +48,6 @@ func (l *link) begin() {
 	now := time.Now().UnixMicro()
 	l.message.Store(now)
 	l.sign.Store(now)
-	l.coming.Store(0)
 	l.connected.Store(now)
 }
 
@@ -105,6 +103,6 @@ func (c *Consumer) Status() Status {
 // sent is committed. A sign of life then proves that nothing is missing: the connection
 // keeps order, so a pong arrives after everything that the relay sent before it.
 func (c *Consumer) isIdle() bool {
-	return c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.coming.Load() == 0 &&
+	return c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.steps.Load()%2 == 0 &&
 		since(&c.link.message) >= idleAfter && c.feed.empty()
 }

@@ -118,14 +118,7 @@ func (w *world) commit(seq int64, did string, ops ...oracle.Op) {
 // index indexes messages of the stream.
 func (w *world) index(frames [][]byte) {
 	w.t.Helper()
-	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-		for _, f := range frames {
-			if err := handle(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
+	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: slices.Values(frames)})
 	if err == nil {
 		err = c.Run(w.t.Context())
 	}

@@ -209,14 +209,7 @@ func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.
 		frames[i] = oracle.Frame(e)
 	}
 	began := time.Now()
-	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-		for _, f := range frames {
-			if err := handle(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
+	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: slices.Values(frames)})
 	if err == nil {
 		err = c.Run(t.Context())
 	}

@@ -245,14 +245,7 @@ func startSkeinOnFrames(t *testing.T, frames [][]byte, dir string) (base string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-		for _, f := range frames {
-			if err := handle(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
+	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: slices.Values(frames)})
 	if err == nil {
 		err = c.Run(t.Context())
 	}
