@@ -124,6 +124,28 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	return x, nil
 }
 
+// monitor registers metrics of the store, as far as the engine has them.
+func (x *Index) monitor() {
+	x.Registry.MustRegister(
+		gauge("skein_consumer_desynchronized_repos", "Repos with missed events.", func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
+		gauge("skein_consumer_partial_repos", "Repos whose history is not indexed.", func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
+	if c, ok := x.KV.(interface{ Collector() prometheus.Collector }); ok {
+		x.Registry.MustRegister(c.Collector())
+	}
+	if m, ok := x.KV.(kv.Monitored); ok {
+		x.Registry.MustRegister(
+			gauge("skein_store_free_bytes", "Free bytes on the store's disk; 0 if unknown.", func() float64 { n, _ := m.FreeBytes(); return float64(n) }),
+			gauge("skein_store_full", "1 while nothing is written because the disk has too little free space.", func() float64 { return oneIf(x.diskFull()) }),
+			gauge("skein_store_disk_bytes", "Bytes of the store on disk.", func() float64 { return float64(x.KV.DiskBytes()) }))
+	}
+}
+
+// diskFull reports whether the store accepts no writes because its disk is full.
+func (x *Index) diskFull() bool {
+	h, ok := x.KV.(kv.Health)
+	return ok && errors.Is(h.Healthy(), kv.ErrDiskFull)
+}
+
 func owner() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -55,8 +55,8 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 	if err := f.begin(t.ctx); err != nil {
 		return err
 	}
-	f.front.serve(t, &o.Serve, f.handler(func(s *servedBackup) http.Handler { return s.api }), f.handler(func(s *servedBackup) http.Handler { return s.admin }))
-	f.current.x.answering(&o.Serve, &f.front)
+	f.front.serve(t, &o.Serve, f.handler(func(s *servedBackup) http.Handler { return s.handleAPI }), f.handler(func(s *servedBackup) http.Handler { return s.handleAdmin }))
+	f.current.server.answering(&o.Serve, &f.front)
 	f.run(t.ctx)
 	f.log.Info("stopping")
 	t.end()
@@ -83,14 +83,15 @@ func newFollowMetric() prometheus.Gauge {
 
 // A servedBackup is a restored backup that queries are answered from. It is closed when nobody uses it any more.
 type servedBackup struct {
+	*server
+
 	dir   string
 	m     *backup.Manifest
-	x     *Index
 	stop  context.CancelFunc
 	ended chan error // of Serve
 	uses  sync.WaitGroup
 
-	api, admin http.Handler
+	handleAPI, handleAdmin http.Handler
 }
 
 func (s *servedBackup) release() { s.uses.Done() }
@@ -140,7 +141,7 @@ func (f *follower) change(s *servedBackup) {
 		}
 		old.stop()
 		<-idle
-		err := errors.Join(<-old.ended, old.x.Close(context.Background()))
+		err := errors.Join(<-old.ended, old.Close(context.Background()))
 		if s != nil {
 			err = errors.Join(err, os.RemoveAll(old.dir))
 		}
@@ -271,11 +272,11 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 	x.Registry.MustRegister(f.asOf)
 	f.asOf.Set(float64(m.Time.Unix()))
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &servedBackup{dir: dir, m: m, x: x, stop: stop, ended: make(chan error, 1)}
+	s := &servedBackup{dir: dir, m: m, stop: stop, ended: make(chan error, 1)}
 	mounted := make(chan struct{})
 	o.adminAt = f.front.adminAt()
-	o.mount = func(api, admin http.Handler) {
-		s.api, s.admin = api, admin
+	o.mount = func(serving *server, api, admin http.Handler) {
+		s.server, s.handleAPI, s.handleAdmin = serving, api, admin
 		close(mounted)
 	}
 	go func() { s.ended <- x.Serve(inner, o) }()

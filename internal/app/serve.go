@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -57,7 +58,7 @@ type ServeOptions struct {
 	Ready func(api, admin net.Addr)
 
 	// mount, if set, receives the handlers, and nobody listens (Follow). adminAt is where admin will be reached.
-	mount   func(api, admin http.Handler)
+	mount   func(s *server, api, admin http.Handler)
 	adminAt net.Addr
 }
 
@@ -110,9 +111,7 @@ func (s *server) build() (err error) {
 		s.source = s.stream.Source()
 	}
 	s.fresh = &freshness{consumer: s.stream, alone: s.stream != nil && !s.part, full: s.o.Space != nil}
-	if _, _, cursors, err := s.state(s.tasks.ctx); err == nil {
-		s.fresh.note(cursors)
-	}
+	_, _ = s.sample(s.tasks.ctx) // the first answer has its time
 	qo := query.Options{Version: s.o.Version, Relay: s.source, Status: s.fresh.status, Handles: s.o.Handles, Service: s.o.Service, Feeds: s.o.Feeds, Logger: s.log, Metrics: query.NewMetrics(s.Registry)}
 	if s.Backfill != nil {
 		qo.Queue = s.Backfill.Queue
@@ -144,8 +143,8 @@ func (s *server) start() error {
 		s.found.Store(new([]page.Example))
 		t.run("examples", s.findExamples)
 	}
-	live := page.NewLive(s.sampler())
-	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
+	live := page.NewLive(s.sample)
+	t.run("page", live.Run)
 	if o.mount == nil {
 		if err := s.front.listen(t.ctx, o); err != nil {
 			return err
@@ -160,11 +159,11 @@ func (s *server) start() error {
 	if o.mount == nil {
 		s.front.serve(t, o, api, admin)
 	} else {
-		o.mount(api, admin)
+		o.mount(s, api, admin)
 	}
 	t.run("fence", s.awaitFenced)
 	if o.Space != nil {
-		t.run("space", func(ctx context.Context) error { s.awaitSpace(ctx); return nil })
+		t.run("space", s.awaitSpace)
 	}
 	if o.Backup != nil {
 		last := prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_backup_last_timestamp_seconds", Help: "Time of the newest backup in the target of --backup-to; 0: none is known."})
@@ -181,7 +180,7 @@ func (s *server) start() error {
 		s.runBackfill()
 	}
 	if s.stream != nil {
-		t.run("progress", func(ctx context.Context) error { s.logProgress(ctx); return nil })
+		t.run("progress", s.logProgress)
 	}
 	return nil
 }
@@ -238,6 +237,19 @@ func (s *server) awaitFenced(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// awaitSpace waits until the disk has space, and then calls Space. It returns early if ctx ends.
+func (s *server) awaitSpace(ctx context.Context) error {
+	for s.diskFull() {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	s.o.Space()
+	return nil
 }
 
 // gate returns the query API behind a gate that limits its clients, and counts and logs whom it

@@ -65,8 +65,8 @@ type Live struct {
 // NewLive returns a Live that takes samples by calling sample.
 func NewLive(sample func(ctx context.Context) (Sample, error)) *Live { return &Live{sample: sample} }
 
-// Run takes samples until ctx ends.
-func (l *Live) Run(ctx context.Context) {
+// Run takes samples until ctx ends. It returns nil.
+func (l *Live) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -74,7 +74,7 @@ func (l *Live) Run(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

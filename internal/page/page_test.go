@@ -127,7 +127,7 @@ func TestLive(t *testing.T) {
 			return m, w.Code
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		go l.Run(ctx)
+		go func() { _ = l.Run(ctx) }()
 		synctest.Wait()
 		if _, code := ask("/live"); code != http.StatusServiceUnavailable {
 			t.Errorf("before the first sample: %d", code)

@@ -1,0 +1,142 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/page"
+	"skein.blue/internal/say"
+)
+
+// sample returns the state of the index, for the page and the log.
+func (s *server) sample(ctx context.Context) (page.Sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: "off", Disk: s.KV.DiskBytes()}
+	var cursors []format.Cursor
+	err := s.Graph.View(ctx, func(v *ask.View) (err error) {
+		if now.Counts, err = v.Counts(); err == nil {
+			cursors, err = v.Cursors()
+		}
+		return err
+	})
+	if err != nil {
+		s.log.Debug("cannot read the index's state", "error", err)
+		return now, err
+	}
+	s.fresh.note(cursors)
+	for name, n := range now.Counts.Records {
+		if name != kinds.ListItem.String() { // a listitem record counts as two kinds
+			now.Edges += n
+		}
+	}
+	now.Events, _ = s.Graph.Events()
+	if s.stream != nil {
+		st := s.stream.Status()
+		now.State = string(st.State)
+		if st.HasLag {
+			now.Lag = new(st.Lag.Seconds())
+		}
+	}
+	for _, cur := range cursors {
+		if cur.Source == s.source || s.source == "" && (now.CursorTime == nil || cur.Time.After(*now.CursorTime)) {
+			now.Cursor, now.CursorTime = new(int64(cur.Seq)), &cur.Time
+		}
+	}
+	if s.Backfill != nil {
+		waiting, _ := s.Backfill.Queue()
+		now.Waiting = &waiting
+		if a, ok := s.Backfill.Audits(); ok {
+			now.Audited, now.Differences = &a.Repos, a.Differences
+		}
+	}
+	return now, nil
+}
+
+// answering calls Ready, and logs the addresses, the store, and what it holds.
+func (s *server) answering(o *ServeOptions, f *front) {
+	api, admin := f.api.Addr(), f.adminAt()
+	if o.Ready != nil { // before the log: who reads it may send a signal at once
+		o.Ready(api, admin)
+	}
+	now, _ := s.sample(context.Background())
+	args := []any{"version", o.Version, "api", "http://" + api.String()}
+	if admin != nil {
+		args = append(args, "admin", "http://"+admin.String())
+	}
+	args = append(args, "engine", now.Engine, "store", s.Path, "memory", say.Bytes(cmp.Or(s.memory, DefaultMemory())))
+	if s.Graph.Made() {
+		args = append(args, "found", "nothing; created a new store")
+	} else {
+		args = append(args, "found", say.Count(now.Edges)+" records of "+say.Count(now.Counts.Accounts)+" accounts, "+say.Bytes(now.Disk)+" on disk")
+	}
+	if now.Cursor != nil {
+		args = append(args, "cursor", *now.Cursor)
+	}
+	s.log.Info("answering", args...)
+}
+
+// logEvery is how often progress is logged.
+const logEvery = time.Minute
+
+// logProgress logs the progress of the stream until ctx ends.
+func (s *server) logProgress(ctx context.Context) error {
+	ticker := time.NewTicker(logEvery)
+	defer ticker.Stop()
+	for was, _ := s.Graph.Events(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		now, err := s.sample(ctx)
+		if err != nil {
+			continue
+		}
+		args := []any{
+			"state", now.State, "events_per_second", float64((now.Events-was)*10/int64(logEvery/time.Second)) / 10,
+			"records", now.Edges, "accounts", now.Counts.Accounts, "disk", say.Bytes(now.Disk),
+		}
+		if now.Cursor != nil {
+			args = append(args, "cursor", *now.Cursor)
+		}
+		if now.Lag != nil {
+			args = append(args, "lag", time.Duration(*now.Lag*float64(time.Second)).Round(time.Millisecond).String())
+		}
+		if now.Counts.Desynchronized > 0 {
+			args = append(args, "desynchronized", now.Counts.Desynchronized)
+		}
+		s.log.Info("indexing", args...)
+		was = now.Events
+	}
+}
+
+// gauge returns a metric that is read when it is asked for.
+func gauge(name, help string, read func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+}
+
+// oneIf returns 1 for true and 0 for false.
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// buildInfo registers the metric of the program's version.
+func (s *server) buildInfo(version, commit string) {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "skein_build_info", Help: "Always 1; the labels describe the running program.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": cmp.Or(commit, "unknown"), "go_version": runtime.Version(), "engine": s.KV.Engine()},
+	})
+	info.Set(1)
+	s.Registry.MustRegister(info)
+}
