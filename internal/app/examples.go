@@ -21,7 +21,6 @@ import (
 const (
 	exampleAccounts = 400  // accounts to look at
 	exampleFollows  = 1000 // accounts that follow more are skipped
-	exampleFans     = 8    // accounts whose follows' likes are read
 	exampleBytes    = 32 << 20
 	exampleTime     = 5 * time.Second
 )
@@ -73,20 +72,14 @@ func (s *server) examples(ctx context.Context) (all []page.Example) {
 	return all
 }
 
-// fan is an account that follows others.
-type fan struct {
-	id      dict.ID
-	follows []uint64
-}
-
-// examplesOf looks for two accounts with common followers, an account that follows many, and a
-// post that some of those like.
+// examplesOf looks for two accounts with common followers, and for an account whose follows like something.
 func examplesOf(s *ask.View, now time.Time) (all []page.Example, err error) {
 	accounts, err := s.SomeAccounts(exampleAccounts)
 	if err != nil {
 		return nil, err
 	}
-	var fans []fan
+	var follows [][]uint64 // of each account
+	stars, both := tally{}, tally{}
 	for _, id := range accounts {
 		ids, err := s.AppendSubjects(nil, followKind, id, ask.Window{})
 		if err != nil {
@@ -94,64 +87,52 @@ func examplesOf(s *ask.View, now time.Time) (all []page.Example, err error) {
 		}
 		ids = slices.DeleteFunc(ids, func(id uint64) bool { return s.IsHidden(dict.ID(id)) })
 		slices.Sort(ids)
-		if ids = slices.Compact(ids); len(ids) <= exampleFollows {
-			fans = append(fans, fan{id, ids})
+		if ids = slices.Compact(ids); len(ids) > exampleFollows {
+			ids = nil
 		}
-	}
-	stars, both := tally{}, tally{}
-	for _, f := range fans {
-		stars.add(f.follows)
+		stars.add(ids)
+		follows = append(follows, ids)
 	}
 	star := stars.most()
-	for _, f := range fans {
-		if slices.Contains(f.follows, star) {
-			both.add(f.follows)
+	most := 0 // the index of an account that follows many
+	for i, ids := range follows {
+		if slices.Contains(ids, star) {
+			both.add(ids)
+		}
+		if len(ids) > len(follows[most]) {
+			most = i
 		}
 	}
+	if star == 0 {
+		return nil, nil
+	}
 	delete(both, star)
-	names := [2]string{}
-	for i, id := range [2]uint64{star, both.most()} {
+	names := [3]string{}
+	for i, id := range [3]uint64{uint64(accounts[most]), star, both.most()} {
 		if names[i], err = nameOf(s, dict.DID, id); err != nil {
 			return nil, err
 		}
 	}
-	if names[1] != "" {
-		all = append(all, page.Example{Title: "Who follows both of these accounts?", Q: "intersect(followers(" + names[0] + "), followers(" + names[1] + "))"})
+	if names[2] != "" {
+		all = append(all, page.Example{Title: "Who follows both of these accounts?", Q: "intersect(followers(" + names[1] + "), followers(" + names[2] + "))"})
 	}
-	if names[0] != "" {
-		all = append(all, page.Example{Title: "An account", Q: names[0]})
-	}
-	slices.SortStableFunc(fans, func(a, b fan) int { return len(b.follows) - len(a.follows) })
-	for _, f := range fans[:min(exampleFans, len(fans))] {
-		more, err := likedExamples(s, f, now)
-		if err != nil || len(more) > 0 {
-			return append(all, more...), err
+	all = append(all, page.Example{Title: "An account", Q: names[1]})
+	for _, w := range []struct {
+		since  string
+		window ask.Window
+	}{{", since=24h", read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0)}, {}} {
+		post, err := likedBy(s, follows[most], w.window)
+		if err != nil {
+			return all, err
+		}
+		if post != "" {
+			return append(all,
+				page.Example{Title: "Posts liked by the accounts that this account follows", Q: "rank(of=follows(" + names[0] + "), via=likes" + w.since + ")"},
+				page.Example{Title: "Who liked this post, among the accounts that this account follows?", Q: "intersect(follows(" + names[0] + "), likers(" + post + "))"},
+				page.Example{Title: "A post", Q: post}), nil
 		}
 	}
 	return all, nil
-}
-
-// likedExamples returns the examples about the likes of the accounts that f follows: today's, or
-// all if there are none today.
-func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
-	name, err := nameOf(s, dict.DID, uint64(f.id))
-	if err != nil {
-		return nil, err
-	}
-	when, since := " in the last 24 hours", ", since=24h"
-	post, err := likedBy(s, f.follows, read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0))
-	if post == "" && err == nil {
-		when, since = "", ""
-		post, err = likedBy(s, f.follows, ask.Window{})
-	}
-	if post == "" || err != nil {
-		return nil, err
-	}
-	return []page.Example{
-		{Title: "Posts liked" + when + " by the accounts that this account follows", Q: "rank(of=follows(" + name + "), via=likes" + since + ")"},
-		{Title: "Who liked this post, among the accounts that this account follows?", Q: "intersect(follows(" + name + "), likers(" + post + "))"},
-		{Title: "A post", Q: post},
-	}, nil
 }
 
 // likedBy returns the post that most of the accounts like, "" if they like none.
@@ -164,12 +145,12 @@ func likedBy(s *ask.View, accounts []uint64, w ask.Window) (string, error) {
 		}
 		likes.add(ids)
 	}
-	for range exampleFans { // the first may be records that are not posts
-		most := likes.most()
-		if uri, err := nameOf(s, dict.URI, most); err != nil || strings.Contains(uri, "/app.bsky.feed.post/") {
+	for range 8 { // the first may be records that are not posts
+		id := likes.most()
+		if uri, err := nameOf(s, dict.URI, id); err != nil || strings.Contains(uri, "/app.bsky.feed.post/") {
 			return uri, err
 		}
-		delete(likes, most)
+		delete(likes, id)
 	}
 	return "", nil
 }
