@@ -129,85 +129,105 @@ var (
 	listItemKind = kindNamed("listitem_list")
 )
 
-// blockedLists has, for each account, the lists through which it blocks or is blocked.
-type blockedLists map[dict.ID]map[dict.ID]*match
+// A block is how one account blocks another.
+type block struct {
+	direct   ask.Path // the block record
+	isDirect bool
+	lists    map[dict.ID]*match // up to maxListsShown of the lists through which it blocks
+	more     bool               // than maxListsShown
+	lowest   ask.ShownRecord    // of the listblocks of all lists, the one with the lowest key
+}
 
 type match struct {
 	block *blockedList
 	item  ask.ShownRecord
 }
 
+// between returns how the first of ids blocks the others, or the others block the first, by the other. The look-ups of direct
+// blocks have been begun.
+func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, error) {
+	direct, err := edges(l.View, blockKind, ids, inward)
+	if err != nil {
+		return nil, err
+	}
+	all := map[dict.ID]*block{}
+	for other, p := range direct {
+		all[other] = &block{direct: p, isDirect: true}
+	}
+	blockers, blocked := ends(ids, inward)
+	err = l.find(blockers, blocked, func(other, blocked, list dict.ID, listblock *blockedList, item ask.Path) {
+		if !inward {
+			other = blocked
+		}
+		if all[other] == nil {
+			all[other] = &block{}
+		}
+		b := all[other]
+		if p, ok := listblock.Path(); ok {
+			b.lowest.Offer(p, ask.Timeless) // keeps the lowest key
+		}
+		m := b.lists[list]
+		switch {
+		case m != nil:
+		case len(b.lists) == maxListsShown:
+			b.more = true
+			return
+		default:
+			if b.lists == nil {
+				b.lists = map[dict.ID]*match{}
+			}
+			m = &match{block: listblock}
+			b.lists[list] = m
+		}
+		m.item.Offer(item, ask.Timeless) // the subject is an account
+	})
+	return all, err
+}
+
 // describe returns the blocks between the first of dids, the actor, and each of the others, in their
 // order, without those between which there is none.
 func (l *listBlocks) describe(direction string, dids []language.Literal, ids []dict.ID) ([]accountBlock, error) {
-	blocks := []accountBlock{}
+	described := []accountBlock{}
 	if ids[0] == dict.None || direction == blocking && l.View.IsHidden(ids[0]) {
-		return blocks, nil
+		return described, nil
 	}
 	for i, id := range ids[1:] {
 		if l.View.IsHidden(id) {
 			ids[i+1] = dict.None
 		}
 	}
-	all := make([]accountBlock, len(ids)-1)
-	blocker := func(int) string { return dids[0].S } // of all[i]
-	blockers, blocked := ids[:1], ids[1:]
-	if direction == blockedBy {
-		blocker = func(i int) string { return dids[i+1].S }
-		blockers, blocked = blocked, blockers
-	}
-	beginEdges(l.View, blockKind, blockers, blocked)
-	err := edges(l.View, blockKind, blockers, blocked, func(i int, p ask.Path) {
-		all[i].Record, all[i].Time = recordURI(blocker(i), blockKind, p), timeOf(p)
-	})
+	inward := direction == blockedBy
+	beginEdges(l.View, blockKind, ids, inward)
+	all, err := l.between(ids, inward)
 	if err != nil {
 		return nil, err
 	}
-	found, more := blockedLists{}, map[dict.ID]bool{}
-	err = l.find(blockers, blocked, func(member, other, list dict.ID, block *blockedList, item ask.Path) {
-		if direction == blocking {
-			member = other
-		}
-		m := found[member][list]
-		switch {
-		case m != nil:
-		case len(found[member]) == maxListsShown:
-			more[member] = true
-			return
-		default:
-			if found[member] == nil {
-				found[member] = map[dict.ID]*match{}
-			}
-			m = &match{block: block}
-			found[member][list] = m
-		}
-		m.item.Offer(item, ask.Timeless) // the subject is an account
-	})
-	if err != nil {
-		return nil, err
-	}
-	names, err := l.names(found)
+	names, err := l.names(all)
 	if err != nil {
 		return nil, err
 	}
 	for i, id := range ids[1:] {
-		b := &all[i]
-		if b.DID, b.MoreLists = dids[i+1].S, more[id]; id == dict.None {
+		b, blocker := all[id], dids[0].S
+		if b == nil || id == dict.None {
 			continue
 		}
-		b.Lists = listMatches(blocker(i), found[id], names)
-		if b.Record != "" || len(b.Lists) > 0 {
-			blocks = append(blocks, *b)
+		if inward {
+			blocker = dids[i+1].S
 		}
+		one := accountBlock{DID: dids[i+1].S, Lists: listMatches(blocker, b.lists, names), MoreLists: b.more}
+		if b.isDirect {
+			one.Record, one.Time = recordURI(blocker, blockKind, b.direct), timeOf(b.direct)
+		}
+		described = append(described, one)
 	}
-	return blocks, nil
+	return described, nil
 }
 
-// names returns the URIs of the lists in found.
-func (l *listBlocks) names(found blockedLists) (map[dict.ID]string, error) {
+// names returns the URIs of the lists in blocks.
+func (l *listBlocks) names(all map[dict.ID]*block) (map[dict.ID]string, error) {
 	names := map[dict.ID]string{}
-	for _, lists := range found {
-		for list := range lists {
+	for _, b := range all {
+		for list := range b.lists {
 			names[list] = ""
 		}
 	}

@@ -144,13 +144,14 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 		}
 		pinned := v.Unseen()
 		out.begin(e.Type().String(), total, c.Reason)
+		lines := json.NewEncoder(out)
 		for after := dict.None; ; {
 			ids, names, last, err := v.Page(all, after, membersAtOnce, pinned)
 			if err != nil {
 				return err
 			}
 			for _, member := range names {
-				if _, err := out.Write(appendMember(out.AvailableBuffer(), member)); err != nil {
+				if err := lines.Encode(memberLine{&member}); err != nil {
 					return err
 				}
 			}
@@ -181,42 +182,16 @@ func (m *memberWriter) begin(is string, total uint64, missing string) {
 	m.begun = true
 }
 
-// Nearly every line is one of these around a member that is the same in JSON.
-const lineStart, lineEnd = `{"member":"`, "\"}\n"
-
-// appendMember appends a member as a line.
-func appendMember(dst []byte, member string) []byte {
-	if isPlain(member) {
-		return append(append(append(dst, lineStart...), member...), lineEnd...)
-	}
-	b, err := json.Marshal(member)
-	if err != nil {
-		b = []byte("null") // a string is always encoded
-	}
-	dst = append(append(dst, lineStart[:len(lineStart)-1]...), b...)
-	return append(dst, lineEnd[1:]...)
+// memberLine is a line of ServeMembers.
+type memberLine struct {
+	Member *string `json:"member"`
 }
 
 // ParseMember returns the member on a line of ServeMembers.
 func ParseMember(line []byte) (string, error) {
-	if quoted, ok := bytes.CutPrefix(line, []byte(lineStart)); ok {
-		if quoted, ok = bytes.CutSuffix(quoted, []byte(lineEnd)); ok && isPlain(quoted) {
-			return string(quoted), nil
-		}
-	}
-	var m struct{ Member *string }
+	var m memberLine
 	if err := json.Unmarshal(line, &m); err != nil || m.Member == nil {
 		return "", fmt.Errorf("query: %.100q is not a line with a member: %w", line, cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return *m.Member, nil
-}
-
-// isPlain reports whether a string is the same in JSON.
-func isPlain[S string | []byte](s S) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }

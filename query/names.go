@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -26,82 +27,70 @@ type Handles interface {
 // maxUnknownHandles is the number of handles that are looked up for one query.
 const maxUnknownHandles = 8
 
-// resolveViewer replaces $viewer by the viewer's DID.
-func resolveViewer(ctx context.Context, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
-	for i := range list {
-		if list[i].Handle != language.ViewerName {
-			continue
-		}
-		did, err := q.Viewer(ctx)
-		if err != nil {
-			if e, ok := errors.AsType[*xrpc.Error](err); ok {
-				return xrpc.Errorf(e.Status, e.Name, "%s%s", where(i), e.Message)
-			}
-			return err
-		}
-		list[i].Resolve(did)
-	}
-	return nil
-}
-
-// resolve replaces handles by DIDs. where names the place of a literal, for errors. A query holds
+// resolve replaces $viewer and handles by DIDs. where names the place of a literal, for errors. A query holds
 // no slot while handles are looked up, so a slow host delays nobody else.
 func resolve(ctx context.Context, handles Handles, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
-	w := q.Work
-	if err := resolveViewer(ctx, q, list, where); err != nil {
-		return err
-	}
-	errs := make([]error, len(list))
 	var unknown []int
 	for i := range list {
-		l := &list[i]
-		if l.Handle == "" {
+		var did string
+		var err error
+		known := true
+		switch l := &list[i]; {
+		case l.Handle == "":
 			continue
-		}
-		if handles == nil {
+		case l.Handle == language.ViewerName:
+			did, err = q.Viewer(ctx)
+		case handles == nil:
 			return xrpc.Invalid("%shandles are not resolved here: give the DID of %s", where(i), l.Handle)
-		}
-		did, known, err := handles.Kept(l.Handle)
-		switch {
-		case !known:
-			unknown = append(unknown, i)
-		case err != nil:
-			errs[i] = err
 		default:
-			l.Resolve(did)
+			did, known, err = handles.Kept(l.Handle)
+		}
+		switch {
+		case err != nil:
+			return unresolved(where(i), list[i].Handle, err)
+		case known:
+			list[i].Resolve(did)
+		default:
+			unknown = append(unknown, i)
 		}
 	}
 	if len(unknown) > maxUnknownHandles {
 		return xrpc.Invalid("this query has %d handles that the server has not looked up yet; at most %d are allowed. Use DIDs instead", len(unknown), maxUnknownHandles)
 	}
-	if len(unknown) > 0 {
-		w.Leave()
-		var wg sync.WaitGroup
-		for _, i := range unknown {
-			wg.Go(func() {
-				did, err := handles.Resolve(identities.ForClient(ctx, w.Client), list[i].Handle)
-				if errs[i] = err; err == nil {
-					list[i].Resolve(did)
-				}
-			})
-		}
-		wg.Wait()
-		if err := w.Enter(ctx); err != nil {
-			return err
-		}
+	if len(unknown) == 0 {
+		return nil
 	}
-	for i, err := range errs {
-		switch {
-		case err == nil:
-		case errors.Is(err, identities.ErrNotFound):
-			return xrpc.Errorf(http.StatusBadRequest, "HandleNotFound", "%sno account has the handle %s", where(i), list[i].Handle)
-		case errors.Is(err, identities.ErrBusy):
-			return xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "%s%s: %v; try again", where(i), list[i].Handle, err)
-		case errors.Is(err, identities.ErrOff):
-			return xrpc.Invalid("%s%v", where(i), err)
-		default:
-			return xrpc.Errorf(http.StatusBadGateway, "UpstreamFailure", "%s%s: %v", where(i), list[i].Handle, err)
-		}
+	q.Work.Leave()
+	errs := make([]error, len(unknown))
+	var wg sync.WaitGroup
+	for n, i := range unknown {
+		wg.Go(func() {
+			did, err := handles.Resolve(identities.ForClient(ctx, q.Work.Client), list[i].Handle)
+			if err != nil {
+				errs[n] = unresolved(where(i), list[i].Handle, err)
+				return
+			}
+			list[i].Resolve(did)
+		})
 	}
-	return nil
+	wg.Wait()
+	return cmp.Or(q.Work.Enter(ctx), cmp.Or(errs...))
+}
+
+// unresolved returns the error of a name that has no DID.
+func unresolved(where, handle string, err error) error {
+	if e, ok := errors.AsType[*xrpc.Error](err); ok { // of the viewer
+		return xrpc.Errorf(e.Status, e.Name, "%s%s", where, e.Message)
+	}
+	switch {
+	case errors.Is(err, identities.ErrNotFound):
+		return xrpc.Errorf(http.StatusBadRequest, "HandleNotFound", "%sno account has the handle %s", where, handle)
+	case errors.Is(err, identities.ErrBusy):
+		return xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "%s%s: %v; try again", where, handle, err)
+	case errors.Is(err, identities.ErrOff):
+		return xrpc.Invalid("%s%v", where, err)
+	case handle == language.ViewerName:
+		return err
+	}
+	return xrpc.Errorf(http.StatusBadGateway, "UpstreamFailure", "%s%s: %v", where, handle, err)
 }

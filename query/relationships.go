@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"skein.blue/graph/ask"
@@ -106,54 +107,48 @@ func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal
 			ids[i] = dict.None
 		}
 	}
-	actor, others := ids[:1], ids[1:]
-	relations := []struct {
-		kind    kinds.Info
-		out, in func(*relationship) *string
-	}{
-		{followKind, func(r *relationship) *string { return &r.Following }, func(r *relationship) *string { return &r.FollowedBy }},
-		{blockKind, func(r *relationship) *string { return &r.Blocking }, func(r *relationship) *string { return &r.BlockedBy }},
-	}
-	for _, rel := range relations {
-		beginEdges(sn, rel.kind, actor, others)
-		beginEdges(sn, rel.kind, others, actor)
-	}
-	for _, rel := range relations {
-		err = edges(sn, rel.kind, actor, others, func(i int, p ask.Path) { *rel.out(place(i)) = recordURI(dids[0].S, rel.kind, p) })
-		if err == nil {
-			err = edges(sn, rel.kind, others, actor, func(i int, p ask.Path) { *rel.in(place(i)) = recordURI(dids[i+1].S, rel.kind, p) })
-		}
-		if err != nil {
-			return c, err
-		}
+	for _, k := range []kinds.Info{followKind, blockKind} {
+		beginEdges(sn, k, ids, false)
+		beginEdges(sn, k, ids, true)
 	}
 	l := newListBlocks(ctx, sn, q.Work)
-	blocking, blockedBy := lowest{}, lowest{}
-	if err = l.find(actor, others, func(_, other, _ dict.ID, block *blockedList, _ ask.Path) { blocking.offer(other, block) }); err == nil {
-		err = l.find(others, actor, func(other, _, _ dict.ID, block *blockedList, _ ask.Path) { blockedBy.offer(other, block) })
+	out, err := l.between(ids, false)
+	if err != nil {
+		return c, err
 	}
-	for i, other := range others {
-		if p, ok := blocking[other].Path(); ok {
-			place(i).BlockingByList = recordURI(dids[0].S, listBlock, p)
-		}
-		if p, ok := blockedBy[other].Path(); ok {
-			place(i).BlockedByList = recordURI(dids[i+1].S, listBlock, p)
-		}
-	}
+	in, err := l.between(ids, true)
 	l.note(&c)
-	return c, err
-}
-
-// lowest has the listblock with the lowest key, by the account that is blocked, or that blocks.
-type lowest map[dict.ID]*ask.ShownRecord
-
-func (l lowest) offer(account dict.ID, block *blockedList) {
-	if p, ok := block.Path(); ok {
-		if l[account] == nil {
-			l[account] = &ask.ShownRecord{}
-		}
-		l[account].Offer(p, ask.Timeless) // keeps the lowest key
+	if err != nil {
+		return c, err
 	}
+	following, err := edges(sn, followKind, ids, false)
+	if err != nil {
+		return c, err
+	}
+	followedBy, err := edges(sn, followKind, ids, true)
+	for i, other := range ids[1:] {
+		r, me, did := place(i), dids[0].S, dids[i+1].S
+		name := func(field *string, did string, k kinds.Info, p ask.Path, ok bool) {
+			if ok {
+				*field = recordURI(did, k, p)
+			}
+		}
+		p, ok := following[other]
+		name(&r.Following, me, followKind, p, ok)
+		p, ok = followedBy[other]
+		name(&r.FollowedBy, did, followKind, p, ok)
+		if b := out[other]; b != nil {
+			name(&r.Blocking, me, blockKind, b.direct, b.isDirect)
+			p, ok = b.lowest.Path()
+			name(&r.BlockingByList, me, listBlock, p, ok)
+		}
+		if b := in[other]; b != nil {
+			name(&r.BlockedBy, did, blockKind, b.direct, b.isDirect)
+			p, ok = b.lowest.Path()
+			name(&r.BlockedByList, did, listBlock, p, ok)
+		}
+	}
+	return c, err
 }
 
 // kindNamed returns a built-in kind.
@@ -169,8 +164,17 @@ func recordURI(did string, k kinds.Info, p ask.Path) string {
 	return "at://" + did + "/" + k.Collection + "/" + string(p.AppendRkey(nil))
 }
 
-// beginEdges begins the reads of edges.
-func beginEdges(sn *ask.View, k kinds.Info, from, to []dict.ID) {
+// ends returns the actors and the subjects of edges from the first of ids to the others, or from the others to the first.
+func ends(ids []dict.ID, inward bool) (from, to []dict.ID) {
+	if inward {
+		return ids[1:], ids[:1]
+	}
+	return ids[:1], ids[1:]
+}
+
+// beginEdges begins the look-ups of edges.
+func beginEdges(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
+	from, to := ends(ids, inward)
 	for _, actor := range from {
 		for _, subject := range to {
 			sn.BeginEdge(k.Kind, actor, subject, ask.Window{})
@@ -178,32 +182,34 @@ func beginEdges(sn *ask.View, k kinds.Info, from, to []dict.ID) {
 	}
 }
 
-// edges finds the records by which one account names others, or others name one: found is called with the place among the
-// others. It looks the edges up in reverse sets first: usually there is none, and then no record is read.
-func edges(sn *ask.View, k kinds.Info, from, to []dict.ID, found func(i int, p ask.Path)) error {
-	var places []int
+// edges returns the records by which the first of ids names the others, or the others name the first, by the other. It looks
+// the edges up in reverse sets first: usually there is none, and then no record is read.
+func edges(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
 	var others []dict.ID
-	i := 0
-	for _, actor := range from {
-		for _, subject := range to {
-			has, err := sn.HasEdge(k.Kind, actor, subject)
-			if err != nil {
-				return err
-			}
-			if has && len(from) == 1 {
-				places, others = append(places, i), append(others, subject)
-			} else if has {
-				places, others = append(places, i), append(others, actor)
-			}
-			i++
+	for _, other := range ids[1:] {
+		actor, subject := ids[0], other
+		if inward {
+			actor, subject = other, ids[0]
+		}
+		has, err := sn.HasEdge(k.Kind, actor, subject)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			others = append(others, other)
 		}
 	}
 	if len(others) == 0 {
+		return nil, nil
+	}
+	records = map[dict.ID]ask.Path{}
+	each := func(n int, p ask.Path) error {
+		p.Raw = slices.Clone(p.Raw)
+		records[others[n]] = p
 		return nil
 	}
-	each := func(n int, p ask.Path) error { found(places[n], p); return nil }
-	if len(from) == 1 {
-		return sn.RecordsFrom(k.Kind, from[0], others, ask.NoTime, ask.Window{}, each)
+	if inward {
+		return records, sn.RecordsTo(k.Kind, ids[0], ask.Timeless, ask.Window{}, others, each)
 	}
-	return sn.RecordsTo(k.Kind, to[0], ask.Timeless, ask.Window{}, others, each)
+	return records, sn.RecordsFrom(k.Kind, ids[0], others, ask.NoTime, ask.Window{}, each)
 }

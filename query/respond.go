@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
@@ -43,10 +44,6 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any
 }
 
 func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
-	p, isPersonal := v.(personal)
-	if isPersonal {
-		v = p.answer
-	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	var b []byte
@@ -67,12 +64,8 @@ func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, 
 	if status == http.StatusOK && r.Method != http.MethodPost { // caches do not keep answers to POST
 		tag := etag(b)
 		h.Set("ETag", tag)
-		h.Set("Cache-Control", "no-cache") // caches revalidate each time
-		if isPersonal {
-			h.Set("Cache-Control", "private, no-cache")
-			h.Add("Vary", "Authorization")
-		}
-		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) {
+		h.Set("Cache-Control", cmp.Or(h.Get("Cache-Control"), "no-cache")) // caches revalidate each time
+		if known := strings.Join(r.Header.Values("If-None-Match"), ","); strings.Contains(known, tag[len("W/"):]) || known == "*" {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -97,17 +90,6 @@ func etag(b []byte) string {
 	h := fnv.New128a()
 	_, _ = h.Write(b) // never fails
 	return `W/"` + base64.RawURLEncoding.EncodeToString(h.Sum(nil)) + `"`
-}
-
-// matches reports whether an If-None-Match header names the tag
-// (https://www.rfc-editor.org/rfc/rfc9110#name-if-none-match).
-func matches(header, tag string) bool {
-	for t := range strings.SplitSeq(header, ",") {
-		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == strings.TrimPrefix(tag, "W/") {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {

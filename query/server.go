@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -177,7 +178,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
 	s.o.Metrics.InFlight.Inc()
-	answer, err := s.recovered(ctx, w, r, m)
+	answer, err := s.answer(ctx, w, r, m)
 	took := time.Since(start)
 	s.o.Metrics.InFlight.Dec()
 	s.o.Metrics.Seconds.WithLabelValues(m.NSID).Observe(took.Seconds())
@@ -193,41 +194,38 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 		s.o.Metrics.answered(m.NSID, statusClientGone)
 		return
 	}
-	limit, isLimit := errors.AsType[*algebra.LimitError](err)
-	switch {
-	case ok:
-	case isLimit:
-		xerr = xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "%s", limit.What)
-	case errors.Is(err, kv.ErrCorrupt):
-		s.o.Logger.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
-		xerr = xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
-	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
-		xerr = xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the storage cluster does not answer; try again later")
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
-		xerr = xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
-	default:
-		s.o.Logger.Error("a query failed", "method", m.NSID, "error", err)
-		xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why")
-	}
-	s.fail(w, r, m.NSID, xerr)
+	s.fail(w, r, m.NSID, s.errorOf(m.NSID, err))
 }
 
-// recovered is answer, with a panic as an error: the client receives an answer even if the query
-// meets a defect.
-func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (answer any, err error) {
+// errorOf returns the error that a client receives.
+func (s *Server) errorOf(method string, err error) *xrpc.Error {
+	if xerr, ok := errors.AsType[*xrpc.Error](err); ok {
+		return xerr
+	}
+	if limit, ok := errors.AsType[*algebra.LimitError](err); ok {
+		return xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "%s", limit.What)
+	}
+	switch {
+	case errors.Is(err, kv.ErrCorrupt):
+		s.o.Logger.Error("a query met a damaged part of the store", "method", method, "error", err)
+		return xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
+	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
+		return xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the storage cluster does not answer; try again later")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
+		return xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
+	}
+	s.o.Logger.Error("a query failed", "method", method, "error", err)
+	return xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why")
+}
+
+// answer computes an answer. It holds a slot meanwhile, but not while the answer is sent, so a
+// slow client delays nobody. A panic is an error: the client receives an answer even if the query meets a defect.
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (answer any, err error) {
+	ctx, end := context.WithCancelCause(ctx)
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
 		}
-	}()
-	return s.answer(ctx, w, r, m)
-}
-
-// answer computes an answer. It holds a slot meanwhile, but not while the answer is sent, so a
-// slow client delays nobody.
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (answer any, err error) {
-	ctx, end := context.WithCancelCause(ctx)
-	defer func() {
 		if taken, ok := errors.AsType[*xrpc.Error](context.Cause(ctx)); ok && err != nil {
 			err = taken
 		}
@@ -242,24 +240,30 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return nil, err
 	}
-	var a asker
-	s.prepare(ctx, q, r, m, &a)
+	s.prepare(ctx, q, w, r, m)
 	defer q.Work.Leave()
 	if err := q.Work.Enter(ctx); err != nil {
 		return nil, err
 	}
-	answer, err = m.Serve(ctx, q)
-	if a.asked {
-		answer = personal{answer}
-	}
-	return answer, err
+	return m.Serve(ctx, q)
 }
 
 // prepare gives a call of a method what it works with.
-func (s *Server) prepare(ctx context.Context, q *xrpc.Query, r *http.Request, m *xrpc.Method, a *asker) {
+func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.index.words, s.index.store, s.cursors
 	q.Work = s.queues.Work(clients.Of(r), m.Slow)
-	q.Viewer = func(ctx context.Context) (string, error) { return viewerOf(ctx, s.o.Service, q, a) }
+	viewer := sync.OnceValues(func() (string, error) { // once: a token is valid for one use
+		if s.o.Service == nil {
+			return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", language.ViewerName)
+		}
+		h := w.Header() // shared caches must not store the answer
+		h.Set("Cache-Control", "private, no-cache")
+		h.Add("Vary", "Authorization")
+		q.Work.Leave() // the query holds no slot meanwhile, so a slow host of keys delays nobody else
+		did, err := s.o.Service.viewer(ctx, q.Work.Client, q.NSID, q.Header.Get("Authorization"))
+		return did, cmp.Or(q.Work.Enter(ctx), err)
+	})
+	q.Viewer = func(context.Context) (string, error) { return viewer() }
 	q.Resolve = func(list []language.Literal, where func(int) string) error {
 		return resolve(ctx, s.o.Handles, q, list, where)
 	}

@@ -15,7 +15,6 @@ import (
 	"skein.blue/internal/clients"
 	"skein.blue/internal/identities"
 	"skein.blue/query/feed"
-	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -110,34 +109,6 @@ func (v *Service) viewer(ctx context.Context, client, nsid, header string) (stri
 	}
 	return "", xrpc.Errorf(http.StatusUnauthorized, "BadJwt", "%v", err)
 }
-
-// asker is the viewer of one query. It is looked up at most once, because a token is valid for
-// one use.
-type asker struct {
-	asked bool
-	did   string
-	err   error
-}
-
-// viewerOf returns the viewer of a query. The query holds no slot meanwhile, so a slow host of keys
-// delays nobody else.
-func viewerOf(ctx context.Context, service *Service, q *xrpc.Query, a *asker) (string, error) {
-	if service == nil {
-		return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", language.ViewerName)
-	}
-	if !a.asked {
-		a.asked = true
-		q.Work.Leave()
-		a.did, a.err = service.viewer(ctx, q.Work.Client, q.NSID, q.Header.Get("Authorization"))
-		if err := q.Work.Enter(ctx); err != nil {
-			return "", err
-		}
-	}
-	return a.did, a.err
-}
-
-// personal is an answer for one viewer, which shared caches must not store.
-type personal struct{ answer any }
 
 // didDocument serves the DID document of the service.
 func (s *Server) didDocument(w http.ResponseWriter, r *http.Request) {

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
@@ -31,13 +30,9 @@ const (
 // subscribe sends the members that enter and leave a set, over a websocket or as server-sent
 // events.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
-	sub, err := s.subscription(r)
+	sub, err := s.subscription(w, r)
 	if err != nil {
-		xerr, ok := err.(*xrpc.Error) //nolint:errorlint // subscription returns no other
-		if !ok {
-			xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "%v", err)
-		}
-		s.fail(w, r, subscribeNSID, xerr)
+		s.fail(w, r, subscribeNSID, s.errorOf(subscribeNSID, err))
 		return
 	}
 	defer s.watcher.Leave(sub)
@@ -49,7 +44,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 }
 
 // subscription reads the parameters, and starts a subscription.
-func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
+func (s *Server) subscription(w http.ResponseWriter, r *http.Request) (*watch.Subscriber, error) {
 	if s.o.Subscribers < 0 {
 		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this server does not index the whole stream, so it has no subscriptions; use the server that does")
 	}
@@ -62,20 +57,16 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	s.prepare(ctx, q, r, &subscribeMethod, &asker{})
+	s.prepare(ctx, q, w, r, &subscribeMethod)
 	defer q.Work.Leave()
 	e, err := q.Set()
-	if err == nil {
-		if bad := watch.Watchable(e); bad != nil {
-			err = xrpc.Invalid("set: %v", bad)
-		} else {
-			err = q.View(ctx, func(sn *ask.View) error { return algebra.CheckLabelers(sn, e) })
-		}
-	}
-	if limit, is := errors.AsType[*algebra.LimitError](err); is {
-		err = xrpc.Invalid("%s", limit.What)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if bad := watch.Watchable(e); bad != nil {
+		return nil, xrpc.Invalid("set: %v", bad)
+	}
+	if err := q.View(ctx, func(sn *ask.View) error { return algebra.CheckLabelers(sn, e) }); err != nil {
 		return nil, err
 	}
 	after := q.Values.Get("cursor")
