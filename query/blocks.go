@@ -124,11 +124,6 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	})
 }
 
-var (
-	blockKind    = kindNamed("block")
-	listItemKind = kindNamed("listitem_list")
-)
-
 // A block is how one account blocks another.
 type block struct {
 	direct   ask.Path // the block record

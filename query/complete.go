@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -46,17 +44,11 @@ func (c *caveats) note(err error) error {
 // sampled says in c what an Evaluation sampled.
 func (c *caveats) sampled(what string) { c.Sampled, c.Sample = what != "", what }
 
-// An index is what the server asks, with what tells how complete it is.
-type index struct {
-	store       *graph.Store
-	words       *language.Vocabulary
-	hasAccounts atomic.Bool // the index has an account
-}
-
 // A call is one call of a method: its parameters, and what it works with.
 type call struct {
 	*xrpc.Query
-	*index
+
+	server *Server
 }
 
 // evaluate calls fn with the evaluation of an expression in a state of the graph, and says in c what the answer may miss.
@@ -88,10 +80,10 @@ func afterHole(sn *ask.View) error {
 }
 
 // ofEverybody returns the gap in an answer that depends on the records of all accounts.
-func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
+func (q *call) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
 	lacking, err := sn.Lacking()
 	if err == nil {
-		err = x.lacks(lacking, of...)
+		err = q.lacks(lacking, of...)
 	}
 	if err == nil {
 		err = afterHole(sn)
@@ -99,8 +91,8 @@ func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
 	if err != nil {
 		return err
 	}
-	doubtful := x.store.Doubtful()
-	if !x.store.Alone() { // other processes know about their accounts
+	doubtful := q.Store.Doubtful()
+	if !q.Store.Alone() { // other processes know about their accounts
 		counts, err := sn.AccountCounts()
 		if err != nil {
 			return err
@@ -110,12 +102,12 @@ func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
 	if doubtful > 0 {
 		return gap("of some accounts, older records are missing, events were missed, or the repo has not been fetched yet (getStats counts these accounts)")
 	}
-	if !x.hasAccounts.Load() { // read until the index has an account
+	if !q.server.hasAccounts.Load() { // read until the index has an account
 		counts, err := sn.AccountCounts()
 		if err == nil && counts.Accounts == 0 {
 			return gap("nothing is indexed yet")
 		}
-		x.hasAccounts.Store(err == nil)
+		q.server.hasAccounts.Store(err == nil)
 		return err
 	}
 	return nil
@@ -125,18 +117,18 @@ func (x *index) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
 // depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
 // each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
 // the authors of the lists, in members(…).
-func (x *index) missing(v *algebra.Evaluation, via ...language.Op) error {
+func (q *call) missing(v *algebra.Evaluation, via ...language.Op) error {
 	lacking, err := v.View.Lacking()
 	if err != nil {
 		return err
 	}
-	g := gaps{x: x, v: v, lacking: lacking, asked: map[dict.ID]bool{}}
+	g := gaps{q: q, v: v, lacking: lacking, asked: map[dict.ID]bool{}}
 	if err := g.walk(&v.Expr.Root, via); err != nil {
 		return err
 	}
 	switch {
 	case g.everybody:
-		return x.ofEverybody(v.View)
+		return q.ofEverybody(v.View)
 	case g.anybody:
 		return afterHole(v.View)
 	}
@@ -145,7 +137,7 @@ func (x *index) missing(v *algebra.Evaluation, via ...language.Op) error {
 
 // gaps looks for what may be missing from an expression's sets.
 type gaps struct {
-	x                  *index
+	q                  *call
 	v                  *algebra.Evaluation
 	lacking            map[kinds.Kind]time.Time
 	asked              map[dict.ID]bool // accounts
@@ -169,7 +161,7 @@ func (g *gaps) accounts(dids []language.Literal, ids []dict.ID) error {
 func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
 	e := g.v.Expr
 	if n.Op.IsSet() || n.Op == language.OpRank {
-		if err := g.x.lacks(g.lacking, n.Kind); err != nil {
+		if err := g.q.lacks(g.lacking, n.Kind); err != nil {
 			return err
 		}
 	}
@@ -234,20 +226,20 @@ func missingLabels(l ask.Labeler) error {
 
 // lacks returns a gap if a kind was added later, so that earlier records of it
 // may be missing.
-func (x *index) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) error {
+func (q *call) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) error {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
-			return gap(fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.words.Table.Info(k).Source(), at.Format(time.RFC3339)))
+			return gap(fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", q.Words.Table.Info(k).Source(), at.Format(time.RFC3339)))
 		}
 	}
 	return nil
 }
 
 // ownMissing returns the gap in the accounts' own records of some kinds.
-func (x *index) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) error {
+func (q *call) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) error {
 	lacking, err := sn.Lacking()
 	if err == nil {
-		err = x.lacks(lacking, of...)
+		err = q.lacks(lacking, of...)
 	}
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func (q *call) edges() ([]language.Via, error) {
 
 // countsMissing returns the gap in sets of subjects, which depend on the subjects' own records, or on those
 // of the authors of lists, or on the records of all accounts.
-func (x *index) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) error {
+func (q *call) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) error {
 	var of []kinds.Kind
 	own := false
 	for _, edge := range edges {
@@ -107,5 +107,5 @@ func (x *index) countsMissing(v *algebra.Reader, edges []language.Via, subjects 
 			return err
 		}
 	}
-	return x.ofEverybody(v.View, of...)
+	return q.ofEverybody(v.View, of...)
 }

@@ -13,8 +13,6 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-var followKind = kindNamed("follow")
-
 const (
 	maxSubjects   = 100 // in one call
 	maxSample     = 100 // accounts per subject

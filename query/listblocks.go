@@ -23,8 +23,6 @@ import (
 // app.bsky.graph.defs#relationship; if several blocked lists contain the other account, the one
 // with the lowest key. getBlocks names the lists and both records.
 
-var listBlock = kindNamed("listblock")
-
 // Bounds of one getRelationships or getBlocks: the listblocks and the list items that it reads, for all its
 // accounts together. Beyond them the answer is incomplete.
 const (

@@ -55,7 +55,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		for i := range dids {
 			dids[i].Is = dict.DID
 		}
-		_, err := (&call{&xrpc.Query{}, &s.index}).relate(context.Background(), sn, dids, func(int) *relationship { return &relationship{} })
+		_, err := (&call{&xrpc.Query{Store: s.store, Words: s.words}, s}).relate(context.Background(), sn, dids, func(int) *relationship { return &relationship{} })
 		return err
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,34 +89,29 @@ func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 		_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
 	}
 	_ = control.SetWriteDeadline(time.Time{})
-	out := &memberWriter{w: w, Writer: bufio.NewWriterSize(w, 256<<10)}
-	err := s.members(r.Context(), r.URL.Query().Get("set"), out)
+	out := bufio.NewWriterSize(w, 256<<10)
+	err := s.members(r.Context(), r.URL.Query().Get("set"), w.Header(), out)
 	if err == nil {
 		err = out.Flush()
 	}
 	switch {
 	case err == nil || r.Context().Err() != nil:
-	case !out.begun:
-		code := http.StatusInternalServerError
-		_, bad := errors.AsType[*xrpc.Error](err)
-		_, large := errors.AsType[*algebra.LimitError](err)
-		if bad || large {
-			code = http.StatusBadRequest
-		}
+	case w.Header().Get("Skein-Total") == "": // it has not begun
+		answer := s.errorOf("members", err)
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+		w.WriteHeader(answer.Status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": answer.Error()})
 	default:
 		s.o.Logger.Error("sending the members of a set failed", "set", r.URL.Query().Get("set"), "error", err)
 		panic(http.ErrAbortHandler) // the client must see that the list is cut short
 	}
 }
 
-// members evaluates a set, and writes its members.
-func (s *Server) members(ctx context.Context, set string, out *memberWriter) error {
-	q := &xrpc.Query{Values: url.Values{"set": {set}}, Words: s.index.words, MaxExpr: language.MaxExpr}
+// members evaluates a set, and writes its members as lines of JSON.
+func (s *Server) members(ctx context.Context, set string, h http.Header, out io.Writer) error {
+	q := &call{&xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, Store: s.store, MaxExpr: language.MaxExpr}, s}
 	q.Resolve = func(list []language.Literal, where func(int) string) error {
-		return resolve(ctx, s.o.Handles, q, list, where)
+		return resolve(ctx, s.o.Handles, q.Query, list, where)
 	}
 	q.Viewer = func(context.Context) (string, error) {
 		return "", xrpc.Invalid("%s does not work here: the admin listener knows no viewer", language.ViewerName)
@@ -129,13 +123,13 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 		return err
 	}
 	q.Work.Leave() // which resolving handles takes
-	_, err = s.index.store.ViewAcross(ctx, func(sn *ask.View) error {
+	_, err = s.store.ViewAcross(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, unlimited{})
 		if err != nil {
 			return err
 		}
 		var c caveats
-		if err := c.note(s.index.missing(v)); err != nil {
+		if err := c.note(q.missing(v)); err != nil {
 			return err
 		}
 		all, total, err := v.Result()
@@ -143,7 +137,12 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 			return err
 		}
 		pinned := v.Unseen()
-		out.begin(e.Type().String(), total, c.Reason)
+		h.Set("Content-Type", "application/x-ndjson")
+		h.Set("Skein-Type", e.Type().String())
+		h.Set("Skein-Total", strconv.FormatUint(total, 10))
+		if c.Reason != "" {
+			h.Set("Skein-Incomplete", c.Reason)
+		}
 		lines := json.NewEncoder(out)
 		for after := dict.None; ; {
 			ids, names, last, err := v.Page(all, after, membersAtOnce, pinned)
@@ -162,24 +161,6 @@ func (s *Server) members(ctx context.Context, set string, out *memberWriter) err
 		}
 	})
 	return err
-}
-
-// memberWriter writes members as lines of JSON.
-type memberWriter struct {
-	*bufio.Writer
-	w     http.ResponseWriter
-	begun bool
-}
-
-func (m *memberWriter) begin(is string, total uint64, missing string) {
-	h := m.w.Header()
-	h.Set("Content-Type", "application/x-ndjson")
-	h.Set("Skein-Type", is)
-	h.Set("Skein-Total", strconv.FormatUint(total, 10))
-	if missing != "" {
-		h.Set("Skein-Incomplete", missing)
-	}
-	m.begun = true
 }
 
 // memberLine is a line of ServeMembers.

@@ -206,7 +206,8 @@ type readLabeler struct {
 	Reason  string `json:"reason,omitempty"` // why its labels may be incomplete
 }
 
-func getStats(ctx context.Context, q *call, o *Options) (any, error) {
+func getStats(ctx context.Context, q *call) (any, error) {
+	o := &q.server.o
 	var counts ask.Counts
 	var cursors []ask.Cursor
 	var labelers map[string]ask.Labeler

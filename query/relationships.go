@@ -151,14 +151,12 @@ func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal
 	return c, err
 }
 
-// kindNamed returns a built-in kind.
-func kindNamed(name string) kinds.Info {
-	k := kinds.ByName(name)
-	if k == nil {
-		panic("query: no kind " + name)
-	}
-	return *k
-}
+var (
+	followKind   = *kinds.ByName("follow")
+	blockKind    = *kinds.ByName("block")
+	listBlock    = *kinds.ByName("listblock")
+	listItemKind = *kinds.ByName("listitem_list")
+)
 
 func recordURI(did string, k kinds.Info, p ask.Path) string {
 	return "at://" + did + "/" + k.Collection + "/" + string(p.AppendRkey(nil))

@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	_ "embed" // of openAPI
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/gzhttp"
 
+	"skein.blue/query/language"
+	"skein.blue/query/lexicons"
 	"skein.blue/query/xrpc"
 )
 
@@ -106,13 +109,20 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *
 	s.write(w, r, e.Status, map[string]string{"error": e.Name, "message": e.Message})
 }
 
-// isRead reports whether a request uses GET or HEAD, as everything outside of XRPC must. If not,
-// it has answered with an error.
-func (s *Server) isRead(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return true
-	}
-	w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-	s.fail(w, r, "unknown", xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "use GET"))
-	return false
+// openAPI describes all methods. It is made from the lexicons (.ci/generate).
+//
+//go:embed openapi.json
+var openAPI json.RawMessage
+
+// serveDescriptions serves /openapi.json, and the lexicons at /lexicons/NSID.json.
+func (s *Server) serveDescriptions() {
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) { s.write(w, r, http.StatusOK, openAPI) })
+	s.mux.HandleFunc("GET /lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
+		b, err := lexicons.Files.ReadFile(r.PathValue("file"))
+		if err != nil {
+			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", language.Brief(r.PathValue("file"))))
+			return
+		}
+		s.write(w, r, http.StatusOK, json.RawMessage(b))
+	})
 }

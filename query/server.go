@@ -80,7 +80,8 @@ type Status struct {
 
 // A Server answers queries and serves subscriptions. It implements http.Handler.
 type Server struct {
-	index    index
+	store    *graph.Store
+	words    *language.Vocabulary
 	o        Options
 	cursors  *xrpc.Cursors
 	mux      *http.ServeMux
@@ -88,15 +89,16 @@ type Server struct {
 	forms    *xrpc.Forms
 	watcher  *watch.Watcher
 	inFlight atomic.Int64 // bytes of large answers that are being sent
+
+	hasAccounts atomic.Bool // the index has an account
 }
 
-// methodsOf returns the methods of a server with options.
-func methodsOf(o *Options, x *index) []xrpc.Method {
+// methods returns the methods that the server answers.
+func (s *Server) methods() []xrpc.Method {
 	type answer func(context.Context, *call) (any, error)
 	serve := func(a answer) func(context.Context, *xrpc.Query) (any, error) {
-		return func(ctx context.Context, q *xrpc.Query) (any, error) { return a(ctx, &call{q, x}) }
+		return func(ctx context.Context, q *xrpc.Query) (any, error) { return a(ctx, &call{q, s}) }
 	}
-	stats := func(ctx context.Context, q *call) (any, error) { return getStats(ctx, q, o) }
 	own := []xrpc.Method{
 		{NSID: "blue.skein.graph.query", Serve: serve(query), Form: true},
 		{NSID: "blue.skein.graph.list", Serve: serve(list), Form: true, Slow: true},
@@ -107,13 +109,13 @@ func methodsOf(o *Options, x *index) []xrpc.Method {
 		{NSID: "blue.skein.graph.histogram", Serve: serve(histogram), Form: true, Slow: true},
 		{NSID: rank.NSID, Serve: serve(ranked), Form: true, Slow: true},
 		{NSID: "blue.skein.graph.getAccount", Serve: serve(getAccount)},
-		{NSID: "blue.skein.graph.getStats", Serve: serve(stats)},
+		{NSID: "blue.skein.graph.getStats", Serve: serve(getStats)},
 		{NSID: "app.bsky.graph.getRelationships", Serve: serve(getRelationships)},
 	}
 	for i := range own {
 		own[i] = own[i].Described()
 	}
-	return slices.Concat(own, o.Feeds.Methods(), constellation.Methods())
+	return slices.Concat(own, s.o.Feeds.Methods(), constellation.Methods())
 }
 
 // New returns a Server of the graph in store.
@@ -130,7 +132,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	}
 	processors := runtime.GOMAXPROCS(0)
 	s := &Server{
-		index: index{store: store, words: language.NewVocabulary(store.Kinds())}, o: o, cursors: c, mux: http.NewServeMux(),
+		store: store, words: language.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		// The large queue bounds memory, and leaves processors for small queries.
 		queues: xrpc.Queues{Light: clients.NewQueue(8 * processors), Slow: clients.NewQueue(processors), Large: clients.NewQueue((processors + 1) / 2)},
 		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
@@ -139,17 +141,20 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		waits := o.Metrics.Waits.WithLabelValues(name)
 		q.Waited = func(took time.Duration) { waits.Observe(took.Seconds()) }
 	}
-	for _, m := range methodsOf(&s.o, &s.index) {
+	for _, m := range s.methods() {
 		s.mux.HandleFunc(m.Path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
-	s.mux.HandleFunc("/xrpc/_health", s.health)
+	s.mux.HandleFunc("GET /xrpc/_health", func(w http.ResponseWriter, r *http.Request) {
+		s.write(w, r, http.StatusOK, map[string]string{"version": s.o.Version})
+	})
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "unknown method %q", language.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/"))))
 	})
-	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
-	s.mux.HandleFunc("/{$}", s.about)
-	return s, s.serveDescriptions()
+	s.mux.HandleFunc("GET /.well-known/did.json", s.didDocument)
+	s.mux.HandleFunc("GET /{$}", s.about)
+	s.serveDescriptions()
+	return s, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -250,7 +255,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 // prepare gives a call of a method what it works with.
 func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
-	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.index.words, s.index.store, s.cursors
+	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.words, s.store, s.cursors
 	q.Work = s.queues.Work(clients.Of(r), m.Slow)
 	viewer := sync.OnceValues(func() (string, error) { // once: a token is valid for one use
 		if s.o.Service == nil {
@@ -269,25 +274,16 @@ func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWrit
 	}
 }
 
-func (s *Server) health(w http.ResponseWriter, r *http.Request) {
-	if !s.isRead(w, r) {
-		return
-	}
-	s.write(w, r, http.StatusOK, map[string]string{"version": s.o.Version})
-}
-
-func (s *Server) about(w http.ResponseWriter, r *http.Request) {
-	if !s.isRead(w, r) {
-		return
-	}
+// about lists the methods and the sets, for people.
+func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	fmt.Fprintf(&b, "skein %s: set queries over follows, likes and other links on the AT Protocol network.\n\nMethods:\n", s.o.Version)
-	for _, m := range methodsOf(&s.o, &s.index) {
+	for _, m := range s.methods() {
 		fmt.Fprintf(&b, "  %s  %s\n", m.Path(), strings.Join(m.Takes, ", "))
 	}
 	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.Takes, ", "))
-	for _, k := range s.index.words.Table.All {
+	for _, k := range s.words.Table.All {
 		if !k.HasSets() {
 			continue
 		}
@@ -334,7 +330,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"queue"}),
 	}
 	reg.MustRegister(m.Seconds, m.Errors, m.Requests, m.InFlight, m.Waits)
-	for _, q := range methodsOf(&Options{}, nil) {
+	for _, q := range new(Server).methods() {
 		m.Seconds.WithLabelValues(q.NSID)
 		for _, name := range []string{"InternalServerError", "QueryTimeout", "StoreDamaged", "StoreUnavailable"} {
 			m.Errors.WithLabelValues(q.NSID, name) // alerts see a rise from 0 only if there was a 0

@@ -1,9 +1,9 @@
-// Command generate generates the typed parts of the clients from the lexicons:
+// Command generate generates the typed parts of the clients, and the OpenAPI description, from the lexicons:
 //
 //	go run ./.ci/generate
 //
-// It writes typescript/src/methods.ts and python/skein_blue/methods.py. The rest of the clients,
-// such as requests and errors, is written by hand.
+// It writes clients/typescript/src/methods.ts, clients/python/skein_blue/methods.py and query/openapi.json. The rest of the
+// clients, such as requests and errors, is written by hand.
 package main
 
 import (
@@ -41,12 +41,10 @@ type file struct {
 }
 
 func main() {
-	all, err := read()
-	if err == nil {
-		for path, text := range generated(all) {
-			if err = os.WriteFile("clients/"+path, []byte(text), 0o644); err != nil {
-				break
-			}
+	texts, err := generated()
+	for path, text := range texts {
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o644)
 		}
 	}
 	if err != nil {
@@ -85,8 +83,13 @@ func read() (all []file, err error) {
 }
 
 // generated returns the generated texts, by path.
-func generated(all []file) map[string]string {
-	return map[string]string{"typescript/src/methods.ts": typescript(all), "python/skein_blue/methods.py": python(all)}
+func generated() (map[string]string, error) {
+	all, err := read()
+	if err != nil {
+		return nil, err
+	}
+	api, err := openAPI(all)
+	return map[string]string{"clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api}, err
 }
 
 // tag records the definitions that are members of a union. Answers tell them apart by $type.

@@ -1,10 +1,9 @@
-package query
+package main
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -13,21 +12,16 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// Lexicons describe the methods. The server serves them as they are, and as one OpenAPI 3.1
-// description (https://spec.openapis.org/oas/v3.1.0), for tools that read that.
+// An OpenAPI 3.1 description (https://spec.openapis.org/oas/v3.1.0) has what the lexicons have, for tools that read that.
 
 type object = map[string]any
 
-// openAPI returns the description of all methods that have a lexicon.
-func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
-	all, err := lexicons.Read(lexicons.Files, ".")
-	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
-	}
+// openAPI returns the description of all methods.
+func openAPI(all []file) (string, error) {
 	text := schema{Type: "string"}
 	paths, schemas := object{}, map[string]schema{"error": {Type: "object", Required: []string{"error", "message"}, Properties: map[string]schema{"error": text, "message": text}}}
 	for i := range all {
-		l := &all[i]
+		l := &all[i].File
 		for name, d := range l.Defs {
 			if name != "main" {
 				schemas[l.ID+"."+name] = schemaOf(&d, l.ID)
@@ -65,20 +59,17 @@ func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
 		}
 		get := object{"operationId": l.ID, "summary": main.Description, "parameters": parameters, "responses": responses}
 		calls := object{"get": get}
-		if i := slices.IndexFunc(methods, func(m xrpc.Method) bool { return m.NSID == l.ID }); i >= 0 && methods[i].Form {
+		if slices.Contains(forms, l.ID) {
 			calls["post"] = post(get, l, responses)
 		}
 		paths["/xrpc/"+l.ID] = calls
 	}
 	b, err := json.MarshalIndent(object{
-		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Set queries over follows, likes and other links on the AT Protocol network. " +
+		"openapi": "3.1.0", "info": object{"title": "skein", "version": "1", "description": "Set queries over follows, likes and other links on the AT Protocol network. " +
 			"app.bsky.* and blue.microcosm.links.* are described as far as this server answers them. Constellation's older methods, /links*, are served as well."},
 		"paths": paths, "components": object{"schemas": schemas},
-	}, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("query: making the OpenAPI description: %w", err)
-	}
-	return append(b, '\n'), nil
+	}, "", " ")
+	return string(b) + "\n", err
 }
 
 // post describes how to call a method with a form, for expressions that are too long for a URL.
@@ -163,26 +154,4 @@ func refTo(of, ref string) schema {
 		ref = of + ref
 	}
 	return schema{Ref: "#/components/schemas/" + strings.Replace(ref, "#", ".", 1)}
-}
-
-// serveDescriptions serves /openapi.json, and the lexicons at /lexicons/NSID.json.
-func (s *Server) serveDescriptions() error {
-	api, err := openAPI(s.o.Version, methodsOf(&s.o, &s.index))
-	if err != nil {
-		return err
-	}
-	s.mux.HandleFunc("/openapi.json", func(w http.ResponseWriter, r *http.Request) {
-		if s.isRead(w, r) {
-			s.write(w, r, http.StatusOK, json.RawMessage(api))
-		}
-	})
-	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
-		b, err := lexicons.Files.ReadFile(r.PathValue("file"))
-		if err != nil {
-			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", language.Brief(r.PathValue("file"))))
-		} else if s.isRead(w, r) {
-			s.write(w, r, http.StatusOK, json.RawMessage(b))
-		}
-	})
-	return nil
 }
