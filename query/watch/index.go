@@ -12,24 +12,14 @@ import (
 
 // This file maps the changes that the writer reports to the expressions that they may affect.
 
-// watchedSet identifies a set in the index of changes.
-type watchedSet struct {
-	of   dict.ID
-	what uint16 // kind and direction
-}
-
-func setOf(o language.Op, k kinds.Kind, of dict.ID) watchedSet {
-	return watchedSet{of, uint16(k)<<1 | uint16(o)}
-}
-
 // changedBy returns the set whose changes affect a leaf. A list's members change with the list
 // items that name the list: they are indexed as the list's reverse set, which no expression
 // can name.
-func changedBy(l algebra.Leaf) watchedSet {
+func changedBy(l algebra.Leaf) algebra.Leaf {
 	if l.Op == language.OpListed {
-		return setOf(language.OpReverse, kinds.ListItem, l.Of)
+		return algebra.Leaf{Op: language.OpReverse, Kind: kinds.ListItem, Of: l.Of}
 	}
-	return setOf(l.Op, l.Kind, l.Of)
+	return l
 }
 
 // authorOf returns the account that must be visible for a leaf to have members, None if the
@@ -51,31 +41,31 @@ func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 	defer h.mu.Unlock()
 	for _, c := range edges {
 		if h.filter.Has(uint64(c.Actor)) {
-			h.candidate(setOf(language.OpForward, c.Kind, c.Actor), c.Subject)
+			h.candidate(algebra.Leaf{Op: language.OpForward, Kind: c.Kind, Of: c.Actor}, c.Subject)
 		}
 		if c.Kind == kinds.ListItem {
 			continue // reported in lists, with the member
 		}
 		if h.filter.Has(uint64(c.Subject)) {
-			h.candidate(setOf(language.OpReverse, c.Kind, c.Subject), c.Actor)
+			h.candidate(algebra.Leaf{Op: language.OpReverse, Kind: c.Kind, Of: c.Subject}, c.Actor)
 		}
 	}
 	for _, c := range lists {
 		if h.filter.Has(uint64(c.List)) {
-			h.candidate(setOf(language.OpReverse, kinds.ListItem, c.List), c.Member)
+			h.candidate(algebra.Leaf{Op: language.OpReverse, Kind: kinds.ListItem, Of: c.List}, c.Member)
 		}
 	}
 	for _, id := range hidden {
 		h.hidden.add(id)
 		for _, w := range h.byAuthor[id] {
-			h.recheckAll(w, func(l algebra.Leaf) bool { return authorOf(l) == id })
+			w.recheckAll(func(l algebra.Leaf) bool { return authorOf(l) == id })
 		}
 	}
 }
 
 // candidate notes that a member of a set may have changed. Its cost to the writer does not
 // depend on the number of expressions with the set.
-func (h *Watcher) candidate(of watchedSet, id dict.ID) {
+func (h *Watcher) candidate(of algebra.Leaf, id dict.ID) {
 	if e := h.byEdges[of]; e != nil {
 		e.add(id)
 		h.changed[e] = struct{}{}
@@ -83,17 +73,19 @@ func (h *Watcher) candidate(of watchedSet, id dict.ID) {
 }
 
 // recheckAll makes all members of some of an expression's sets candidates.
-func (h *Watcher) recheckAll(w *watch, which func(algebra.Leaf) bool) {
+func (w *watch) recheckAll(which func(algebra.Leaf) bool) {
 	w.leaves(func(l algebra.Leaf) {
 		if which(l) && !slices.Contains(w.whole, l) {
 			w.whole = append(w.whole, l)
-			h.touched[w] = struct{}{}
 		}
 	})
 }
 
 // leaves calls each for the leaves of an expression whose account or record has an id.
 func (w *watch) leaves(each func(algebra.Leaf)) {
+	if w.ids == nil {
+		return
+	}
 	for n := range w.e.Root.All() {
 		if n.Op.IsSet() {
 			if l := algebra.LeafOf(n, w.ids); l.Of != dict.None {
@@ -107,7 +99,7 @@ func (w *watch) leaves(each func(algebra.Leaf)) {
 func (h *Watcher) index(w *watch) {
 	w.leaves(func(l algebra.Leaf) {
 		at := changedBy(l)
-		h.filter.Add(uint64(at.of))
+		h.filter.Add(uint64(at.Of))
 		if h.byEdges[at] == nil {
 			h.byEdges[at] = &watchedEdges{}
 		}
@@ -118,35 +110,22 @@ func (h *Watcher) index(w *watch) {
 			h.byAuthor[author] = append(h.byAuthor[author], w)
 		}
 	})
-	if w.e.Type() == dict.DID {
-		h.accountSets[w] = struct{}{}
-	}
-	delete(h.unresolved, w)
-	if slices.Contains(w.ids, dict.None) {
-		h.unresolved[w] = struct{}{}
-	}
 }
 
 // forget removes an expression.
 func (h *Watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
-	if w.ids != nil {
-		w.leaves(func(l algebra.Leaf) {
-			at, author := changedBy(l), authorOf(l)
-			if e := h.byEdges[at]; e != nil {
-				if e.watches = without(e.watches); len(e.watches) == 0 {
-					delete(h.byEdges, at)
-					delete(h.changed, e)
-				}
+	w.leaves(func(l algebra.Leaf) {
+		at, author := changedBy(l), authorOf(l)
+		if e := h.byEdges[at]; e != nil {
+			if e.watches = without(e.watches); len(e.watches) == 0 {
+				delete(h.byEdges, at)
+				delete(h.changed, e)
 			}
-			if h.byAuthor[author] = without(h.byAuthor[author]); len(h.byAuthor[author]) == 0 {
-				delete(h.byAuthor, author)
-			}
-		})
-	}
-	delete(h.accountSets, w)
-	delete(h.pending, w)
-	delete(h.touched, w)
-	delete(h.unresolved, w)
+		}
+		if h.byAuthor[author] = without(h.byAuthor[author]); len(h.byAuthor[author]) == 0 {
+			delete(h.byAuthor, author)
+		}
+	})
 	delete(h.watches, w.key)
 }

@@ -27,6 +27,9 @@ func (h *Watcher) rounds() {
 		now, released, err := h.round(before)
 		release()
 		if err != nil {
+			if released != nil {
+				released()
+			}
 			h.store.Watch(nil)
 			h.abort(err)
 			return
@@ -51,19 +54,19 @@ func (h *Watcher) rounds() {
 // round sends the changes between the state before and the current one, or none if before is
 // nil. It returns the current state, from which the next round starts.
 func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
-	defer func() {
-		if p := recover(); p != nil { // a defect here must not end indexing
-			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
-			if release != nil {
-				release()
-			}
-		}
-	}()
+	defer recovered(&err) // a defect here must not end indexing
 	now, release, todo, err := h.freeze()
 	if err == nil && before != nil {
 		h.takeTurns(newState(before, &h.meter, todo), newState(now, &h.meter, todo), todo)
 	}
 	return now, release, err
+}
+
+// recovered makes a panic an error.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
+	}
 }
 
 // expireIdle forgets the expressions that have had no subscriber for idleRetention, and reports
@@ -101,22 +104,6 @@ func (h *Watcher) abort(err error) {
 		h.forget(w)
 	}
 	h.running = false
-}
-
-// changes are members of one or more sets that may have changed. Expressions share them.
-type changes struct {
-	ids      []uint64
-	overflow bool     // there are more than maxCandidates
-	set      sets.Set // of ids
-	built    bool     // set has been built
-}
-
-// members returns the changed members as a set.
-func (c *changes) members() sets.Set {
-	if !c.built {
-		c.set, c.built = sets.FromUnsorted(c.ids), true
-	}
-	return c.set
 }
 
 // task is the work for one expression in a round.
@@ -168,7 +155,6 @@ func (h *Watcher) lookUpStrings() error {
 		w.was, w.ids = was, l.ids
 		h.index(w)
 		if !w.begun {
-			w.resolved = true
 			continue
 		}
 		fresh := map[dict.ID]bool{}
@@ -176,10 +162,9 @@ func (h *Watcher) lookUpStrings() error {
 			if id != was[i] {
 				fresh[id] = true
 				w.add(id) // it may be an argument of members(…)
-				h.touched[w] = struct{}{}
 			}
 		}
-		h.recheckAll(w, func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == language.OpListed && fresh[l.By] })
+		w.recheckAll(func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == language.OpListed && fresh[l.By] })
 	}
 	return nil
 }
@@ -196,15 +181,14 @@ func (h *Watcher) freeze() (sn *ask.View, release func(), todo []task, err error
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		todo = h.gather()
-		for w := range h.pending {
-			if !w.resolved {
+		for _, w := range h.watches {
+			if w.begun || w.ids == nil {
 				continue
 			}
 			w.begun, w.next = true, 1
 			for s := range w.subs {
 				h.begin(s)
 			}
-			delete(h.pending, w)
 		}
 	})
 	return sn, release, todo, err
@@ -226,16 +210,15 @@ func (h *Watcher) gather() []task {
 		}
 	}
 	clear(h.changed)
-	if !h.hidden.empty() {
-		c := h.hidden.take()
-		for w := range h.accountSets {
-			touch(w, c)
+	hidden := h.hidden.take()
+	for _, w := range h.watches {
+		if w.e.Type() == dict.DID && (hidden.overflow || !hidden.ids.Empty()) {
+			touch(w, hidden)
+		}
+		if !w.empty() || len(w.whole) > 0 {
+			touch(w, w.take())
 		}
 	}
-	for w := range h.touched {
-		touch(w, w.take())
-	}
-	clear(h.touched)
 	var todo []task
 	for w, r := range of {
 		r.was, r.is, r.whole = w.ids, w.ids, w.whole
@@ -252,11 +235,13 @@ func (h *Watcher) gather() []task {
 
 // notify computes the changes of a set between two states, and sends them.
 func (h *Watcher) notify(before, now *state, t task) {
-	m, err := h.safeDiff(before, now, t)
-	if errors.Is(err, errOverBudget) {
-		m, err = Message{Reset: overBudget}, nil
-	}
-	if err != nil {
+	m, err := h.diff(before, now, t)
+	switch {
+	case errors.Is(err, errOverBudget):
+		m = Message{Reset: overBudget}
+	case errors.Is(err, errTooMany):
+		m = Message{Reset: fmt.Sprintf("more than %d members may have changed at once: query the set again", maxCandidates)}
+	case err != nil:
 		h.log.Error("computing the changes of a watched set failed; its subscribers receive a reset", "set", t.w.e.Source, "error", err)
 		m = Message{Reset: "the changes could not be computed: query the set again"}
 	}
@@ -284,24 +269,13 @@ func (h *Watcher) notify(before, now *state, t task) {
 	}
 }
 
-// safeDiff is diff, with a panic as an error: a defect that one expression meets must not
-// end other subscriptions.
-func (h *Watcher) safeDiff(before, now *state, t task) (m Message, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return h.diff(before, now, t)
-}
-
+// diff returns the changes of a set. A panic is an error: a defect that one expression meets must not end other
+// subscriptions.
 func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
-	ids, overflow, err := h.candidatesOf(before, now, t)
+	defer recovered(&err)
+	ids, err := h.candidatesOf(before, now, t)
 	if err != nil {
 		return m, err
-	}
-	if overflow {
-		return Message{Reset: fmt.Sprintf("more than %d members may have changed at once: query the set again", maxCandidates)}, nil
 	}
 	was, err := before.members(t.w.e, t.was, ids)
 	if err != nil {
@@ -318,23 +292,25 @@ func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
 	return m, err
 }
 
-// candidatesOf returns the members that may have changed, or overflow if they are too many,
-// and then stops reading.
-func (h *Watcher) candidatesOf(before, now *state, t task) (ids sets.Set, overflow bool, err error) {
+// candidatesOf returns the members that may have changed. If they are too many, it stops reading.
+func (h *Watcher) candidatesOf(before, now *state, t task) (ids sets.Set, err error) {
 	for _, c := range t.changes {
 		if c.overflow {
-			return ids, true, nil
+			return ids, errTooMany
 		}
-		ids = sets.Or(ids, c.members())
+		ids = sets.Or(ids, c.ids)
 	}
 	for _, l := range t.whole {
 		for _, at := range []*state{before, now} {
-			set, tooMany, err := at.whole(l)
-			if err != nil || tooMany {
-				return ids, tooMany, err
+			set, err := at.whole(l)
+			if err != nil {
+				return ids, err
 			}
 			ids = sets.Or(ids, set)
 		}
 	}
-	return ids, ids.Len() > maxCandidates, h.meter.charge(memberCost * int(ids.Len()))
+	if ids.Len() > maxCandidates {
+		return ids, errTooMany
+	}
+	return ids, h.meter.charge(memberCost * int(ids.Len()))
 }

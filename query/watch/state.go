@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -19,7 +20,7 @@ type state struct {
 	meter *meter
 
 	authors map[dict.ID]*authorLists
-	wholes  map[algebra.Leaf]wholeSet
+	wholes  map[algebra.Leaf]sets.Set
 	sets    map[algebra.Leaf]*ask.ActorSet
 	known   map[algebra.Leaf]map[uint64]bool // by member
 	strings map[dict.Namespace]map[uint64]string
@@ -38,22 +39,16 @@ type authorLists struct {
 // changed returns the ids that may have changed, up to about maxItems.
 func (a *authorLists) changed() (ids sets.Set) {
 	for _, c := range a.changes {
-		if ids = sets.Or(ids, c.members()); ids.Len() > maxItems {
+		if ids = sets.Or(ids, c.ids); ids.Len() > maxItems {
 			break
 		}
 	}
 	return ids
 }
 
-// wholeSet has the members of a set, unless they are too many.
-type wholeSet struct {
-	set     sets.Set
-	tooMany bool
-}
-
 func newState(sn *ask.View, m *meter, todo []task) *state {
 	at := &state{
-		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[algebra.Leaf]wholeSet{}, sets: map[algebra.Leaf]*ask.ActorSet{},
+		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[algebra.Leaf]sets.Set{}, sets: map[algebra.Leaf]*ask.ActorSet{},
 		known: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
 	}
 	for i := range todo {
@@ -260,74 +255,70 @@ func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, 
 // read.
 const maxItems = 4 * maxCandidates
 
-// errTooManyItems ends the reading of lists with too many items.
-var errTooManyItems = errors.New("query: an author has too many list items")
+// errTooMany ends the work on an expression if too many of its members may have changed.
+var errTooMany = errors.New("query: too many members may have changed")
 
 // wholeList returns the members of a list. It reads all lists of the author in the round at
 // once.
-func (at *state) wholeList(l algebra.Leaf) (w wholeSet, err error) {
+func (at *state) wholeList(l algebra.Leaf) (set sets.Set, err error) {
 	a := at.authors[l.By]
-	if a == nil || a.tooMany {
-		return wholeSet{tooMany: a != nil}, nil
+	if a == nil { // the list got its id in this round
+		return set, nil
 	}
-	if !a.whole {
+	if !a.whole && !a.tooMany {
 		items := 0
-		err := at.readLists(l.By, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
+		err = at.readLists(l.By, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
 			if items++; items > maxItems {
-				return errTooManyItems
+				return errTooMany
 			}
 			return nil
 		})
-		if a.tooMany = errors.Is(err, errTooManyItems); a.tooMany {
-			return wholeSet{tooMany: true}, nil
-		}
-		if err != nil {
-			return w, err
-		}
-		a.whole = true
+		a.whole, a.tooMany = err == nil, errors.Is(err, errTooMany)
 	}
-	return wholeSet{set: a.on[l.Of]}, nil
+	if a.tooMany {
+		return set, errTooMany
+	}
+	return a.on[l.Of], err
 }
 
-// whole returns the members of a set, hidden accounts included, unless they are more than
+// whole returns the members of a set, hidden accounts included. It fails with errTooMany if they are more than
 // maxCandidates. It reads at most that many records of a forward set, the row of a reverse set,
 // and for a list the author's items, if there are at most maxItems.
-func (at *state) whole(l algebra.Leaf) (members sets.Set, tooMany bool, err error) {
-	if w, ok := at.wholes[l]; ok {
-		return w.set, w.tooMany, nil
+func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
+	if set, ok := at.wholes[l]; ok {
+		return set, nil
 	}
-	var w wholeSet
 	switch l.Op {
 	case language.OpForward:
 		var ids []uint64
 		var failed error
 		err = at.sn.Records(l.Kind, l.Of, func(_ ask.Path, id dict.ID) bool {
 			ids = append(ids, uint64(id))
-			failed = at.meter.charge(recordCost)
-			return failed == nil && len(ids) <= maxCandidates
+			if failed = at.meter.charge(recordCost); len(ids) > maxCandidates {
+				failed = errTooMany
+			}
+			return failed == nil
 		})
-		if err == nil {
-			err = failed
-		}
-		w = wholeSet{sets.FromUnsorted(ids), len(ids) > maxCandidates}
+		members, err = sets.FromUnsorted(ids), cmp.Or(err, failed)
 	case language.OpListed:
-		w, err = at.wholeList(l)
+		members, err = at.wholeList(l)
 	default:
-		var t *ask.ActorSet
-		if t, err = at.actors(l); err == nil {
-			var isKnown bool
-			w.set, isKnown = t.Known()
-			w.tooMany = !isKnown
+		t, failed := at.actors(l)
+		if failed != nil {
+			return members, failed
+		}
+		var isKnown bool
+		if members, isKnown = t.Known(); !isKnown {
+			err = errTooMany
 		}
 	}
-	if err != nil {
-		return members, false, err
+	if err == nil && members.Len() > maxCandidates {
+		err = errTooMany
 	}
-	if w.tooMany = w.tooMany || w.set.Len() > maxCandidates; w.tooMany {
-		w.set = sets.Set{}
+	if err == nil {
+		at.wholes[l] = members
 	}
-	at.wholes[l] = w
-	return w.set, w.tooMany, nil
+	return members, err
 }
 
 // names returns the strings of a set's ids.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"skein.blue/intern/dict"
 )
 
 // In a round, clients take turns: the next expression belongs to the client that has spent the
@@ -120,8 +122,11 @@ func (h *Watcher) recordSpending(all []*turn) {
 func (h *Watcher) unresolvedByTurn() []*watch {
 	var rows [][]*watch // the n-th of each client
 	of := map[string]int{}
-	for _, some := range []map[*watch]struct{}{h.pending, h.unresolved} {
-		for w := range some {
+	for _, begun := range []bool{false, true} {
+		for _, w := range h.watches {
+			if w.begun != begun || begun && !slices.Contains(w.ids, dict.None) {
+				continue
+			}
 			n := of[w.lastClient]
 			of[w.lastClient]++
 			if n == len(rows) {

@@ -65,20 +65,16 @@ type Watcher struct {
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
-	mu          sync.Mutex // guards the fields below
-	running     bool
-	watches     map[string]*watch            // by Expr.Question
-	byEdges     map[watchedSet]*watchedEdges // by leaf, if the leaf's account or record has an id
-	byAuthor    map[dict.ID][]*watch         // expressions with a leaf that is empty while this account is hidden
-	accountSets map[*watch]struct{}          // expressions whose members are accounts
-	pending     map[*watch]struct{}          // expressions that start with the next round
-	unresolved  map[*watch]struct{}          // expressions with strings that have no id yet
-	filter      sets.Filter                  // the accounts and records in byEdges, past ones included
-	changed     map[*watchedEdges]struct{}   // leaves with candidates
-	hidden      candidates                   // accounts that became hidden or visible
-	touched     map[*watch]struct{}          // expressions with candidates of their own
-	pool        *clients.Pool                // of subscriptions
-	spent       map[string]int               // recent cost of rounds by client; see turns
+	mu       sync.Mutex // guards the fields below
+	running  bool
+	watches  map[string]*watch              // by Expr.Question
+	byEdges  map[algebra.Leaf]*watchedEdges // by leaf, if the leaf's account or record has an id
+	byAuthor map[dict.ID][]*watch           // expressions with a leaf that is empty while this account is hidden
+	filter   sets.Filter                    // the accounts and records in byEdges, past ones included
+	changed  map[*watchedEdges]struct{}     // leaves with candidates
+	hidden   candidates                     // accounts that became hidden or visible
+	pool     *clients.Pool                  // of subscriptions
+	spent    map[string]int                 // recent cost of rounds by client; see turns
 }
 
 // watchedEdges are the expressions with a leaf, and the leaf's members that may have changed
@@ -111,14 +107,20 @@ func (c *candidates) empty() bool { return len(c.ids) == 0 && !c.overflow }
 
 // take returns the candidates and clears them.
 func (c *candidates) take() *changes {
-	taken := &changes{overflow: c.overflow}
+	delete(c.ids, dict.None)
+	ids := make([]uint64, 0, len(c.ids))
 	for id := range c.ids {
-		if id != dict.None {
-			taken.ids = append(taken.ids, uint64(id))
-		}
+		ids = append(ids, uint64(id))
 	}
+	taken := &changes{sets.FromUnsorted(ids), c.overflow}
 	*c = candidates{}
 	return taken
+}
+
+// changes are members of one or more sets that may have changed. Expressions share them.
+type changes struct {
+	ids      sets.Set
+	overflow bool // there are more than maxCandidates
 }
 
 // watch is a watched expression.
@@ -126,11 +128,10 @@ type watch struct {
 	e          *language.Expr
 	key        string
 	epoch      string         // of its cursors; differs each time the expression is watched
-	ids        []dict.ID      // of e.Strings; None for strings without an id
+	ids        []dict.ID      // of e.Strings, None for strings without an id; nil until they are looked up
 	was        []dict.ID      // ids as of the last round; nil if they are the same
 	candidates                // in addition to those of its leaves
 	whole      []algebra.Leaf // sets whose members are all candidates
-	resolved   bool           // its strings have been looked up
 	begun      bool           // a round has taken the state that its first changes start from
 
 	next       uint64    // the number of the next message
@@ -156,9 +157,8 @@ func New(store *graph.Store, log *slog.Logger, most int) *Watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Watcher{
 		store: store, log: log, ctx: ctx, stop: stop, pool: clients.NewPool(int64(most)),
-		watches: map[string]*watch{}, byEdges: map[watchedSet]*watchedEdges{}, byAuthor: map[dict.ID][]*watch{}, accountSets: map[*watch]struct{}{},
-		filter: sets.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unresolved: map[*watch]struct{}{},
-		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
+		watches: map[string]*watch{}, byEdges: map[algebra.Leaf]*watchedEdges{}, byAuthor: map[dict.ID][]*watch{},
+		filter: sets.NewFilter(1 << 16), changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
 	}
 }
 
@@ -199,7 +199,6 @@ func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber
 		_, _ = rand.Read(epoch[:]) // never fails
 		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*Subscriber]struct{}{}, lastClient: client}
 		h.watches[key] = w
-		h.pending[w] = struct{}{}
 	}
 	s.w = w
 	if w.begun {
@@ -220,10 +219,10 @@ func (h *Watcher) begin(s *Subscriber) {
 	first := Message{Cursor: w.cursor(w.next - 1), Type: w.e.Type().String()}
 	var missed []Message
 	if s.after != "" {
-		seq, err := w.seqOf(s.after)
+		seq, ok := w.seqOf(s.after)
 		from := slices.IndexFunc(w.ring, func(m Message) bool { return m.seq > seq })
 		switch {
-		case err != nil, seq >= w.next, from < 0 && seq < w.next-1, from >= 0 && w.ring[from].seq > seq+1:
+		case !ok, seq >= w.next, from < 0 && seq < w.next-1, from >= 0 && w.ring[from].seq > seq+1:
 			first.Reset = "the cursor is too old, or from before the server restarted: query the set again"
 		case from >= 0:
 			first.Cursor, missed = s.after, w.ring[from:]
@@ -239,16 +238,10 @@ func (h *Watcher) begin(s *Subscriber) {
 
 func (w *watch) cursor(seq uint64) string { return w.epoch + "-" + strconv.FormatUint(seq, 10) }
 
-func (w *watch) seqOf(cursor string) (uint64, error) {
-	epoch, seq, ok := strings.Cut(cursor, "-")
-	if !ok || epoch != w.epoch {
-		return 0, errCursor
-	}
-	n, err := strconv.ParseUint(seq, 10, 63)
-	if err != nil {
-		return 0, errCursor
-	}
-	return n, nil
+func (w *watch) seqOf(cursor string) (seq uint64, ok bool) {
+	number, ok := strings.CutPrefix(cursor, w.epoch+"-")
+	seq, err := strconv.ParseUint(number, 10, 63)
+	return seq, ok && err == nil
 }
 
 // cut disconnects a subscriber, whose place another client needs. Its expression is kept for a reconnect with the cursor.
@@ -309,9 +302,6 @@ func (h *Watcher) evictIdle() bool {
 	}
 	return oldest != nil
 }
-
-// errCursor is returned for a cursor of another expression or epoch.
-var errCursor = errors.New("the cursor belongs to another set")
 
 // Watchable returns an *language.SyntaxError if an expression cannot be watched.
 func Watchable(e *language.Expr) error {
