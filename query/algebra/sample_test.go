@@ -63,7 +63,7 @@ func TestMistakesInSamples(t *testing.T) {
 		"sample(" + leaf + ",5,2)":             "sample takes a set and a number",
 		"sample(" + leaf + ",5,seed=x)":        `seed is "x"`,
 		"sample(" + leaf + ",5,seed=-1)":       `seed is "-1"`,
-		"sample(" + leaf + ",5,seed=1,seed=2)": "sample takes a set and a number",
+		"sample(" + leaf + ",5,seed=1,seed=2)": "seed is given twice",
 		"sample(" + leaf + ",5":                `expected "," or ")" in sample(…`,
 	} {
 		_, err := builtIn.Parse(text, language.MaxExpr, noon)

@@ -1,6 +1,7 @@
 package language
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -33,7 +34,7 @@ func (p *parser) labeled(n *Node) error {
 	}
 	more, err := p.next(kinds.Labeled)
 	if err != nil || !more {
-		return firstError(err, p.errorf(start, usage))
+		return cmp.Or(err, p.errorf(start, usage))
 	}
 	p.space()
 	valueAt := p.i
@@ -53,12 +54,15 @@ func (p *parser) labeled(n *Node) error {
 	if more, err = p.next(kinds.Labeled); err != nil || !more {
 		return err
 	}
-	return p.options(n, kinds.Labeled, func(name, what string) (bool, error) {
+	var t times
+	optionsAt := p.i
+	err = p.options(kinds.Labeled, usage, func(name string) (bool, error) {
 		if name != "on" {
-			return false, nil
+			return t.option(p, name)
 		}
-		if !n.eitherIs {
-			return true, p.errorf(start, "on is given twice")
+		what, err := p.value(name)
+		if err != nil {
+			return true, err
 		}
 		n.eitherIs = false
 		switch what {
@@ -71,15 +75,10 @@ func (p *parser) labeled(n *Node) error {
 		}
 		return true, nil
 	})
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if err == nil {
+		n.Window, err = t.window(p, optionsAt)
 	}
-	return nil
+	return err
 }
 
 // canBecome reports whether the members of n can be of a namespace: they are, or all of n's sets do not say

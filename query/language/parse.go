@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -320,7 +321,13 @@ func (p *parser) literals(n *Node, name string) error {
 			return err
 		}
 		if more && n.Op != OpMembers {
-			if err := p.times(n, name); err != nil {
+			var t times
+			start := p.i
+			err := p.options(name, name+" takes one argument, optionally followed by since=TIME and until=TIME", func(option string) (bool, error) { return t.option(p, option) })
+			if err != nil {
+				return err
+			}
+			if n.Window, err = t.window(p, start); err != nil {
 				return err
 			}
 			break
@@ -359,54 +366,91 @@ func (p *parser) member(n *Node, s string, quoted bool) (l Literal, err error) {
 	return l, err
 }
 
-// times reads the window of a leaf: since=T, until=T or both.
-func (p *parser) times(n *Node, name string) error {
-	return p.options(n, name, func(string, string) (bool, error) { return false, nil })
+// times are a window, as written.
+type times struct{ since, until string }
+
+// option reads the value of since or until, and reports whether name is one of them.
+func (t *times) option(p *parser, name string) (known bool, err error) {
+	to := map[string]*string{"since": &t.since, "until": &t.until}[name]
+	if to == nil {
+		return false, nil
+	}
+	*to, err = p.value(name)
+	return true, err
 }
 
-// options is times for a leaf that has other options as well. other reports whether an option is one of
-// them.
-func (p *parser) options(n *Node, name string, other func(option, value string) (bool, error)) error {
-	var since, until string
-	start := p.i
+// window is the window of the times, which were read from a place on.
+func (t *times) window(p *parser, at int) (Window, error) {
+	w, isAge, err := ParseWindow(t.since, t.until, p.e.Now)
+	if err != nil {
+		return w, p.errorf(at, "%v", err)
+	}
+	p.e.HasAge = p.e.HasAge || isAge
+	return w, nil
+}
+
+// value reads the value of an option.
+func (p *parser) value(name string) (string, error) {
+	p.space()
+	at := p.i
+	word := p.word()
+	if word == "" {
+		return "", p.errorf(at, "expected a value after %s=", name)
+	}
+	return word, nil
+}
+
+// options reads name=value, up to the end of the arguments of a function. option reads the value of a name, and reports whether the
+// function takes it; usage says what it takes.
+func (p *parser) options(function, usage string, option func(name string) (known bool, err error)) error {
+	seen := map[string]bool{}
 	for more := true; more; {
 		p.space()
 		at := p.i
-		which, t, ok := strings.Cut(p.word(), "=")
-		if is, err := other(which, t); err != nil {
-			return err
-		} else if is {
-			if more, err = p.next(name); err != nil {
-				return err
-			}
-			continue
+		name, ok := p.name()
+		if seen[name] {
+			return p.errorf(at, "%s is given twice", name)
 		}
-		var to *string
-		switch which {
-		case "since":
-			to = &since
-		case "until":
-			to = &until
-		}
-		switch {
-		case to == nil || !ok:
-			return p.errorf(at, "%s takes one argument, optionally followed by since=TIME and until=TIME", name)
-		case t == "":
-			return p.errorf(at, "expected a time after %s=", which)
-		case *to != "":
-			return p.errorf(at, "%s is given twice", which)
-		}
-		*to = t
+		seen[name] = ok
 		var err error
-		if more, err = p.next(name); err != nil {
+		if ok {
+			ok, err = option(name)
+		}
+		if err == nil && !ok {
+			err = p.errorf(at, "%s", usage)
+		}
+		if err == nil {
+			more, err = p.next(function)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	w, isAge, err := ParseWindow(since, until, p.e.Now)
-	if err != nil {
-		return p.errorf(start, "%v", err)
-	}
-	n.Window = w
-	p.e.HasAge = p.e.HasAge || isAge
 	return nil
+}
+
+// name reads the name before an equals sign, and the sign.
+func (p *parser) name() (name string, ok bool) {
+	start := p.i
+	for p.i < len(p.e.Source) && p.e.Source[p.i] >= 'a' && p.e.Source[p.i] <= 'z' {
+		p.i++
+	}
+	name = p.e.Source[start:p.i]
+	p.space()
+	if p.i == len(p.e.Source) || p.e.Source[p.i] != '=' || name == "" {
+		return name, false
+	}
+	p.i++
+	return name, true
+}
+
+// number reads a number from 1 to most.
+func number[T int | uint32](p *parser, name string, most int) (T, error) {
+	at := p.i
+	word := p.word()
+	n, err := strconv.ParseUint(word, 10, 32)
+	if err != nil || n < 1 || n > uint64(most) {
+		return 0, p.errorf(at, "%s is %q; it must be a number from 1 to %d", name, Brief(word), most)
+	}
+	return T(n), nil
 }

@@ -100,13 +100,6 @@ const (
 	maxRanks = 8 // in one expression
 )
 
-// rankArguments are the arguments of a rank(…), as written.
-type rankArguments struct {
-	of, except                            *Node
-	via, since, until, weigh, damp, decay string
-	viaAt, weighAt                        int
-}
-
 // rank reads the arguments of rank(of=E, via=NAME, …).
 func (p *parser) rank(n *Node, depth int) error {
 	start := n.Offset
@@ -114,127 +107,67 @@ func (p *parser) rank(n *Node, depth int) error {
 		return p.errorf(start, "more than %d rank(…) in one expression", maxRanks)
 	}
 	n.Rank = &RankSpec{Min: 1}
-	var a rankArguments
-	seen := map[string]bool{}
-	for more := true; more; {
+	sets, words := map[string]*Node{}, map[string]string{} // as written
+	var t times
+	var viaAt, weighAt int
+	err := p.options("rank", "expected name=value in rank(…", func(name string) (_ bool, err error) {
 		p.space()
 		at := p.i
-		name, ok := p.name()
-		switch {
-		case !ok:
-			return p.errorf(at, "expected name=value in rank(…")
-		case seen[name]:
-			return p.errorf(at, "%s is given twice in rank(…)", name)
+		switch name {
+		case "of", "except":
+			var arg Node
+			arg, err = p.expr(depth + 1)
+			sets[name] = &arg
+		case "via":
+			viaAt = at
+			words[name], err = p.value(name)
+		case "weigh", "damp", "decay":
+			weighAt = at
+			words[name], err = p.value(name)
+		case "exact":
+			word := p.word()
+			if n.Rank.Exact = word == "true"; word != "true" && word != "false" {
+				err = p.errorf(at, "exact is %q; it must be true or false", Brief(word))
+			}
+		case "min":
+			n.Rank.Min, err = number[uint32](p, name, 1<<30)
+		case "top":
+			n.Rank.Top, err = number[int](p, name, MaxTop)
+		default:
+			var known bool
+			if known, err = t.option(p, name); !known {
+				err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp, decay and exact", Brief(name))
+			}
 		}
-		seen[name] = true
-		err := p.rankArgument(n, &a, name, at, depth)
-		if err != nil {
-			return err
-		}
-		if more, err = p.next("rank"); err != nil {
-			return err
-		}
+		return true, err
+	})
+	if err != nil {
+		return err
 	}
-	if a.of == nil || a.via == "" {
+	of, except := sets["of"], sets["except"]
+	if of == nil || words["via"] == "" {
 		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
 	}
-	var err error
-	if n.Rank.Via, err = p.e.ViaFrom(a.via, a.of); errors.Is(err, errNotItsMembers) {
-		return p.errorf(a.of.Offset, "%v", err)
+	if n.Rank.Via, err = p.e.ViaFrom(words["via"], of); errors.Is(err, errNotItsMembers) {
+		return p.errorf(of.Offset, "%v", err)
 	} else if err != nil {
-		return p.errorf(a.viaAt, "%v", err)
+		return p.errorf(viaAt, "%v", err)
 	}
-	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*a.of}
-	if a.except != nil {
-		if err := p.e.except(a.except, n.Is); err != nil {
-			return p.errorf(a.except.Offset, "%v", err)
+	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
+	if except != nil {
+		if err := p.e.except(except, n.Is); err != nil {
+			return p.errorf(except.Offset, "%v", err)
 		}
-		n.Args = append(n.Args, *a.except)
+		n.Args = append(n.Args, *except)
 	}
-	w, isAge, err := ParseWindow(a.since, a.until, p.e.Now)
-	if err != nil {
-		return p.errorf(start, "%v", err)
+	if n.Window, err = t.window(p, start); err != nil {
+		return err
 	}
-	n.Window = w
-	if n.Rank.Weighing, err = ParseWeighing(a.weigh, a.damp, a.decay, a.of, n.Rank.Via, p.e.Now); err != nil {
-		return p.errorf(a.weighAt, "%v", err)
+	if n.Rank.Weighing, err = ParseWeighing(words["weigh"], words["damp"], words["decay"], of, n.Rank.Via, p.e.Now); err != nil {
+		return p.errorf(weighAt, "%v", err)
 	}
-	p.e.HasAge = p.e.HasAge || isAge || n.Rank.Decay > 0
+	p.e.HasAge = p.e.HasAge || n.Rank.Decay > 0
 	return nil
-}
-
-// rankArgument reads the value of an argument whose name stands at a place.
-func (p *parser) rankArgument(n *Node, a *rankArguments, name string, at, depth int) (err error) {
-	p.space()
-	valueAt := p.i
-	switch name {
-	case "of", "except":
-		var arg Node
-		if arg, err = p.expr(depth + 1); name == "of" {
-			a.of = &arg
-		} else {
-			a.except = &arg
-		}
-	case "via":
-		a.via, a.viaAt = p.word(), valueAt
-	case "since":
-		a.since = p.word()
-	case "until":
-		a.until = p.word()
-	case "weigh", "damp", "decay":
-		a.weighAt = valueAt
-		word := p.word()
-		if word == "" {
-			err = p.errorf(valueAt, "expected a value after %s=", name)
-		}
-		*map[string]*string{"weigh": &a.weigh, "damp": &a.damp, "decay": &a.decay}[name] = word
-	case "exact":
-		if word := p.word(); word == "true" || word == "false" {
-			n.Rank.Exact = word == "true"
-		} else {
-			err = p.errorf(valueAt, "exact is %q; it must be true or false", Brief(word))
-		}
-	case "min":
-		n.Rank.Min, err = number[uint32](p, name, 1<<30)
-	case "top":
-		n.Rank.Top, err = number[int](p, name, MaxTop)
-	default:
-		err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp, decay and exact", Brief(name))
-	}
-	return err
-}
-
-// name reads the name before an equals sign, and the sign.
-func (p *parser) name() (name string, ok bool) {
-	start := p.i
-	for p.i < len(p.e.Source) && p.e.Source[p.i] >= 'a' && p.e.Source[p.i] <= 'z' {
-		p.i++
-	}
-	name = p.e.Source[start:p.i]
-	p.space()
-	if p.i == len(p.e.Source) || p.e.Source[p.i] != '=' || name == "" {
-		return name, false
-	}
-	p.i++
-	return name, true
-}
-
-// number reads a number from 1 to most.
-func number[T int | uint32](p *parser, name string, most int) (T, error) {
-	at := p.i
-	word := p.word()
-	n := 0
-	for i := range len(word) {
-		if word[i] < '0' || word[i] > '9' || n > most {
-			n = 0
-			break
-		}
-		n = n*10 + int(word[i]-'0')
-	}
-	if n < 1 || n > most {
-		return 0, p.errorf(at, "%s is %q; it must be a number from 1 to %d", name, Brief(word), most)
-	}
-	return T(n), nil
 }
 
 // A Weighing says how a ranking computes scores:
@@ -324,17 +257,15 @@ func (p *parser) sample(n *Node, depth int) error {
 	if more, err = p.next("sample"); err != nil || !more {
 		return err
 	}
-	p.space()
-	at := p.i
-	name, value, _ := strings.Cut(p.word(), "=")
-	if name != "seed" {
-		return p.errorf(at, usage)
-	}
-	if n.Seed, err = strconv.ParseUint(value, 10, 64); err != nil {
-		return p.errorf(at, "seed is %q; it must be a number from 0 to 18446744073709551615", Brief(value))
-	}
-	if more, err = p.next("sample"); err == nil && more {
-		err = p.errorf(n.Offset, usage)
-	}
-	return err
+	return p.options("sample", usage, func(name string) (bool, error) {
+		if name != "seed" {
+			return false, nil
+		}
+		at := p.i
+		word := p.word()
+		if n.Seed, err = strconv.ParseUint(word, 10, 64); err != nil {
+			return true, p.errorf(at, "seed is %q; it must be a number from 0 to 18446744073709551615", Brief(word))
+		}
+		return true, nil
+	})
 }

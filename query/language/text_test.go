@@ -340,7 +340,7 @@ func TestMistakesInExpressions(t *testing.T) {
 		{"follows(" + a + "," + a + ")", "at position 30: follows takes one argument"},
 		{"follows(" + a + ",since)", "at position 30: follows takes one argument"},
 		{"follows(" + a + ",after=1d)", "at position 30: follows takes one argument"},
-		{"follows(" + a + ",since=)", "at position 30: expected a time after since="},
+		{"follows(" + a + ",since=)", "at position 36: expected a value after since="},
 		{"follows(" + a + ",since=1d,since=2d", "at position 39: since is given twice"},
 		{"follows(" + a + ",until=1d,until=1d", "at position 39: until is given twice"},
 		{"follows(" + a + ",since=soon)", `since: "soon" is not a time`},
