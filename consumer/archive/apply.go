@@ -37,17 +37,12 @@ func newApplier(r *Reader, after int64) *applier {
 	}
 }
 
-// stop waits for the batch that is being applied.
+// stop waits for the batch that is being applied, after another error.
 func (a *applier) stop() {
 	if a.applying != nil {
-		if err := <-a.applying; err != nil { // the run already ended with another error, or was interrupted
-			a.r.o.Logger.Debug("last write of the archive failed", "error", err)
-		}
-		a.applying = nil
+		<-a.applying
 	}
 }
-
-func (a *applier) applied() int64 { return a.appliedTo }
 
 // part decodes a segment, or a block.
 func (a *applier) part(ctx context.Context, one *part) error {
@@ -84,9 +79,6 @@ func (a *applier) part(ctx context.Context, one *part) error {
 	return nil
 }
 
-// reached notes that everything up to a seq was read, even if there was no row.
-func (a *applier) reached(seq int64) { a.read = max(a.read, seq) }
-
 // apply applies the batch in the background, after the one before it.
 func (a *applier) apply(ctx context.Context) error {
 	if err := a.wait(); err != nil {
@@ -113,7 +105,7 @@ func (a *applier) wait() error {
 		a.spare.Reset()
 		a.adapt(a.r.o.Store.TakeWait())
 	}
-	a.r.progress.Store(&Progress{Counts: a.fold.counts, Seq: a.appliedTo, Tip: a.tip, Witnessed: a.witnessed})
+	a.r.progress.Store(&Progress{Records: a.fold.records, Seq: a.appliedTo, Tip: a.tip, Witnessed: a.witnessed})
 	return nil
 }
 

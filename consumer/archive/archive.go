@@ -14,6 +14,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
-	"skein.blue/graph/kinds"
 	"skein.blue/internal/outward"
 )
 
@@ -72,11 +74,10 @@ type Reader struct {
 
 // Progress says how much of an archive was read.
 type Progress struct {
-	Counts
-
+	Records   int64     // created or updated, in indexed collections
+	Bytes     int64     // transferred
 	Seq, Tip  int64     // of the archive
 	Witnessed time.Time // when the archive saw the last row that was read
-	Waiting   bool      // for the archive to seal newer events
 }
 
 // Source returns the name of an archive's cursor.
@@ -94,17 +95,12 @@ func New(o Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Ops <= 0 {
-		o.Ops = 30_000
-	}
-	if o.Parallel <= 0 {
-		o.Parallel = 2
-	}
-	if o.Poll <= 0 {
-		o.Poll = 30 * time.Second
-	}
-	if o.Tries <= 0 {
-		o.Tries = 12
+	o.Ops = cmp.Or(o.Ops, 30_000)
+	o.Parallel = cmp.Or(o.Parallel, 2)
+	o.Poll = cmp.Or(o.Poll, 30*time.Second)
+	o.Tries = cmp.Or(o.Tries, 12)
+	if o.Until == nil {
+		o.Until = func() time.Time { return time.Time{} }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -112,23 +108,16 @@ func New(o Options) (*Reader, error) {
 	r := &Reader{o: o, source: source, free: make(chan []byte, o.Parallel)}
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,
-		collections: collections(o.Store.Kinds()),
 		http: &http.Client{Transport: outward.Paced(outward.Named(&http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 20 * time.Second}).DialContext, TLSHandshakeTimeout: 20 * time.Second,
 			ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: 32, DisableCompression: true,
 		}), pace)},
-		retrying: func(what string, err error, wait time.Duration) {
-			o.Logger.Warn("archive request failed; retrying", "request", what, "error", err, "retry_in", wait.Round(time.Millisecond).String())
-		},
+		log: o.Logger,
+	}
+	for _, c := range o.Store.Kinds().Collections() {
+		r.client.collections = append(r.client.collections, c.NSID)
 	}
 	return r, nil
-}
-
-func collections(t *kinds.Table) (all []string) {
-	for _, c := range t.Collections() {
-		all = append(all, c.NSID)
-	}
-	return all
 }
 
 // Source returns the name of the archive's cursor.
@@ -154,13 +143,13 @@ func (r *Reader) Run(ctx context.Context) error {
 	a := newApplier(r, after)
 	defer a.stop()
 	for replans := 0; ; {
-		tip, err := r.pages(ctx, a)
+		err := r.pages(ctx, a)
 		if errors.Is(err, errReplan) && replans < 20 {
 			if err := a.flush(ctx); err != nil {
 				return err
 			}
 			replans++
-			r.o.Logger.Info("archive compacted during the read; requesting a new plan", "after_seq", a.applied(), "reason", err)
+			r.o.Logger.Info("archive compacted during the read; requesting a new plan", "after_seq", a.appliedTo, "reason", err)
 			continue
 		}
 		if err == nil {
@@ -171,12 +160,11 @@ func (r *Reader) Run(ctx context.Context) error {
 		}
 		replans = 0
 		p := r.Progress()
-		if until := r.until(); until.IsZero() || !p.Witnessed.Before(until) {
+		until := r.o.Until()
+		if until.IsZero() || !p.Witnessed.Before(until) {
 			return nil
 		}
-		p.Waiting, p.Tip = true, tip
-		r.progress.Store(&p)
-		r.o.Logger.Info("the archive has not sealed the events up to the start of the stream yet; waiting", "sealed_until", p.Witnessed.UTC().Format(time.RFC3339), "needed_until", r.until().UTC().Format(time.RFC3339))
+		r.o.Logger.Info("the archive has not sealed the events up to the start of the stream yet; waiting", "sealed_until", p.Witnessed.UTC().Format(time.RFC3339), "needed_until", until.UTC().Format(time.RFC3339))
 		select {
 		case <-time.After(r.o.Poll):
 		case <-ctx.Done():
@@ -185,42 +173,38 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Reader) until() time.Time {
-	if r.o.Until == nil {
-		return time.Time{}
-	}
-	return r.o.Until()
-}
-
 // pages reads everything that is sealed now, page by page.
-func (r *Reader) pages(ctx context.Context, a *applier) (tip int64, err error) {
-	for {
-		p, err := r.client.plan(ctx, a.read, tip)
+func (r *Reader) pages(ctx context.Context, a *applier) error {
+	for a.tip = 0; ; {
+		p, err := r.client.plan(ctx, a.read, a.tip)
 		if err != nil {
-			return tip, err
+			return err
 		}
-		if tip == 0 {
-			tip = p.SealedTipSeq
+		if a.tip == 0 {
+			a.tip = p.SealedTipSeq
 		}
-		a.tip = tip
 		from := a.read
 		if err := r.page(ctx, &p, a); err != nil {
-			return tip, err
+			return err
 		}
-		a.reached(p.PlannedThroughSeq)
-		if p.PlannedThroughSeq >= tip {
-			return tip, nil
+		a.read = max(a.read, p.PlannedThroughSeq) // even if there was no row
+		if p.PlannedThroughSeq >= a.tip {
+			return nil
 		}
 		if a.read <= from { // the next plan would be the same
-			return tip, fmt.Errorf("%w: planSnapshot after %d makes no progress towards %d", ErrArchive, from, tip)
+			return fmt.Errorf("%w: planSnapshot after %d makes no progress towards %d", ErrArchive, from, a.tip)
 		}
 	}
 }
+
+// wholeCost is the room that a segment takes among the parts that are fetched at once; a block takes 1.
+const wholeCost = 8
 
 // part is a segment to fetch, or a block of one.
 type part struct {
 	segment *planSegment
-	block   int // -1: all of it
+	block   int   // -1: all of it
+	cost    int64 // see wholeCost
 	done    chan struct{}
 	data    []byte
 	err     error
@@ -230,8 +214,8 @@ type part struct {
 func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
 	fetching, cancel := context.WithCancel(ctx) // the last batch may be applied after the page
 	defer cancel()
-	window := make(chan *part, r.o.Parallel*8) // in order
-	weight := make(chan struct{}, r.o.Parallel*8)
+	most := r.o.Parallel * wholeCost
+	window, room := make(chan *part, most), semaphore.NewWeighted(int64(most)) // in order
 	read := a.read
 	go func() {
 		defer close(window)
@@ -241,18 +225,13 @@ func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
 				continue
 			}
 			for _, block := range blocksOf(s) {
-				cost := 1
+				one := &part{segment: s, block: block, cost: 1, done: make(chan struct{})}
 				if block < 0 {
-					cost = 8
+					one.cost = wholeCost
 				}
-				for range cost {
-					select {
-					case weight <- struct{}{}:
-					case <-fetching.Done():
-						return
-					}
+				if room.Acquire(fetching, one.cost) != nil {
+					return
 				}
-				one := &part{segment: s, block: block, done: make(chan struct{})}
 				go func() { defer close(one.done); r.fetch(fetching, one) }()
 				window <- one
 			}
@@ -270,17 +249,13 @@ func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
 		if err := a.part(ctx, one); err != nil {
 			return err
 		}
-		cost := 1
 		if one.block < 0 {
-			cost = 8
 			select {
 			case r.free <- one.data:
 			default:
 			}
 		}
-		for range cost {
-			<-weight
-		}
+		room.Release(one.cost)
 	}
 	return ctx.Err()
 }
@@ -298,7 +273,7 @@ func blocksOf(s *planSegment) (list []int) {
 }
 
 func (r *Reader) fetch(ctx context.Context, one *part) {
-	count := func(n int) { r.transferred.Add(int64(n)) }
+	count := func(n int64) { r.transferred.Add(n) }
 	if one.block >= 0 {
 		one.data, one.err = r.client.frame(ctx, one.segment.Name, one.block, count)
 		return

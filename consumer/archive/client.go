@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -53,7 +54,7 @@ type client struct {
 	http        *http.Client
 	tries       int           // attempts of a request
 	delay       time.Duration // after the first failure
-	retrying    func(what string, err error, wait time.Duration)
+	log         *slog.Logger
 }
 
 const (
@@ -72,12 +73,12 @@ type status struct {
 // Error implements error.
 func (s *status) Error() string { return fmt.Sprintf("HTTP %d: %s", s.code, s.text) }
 
-// do repeats a request until it succeeds, or a retry cannot help. take reads the body; do
-// retries after its errors, too.
-func (c *client) do(ctx context.Context, what string, request func() (*http.Request, error), take func(*http.Response) error) error {
+// do repeats a request until it succeeds, or a retry cannot help. body is that of a POST, nil for a GET. take reads
+// the answer; do retries after its errors, too.
+func (c *client) do(ctx context.Context, what, url string, body []byte, take func(*http.Response) error) error {
 	for n := 1; ; n++ {
-		err := c.once(ctx, request, take)
-		if err == nil || errors.Is(err, errReplan) || ctx.Err() != nil {
+		err := c.once(ctx, url, body, take)
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		wait := min(longest, c.delay<<min(n-1, 10))
@@ -94,9 +95,7 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 		if n >= c.tries {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if c.retrying != nil {
-			c.retrying(what, err, wait)
-		}
+		c.log.Warn("archive request failed; retrying", "request", what, "error", err, "retry_in", wait.Round(time.Millisecond).String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -108,20 +107,27 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 // pace is the least that an archive sends.
 var pace = outward.Pace{Bytes: 256 << 10, Within: time.Minute}
 
-func (c *client) once(ctx context.Context, request func() (*http.Request, error), take func(*http.Response) error) error {
-	req, err := request()
+func (c *client) once(ctx context.Context, url string, body []byte, take func(*http.Response) error) error {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return fmt.Errorf("requesting from the archive: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
-	resp, err := c.http.Do(req.WithContext(ctx))
+	resp, err := c.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("requesting from the archive: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
+	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
 		return &status{code: resp.StatusCode, text: strings.TrimSpace(string(text)), after: outward.RetryAfter(resp.Header, time.Now())}
 	}
@@ -129,11 +135,7 @@ func (c *client) once(ctx context.Context, request func() (*http.Request, error)
 }
 
 func (c *client) url(method string, query url.Values) string {
-	u := c.base + "/xrpc/network.bsky.jetstream." + method
-	if len(query) > 0 {
-		u += "?" + query.Encode()
-	}
-	return u
+	return c.base + "/xrpc/network.bsky.jetstream." + method + "?" + query.Encode()
 }
 
 // plan requests the list of files to fetch after a seq. before, if not 0, is the tip of
@@ -147,13 +149,7 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 	if err != nil {
 		return p, fmt.Errorf("archive: %w", err)
 	}
-	err = c.do(ctx, "planSnapshot", func() (*http.Request, error) {
-		req, err := http.NewRequest(http.MethodPost, c.url("planSnapshot", nil), bytes.NewReader(b)) //nolint:noctx // do adds it
-		if err == nil {
-			req.Header.Set("Content-Type", "application/json")
-		}
-		return req, err
-	}, func(resp *http.Response) error {
+	err = c.do(ctx, "planSnapshot", c.url("planSnapshot", nil), b, func(resp *http.Response) error {
 		p = plan{}
 		return json.NewDecoder(io.LimitReader(resp.Body, maxPlan)).Decode(&p)
 	})
@@ -166,36 +162,34 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 	return p, nil
 }
 
-// segment fetches a whole segment, and checks its checksum against the plan. If a
-// connection breaks, it keeps the received bytes and requests the rest.
-func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count func(n int)) ([]byte, error) {
-	b := into[:0]
-	u := c.url("getSegment", url.Values{"name": {s.Name}})
-	tag := ""
-	err := c.do(ctx, "getSegment "+s.Name, func() (*http.Request, error) {
-		req, err := http.NewRequest(http.MethodGet, u, nil) //nolint:noctx // do adds it
-		if err == nil && len(b) > 0 && tag != "" {
-			req.Header.Set("Range", fmt.Sprintf("bytes=%d-", len(b)))
-			req.Header.Set("If-Range", tag)
+// file fetches a file of at most that many bytes into the memory of another one, and counts its bytes.
+func (c *client) file(ctx context.Context, what, url string, into []byte, most int64, count func(n int64)) ([]byte, error) {
+	err := c.do(ctx, what, url, nil, func(resp *http.Response) error {
+		tooLarge := &status{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("a file of more than %d bytes", most)}
+		if resp.ContentLength > most {
+			return tooLarge
 		}
-		return req, err
-	}, func(resp *http.Response) error {
-		if resp.StatusCode == http.StatusOK {
-			b, tag = b[:0], resp.Header.Get("ETag")
+		buf := bytes.NewBuffer(into[:0])
+		buf.Grow(int(max(resp.ContentLength, 0)) + bytes.MinRead)
+		n, err := buf.ReadFrom(io.LimitReader(resp.Body, most+1))
+		count(n)
+		into = buf.Bytes()
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading from the archive: %w", err)
+		case n > most:
+			return tooLarge
 		}
-		if resp.ContentLength > maxSegment-int64(len(b)) {
-			return &status{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("a segment of %d bytes", resp.ContentLength)}
-		}
-		had := len(b)
-		err := readInto(resp.Body, &b, had+int(max(resp.ContentLength, 0)))
-		count(len(b) - had)
-		return err
+		return nil
 	})
+	return into, err
+}
+
+// segment fetches a whole segment, and checks its checksum against the plan.
+func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count func(n int64)) ([]byte, error) {
+	b, err := c.file(ctx, "getSegment "+s.Name, c.url("getSegment", url.Values{"name": {s.Name}}), into, maxSegment, count)
 	if err != nil {
 		return b, err
-	}
-	if len(b) < headerLen {
-		return b, fmt.Errorf("%w: %s has %d bytes", ErrSegment, s.Name, len(b))
 	}
 	if h, err := readHeader(b); err != nil {
 		return b, fmt.Errorf("%s: %w", s.Name, err)
@@ -205,41 +199,8 @@ func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count
 	return b, nil
 }
 
-// readInto appends a stream to b, which will have about size bytes.
-func readInto(r io.Reader, b *[]byte, size int) error {
-	if size > cap(*b) {
-		grown := make([]byte, len(*b), size+512)
-		copy(grown, *b)
-		*b = grown
-	}
-	for {
-		if len(*b) == cap(*b) {
-			if len(*b) >= maxSegment {
-				return &status{code: http.StatusRequestEntityTooLarge, text: "an endless segment"}
-			}
-			*b = append(*b, 0)[:len(*b)]
-		}
-		n, err := r.Read((*b)[len(*b):cap(*b)])
-		*b = (*b)[:len(*b)+n]
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading from the archive: %w", err)
-		}
-	}
-}
-
 // frame fetches one block.
-func (c *client) frame(ctx context.Context, segment string, index int, count func(n int)) (b []byte, err error) {
+func (c *client) frame(ctx context.Context, segment string, index int, count func(n int64)) ([]byte, error) {
 	u := c.url("getBlock", url.Values{"segment": {segment}, "blockIndex": {strconv.Itoa(index)}})
-	err = c.do(ctx, fmt.Sprintf("getBlock %s %d", segment, index), func() (*http.Request, error) {
-		return http.NewRequest(http.MethodGet, u, nil) //nolint:noctx // do adds it
-	}, func(resp *http.Response) error {
-		b = b[:0]
-		err := readInto(io.LimitReader(resp.Body, maxBlock), &b, int(max(min(resp.ContentLength, maxBlock), 0)))
-		count(len(b))
-		return err
-	})
-	return b, err
+	return c.file(ctx, fmt.Sprintf("getBlock %s %d", segment, index), u, nil, maxBlock, count)
 }

@@ -10,27 +10,18 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Counts say how much was read.
-type Counts struct {
-	Rows    int64 `json:"rows"`    // of all kinds
-	Records int64 `json:"records"` // created or updated, in indexed collections
-	Deletes int64 `json:"deletes"`
-	Bytes   int64 `json:"bytes"` // transferred
-	Dropped int64 `json:"dropped"`
-}
-
 // folder fills batches from blocks, in the order of the archive.
 type folder struct {
-	owns   func(did []byte) bool // nil: all
-	counts Counts
-	kinds  *kinds.Table
-	drop   func(reason wire.Reason)
-	did    []byte // of the current commit
-	rev    []byte
-	open   bool
-	last   int64       // the seq of the last row that was added
-	found  [][]byte    // scratch
-	refs   []batch.Ref // scratch
+	owns    func(did []byte) bool // nil: all
+	records int64                 // see Progress
+	kinds   *kinds.Table
+	drop    func(reason wire.Reason)
+	did     []byte // of the current commit
+	rev     []byte
+	open    bool
+	last    int64       // the seq of the last row that was added
+	found   [][]byte    // scratch
+	refs    []batch.Ref // scratch
 }
 
 func newFolder(table *kinds.Table, owns func([]byte) bool, through int64, drop func(wire.Reason)) *folder {
@@ -43,7 +34,6 @@ func (f *folder) add(b *block, to *batch.Batch) {
 	f.open = false
 	var r row
 	for b.next(&r) {
-		f.counts.Rows++
 		if r.seq <= f.last {
 			continue // part of a block that was read before
 		}
@@ -64,7 +54,6 @@ func (f *folder) add(b *block, to *batch.Batch) {
 }
 
 func (f *folder) dropped(reason wire.Reason) {
-	f.counts.Dropped++
 	if f.drop != nil {
 		f.drop(reason)
 	}
@@ -102,7 +91,6 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 	}
 	to.ReachArchived(batch.Seq(r.seq))
 	if r.kind == remove {
-		f.counts.Deletes++
 		for _, k := range of.Kinds {
 			to.AddDelete(k.Kind, r.rkey)
 		}
@@ -123,7 +111,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 	if dropped != "" {
 		f.dropped(dropped)
 	}
-	f.counts.Records++
+	f.records++
 }
 
 // marker adds an #account or a #sync.
