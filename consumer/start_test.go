@@ -57,22 +57,27 @@ func gaps(t *testing.T, store kv.Store) (all []format.Gap) {
 	return all
 }
 
-// websocketServer calls serve with each connection.
-func websocketServer(t *testing.T, serve func(n int64, conn *websocket.Conn)) (url string, connections *atomic.Int64) {
+// websocketServer calls each with each connection.
+func websocketServer(t *testing.T, each func(n int64, conn *websocket.Conn)) (url string, connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var up websocket.Upgrader
-		conn, err := up.Upgrade(w, r, nil)
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := new(websocket.Upgrader).Upgrade(w, r, nil)
 		if err != nil {
 			return
 		}
-		serve(connections.Add(1), conn)
+		each(connections.Add(1), conn)
 		_ = conn.Close()
-	}))
+	})), connections
+}
+
+// serve starts a server, and returns its address.
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.CloseClientConnections)
-	return srv.URL, connections
+	return srv.URL
 }
 
 // A live start that is cut before its first event is a gap, whether the connection or the
@@ -147,11 +152,9 @@ func TestSourceChanged(t *testing.T) {
 				return all
 			}
 			r := relay.NewRecorded(four(c.first))
-			srv := httptest.NewServer(r)
-			defer srv.Close()
-			defer srv.CloseClientConnections()
+			srv := serve(t, r)
 			log := &lockedBuffer{}
-			o := consumer.Options{Relay: srv.URL, Cursor: c.cursor, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			o := consumer.Options{Relay: srv, Cursor: c.cursor, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			consume(t, g, o, 5*time.Second, func(k *consumer.Consumer) bool {
 				if n, _ := r.Connections(); n == 1 && c.cursor == nil && k.Status().State == consumer.Live && k.Progress().Events == 0 {
 					r.Append(four(c.first + 4)...)
@@ -251,16 +254,15 @@ func TestRefusedConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n atomic.Int64
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			srv := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				n.Add(1)
 				w.Header().Set("Retry-After", c.header)
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
 			}))
-			defer srv.Close()
 			g, _ := open(t)
 			log := &lockedBuffer{}
-			o := consumer.Options{Relay: srv.URL, MaxBackoff: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			o := consumer.Options{Relay: srv, MaxBackoff: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			consume(t, g, o, time.Second, func(*consumer.Consumer) bool { return n.Load() > 1 })
 			if !strings.Contains(log.String(), c.want) || c.not != "" && strings.Contains(log.String(), c.not) {
 				t.Errorf("log: %s", log)
@@ -299,20 +301,6 @@ func TestDrippedMessage(t *testing.T) {
 	}
 }
 
-// Each reason is logged once in ten seconds.
-func TestGarbageInTheLog(t *testing.T) {
-	g, _ := open(t)
-	log := &lockedBuffer{}
-	var all [][]byte
-	for i := range 5000 {
-		all = append(all, []byte("garbage"), follow(int64(i+1), "a"))
-	}
-	run(t, g, consumer.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, all...)
-	if n := strings.Count(log.String(), "\n"); n > 5 {
-		t.Errorf("%d lines for 5,000 damaged messages", n)
-	}
-}
-
 // A stream whose events are all dropped logs an error.
 func TestStreamWithoutAcceptedEvents(t *testing.T) {
 	defer consumer.SetAllDroppedFor(50 * time.Millisecond)()
@@ -320,7 +308,7 @@ func TestStreamWithoutAcceptedEvents(t *testing.T) {
 	run(t, g, consumer.Options{}, follow(1<<45, "a"), follow(1<<45+1, "b"), follow(1<<45+2, "c"), follow(1<<45+3, "d"))
 	log := &lockedBuffer{}
 	n := int64(1)
-	c, err := consumer.New(g, consumer.Options{
+	runTo(t, g, consumer.Options{
 		Relay: "ws://memory", Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Read: func(yield func([]byte) bool) {
 			for began := time.Now(); time.Since(began) < 200*time.Millisecond && yield(follow(n, "x")); time.Sleep(time.Millisecond) {
@@ -328,12 +316,6 @@ func TestStreamWithoutAcceptedEvents(t *testing.T) {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if got := strings.Count(log.String(), "level=ERROR"); got != 1 || !strings.Contains(log.String(), "--cursor 0 --force-cursor") {
 		t.Errorf("%d errors:\n%s", got, log)
 	}
@@ -378,11 +360,9 @@ func TestRestartedSequence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
 			r := relay.NewRecorded([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, now.Add(-time.Minute))})
-			srv := httptest.NewServer(r)
-			defer srv.Close()
-			defer srv.CloseClientConnections()
+			srv := serve(t, r)
 			zero := int64(0)
-			consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
+			consume(t, g, consumer.Options{Relay: srv, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
 			at := func(seq int64) time.Time {
 				if seq == 103 && !c.blocked && name != "reused" { // the unchanged event
 					return now.Add(-time.Minute)
@@ -398,7 +378,7 @@ func TestRestartedSequence(t *testing.T) {
 				}
 				_, _, _ = conn.NextReader()
 			})
-			source := strings.TrimPrefix(srv.URL, "http://")
+			source := strings.TrimPrefix(srv, "http://")
 			var last consumer.Status
 			consume(t, g, consumer.Options{Relay: url, Source: source}, 2*time.Second, func(k *consumer.Consumer) bool {
 				last = k.Status()
@@ -419,13 +399,11 @@ func TestSourceChangedAndCut(t *testing.T) {
 	g, store := open(t)
 	run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
 	r := relay.NewRecorded(nil)
-	srv := httptest.NewServer(r)
-	defer srv.Close()
-	defer srv.CloseClientConnections()
+	srv := serve(t, r)
 	zero := int64(0)
-	consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(*consumer.Consumer) bool { n, _ := r.Connections(); return n > 0 })
+	consume(t, g, consumer.Options{Relay: srv, Cursor: &zero}, 5*time.Second, func(*consumer.Consumer) bool { n, _ := r.Connections(); return n > 0 })
 	r.Append(follow(150, "c"), follow(151, "d"), follow(152, "e"), follow(153, "f"))
-	consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 153 })
+	consume(t, g, consumer.Options{Relay: srv, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 153 })
 	if all := gaps(t, store); len(all) != 1 || all[0].Reason != "source_changed" {
 		t.Errorf("gaps: %+v", all)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -15,13 +14,11 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/internal/sim/relay"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -111,60 +108,39 @@ func TestVerifier(t *testing.T) {
 	}
 	all = append(all, synth.AppendIdentity(nil, []byte("did:web:honest.example.com"), honest+4, []byte(synth.Time(honest+4))))
 
-	check := func(t *testing.T, g *graph.Store, store kv.Store, j *judge) {
-		t.Helper()
-		if n := follows(t, g); n != honest {
-			t.Errorf("%d follows, want %d", n, honest)
-		}
-		states := map[string]string{}
-		err := g.View(t.Context(), func(s *ask.View) error {
-			for _, name := range []string{"honest", "signature", "nokey", "keyunreachable"} {
-				st, known, _, err := s.Account("did:web:" + name + ".example.com")
-				if err != nil {
-					return err
-				}
-				states[name] = fmt.Sprint(known, st.Has(format.FlagDesync), st.Has(format.FlagHasRev))
+	g, store := open(t)
+	j := &judge{}
+	run(t, g, consumer.Options{Verifier: j}, all...)
+	if n := follows(t, g); n != honest {
+		t.Errorf("%d follows, want %d", n, honest)
+	}
+	states := map[string]string{}
+	err := g.View(t.Context(), func(s *ask.View) error {
+		for _, name := range []string{"honest", "signature", "nokey", "keyunreachable"} {
+			st, known, _, err := s.Account("did:web:" + name + ".example.com")
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-		want := map[string]string{"honest": "true false true", "signature": "true true false", "nokey": "false false false", "keyunreachable": "true true false"}
-		if err != nil || fmt.Sprint(states) != fmt.Sprint(want) {
-			t.Errorf("accounts known, desynchronized, with a rev: %v, want %v (%v)", states, want, err)
+			states[name] = fmt.Sprint(known, st.Has(format.FlagDesync), st.Has(format.FlagHasRev))
 		}
-		var letters []string
-		for _, l := range deadLetters(t, store) {
-			letters = append(letters, l.Reason)
-			if l.Detail != "the judge says "+l.Reason {
-				t.Errorf("the dead letter of %s has the detail %q", l.DID, l.Detail)
-			}
-		}
-		slices.Sort(letters)
-		if got := strings.Join(letters, " "); got != "key_unreachable no_key signature" {
-			t.Errorf("dead letters: %s", got)
-		}
-		if j.most < 2 || len(j.changed) != 1 || j.changed[0] != "did:web:honest.example.com" {
-			t.Errorf("%d messages were verified at a time; changed: %v", j.most, j.changed)
+		return nil
+	})
+	want := map[string]string{"honest": "true false true", "signature": "true true false", "nokey": "false false false", "keyunreachable": "true true false"}
+	if err != nil || fmt.Sprint(states) != fmt.Sprint(want) {
+		t.Errorf("accounts known, desynchronized, with a rev: %v, want %v (%v)", states, want, err)
+	}
+	var letters []string
+	for _, l := range deadLetters(t, store) {
+		letters = append(letters, l.Reason)
+		if l.Detail != "the judge says "+l.Reason {
+			t.Errorf("the dead letter of %s has the detail %q", l.DID, l.Detail)
 		}
 	}
-	t.Run("file", func(t *testing.T) {
-		g, store := open(t)
-		j := &judge{}
-		run(t, g, consumer.Options{Verifier: j}, all...)
-		check(t, g, store, j)
-	})
-	t.Run("relay", func(t *testing.T) {
-		g, store := open(t)
-		j := &judge{}
-		srv := httptest.NewServer(relay.NewRecorded(all))
-		defer srv.Close()
-		zero := int64(0)
-		c, err := consumer.New(g, consumer.Options{Relay: "ws" + strings.TrimPrefix(srv.URL, "http"), Cursor: &zero, Verifier: j, Idle: 300 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		check(t, g, store, j)
-	})
+	slices.Sort(letters)
+	if got := strings.Join(letters, " "); got != "key_unreachable no_key signature" {
+		t.Errorf("dead letters: %s", got)
+	}
+	if j.most < 2 || len(j.changed) != 1 || j.changed[0] != "did:web:honest.example.com" {
+		t.Errorf("%d messages were verified at a time; changed: %v", j.most, j.changed)
+	}
 }

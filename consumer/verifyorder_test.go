@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
 	"skein.blue/internal/sim/synth"
@@ -80,60 +78,41 @@ func TestIdentityDoesNotOvertake(t *testing.T) {
 		commitOf(a, 1), commitOf(a, 2), identityOf(b, 3), identityOf(a, 4), commitOf(a, 5), commitOf(b, 6),
 		identityOf(a, 7), identityOf(a, 8), commitOf(a, 9), commitOf(last, 10),
 	}
-	check := func(t *testing.T, w *witness, g *graph.Store) {
-		t.Helper()
-		order := [][2]string{
-			{"end 1", "begin 5"}, {"end 2", "begin 5"}, {"end 5", "begin 9"},
-		}
-		for _, o := range order {
-			if w.position(o[0]) < 0 || w.position(o[0]) > w.position(o[1]) {
-				t.Errorf("%q is not before %q: %v", o[0], o[1], w.calls)
-			}
-		}
-		changed := 0
-		for i, c := range w.calls {
-			if c != "changed" {
-				continue
-			}
-			changed++
-			for _, before := range []string{"end 1", "end 2"} {
-				if w.position(before) > i {
-					t.Errorf("an #identity overtook commit %s: %v", before[4:], w.calls)
-				}
-			}
-			if after := map[int]string{1: "begin 5", 3: "begin 9"}[changed]; after != "" && w.position(after) < i {
-				t.Errorf("a commit overtook #identity %d (%q): %v", changed, after, w.calls)
-			}
-		}
-		if changed != 3 {
-			t.Errorf("%d changes, want 3: %v", changed, w.calls)
-		}
-		if len(w.calls) != 5*2+3 {
-			t.Errorf("a message was verified twice: %v", w.calls)
-		}
-		if n := follows(t, g); n != 6 {
-			t.Errorf("%d follows, want 6", n)
+	g, _ := open(t)
+	w := &witness{other: make(chan struct{}), last: make(chan struct{})}
+	srv := serve(t, relay.NewRecorded(all))
+	zero := int64(0)
+	runTo(t, g, consumer.Options{Relay: srv, Cursor: &zero, Verifier: w, Until: 10, Idle: 10 * time.Second})
+	order := [][2]string{
+		{"end 1", "begin 5"}, {"end 2", "begin 5"}, {"end 5", "begin 9"},
+	}
+	for _, o := range order {
+		if w.position(o[0]) < 0 || w.position(o[0]) > w.position(o[1]) {
+			t.Errorf("%q is not before %q: %v", o[0], o[1], w.calls)
 		}
 	}
-	t.Run("file", func(t *testing.T) {
-		g, _ := open(t)
-		w := &witness{other: make(chan struct{}), last: make(chan struct{})}
-		run(t, g, consumer.Options{Verifier: w}, all...)
-		check(t, w, g)
-	})
-	t.Run("relay", func(t *testing.T) {
-		g, _ := open(t)
-		w := &witness{other: make(chan struct{}), last: make(chan struct{})}
-		srv := httptest.NewServer(relay.NewRecorded(all))
-		defer srv.Close()
-		zero := int64(0)
-		c, err := consumer.New(g, consumer.Options{Relay: srv.URL, Cursor: &zero, Verifier: w, Until: 10, Idle: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
+	changed := 0
+	for i, c := range w.calls {
+		if c != "changed" {
+			continue
 		}
-		if err := c.Run(t.Context()); err != nil {
-			t.Fatal(err)
+		changed++
+		for _, before := range []string{"end 1", "end 2"} {
+			if w.position(before) > i {
+				t.Errorf("an #identity overtook commit %s: %v", before[4:], w.calls)
+			}
 		}
-		check(t, w, g)
-	})
+		if after := map[int]string{1: "begin 5", 3: "begin 9"}[changed]; after != "" && w.position(after) < i {
+			t.Errorf("a commit overtook #identity %d (%q): %v", changed, after, w.calls)
+		}
+	}
+	if changed != 3 {
+		t.Errorf("%d changes, want 3: %v", changed, w.calls)
+	}
+	if len(w.calls) != 5*2+3 {
+		t.Errorf("a message was verified twice: %v", w.calls)
+	}
+	if n := follows(t, g); n != 6 {
+		t.Errorf("%d follows, want 6", n)
+	}
 }
