@@ -14,16 +14,6 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Timing returns how the time of all writes since Open divides.
-func (s *core) Timing() (t write.Timing) {
-	s.status.Lock()
-	defer s.status.Unlock()
-	for _, l := range s.lanes {
-		t.Add(l.timing)
-	}
-	return t
-}
-
 // Apply applies a batch from the named source and stores its cursor, in as few atomic writes as
 // possible. Each write stores the cursor that it reaches, and no commit is split. Apply drops
 // events that were applied before, and events of partitions that this Store does not write.
@@ -151,19 +141,16 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 			return err
 		}
 		start := time.Now()
-		var end time.Time
 		var out write.Result
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
 			seg.Cursors, seg.Latest = l.cursors(seg.Source), l.latestRev(seg.Batch.Time())
 			out, err = w.Attempt(tx, seg, l.counts)
-			end = time.Now()
 			return err
 		})
 		erasing, isErasing := errors.AsType[write.ErasingError](err)
 		m := l.store.o.Writes
 		switch {
 		case err == nil:
-			out.Timing.Commit += time.Since(end)
 			m.Committed(time.Since(start))
 			l.committed(w, seg, &out)
 			return nil
@@ -186,7 +173,6 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result) {
 	w.Committed()
 	l.store.status.Lock()
-	l.timing.Add(out.Timing)
 	if len(seg.Events) > 0 && seg.Batch.Event(int(seg.Events[0].N)).Kind <= batch.EventAccount {
 		l.applied += int64(len(seg.Events))
 		l.replays += int64(out.Replays)

@@ -209,15 +209,13 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 		if err != nil {
 			return err
 		}
-		var group []byte
-		for i := range states {
-			c := &states[i]
-			group = s.layout.AppendAccount(group, c.id, &c.st)
-			if i+1 == len(states) || !bytes.Equal(s.layout.AccountKey(nil, c.id), s.layout.AccountKey(nil, states[i+1].id)) {
-				write.Group(tx, s.layout, s.layout.AccountKey(nil, c.id), group)
-				group = nil
+		write.States(tx, s.layout, func(yield func(dict.ID, *format.RepoState) bool) {
+			for i := range states {
+				if !yield(states[i].id, &states[i].st) {
+					return
+				}
 			}
-		}
+		})
 		return write.Counts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {

@@ -123,7 +123,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			}
 			state.Flags &^= format.FlagErasing
 			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
-			write.Group(tx, layout, layout.AccountKey(nil, actor), layout.AppendAccount(nil, actor, &state))
+			write.States(tx, layout, func(yield func(dict.ID, *format.RepoState) bool) { yield(actor, &state) })
 		}
 		return write.Counts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
 	})

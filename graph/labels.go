@@ -67,7 +67,7 @@ func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.La
 	for {
 		l.w.Begin()
 		l.w.AddLabels(labels)
-		if err := l.w.Prepare(ctx, write.MostLabelStrings(len(labels))); err != nil {
+		if err := l.w.Prepare(ctx, 2*len(labels)); err != nil {
 			return err
 		}
 		var out write.Result

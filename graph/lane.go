@@ -61,7 +61,6 @@ type lane struct {
 	events      []write.Picked
 	changes     []Change     // scratch of notify
 	holes       format.Holes // as of the last commit
-	timing      write.Timing
 	w           *write.Writer
 	modes       write.Modes
 	archive     *write.Writer // for batches of an archive, which are large; nil if there were none

@@ -52,7 +52,6 @@ func TestStatusDuringWrite(t *testing.T) {
 		s.Cursors()
 		s.LiveSince("relay")
 		s.Erasing()
-		s.Timing()
 		s.Events()
 		s.Incomplete()
 	}()

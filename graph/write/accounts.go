@@ -3,6 +3,7 @@ package write
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"slices"
 
 	"skein.blue/graph/batch"
@@ -27,7 +28,6 @@ type accounts struct {
 	keys    kv.Keys
 	sorter  sets.Sorter
 	kbuf    []byte
-	group   []byte
 }
 
 // actorState is the state of an account before the write (was) and after it (now).
@@ -156,7 +156,6 @@ func (a *accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }
 
 // write writes the changed accounts by groups, and adds their changes to the totals.
 func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
-	mask := a.layout.AccountMask()
 	a.sorter.Reset()
 	for i := range a.states {
 		if as := &a.states[i]; as.changed {
@@ -167,33 +166,37 @@ func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 			a.sorter.Add(uint64(as.id), i)
 		}
 	}
-	group := dict.None
-	a.group = a.group[:0]
-	flush := func() {
-		if len(a.group) > 0 {
-			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group)
-			Group(tx, a.layout, a.kbuf, a.group)
+	States(tx, a.layout, func(yield func(dict.ID, *format.RepoState) bool) {
+		for _, it := range a.sorter.Sort() {
+			if as := &a.states[it.At]; !yield(as.id, &as.now) {
+				return
+			}
 		}
-		a.group = a.group[:0]
-	}
-	for _, it := range a.sorter.Sort() {
-		as := &a.states[it.At]
-		if as.id&^mask != group {
-			flush()
-			group = as.id &^ mask
-		}
-		a.group = a.layout.AppendAccount(a.group, as.id, &as.now)
-	}
-	flush()
+	})
 }
 
-// Group writes the changed accounts of a group under its key.
-func Group(tx kv.Txn, l format.Layout, key, group []byte) {
-	if l.AccountMask() == 0 { // a group is one account
-		tx.Set(key, group)
-		return
+// States writes the states of accounts, which ascend by id, those of a group together.
+func States(tx kv.Txn, l format.Layout, states iter.Seq2[dict.ID, *format.RepoState]) {
+	var key, group []byte
+	flush := func() {
+		switch {
+		case len(group) == 0:
+		case l.AccountMask() == 0: // a group is one account
+			tx.Set(key, group)
+		default:
+			tx.Merge(key, group)
+		}
+		group = group[:0]
 	}
-	tx.Merge(key, group)
+	first := dict.None
+	for id, st := range states {
+		if of := id &^ l.AccountMask(); of != first {
+			flush()
+			first = of
+		}
+		key, group = l.AccountKey(key[:0], id), l.AppendAccount(group, id, st)
+	}
+	flush()
 }
 
 // committed caches the states of all accounts that now have a row.

@@ -28,7 +28,7 @@ type events struct {
 	hidden  map[dict.ID]bool // accounts to hide (true) or show
 	erasing []dict.ID        // accounts whose stored records must be erased
 
-	notes  notes
+	notes  []note
 	batch  *batch.Batch
 	now    time.Time
 	latest format.Rev       // Segment.Latest
@@ -70,8 +70,7 @@ func (FarError) Error() string { return "graph: the other records of an edge are
 // changes in e.changes.
 func (e *events) walk(seg *Segment, of *accounts) error {
 	e.batch, e.latest, e.now = seg.Batch, seg.Latest, time.Now().UTC().Truncate(time.Millisecond)
-	e.notes.paths, e.notes.commits = e.notes.paths[:0], e.notes.commits[:0]
-	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
+	e.notes, e.changes, e.replays, e.hidden, e.erasing = e.notes[:0], e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
 		as, ev := of.ofEvent(i), seg.Batch.Event(int(p.N))
 		if e.far[as.id] {
@@ -214,7 +213,7 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		e.op(as, i)
 		if o := e.batch.Op(i); noted {
-			e.notes.paths = append(e.notes.paths, touchedPath{as, o.Kind, e.batch.Bytes(o.Rkey), ev.Rev})
+			e.notes = append(e.notes, note{as, format.Touched{Kind: o.Kind, Rkey: e.batch.Bytes(o.Rkey), Rev: ev.Rev}})
 		}
 	}
 }
@@ -292,14 +291,9 @@ func (e *events) importEvent(ev *batch.Event, as *actorState) {
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := e.batch.Op(i)
-		c := change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(e.batch.Bytes(o.Rkey)), subject: -1, order: i}
 		was := as.now.LowBucket
-		as.now.NoteLow(c.path)
+		e.put(as, change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(e.batch.Bytes(o.Rkey)), subject: -1, order: i})
 		as.changed = as.changed || as.now.LowBucket != was
-		if !o.Subject.IsEmpty() {
-			c.subject = int32(i)
-		}
-		e.changes = append(e.changes, c)
 	}
 }
 

@@ -23,17 +23,14 @@ func labelKind(l *batch.Label) (kinds.Kind, dict.Namespace) {
 	return kinds.LabeledRecord, dict.URI
 }
 
-// MostLabelStrings returns how many ids of a namespace the write of n labels can need.
-func MostLabelStrings(n int) int { return 2 * n }
-
-// AddLabels adds the strings of labels, as AddStrings does.
-func (w *Writer) AddLabels(labels []batch.Label) {
+// AddLabels adds the strings of labels, as AddStrings does, and returns the places of each label's subject and set.
+func (w *Writer) AddLabels(labels []batch.Label) (places [][2]int) {
 	for i := range labels {
 		l := &labels[i]
 		_, ns := labelKind(l)
-		w.strings.Add(ns, []byte(l.Subject))
-		w.strings.Add(dict.URI, []byte(kinds.LabelSet(l.Labeler, l.Value)))
+		places = append(places, [2]int{w.strings.Add(ns, []byte(l.Subject)), w.strings.Add(dict.URI, []byte(kinds.LabelSet(l.Labeler, l.Value)))})
 	}
+	return places
 }
 
 // labelChange is what a write does to the labels of a member and a set.
@@ -50,12 +47,7 @@ type labelChange struct {
 func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.Labeler, now int64, before format.Counts) (out Result, err error) {
 	out.Totals = before.Clone()
 	w.strings.Retry()
-	index := make([][2]int, len(labels))
-	for i := range labels {
-		_, ns := labelKind(&labels[i])
-		index[i][0] = w.strings.Add(ns, []byte(labels[i].Subject))
-		index[i][1] = w.strings.Add(dict.URI, []byte(kinds.LabelSet(labels[i].Labeler, labels[i].Value)))
-	}
+	places := w.AddLabels(labels)
 	if err := w.resolve(tx, &out.Totals); err != nil {
 		return out, err
 	}
@@ -64,7 +56,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 	at := make([]int, len(labels))
 	for i := range labels {
 		k, _ := labelKind(&labels[i])
-		c := labelChange{kind: k, member: w.strings.ID(index[i][0]), set: w.strings.ID(index[i][1])}
+		c := labelChange{kind: k, member: w.strings.ID(places[i][0]), set: w.strings.ID(places[i][1])}
 		c.key = format.AppendLabelKey(nil, k, c.member, c.set)
 		n, known := byKey[string(c.key)]
 		if !known {

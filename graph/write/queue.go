@@ -44,23 +44,10 @@ type touched struct {
 	commits []format.Touched      // ascending
 }
 
-// notes are what the write adds to the notes of the stream's changes.
-type notes struct {
-	paths   []touchedPath
-	commits []touchedCommit
-}
-
-type touchedPath struct {
-	of   *actorState
-	kind kinds.Kind
-	rkey []byte // in the batch
-	rev  format.Rev
-}
-
-type touchedCommit struct {
-	of  *actorState
-	rev format.Rev
-	format.TouchedCommit
+// note is what the write adds to the notes of the stream's changes: a path or a commit.
+type note struct {
+	of *actorState
+	format.Touched
 }
 
 // storedRecord is a record in the range that a snapshot replaces.
@@ -257,13 +244,8 @@ func (e *events) queueFor(as *actorState, c *batch.Cause) {
 
 // importRow imports an account's row from another store's queue, and the stream's changes noted there.
 func (e *events) importRow(as *actorState, im *batch.Imported) {
-	for i := range im.Touched {
-		t := &im.Touched[i]
-		if t.Kind == kinds.Hidden {
-			e.notes.commits = append(e.notes.commits, touchedCommit{as, t.Rev, t.Commit})
-		} else {
-			e.notes.paths = append(e.notes.paths, touchedPath{as, t.Kind, t.Rkey, t.Rev})
-		}
+	for _, t := range im.Touched {
+		e.notes = append(e.notes, note{as, t})
 	}
 	if im.Queued != nil {
 		as.row = &queueRow{Resync: *im.Queued, changed: true}
@@ -316,8 +298,7 @@ func (e *events) forget(as *actorState, row *queueRow) {
 		clear(t.paths)
 		t.commits = nil
 	}
-	e.notes.paths = slices.DeleteFunc(e.notes.paths, func(p touchedPath) bool { return p.of == as })
-	e.notes.commits = slices.DeleteFunc(e.notes.commits, func(c touchedCommit) bool { return c.of == as })
+	e.notes = slices.DeleteFunc(e.notes, func(n note) bool { return n.of == as })
 }
 
 // awaitsState reports whether a state of a repo was announced but has not been applied. If the
@@ -387,10 +368,9 @@ func (e *events) isNoting(as *actorState) bool {
 
 // noteCommit notes a commit: its rev and root, and the state that it follows. Call it only if isNoting(as) is true.
 func (e *events) noteCommit(as *actorState, ev *batch.Event, broken bool) {
-	c := touchedCommit{of: as, rev: ev.Rev}
-	c.Since, c.Data, c.Broken, c.HasPrev = ev.Since, ev.Data, broken, ev.Flags&batch.HasPrevData != 0
-	c.Prev = ev.PrevData
-	e.notes.commits = append(e.notes.commits, c)
+	e.notes = append(e.notes, note{as, format.Touched{Rev: ev.Rev, Commit: format.TouchedCommit{
+		Since: ev.Since, Data: ev.Data, Prev: ev.PrevData, HasPrev: ev.Flags&batch.HasPrevData != 0, Broken: broken,
+	}}})
 }
 
 // follows reports whether the touched commits form an unbroken chain from a snapshot (rev, root) to
@@ -428,7 +408,7 @@ func (t *touched) changedAfter(k kinds.Kind, rkey []byte, rev format.Rev) bool {
 }
 
 // writeQueued writes the changed rows of the queue, and the notes of the stream's changes.
-func (a *accounts) writeQueued(tx kv.Txn, n *notes) error {
+func (a *accounts) writeQueued(tx kv.Txn, notes []note) error {
 	for i := range a.states {
 		as := &a.states[i]
 		row := as.row
@@ -453,20 +433,18 @@ func (a *accounts) writeQueued(tx kv.Txn, n *notes) error {
 		}
 		tx.Set(format.ResyncKey(as.id), v)
 	}
-	ended := func(as *actorState) bool { return as.row != nil && as.row.gone }
 	var key, v []byte
-	for _, p := range n.paths {
-		if !ended(p.of) {
-			key = format.AppendTouchedKey(key[:0], p.of.id, p.kind, p.rkey)
-			tx.Set(key, binary.BigEndian.AppendUint64(v[:0], uint64(p.rev)))
+	for i := range notes {
+		n := &notes[i]
+		switch {
+		case n.of.row != nil && n.of.row.gone:
+			continue
+		case n.Kind == kinds.Hidden:
+			key, v = format.AppendTouchedCommitKey(key[:0], n.of.id, n.Rev), n.Commit.Append(v[:0])
+		default:
+			key, v = format.AppendTouchedKey(key[:0], n.of.id, n.Kind, n.Rkey), binary.BigEndian.AppendUint64(v[:0], uint64(n.Rev))
 		}
-	}
-	for i := range n.commits {
-		if c := &n.commits[i]; !ended(c.of) {
-			key = format.AppendTouchedCommitKey(key[:0], c.of.id, c.rev)
-			v = c.Append(v[:0])
-			tx.Set(key, v)
-		}
+		tx.Set(key, v)
 	}
 	return nil
 }

@@ -53,15 +53,23 @@ func (m *Merger) SpillOne(tx kv.Txn, key []byte) (spilled int, err error) {
 	return m.spillRow(tx, key, v)
 }
 
-func (m *Merger) spillRow(tx kv.Txn, key, v []byte) (spilled int, err error) {
-	kind := kinds.Kind(key[1])
-	subject, _ := dict.ReadID(key[2:])
-	generation, removed, members, dates, err := format.MergeRows(kind, subject, v)
+// spillLarge spills a row, given as its folds, if it is too large, below a key. It returns the row that is left, nil if it is not too large.
+func (m *Merger) spillLarge(tx kv.Txn, kind kinds.Kind, subject dict.ID, above []byte, row ...[]byte) (left []byte, err error) {
+	generation, removed, members, dates, err := format.MergeRows(kind, subject, row...)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
+		return nil, err
+	}
+	spillMembers(tx, kind, subject, above, removed, members, dates)
+	return format.AppendRow(nil, subject, generation+1, nil, nil), nil
+}
+
+func (m *Merger) spillRow(tx kv.Txn, key, v []byte) (spilled int, err error) {
+	subject, _ := dict.ReadID(key[2:])
+	left, err := m.spillLarge(tx, kinds.Kind(key[1]), subject, key, v)
+	if left == nil {
 		return 0, err
 	}
-	spillMembers(tx, kind, subject, key, removed, members, dates)
-	tx.Set(key, format.AppendRow(nil, subject, generation+1, nil, nil))
+	tx.Set(key, left)
 	return 1, nil
 }
 
@@ -73,14 +81,12 @@ func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	}
 	var emptied format.RowGroup
 	if err := format.EachRow(first, v, func(subject dict.ID, row []byte) error {
-		generation, removed, members, dates, err := format.MergeRows(kind, subject, row)
-		if err != nil || len(members)+len(removed) <= m.limits.Row {
-			return err
+		left, err := m.spillLarge(tx, kind, subject, format.AppendRowKey(nil, kind, subject), row)
+		if left != nil {
+			emptied.Add(subject, left)
+			spilled++
 		}
-		spillMembers(tx, kind, subject, format.AppendRowKey(nil, kind, subject), removed, members, dates)
-		emptied.Add(subject, format.AppendRow(nil, subject, generation+1, nil, nil))
-		spilled++
-		return nil
+		return err
 	}); err != nil {
 		return 0, err
 	}
@@ -90,8 +96,8 @@ func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	return spilled, nil
 }
 
-// spillMerged merges an operand into the row of a set, and spills the row in the same write. key is that of the row or its
-// group.
+// spillMerged merges an operand, which alone makes the row of a set too large, into the row, and spills it in the same write. key is
+// that of the row or its group.
 func (m *Merger) spillMerged(tx kv.Txn, layout format.Layout, kind kinds.Kind, subject dict.ID, key, operand []byte) error {
 	v, _, err := tx.Get(key)
 	if err == nil {
@@ -100,19 +106,20 @@ func (m *Merger) spillMerged(tx kv.Txn, layout format.Layout, kind kinds.Kind, s
 	if err != nil {
 		return err
 	}
-	generation, removed, members, dates, err := format.MergeRows(kind, subject, v, operand)
+	above := key
+	if layout.Grouped(kind) {
+		above = format.AppendRowKey(nil, kind, subject)
+	}
+	left, err := m.spillLarge(tx, kind, subject, above, v, operand)
 	if err != nil {
 		return err
 	}
-	empty := format.AppendRow(nil, subject, generation+1, nil, nil)
 	if !layout.Grouped(kind) {
-		spillMembers(tx, kind, subject, key, removed, members, dates)
-		tx.Set(key, empty)
+		tx.Set(key, left)
 		return nil
 	}
-	spillMembers(tx, kind, subject, format.AppendRowKey(nil, kind, subject), removed, members, dates)
 	var g format.RowGroup
-	g.Add(subject, empty)
+	g.Add(subject, left)
 	tx.Merge(key, g.Value)
 	return nil
 }

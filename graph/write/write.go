@@ -42,8 +42,6 @@ type Writer struct {
 	many     manySubjects
 	edges    edges
 	records  records
-
-	timing Timing
 }
 
 // New returns a Writer.
@@ -66,24 +64,6 @@ type Result struct {
 	Erasing        []dict.ID           // accounts whose stored records must now be erased: deleted, or replaced by an archive's #sync
 	Sets           []SetChange         // by set, then member; valid until the next attempt
 	Added, Removed *[kinds.Max + 1]int // members that sets gained and lost, by kind
-
-	Timing Timing // since Begin, failed attempts included
-}
-
-// Timing says where the time of writes went.
-type Timing struct {
-	Intern time.Duration // ids of strings, with the reads for them
-	Read   time.Duration // reads of states, records and edges, and deciding which edges change
-	Walk   time.Duration // walking the events and sorting their changes
-	Commit time.Duration // building the write; the caller adds the time of the commit
-}
-
-// Add adds d.
-func (t *Timing) Add(d Timing) {
-	t.Intern += d.Intern
-	t.Read += d.Read
-	t.Walk += d.Walk
-	t.Commit += d.Commit
 }
 
 // Attempt makes one attempt at the write of a segment; before are the counts so far. Besides tx,
@@ -95,7 +75,6 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.decide(tx, seg, &out.Totals); err != nil {
 		return out, err
 	}
-	clock := stopwatch(time.Now())
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err
 	}
@@ -103,7 +82,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 		return out, err
 	}
 	w.accounts.write(tx, &out.Totals)
-	if err := w.accounts.writeQueued(tx, &w.events.notes); err != nil {
+	if err := w.accounts.writeQueued(tx, w.events.notes); err != nil {
 		return out, err
 	}
 	for _, id := range w.events.erasing {
@@ -112,35 +91,27 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	out.Replays, out.Hidden, out.Erasing = w.events.replays, w.events.hidden, w.events.erasing
 	out.Sets, out.Added, out.Removed = w.edges.sets, &w.edges.addedOf, &w.edges.removedOf
 	w.writeCursors(tx, seg, &out)
-	err = w.writeTotals(tx, seg.First, &out)
-	clock.lap(&w.timing.Commit)
-	out.Timing = w.timing
-	return out, err
+	return out, w.writeTotals(tx, seg.First, &out)
 }
 
 // decide reads what the segment's events need, and decides what changes.
 func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
-	clock := stopwatch(time.Now())
 	w.strings.Retry()
 	w.accounts.gather(seg, &w.strings)
 	if err := w.resolve(tx, totals); err != nil {
 		return err
 	}
-	clock.lap(&w.timing.Intern)
 	if err := w.accounts.read(tx, seg, &w.strings, w.Kinds()); err != nil {
 		return err
 	}
-	clock.lap(&w.timing.Read)
 	if err := w.events.walk(seg, &w.accounts); err != nil {
 		return err
 	}
-	clock.lap(&w.timing.Walk)
 	w.events.changes.addSubjects(seg.Batch, &w.strings, w.Kinds())
 	if err := w.resolve(tx, totals); err != nil {
 		return err
 	}
 	w.events.changes.takeSubjects(&w.strings)
-	clock.lap(&w.timing.Intern)
 	many := firstMany(w.events.changes)
 	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
 		return err
@@ -157,7 +128,6 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, totals, w.Kinds(), search); err != nil {
 		return err
 	}
-	clock.lap(&w.timing.Read)
 	if far := slices.Concat(w.many.far, w.edges.far); len(far) > 0 {
 		for _, id := range far {
 			w.events.far[id] = true
@@ -227,10 +197,7 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 }
 
 // Begin prepares the Writer for a segment. Call it once per segment, before Prepare and Attempt.
-func (w *Writer) Begin() {
-	w.strings.Reset()
-	w.timing = Timing{}
-}
+func (w *Writer) Begin() { w.strings.Reset() }
 
 // AddStrings adds the strings of a segment, so that Prepare gives them ids.
 func (w *Writer) AddStrings(seg *Segment) {
@@ -273,12 +240,3 @@ func (w *Writer) ListChanges() []ListChange { return listChanges(w.events.change
 
 // SetModes sets which repos the next attempts queue, and whether the past is being read.
 func (w *Writer) SetModes(m Modes) { w.events.Modes = m }
-
-// stopwatch is the time of its last lap.
-type stopwatch time.Time
-
-func (s *stopwatch) lap(d *time.Duration) {
-	now := time.Now()
-	*d += now.Sub(time.Time(*s))
-	*s = stopwatch(now)
-}

@@ -95,9 +95,6 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	rep.Seconds = end.Sub(r.started).Seconds()
 	rep.EventsPerSecond = float64(rep.Events) / rep.Seconds
 	rep.MegabytesPerSecond = float64(p.Bytes) / rep.Seconds / 1e6
-	t := r.x.Graph.Timing()
-	r.say("writer: intern %v, read %v, walk %v, commit %v of %v", t.Intern.Round(time.Millisecond), t.Read.Round(time.Millisecond),
-		t.Walk.Round(time.Millisecond), t.Commit.Round(time.Millisecond), end.Sub(r.started).Round(time.Millisecond))
 	rep.OpsIndexed = c.Ops()
 	rep.Lag, rep.Behind = r.lags.quantiles(), r.behind.quantiles()
 	rep.CPUSeconds = (cpu - r.cpu).Seconds()

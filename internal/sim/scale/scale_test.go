@@ -175,9 +175,7 @@ func build(tb testing.TB, where string) {
 	if *profile != "" {
 		pprof.StopCPUProfile()
 	}
-	tm := x.Graph.Timing()
-	tb.Logf("%d events in %v, %.0f/s; intern %v, read %v, walk %v, commit %v", f.events, took.Round(time.Second),
-		float64(f.events)/took.Seconds(), tm.Intern, tm.Read, tm.Walk, tm.Commit)
+	tb.Logf("%d events in %v, %.0f/s", f.events, took.Round(time.Second), float64(f.events)/took.Seconds())
 	x = settle(tb, x, where)
 	f.x = x
 	usage(tb, x, "the network alone")
