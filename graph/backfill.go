@@ -3,7 +3,6 @@ package graph
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,18 +43,7 @@ func (s *past) ChangeBackfill(ctx context.Context, change func(*format.Backfill)
 	change(&b)
 	for _, l := range s.lanes {
 		b.End = l.end
-		v, err := json.Marshal(b)
-		if err != nil {
-			return fmt.Errorf("graph: encoding the backfill's state: %w", err)
-		}
-		err = l.update(ctx, func(tx kv.Txn) error {
-			for part := l.first + 1; part < l.end; part++ { // rows of a run with other lanes
-				tx.Delete(s.layout.PartKey(format.KeyBackfill, part))
-			}
-			tx.Set(s.layout.PartKey(format.KeyBackfill, l.first), v)
-			return nil
-		})
-		if err != nil {
+		if err := l.update(ctx, func(tx kv.Txn) error { return l.setFirst(tx, format.KeyBackfill, b) }); err != nil {
 			return fmt.Errorf("graph: storing the backfill's state: %w", err)
 		}
 	}
@@ -88,21 +76,15 @@ func (s *past) setBackfill(b format.Backfill) {
 func (s *past) loadBackfill(r kv.Reader) error {
 	var b format.Backfill
 	for _, l := range s.lanes {
-		for part := l.first; part < l.end; part++ {
-			v, ok, err := r.Get(s.layout.PartKey(format.KeyBackfill, part))
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
+		err := l.eachPart(r, format.KeyBackfill, func(_ uint8, v []byte) error {
 			one, err := format.DecodeBackfill(v)
-			if err != nil {
-				return err
-			}
 			if b.Archive == "" && len(b.Hosts) == 0 {
 				b = one
 			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	s.setBackfill(b)
@@ -216,7 +198,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 				}
 			}
 		})
-		return write.Counts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.SetJSON(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -148,7 +148,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 			return err
 		}
 		for i := range holes {
-			if err := s.lanes[i].writeHoles(tx, holes[i]); err != nil {
+			if err := s.lanes[i].setFirst(tx, format.KeyHoles, holes[i]); err != nil {
 				return err
 			}
 		}
@@ -162,8 +162,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 		if gap == nil {
 			return nil
 		}
-		_, err := s.lanes[0].notes.Write(tx, source, rows[0][0].Number, nil, []format.Gap{*gap})
-		return err
+		return s.lanes[0].notes.write(tx, source, rows[0][0].Number, nil, []format.Gap{*gap})
 	})
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)

@@ -125,7 +125,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
 			write.States(tx, layout, func(yield func(dict.ID, *format.RepoState) bool) { yield(actor, &state) })
 		}
-		return write.Counts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.SetJSON(tx, layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -93,23 +92,9 @@ func (l *lane) raiseFloors(floors map[uint32]format.Seq, source string, after fo
 	}
 }
 
-// writeHoles writes the lane's holes, and takes away what other runs wrote for its
-// partitions.
-func (l *lane) writeHoles(tx kv.Txn, h format.Holes) error {
-	v, err := json.Marshal(h)
-	if err != nil {
-		return fmt.Errorf("graph: writing the holes of the stream: %w", err)
-	}
-	for part := l.first + 1; part < l.end; part++ {
-		tx.Delete(l.store.layout.PartKey(format.KeyHoles, part))
-	}
-	tx.Set(l.store.layout.PartKey(format.KeyHoles, l.first), v)
-	return nil
-}
-
 // setHoles writes the lane's holes, and takes them over.
 func (l *lane) setHoles(ctx context.Context, h format.Holes) error {
-	err := l.update(ctx, func(tx kv.Txn) error { return l.writeHoles(tx, h) })
+	err := l.update(ctx, func(tx kv.Txn) error { return l.setFirst(tx, format.KeyHoles, h) })
 	if err == nil {
 		l.store.status.Lock()
 		l.holes = h
@@ -125,18 +110,8 @@ func (s *past) loadHoles(r kv.Reader) error {
 	compared, uncompared := ^uint64(0), false
 	for _, l := range s.lanes {
 		l.holes = format.Holes{}
-		for part := l.first; part < l.end; part++ {
-			v, ok, err := r.Get(s.layout.PartKey(format.KeyHoles, part))
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
+		err := l.eachPart(r, format.KeyHoles, func(_ uint8, v []byte) error {
 			h, err := format.DecodeHoles(v)
-			if err != nil {
-				return err
-			}
 			noted = max(noted, h.Noted)
 			if h.Uncompared() {
 				compared, uncompared = min(compared, h.Compared), true
@@ -145,6 +120,10 @@ func (s *past) loadHoles(r kv.Reader) error {
 				l.holes.Floors = map[uint32]format.Seq{}
 			}
 			maps.Copy(l.holes.Floors, h.Floors)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	if !uncompared {

@@ -42,7 +42,7 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 		for _, l := range s.lanes {
 			clear(l.sources)
 			clear(l.provisional)
-			l.notes.Counts = nil
+			l.notes = notes{first: l.first, counts: map[byte]int{}}
 		}
 	}
 	return fresh, err

@@ -1,12 +1,11 @@
 package graph
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 )
 
@@ -44,12 +43,7 @@ func setLacking(tx kv.Txn, lacking map[string]format.Lack) error {
 	if len(lacking) == 0 {
 		return nil
 	}
-	v, err := json.Marshal(lacking)
-	if err != nil {
-		return fmt.Errorf("graph: writing which kinds lack records: %w", err)
-	}
-	tx.Set(format.KeyLacking, v)
-	return nil
+	return write.SetJSON(tx, format.KeyLacking, lacking)
 }
 
 // lack adds kinds to those that lack earlier records, if the store has accounts.

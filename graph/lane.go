@@ -55,7 +55,7 @@ type lane struct {
 	// provisional are the numbers of sources that have no cursor yet.
 	provisional map[string]uint32
 	states      *write.StateCache
-	notes       write.Notes
+	notes       notes
 	applied     int64 // events committed since Open
 	replays     int64 // how many of them were dropped
 	events      []write.Picked
@@ -86,7 +86,7 @@ func (s *Store) makeLanes() {
 			erasing: map[dict.ID]bool{}, stuck: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
 			states: write.NewStateCache(s.o.StateCache / int64(n)),
 		}
-		l.notes.First = l.first
+		l.notes = notes{first: l.first, counts: map[byte]int{}}
 		l.w = l.newWriter()
 		s.lanes = append(s.lanes, l)
 	}
@@ -122,27 +122,20 @@ func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }
 
 // load reads the state that the lane keeps in memory.
 func (l *lane) load(r kv.Reader) error {
-	l.others = format.Counts{}.Clone()
-	l.counts = format.Counts{}.Clone()
-	for part := l.first; part < l.end; part++ {
-		v, ok, err := r.Get(l.store.layout.PartKey(format.KeyCounts, part))
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
+	l.others, l.counts = format.Counts{}.Clone(), format.Counts{}.Clone()
+	err := l.eachPart(r, format.KeyCounts, func(part uint8, v []byte) error {
 		c, err := format.DecodeCounts(v)
-		if err != nil {
-			return err
-		}
 		if part == l.first {
 			l.counts = c
 		} else {
 			l.others.Add(c)
 		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	err := kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
+	err = kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
 		id, err := format.ParseActorKey(k)
 		if err == nil && l.has(l.store.layout.Settings.PartitionOfID(id)) {
 			l.erasing[id] = true
@@ -167,7 +160,30 @@ func (l *lane) load(r kv.Reader) error {
 	if err != nil {
 		return err
 	}
-	return l.notes.Load(r)
+	return l.notes.load(r)
+}
+
+// eachPart calls each with the values of a row that each partition of the lane may have.
+func (l *lane) eachPart(r kv.Reader, key []byte, each func(part uint8, v []byte) error) error {
+	for part := l.first; part < l.end; part++ {
+		v, ok, err := r.Get(l.store.layout.PartKey(key, part))
+		if err == nil && ok {
+			err = each(part, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setFirst sets such a row of the lane's first partition, as JSON, and takes away what other runs, which divided the partitions
+// differently, wrote for the others.
+func (l *lane) setFirst(tx kv.Txn, key []byte, v any) error {
+	for part := l.first + 1; part < l.end; part++ {
+		tx.Delete(l.store.layout.PartKey(key, part))
+	}
+	return write.SetJSON(tx, l.store.layout.PartKey(key, l.first), v)
 }
 
 // cursors returns a copy of the source's rows, or new rows.
@@ -214,12 +230,7 @@ func (l *lane) newSource() uint32 {
 	for _, provisional := range l.provisional {
 		n = max(n, provisional)
 	}
-	for _, counts := range l.notes.Counts {
-		for number := range counts {
-			n = max(n, format.SourceOfNote(number))
-		}
-	}
-	return n + 1
+	return max(n, l.notes.source) + 1
 }
 
 // update makes one write of the lane. Each write leaves a token, so that a repeated attempt
@@ -247,21 +258,4 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 		tx.Set(key, token[:])
 		return fn(tx)
 	})
-}
-
-// trimNotes deletes the oldest notes if there are too many: the first in the stream of the
-// source whose first note is the oldest.
-func (l *lane) trimNotes(ctx context.Context) error {
-	for _, keyspace := range l.notes.Due() {
-		var left map[uint32]int
-		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			left, err = write.TrimKeyspace(tx, keyspace, l.notes.Counts[keyspace])
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("graph: trimming the dead letters: %w", err)
-		}
-		l.notes.Counts[keyspace] = left
-	}
-	return nil
 }

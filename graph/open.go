@@ -255,8 +255,8 @@ func (s *Store) addKinds(ctx context.Context) error {
 				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now.Truncate(time.Second), Suspect: true,
 				Detail: "earlier records of " + strings.Join(added, ", ") + " are not in the index",
 			}
-			number, err := l.notes.Write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []format.Gap{gap})
-			if err != nil {
+			number := l.cursors(c.Source)[0].Number
+			if err := l.notes.write(tx, c.Source, number, nil, []format.Gap{gap}); err != nil {
 				return err
 			}
 			noted[number]++
@@ -272,7 +272,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		return nil
 	}
 	for number, n := range noted {
-		l.notes.Add(number, 0, n)
+		l.notes.written(number, 0, n)
 	}
 	if len(lacking) == 0 { // the store is new
 		return nil

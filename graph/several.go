@@ -37,7 +37,6 @@ func (s *Store) begin(ctx context.Context, source string, b *batch.Batch) error 
 	if len(dead)+len(gaps) == 0 {
 		return nil
 	}
-	const atOnce = 500
 	l := s.lanes[0]
 	number := l.cursors(source)[0].Number
 	// Another writer reads the same dead letters, and writes those of its accounts.
@@ -50,16 +49,12 @@ func (s *Store) begin(ctx context.Context, source string, b *batch.Batch) error 
 		}
 	}
 	for len(dead)+len(gaps) > 0 {
-		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
-		var noted uint32
-		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			noted, err = l.notes.Write(tx, source, number, d, g)
-			return err
-		})
+		d, g := dead[:min(len(dead), notesAtOnce)], gaps[:min(len(gaps), notesAtOnce)]
+		err := l.update(ctx, func(tx kv.Txn) error { return l.notes.write(tx, source, number, d, g) })
 		if err != nil {
 			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
 		}
-		l.notes.Add(noted, len(d), len(g))
+		l.notes.written(number, len(d), len(g))
 		dead, gaps = dead[len(d):], gaps[len(g):]
 	}
 	return nil

@@ -2,7 +2,9 @@ package write
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -206,6 +208,16 @@ func (a *accounts) committed() {
 			a.cache.Put(as.id, as.now)
 		}
 	}
+}
+
+// SetJSON sets a value as JSON.
+func SetJSON(tx kv.Txn, key []byte, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("graph: encoding %q: %w", key, err)
+	}
+	tx.Set(key, text)
+	return nil
 }
 
 // CountState updates the totals for a change of an account's state.

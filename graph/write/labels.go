@@ -81,7 +81,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 		return out, err
 	}
 	tx.Set(format.LabelerKey(state.Name), v)
-	return out, Counts(tx, w.Layout.PartKey(format.KeyCounts, 0), out.Totals)
+	return out, SetJSON(tx, w.Layout.PartKey(format.KeyCounts, 0), out.Totals)
 }
 
 // readLabels reads what the store has of the changed labels.

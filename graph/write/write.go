@@ -172,7 +172,7 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 
 // writeTotals writes the counts, and the hidden set with its version.
 func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
-	if err := Counts(tx, w.Layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
+	if err := SetJSON(tx, w.Layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
 		return err
 	}
 	if len(w.events.hidden) == 0 {

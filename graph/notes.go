@@ -1,0 +1,123 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/graph/write"
+	"skein.blue/internal/kv"
+)
+
+// notes writes and counts the dead letters and gaps of a lane.
+type notes struct {
+	first  uint8        // the lane's first partition
+	counts map[byte]int // by keyspace. A note that is written again counts twice until the notes are trimmed
+	source uint32       // the highest number of a source with notes
+}
+
+// load counts the lane's notes in the store.
+func (n *notes) load(r kv.Reader) error {
+	n.counts = map[byte]int{}
+	for _, keyspace := range []byte{format.KeyDeadLetter, format.KeyGap} {
+		err := kv.ScanPrefix(r, []byte{keyspace, n.first}, func(k, _ []byte) error {
+			n.counts[keyspace]++
+			n.source = max(n.source, format.SourceOfNote(format.NumberOf(k)))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes dead letters and gaps of a source. A note's key is its place in the stream, so a replay overwrites it.
+func (n *notes) write(tx kv.Txn, source string, number uint32, dead []format.DeadLetter, gaps []format.Gap) error {
+	number = format.NoteNumber(number, n.first)
+	for _, d := range dead {
+		d.Source = source
+		path := d.Path
+		if len(path) > 1024 {
+			path = path[:1024] // engines bound keys; the letter itself has the whole path
+		}
+		if err := write.SetJSON(tx, format.NoteKey(format.KeyDeadLetter, number, d.Seq, path), d); err != nil {
+			return err
+		}
+	}
+	for _, g := range gaps {
+		g.Source = source
+		if err := write.SetJSON(tx, format.NoteKey(format.KeyGap, number, g.After, g.Place()), g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written counts notes after a commit.
+func (n *notes) written(number uint32, dead, gaps int) {
+	n.counts[format.KeyDeadLetter] += dead
+	n.counts[format.KeyGap] += gaps
+	n.source = max(n.source, number)
+}
+
+// trimNotes deletes the oldest notes of each keyspace if there are twice as many as are shown.
+func (l *lane) trimNotes(ctx context.Context) error {
+	for keyspace, n := range l.notes.counts {
+		if n <= 2*read.MaxDeadLetters {
+			continue
+		}
+		old, err := l.oldNotes(ctx, keyspace)
+		for some := range slices.Chunk(old, notesAtOnce) {
+			if err == nil {
+				err = l.update(ctx, func(tx kv.Txn) error {
+					for _, key := range some {
+						tx.Delete(key)
+					}
+					return nil
+				})
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("graph: trimming the dead letters: %w", err)
+		}
+		l.notes.counts[keyspace] = read.MaxDeadLetters
+	}
+	return nil
+}
+
+// notesAtOnce is the number of notes that one write makes or deletes: all of them may be too large for one.
+const notesAtOnce = 500
+
+// oldNotes returns the keys of the notes that are older than the newest MaxDeadLetters. A note that cannot be read is old.
+func (l *lane) oldNotes(ctx context.Context, keyspace byte) (old [][]byte, err error) {
+	var times []time.Time
+	err = l.store.kv.View(ctx, func(r kv.Reader) error {
+		old, times = nil, nil
+		return kv.ScanPrefix(r, []byte{keyspace, l.first}, func(k, v []byte) error {
+			var note struct {
+				Time time.Time `json:"time"`
+			}
+			_ = json.Unmarshal(v, &note)
+			old, times = append(old, bytes.Clone(k)), append(times, note.Time)
+			return nil
+		})
+	})
+	if err != nil || len(old) <= read.MaxDeadLetters {
+		return nil, err
+	}
+	byTime := make([]int, len(old))
+	for i := range byTime {
+		byTime[i] = i
+	}
+	slices.SortStableFunc(byTime, func(x, y int) int { return times[x].Compare(times[y]) })
+	for _, i := range byTime[len(old)-read.MaxDeadLetters:] {
+		old[i] = nil
+	}
+	return slices.DeleteFunc(old, func(key []byte) bool { return key == nil }), nil
+}
