@@ -155,12 +155,19 @@ func engines() []engine {
 		},
 		nil,
 	}
-	for _, e := range all {
-		e.name += "-shared"
-		e.settings = fewPartitions
-		all = append(all, e)
+	shared := all[1]
+	shared.name, shared.settings = "memory-shared", fewPartitions
+	return append(all, shared, onFDB)
+}
+
+// eraseAll erases the records of deleted accounts.
+func eraseAll(t *testing.T, s *graph.Store) {
+	t.Helper()
+	for s.Erasing() {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return append(all, onFDB)
 }
 
 func openGraph(t *testing.T, store kv.Store) *graph.Store {

@@ -41,11 +41,7 @@ func TestErasingInLanes(t *testing.T) {
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
 	}
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	eraseAll(t, s)
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -67,8 +67,60 @@ func applyOnce(ctx context.Context, s *graph.Store, events []*oracle.Event) erro
 	return s.Apply(ctx, "relay", &b)
 }
 
+// last is the number of the last event.
+func (w *written) last() int64 { return w.events[len(w.events)-1].Seq }
+
 func openDisk(fs vfs.FS, fatal func(error)) (*pebblekv.Store, error) {
 	return pebblekv.Open(pebblekv.Options{Dir: "s", Create: true, FS: fs, Merger: merger(), Memory: 8 << 20, SyncInterval: time.Hour, Fatal: fatal})
+}
+
+// writing is a store on a disk with faults, to which a history is written.
+type writing struct {
+	*written
+
+	t     *testing.T
+	disk  *harness.Disk
+	store *pebblekv.Store
+	s     *graph.Store
+}
+
+func newWriting(t *testing.T, w *written, fs vfs.FS, fatal func(error)) *writing {
+	t.Helper()
+	d := &writing{written: w, t: t, disk: harness.NewDisk(fs)}
+	d.open(fatal)
+	return d
+}
+
+func (d *writing) open(fatal func(error)) {
+	d.t.Helper()
+	var err error
+	if d.store, err = openDisk(d.disk, fatal); err != nil {
+		d.t.Fatal(err)
+	}
+	d.s = openGraph(d.t, d.store)
+}
+
+// apply applies all batches, and calls then after each.
+func (d *writing) apply(then func(i int, seq int64) error) {
+	d.t.Helper()
+	for i, b := range d.batches {
+		if err := applyOnce(d.t.Context(), d.s, b); err != nil {
+			d.t.Fatal(err)
+		}
+		if then == nil {
+			continue
+		}
+		if err := then(i, b[len(b)-1].Seq); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+func (d *writing) close() {
+	d.t.Helper()
+	if err := errors.Join(d.s.Close(d.t.Context()), d.store.Close()); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 // judge opens what a fault left on a disk. The store must be the model at its cursor, which must be
@@ -97,12 +149,8 @@ func judge(t *testing.T, fs vfs.FS, w *written, least int64) {
 			t.Fatal(err)
 		}
 	}
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m := w.upTo(w.events[len(w.events)-1].Seq)
+	eraseAll(t, s)
+	m := w.upTo(w.last())
 	compareViews(t, views(t, s), m.Views())
 	compareCounts(t, s, m)
 	verify(t, store)
@@ -145,30 +193,19 @@ func TestFaultPowerFailure(t *testing.T) {
 			}
 			return nil
 		})
-		store, err := openDisk(disk, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := openGraph(t, store)
-		for i, b := range w.batches {
-			if err := applyOnce(t.Context(), s, b); err != nil {
-				t.Fatal(err)
-			}
+		d := newWriting(t, w, disk, nil)
+		d.apply(func(i int, seq int64) (err error) {
 			if i%7 == 6 {
-				if err := store.Sync(); err != nil {
-					t.Fatal(err)
+				if err = d.store.Sync(); err == nil {
+					synced.Store(seq)
 				}
-				synced.Store(b[len(b)-1].Seq)
 			}
 			if i%20 == 19 {
-				if err := store.Compact(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				err = errors.Join(err, d.store.Compact(t.Context()))
 			}
-		}
-		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-			t.Fatal(err)
-		}
+			return err
+		})
+		d.close()
 		disk.Before(nil)
 		for _, c := range cuts {
 			failed.Happened()
@@ -189,21 +226,12 @@ func TestFaultPowerFailure(t *testing.T) {
 func TestFaultSlowDisk(t *testing.T) {
 	want := harness.Times(10)
 	slow := harness.NewFault(t, "slow disk: a sync that blocks while queries are answered", want)
-	w := writeHistory(3, 30, want, 40)
 	mem := vfs.NewMem()
-	disk := harness.NewDisk(mem)
-	store, err := openDisk(disk, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openGraph(t, store)
-	for _, b := range w.batches {
-		if err := applyOnce(t.Context(), s, b); err != nil {
-			t.Fatal(err)
-		}
+	d := newWriting(t, writeHistory(3, 30, want, 40), mem, nil)
+	d.apply(func(_ int, seq int64) error {
 		blocked, release := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		disk.Before(func(o harness.Operation) error {
+		d.disk.Before(func(o harness.Operation) error {
 			if o.Point() == "sync log" {
 				once.Do(func() { close(blocked) })
 				<-release
@@ -211,20 +239,16 @@ func TestFaultSlowDisk(t *testing.T) {
 			return nil
 		})
 		done := make(chan error, 1)
-		go func() { done <- store.Sync() }()
+		go func() { done <- d.store.Sync() }()
 		<-blocked
-		compareViews(t, views(t, s), w.upTo(b[len(b)-1].Seq).Views())
+		compareViews(t, views(t, d.s), d.upTo(seq).Views())
 		slow.Happened()
-		disk.Before(nil)
+		d.disk.Before(nil)
 		close(release)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
-	judge(t, mem, w, w.events[len(w.events)-1].Seq)
+		return <-done
+	})
+	d.close()
+	judge(t, mem, d.written, d.last())
 }
 
 // Reads of tables fail for a while, in queries, writes and compactions. A query returns an error
@@ -245,9 +269,8 @@ func TestFaultReadErrors(t *testing.T) {
 
 func readErrors(t *testing.T, seed uint64, failed *harness.Fault) {
 	t.Helper()
-	w := writeHistory(seed, 30, 40, 60)
 	mem := vfs.NewMem()
-	disk := harness.NewDisk(mem)
+	d := newWriting(t, writeHistory(seed, 30, 40, 60), mem, nil)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var mu sync.Mutex
 	fail := func(o harness.Operation) error {
@@ -259,47 +282,35 @@ func readErrors(t *testing.T, seed uint64, failed *harness.Fault) {
 		failed.Happened()
 		return fmt.Errorf("faults: %w", syscall.EIO)
 	}
-	open := func() (*pebblekv.Store, *graph.Store) {
-		store, err := openDisk(disk, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store, openGraph(t, store)
-	}
-	store, s := open()
-	for i, b := range w.batches {
+	for i, b := range d.batches {
 		if i%10 == 9 { // a new process has read nothing yet
-			disk.Before(nil)
-			if err := errors.Join(store.Compact(t.Context()), s.Close(t.Context()), store.Close()); err != nil {
+			d.disk.Before(nil)
+			if err := d.store.Compact(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			store, s = open()
-			disk.Before(fail)
+			d.close()
+			d.open(nil)
+			d.disk.Before(fail)
 		}
 		for n := 0; ; n++ {
-			err := applyOnce(t.Context(), s, b)
+			err := applyOnce(t.Context(), d.s, b)
 			if err == nil {
 				break
 			}
-			if n == 200 {
-				t.Fatalf("after %d attempts: %v", n, err)
-			}
-			if !strings.Contains(err.Error(), syscall.EIO.Error()) {
-				t.Fatalf("a write failed, and not with the disk's error: %v", err)
+			if n == 200 || !strings.Contains(err.Error(), syscall.EIO.Error()) {
+				t.Fatalf("a write failed, %d times, or not with the disk's error: %v", n+1, err)
 			}
 		}
 		if i%10 == 9 {
-			_ = store.View(t.Context(), func(r kv.Reader) error { // until an error
+			_ = d.store.View(t.Context(), func(r kv.Reader) error { // until an error
 				return r.Scan(nil, []byte{0xff}, false, func(_, _ []byte) (bool, error) { return true, nil })
 			})
 		}
 	}
-	disk.Before(nil)
-	compareViews(t, views(t, s), w.upTo(w.events[len(w.events)-1].Seq).Views())
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
-	judge(t, mem, w, w.events[len(w.events)-1].Seq)
+	d.disk.Before(nil)
+	compareViews(t, views(t, d.s), d.upTo(d.last()).Views())
+	d.close()
+	judge(t, mem, d.written, d.last())
 }
 
 // A bit flips in a file of a store that is closed, or was killed. The store does not open, or a
@@ -310,30 +321,19 @@ func TestFaultFlippedBits(t *testing.T) {
 	flipped := harness.NewFault(t, "flipped bit on the disk", want)
 	outcomes := map[string]int{}
 	for seed := uint64(0); flipped.Count() < want; seed++ {
-		w := writeHistory(seed, 30, 30, 60)
 		mem := harness.NewCrashFS()
-		store, err := openDisk(mem, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := openGraph(t, store)
-		for i, b := range w.batches {
-			if err := applyOnce(t.Context(), s, b); err != nil {
-				t.Fatal(err)
-			}
+		w := newWriting(t, writeHistory(seed, 30, 30, 60), mem, nil)
+		w.apply(func(i int, _ int64) error {
 			if i == 10 {
-				if err := store.Compact(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				return w.store.Compact(t.Context())
 			}
-		}
-		if err := store.Sync(); err != nil {
+			return nil
+		})
+		if err := w.store.Sync(); err != nil {
 			t.Fatal(err)
 		}
 		killed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(seed, 1))})
-		if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-			t.Fatal(err)
-		}
+		w.close()
 		rng := rand.New(rand.NewPCG(seed, 2))
 		for _, base := range []*harness.CrashFS{mem, killed} {
 			names, err := base.List("s")
@@ -353,14 +353,17 @@ func TestFaultFlippedBits(t *testing.T) {
 					flips = 1 // Pebble looks for the flipped bit at every read of a damaged block, for 0.1 s
 				}
 				for range flips {
-					fs := copyFS(t, base)
+					fs := harness.NewCrashFS()
+					if _, err := vfs.Clone(base, fs, "s", "s"); err != nil {
+						t.Fatal(err)
+					}
 					if !flip(t, fs, "s/"+name, rng) {
 						continue
 					}
 					flipped.Happened()
 					kind := strings.TrimLeft(strings.TrimLeft(name, "0123456789"), ".")
 					kind, _, _ = strings.Cut(kind, "-")
-					outcomes[kind+": "+damaged(t, fs, w)]++
+					outcomes[kind+": "+damaged(t, fs, w.written)]++
 					if t.Failed() {
 						t.Fatalf("seed %d, a bit of %s", seed, name)
 					}
@@ -393,17 +396,8 @@ func damaged(t *testing.T, fs vfs.FS, w *written) (outcome string) {
 	}
 	s := openGraph(t, store)
 	defer func() { _ = s.Close(context.WithoutCancel(t.Context())) }()
-	compareViews(t, views(t, s), w.upTo(w.events[len(w.events)-1].Seq).Views())
+	compareViews(t, views(t, s), w.upTo(w.last()).Views())
 	return "harmless"
-}
-
-func copyFS(t *testing.T, from *harness.CrashFS) *harness.CrashFS {
-	t.Helper()
-	to := harness.NewCrashFS()
-	if _, err := vfs.Clone(from, to, "s", "s"); err != nil {
-		t.Fatal(err)
-	}
-	return to
 }
 
 // flip flips one bit of a file. It returns false for an empty one.
@@ -449,25 +443,15 @@ func TestFaultLogCannotBeCompleted(t *testing.T) {
 
 func logFails(t *testing.T, seed uint64, point string, cause error, ended *harness.Fault) {
 	t.Helper()
-	w := writeHistory(seed, 30, 12, 60)
 	mem := harness.NewCrashFS()
-	disk := harness.NewDisk(mem)
 	var once sync.Once
 	fatal := make(chan error, 16)
-	store, err := openDisk(disk, func(err error) {
+	w := newWriting(t, writeHistory(seed, 30, 12, 60), mem, func(err error) {
 		fatal <- err
 		select {} // the process has ended; this goroutine is left behind
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openGraph(t, store)
-	for _, b := range w.batches {
-		if err := applyOnce(t.Context(), s, b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	disk.Before(func(o harness.Operation) error {
+	w.apply(nil)
+	w.disk.Before(func(o harness.Operation) error {
 		if o.Point() == point {
 			once.Do(ended.Happened)
 			return fmt.Errorf("faults: %w", cause)
@@ -476,7 +460,7 @@ func logFails(t *testing.T, seed uint64, point string, cause error, ended *harne
 	})
 	// A compaction begins a new log.
 	failed := make(chan error, 1)
-	go func() { failed <- errors.Join(store.Compact(context.WithoutCancel(t.Context())), store.Sync()) }()
+	go func() { failed <- errors.Join(w.store.Compact(context.WithoutCancel(t.Context())), w.store.Sync()) }()
 	select {
 	case err := <-fatal:
 		if !strings.Contains(err.Error(), cause.Error()) || strings.Contains(err.Error(), "goroutine ") {
@@ -489,22 +473,15 @@ func logFails(t *testing.T, seed uint64, point string, cause error, ended *harne
 	case <-time.After(30 * time.Second):
 		t.Error("nothing happened")
 	}
-	judge(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), w, w.events[len(w.events)-1].Seq)
+	judge(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), w.written, w.last())
 }
 
 // A log that cannot be made for want of a file descriptor is made as soon as one is free.
 func TestFaultNoDescriptorForLog(t *testing.T) {
-	w := writeHistory(7, 30, 12, 60)
-	mem := vfs.NewMem()
-	disk := harness.NewDisk(mem)
-	missing := harness.NewFault(t, "no file descriptor for a log", harness.Times(2))
-	store, err := openDisk(disk, func(err error) { t.Errorf("the process ends: %v", err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openGraph(t, store)
-	left := harness.Times(2)
-	disk.Before(func(o harness.Operation) error {
+	mem, left := vfs.NewMem(), harness.Times(2)
+	missing := harness.NewFault(t, "no file descriptor for a log", left)
+	w := newWriting(t, writeHistory(7, 30, 12, 60), mem, func(err error) { t.Errorf("the process ends: %v", err) })
+	w.disk.Before(func(o harness.Operation) error {
 		if o.Point() != "create log" || left == 0 {
 			return nil
 		}
@@ -512,18 +489,9 @@ func TestFaultNoDescriptorForLog(t *testing.T) {
 		missing.Happened()
 		return fmt.Errorf("faults: %w", syscall.EMFILE)
 	})
-	for _, b := range w.batches {
-		if err := applyOnce(t.Context(), s, b); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Compact(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
-	judge(t, mem, w, w.events[len(w.events)-1].Seq)
+	w.apply(func(int, int64) error { return w.store.Compact(t.Context()) })
+	w.close()
+	judge(t, mem, w.written, w.last())
 }
 
 // Commits of a cluster report an unknown outcome, applied or not, and conflict. Each event counts
@@ -540,12 +508,8 @@ func TestFaultUnknownOutcome(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for s.Erasing() {
-			if err := s.EraseSlice(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		m := w.upTo(w.events[len(w.events)-1].Seq)
+		eraseAll(t, s)
+		m := w.upTo(w.last())
 		compareViews(t, views(t, s), m.Views())
 		compareCounts(t, s, m)
 		verify(t, store)

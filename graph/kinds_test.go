@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
@@ -57,135 +57,106 @@ func fillOne(b *batch.Batch, did string, seq int64) {
 	fill(b, &oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: "3jzfcijpj2z2a", Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}}})
 }
 
+// openKinds opens a share of a store, with configured kinds besides its own.
+func openKinds(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share, more []kinds.Info) *graph.Store {
+	t.Helper()
+	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "o"}, Share: share, Kinds: more})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closed(t *testing.T, all ...*graph.Store) {
+	t.Helper()
+	for _, s := range all {
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A store that lacks a kind says so as a gap of every source, once; and the other writers of
-// it stop, which may not know the kind, as does an older program that finds it.
+// it stop, which may not know the kind.
 func TestKindAdded(t *testing.T) {
 	for name, settings := range map[string]dict.Settings{"alone": dict.DefaultSettings, "several": dict.SharedSettings} {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			store := memkv.Open(memkv.Options{Merger: merger()})
-			open := func(i, n int) (*graph.Store, error) {
-				return graph.Open(t.Context(), store, graph.Options{
-					Intern: intern.Options{Settings: settings, Owner: name}, Beat: 10 * time.Millisecond, Share: graph.Share{I: i, N: n},
-				})
-			}
-			n := 1
-			if settings.Partitions > 1 {
-				n = 2
+			n := min(2, int(settings.Partitions))
+			var b batch.Batch
+			for d := range 50 {
+				fillOne(&b, fmt.Sprintf("did:web:u%d.com", d), int64(d+1))
 			}
 			var writers []*graph.Store
 			for i := range n { // each follows a relay of its own
-				s, err := open(i, n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var b batch.Batch
-				for d := range 50 {
-					fillOne(&b, "did:web:u"+string(rune('a'+d%26))+strings.Repeat("x", d)+".com", int64(d+1))
-				}
-				if err := s.Apply(t.Context(), "relay"+string(rune('0'+i)), &b); err != nil {
+				s := openKinds(t, store, settings, graph.Share{I: i, N: n}, nil)
+				if err := s.Apply(t.Context(), fmt.Sprint("relay", i), &b); err != nil {
 					t.Fatal(err)
 				}
 				writers = append(writers, s)
 			}
-			if err := writers[0].Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			closed(t, writers[0])
 			forget(t, store)
-			s, err := open(0, n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := openKinds(t, store, settings, graph.Share{I: 0, N: n}, nil)
 			if got := added(t, store); len(got) != n {
-				t.Errorf("gaps of %q, there are %d sources", got, n)
+				t.Errorf("%s: gaps of %q, there are %d sources", name, got, n)
 			}
-			if n == 2 {
-				var b batch.Batch
+			for _, w := range writers[1:] {
+				b.Reset()
 				for d := range 20 {
-					fillOne(&b, "did:web:v"+strings.Repeat("y", d+1)+".com", int64(d+100))
+					fillOne(&b, fmt.Sprintf("did:web:v%d.com", d), int64(d+100))
 				}
-				if err := writers[1].Apply(t.Context(), "relay1", &b); !errors.Is(err, graph.ErrClaimed) {
+				if err := w.Apply(t.Context(), "relay1", &b); !errors.Is(err, graph.ErrClaimed) {
 					t.Errorf("the other writer goes on: %v", err)
 				}
-				_ = writers[1].Close(t.Context())
+				_ = w.Close(t.Context())
 			}
-			if err := s.Close(t.Context()); err != nil {
-				t.Fatal(err)
+			closed(t, s)
+			s = openKinds(t, store, settings, graph.Share{I: 0, N: n}, nil)
+			if len(added(t, store)) != n {
+				t.Errorf("%s, opened again: gaps of %q", name, added(t, store))
 			}
-			if s, err = open(0, n); err != nil || len(added(t, store)) != n {
-				t.Errorf("opened again: %v, gaps of %q", err, added(t, store))
-			}
-			if err := s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			closed(t, s)
 			verify(t, store)
 		})
 	}
 }
 
-// A store keeps over an export and an import that it lacks a kind; what was exported before
-// exports said so has the first four.
+// A store keeps over an export and an import that it lacks a kind.
 func TestKindsOfAnExport(t *testing.T) {
 	from := memkv.Open(memkv.Options{Merger: merger()})
-	s, err := graph.Open(t.Context(), from, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openKinds(t, from, dict.Settings{}, graph.Share{}, nil)
 	var b batch.Batch
 	fillOne(&b, "did:web:a.com", 1)
 	if err := errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	whole := exportOf(t, from)
-	forget(t, from)
-	for name, c := range map[string]struct {
-		text string
-		gaps int
-	}{
-		"all kinds":     {whole, 0},
-		"one is missed": {exportOf(t, from), 1},
-	} {
+	for gaps := range 2 {
+		var text strings.Builder
+		if _, err := export.Write(t.Context(), from, &text, nil); err != nil {
+			t.Fatal(err)
+		}
+		forget(t, from)
 		to := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), to, graph.Options{Import: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := export.Read(t.Context(), s, strings.NewReader(c.text), nil); err != nil {
-			t.Fatal(name, err)
-		}
-		if err := s.Close(t.Context()); err != nil {
+		if _, err := export.Read(t.Context(), s, strings.NewReader(text.String()), nil); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = graph.Open(t.Context(), to, graph.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		if got := added(t, to); len(got) != c.gaps {
-			t.Errorf("%s: gaps of %q, want %d", name, got, c.gaps)
-		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
+		closed(t, s)
+		closed(t, openKinds(t, to, dict.Settings{}, graph.Share{}, nil))
+		if got := added(t, to); len(got) != gaps {
+			t.Errorf("gaps of %q, want %d", got, gaps)
 		}
 	}
-}
-
-func exportOf(t *testing.T, store kv.Store) string {
-	t.Helper()
-	var b strings.Builder
-	if _, err := export.Write(t.Context(), store, &b, nil); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
 }
 
 // A store with records of a kind that the program does not know is opened by nothing of it.
 func TestUnknownKind(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
-	s, err := graph.Open(t.Context(), store, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	closed(t, openKinds(t, store, dict.Settings{}, graph.Share{}, nil))
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
 		h, err := read.Header(tx)
 		h.Kinds = append(h.Kinds, kinds.Kind(200))
@@ -204,34 +175,49 @@ func TestUnknownKind(t *testing.T) {
 
 // A kind that is configured is indexed by every writer of a store, also by one that has its
 // claim when another adds it, and by one that opens without the file.
-func TestConfiguredBySeveral(t *testing.T) {
-	more, err := kinds.Parse("a.b.c list at-uri listed1 listedBy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := memkv.Open(memkv.Options{Merger: merger()})
-	open := func(i int, more []kinds.Info) *graph.Store {
-		t.Helper()
-		s, err := graph.Open(t.Context(), store, graph.Options{
-			Intern: intern.Options{Settings: dict.SharedSettings, Owner: "o"}, Beat: 10 * time.Millisecond, Share: graph.Share{I: i, N: 2}, Kinds: more,
-		})
+func TestConfiguredBySeveral(t *testing.T) { synctest.Test(t, testConfiguredBySeveral) }
+
+func testConfiguredBySeveral(t *testing.T) {
+	parsed := func(file string) []kinds.Info {
+		all, err := kinds.Parse(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s
+		return all
+	}
+	const one = "a.b.c list at-uri listed1 listedBy"
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	open := func(i int, more []kinds.Info) *graph.Store {
+		return openKinds(t, store, dict.SharedSettings, graph.Share{I: i, N: 2}, more)
+	}
+	lacking := func(s *graph.Store, want int, when string) {
+		t.Helper()
+		if err := s.View(t.Context(), func(sn *ask.View) error {
+			lacking, err := sn.Lacking()
+			if len(lacking) != want || want == 1 && lacking[kinds.FirstConfigured+1].IsZero() {
+				t.Errorf("%s: %v is lacking", when, lacking)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := func(s *graph.Store) (c format.Counts) {
+		t.Helper()
+		if err := s.View(t.Context(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
 	first := open(0, nil)
-	second := open(1, more) // the first has lost its claim
+	second := open(1, parsed(one)) // the first has lost its claim
+	did := func(d int) []byte { return fmt.Appendf(nil, "did:web:u%d.com", d) }
 	var b batch.Batch
-	put := func(seq int64) {
-		b.Reset()
-		for d := range 60 {
-			b.AddCommit(format.Seq(seq), &batch.Commit{DID: []byte("did:web:u" + strings.Repeat("x", d+1) + ".com"), Rev: []byte(fmt.Sprintf("3kaaaaaaaaa%s", []string{"2a", "2b", "2c"}[seq])), Data: make([]byte, 32)})
-			b.AddPut(kinds.FirstConfigured, []byte("r"), []byte("at://did:web:x.com/a.b.d/x"))
-		}
-		b.Seen(format.Seq(seq), nil)
+	for d := range 60 {
+		b.AddCommit(1, &batch.Commit{DID: did(d), Rev: []byte("3kaaaaaaaaa2b"), Data: make([]byte, 32)})
+		b.AddPut(kinds.FirstConfigured, []byte("r"), []byte("at://did:web:x.com/a.b.d/x"))
 	}
-	put(1)
+	b.Seen(1, nil)
 	if err := first.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
 		t.Errorf("the first writer goes on: %v", err)
 	}
@@ -245,80 +231,35 @@ func TestConfiguredBySeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := first.View(t.Context(), func(sn *ask.View) error {
-		counts, err := sn.Counts()
-		if counts.Records["listed1"] != 60 {
-			t.Errorf("%d records", counts.Records["listed1"])
-		}
-		lacking, lerr := sn.Lacking()
-		if len(lacking) != 0 {
-			t.Errorf("of a new store %v is lacking", lacking)
-		}
-		return errors.Join(err, lerr)
-	}); err != nil {
-		t.Fatal(err)
+	if n := counts(first).Records["listed1"]; n != 60 {
+		t.Errorf("%d records", n)
 	}
-	for _, s := range []*graph.Store{first, second} {
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	lacking(first, 0, "a new store")
+	closed(t, first, second)
 	verify(t, store)
 	// Now the store has accounts: of what is added from here on, the past is lacking.
-	again, err := kinds.Parse("a.b.c list at-uri listed1 listedBy\na.b.e x did xs ys")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := open(0, again)
-	if err := s.View(t.Context(), func(sn *ask.View) error {
-		lacking, err := sn.Lacking()
-		if len(lacking) != 1 || lacking[kinds.FirstConfigured+1].IsZero() {
-			t.Errorf("%v is lacking", lacking)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	s := open(0, parsed(one+"\na.b.e x did xs ys"))
+	lacking(s, 1, "a store with accounts")
 	other := open(1, nil)
 	for n, w := range []*graph.Store{s, other} { // each queues what is its share
 		due := w.SweepDue()
 		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *ask.View) error {
-			lacking, err := sn.Lacking()
-			if (len(lacking) == 0) != (n == 1) {
-				t.Errorf("%v is lacking, after %d of two writers have queued all accounts", lacking, n+1)
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		lacking(s, 1-n, fmt.Sprintf("after %d of two writers have queued all accounts", n+1))
 	}
 	// Repos that wait to be fetched keep the kind from nobody else: they are not complete themselves.
 	b.Reset()
 	for d := range 60 {
-		b.AddResync([]byte("did:web:u"+strings.Repeat("x", d+1)+".com"), batch.Cause{Reason: "test"})
+		b.AddResync(did(d), batch.Cause{Reason: "test"})
 	}
 	b.Seen(3, nil)
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.View(t.Context(), func(sn *ask.View) error {
-		lacking, err := sn.Lacking()
-		if len(lacking) != 0 {
-			t.Errorf("%v is lacking, while repos wait to be fetched", lacking)
-		}
-		if err != nil {
-			return err
-		}
-		counts, err := sn.Counts()
-		if counts.Incomplete == 0 {
-			t.Errorf("repos wait to be fetched, and none is in doubt: %+v", counts)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
+	lacking(s, 0, "while repos wait to be fetched")
+	if counts(s).Incomplete == 0 {
+		t.Error("repos wait to be fetched, and none is in doubt")
 	}
-	_, _ = s.Close(t.Context()), other.Close(t.Context())
+	closed(t, s, other)
 }

@@ -245,7 +245,7 @@ func verify(t *testing.T, store kv.Store) {
 
 func TestModel(t *testing.T) {
 	for _, eng := range engines() {
-		seeds, ops := uint64(3), *modelOps
+		seeds, ops := uint64(2), *modelOps
 		if eng.name == "fdb" { // which is slow at single questions
 			seeds, ops = 1, *modelOps/4
 		}
@@ -326,11 +326,7 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 			}
 			verify(t, store)
 			// The counts have what is still to be erased: finish that first.
-			for s.Erasing() {
-				if err := s.EraseSlice(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
+			eraseAll(t, s)
 			compareCounts(t, s, m)
 			verify(t, store)
 			if t.Failed() {
@@ -338,11 +334,7 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 			}
 		}
 	}
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	eraseAll(t, s)
 	compareViews(t, views(t, s), m.Views())
 	compareCounts(t, s, m)
 	if kept != nil && restored == 0 && most >= 20_000 {
@@ -404,11 +396,7 @@ func TestDoubleDelivery(t *testing.T) {
 						b.Reset()
 					}
 				}
-				for s.Erasing() {
-					if err := s.EraseSlice(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
+				eraseAll(t, s)
 			}
 			deliver(events, 100)
 			once := dump(t, store)

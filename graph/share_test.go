@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
@@ -95,100 +96,63 @@ func followStream(t *testing.T, s *graph.Store, stream []*oracle.Event, seed uin
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
 		return err
 	}
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			return err
-		}
-	}
+	eraseAll(t, s)
 	return nil
 }
 
-// A share that is written already is refused. One whose writer is gone is taken
-// over, and that writer, should it come back, writes nothing any more.
+// A share that does not exist, or that is written already, is refused. A writer that was replaced writes nothing any more.
+// claim_test.go has the rest.
 func TestFence(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: merger()})
-	first := openShare(t, store, sharedSettings, graph.Share{I: 0, N: 2})
-	open := func(share graph.Share, shards *dict.ShardRange) (*graph.Store, error) {
-		return graph.Open(t.Context(), store, graph.Options{
-			Share: share, Beat: 20 * time.Millisecond, Intern: intern.Options{Owner: "second", Shards: shards},
-		})
-	}
-	for _, share := range []graph.Share{{}, {I: 0, N: 2}, {I: 1, N: 4}} {
-		if _, err := open(share, nil); !errors.Is(err, graph.ErrClaimed) {
-			t.Errorf("share %s beside 0/2: %v", share, err)
+	synctest.Test(t, func(t *testing.T) {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		open := func(share graph.Share, beat time.Duration, shards *dict.ShardRange) (*graph.Store, error) {
+			return graph.Open(t.Context(), store, graph.Options{Share: share, Beat: beat, Intern: intern.Options{Settings: sharedSettings, Owner: "writer", Shards: shards}})
 		}
-	}
-	for _, share := range []graph.Share{{I: 2, N: 2}, {I: -1, N: 2}, {I: 0, N: 65}, {I: 0, N: -1}} {
-		if _, err := open(share, nil); !errors.Is(err, graph.ErrShare) {
-			t.Errorf("share %+v: %v", share, err)
-		}
-	}
-	if err := first.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// One that says nothing for long counts as gone.
-	silent, err := graph.Open(t.Context(), store, graph.Options{Share: graph.Share{I: 0, N: 2}, Beat: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b batch.Batch
-	fill(&b, &oracle.Event{Type: oracle.IdentityEvent, Seq: 1}) // so that it has a cursor
-	if err := silent.Apply(t.Context(), "relay", &b); err != nil {
-		t.Fatal(err)
-	}
-	b.Reset()
-	second, err := open(graph.Share{I: 1, N: 4}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 64 { // of nearly all partitions
-		fill(&b, &oracle.Event{
-			Type: oracle.CommitEvent, Seq: int64(i + 2), DID: fmt.Sprintf("did:plc:a%d", i), Rev: oracle.TID(1000),
-			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
-		})
-	}
-	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
-		t.Errorf("a writer that was replaced writes on: %v", err)
-	}
-	if err := second.Apply(t.Context(), "relay", &b); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(silent.Close(t.Context()), second.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	verify(t, store)
-
-	// Ranges of shards are there to be apart.
-	low, err := open(graph.Share{I: 0, N: 2}, &dict.ShardRange{First: 0, Last: 127})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 100, Last: 200}); !errors.Is(err, graph.ErrClaimed) {
-		t.Errorf("shards 100-200 beside 0-127: %v", err)
-	}
-	for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
-		if _, err := open(graph.Share{I: 1, N: 2}, &r); !errors.Is(err, dict.ErrSettings) {
-			t.Errorf("shards %s: %v", r, err)
-		}
-	}
-	high, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 128, Last: 255})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*graph.Store{low, high} {
-		b.Reset()
-		for i := range 64 {
-			fill(&b, &oracle.Event{
-				Type: oracle.CommitEvent, Seq: int64(i + 100), DID: fmt.Sprintf("did:plc:c%d", i), Rev: oracle.TID(2000),
-				Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}},
-			})
-		}
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+		silent, err := open(graph.Share{I: 0, N: 2}, 24*time.Hour, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Close(t.Context()); err != nil {
+		for _, share := range []graph.Share{{I: 2, N: 2}, {I: -1, N: 2}, {I: 0, N: 65}, {I: 0, N: -1}} {
+			if _, err := open(share, time.Second, nil); !errors.Is(err, graph.ErrShare) {
+				t.Errorf("share %+v: %v", share, err)
+			}
+		}
+		for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
+			if _, err := open(graph.Share{I: 1, N: 2}, time.Second, &r); !errors.Is(err, dict.ErrSettings) {
+				t.Errorf("shards %s: %v", r, err)
+			}
+		}
+		var b batch.Batch
+		follows := func(seq int64, subject string) { // of nearly all partitions
+			b.Reset()
+			for i := range int64(64) {
+				fill(&b, &oracle.Event{
+					Type: oracle.CommitEvent, Seq: seq + i, DID: fmt.Sprintf("did:plc:a%d", i), Rev: oracle.TID(uint64(1000 * seq)),
+					Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: subject}},
+				})
+			}
+		}
+		follows(1, "did:plc:b")
+		if err := silent.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}
-	}
-	verify(t, store)
+		second, err := open(graph.Share{I: 1, N: 4}, time.Second, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(graph.Share{}, time.Second, nil); !errors.Is(err, graph.ErrClaimed) {
+			t.Errorf("all partitions, beside a writer of some: %v", err)
+		}
+		follows(100, "did:plc:c")
+		if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
+			t.Errorf("a writer that was replaced writes on: %v", err)
+		}
+		if err := second.Apply(t.Context(), "relay", &b); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(silent.Close(t.Context()), second.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		verify(t, store)
+	})
 }

@@ -30,11 +30,7 @@ func apply(t *testing.T, s *graph.Store, source string, events []*oracle.Event) 
 			b.Reset()
 		}
 	}
-	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	eraseAll(t, s)
 }
 
 // What another source tells that was applied already changes nothing: the relay

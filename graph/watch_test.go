@@ -40,11 +40,7 @@ func TestWatcher(t *testing.T) {
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}
-		for s.Erasing() {
-			if err := s.EraseSlice(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		eraseAll(t, s)
 		if h != want {
 			t.Errorf("told of %+v, want %+v", h, want)
 		}
