@@ -60,74 +60,12 @@ func containerOf(op map[uint16]bool) []byte {
 	return AppendContainer(nil, add, remove)
 }
 
-// randomMembers draws n ascending members of a space.
-func randomMembers(rng *rand.Rand, n, space int) (out []uint16) {
-	in := map[uint16]bool{}
-	for len(in) < n {
-		m := uint16(rng.IntN(space))
-		if !in[m] {
-			in[m] = true
-			out = append(out, m)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // wide turns members into ids.
 func wide(members []uint16, base uint64) (out []uint64) {
 	for _, m := range members {
 		out = append(out, base+uint64(m))
 	}
 	return out
-}
-
-// TestContainersAroundTheBoundary: around the limit between arrays and bitmaps, a container
-// returns the members that it was made from.
-func TestContainersAroundTheBoundary(t *testing.T) {
-	rng := rand.New(rand.NewPCG(20, 0))
-	for _, n := range []int{0, 1, 2, 95, 96, 97, ArrayMax - 2, ArrayMax - 1, ArrayMax, ArrayMax + 1, 40_000, 1<<16 - 1, 1 << 16} {
-		all := randomMembers(rng, n, 1<<16)
-		in := map[uint16]bool{}
-		for _, m := range all {
-			in[m] = true
-		}
-		var remove []uint16
-		for range min(10, 1<<16-n) {
-			m := uint16(rng.IntN(1 << 16))
-			for in[m] {
-				m++
-			}
-			in[m], remove = true, append(remove, m)
-		}
-		for _, m := range remove {
-			delete(in, m)
-		}
-		slices.Sort(remove)
-		v := AppendContainer(nil, all, remove)
-		want := 1 + 2*len(remove) + min(2*n, BitmapBytes)
-		if len(v) != want {
-			t.Errorf("%d members take %d bytes, want %d", n, len(v), want)
-		}
-		removed, present, err := SplitContainer(v)
-		if err != nil || len(removed) != 2*len(remove) || (len(present) == BitmapBytes) != (n >= ArrayMax) {
-			t.Fatalf("%d members: %d and %d bytes, %v", n, len(removed), len(present), err)
-		}
-		cut := rng.IntN(n + 1) // it has the same bytes if it grew to its size
-		halves := [][]byte{AppendContainer(nil, all[:cut], nil), AppendContainer(nil, all[cut:], nil), AppendContainer(nil, nil, remove)}
-		if got, err := foldContainers([]byte("x"), halves, false); err != nil || string(got) != "x"+string(v) && n+len(remove) > 0 {
-			t.Errorf("two halves of %d members fold to %d bytes, want %d, %v", n, len(got)-1, len(v), err)
-		}
-		const base = 77 << 16
-		if got, err := ContainerMembers(base, v); err != nil || !slices.Equal(got, wide(all, base)) {
-			t.Fatalf("%d members: %d are read, %v", n, len(got), err)
-		}
-		for i := rng.IntN(4); i < 1<<16; i += 1 + rng.IntN(7) {
-			if has, err := ContainerHas(v, uint16(i)); err != nil || has != in[uint16(i)] {
-				t.Fatalf("%d members: has(%d) is %v, %v", n, i, has, err)
-			}
-		}
-	}
 }
 
 // TestContainersRefused: every reader refuses malformed containers.

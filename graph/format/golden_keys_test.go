@@ -1,7 +1,6 @@
 package format
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -119,39 +118,3 @@ func goldenKeys() []harness.Form {
 
 // TestGoldenKeys: every form of key is written and read as in existing stores.
 func TestGoldenKeys(t *testing.T) { harness.CheckGolden(t, "keys.golden", goldenKeys()) }
-
-// TestKeysAreAppended: Append functions keep the bytes that dst has.
-func TestKeysAreAppended(t *testing.T) {
-	row := AppendRowKey(nil, 2, shortID)
-	for i, f := range []func([]byte) []byte{
-		func(dst []byte) []byte { return AppendRecordsKey(dst, 2, longID) },
-		func(dst []byte) []byte { return AppendChunkKey(dst, 2, longID, Path{TID: goldenTID}, 3) },
-		func(dst []byte) []byte { return AppendRowKey(dst, 2, longID) },
-		func(dst []byte) []byte { return alone.AppendMemberKey(dst, 2, longID, shortID) },
-		func(dst []byte) []byte { return shared.AppendMemberKey(dst, 2, longID, shortID) },
-		func(dst []byte) []byte { return alone.AppendMemberContainerKey(dst, 2, longID, shortID) },
-		func(dst []byte) []byte { return shared.AppendMemberContainerKey(dst, 2, longID, shortID) },
-		func(dst []byte) []byte { return AppendContainerKey(dst, row, 5) },
-		func(dst []byte) []byte { return AppendContainerKey(dst, append(bytes.Clone(row), 9), 5) },
-		func(dst []byte) []byte { return AppendBlock(dst, 1<<47) },
-		func(dst []byte) []byte { return alone.AccountKey(dst, longID) },
-		func(dst []byte) []byte { return shared.AccountKey(dst, longID) },
-	} {
-		before := append(make([]byte, 0, 64), "before"...)
-		want := append([]byte("before"), f(nil)...)
-		if got := f(before); !bytes.Equal(got, want) || string(before) != "before" {
-			t.Errorf("function %d appends %x, want %x", i, got, want)
-		}
-	}
-	if want := AppendContainerKey(nil, row, 5); !bytes.HasPrefix(want, row) {
-		t.Errorf("%x is not under %x", want, row)
-	}
-	// The functions do not overwrite the row's key.
-	part := append(bytes.Clone(row), 9)
-	AppendContainerKey(nil, part, 5)
-	shared.Containers(row)
-	shared.PartKey(row, 1)
-	if part[len(part)-1] != 9 || !bytes.Equal(row, AppendRowKey(nil, 2, shortID)) {
-		t.Errorf("the row's key became %x", part)
-	}
-}

@@ -148,43 +148,6 @@ func TestBucketsAndSpread(t *testing.T) {
 	}
 }
 
-// TestParseRefuses truncates and extends keys. A parser refuses the result, or reads a key that
-// has the same bytes.
-func TestParseRefuses(t *testing.T) {
-	for _, f := range goldenKeys() {
-		if slices.Contains([]byte{keyTotals, KeyCursor, KeyClaim, KeyHeartbeat, KeyDeadLetter, KeyGap}, f.Bytes[0]) {
-			continue // no function parses these, or they have any length
-		}
-		var near [][]byte
-		for n := 1; n < len(f.Bytes); n++ {
-			near = append(near, f.Bytes[:n])
-		}
-		for _, more := range []int{1, 2, 3, 4, 7, 8, 9, 20} {
-			near = append(near, append(bytes.Clone(f.Bytes), make([]byte, more)...), append(bytes.Clone(f.Bytes), bytes.Repeat([]byte{0xfe}, more)...))
-		}
-		for _, key := range near {
-			for name, again := range map[string]func([]byte) ([]byte, error){"chunk": chunkKeyAgain, "set": setKeyAgain, "row group": rowGroupKeyAgain, "actor": actorKeyAgain} {
-				if back, err := again(key); err == nil && !bytes.Equal(back, key) {
-					t.Errorf("%s: the %s key %x is read as %x", f.Name, name, key, back)
-				}
-			}
-		}
-		// A key belongs to one keyspace only.
-		for first := range 256 {
-			key := append([]byte{byte(first)}, f.Bytes[1:]...)
-			if _, _, _, _, err := ParseChunkKey(key); err == nil && first != KeyRecord {
-				t.Errorf("%x is read as a chunk's key", key)
-			}
-			if _, _, _, _, err := ParseReverseKey(key); err == nil && first != KeyReverse {
-				t.Errorf("%x is read as a set's key", key)
-			}
-			if _, _, err := ParseRowGroupKey(key); err == nil && first != KeyRows {
-				t.Errorf("%x is read as the key of a row group", key)
-			}
-		}
-	}
-}
-
 // TestParseRefusesBeyond: no chunk is deeper than MaxChunkDepth, and no row has a partition
 // above the last.
 func TestParseRefusesBeyond(t *testing.T) {

@@ -2,10 +2,8 @@ package format
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"skein.blue/graph/kinds"
@@ -142,20 +140,5 @@ func TestMalformedGroups(t *testing.T) {
 		if k, first, err := ParseRowGroupKey(key); err == nil {
 			t.Errorf("%x is read as the key of a row group of kind %v, from %d", key, k, first)
 		}
-	}
-}
-
-// TestEachRowEnds: EachRow returns the error of its function at once.
-func TestEachRowEnds(t *testing.T) {
-	v := groupOf(20, []byte{2}, []byte{4}, []byte{6})
-	var seen []string
-	err := EachRow(16, v, func(subject dict.ID, row []byte) error {
-		if seen = append(seen, fmt.Sprintf("%d %x", subject, row)); len(seen) == 2 {
-			return errRow
-		}
-		return nil
-	})
-	if err != errRow || strings.Join(seen, ", ") != "20 02, 21 04" { //nolint:errorlint // the error itself
-		t.Errorf("EachRow visits %v, and returns %v", seen, err)
 	}
 }
