@@ -33,11 +33,11 @@ import (
 // wrong ones.
 func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
 	var mu sync.Mutex // held while a problem is reported
-	damage := &tolerant{Reader: r, report: func(problem string) {
+	damage := newTolerant(r, func(problem string) {
 		mu.Lock()
 		defer mu.Unlock()
 		report(problem)
-	}}
+	})
 	const most = 20 // possible consequences of damage to report
 	later := 0
 	each := func(problem string) {
