@@ -183,7 +183,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 					was := st
 					st.Flags &^= format.FlagPartial
 					states = append(states, changed{id, st})
-					write.CountState(&counts, &was, &st)
+					counts.Move(&was, &st)
 				}
 				return nil
 			})

@@ -58,7 +58,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	}()
 	seed := rand.Uint64()
 	v := &checker{
-		r: damage, damage: damage, report: each, progress: &progressed{tell: progress}, seed: seed,
+		pass: pass{damage, each, &progressed{tell: progress}}, damage: damage, seed: seed,
 		records: map[kinds.Kind]edgeSum{}, sets: map[kinds.Kind]edgeSum{}, dates: newDates(seed),
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
@@ -100,10 +100,9 @@ type checker struct {
 	dictionary   *dictionary
 	dates        dates
 
-	r        kv.Reader
+	pass
+
 	damage   *tolerant
-	report   func(string)
-	progress *progressed
 	counts   format.Counts
 	seed     uint64
 	kinds    *kinds.Table
@@ -152,8 +151,6 @@ func (v *checker) malformed(err error) error {
 	return nil
 }
 
-func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
-
 func (v *checker) run() error {
 	h, err := read.Header(v.r)
 	if v.Settings, v.kinds = h.Settings, h.Table; v.kinds == nil {
@@ -167,7 +164,7 @@ func (v *checker) run() error {
 	}
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
-	v.dictionary = newDictionary(v.r, v.Settings, v.kinds, v.report, v.progress)
+	v.dictionary = newDictionary(v.pass, v.Settings, v.kinds)
 	if err := v.dictionary.readStrings(); err != nil {
 		return err
 	}
@@ -237,14 +234,19 @@ func isNote(key, value []byte, note any) error {
 	return json.Unmarshal(value, note)
 }
 
-// scan calls check with the rows under a prefix, and counts them.
-func (v *checker) scan(prefix []byte, check func(key, value []byte) error) error {
-	return scan(v.r, prefix, v.progress, check)
+// pass is what reads the store, and reports what is wrong.
+type pass struct {
+	r        kv.Reader
+	report   func(string)
+	progress *progressed
 }
 
-func scan(r kv.Reader, prefix []byte, progress *progressed, check func(key, value []byte) error) error {
-	err := kv.ScanPrefix(r, prefix, func(key, value []byte) error {
-		progress.tick()
+func (v *pass) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
+
+// scan calls check with the rows under a prefix, and counts them.
+func (v *pass) scan(prefix []byte, check func(key, value []byte) error) error {
+	err := kv.ScanPrefix(v.r, prefix, func(key, value []byte) error {
+		v.progress.tick()
 		return check(key, value)
 	})
 	if err != nil {
@@ -314,39 +316,23 @@ func (v *checker) resync(k, value []byte) error {
 // accounts checks a group of accounts.
 func (v *checker) accounts(k, value []byte) error {
 	if err := v.EachState(k, value, func(id dict.ID, st format.RepoState) error {
-		v.account(id, &st)
+		v.counts.Accounts++
+		v.counts.Move(&format.RepoState{}, &st)
+		if st.Has(format.FlagHidden) {
+			v.hidden.Add(uint64(id))
+		}
+		if st.Has(format.FlagErasing) != v.erasing[id] {
+			v.broken("account %d: its state has erasing=%v, an erase job exists: %v", id, st.Has(format.FlagErasing), v.erasing[id])
+		}
+		if st.Has(format.FlagResync) != v.resyncs[id] {
+			v.broken("account %d: its state has queued=%v, the resync queue has it: %v", id, st.Has(format.FlagResync), v.resyncs[id])
+		}
+		v.named(dict.DID, id, "account")
 		return nil
 	}); err != nil {
 		v.broken("%v", err)
 	}
 	return nil
-}
-
-func (v *checker) account(id dict.ID, st *format.RepoState) {
-	v.counts.Accounts++
-	if st.Has(format.FlagHidden) {
-		v.counts.Hidden++
-		v.hidden.Add(uint64(id))
-	}
-	if st.Complete() {
-		v.counts.Complete++
-	}
-	if st.Incomplete() {
-		v.counts.Incomplete++
-	}
-	if st.Has(format.FlagPartial) {
-		v.counts.Partial++
-	}
-	if st.Has(format.FlagDesync) {
-		v.counts.Desynchronized++
-	}
-	if st.Has(format.FlagErasing) != v.erasing[id] {
-		v.broken("account %d: its state has erasing=%v, an erase job exists: %v", id, st.Has(format.FlagErasing), v.erasing[id])
-	}
-	if st.Has(format.FlagResync) != v.resyncs[id] {
-		v.broken("account %d: its state has queued=%v, the resync queue has it: %v", id, st.Has(format.FlagResync), v.resyncs[id])
-	}
-	v.named(dict.DID, id, "account")
 }
 
 // named checks that an id has a string.

@@ -3,7 +3,6 @@ package check
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 )
 
 // dictionary checks the dictionary: it is one to one, every string is stored in its only form, every id lies in the used
@@ -23,9 +21,8 @@ import (
 // It reads the two directions each in its own order, and compares the sums of the hashes of their rows. Only
 // if these differ does it look up single strings and ids, to find the wrong ones.
 type dictionary struct {
-	r        kv.Reader
-	report   func(string)
-	progress *progressed
+	pass
+
 	settings dict.Settings
 	forms    []kinds.Form // of the strings in the URIs' namespace
 	strings  [len(dict.Namespaces) + 1]int64
@@ -42,8 +39,8 @@ type dictionary struct {
 	group    []byte // the last group read
 }
 
-func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report func(problem string), progress *progressed) *dictionary {
-	v := &dictionary{r: r, settings: settings, forms: []kinds.Form{kinds.ATURI}, report: report, progress: progress, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seed: rand.Uint64()}
+func newDictionary(p pass, settings dict.Settings, t *kinds.Table) *dictionary {
+	v := &dictionary{pass: p, settings: settings, forms: []kinds.Form{kinds.ATURI}, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seed: rand.Uint64()}
 	for i := range t.All {
 		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
 			v.forms = append(v.forms, f)
@@ -56,18 +53,18 @@ func newDictionary(r kv.Reader, settings dict.Settings, t *kinds.Table, report f
 }
 
 // readStrings reads the strings of ids.
-func (v *dictionary) readStrings() error { return v.scan(dict.KeyString, v.string) }
+func (v *dictionary) readStrings() error { return v.scan([]byte{dict.KeyString}, v.string) }
 
 // readIDs reads the ids of strings, compares them with what readStrings has read, and reads the leases.
 func (v *dictionary) readIDs() error {
-	if err := v.scan(dict.KeyID, v.id); err != nil {
+	if err := v.scan([]byte{dict.KeyID}, v.id); err != nil {
 		return err
 	}
 	for _, ns := range dict.Namespaces {
 		if v.forward[ns] == v.backward[ns] {
 			continue
 		}
-		if err := v.scan(dict.KeyID, func(k, value []byte) error {
+		if err := v.scan([]byte{dict.KeyID}, func(k, value []byte) error {
 			ns, form, id, ok := parseID(k, value)
 			if !ok {
 				return nil
@@ -76,14 +73,14 @@ func (v *dictionary) readIDs() error {
 		}); err != nil {
 			return err
 		}
-		if err := v.scan(dict.KeyString, func(k, value []byte) error {
+		if err := v.scan([]byte{dict.KeyString}, func(k, value []byte) error {
 			return v.eachString(k, value, false, v.lookUpID)
 		}); err != nil {
 			return err
 		}
 		break // both namespaces are compared
 	}
-	if err := v.scan(dict.KeyLease, v.lease); err != nil {
+	if err := v.scan([]byte{dict.KeyLease}, v.lease); err != nil {
 		return err
 	}
 	for b := range v.used {
@@ -92,17 +89,11 @@ func (v *dictionary) readIDs() error {
 	return nil
 }
 
-func (v *dictionary) scan(keyspace byte, check func(k, value []byte) error) error {
-	return scan(v.r, []byte{keyspace}, v.progress, check)
-}
-
 // add adds a string and its id to a sum.
 func (v *dictionary) add(s *edgeSum, form []byte, id dict.ID) {
 	v.buf = binary.BigEndian.AppendUint64(append(v.buf[:0], form...), uint64(id))
 	s.add(v.buf, v.seed)
 }
-
-func (v *dictionary) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
 // parseID reads a row of KeyID. ok is false if it is malformed.
 func parseID(k, value []byte) (ns dict.Namespace, form []byte, id dict.ID, ok bool) {

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -157,22 +156,6 @@ func TestOtherForms(t *testing.T) {
 		"an empty bitmap":             short(nil),
 		"a bitmap of too few members": short(ascending(format.ArrayMax - 1)),
 	})
-	// The smallest bitmap and the largest array are right.
-	eachStore(t, func(t *testing.T, h healthy) {
-		for _, n := range []int{1, format.ArrayMax - 1, format.ArrayMax, format.ArrayMax + 1} {
-			b := h.bench(t)
-			var members []uint16
-			for _, m := range ascending(n) {
-				members = append(members, uint16(m))
-			}
-			key := b.newSet(format.AppendContainer(nil, members, nil))
-			for _, p := range b.problems() {
-				if strings.Contains(p, fmt.Sprintf("container %x", key)) {
-					t.Errorf("%d members: %s", n, p)
-				}
-			}
-		}
-	})
 }
 
 // TestMalformedRest: unreadable rows of the small keyspaces are reported.
@@ -225,30 +208,6 @@ func TestMalformedRest(t *testing.T) {
 		b.rows[string(format.NoteKey(format.KeyGap, 9, 5, ""))] = []byte(`{"source":"another","after":5}`)
 		for _, p := range b.problems() {
 			t.Error(p)
-		}
-	})
-}
-
-// TestDamagedRest: damage in the small keyspaces is reported as damage, and does not end the
-// check.
-func TestDamagedRest(t *testing.T) {
-	eachStore(t, func(t *testing.T, h healthy) {
-		for _, keyspace := range []string{"c", "d", "g", "p"} {
-			b := h.bench(t)
-			b.rows[keyspace+"a"] = []byte("x")
-			b.rows[keyspace+"\xfe"] = []byte("x")
-			b.bad = []badRange{damage("f", keyspace, keyspace+"a", keyspace+"a", keyspace+"a")}
-			found := strings.Join(b.problems(), "\n")
-			for _, want := range []string{"file f is damaged", fmt.Sprintf(" %x: ", keyspace+"\xfe")} {
-				if !strings.Contains(found, want) {
-					t.Errorf("keyspace %s: the reports are %q, want %q", keyspace, found, want)
-				}
-			}
-			gone := errors.New("gone")
-			b.bad = []badRange{{keyspace, keyspace + "\xff", gone}}
-			if err := Verify(b.table, func(string) {}, nil); !errors.Is(err, gone) {
-				t.Errorf("keyspace %s that cannot be read: %v", keyspace, err)
-			}
 		}
 	})
 }

@@ -45,6 +45,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// crowded is a Reader of a table, with many more keys in one keyspace.
+type crowded struct {
+	*table
+
+	keyspace byte
+	n        int
+}
+
+func (c crowded) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	for n := 0; lo[0] == c.keyspace && n < c.n; n++ {
+		if more, err := each(append(slices.Clone(lo), byte(n>>16), byte(n>>8), byte(n)), nil); !more || err != nil {
+			return err
+		}
+	}
+	return c.table.Scan(lo, hi, reverse, each)
+}
+
 // TestProgress: progress receives the number of keys read, from time to time.
 func TestProgress(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {

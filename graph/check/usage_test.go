@@ -109,43 +109,6 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// crowded is a Reader of a table, with many more keys in one keyspace.
-type crowded struct {
-	*table
-
-	keyspace byte
-	n        int
-}
-
-func (c crowded) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	for n := 0; lo[0] == c.keyspace && n < c.n; n++ {
-		if more, err := each(append(slices.Clone(lo), byte(n>>16), byte(n>>8), byte(n)), nil); !more || err != nil {
-			return err
-		}
-	}
-	return c.table.Scan(lo, hi, reverse, each)
-}
-
-// TestUsageTicks: tick receives the number of counted keys from time to time.
-func TestUsageTicks(t *testing.T) {
-	for name, test := range map[string]struct {
-		keyspace byte
-		n        int
-		want     []int64
-	}{
-		"few":        {format.KeyAccount, 65535, nil},
-		"many":       {format.KeyAccount, 200_000, []int64{65536, 131072, 196608}},
-		"of no part": {dict.KeyLease, 65536, []int64{65536}},
-		"of two":     {dict.KeyID, 70_000, []int64{65536, 70_000 + 65536}},
-	} {
-		var got []int64
-		_, err := Usage(crowded{&table{}, test.keyspace, test.n}, kinds.BuiltIn, &sizer{}, func(n int64) { got = append(got, n) })
-		if err != nil || !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v: %v", name, got, test.want, err)
-		}
-	}
-}
-
 func TestTotals(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)

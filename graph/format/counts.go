@@ -49,6 +49,30 @@ func (c *Counts) Add(d Counts) {
 	}
 }
 
+// Move counts a change of an account's state.
+func (c *Counts) Move(was, now *RepoState) {
+	const counted = FlagHasRev | FlagHidden | FlagPartial | FlagDesync | FlagResync
+	if (was.Flags^now.Flags)&counted == 0 {
+		return
+	}
+	c.addState(was, -1)
+	c.addState(now, 1)
+}
+
+func (c *Counts) addState(s *RepoState, n int64) {
+	for _, t := range [...]struct {
+		total *int64
+		is    bool
+	}{
+		{&c.Hidden, s.Has(FlagHidden)}, {&c.Partial, s.Has(FlagPartial)}, {&c.Desynchronized, s.Has(FlagDesync)},
+		{&c.Complete, s.Complete()}, {&c.Incomplete, s.Incomplete()},
+	} {
+		if t.is {
+			*t.total += n
+		}
+	}
+}
+
 // DecodeCounts reads the value of KeyCounts.
 func DecodeCounts(v []byte) (c Counts, err error) {
 	c, err = decodeJSON[Counts](v, "the counts")

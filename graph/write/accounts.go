@@ -164,7 +164,7 @@ func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 			if !as.known {
 				totals.Accounts++
 			}
-			CountState(totals, &as.was, &as.now)
+			totals.Move(&as.was, &as.now)
 			a.sorter.Add(uint64(as.id), i)
 		}
 	}
@@ -218,28 +218,4 @@ func SetJSON(tx kv.Txn, key []byte, v any) error {
 	}
 	tx.Set(key, text)
 	return nil
-}
-
-// CountState updates the totals for a change of an account's state.
-func CountState(totals *format.Counts, was, now *format.RepoState) {
-	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync | format.FlagResync
-	if (was.Flags^now.Flags)&counted == 0 {
-		return
-	}
-	totals.Hidden += delta(was.Has(format.FlagHidden), now.Has(format.FlagHidden))
-	totals.Partial += delta(was.Has(format.FlagPartial), now.Has(format.FlagPartial))
-	totals.Desynchronized += delta(was.Has(format.FlagDesync), now.Has(format.FlagDesync))
-	totals.Complete += delta(was.Complete(), now.Complete())
-	totals.Incomplete += delta(was.Incomplete(), now.Incomplete())
-}
-
-// delta returns 1 if a property was gained, -1 if it was lost, else 0.
-func delta(was, now bool) int64 {
-	switch {
-	case !was && now:
-		return 1
-	case was && !now:
-		return -1
-	}
-	return 0
 }
