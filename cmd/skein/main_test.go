@@ -353,7 +353,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "lease=3", []string{"serve", "--store", store, "--ids", "lease=3"}},
 		{64, "bits=33", []string{"serve", "--store", store, "--ids", "bits=33"}},
 		{64, "leases of 4096", []string{"serve", "--store", store, "--ids", "bits=14,lease=4096"}},
-		{0, "| followers | ", []string{"stats", "--store", store}},
+		{0, "bytes per edge", []string{"stats", "--store", store}},
 		{0, `"records": 874`, []string{"stats", "--store", store, "--json"}},
 		{0, "complete", []string{"completion", "bash"}},
 		{0, `{"end":{"accounts":30,"records":874,"sha256":"`, []string{"export", "--store", store}},

@@ -26,7 +26,6 @@ func statsCommand(e *command.Environment) *cli.Command {
 			out.SetIndent("", "  ")
 			return out.Encode(st)
 		}
-		st.Write(e.Stdout)
-		return nil
+		return st.Write(e.Stdout)
 	}, &cli.BoolFlag{Name: "json", Usage: "print exact numbers as JSON", Destination: &exact})
 }

@@ -1,12 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"text/tabwriter"
 	"time"
 
 	"skein.blue/graph/check"
@@ -44,68 +44,36 @@ func ReadStats(ctx context.Context, path string, store kv.Store, progress func(k
 }
 
 // Write writes the numbers, rounded for people.
-func (st *Stats) Write(w io.Writer) {
+func (st *Stats) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, say.Bytes(st.DiskBytes))
 	c := &st.Counts
-	names := slices.Collect(maps.Keys(c.Records)) // sorted with the built-in kinds first
-	order := func(name string) int {
-		if k := kinds.ByName(name); k != nil {
-			return int(k.Kind)
-		}
-		return kinds.Max
+	for _, name := range slices.Sorted(maps.Keys(c.Records)) {
+		fmt.Fprintf(w, "%s records\t%s\n", name, say.Count(c.Records[name]))
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a, b)) })
-	for _, name := range names {
-		fmt.Fprintf(w, "%-21s %s\n", name+" records", say.Count(c.Records[name]))
-	}
-	fmt.Fprintf(w, "%-21s %s (%s inactive, %s without full history, %s with missed events)\n", "accounts",
-		say.Count(c.Accounts), say.Count(c.Hidden), say.Count(c.Partial), say.Count(c.Desynchronized))
-	fmt.Fprintf(w, "%-21s %s DIDs, %s AT URIs\n", "strings", say.Count(c.Strings["did"]), say.Count(c.Strings["uri"]))
+	fmt.Fprintf(w, "accounts\t%s (%s inactive, %s without full history, %s with missed events)\n", say.Count(c.Accounts), say.Count(c.Hidden), say.Count(c.Partial), say.Count(c.Desynchronized))
+	fmt.Fprintf(w, "strings\t%s DIDs, %s AT URIs\n", say.Count(c.Strings["did"]), say.Count(c.Strings["uri"]))
 	for _, c := range st.Cursors {
-		fmt.Fprintf(w, "%-21s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
+		fmt.Fprintf(w, "cursor\t%s: seq %d, event time %s\n", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
 	}
-	fmt.Fprintln(w)
-	WriteUsage(w, st.Keyspaces, st.Records, false)
+	fmt.Fprintf(w, "\nkeyspace\tkeys\tbytes\tbytes per edge\n")
+	all := check.Keyspace{Name: "all"}
+	for _, s := range st.Keyspaces {
+		st.writeRow(w, s)
+		all.Keys += s.Keys
+		all.Bytes += s.Bytes
+	}
+	st.writeRow(w, all)
+	return w.Flush()
 }
 
-func at(t time.Time) string {
-	if t.Unix() <= 0 {
-		return ""
+func (st *Stats) writeRow(w io.Writer, s check.Keyspace) {
+	if s.Keys == 0 && s.Bytes == 0 {
+		return
 	}
-	return ", event time " + t.UTC().Format(time.RFC3339)
-}
-
-// WriteUsage writes the keys and bytes of each keyspace as a Markdown table. It divides the bytes
-// by edges, the number of live records. Numbers are rounded for people unless exact is set.
-func WriteUsage(w io.Writer, spaces []check.Keyspace, edges int64, exact bool) {
-	count, size := func(n int64) string { return say.Count(n) }, func(n uint64) string { return say.Bytes(n) }
-	if exact {
-		count, size = func(n int64) string { return fmt.Sprint(n) }, func(n uint64) string { return fmt.Sprint(n) }
+	size, per := "–", "–" // the engine cannot tell
+	if s.Bytes > 0 {
+		size, per = say.Bytes(s.Bytes), fmt.Sprintf("%.2f", float64(s.Bytes)/float64(max(st.Records, 1)))
 	}
-	row := func(name string, keys int64, bytes uint64, strong string) {
-		k, b, per := count(keys), size(bytes), "–"
-		if bytes == 0 && keys > 0 {
-			b = "–" // the engine cannot tell
-		}
-		if keys == 0 {
-			k = "–"
-		}
-		if edges > 0 && bytes > 0 {
-			per = strong + fmt.Sprintf("%.2f", float64(bytes)/float64(edges)) + strong
-		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", strong+name+strong, k, b, per)
-	}
-	fmt.Fprintln(w, "| keyspace | keys | bytes | bytes per edge |")
-	fmt.Fprintln(w, "|---|--:|--:|--:|")
-	var keys int64
-	var bytes uint64
-	for _, s := range spaces {
-		if s.Keys == 0 && s.Bytes == 0 {
-			continue
-		}
-		row(s.Name, s.Keys, s.Bytes, "")
-		keys += s.Keys
-		bytes += s.Bytes
-	}
-	row("all", keys, bytes, "**")
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, say.Count(s.Keys), size, per)
 }
