@@ -119,24 +119,6 @@ func TestArchiveJob(t *testing.T) {
 	}
 }
 
-// Requests that cannot succeed fail at once, and leave no job behind.
-func TestBadArchiveJobs(t *testing.T) {
-	m := idle(t, Options{})
-	if err := m.Archive(t.Context(), "https://archive.example.com"); err == nil || !strings.Contains(err.Error(), "not running") {
-		t.Errorf("before Run: %v", err)
-	}
-	w := newWorld(t, 1)
-	x := w.index(newStore(), nil)
-	for _, address := range []string{"", "archive.example.com", "ftp://archive.example.com", "https://", "http://%zz", "-"} {
-		if err := x.m.Archive(t.Context(), address); err == nil || !strings.Contains(err.Error(), "https://archive.example.com") {
-			t.Errorf("%q: %v", address, err)
-		}
-	}
-	if b := x.g.Backfill(); b.Archive != "" {
-		t.Errorf("stored: %+v", b)
-	}
-}
-
 // A failed job is on record with its reason, its address stays stored, and the next start continues
 // it.
 func TestFailedArchiveJob(t *testing.T) {

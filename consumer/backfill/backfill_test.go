@@ -3,7 +3,6 @@ package backfill
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -559,36 +558,6 @@ func TestWriters(t *testing.T) {
 	x.has(t, w)
 }
 
-// An interrupted job over hosts that an operator named does not count as one over the whole
-// network, even after it was continued.
-func TestNamedHosts(t *testing.T) {
-	w := newWorld(t, 2)
-	for i := range 20 {
-		w.add(i, 3)
-	}
-	store := newStore()
-	x := w.index(store, nil)
-	err := x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) {
-		b.Hosts, b.Named = map[string]format.HostBackfill{w.hosts[0].srv.URL: {}}, true
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.end()
-	x = w.index(store, nil)
-	if st := x.settle(t); st.Complete != 10 {
-		t.Errorf("%+v", st)
-	}
-	for began := time.Now(); len(x.g.Backfill().Hosts) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("the job does not end")
-		}
-	}
-	if b := x.g.Backfill(); b.Whole() || b.Named {
-		t.Errorf("one host of two counts as the whole network: %+v", b)
-	}
-}
-
 // After a kind was added, all repos are refetched, complete ones too; until then, and no
 // longer, records of the kind are lacking.
 func TestKindAdded(t *testing.T) {
@@ -680,30 +649,14 @@ func TestStatusDuringFetch(t *testing.T) {
 	}
 }
 
-// A repo repairs itself after the stream missed a commit, even if no process was running
-// then.
+// A repo repairs itself after the stream missed a commit while no Manager was running.
 func TestRepair(t *testing.T) {
 	w := newWorld(t, 2)
-	a, other := w.add(1, 10), w.add(2, 5)
+	other := w.add(2, 5)
 	x := w.index(newStore(), nil)
-	if err := x.m.Resync(t.Context(), "test", a.did, other.did); err != nil {
-		t.Fatal(err)
-	}
-	x.settle(t)
+	w.fetched(x, other)
 	x.has(t, w)
 	rng := rand.New(rand.NewPCG(5, 5))
-	for range 5 {
-		w.commit(rng, a, nil)
-		var b batch.Batch
-		w.commit(rng, a, &b)
-		if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if st := x.settle(t); st.Desynchronized > 0 || st.Complete != 2 {
-		t.Errorf("%+v", st)
-	}
-	x.has(t, w)
 	x.end()
 	// Without a Manager, nothing is queued.
 	g, err := graph.Open(t.Context(), x.store, graph.Options{Embedded: true})
@@ -721,45 +674,6 @@ func TestRepair(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	x.has(t, w)
-}
-
-// After a hole in the stream the revs are compared, and exactly the repos that differ are
-// fetched.
-func TestHole(t *testing.T) {
-	w := newWorld(t, 3)
-	var all []*account
-	var dids []string
-	for i := range 30 {
-		all = append(all, w.add(i, 5))
-		dids = append(dids, all[i].did)
-	}
-	x := w.index(newStore(), func(o *Options) { o.Settle = 50 * time.Millisecond })
-	if err := x.m.Resync(t.Context(), "test", dids...); err != nil {
-		t.Fatal(err)
-	}
-	x.settle(t)
-	rng := rand.New(rand.NewPCG(5, 5))
-	for _, a := range all[:4] {
-		w.commit(rng, a, nil)
-	}
-	before := x.m.fetcher.fetched.Load()
-	var b batch.Batch
-	b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now().UTC(), Suspect: true})
-	w.commit(rng, all[10], &b)
-	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); x.uncompared(); time.Sleep(10 * time.Millisecond) {
-		lookForGaps(x.m)
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("no comparison")
-		}
-	}
-	x.settle(t)
-	x.has(t, w)
-	if n := x.m.fetcher.fetched.Load() - before; n != 4 {
-		t.Errorf("fetched %d repos, and 4 differ", n)
-	}
 }
 
 // A page of the relay's list that is older than the index proves nothing: its repos are not fetched,
@@ -871,51 +785,16 @@ func TestAccounts(t *testing.T) {
 	x.has(t, w, gone, listedAway)
 }
 
-// Requests to private addresses fail, even through a redirect, and a repo that never ends, or
-// trickles, takes one slot for a bounded time.
-func TestHostile(t *testing.T) {
-	w := newWorld(t, 4)
-	private, redirected, endless, trickling := w.add(0, 3), w.add(1, 3), w.add(2, 3), w.add(3, 3)
-	w.hosts[2].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
-		car := a.car()
-		_, _ = rw.Write(car)
-		post := synth.NewBlock([]byte("\xa1dtext" + strings.Repeat("x", 0)))
-		link := synth.Link(sha256.Sum256(post.Bytes))
-		for r.Context().Err() == nil {
-			if _, err := rw.Write(synth.AppendSection(nil, &link, post.Bytes)); err != nil {
-				break
-			}
-		}
-		return true
-	}
-	w.hosts[3].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
-		for _, c := range a.car() {
-			if _, err := rw.Write([]byte{c}); err != nil {
-				break
-			}
-			_ = http.NewResponseController(rw).Flush()
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-r.Context().Done():
-				return true
-			}
-		}
-		return true
-	}
-	x := w.index(newStore(), func(o *Options) { o.MaxRepoBytes, o.Tries, o.RepoTimeout = 1<<20, 2, 500*time.Millisecond })
-	if err := x.m.Resync(t.Context(), "test", endless.did, trickling.did); err != nil {
-		t.Fatal(err)
-	}
-	if st := x.settle(t); st.Failed[failTooLarge] != 1 || st.Failed[failHost] != 1 {
-		t.Errorf("%+v", st)
-	}
-	x.end()
+// Requests to private addresses fail, even through a redirect.
+func TestPrivateHosts(t *testing.T) {
+	w := newWorld(t, 2)
+	private, redirected := w.add(0, 3), w.add(1, 3)
 	w.hosts[1].wrong = func(rw http.ResponseWriter, r *http.Request, _ *account) bool {
 		http.Redirect(rw, r, w.hosts[0].srv.URL+r.URL.RequestURI(), http.StatusFound)
 		return true
 	}
 	before := w.hosts[0].requests.Load()
-	x = w.index(newStore(), func(o *Options) {
+	x := w.index(newStore(), func(o *Options) {
 		o.AllowPrivateHosts, o.TrustHosts, o.Hosts = false, false, []string{w.hosts[1].srv.URL}
 	})
 	// One repo is on a host that the operator named, and that redirects to a private one. The

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,7 +22,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/outward"
 	"skein.blue/internal/sim/harness"
 )
 
@@ -246,30 +243,6 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// A host that keeps sending an older state, from a cache, is never believed.
-func TestCachedHost(t *testing.T) {
-	w := newWorld(t, 1)
-	a := w.add(0, 6)
-	x := w.index(newStore(), func(o *Options) { o.Tries = 6 })
-	w.fetched(x, a)
-	cached := a.car()
-	rng := rand.New(rand.NewPCG(3, 3))
-	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool {
-		_, _ = rw.Write(cached)
-		return true
-	}
-	x.deliver(t, func(b *batch.Batch) { w.commit(rng, a, b) })
-	w.commit(rng, a, nil) // missed
-	x.deliver(t, func(b *batch.Batch) { w.commit(rng, a, b) })
-	x.settle(t)
-	if st, row := x.stateOf(t, a.did); st.Complete() || uint64(st.Rev) != a.rev || row == nil || row.Failure != failOlder {
-		t.Errorf("%+v, queued: %+v", st, row)
-	}
-	w.hosts[0].wrong = nil
-	w.fetched(x, a)
-	x.has(t, w)
-}
-
 // The first commits of an account are lost in a hole while its repo is queued for another reason.
 // After the comparison, a host that sends a state from before them is not believed: the relay's list
 // had a newer one.
@@ -431,68 +404,6 @@ func TestAbuseSharedFetchers(t *testing.T) {
 	x.end()
 }
 
-// Hosts that send a byte now and then do not hold all fetchers: repos of other hosts are
-// fetched meanwhile, and each dripping repo is given up after it has been too slow for long
-// enough.
-func TestAbuseDrip(t *testing.T) {
-	w := newWorld(t, 2)
-	var others []*account
-	dripping := harness.Size(40, 400)
-	for i := range dripping {
-		w.add(2*i, 3)
-	}
-	for i := range 30 {
-		others = append(others, w.add(2*i+1, 3))
-	}
-	end := make(chan struct{})
-	t.Cleanup(func() { close(end) })
-	var held, most atomic.Int64
-	w.hosts[0].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
-		n := held.Add(1)
-		defer held.Add(-1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-		}
-		w.drip(rw, r, a, end)
-		return true
-	}
-	x := w.index(newStore(), func(o *Options) {
-		o.Fetchers, o.PerHost, o.Tries, o.HostTries, o.RepoTimeout = 8, 8, 1, 12, time.Minute
-	})
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		n := 0
-		for _, a := range others {
-			if st, _ := x.stateOf(t, a.did); st.Complete() {
-				n++
-			}
-		}
-		if n == len(others) {
-			break
-		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("fetched only %d of %d repos of another host", n, len(others))
-		}
-	}
-	if most.Load() > 7 {
-		t.Errorf("one host held %d of 8 fetchers", most.Load())
-	}
-	harness.Figure(t, "fetchers that a dripping domain holds", "%d of 8 (before: all)", most.Load())
-	if !harness.Full() {
-		x.end()
-		return
-	}
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if st := x.m.StatusNow(); st.Failed[failHost] == int64(dripping) {
-			harness.Figure(t, "repos given up for their slowness", "%d, after %v", dripping, time.Since(began).Round(time.Second))
-			return
-		} else if time.Since(began) > 5*time.Minute {
-			t.Fatalf("the dripping repos are not given up: %+v", st)
-		}
-	}
-}
-
 // writeJSON answers with JSON.
 func writeJSON(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
@@ -563,26 +474,6 @@ func TestUnreachableKeys(t *testing.T) {
 	}
 }
 
-// anySigned are keys by which everything is signed, of accounts whose documents can be had.
-type anySigned struct{ *identities.Keys }
-
-type anyKey struct{ atcrypto.PublicKey }
-
-// HashAndVerify implements atcrypto.PublicKey.
-func (anyKey) HashAndVerify(_, _ []byte) error { return nil }
-
-// Key implements proof.Keys.
-func (k anySigned) Key(ctx context.Context, did indigo.DID) (atcrypto.PublicKey, error) {
-	key, err := k.Keys.Key(ctx, did)
-	return anyKey{key}, err
-}
-
-// Cached implements proof.Keys.
-func (k anySigned) Cached(did indigo.DID) (atcrypto.PublicKey, bool) {
-	key, ok := k.Keys.Cached(did)
-	return anyKey{key}, ok
-}
-
 // A directory that refuses for long, or fails, takes no tries from the repos either, which wait.
 func TestRefusedDocuments(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
@@ -611,71 +502,6 @@ func TestRefusedDocuments(t *testing.T) {
 			t.Errorf("%d: %+v", status, row)
 		}
 	}
-}
-
-// A commit whose key the directory refused to give leaves its repo queued, and the account's later commits count. While the
-// directory refuses, nobody asks it again and again, and the repos lose no tries; once it answers, all are fetched.
-func TestAbuseRefusingDirectory(t *testing.T) {
-	const accounts, known = 200, 20
-	w := newWorld(t, 1)
-	for i := range accounts {
-		w.add(i, 3)
-	}
-	var refuses atomic.Bool
-	var refused atomic.Int64
-	answers := w.dir.Config.Handler
-	w.dir.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if refuses.Load() {
-			refused.Add(1)
-			rw.Header().Set("Retry-After", "2")
-			rw.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-		answers.ServeHTTP(rw, r)
-	})
-	lookUps := new(identities.Broker)
-	x := w.index(newStore(), func(o *Options) {
-		o.Tries, o.Relay, o.LookUps = 1, "", lookUps
-		o.Verifier = proof.NewVerifier(anySigned{identities.NewKeys(lookUps.NewSource(o.PLC, outward.NewClient(outward.Options{AllowPrivate: true})))})
-	})
-	all := slices.Collect(maps.Values(w.repos))
-	w.fetched(x, all[:known]...)
-	refuses.Store(true)
-	rng := rand.New(rand.NewPCG(1, 2))
-	x.deliver(t, func(b *batch.Batch) {
-		for _, a := range all[known:] {
-			w.commit(rng, a, nil) // Decoder.Reject: nothing of it is believed
-			w.seq++
-			b.AddCommit(w.seq, &batch.Commit{DID: []byte(a.did), Refuted: true})
-		}
-		for _, a := range all {
-			w.commit(rng, a, b)
-		}
-	})
-	counted := 0
-	for _, a := range all[known:] {
-		if st, row := x.stateOf(t, a.did); !st.Has(format.FlagDesync) || row == nil || row.State != format.ResyncWaiting {
-			t.Fatalf("%s is not queued: %+v, %+v", a.did, st, row)
-		} else if st.Rev == format.Rev(a.rev) {
-			counted++
-		}
-	}
-	for began := time.Now(); refused.Load() == 0 && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
-	}
-	time.Sleep(200 * time.Millisecond) // in the pause
-	asked := refused.Load()
-	refuses.Store(false)
-	st := x.settle(t)
-	harness.Figure(t, "repos of commits whose keys a directory refused", "%d of %d queued, later commits of %d counted, %d fetched; the directory was asked %d times meanwhile", accounts-known, accounts-known, counted, st.Fetched-known, asked)
-	if counted != accounts-known || st.Fetched != accounts || len(st.Failed) > 0 || asked == 0 || asked > identities.PLCAtOnce {
-		t.Errorf("%d later commits counted, %d requests refused, %+v", counted, asked, st)
-	}
-	for _, a := range all {
-		if st, row := x.stateOf(t, a.did); !st.Complete() || row != nil {
-			t.Errorf("%s: %+v, %+v", a.did, st, row)
-		}
-	}
-	x.has(t, w)
 }
 
 // With a Verifier, a repo that the account's key did not sign is not indexed, wherever it comes

@@ -31,28 +31,6 @@ func TestDomainOf(t *testing.T) {
 	}
 }
 
-// A wait lies between half of and the whole of base, doubled for each failure after the first,
-// and never exceeds the most.
-func TestBackoff(t *testing.T) {
-	for failures := range 70 {
-		full := time.Minute
-		if failures < 10 {
-			full = min(time.Minute, time.Second<<max(failures-1, 0))
-		}
-		seen := map[time.Duration]bool{}
-		for range 50 {
-			got := backoff(failures, time.Second, time.Minute)
-			if got < full/2 || got > full {
-				t.Fatalf("after %d failures: %v, want from %v to %v", failures, got, full/2, full)
-			}
-			seen[got] = true
-		}
-		if len(seen) < 10 {
-			t.Errorf("after %d failures: only %d different waits of 50; clients would return together", failures, len(seen))
-		}
-	}
-}
-
 // The places that a job can be in, in the twin of the scheduler.
 const (
 	inWaiting = iota

@@ -2,7 +2,6 @@ package wire_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -360,19 +359,5 @@ func TestSynthetic(t *testing.T) {
 				t.Fatalf("got %q\nwant %q, %v", got, want, err)
 			}
 		}
-	}
-}
-
-// CIDs with colliding hashes do not slow down the table of wanted CIDs.
-func TestCollidingCIDs(t *testing.T) {
-	var ops []any
-	for i := range 5000 {
-		var cid synth.Link
-		binary.BigEndian.PutUint64(cid[:], uint64(i))
-		ops = append(ops, op("create", fmt.Sprintf("app.bsky.graph.follow/%d", i), cid))
-	}
-	var d wire.Decoder
-	if _, _, err := decode(&d, commit(ops, nil, nil)); err != nil || len(d.Drops) != 5000 {
-		t.Errorf("%d drops, %v", len(d.Drops), err)
 	}
 }
