@@ -119,38 +119,6 @@ func TestArchiveJob(t *testing.T) {
 	}
 }
 
-// A failed job is on record with its reason, its address stays stored, and the next start continues
-// it.
-func TestFailedArchiveJob(t *testing.T) {
-	h := begin(t)
-	refuse := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		rw.WriteHeader(http.StatusForbidden)
-		_, _ = rw.Write([]byte(`{"error":"Closed","message":"no history today"}`))
-	})
-	h.wrong.Store(&refuse)
-	w := newWorld(t, 1)
-	store := newStore()
-	x := w.index(store, nil)
-	if err := x.m.Archive(t.Context(), h.URL); err != nil {
-		t.Fatal(err)
-	}
-	if st := x.settle(t); !strings.Contains(st.Ended["archive"], "no history today") || st.Accounts != 0 {
-		t.Errorf("%+v", st)
-	}
-	if b := x.g.Backfill(); b.Archive != h.URL || len(b.Done) != 0 {
-		t.Errorf("stored: %+v", b)
-	}
-	x.end()
-	h.wrong.Store(nil)
-	x = w.index(store, nil)
-	for began := time.Now(); x.m.StatusNow().Ended["archive"] == "" && time.Since(began) < 30*time.Second; {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if st := x.settle(t); st.Ended["archive"] != "ok" || st.Complete == 0 {
-		t.Errorf("after the next start: %+v", st)
-	}
-}
-
 // A job that was interrupted in the middle ends, in the next process, with the records that an
 // uninterrupted one has. With a Verifier, the next process does not continue it.
 func TestInterruptedArchiveJob(t *testing.T) {

@@ -725,66 +725,6 @@ func TestStaleList(t *testing.T) {
 	}
 }
 
-// An inactive account is hidden, and fetched when it comes back; one that has moved is found;
-// one that does not exist is given up, and not deleted.
-func TestAccounts(t *testing.T) {
-	w := newWorld(t, 3)
-	away, moved, gone, listedAway := w.add(1, 5), w.add(2, 5), w.add(3, 5), w.add(4, 5)
-	away.active, listedAway.active = false, false
-	x := w.index(newStore(), func(o *Options) { o.Tries = 3 })
-	var listed batch.Batch
-	listed.AddResync([]byte(moved.did), batch.Cause{Reason: "test", Host: moved.host.srv.URL})
-	w.mu.Lock()
-	moved.host = w.hosts[0]
-	w.mu.Unlock()
-	gone.host.wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool {
-		if a == gone {
-			http.NotFound(rw, nil)
-		}
-		return a == gone
-	}
-	if err := x.g.Apply(t.Context(), "", &listed); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.m.Resync(t.Context(), "test", away.did, gone.did, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:web:localhost"); err != nil {
-		t.Fatal(err)
-	}
-	st := x.settle(t)
-	if st.Inactive != 1 || st.Failed[failNotFound] != 1 || st.Failed[failNoDID] != 1 || st.Complete != 1 {
-		t.Errorf("%+v", st)
-	}
-	hidden := func(did string) bool {
-		var state format.RepoState
-		if err := x.g.View(t.Context(), func(s *ask.View) (err error) { state, _, _, err = s.Account(did); return err }); err != nil {
-			t.Fatal(err)
-		}
-		return state.Has(format.FlagHidden)
-	}
-	if !hidden(away.did) || hidden(gone.did) || hidden(moved.did) {
-		t.Error("the wrong accounts are hidden")
-	}
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if x.settle(t); !hidden(listedAway.did) {
-		t.Error("an account listed as inactive is not hidden")
-	}
-	w.mu.Lock()
-	away.active = true
-	w.mu.Unlock()
-	var b batch.Batch
-	w.seq++
-	b.AddAccount(w.seq, []byte(away.did), true, false)
-	b.Seen(w.seq, nil)
-	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
-		t.Fatal(err)
-	}
-	if st := x.settle(t); st.Inactive != 1 || hidden(away.did) { // the other one was listed, and its host says that it is inactive
-		t.Errorf("%+v", st)
-	}
-	x.has(t, w, gone, listedAway)
-}
-
 // Requests to private addresses fail, even through a redirect.
 func TestPrivateHosts(t *testing.T) {
 	w := newWorld(t, 2)

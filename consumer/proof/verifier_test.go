@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
-	"github.com/bluesky-social/indigo/atproto/repo"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/consumer/wire"
@@ -189,24 +187,6 @@ func TestAbuseHangingKeys(t *testing.T) {
 			t.Errorf("%d accounts were looked up, want 4", n)
 		}
 	})
-}
-
-// The bytes that a key signs are those that indigo encodes.
-func TestUnsigned(t *testing.T) {
-	const did = "did:web:a.example.com"
-	block, key := signedBy(t, did)
-	k, err := ParseCommit(block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c repo.Commit
-	if err := c.UnmarshalCBOR(bytes.NewReader(block)); err != nil {
-		t.Fatal(err)
-	}
-	want, err := c.UnsignedBytes()
-	if err != nil || string(want) != string(k.Unsigned) || c.VerifySignature(key) != nil {
-		t.Errorf("%x\nwant %x (%v)", k.Unsigned, want, err)
-	}
 }
 
 // FuzzCheck looks for panics.

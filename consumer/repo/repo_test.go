@@ -309,20 +309,6 @@ func TestMalformedTrees(t *testing.T) {
 	}
 }
 
-// A record with a subject in a space names no subject, and does not count as malformed.
-func TestSpaces(t *testing.T) {
-	const space = "at://did:web:a.example.com/space/com.example.forum/self"
-	like := func(rkey, uri string) synth.RepoRecord {
-		return synth.RepoRecord{Path: "app.bsky.feed.like/" + rkey, Block: synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "subject", Value: synth.Map{{Key: "uri", Value: uri}}}}))}
-	}
-	const post = "at://did:web:a.example.com/app.bsky.feed.post/x"
-	var r repo.Reader
-	got, err := read(&r, bytes.NewReader(car([]synth.RepoRecord{like("a", space), like("b", post), like("c", "space"), like("d", space+"/did:web:b.example.com/app.bsky.feed.post/x")})), 1<<20)
-	if want := []string{"like a ", "like b " + post, "like c ", "like d "}; err != nil || !slices.Equal(got, want) || r.Spaces != 2 || r.Malformed != 1 {
-		t.Errorf("%q: %v; %d in spaces, %d malformed", got, err, r.Spaces, r.Malformed)
-	}
-}
-
 // Malformed commits are errors.
 func TestMalformedCommits(t *testing.T) {
 	var r repo.Reader

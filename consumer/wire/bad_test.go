@@ -11,7 +11,6 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -316,48 +315,6 @@ func TestSharedBlock(t *testing.T) {
 		d.Add(&m, &batch)
 		if _, n, size := batch.Size(); n != 5000 || size > 100_000 {
 			t.Errorf("%d operations need %d bytes, %d drops", n, size, len(d.Drops))
-		}
-	}
-}
-
-// The decoder reads the events that package synth encoded, and indigo agrees.
-func TestSynthetic(t *testing.T) {
-	h := oracle.NewHistory(3, 30)
-	var d wire.Decoder
-	for range 3000 {
-		e := h.Next()
-		frame := oracle.Frame(e)
-		got, _, err := decode(&d, frame)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Type == oracle.CommitEvent && !e.Damaged {
-			puts, deletes := 0, 0
-			var ops []oracle.Op
-			for _, record := range e.Ops {
-				ops = append(ops, record.Edges()...)
-			}
-			for i, o := range ops {
-				want := fmt.Sprintf("  put %s %s %s", o.Kind, o.Rkey, o.Subject)
-				if o.Delete {
-					deletes++
-					want = fmt.Sprintf("  delete %s %s", o.Kind, o.Rkey)
-				} else {
-					puts++
-				}
-				if got[i+1] != want {
-					t.Fatalf("got %q, want %q", got[i+1], want)
-				}
-			}
-			if len(got) != 1+puts+deletes {
-				t.Fatalf("%q", got)
-			}
-		}
-		if e.Type == oracle.SyncEvent || e.Type == oracle.AccountEvent {
-			want, err := indigoSays(frame)
-			if err != nil || !slices.Equal(got, want) {
-				t.Fatalf("got %q\nwant %q, %v", got, want, err)
-			}
 		}
 	}
 }
