@@ -156,7 +156,13 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 			return nil
 		case isErasing:
 			m.Retried("erasing")
-			if err := l.eraseSome(ctx, seg, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
+			erase := l.eraseNow
+			if l.modes.Queues && !seg.Batch.Archived() {
+				// A slice, once in a batch, is enough for most accounts. The event of a larger one, whose repo can be fetched
+				// later, does not keep those of others waiting.
+				erase, seg.Waits = l.eraseSlice, true
+			}
+			if err := erase(ctx, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err
 			}
 		case errors.Is(err, write.FarError{}):
@@ -181,7 +187,7 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 	if out.Cursors != nil {
 		l.sources[seg.Source] = out.Cursors
 	}
-	l.store.hiddenChanged(out.HiddenVersion, out.Hidden)
+	l.store.hidden.changed(out.HiddenVersion, out.Hidden)
 	for _, id := range out.Erasing {
 		l.erasing[id] = true
 	}

@@ -66,7 +66,7 @@ func (s *past) setBackfill(b format.Backfill) {
 			l.archive.SetModes(m)
 		}
 		if !m.Archiving {
-			l.endArchive()
+			l.archive = nil
 		}
 	}
 }

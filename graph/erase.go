@@ -57,17 +57,6 @@ func (l *lane) isStuck(actor dict.ID, err error) bool {
 	return true
 }
 
-// eraseSome erases records of an account because its next event has arrived: all of them if its repo cannot be fetched later, or it
-// is an archive's, else a slice, once in a batch. That is enough for most accounts. The event of a larger one does not keep those of others
-// waiting.
-func (l *lane) eraseSome(ctx context.Context, seg *write.Segment, actor dict.ID) error {
-	if !l.modes.Queues || seg.Batch.Archived() {
-		return l.eraseNow(ctx, actor)
-	}
-	seg.Waits = true
-	return l.eraseSlice(ctx, actor)
-}
-
 // eraseNow finishes the job of an account.
 func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
 	for {

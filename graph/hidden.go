@@ -13,6 +13,8 @@ import (
 
 // hiddenCache keeps the newest set of hidden accounts. A published set never changes.
 type hiddenCache struct {
+	*core
+
 	reading sync.Mutex // held while the set is read again; taken before mu
 	mu      sync.Mutex // guards version and set
 	version uint64
@@ -37,37 +39,37 @@ func (h *hiddenCache) put(version uint64, set *roaring64.Bitmap) {
 	}
 }
 
-// hidden returns the set of hidden accounts in the state that r reads. It is nearly always in memory, and is read again if another
+// in returns the set in the state that r reads. It is nearly always in memory, and is read again if another
 // process has changed it.
-func (s *Store) hidden(r kv.Reader) (*roaring64.Bitmap, error) {
-	version, err := read.HiddenVersion(r, s.layout)
+func (h *hiddenCache) in(r kv.Reader) (*roaring64.Bitmap, error) {
+	version, err := read.HiddenVersion(r, h.layout)
 	if err != nil {
 		return nil, err
 	}
-	if set := s.hiddenSet.get(version); set != nil {
+	if set := h.get(version); set != nil {
 		return set, nil
 	}
-	s.hiddenSet.reading.Lock()
-	defer s.hiddenSet.reading.Unlock()
-	if set := s.hiddenSet.get(version); set != nil {
+	h.reading.Lock()
+	defer h.reading.Unlock()
+	if set := h.get(version); set != nil {
 		return set, nil
 	}
-	set, err := read.Bitmap(r, s.layout, kinds.Hidden, 0)
+	set, err := read.Bitmap(r, h.layout, kinds.Hidden, 0)
 	if err == nil {
-		s.hiddenSet.put(version, set)
+		h.put(version, set)
 	}
 	return set, err
 }
 
-// hiddenChanged takes over a committed change of the set, if no other process changes it: it publishes a copy, which shares the
+// changed takes over a committed change of the set, if no other process changes it: it publishes a copy, which shares the
 // containers that stay.
-func (s *Store) hiddenChanged(version uint64, changes map[dict.ID]bool) {
-	if s.shared() || len(changes) == 0 {
-		return // hidden notices the new version
+func (h *hiddenCache) changed(version uint64, changes map[dict.ID]bool) {
+	if h.shared() || len(changes) == 0 {
+		return // in notices the new version
 	}
-	s.hiddenSet.mu.Lock()
-	old := s.hiddenSet.set
-	s.hiddenSet.mu.Unlock()
+	h.mu.Lock()
+	old := h.set
+	h.mu.Unlock()
 	set := old.Clone()
 	for id, hidden := range changes {
 		if hidden {
@@ -76,5 +78,5 @@ func (s *Store) hiddenChanged(version uint64, changes map[dict.ID]bool) {
 			set.Remove(uint64(id))
 		}
 	}
-	s.hiddenSet.put(version, set)
+	h.put(version, set)
 }

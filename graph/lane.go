@@ -101,7 +101,7 @@ func (l *lane) newWriter() *write.Writer {
 }
 
 // writerOf returns the writer for a batch. Batches of an archive are thirty times as large as
-// batches of a stream: they have a writer of their own, whose memory endArchive releases.
+// batches of a stream: they have a writer of their own, whose memory the end of the archive releases.
 func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 	if !b.Archived() {
 		return l.w
@@ -111,11 +111,6 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 		l.archive.SetModes(l.modes)
 	}
 	return l.archive
-}
-
-// endArchive releases the writer for batches of an archive.
-func (l *lane) endArchive() {
-	l.archive = nil
 }
 
 func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }

@@ -72,7 +72,7 @@ func (l *lane) trimNotes(ctx context.Context) error {
 		if n <= 2*read.MaxDeadLetters {
 			continue
 		}
-		old, err := l.oldNotes(ctx, keyspace)
+		old, err := oldNotes(ctx, l.store.kv, []byte{keyspace, l.first})
 		for some := range slices.Chunk(old, notesAtOnce) {
 			if err == nil {
 				err = l.update(ctx, func(tx kv.Txn) error {
@@ -94,12 +94,13 @@ func (l *lane) trimNotes(ctx context.Context) error {
 // notesAtOnce is the number of notes that one write makes or deletes: all of them may be too large for one.
 const notesAtOnce = 500
 
-// oldNotes returns the keys of the notes that are older than the newest MaxDeadLetters. A note that cannot be read is old.
-func (l *lane) oldNotes(ctx context.Context, keyspace byte) (old [][]byte, err error) {
+// oldNotes returns the keys of the notes under a prefix that are older than the newest MaxDeadLetters. A note that cannot be read is
+// old.
+func oldNotes(ctx context.Context, store kv.Store, prefix []byte) (old [][]byte, err error) {
 	var times []time.Time
-	err = l.store.kv.View(ctx, func(r kv.Reader) error {
+	err = store.View(ctx, func(r kv.Reader) error {
 		old, times = nil, nil
-		return kv.ScanPrefix(r, []byte{keyspace, l.first}, func(k, v []byte) error {
+		return kv.ScanPrefix(r, prefix, func(k, v []byte) error {
 			var note struct {
 				Time time.Time `json:"time"`
 			}

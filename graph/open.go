@@ -45,7 +45,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
 	s := &Store{core: core{kv: store, o: o}, merger: merger}
-	s.cursors.core, s.past.core, s.labels.core = &s.core, &s.core, &s.core
+	s.cursors.core, s.past.core, s.labels.core, s.hidden.core = &s.core, &s.core, &s.core, &s.core
 	header, err := s.header(ctx)
 	if err != nil {
 		return nil, err
@@ -301,7 +301,7 @@ func (s *Store) load(r kv.Reader) error {
 		return err
 	}
 	s.secret = slices.Clone(secret)
-	if _, err := s.hidden(r); err != nil {
+	if _, err := s.hidden.in(r); err != nil {
 		return err
 	}
 	for _, l := range s.lanes {

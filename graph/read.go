@@ -31,7 +31,7 @@ func (s *Store) ViewAcross(ctx context.Context, fn func(*ask.View) error) (cross
 }
 
 func (s *Store) view(r kv.Reader, charge func(cost int) error, fn func(*ask.View) error) error {
-	hidden, err := s.hidden(r)
+	hidden, err := s.hidden.in(r)
 	if err != nil {
 		return fmt.Errorf("graph: reading the hidden accounts: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 // partition has one, without a claim, and one lane.
 
 // Owns reports whether the events of an account are applied here.
-func (s *Store) Owns(did []byte) bool { return s.ownsPart(s.layout.Settings.PartitionOf(did)) }
+func (s *core) Owns(did []byte) bool { return s.ownsPart(s.layout.Settings.PartitionOf(did)) }
 
 func (s *core) ownsPart(part uint8) bool { return part >= s.first && part < s.end }
 
@@ -29,7 +29,7 @@ func (s *core) check(tx kv.Txn) error {
 
 // begin makes the cursors of a new source, and writes the notes of the batch, before anything of the batch is applied, in
 // several writes: all of them may be too large for one.
-func (s *Store) begin(ctx context.Context, source string, b *batch.Batch) error {
+func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) error {
 	if err := s.beginSource(ctx, source, b); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Store) begin(ctx context.Context, source string, b *batch.Batch) error 
 
 // isMine reports whether this writer writes a dead letter. The writer of the first partition
 // writes those without an account.
-func (s *Store) isMine(d format.DeadLetter) bool {
+func (s *core) isMine(d format.DeadLetter) bool {
 	if d.DID == "" {
 		return s.ownsPart(0)
 	}
@@ -71,7 +71,7 @@ func (s *Store) isMine(d format.DeadLetter) bool {
 
 // beginSource makes the missing cursors of a source before any event is applied, if there are several partitions: lanes commit
 // one after another, and the first lane's cursor must not count for all.
-func (s *Store) beginSource(ctx context.Context, source string, b *batch.Batch) error {
+func (s *cursors) beginSource(ctx context.Context, source string, b *batch.Batch) error {
 	missing := func(l *lane) bool {
 		rows := l.sources[source]
 		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })

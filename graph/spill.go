@@ -27,9 +27,6 @@ func (l *lane) spill(ctx context.Context) error {
 		err := l.update(ctx, func(tx kv.Txn) error {
 			spilled = 0
 			for _, key := range keys {
-				if l.goes([]byte(key)) {
-					continue
-				}
 				n, err := l.store.merger.SpillOne(tx, []byte(key))
 				if err != nil {
 					return fmt.Errorf("%x: %w", key, err)
@@ -61,20 +58,16 @@ func (l *lane) spill(ctx context.Context) error {
 }
 
 // isMineToSpill reports whether a key belongs to a partition of the lane. Sets of labels, of all
-// partitions, belong to the lane of the first one, which writes them.
+// partitions, belong to the lane of the first one, which writes them. A chunk of an account that is being erased is nobody's: erasing
+// works its way down the keys, and a spill would add chunks behind it.
 func (l *lane) isMineToSpill(key string) bool {
-	if key[0] == format.KeyReverse && kinds.Kind(key[1]).IsLabel() {
+	switch {
+	case key[0] == format.KeyReverse && kinds.Kind(key[1]).IsLabel():
 		return l.has(0)
+	case key[0] == format.KeyRecord:
+		if _, actor, _, _, err := format.ParseChunkKey([]byte(key)); err == nil && l.erasing[actor] {
+			return false
+		}
 	}
 	return l.has(l.store.layout.PartitionOfKey([]byte(key)))
-}
-
-// goes reports whether a key is a chunk of an account that is being erased. Erasing works its
-// way down the keys, and a spill would add chunks behind it.
-func (l *lane) goes(key []byte) bool {
-	if key[0] != format.KeyRecord {
-		return false
-	}
-	_, actor, _, _, err := format.ParseChunkKey(key)
-	return err == nil && l.erasing[actor]
 }

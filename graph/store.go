@@ -73,12 +73,12 @@ type Store struct {
 	past
 	labels
 
-	merger    *write.Merger
-	source    *ask.Source
-	ids       intern.Interner
-	hiddenSet hiddenCache
-	secret    []byte
-	made      bool // by this Open
+	merger *write.Merger
+	source *ask.Source
+	ids    intern.Interner
+	hidden hiddenCache
+	secret []byte
+	made   bool // by this Open
 
 	watcher Watcher // nil: there is none. Guarded by writing
 
