@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -44,7 +43,7 @@ type line struct {
 	Export  int                `json:"export,omitempty"`
 	Kinds   []string           `json:"kinds,omitempty"` // in the first line
 	More    []string           `json:"configured,omitempty"`
-	Cursor  *exportCursor      `json:"cursor,omitempty"`
+	Cursor  *format.Cursor     `json:"cursor,omitempty"`
 	Dead    *format.DeadLetter `json:"dead,omitempty"`
 	Gap     *format.Gap        `json:"gap,omitempty"`
 	Doubts  *doubts            `json:"doubts,omitempty"`
@@ -76,13 +75,6 @@ type Counts struct {
 	Records  int64 `json:"records"`  // number of records
 	// SHA256 is the sum of the export's bytes before its last line, in hexadecimal.
 	SHA256 string `json:"sha256,omitempty"`
-}
-
-type exportCursor struct {
-	Source string     `json:"source"`
-	Seq    format.Seq `json:"seq"`
-	Time   time.Time  `json:"time"`
-	Future bool       `json:"future,omitempty"`
 }
 
 // exportAccount is a format.RepoState. A source without a cursor is "".
@@ -196,7 +188,8 @@ func (x *exporter) cursors() error {
 	}
 	slices.SortFunc(all, func(x, y format.Cursor) int { return cmp.Compare(x.Source, y.Source) })
 	for _, c := range all {
-		if err := x.json.Encode(line{Cursor: &exportCursor{c.Source, c.Seq, c.Time.UTC(), c.Future}}); err != nil {
+		c.Time = c.Time.UTC()
+		if err := x.json.Encode(line{Cursor: &c}); err != nil {
 			return err
 		}
 	}

@@ -105,14 +105,16 @@ type importer struct {
 func (m *importer) line(ctx context.Context, l *line) error {
 	switch {
 	case l.Cursor != nil:
-		return m.cursor(ctx, l.Cursor)
+		m.numbers[l.Cursor.Source] = uint32(len(m.numbers) + 1)
+		return m.s.ImportCursor(ctx, *l.Cursor, m.numbers[l.Cursor.Source])
 	case l.Dead != nil:
-		return m.note(ctx, l.Dead.Source, func(b *batch.Batch) { b.AddDeadLetter(*l.Dead) })
+		m.batch.AddDeadLetter(*l.Dead)
+		return m.apply(ctx, l.Dead.Source)
 	case l.Gap != nil:
-		return m.note(ctx, l.Gap.Source, func(b *batch.Batch) { b.AddGap(*l.Gap) })
+		m.batch.AddGap(*l.Gap)
+		return m.apply(ctx, l.Gap.Source)
 	case l.Doubts != nil:
-		d := l.Doubts
-		return m.s.ImportDoubts(ctx, graph.Doubts{Lacking: d.Lacking, Hole: d.Hole, Floors: d.Floors, Backfill: d.Backfill})
+		return m.s.ImportDoubts(ctx, graph.Doubts(*l.Doubts))
 	case l.Account != nil:
 		return m.account(ctx, l.Account)
 	case l.Kind != "":
@@ -128,17 +130,6 @@ func (m *importer) kinds(ctx context.Context, l *line) error {
 		return fmt.Errorf("%w: the kinds of the export: %w", graph.ErrImport, err)
 	}
 	return m.s.ImportKinds(ctx, l.Kinds, configured)
-}
-
-func (m *importer) cursor(ctx context.Context, c *exportCursor) error {
-	m.numbers[c.Source] = uint32(len(m.numbers) + 1)
-	return m.s.ImportCursor(ctx, format.Cursor{Source: c.Source, Seq: c.Seq, Time: c.Time, Future: c.Future}, m.numbers[c.Source])
-}
-
-// note writes one dead letter or gap.
-func (m *importer) note(ctx context.Context, source string, add func(*batch.Batch)) error {
-	add(&m.batch)
-	return m.apply(ctx, source)
 }
 
 func (m *importer) apply(ctx context.Context, source string) error {
