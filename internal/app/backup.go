@@ -118,7 +118,7 @@ func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error
 	merger := graph.Merger()
 	return backup.Create(ctx, j.Target, backup.CreateOptions{
 		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress, Gently: c.Live,
-		Check: func(path string, pause func()) error { return pebblekv.CheckFile(ctx, merger, path, pause) },
+		Check: func(path string) error { return pebblekv.CheckFile(ctx, merger, path) },
 	})
 }
 

@@ -31,8 +31,8 @@ type CreateOptions struct {
 	Signer  *Signer // nil: no signature
 	// Keep is how many backups to keep, with this one; 0: all of them.
 	Keep int
-	// Check, if set, proves a file that is to be sent. An error fails the backup. It calls pause often.
-	Check func(path string, pause func()) error
+	// Check, if set, proves a file that is to be sent. An error fails the backup.
+	Check func(path string) error
 	// Gently says that others need the processor: one file at a time, with rests that are twice as long
 	// as the work.
 	Gently bool
@@ -178,9 +178,10 @@ func (c *creator) file(ctx context.Context, f *File) error {
 	}
 	pause := c.pauses(ctx)
 	if c.o.Check != nil {
-		if err := c.o.Check(path, func() { pause(0) }); err != nil {
+		if err := c.o.Check(path); err != nil {
 			return err
 		}
+		pause(0)
 	}
 	var err error
 	if f.SHA256, err = sumFile(ctx, path, pause); err != nil {

@@ -69,7 +69,7 @@ func TestSendsWhatIsNew(t *testing.T) {
 	folder{"000001.sst": strings.Repeat("a", 5000), "000002.sst": "b", "MANIFEST-000001": "1"}.write(t, dir)
 	var checked []string
 	var mu sync.Mutex
-	o := backup.CreateOptions{Dir: dir, Time: time.Now(), Check: func(p string, _ func()) error {
+	o := backup.CreateOptions{Dir: dir, Time: time.Now(), Check: func(p string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		checked = append(checked, filepath.Base(p))
@@ -94,7 +94,7 @@ func TestSendsWhatIsNew(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	// A file that fails its check is not backed up.
-	o.Time, o.Check = o.Time.Add(time.Second), func(string, func()) error { return errGone }
+	o.Time, o.Check = o.Time.Add(time.Second), func(string) error { return errGone }
 	folder{"000004.sst": "d"}.write(t, dir)
 	if _, err = create(t, to, nil, o); !errors.Is(err, errGone) || !strings.Contains(err.Error(), "000004.sst") {
 		t.Fatal(err)

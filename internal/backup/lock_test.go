@@ -24,7 +24,7 @@ func TestLock(t *testing.T) {
 	goOn := make(chan struct{})
 	var busy sync.WaitGroup
 	busy.Go(func() {
-		o := backup.CreateOptions{Time: time.Now(), Check: func(string, func()) error { close(inside); <-goOn; return nil }}
+		o := backup.CreateOptions{Time: time.Now(), Check: func(string) error { close(inside); <-goOn; return nil }}
 		if _, err := create(t, to, content, o); err != nil {
 			t.Error(err)
 		}

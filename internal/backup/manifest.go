@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -224,11 +223,9 @@ func read(ctx context.Context, t Target, at time.Time, trust *Trust) (*Manifest,
 
 // encode returns a manifest's bytes.
 func (m *Manifest) encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", " ")
-	if err := e.Encode(m); err != nil {
+	b, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
 		return nil, fmt.Errorf("the manifest: %w", err)
 	}
-	return b.Bytes(), nil
+	return append(b, '\n'), nil
 }

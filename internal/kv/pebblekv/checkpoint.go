@@ -91,8 +91,8 @@ func (p place) markOf(name string) (m mark, err error) {
 
 // CheckFile reads a file of a checkpoint of a store with the Merger m to its end, and returns a kv.ErrCorrupt if it is damaged.
 // Of tables, it compares each block with its checksum; other files are not read, because Open does
-// that. It calls pause before each read.
-func CheckFile(ctx context.Context, m kv.Merger, path string, pause func()) (err error) {
+// that.
+func CheckFile(ctx context.Context, m kv.Merger, path string) error {
 	if !strings.HasSuffix(path, ".sst") {
 		return nil
 	}
@@ -100,7 +100,7 @@ func CheckFile(ctx context.Context, m kv.Merger, path string, pause func()) (err
 	if err != nil {
 		return fmt.Errorf("pebblekv: %w", err)
 	}
-	readable, err := sstable.NewSimpleReadable(pausingFile{f, pause})
+	readable, err := sstable.NewSimpleReadable(f)
 	if err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: %s: %w", path, err), f.Close())
 	}
@@ -112,17 +112,4 @@ func CheckFile(ctx context.Context, m kv.Merger, path string, pause func()) (err
 		return fmt.Errorf("pebblekv: %w: %s: %w", kv.ErrCorrupt, path, err)
 	}
 	return nil
-}
-
-// pausingFile calls pause before each read.
-type pausingFile struct {
-	vfs.File
-
-	pause func()
-}
-
-// ReadAt implements io.ReaderAt.
-func (f pausingFile) ReadAt(p []byte, at int64) (int, error) {
-	f.pause()
-	return f.File.ReadAt(p, at)
 }

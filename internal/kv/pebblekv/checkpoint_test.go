@@ -71,14 +71,14 @@ func TestCheckpointIsGuarded(t *testing.T) {
 		}
 		if pattern == "*.sst" { // a flipped bit is found by its block's checksum
 			for _, name := range names {
-				must(t, CheckFile(t.Context(), s.Merger(), name, func() {}))
+				must(t, CheckFile(t.Context(), s.Merger(), name))
 			}
 			b, err := os.ReadFile(names[0])
 			must(t, err)
 			b[10] ^= 1
 			flipped := filepath.Join(t.TempDir(), "000001.sst")
 			must(t, os.WriteFile(flipped, b, 0o600))
-			if err := CheckFile(t.Context(), s.Merger(), flipped, func() {}); !errors.Is(err, kv.ErrCorrupt) {
+			if err := CheckFile(t.Context(), s.Merger(), flipped); !errors.Is(err, kv.ErrCorrupt) {
 				t.Fatal(err)
 			}
 		}
