@@ -110,9 +110,8 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	fo := fdbkv.Options{
 		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
-		Logger: logger(o.Logger).With("component", "store"),
+		Logger: logger(o.Logger).With("component", "store"), Metrics: o.writes,
 	}
-	fo.Retried, fo.Conflicted, fo.Versioned, fo.Trips = o.writes.Retried, o.writes.Conflicted, o.writes.Versioned, o.writes.Tripped
 	s, err := fdbkv.Open(ctx, fo)
 	switch {
 	case errors.Is(err, kv.ErrNotFound):

@@ -50,17 +50,8 @@ type Options struct {
 	Timeout time.Duration
 	// Logger receives the engine's messages. nil means no logging.
 	Logger *slog.Logger
-	// Retried, if set, is called before each retry of an Update with the cause:
-	// conflict, unknown, too_old, timeout or other.
-	Retried func(cause string)
-	// Conflicted, if set, is called for each key range that made a commit
-	// conflict, with its first key, as FoundationDB reports it.
-	Conflicted func(key []byte)
-	// Versioned, if set, is called for each View that got its read version, with how long that took.
-	Versioned func(took time.Duration)
-	// Trips, if set, is called at the end of each View with the number of its round trips to the cluster:
-	// how often it waited for a read that was not under way yet when it last waited. The read version is one.
-	Trips func(n int)
+	// Metrics count retries, conflicts, and what Views wait for. nil counts nothing.
+	Metrics *kv.Metrics
 }
 
 // DefaultTimeout is the default of Options.Timeout.

@@ -64,15 +64,6 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Versioned == nil {
-		o.Versioned = func(time.Duration) {}
-	}
-	if o.Trips == nil {
-		o.Trips = func(int) {}
-	}
-	if o.Retried == nil {
-		o.Retried = func(string) {}
-	}
 	if err := checkClusterFile(o.ClusterFile); err != nil {
 		return nil, err
 	}
@@ -181,7 +172,7 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 					return fmt.Errorf("fdbkv: three attempts took longer than FoundationDB keeps a snapshot: %w", kv.ErrTooLarge)
 				}
 			}
-			s.o.Retried(cause(fe.Code))
+			s.o.Metrics.Retried(cause(fe.Code))
 			if fe.Code == codeNotCommitted {
 				s.reportConflicts(tr)
 			}
@@ -245,7 +236,7 @@ func (s *Store) attempt(tr fdb.Transaction, fn func(fdb.Transaction) error) erro
 const conflictSpace = "\xff\xff/transaction/conflicting_keys/"
 
 func (s *Store) reportConflicts(tr fdb.Transaction) {
-	if s.o.Conflicted == nil {
+	if s.o.Metrics == nil {
 		return
 	}
 	rows, err := tr.GetRange(fdb.KeyRange{Begin: fdb.Key(conflictSpace), End: fdb.Key(conflictSpace + "\xff")}, fdb.RangeOptions{}).GetSliceWithError()
@@ -255,7 +246,7 @@ func (s *Store) reportConflicts(tr fdb.Transaction) {
 	for _, row := range rows {
 		key, ok := bytes.CutPrefix(row.Key[len(conflictSpace):], s.prefix)
 		if ok && string(row.Value) == "1" {
-			s.o.Conflicted(key)
+			s.o.Metrics.Conflicted(key)
 		}
 	}
 }
@@ -324,14 +315,14 @@ func (s *Store) view(ctx context.Context, interrupt kv.Interrupt, crossings int,
 		}
 		return 0, s.explain(err)
 	}
-	s.o.Versioned(time.Since(r.begun))
+	s.o.Metrics.Versioned(time.Since(r.begun))
 	s.cluster.success()
 	err = fn(r)
 	if len(r.ahead) > 0 {
 		tr.Cancel() // reads that were begun early and are not needed
 	}
 	if crossings == 0 {
-		s.o.Trips(1 + r.trips.Count())
+		s.o.Metrics.Tripped(1 + r.trips.Count())
 	}
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
 		return r.crossed, context.Cause(ctx)

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
@@ -108,32 +110,18 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// Versioned is called once for each View, with the time that it waited for its read version.
-func TestReadVersionsAreReported(t *testing.T) {
-	var waits []time.Duration
+// Each read key that another transaction changed is counted as a conflict, each retry with its cause, and each View with
+// the time that it waited for its read version.
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
 	s := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) {
-		o.Versioned = func(took time.Duration) { waits = append(waits, took) }
+		o.Metrics = kv.NewMetrics(reg, func(key []byte) string { return string(key) })
 	})
-	begun := time.Now()
 	for range 3 {
 		if err := s.View(t.Context(), func(kv.Reader) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(waits) != 3 || slices.Min(waits) <= 0 || slices.Max(waits) > time.Since(begun) {
-		t.Errorf("waited %v, want three times within %v", waits, time.Since(begun))
-	}
-}
-
-// Conflicted receives each read key that another transaction changed.
-func TestConflictsAreReported(t *testing.T) {
-	var mu sync.Mutex
-	var conflicts []string
-	causes := map[string]int{}
-	s := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) {
-		o.Conflicted = func(key []byte) { mu.Lock(); conflicts = append(conflicts, string(key)); mu.Unlock() }
-		o.Retried = func(cause string) { mu.Lock(); causes[cause]++; mu.Unlock() }
-	})
 	attempts := 0
 	err := s.Update(t.Context(), func(tx kv.Txn) error {
 		if _, _, err := tx.Snapshot().Get([]byte("free")); err != nil {
@@ -157,8 +145,26 @@ func TestConflictsAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(conflicts, " "); got != "read named" || attempts != 3 || causes["conflict"] != 2 {
-		t.Errorf("%d attempts, conflicts %q, causes %v", attempts, got, causes)
+	want := `
+# HELP skein_store_conflicts_total Key ranges that another writer changed before a commit, as the engine reports them, by keyspace.
+# TYPE skein_store_conflicts_total counter
+skein_store_conflicts_total{keyspace="named"} 1
+skein_store_conflicts_total{keyspace="read"} 1
+# HELP skein_store_retries_total Retried writes, by cause.
+# TYPE skein_store_retries_total counter
+skein_store_retries_total{cause="conflict"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "skein_store_conflicts_total", "skein_store_retries_total"); err != nil || attempts != 3 {
+		t.Errorf("%d attempts, %v", attempts, err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if h := f.GetMetric()[0].GetHistogram(); f.GetName() == "skein_store_read_version_duration_seconds" && (h.GetSampleCount() != 3 || h.GetSampleSum() <= 0) {
+			t.Errorf("the Views waited %v", h)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package fdbkv_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,26 +10,6 @@ import (
 
 	"skein.blue/internal/kv/fdbkv"
 )
-
-// A location survives the round trip through its URL, whatever its path contains.
-func TestURLRoundTrip(t *testing.T) {
-	const inPrefix = "abcXYZ019._-"
-	const inPath = "ab/ %?#&=+:@äß'\"\\"
-	rng := rand.New(rand.NewPCG(1, 1))
-	runes := []rune(inPath)
-	for range 5000 {
-		l := fdbkv.Location{ClusterFile: "/f"}
-		for range rng.IntN(12) {
-			l.ClusterFile += string(runes[rng.IntN(len(runes))])
-		}
-		for range 1 + rng.IntN(64) {
-			l.Prefix += string(inPrefix[rng.IntN(len(inPrefix))])
-		}
-		if got, err := fdbkv.Parse(l.String()); err != nil || got != l {
-			t.Fatalf("%+v is formatted as %s, and parsed as %+v, %v", l, l, got, err)
-		}
-	}
-}
 
 // An error of Parse contains the reason and the URL.
 func TestParseErrors(t *testing.T) {

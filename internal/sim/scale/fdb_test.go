@@ -6,15 +6,18 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/network"
 )
@@ -27,8 +30,7 @@ var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the 
 func BenchmarkIndexFDB(b *testing.B) {
 	const batches, perBatch = 12, 16_384
 	o := kvtest.Options(b, write.NewMerger(write.Limits{}))
-	retries := 0
-	o.Retried = func(string) { retries++ }
+	retries := counting(b, &o, "skein_store_retries_total")
 	store := kvtest.Open(b, o)
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}, Lanes: *lanes})
 	if err != nil {
@@ -51,10 +53,30 @@ func BenchmarkIndexFDB(b *testing.B) {
 			}
 		}
 	}
-	b.Logf("%d retries", retries)
+	b.Logf("%v retries", retries())
 	b.ReportMetric(float64(events)/took.Seconds(), "events/s")
 	if err := errors.Join(g.Close(b.Context()), store.Close()); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// counting returns a function that reads a metric of a store.
+func counting(tb testing.TB, o *fdbkv.Options, name string) func() float64 {
+	reg := prometheus.NewRegistry()
+	o.Metrics = kv.NewMetrics(reg, func([]byte) string { return "" })
+	return func() (sum float64) {
+		families, err := reg.Gather()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == name {
+					sum += m.GetCounter().GetValue()
+				}
+			}
+		}
+		return sum
 	}
 }
 
@@ -64,9 +86,8 @@ func BenchmarkIndexFDB(b *testing.B) {
 //	go test -tags fdb ./internal/sim/scale -run xxx -bench AskFDB -benchtime 40x
 func BenchmarkAskFDB(b *testing.B) {
 	const people, enough, followers = 40_000, 1_000_000, 10_000
-	var trips atomic.Int64
 	o := kvtest.Options(b, write.NewMerger(write.Limits{}))
-	o.Trips = func(n int) { trips.Add(int64(n)) }
+	trips := counting(b, &o, "skein_store_round_trips_total")
 	store := kvtest.Open(b, o)
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}})
 	if err != nil {
@@ -129,9 +150,9 @@ func BenchmarkAskFDB(b *testing.B) {
 			s := server(b, x)
 			b.Run(q.what+"/"+on, func(b *testing.B) {
 				get(b, s, q.method, q.p) // what it keeps in memory is not what is measured
-				trips.Store(0)
+				before := trips()
 				median(b, func() { get(b, s, q.method, q.p) })
-				b.ReportMetric(float64(trips.Load())/float64(b.N), "trips")
+				b.ReportMetric((trips()-before)/float64(b.N), "trips")
 			})
 		}
 		ask(cluster, "fdb")
@@ -140,7 +161,7 @@ func BenchmarkAskFDB(b *testing.B) {
 	for _, x := range []*app.Index{cluster, embedded} { // as BenchmarkServe, without a network
 		s := server(b, x)
 		b.Run("small64/"+map[bool]string{true: "fdb", false: "embedded"}[x == cluster], func(b *testing.B) {
-			trips.Store(0)
+			before := trips()
 			b.SetParallelism(64 / runtime.GOMAXPROCS(0))
 			begun := time.Now()
 			b.RunParallel(func(pb *testing.PB) {
@@ -154,7 +175,7 @@ func BenchmarkAskFDB(b *testing.B) {
 				}
 			})
 			b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "questions/s")
-			b.ReportMetric(float64(trips.Load())/float64(b.N), "trips")
+			b.ReportMetric((trips()-before)/float64(b.N), "trips")
 		})
 	}
 	if err := errors.Join(g.Close(b.Context()), store.Close(), embedded.Close(b.Context())); err != nil {
