@@ -458,18 +458,6 @@ expect(!(await page.isChecked('#names')) && await page.$('#out .members b') === 
 await page.unroute('**/page/config.json');
 await page.evaluate(() => localStorage.clear());
 
-// The examples are about this store, and have answers.
-await page.goto(base + '/');
-await page.waitForSelector('#out .cards a');
-const proposed = await page.$$eval('#out .cards a', list => list.map(a => [a.querySelector('b').textContent, new URL(a.href).searchParams]).map(([t, p]) => [t, p.get('q')]).filter(([, q]) => q));
-expect(proposed.length === 5, `${proposed.length} examples`);
-for (const [title, q] of proposed) {
-  expect((q.match(/did:[a-z]+:[A-Za-z0-9._:-]+/g) || []).every(did => truth.accounts[did] || [...Object.values(followed)].some(f => f.has(did)) || Object.keys(likers).some(p => p.includes(did))), title + ' is about this store');
-  await type(q);
-  await until(() => document.querySelector('#out .members li, #out .cards a'));
-  expect(!(await page.$('#out .error')), `${title} ${await facts()}`);
-}
-
 await feeds(the);
 await graphs(the);
 

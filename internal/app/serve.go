@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,7 +72,6 @@ type server struct {
 	source string             // of the stream
 	api    *query.Server
 	fresh  *freshness
-	found  atomic.Pointer[[]page.Example] // for the page
 }
 
 // Serve answers queries, and consumes if o.Consume is set, until ctx ends.
@@ -138,11 +136,6 @@ func (s *server) start() error {
 		return nil
 	})
 	o.Page.Kinds = s.Graph.Kinds()
-	if o.Page.Examples == nil {
-		o.Page.Examples = func() []page.Example { return *s.found.Load() }
-		s.found.Store(new([]page.Example))
-		t.run("examples", s.findExamples)
-	}
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
 	if o.mount == nil {

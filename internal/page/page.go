@@ -70,6 +70,13 @@ type Example struct {
 	Q     string `json:"q"`
 }
 
+// publicExamples are about accounts of the public network that many follow.
+var publicExamples = []Example{
+	{"Who follows both of these accounts?", "intersect(followers(@bsky.app), followers(@atproto.com))"},
+	{"Posts liked in the last 24 hours by the accounts that this account follows", "rank(of=follows(@atproto.com), via=likes, since=24h)"},
+	{"An account", "@atproto.com"},
+}
+
 // Options configure the page of a server.
 type Options struct {
 	// Handles says that the server resolves handles.
@@ -82,7 +89,7 @@ type Options struct {
 	Public bool
 	// Kinds are the kinds that the index has. nil means kinds.BuiltIn.
 	Kinds *kinds.Table
-	// Examples returns queries to propose for this index. It may be nil.
+	// Examples returns queries to propose. nil: publicExamples, if this server can answer them.
 	Examples func() []Example
 	// Feeds returns the feeds that the page previews. It may be nil.
 	Feeds func() []feed.Preview
@@ -116,6 +123,8 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 		}
 		if o.Examples != nil {
 			config.Examples = append(config.Examples, o.Examples()...)
+		} else if o.Public && o.Handles {
+			config.Examples = publicExamples
 		}
 		answerJSON(w, config)
 	})
