@@ -49,16 +49,28 @@ func (c *Checkpoint) Remove() error {
 
 // Checkpoint makes a checkpoint of the store. The caller must remove it.
 func (x *Index) Checkpoint(ctx context.Context) (c Checkpoint, err error) {
-	s, ok := x.KV.(*pebblekv.Store)
-	if !ok {
-		return c, ErrNoCheckpoint
-	}
-	c, err = checkpointOf(ctx, s, x.Path)
+	c, err = checkpointOf(ctx, x.KV, x.Path)
 	c.Live = true
 	return c, err
 }
 
-func checkpointOf(ctx context.Context, s *pebblekv.Store, dir string) (c Checkpoint, err error) {
+// CheckpointClosed makes a checkpoint of a store that no process has open.
+func CheckpointClosed(ctx context.Context, o StoreOptions) (c Checkpoint, err error) {
+	s, err := OpenStore(ctx, o)
+	if err != nil {
+		return c, err
+	}
+	if err = removeCheckpoints(o.Store); err == nil {
+		c, err = checkpointOf(ctx, s, o.Store)
+	}
+	return c, errors.Join(err, s.Close())
+}
+
+func checkpointOf(ctx context.Context, store kv.Store, dir string) (c Checkpoint, err error) {
+	s, ok := store.(*pebblekv.Store)
+	if !ok {
+		return c, ErrNoCheckpoint
+	}
 	parent, err := filepath.Abs(filepath.Join(dir, checkpoints))
 	if err == nil {
 		err = os.MkdirAll(parent, 0o755)
@@ -69,23 +81,6 @@ func checkpointOf(ctx context.Context, s *pebblekv.Store, dir string) (c Checkpo
 	c.Time = time.Now()
 	c.Folder = filepath.Join(parent, c.Time.UTC().Format("20060102T150405.000000000Z"))
 	return c, s.Checkpoint(ctx, c.Folder)
-}
-
-// CheckpointClosed makes a checkpoint of a store that no process has open.
-func CheckpointClosed(ctx context.Context, o StoreOptions) (c Checkpoint, err error) {
-	s, err := OpenStore(ctx, o)
-	if err != nil {
-		return c, err
-	}
-	p, ok := s.(*pebblekv.Store)
-	if !ok {
-		return c, errors.Join(ErrNoCheckpoint, s.Close())
-	}
-	if err := removeCheckpoints(o.Store); err != nil {
-		return c, errors.Join(err, s.Close())
-	}
-	c, err = checkpointOf(ctx, p, o.Store)
-	return c, errors.Join(err, s.Close())
 }
 
 // removeCheckpoints removes the checkpoints that killed processes left in a store's folder, which

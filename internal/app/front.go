@@ -51,14 +51,14 @@ func (f *front) adminAt() net.Addr {
 // serve starts the tasks that serve both handlers.
 func (f *front) serve(t *tasks, o *ServeOptions, api, admin http.Handler) {
 	share := divideDescriptors(openFiles())
-	f.serveHTTP(t, "--listen", f.api, api, share.api, o.Clients.Proxies)
+	f.serveHTTP(t, o, "--listen", f.api, api, share.api, o.Clients.Proxies)
 	if f.admin != nil {
-		f.serveHTTP(t, "--admin-listen", f.admin, admin, share.admin, clients.Proxies{})
+		f.serveHTTP(t, o, "--admin-listen", f.admin, admin, share.admin, clients.Proxies{})
 	}
 }
 
 // serveHTTP serves on at most so many connections.
-func (f *front) serveHTTP(t *tasks, flag string, at net.Listener, h http.Handler, most int, proxies clients.Proxies) {
+func (f *front) serveHTTP(t *tasks, o *ServeOptions, flag string, at net.Listener, h http.Handler, most int, proxies clients.Proxies) {
 	ln := limitListener(at, most, proxies, func() {
 		if held, ok := f.limiter.Allow(flag); ok {
 			f.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "occurrences", held+1)
@@ -82,6 +82,11 @@ func (f *front) serveHTTP(t *tasks, flag string, at net.Listener, h http.Handler
 		return nil
 	})
 	t.run("http shutdown "+flag, func(ctx context.Context) error {
+		select {
+		case <-o.Draining:
+			srv.SetKeepAlivesEnabled(false)
+		case <-ctx.Done():
+		}
 		<-ctx.Done()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()

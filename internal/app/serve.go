@@ -144,7 +144,7 @@ func (s *server) start() error {
 		}
 		o.adminAt = s.front.adminAt()
 	}
-	api := o.closing(s.fresh.dated(s.gate(page.Handler(s.api, live, o.Page), o.Clients)))
+	api := s.fresh.dated(s.gate(page.Handler(s.api, live, o.Page), o.Clients))
 	var admin http.Handler
 	if o.adminAt != nil {
 		admin = s.fresh.dated(s.guard(o.adminAt))
@@ -206,19 +206,6 @@ func (o *ServeOptions) drains() bool {
 	default: // also if Draining is nil
 		return false
 	}
-}
-
-// closing returns h such that each answer closes its connection while the process drains.
-func (o *ServeOptions) closing(h http.Handler) http.Handler {
-	if o.Draining == nil {
-		return h
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if o.drains() {
-			w.Header().Set("Connection", "close")
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // awaitFenced returns an error when another writer takes over this daemon's share, which may be
