@@ -134,7 +134,8 @@ type block struct {
 }
 
 type match struct {
-	block *blockedList
+	list  *blockedList
+	block *ask.ShownRecord
 	item  ask.ShownRecord
 }
 
@@ -150,7 +151,8 @@ func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, er
 		all[other] = &block{direct: p, isDirect: true}
 	}
 	blockers, blocked := ends(ids, inward)
-	err = l.find(blockers, blocked, func(other, blocked, list dict.ID, listblock *blockedList, item ask.Path) {
+	err = l.find(blockers, blocked, func(other, blocked, id dict.ID, list *blockedList, item ask.Path) {
+		shown := list.blocks[other]
 		if !inward {
 			other = blocked
 		}
@@ -158,10 +160,10 @@ func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, er
 			all[other] = &block{}
 		}
 		b := all[other]
-		if p, ok := listblock.Path(); ok {
+		if p, ok := shown.Path(); ok {
 			b.lowest.Offer(p, ask.Timeless) // keeps the lowest key
 		}
-		m := b.lists[list]
+		m := b.lists[id]
 		switch {
 		case m != nil:
 		case len(b.lists) == maxListsShown:
@@ -171,8 +173,8 @@ func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, er
 			if b.lists == nil {
 				b.lists = map[dict.ID]*match{}
 			}
-			m = &match{block: listblock}
-			b.lists[list] = m
+			m = &match{list: list, block: shown}
+			b.lists[id] = m
 		}
 		m.item.Offer(item, ask.Timeless) // the subject is an account
 	})
@@ -197,10 +199,6 @@ func (l *listBlocks) describe(direction string, dids []language.Literal, ids []d
 	if err != nil {
 		return nil, err
 	}
-	names, err := l.names(all)
-	if err != nil {
-		return nil, err
-	}
 	for i, id := range ids[1:] {
 		b, blocker := all[id], dids[0].S
 		if b == nil || id == dict.None {
@@ -209,7 +207,7 @@ func (l *listBlocks) describe(direction string, dids []language.Literal, ids []d
 		if inward {
 			blocker = dids[i+1].S
 		}
-		one := accountBlock{DID: dids[i+1].S, Lists: listMatches(blocker, b.lists, names), MoreLists: b.more}
+		one := accountBlock{DID: dids[i+1].S, Lists: listMatches(blocker, b.lists), MoreLists: b.more}
 		if b.isDirect {
 			one.Record, one.Time = recordURI(blocker, blockKind, b.direct), timeOf(b.direct)
 		}
@@ -218,30 +216,18 @@ func (l *listBlocks) describe(direction string, dids []language.Literal, ids []d
 	return described, nil
 }
 
-// names returns the URIs of the lists in blocks.
-func (l *listBlocks) names(all map[dict.ID]*block) (map[dict.ID]string, error) {
-	names := map[dict.ID]string{}
-	for _, b := range all {
-		for list := range b.lists {
-			names[list] = ""
-		}
-	}
-	lists := slices.Sorted(maps.Keys(names))
-	err := l.View.Strings(dict.URI, lists, func(i int, uri []byte) error { names[lists[i]] = string(uri); return nil })
-	return names, err
-}
-
 // listMatches names the records of these lists, in the order of the lists' ids.
-func listMatches(blocker string, found map[dict.ID]*match, names map[dict.ID]string) []listMatch {
+func listMatches(blocker string, found map[dict.ID]*match) []listMatch {
 	lists := slices.Sorted(maps.Keys(found))
 	named := make([]listMatch, len(lists))
-	for i, list := range lists {
-		block, _ := found[list].block.Path()
-		item, _ := found[list].item.Path()
+	for i, id := range lists {
+		m := found[id]
+		block, _ := m.block.Path()
+		item, _ := m.item.Path()
 		named[i] = listMatch{
-			List:      names[list],
+			List:      m.list.uri,
 			ListBlock: recordURI(blocker, listBlock, block), ListBlockTime: timeOf(block),
-			ListItem: recordURI(dict.AuthorityOf(names[list]), listItemKind, item), ListItemTime: timeOf(item),
+			ListItem: recordURI(dict.AuthorityOf(m.list.uri), listItemKind, item), ListItemTime: timeOf(item),
 		}
 	}
 	return named

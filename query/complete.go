@@ -122,7 +122,7 @@ func (q *call) missing(v *algebra.Evaluation, via ...language.Op) error {
 	if err != nil {
 		return err
 	}
-	g := gaps{q: q, v: v, lacking: lacking, asked: map[dict.ID]bool{}}
+	g := gaps{q: q, v: v, lacking: lacking}
 	if err := g.walk(&v.Expr.Root, via); err != nil {
 		return err
 	}
@@ -140,21 +140,7 @@ type gaps struct {
 	q                  *call
 	v                  *algebra.Evaluation
 	lacking            map[kinds.Kind]time.Time
-	asked              map[dict.ID]bool // accounts
-	everybody, anybody bool             // whether the sets depend on the records of all accounts, or of some
-}
-
-// accounts looks at accounts whose own records the sets depend on.
-func (g *gaps) accounts(dids []language.Literal, ids []dict.ID) error {
-	var names []language.Literal
-	var more []dict.ID
-	for i, id := range ids {
-		if !g.asked[id] || id == dict.None {
-			g.asked[id] = true
-			names, more = append(names, dids[i]), append(more, id)
-		}
-	}
-	return missingOf(g.v.View, names, more)
+	everybody, anybody bool // whether the sets depend on the records of all accounts, or of some
 }
 
 // walk looks at a part of the expression. via is the set that a ranking looks up for each of its members.
@@ -171,20 +157,20 @@ func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
 	g.anybody = g.anybody || n.Op.IsSet() && !labels || own || authors
 	switch {
 	case n.Op == language.OpForward:
-		err = g.accounts(e.Strings[n.Of:n.Of+1], g.v.IDs[n.Of:n.Of+1])
+		err = missingOf(g.v.View, e.Strings[n.Of:n.Of+1], g.v.IDs[n.Of:n.Of+1])
 	case n.Op == language.OpListed:
-		err = g.accounts(e.Strings[n.By:n.By+1], g.v.IDs[n.By:n.By+1])
+		err = missingOf(g.v.View, e.Strings[n.By:n.By+1], g.v.IDs[n.By:n.By+1])
 	case labels:
 		err = missingLabels(g.v.Labeler(n))
 	case n.Op == language.OpReverse, n.Op == language.OpLists, n.Op == language.OpRank: // of a ranking, on the records of accounts that it finds, or of all
 		g.everybody = true
 	case own:
-		err = g.accounts(e.Strings[n.First:n.End], g.v.IDs[n.First:n.End])
+		err = missingOf(g.v.View, e.Strings[n.First:n.End], g.v.IDs[n.First:n.End])
 	case authors:
 		var names []language.Literal
 		var ids []dict.ID
 		if names, ids, err = g.v.Authors(e.Strings[n.First:n.End]); err == nil {
-			err = g.accounts(names, ids)
+			err = missingOf(g.v.View, names, ids)
 		}
 	}
 	for i := range n.Args {

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,27 +54,33 @@ func (l *listBlocks) note(c *caveats) {
 	}
 }
 
-// A blockedList is a list that an account blocks, and the listblock that is shown.
+// A blockedList is a list that accounts block.
 type blockedList struct {
-	ask.ShownRecord
-
-	author dict.ID
+	uri    string
+	author dict.ID                      // None if it is hidden or unknown
+	time   uint64                       // the list's TID
+	blocks map[dict.ID]*ask.ShownRecord // the listblocks that are shown, by the account that blocks
 }
 
-// A byList is called for each list item by which an account blocks another one. An account that
-// occurs several times may come several times.
-type byList func(blocker, other, list dict.ID, block *blockedList, item ask.Path)
+// A byList is called for each list item by which an account blocks another one.
+type byList func(blocker, other, list dict.ID, of *blockedList, item ask.Path)
 
 // find finds the list items by which accounts block others.
 func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 	if !slices.ContainsFunc(others, func(id dict.ID) bool { return id != dict.None }) {
 		return nil
 	}
-	all, authors, err := l.blockedOf(blockers)
-	if err != nil || authors.Empty() {
+	lists, err := l.blockedBy(blockers)
+	if err != nil || len(lists) == 0 {
 		return err
 	}
-	among := map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
+	var authors sets.Collector
+	for _, list := range lists {
+		if list.author != dict.None {
+			authors.Add(uint64(list.author))
+		}
+	}
+	some, among := authors.Set(), map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
 	for _, other := range others {
 		l.View.BeginActors(kinds.ListMember, other)
 	}
@@ -87,7 +92,7 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 		if err != nil {
 			return err
 		}
-		listers, err := l.And(authors, t)
+		listers, err := l.And(some, t)
 		if err != nil {
 			return err
 		}
@@ -100,13 +105,27 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 	}
 	begin := func(author dict.ID) { l.View.BeginRecords(kinds.ListMember, author) }
 	for author := range ask.Ahead(l.View, slices.Values(slices.Sorted(maps.Keys(among))), begin) {
-		err := l.listings(author, among[author], func(other, list dict.ID, item ask.Path) {
-			for i, blocker := range blockers {
-				if block := all[i][list]; block != nil && block.author == author {
-					found(blocker, other, list, block, item)
+		if err := l.Ended.Err(); err != nil {
+			return err
+		}
+		listed := func(id dict.ID) (bool, error) {
+			if l.items--; l.items < 0 {
+				return false, errListBound
+			}
+			return among[author][id], nil
+		}
+		err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, listed, ask.Window{}, func(item ask.Path, other, id dict.ID) error {
+			if list := lists[id]; list != nil && list.author == author {
+				for blocker := range list.blocks {
+					found(blocker, other, id, list, item)
 				}
 			}
+			return nil
 		})
+		if errors.Is(err, errListBound) {
+			l.bound = gap(fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems))
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -114,42 +133,18 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 	return nil
 }
 
-// listings calls each for the list items by which an author puts any of the accounts some on a
-// list, in no particular order.
-func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID, item ask.Path)) error {
-	if err := l.Ended.Err(); err != nil {
-		return err
-	}
-	among := func(id dict.ID) (bool, error) {
-		if l.items--; l.items < 0 {
-			return false, errListBound
-		}
-		return some[id], nil
-	}
-	err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(item ask.Path, member, list dict.ID) error {
-		each(member, list, item)
-		return nil
-	})
-	if errors.Is(err, errListBound) {
-		l.bound = gap(fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems))
-		return nil
-	}
-	return err
-}
-
-// blockedOf reads the listblocks of accounts, for lists of visible authors, and returns them by account and list, with the
-// authors.
-func (l *listBlocks) blockedOf(ids []dict.ID) (all []map[dict.ID]*blockedList, of sets.Set, err error) {
+// blockedBy reads the lists that accounts block. It sets l.missing if records of a list's author may be missing.
+func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, error) {
 	type block struct {
-		by   int // the index of the account
-		list dict.ID
-		path ask.Path
+		by, list dict.ID
+		path     ask.Path
 	}
 	var blocks []block
-	for _, id := range ids {
+	lists := map[dict.ID]*blockedList{}
+	for _, id := range accounts {
 		l.View.BeginRecords(listBlock.Kind, id)
 	}
-	for i, id := range ids {
+	for _, id := range accounts {
 		if l.blocks < 0 { // l.bound is set
 			break
 		}
@@ -159,72 +154,56 @@ func (l *listBlocks) blockedOf(ids []dict.ID) (all []map[dict.ID]*blockedList, o
 				return false
 			}
 			p.Raw = slices.Clone(p.Raw)
-			blocks = append(blocks, block{i, list, p})
+			blocks, lists[list] = append(blocks, block{id, list, p}), &blockedList{blocks: map[dict.ID]*ask.ShownRecord{}}
 			return true
 		})
 		if err != nil {
-			return nil, of, err
+			return nil, err
 		}
 	}
-	slices.SortFunc(blocks, func(x, y block) int { return cmp.Compare(x.list, y.list) })
-	var lists []dict.ID
-	for _, b := range blocks {
-		lists = append(lists, b.list)
-	}
-	lists = slices.Compact(lists)
-	authors, times, err := l.authorsOf(lists)
-	if err != nil {
-		return nil, of, err
-	}
-	var some sets.Collector
-	all = make([]map[dict.ID]*blockedList, len(ids))
-	for _, b := range blocks {
-		i, _ := slices.BinarySearch(lists, b.list)
-		if authors[i] == dict.None {
-			continue
-		}
-		if all[b.by] == nil {
-			all[b.by] = map[dict.ID]*blockedList{}
-		}
-		if all[b.by][b.list] == nil {
-			all[b.by][b.list] = &blockedList{author: authors[i]}
-		}
-		all[b.by][b.list].Offer(b.path, times[i])
-		some.Add(uint64(authors[i]))
-	}
-	return all, some.Set(), nil
-}
-
-// authorsOf returns the authors of lists, None for authors that are hidden or unknown, and the
-// TIDs of the lists. It sets l.missing if records of an author may be missing.
-func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
-	dids, times := make([]language.Literal, len(lists)), make([]uint64, len(lists))
-	err = l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		dids[i], times[i] = language.Literal{S: dict.AuthorityOf(string(uri)), Is: dict.DID}, ask.TIDOf(dict.URI, uri)
+	ids := slices.Sorted(maps.Keys(lists))
+	authors := make([]language.Literal, len(ids))
+	err := l.View.Strings(dict.URI, ids, func(i int, uri []byte) error {
+		list := lists[ids[i]]
+		list.uri, list.time = string(uri), ask.TIDOf(dict.URI, uri)
+		authors[i] = language.Literal{S: dict.AuthorityOf(list.uri), Is: dict.DID}
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if authors, err = algebra.Lookup(l.View, dids); err != nil {
-		return nil, nil, err
-	}
-	var by []language.Literal
-	var ids []dict.ID
-	asked := map[string]bool{}
-	for i, author := range authors {
-		isDID := strings.HasPrefix(dids[i].S, "did:") // a URI with a handle names no list: items name the author's DID
-		if isDID && l.missing == "" && !asked[dids[i].S] {
-			asked[dids[i].S] = true
-			by, ids = append(by, dids[i]), append(ids, author)
+	for _, b := range blocks {
+		list := lists[b.list]
+		if list.blocks[b.by] == nil {
+			list.blocks[b.by] = &ask.ShownRecord{}
 		}
-		if !isDID || l.View.IsHidden(author) {
-			authors[i] = dict.None
+		list.blocks[b.by].Offer(b.path, list.time)
+	}
+	known, err := algebra.Lookup(l.View, authors)
+	if err != nil {
+		return nil, err
+	}
+	var names []language.Literal
+	var asked []dict.ID
+	seen := map[string]bool{}
+	for i, id := range ids {
+		did := authors[i]
+		if !strings.HasPrefix(did.S, "did:") { // a URI with a handle names no list: items name the author's DID
+			continue
+		}
+		if !seen[did.S] {
+			seen[did.S] = true
+			names, asked = append(names, did), append(asked, known[i])
+		}
+		if !l.View.IsHidden(known[i]) {
+			lists[id].author = known[i]
 		}
 	}
-	err = missingOf(l.View, by, ids)
-	if g, ok := errors.AsType[gap](err); ok {
-		l.missing, err = g, nil
+	if l.missing == "" {
+		err = missingOf(l.View, names, asked)
+		if g, ok := errors.AsType[gap](err); ok {
+			l.missing, err = g, nil
+		}
 	}
-	return authors, times, err
+	return lists, err
 }

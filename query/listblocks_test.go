@@ -75,18 +75,12 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		}
 		l := newListBlocks(t.Context(), sn, nil)
 		l.items = 10
-		looked := 0
-		for n := range 100 {
-			author, err := algebra.Lookup(sn, []language.Literal{{S: author(n), Is: dict.DID}})
-			if err != nil {
-				return err
-			}
-			if err := l.listings(author[0], map[dict.ID]bool{ids[0]: true, ids[1]: true}, func(dict.ID, dict.ID, ask.Path) { looked++ }); err != nil {
-				return err
-			}
+		found := 0
+		if err := l.find(ids[:1], ids[1:], func(_, _, _ dict.ID, _ *blockedList, _ ask.Path) { found++ }); err != nil {
+			return err
 		}
-		if looked != 10 || !strings.Contains(string(l.bound), "items") {
-			t.Errorf("%d items were looked at, want 10; the answer says %s", looked, l.bound)
+		if found == 0 || found > 10 || !strings.Contains(string(l.bound), "items") {
+			t.Errorf("%d items were found, want 10 at most; the answer says %s", found, l.bound)
 		}
 		return nil
 	})

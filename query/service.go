@@ -62,18 +62,6 @@ func (v *Service) endpoint() string {
 	return "https://" + v.host
 }
 
-// document returns the DID document of the service.
-func (v *Service) document(feeds bool) any {
-	entry := func(id, is string) map[string]string {
-		return map[string]string{"id": id, "type": is, "serviceEndpoint": v.endpoint()}
-	}
-	entries := []map[string]string{entry(graphEntry, "SkeinGraph")}
-	if feeds {
-		entries = append(entries, entry(feedEntry, "BskyFeedGenerator"))
-	}
-	return map[string]any{"@context": []string{"https://www.w3.org/ns/did/v1"}, "id": v.DID(), "service": entries}
-}
-
 // entryOf returns the entry that tokens for a method are addressed to.
 func entryOf(nsid string) string {
 	if nsid == feed.Skeleton {
@@ -112,9 +100,17 @@ func (v *Service) viewer(ctx context.Context, client, nsid, header string) (stri
 
 // didDocument serves the DID document of the service.
 func (s *Server) didDocument(w http.ResponseWriter, r *http.Request) {
-	if s.o.Service == nil {
+	v := s.o.Service
+	if v == nil {
 		http.NotFound(w, r)
 		return
 	}
-	s.write(w, r, http.StatusOK, s.o.Service.document(s.o.Feeds != nil))
+	entry := func(id, is string) map[string]string {
+		return map[string]string{"id": id, "type": is, "serviceEndpoint": v.endpoint()}
+	}
+	entries := []map[string]string{entry(graphEntry, "SkeinGraph")}
+	if s.o.Feeds != nil {
+		entries = append(entries, entry(feedEntry, "BskyFeedGenerator"))
+	}
+	s.write(w, r, http.StatusOK, map[string]any{"@context": []string{"https://www.w3.org/ns/did/v1"}, "id": v.DID(), "service": entries})
 }
