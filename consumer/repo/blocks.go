@@ -9,7 +9,7 @@ import (
 // allocated in advance, so a CAR of tiny blocks needs little more memory than its own size
 // (TestAbuseKept).
 const (
-	bufferLen = 64 << 10
+	bufferLen = 16 << 10
 	chunkLen  = 64 << 10     // of the arena; offsets in a chunk fit into 16 bits
 	ownChunk  = chunkLen / 4 // a longer block gets its own chunk
 	blockSize = 60           // of a block in the map, just after the map has grown
@@ -145,7 +145,7 @@ func (r *Reader) clearBlocks() {
 // Release frees the memory of the last repo, except a little for the next one. DID, Rev,
 // Data and the results of Walk become invalid.
 func (r *Reader) Release() {
-	r.DID, r.Rev, r.Data, r.in = nil, nil, nil, nil
+	r.DID, r.Rev, r.Data, r.limit.R = nil, nil, nil, nil
 	r.clearBlocks()
 	r.chunks = nil
 	if len(r.spare) > 1 {
@@ -154,10 +154,10 @@ func (r *Reader) Release() {
 	if r.room > ownBlocks {
 		r.blocks, r.room = nil, 0
 	}
-	if len(r.buf) > bufferLen {
+	if cap(r.buf) > bufferLen {
 		r.buf = nil
 	}
-	r.allocated = len(r.spare)*chunkLen + r.room*blockSize + len(r.buf)
+	r.allocated = len(r.spare)*chunkLen + r.room*blockSize + cap(r.buf)
 	if r.Memory != nil {
 		r.Memory.give(&r.lease)
 	}

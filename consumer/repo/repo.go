@@ -15,6 +15,7 @@
 package repo
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -82,12 +83,10 @@ type Reader struct {
 	keys    [][]byte     // a record that names a subject has one of these
 	keysFor *kinds.Table // the table that keys come from
 
-	in    io.Reader
-	left  int64 // bytes that may still be read
-	bytes int   // that were read
-	buf   []byte
-	start int
-	end   int
+	in    bufio.Reader
+	limit io.LimitedReader // under in: one byte more than may be read
+	most  int64            // bytes that may be read
+	buf   []byte           // the last section
 
 	blockTable
 	allocated int // bytes
@@ -140,10 +139,12 @@ func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	copy(r.root[:], root[len(cidPrefix):])
 	for {
 		section, err := r.section(ctx, maxBlock)
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && r.limit.N > 0:
 			return r.commit()
-		}
-		if err != nil {
+		case errors.Is(err, io.EOF):
+			return ErrTooLarge
+		case err != nil:
 			return err
 		}
 		if err := r.take(ctx, section); err != nil {
@@ -151,6 +152,9 @@ func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 		}
 	}
 }
+
+// bytes returns how many bytes of the CAR were read.
+func (r *Reader) bytes() int { return int(r.most + 1 - r.limit.N) }
 
 // maxUnreleased is how much memory a Reader may hold from one repo to the next without
 // Release.
@@ -160,89 +164,48 @@ func (r *Reader) reset(in io.Reader, most int64) {
 	if r.allocated > maxUnreleased {
 		r.Release()
 	}
-	r.in, r.left, r.bytes, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0, 0
+	r.limit, r.most = io.LimitedReader{R: in, N: most + 1}, most
+	r.in.Reset(&r.limit)
+	r.Malformed, r.Spaces = 0, 0
 	r.DID, r.Rev, r.Data, r.Commit, r.Tolerate = nil, nil, nil, nil, 0
 	r.clearBlocks()
 }
 
-// fill reads until the buffer has n bytes, or the stream ends.
-func (r *Reader) fill(ctx context.Context, n int) error {
-	for r.end-r.start < n {
-		if r.start+n > len(r.buf) {
-			if err := r.makeRoom(ctx, n); err != nil {
-				return err
-			}
-		}
-		if r.left <= 0 {
-			// More bytes mean that the repo is too large; otherwise it ends here.
-			if k, err := r.in.Read(r.buf[r.end : r.end+1]); k > 0 {
-				return ErrTooLarge
-			} else if err != nil {
-				return err
-			}
-			continue
-		}
-		room := r.buf[r.end:]
-		if int64(len(room)) > r.left {
-			room = room[:r.left]
-		}
-		k, err := r.in.Read(room)
-		r.end += k
-		r.left -= int64(k)
-		r.bytes += k
-		if err != nil && r.end-r.start < n {
-			return err
-		}
-	}
-	return nil
-}
-
-// makeRoom makes room in the buffer for n bytes, or for some of them: the buffer grows only
-// as bytes arrive, because a host may announce a large block and never send it.
-func (r *Reader) makeRoom(ctx context.Context, n int) error {
-	r.end = copy(r.buf, r.buf[r.start:r.end])
-	r.start = 0
-	if r.end < len(r.buf) {
-		return nil
-	}
-	size := max(bufferLen, min(2*len(r.buf), n))
-	if err := r.grow(ctx, size-len(r.buf)); err != nil {
-		return err
-	}
-	bigger := make([]byte, size)
-	copy(bigger, r.buf[:r.end])
-	r.buf = bigger
-	return nil
-}
-
-// section returns the next section of the CAR, valid until the next call; io.EOF at its
-// end.
+// section returns the next section of the CAR, valid until the next call; io.EOF at its end.
 func (r *Reader) section(ctx context.Context, most uint64) ([]byte, error) {
-	err := r.fill(ctx, 1)
-	if err != nil {
+	head, err := r.in.Peek(binary.MaxVarintLen64) // fewer bytes near the end
+	n, width := binary.Uvarint(head)
+	switch {
+	case len(head) == 0 || width <= 0 && err != nil && !errors.Is(err, io.EOF):
 		return nil, err
-	}
-	n, width := uint64(r.buf[r.start]), 1
-	if n >= 0x80 {
-		if err := r.fill(ctx, binary.MaxVarintLen64); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		if n, width = binary.Uvarint(r.buf[r.start:r.end]); width <= 0 {
-			return nil, fmt.Errorf("%w: malformed length of a block", ErrTruncated)
-		}
-	}
-	if n > most {
+	case width <= 0:
+		return nil, fmt.Errorf("%w: malformed length of a block", ErrTruncated)
+	case n > most:
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrCAR, n)
 	}
-	if err := r.fill(ctx, width+int(n)); err != nil {
-		if errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is the error of a broken connection
+	_, _ = r.in.Discard(width)
+	r.buf = r.buf[:0]
+	for len(r.buf) < int(n) {
+		if len(r.buf) == cap(r.buf) { // it grows only as bytes arrive: a host may announce a large block, and never send it
+			size := max(bufferLen, min(2*cap(r.buf), int(n)))
+			if err := r.grow(ctx, size-cap(r.buf)); err != nil {
+				return nil, err
+			}
+			r.buf = append(make([]byte, 0, size), r.buf...)
+		}
+		k, err := r.in.Read(r.buf[len(r.buf):min(cap(r.buf), int(n))])
+		r.buf = r.buf[:len(r.buf)+k]
+		switch {
+		case err == nil:
+		case !errors.Is(err, io.EOF): // io.ErrUnexpectedEOF is the error of a broken connection
+			return nil, err
+		case r.limit.N <= 0:
+			return nil, ErrTooLarge
+		default:
 			return nil, ErrTruncated
 		}
-		return nil, err
 	}
-	s := r.buf[r.start+width : r.start+width+int(n)]
-	r.start += width + int(n)
-	return s, nil
+	return r.buf, nil
 }
 
 // header reads the header and returns the CID of the commit.

@@ -214,7 +214,7 @@ func (w *walk) record(cid []byte) error {
 	if found && data == nil {
 		data = emptyRecord
 	}
-	if w.read += len(data); w.read > mostRead*w.r.bytes {
+	if w.read += len(data); w.read > mostRead*w.r.bytes() {
 		return fmt.Errorf("%w: too many paths have the same large record", ErrEdges)
 	}
 	var dropped wire.Reason
@@ -228,8 +228,8 @@ func (w *walk) record(cid []byte) error {
 			if subject != nil {
 				w.edges++
 			}
-			if most := kinds.MostEdges(w.r.bytes); w.edges > most {
-				return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.bytes)
+			if most := kinds.MostEdges(w.r.bytes()); w.edges > most {
+				return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.bytes())
 			}
 			w.each(k.Kind, rkey, subject)
 		}
