@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"skein.blue/consumer/repo"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 )
 
@@ -64,7 +65,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 		p.Outcome, p.Records = o.String(), records
 		done <- err
 	})
-	m.o.Metrics.spaces(r.Spaces)
+	m.o.Metrics.dropped(wire.SpaceSubject, r.Spaces)
 	f.placer.flush(ctx)
 	err = <-done
 	if err == nil && p.Outcome == batch.Placed.String() {

@@ -161,9 +161,10 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 	if j.tries >= trustAfter { // its host sends the repo like that every time
 		r.Tolerate = tolerated
 	}
-	f.o.Metrics.fetched(n, time.Since(began))
+	f.o.Metrics.Bytes.Add(float64(n))
+	f.o.Metrics.Seconds.Observe(time.Since(began).Seconds())
 	f.placer.place(ctx, &fetchedRepo{r, j.started, true, asked}, func(o batch.Outcome, records int, err error) { f.placed(ctx, j, o, records, err) })
-	f.o.Metrics.spaces(r.Spaces)
+	f.o.Metrics.dropped(wire.SpaceSubject, r.Spaces)
 }
 
 // askForRepo fetches a job's repo from its host, unless it takes long and others wait. If the host

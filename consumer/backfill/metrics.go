@@ -1,12 +1,9 @@
 package backfill
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph/batch"
 )
 
 // Metrics are the metrics of this package.
@@ -88,24 +85,6 @@ func (f *failedRepos) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) outcome(o batch.Outcome) {
-	m.Repos.WithLabelValues(o.String()).Inc()
-}
-
-func (m *Metrics) failed(reason string) {
-	m.Failed.WithLabelValues(reason).Inc()
-}
-
-func (m *Metrics) fetched(bytes int64, took time.Duration) {
-	m.Bytes.Add(float64(bytes))
-	m.Seconds.Observe(took.Seconds())
-}
-
-// spaces counts the records of a repo with a subject in a space.
-func (m *Metrics) spaces(n int) {
-	m.Dropped.WithLabelValues(string(wire.SpaceSubject)).Add(float64(n))
-}
-
 func (m *Metrics) audited(outcome string, records, differences int) {
 	m.Audited.WithLabelValues(outcome).Inc()
 	m.AuditedRecords.Add(float64(records))
@@ -115,6 +94,7 @@ func (m *Metrics) audited(outcome string, records, differences int) {
 	}
 }
 
-func (m *Metrics) dropped(reason string) {
-	m.Dropped.WithLabelValues(reason).Inc()
+// dropped counts dropped records.
+func (m *Metrics) dropped(reason wire.Reason, n int) {
+	m.Dropped.WithLabelValues(string(reason)).Add(float64(n))
 }

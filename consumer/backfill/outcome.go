@@ -30,7 +30,7 @@ func (f *fetcher) placed(ctx context.Context, j *job, o batch.Outcome, records i
 		f.jobs.wg.Go(func() { f.failed(ctx, j, why) })
 		return
 	}
-	f.o.Metrics.outcome(o)
+	f.o.Metrics.Repos.WithLabelValues(o.String()).Inc()
 	switch o {
 	case batch.Older:
 		f.jobs.wg.Go(func() {
@@ -57,7 +57,7 @@ func (f *fetcher) placed(ctx context.Context, j *job, o batch.Outcome, records i
 // failed records that a repo was not fetched, and when to retry, if at all.
 func (f *fetcher) failed(ctx context.Context, j *job, err error) {
 	why := failureOf(err)
-	f.o.Metrics.failed(why.why)
+	f.o.Metrics.Failed.WithLabelValues(why.why).Inc()
 	if why.busy && f.queue.busy(j, why.wait) {
 		return
 	}

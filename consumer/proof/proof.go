@@ -74,7 +74,7 @@ func (c *Checker) Commit(m *wire.Message) (Commit, error) {
 	if m.Type == wire.Sync {
 		root = wire.Root(m.Blocks())
 	}
-	sum, ok := digestOf(root)
+	sum, ok := wire.Digest(root)
 	block := c.blocks[sum]
 	if !ok || block == nil || sha256.Sum256(block) != sum {
 		return Commit{}, fmt.Errorf("%w: the CAR has no block %s", ErrCommit, linkText(root))
@@ -99,7 +99,7 @@ func (c *Checker) read(car []byte) error {
 	}
 	clear(c.blocks)
 	err := wire.EachBlock(car, func(cid, block []byte) {
-		if sum, ok := digestOf(cid); ok && c.blocks[sum] == nil {
+		if sum, ok := wire.Digest(cid); ok && c.blocks[sum] == nil {
 			c.blocks[sum] = block
 		}
 	})
@@ -116,11 +116,11 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 	if err := c.parseOps(m.Ops()); err != nil {
 		return err
 	}
-	root, ok := digestOf(k.Data)
+	root, ok := wire.Digest(k.Data)
 	if !ok {
 		return fmt.Errorf("%w: the commit names the root %x, which is not a CID of this form", ErrNode, k.Data)
 	}
-	prev, hasPrev := digestOf(m.PrevData())
+	prev, hasPrev := wire.Digest(m.PrevData())
 	if len(c.ops) == 0 && hasPrev && prev == root { // nothing has changed, and no node is needed
 		return nil
 	}
@@ -147,8 +147,8 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 }
 
 func (c *Checker) invert(o *wire.Op) error {
-	value, is := digestOf(o.CID)
-	prev, was := digestOf(o.Prev)
+	value, is := wire.Digest(o.CID)
+	prev, was := wire.Digest(o.Prev)
 	switch action := string(o.Action); {
 	case action == "create" && is && len(o.Prev) == 0:
 		return c.tree.remove(o.Path, value)

@@ -21,25 +21,14 @@ var (
 	ErrRoot    = errors.New("the operations do not lead from prevData to the commit")
 )
 
-// A digest is the hash in a CID. All nodes and records have CIDs of one form (cidPrefix).
+// A digest is the hash in a CID (wire.Digest).
 type digest = [sha256.Size]byte
-
-// cidPrefix begins the CID of a node or a record.
-const cidPrefix = wire.CIDPrefix
-
-// digestOf returns the digest in a CID.
-func digestOf(cid []byte) (d digest, ok bool) {
-	if len(cid) != len(cidPrefix)+len(d) || string(cid[:len(cidPrefix)]) != cidPrefix {
-		return d, false
-	}
-	return digest(cid[len(cidPrefix):]), true
-}
 
 // base32Lower is the multibase alphabet of CIDs in text.
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // cidText returns the CID with a digest as text, as other programs show it.
-func cidText(d digest) string { return linkText(append([]byte(cidPrefix), d[:]...)) }
+func cidText(d digest) string { return linkText(append([]byte(wire.CIDPrefix), d[:]...)) }
 
 // A node of the tree. Its children have the level below its own.
 type node struct {
@@ -173,14 +162,14 @@ func (n *node) parse(block []byte) bool {
 		if cid == nil {
 			return nil
 		}
-		sum, is := digestOf(cid)
+		sum, is := wire.Digest(cid)
 		ok = ok && is
 		return &node{sum: sum}
 	}
 	n.left = subtree(in.Left)
 	var before []byte
 	for e := range in.Entries {
-		value, is := digestOf(e.Value)
+		value, is := wire.Digest(e.Value)
 		if !is || e.Prefix > uint64(len(before)) {
 			return false
 		}
@@ -407,6 +396,6 @@ func appendSubtree(b []byte, n *node) []byte {
 
 // appendLink appends a CID as DAG-CBOR has it: tag 42, a byte string, and a zero byte before it.
 func appendLink(b []byte, d *digest) []byte {
-	b = append(b, "\xd8\x2a\x58\x25\x00"+cidPrefix...)
+	b = append(b, "\xd8\x2a\x58\x25\x00"+wire.CIDPrefix...)
 	return append(b, d[:]...)
 }

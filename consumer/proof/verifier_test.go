@@ -87,7 +87,7 @@ func signedBy(t *testing.T, did string) (block []byte, key atcrypto.PublicKey) {
 		t.Fatal(err)
 	}
 	data := synth.NewBlock([]byte("\xa2\x61e\x80\x61l\xf6")).CID
-	cid, rev := append([]byte(cidPrefix), data[:]...), "2222222222222"
+	cid, rev := append([]byte(wire.CIDPrefix), data[:]...), "2222222222222"
 	unsigned := append(text(cidLink(text(text(text(text([]byte{0xa5}, "did"), did), "rev"), rev), cid), "prev"), 0xf6)
 	unsigned = append(text(unsigned, "version"), 3)
 	sig, err := private.HashAndSign(unsigned)

@@ -43,8 +43,8 @@ type block struct {
 }
 
 // find returns a block. data is nil if its bytes are not stored.
-func (t *blockTable) find(digest []byte) (data []byte, found bool) {
-	b, found := t.blocks[blockID(digest)]
+func (t *blockTable) find(digest *[digestLen]byte) (data []byte, found bool) {
+	b, found := t.blocks[blockID(digest[:])]
 	if b.chunk == 0 {
 		return nil, found
 	}

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
@@ -101,7 +102,7 @@ func subjectKeys(t *kinds.Table) (keys [][]byte) {
 	for i := range t.All {
 		field, _, _ := kinds.CutStep(t.All[i].To.Field[0])
 		key := append([]byte{wire.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
-		if !containsKey(keys, key) {
+		if !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
 			keys = append(keys, key)
 		}
 	}
@@ -116,15 +117,6 @@ func (r *Reader) table() *kinds.Table {
 	return r.Kinds
 }
 
-func containsKey(keys [][]byte, key []byte) bool {
-	for _, k := range keys {
-		if bytes.Equal(k, key) {
-			return true
-		}
-	}
-	return false
-}
-
 // Read reads a CAR of at most that many bytes to its end. ctx ends only the wait for
 // memory; to end reading, in must return an error.
 func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
@@ -132,11 +124,9 @@ func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	if t := r.table(); r.keysFor != t {
 		r.keys, r.keysFor = subjectKeys(t), t
 	}
-	root, err := r.header(ctx)
-	if err != nil {
+	if err := r.header(ctx); err != nil {
 		return err
 	}
-	copy(r.root[:], root[len(cidPrefix):])
 	for {
 		section, err := r.section(ctx, maxBlock)
 		switch {
@@ -208,20 +198,23 @@ func (r *Reader) section(ctx context.Context, most uint64) ([]byte, error) {
 	return r.buf, nil
 }
 
-// header reads the header and returns the CID of the commit.
-func (r *Reader) header(ctx context.Context) (root []byte, err error) {
+// header reads the header, and from it the CID of the commit.
+func (r *Reader) header(ctx context.Context) error {
 	head, err := r.section(ctx, maxHeader)
 	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: empty", ErrTruncated)
+		return fmt.Errorf("%w: empty", ErrTruncated)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	root, ok := wire.CARHeader(head)
-	if !ok || len(root) != cidLen || string(root[:len(cidPrefix)]) != cidPrefix {
-		return nil, fmt.Errorf("%w: malformed header", ErrCAR)
+	if ok {
+		r.root, ok = wire.Digest(root)
 	}
-	return root, nil
+	if !ok {
+		return fmt.Errorf("%w: malformed header", ErrCAR)
+	}
+	return nil
 }
 
 // take checks a block, and adds it.
@@ -255,16 +248,17 @@ func (r *Reader) mayNeed(sum *[digestLen]byte, data []byte) bool {
 
 // commit parses the commit.
 func (r *Reader) commit() error {
-	data, ok := r.find(r.root[:])
+	data, ok := r.find(&r.root)
 	if !ok {
 		return fmt.Errorf("%w: the commit", ErrMissing)
 	}
 	var k wire.CommitBlock
-	if !k.Read(data) || !isCID(k.Data) || !dict.ValidDID(k.DID) || !dict.ValidTID(k.Rev) {
+	if ok = k.Read(data); ok {
+		_, ok = wire.Digest(k.Data)
+	}
+	if !ok || !dict.ValidDID(k.DID) || !dict.ValidTID(k.Rev) {
 		return ErrCommit
 	}
 	r.DID, r.Rev, r.Data, r.Commit = k.DID, k.Rev, k.Data[len(cidPrefix):], data
 	return nil
 }
-
-func isCID(cid []byte) bool { return len(cid) == cidLen && string(cid[:len(cidPrefix)]) == cidPrefix }

@@ -24,7 +24,7 @@ func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject
 	w.key, w.slash, w.bad, w.of = w.key[:0], none, none, nil
 	w.missing, w.nodes, w.steps, w.read, w.work, w.edges = 0, 0, 0, 0, 0, 0
 	r.Malformed, r.Spaces = 0, 0
-	_, err := w.node(r.Data, 0)
+	_, err := w.node([digestLen]byte(r.Data), 0)
 	return err
 }
 
@@ -70,7 +70,7 @@ func (w *walk) step() error {
 // node walks a node: its left subtree, and then for each entry its record and its right
 // subtree. It returns how many bytes of the key before the node stayed unchanged
 // throughout.
-func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
+func (w *walk) node(digest [digestLen]byte, depth int) (unchanged int, err error) {
 	if err := w.step(); err != nil {
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
 	if depth > maxDepth {
 		return 0, fmt.Errorf("%w: too deep", ErrTree)
 	}
-	data, ok := w.r.find(digest)
+	data, ok := w.r.find(&digest)
 	if !ok {
 		return 0, fmt.Errorf("%w: a node of the tree", ErrMissing)
 	}
@@ -125,10 +125,11 @@ func (w *walk) subtree(cid []byte, depth int) (unchanged int, err error) {
 	if len(cid) == 0 {
 		return none, nil
 	}
-	if !isCID(cid) {
+	digest, ok := wire.Digest(cid)
+	if !ok {
 		return 0, fmt.Errorf("%w: the CID of a node", ErrTree)
 	}
-	return w.node(cid[len(cidPrefix):], depth+1)
+	return w.node(digest, depth+1)
 }
 
 // advance moves on to the key that consists of prefix bytes of the last one and rest. It
@@ -204,8 +205,8 @@ func (w *walk) record(cid []byte) error {
 	}
 	var data []byte
 	found := false
-	if isCID(cid) {
-		if data, found = w.r.find(cid[len(cidPrefix):]); !found {
+	if digest, ok := wire.Digest(cid); ok {
+		if data, found = w.r.find(&digest); !found {
 			if w.missing++; w.missing > w.r.Tolerate {
 				return fmt.Errorf("%w: the record %s", ErrMissing, w.key)
 			}

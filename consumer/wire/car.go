@@ -13,6 +13,14 @@ const CIDPrefix = "\x01\x71\x12\x20"
 
 const cidLen = 4 + 32
 
+// Digest returns the hash in a CID. ok is false for CIDs that this protocol does not use.
+func Digest(cid []byte) (d [sha256.Size]byte, ok bool) {
+	if len(cid) != cidLen || string(cid[:len(CIDPrefix)]) != CIDPrefix {
+		return d, false
+	}
+	return [sha256.Size]byte(cid[len(CIDPrefix):]), true
+}
+
 // cidSpan returns the length of the CID at the start of b, 0 if there is none.
 func cidSpan(b []byte) int {
 	if len(b) >= cidLen && string(b[:4]) == CIDPrefix {
