@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -50,33 +49,26 @@ func Dial(ctx context.Context, address, userAgent string, guarded func(ctx conte
 
 // A refusal says why there is no connection.
 type refusal struct {
-	address    string
-	err        error
-	said       string        // the relay's answer, if it was not a websocket
+	error
+
 	retryAfter time.Duration // the wait that the answer asks for; 0: none
 }
 
-// Error implements error.
-func (r *refusal) Error() string {
-	return fmt.Sprintf("connecting to %s: %v%s", r.address, r.err, r.said)
-}
-
 // Unwrap lets errors.Is see the cause.
-func (r *refusal) Unwrap() error { return r.err }
+func (r *refusal) Unwrap() error { return r.error }
 
+// newRefusal returns a refusal. resp is the server's answer if that is not a websocket, else nil.
 func newRefusal(address string, err error, resp *http.Response) *refusal {
-	r := &refusal{address: address, err: err}
-	if resp == nil || resp.Body == nil {
-		return r
+	r, said := &refusal{}, ""
+	if resp != nil && resp.Body != nil {
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+			r.retryAfter = outward.RetryAfter(resp.Header, time.Now())
+		}
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		_ = resp.Body.Close()
+		said = " (" + resp.Status + brief(body) + ")"
 	}
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		r.retryAfter = outward.RetryAfter(resp.Header, time.Now())
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		body = nil
-	}
-	r.said = " (" + resp.Status + brief(body) + ")"
+	r.error = fmt.Errorf("connecting to %s: %w%s", address, err, said)
 	return r
 }
 

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -101,7 +100,7 @@ func (c *intake) take(frame []byte, ruled proof.Ruling) error {
 }
 
 func (c *intake) info(m *wire.Message) error {
-	c.logLimited("info "+string(m.Name), slog.LevelWarn, "info message from the relay", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.sequence.numbers.last))
+	c.warn("info "+string(m.Name), "info message from the relay", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.sequence.numbers.last))
 	if string(m.Name) != "OutdatedCursor" {
 		return nil
 	}
@@ -118,16 +117,15 @@ func (c *intake) info(m *wire.Message) error {
 
 // carryOut does what the numbering decided about held events.
 func (c *intake) carryOut(v *decision) error {
-	drops := v.late
-	if v.old {
-		drops++
+	for range v.late {
+		c.metrics.drop(oldSeq)
 	}
-	for range drops {
+	if v.old {
 		c.metrics.drop(oldSeq)
 	}
 	for _, seq := range v.refuted {
 		c.metrics.drop(seqJump)
-		c.logLimited("refuted", slog.LevelWarn, "event dropped: implausible sequence number", "seq", int64(seq), "last", int64(c.sequence.numbers.last))
+		c.warn("refuted", "event dropped: implausible sequence number", "seq", int64(seq), "last", int64(c.sequence.numbers.last))
 		err := c.feed.add(func(b *batch.Batch) {
 			b.AddDeadLetter(batch.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
 		})
@@ -150,33 +148,14 @@ func (c *intake) carryOut(v *decision) error {
 			return err
 		}
 	}
-	if n := drops + len(v.refuted); n > 0 && !v.accept && len(v.frames) == 0 {
-		c.drop(n)
-	}
 	return nil
 }
 
-// drop logs an error if every event is dropped for its number.
-func (c *intake) drop(n int) {
-	s := &c.sequence
-	if !s.drop(n, time.Now()) {
-		return
+// warn logs messages that may come often: each key once in ten seconds.
+func (c *intake) warn(key, message string, args ...any) {
+	if held, ok := c.limit.Allow(key); ok {
+		c.log.Warn(message, append(args, "occurrences", held+1)...) //nolint:sloglint // the caller's message
 	}
-	c.logLimited("all dropped", slog.LevelError, "every event of the relay is dropped: all sequence numbers are at or below the cursor, or implausibly far above it. "+
-		"The relay may have restarted its sequence, or the cursor may come from a damaged message: to read everything that the relay has, restart with --cursor 0 --force-cursor (events that were applied before change nothing)",
-		"cursor", int64(s.numbers.last), "dropped", s.dropped, "since", s.droppedFrom.UTC().Format(time.RFC3339))
-}
-
-// logLimited logs messages that may come often: each key once in ten seconds.
-func (c *intake) logLimited(key string, level slog.Level, message string, args ...any) {
-	held, ok := c.limit.Allow(key)
-	if !ok {
-		return
-	}
-	if held > 0 {
-		args = append(args, "occurrences", held+1)
-	}
-	c.log.Log(context.Background(), level, message, args...) //nolint:sloglint // the caller's message
 }
 
 // noteHolding sets holding if events are held.
@@ -256,7 +235,6 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 			return err
 		}
 	}
-	c.sequence.dropped = 0
 	c.progress.seq.Store(int64(m.Seq))
 	if c.o.CatchUp || c.progress.started.Load() == 0 || c.pendingGap != nil {
 		if err := c.checkTime(m.Time); err != nil {
@@ -331,7 +309,7 @@ func (c *intake) announce(g *batch.Gap) {
 	if !g.Since.IsZero() {
 		args = append(args, "since", g.Since.UTC().Format(time.RFC3339))
 	}
-	c.logLimited("gap "+g.Reason, slog.LevelWarn, "a gap in the stream", args...)
+	c.warn("gap "+g.Reason, "a gap in the stream", args...)
 }
 
 // lost records an unreadable message.

@@ -40,30 +40,20 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 		return c
 	}
 	m := &Metrics{
-		Events:  counter("events_total", "Messages read, by type.", "type"),
-		Ops:     counter("ops_total", "Operations on records of indexed collections.", "collection", "action"),
-		Dropped: counter("dropped_total", "Input dropped, by reason.", "reason"),
-		Reconnects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_reconnects_total", Help: "Connections to the relay after the first.",
-		}),
-		Gaps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_gaps_total", Help: "Places in the stream where events may be missing.",
-		}),
-		Connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_connected", Help: "1 while connected to the relay.",
-		}),
-		Jumps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_seq_jumps_total", Help: "Jumps of the relay's numbering by a million or more that later events confirmed.",
-		}),
-		OtherRevs: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_other_revs_total", Help: "Messages whose rev differs from that of their commit block, as after the import of a repo. They are applied anyway.",
-		}),
+		Events:     counter("events_total", "Messages read, by type.", "type"),
+		Ops:        counter("ops_total", "Operations on records of indexed collections.", "collection", "action"),
+		Dropped:    counter("dropped_total", "Input dropped, by reason.", "reason"),
+		Reconnects: counter("reconnects_total", "Connections to the relay after the first.").WithLabelValues(),
+		Gaps:       counter("gaps_total", "Places in the stream where events may be missing.").WithLabelValues(),
+		Jumps:      counter("seq_jumps_total", "Jumps of the relay's numbering by a million or more that later events confirmed.").WithLabelValues(),
+		OtherRevs:  counter("other_revs_total", "Messages whose rev differs from that of their commit block, as after the import of a repo. They are applied anyway.").WithLabelValues(),
+		Connected:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_consumer_connected", Help: "1 while connected to the relay."}),
 		Queryable: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_consumer_queryable_seconds", Help: "Time from a message's arrival until queries see it, for a sample of the messages.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
 	}
-	reg.MustRegister(m.Reconnects, m.Gaps, m.Connected, m.Jumps, m.OtherRevs, m.Queryable)
+	reg.MustRegister(m.Connected, m.Queryable)
 	if status != nil {
 		reg.MustRegister(statusCollector(status))
 	}

@@ -14,18 +14,16 @@ import (
 // it decides which events to accept, and notices that the source has restarted its sequence. It
 // knows no connection and no store.
 type sequence struct {
-	numbers     numbering
-	times       eventTimes    // of the accepted events
-	expected    *graph.Cursor // the last applied event, requested again to check the sequence; nil once checked
-	outdated    bool          // the relay has said in this session that the cursor is outdated
-	restarted   int           // events in a row with old numbers and a newer time
-	dropped     int           // events in a row that were dropped for their numbers
-	droppedFrom time.Time     // time of the first of them
+	numbers   numbering
+	times     eventTimes    // of the accepted events
+	expected  *graph.Cursor // the last applied event, requested again to check the sequence; nil once checked
+	outdated  bool          // the relay has said in this session that the cursor is outdated
+	restarted int           // events in a row with old numbers and a newer time
 }
 
 // resume continues after a number.
 func (s *sequence) resume(after batch.Seq) {
-	s.numbers, s.outdated, s.dropped = numbering{last: after}, false, 0
+	s.numbers, s.outdated = numbering{last: after}, false
 }
 
 // errRestarted ends a session in which newer events come under older numbers.
@@ -92,18 +90,4 @@ func (s *sequence) repeats(m *wire.Message, applied int64) (isRestarted bool) {
 	}
 	s.restarted++
 	return s.restarted >= restartedEvents
-}
-
-// allDroppedFor is how long every event of a stream may be dropped before that is logged as an
-// error.
-var allDroppedFor = time.Minute
-
-// drop notes events that are dropped for their numbers, and reports whether all events have been for
-// too long.
-func (s *sequence) drop(n int, now time.Time) (all bool) {
-	if s.dropped == 0 {
-		s.droppedFrom = now
-	}
-	s.dropped += n
-	return now.Sub(s.droppedFrom) >= allDroppedFor && s.dropped > 1
 }

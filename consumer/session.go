@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +76,7 @@ func (s *session) watch(ctx context.Context) (stop func()) {
 			isComing := steps%2 == 1
 			switch {
 			case over:
-				c.logLimited("jump", slog.LevelWarn, "held events were not confirmed, or not accepted, in time: the relay's sequence may have jumped; reconnecting from the cursor", "cursor", int64(c.from))
+				c.warn("jump", "held events were not confirmed, or not accepted, in time: the relay's sequence may have jumped; reconnecting from the cursor", "cursor", int64(c.from))
 			case c.o.Idle > 0 && !isComing && since(&c.link.message) >= c.o.Idle:
 				s.silent.Store(true)
 				over = true

@@ -301,26 +301,6 @@ func TestDrippedMessage(t *testing.T) {
 	}
 }
 
-// A stream whose events are all dropped logs an error.
-func TestStreamWithoutAcceptedEvents(t *testing.T) {
-	defer consumer.SetAllDroppedFor(50 * time.Millisecond)()
-	g, _ := open(t)
-	run(t, g, consumer.Options{}, follow(1<<45, "a"), follow(1<<45+1, "b"), follow(1<<45+2, "c"), follow(1<<45+3, "d"))
-	log := &lockedBuffer{}
-	n := int64(1)
-	runTo(t, g, consumer.Options{
-		Relay: "ws://memory", Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Read: func(yield func([]byte) bool) {
-			for began := time.Now(); time.Since(began) < 200*time.Millisecond && yield(follow(n, "x")); time.Sleep(time.Millisecond) {
-				n++
-			}
-		},
-	})
-	if got := strings.Count(log.String(), "level=ERROR"); got != 1 || !strings.Contains(log.String(), "--cursor 0 --force-cursor") {
-		t.Errorf("%d errors:\n%s", got, log)
-	}
-}
-
 const catchingUp = 10 * time.Second
 
 // identity encodes an event with the given time.
