@@ -2,6 +2,7 @@ package read_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -34,9 +35,9 @@ func TestHeader(t *testing.T) {
 	}{
 		"good":                {good, true, false, ""},
 		"none":                {nil, false, true, "there is no graph in the store"},
-		"an older format":     {older, true, true, "has format 11, and this program reads 12: index again"},
-		"a version alone":     {[]byte{1}, true, true, "has format 1, and this program reads 12: index again"},
-		"a newer format":      {newer, true, true, "has format 13, and this program reads 12: index again"},
+		"an older format":     {older, true, true, fmt.Sprintf("has format %d, and this program reads %d: index again", format.Newest-1, format.Newest)},
+		"a version alone":     {[]byte{1}, true, true, "has format 1, and this program reads"},
+		"a newer format":      {newer, true, true, fmt.Sprintf("has format %d, and this program reads", format.Newest+1)},
 		"version 255":         {[]byte{0xff}, true, true, "has format 255"},
 		"empty":               {[]byte{}, true, false, "header is empty"},
 		"cut":                 {cut, true, false, "header is malformed"},

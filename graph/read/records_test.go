@@ -3,149 +3,76 @@ package read_test
 import (
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
-// entry is a record that a test has read.
-type entry struct {
-	actor   dict.ID
-	path    format.Path
-	subject string
-}
-
-func (v *view) entry(k kinds.Info, actor dict.ID, r *format.Record) entry {
-	e := entry{actor, r.Path, ""}
-	if r.Path.Raw != nil {
-		e.path.Raw = []byte(string(r.Path.Raw))
-	}
-	if r.Subject != dict.None {
-		e.subject = v.name[k.To.Is()][r.Subject]
-	}
-	return e
-}
-
-// after reports whether e sorts after f by key.
-func (e entry) after(f entry) bool {
-	if e.actor != f.actor {
-		return e.actor > f.actor
-	}
-	if x, y := e.path.Bucket(), f.path.Bucket(); x != y {
-		return x > y
-	}
-	return format.ComparePaths(e.path, f.path) > 0
-}
-
-// compareRecords compares the records read of a kind with the twin's.
-func compareRecords(t *testing.T, v *view, k kinds.Info, got []entry) {
-	t.Helper()
-	want := 0
-	for p := range v.records {
-		if p.kind == k.Kind {
-			want++
-		}
-	}
-	for i, e := range got {
-		p := path{k.Kind, v.name[dict.DID][e.actor], string(e.path.AppendRkey(nil))}
-		subject, ok := v.records[p]
-		if !ok || subject != e.subject {
-			t.Errorf("%s: %v names %q, the twin has %q (%v)", k.Name, p, e.subject, subject, ok)
-		}
-		if i > 0 && !e.after(got[i-1]) {
-			t.Errorf("%s: %v comes after %v", k.Name, e, got[i-1])
-		}
-	}
-	if len(got) != want {
-		t.Errorf("%s: %d records, want %d", k.Name, len(got), want)
-	}
-}
-
-// TestRecords reads the records of all actors one after another, those of each actor, and stops early.
-func TestRecords(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		all := 0
-		for _, k := range kinds.All {
-			var got []entry
-			if err := read.RecordsUnder(v, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {
-				got = append(got, v.entry(k, actor, r))
-				return true
-			}); err != nil {
-				t.Fatal(err)
-			}
-			compareRecords(t, v, k, got)
-			all += len(got)
-			rest := got
-			for _, actor := range slices.Sorted(maps.Keys(v.name[dict.DID])) {
-				if err := read.Records(v, k.Kind, actor, func(r *format.Record) bool {
-					if e := v.entry(k, actor, r); len(rest) == 0 || e.after(rest[0]) || rest[0].after(e) {
-						t.Errorf("%s: %v is read, %d are left", k.Name, e, len(rest))
-						return false
-					}
-					rest = rest[1:]
-					return true
-				}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if len(rest) > 0 {
-				t.Errorf("%s: %d records are missing: %v", k.Name, len(rest), rest[0])
-			}
-			for most := 1; most <= len(got); most += 1 + most/2 {
-				n := 0
-				if err := read.RecordsUnder(v, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {
-					if e := v.entry(k, actor, r); e.after(got[n]) || got[n].after(e) {
-						t.Errorf("record %d is %v, and was %v", n, e, got[n])
-					}
-					n++
-					return n < most
-				}); err != nil || n != most {
-					t.Errorf("asked for %d records, got %d: %v", most, n, err)
-				}
-			}
-		}
-		if err := read.RecordsUnder(v, []byte{format.KeyRecord}, func(dict.ID, *format.Record) bool { all--; return true }); err != nil || all != 0 {
-			t.Errorf("reading all kinds at once and by kind differ by %d records: %v", all, err)
-		}
-	})
-}
-
-// TestRecordsNaming: RecordsNaming finds the records with wanted subjects, and may be stopped.
+// TestRecordsNaming: RecordsNaming finds the records in a window that name wanted subjects, RecordsIn those that name any or none.
+// Both may be stopped.
 func TestRecordsNaming(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})})
+	g := oracle.GraphOn(t, 11, 8, store)
+	for range 20 { // deletes meet chunks that were spilled
+		g.Grow(200)
+	}
+	deepest := 0
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		id, name := map[string]dict.ID{}, map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}}
+		for _, ns := range dict.Namespaces {
+			var ids []dict.ID
+			if err := intern.EachID(r, ns, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
+				return err
+			}
+			if err := intern.Strings(r, ns, ids, func(i int, s []byte) error {
+				id[string(s)], name[ns][ids[i]] = ids[i], string(s)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
 		for _, k := range kinds.All {
-			for _, did := range v.dids[:12] {
-				for n := range 4 { // wanted: the subjects whose id modulo 4 is n
+			for _, did := range g.Accounts {
+				for n := range 5 { // wanted: the subjects whose id modulo 4 is up to n
 					wanted := func(id dict.ID) bool { return uint64(id)%4 <= uint64(n) }
-					want, w := map[path]string{}, read.Window{}
-					for p, subject := range v.records {
-						if p.kind == k.Kind && p.did == did && subject != "" && wanted(v.id[subject]) {
-							want[p] = subject
-							if at := format.ParsePath([]byte(p.rkey)); n%2 == 1 && at.HasTime() { // an arbitrary one
-								w = read.WindowAround(at.TID)
-							}
+					want, w := map[string]string{}, read.Window{}
+					for p, subject := range g.Model.Records {
+						if p.Kind != k.Name || p.DID != did || n < 4 && (subject == "" || !wanted(id[subject])) {
+							continue
+						}
+						want[p.Rkey] = subject
+						if at := format.ParsePath([]byte(p.Rkey)); n%2 == 1 && at.HasTime() { // an arbitrary one
+							w = read.Window{From: at.TID, To: at.TID + 1<<50}
 						}
 					}
-					maps.DeleteFunc(want, func(p path, _ string) bool { return !w.Has(format.ParsePath([]byte(p.rkey))) })
+					maps.DeleteFunc(want, func(rkey, _ string) bool { return !w.Has(format.ParsePath([]byte(rkey))) })
 					all, calls := len(want), 0
 					each := func(r *format.Record) bool {
-						e := v.entry(k, v.id[did], r)
-						p := path{k.Kind, did, string(e.path.AppendRkey(nil))}
-						if subject, ok := want[p]; !ok || subject != e.subject {
-							t.Errorf("%v names %q, want %q (%v)", p, e.subject, subject, ok)
+						rkey := string(r.Path.AppendRkey(nil))
+						if subject, ok := want[rkey]; !ok || subject != name[k.To.Is()][r.Subject] {
+							t.Errorf("%s of %s: %s names %d, want %q (%v)", k.Name, did, rkey, r.Subject, subject, ok)
 						}
-						delete(want, p)
+						delete(want, rkey)
 						calls++
 						return n != 2 || calls < 2
 					}
-					if err := read.RecordsNaming(v, k.Kind, v.id[did], w, wanted, each); err != nil {
-						t.Fatal(err)
+					var err error
+					if n == 4 {
+						err = read.RecordsIn(r, k.Kind, id[did], w, each)
+					} else {
+						err = read.RecordsNaming(r, k.Kind, id[did], w, wanted, each)
+					}
+					if err != nil {
+						return err
 					}
 					if n == 2 && calls != min(all, 2) || n != 2 && len(want) > 0 {
 						t.Errorf("%d records were read, %d are missing: %v", calls, len(want), want)
@@ -153,59 +80,17 @@ func TestRecordsNaming(t *testing.T) {
 				}
 			}
 		}
-	})
-}
-
-// TestBuckets: Buckets returns each bucket once, with all of its chunks. The stream spills, so
-// chunks of TIDs and of raw keys are several levels deep, in many buckets.
-func TestBuckets(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		var chunks, want int
-		var deepest [2]int
-		if err := kv.ScanPrefix(v, []byte{format.KeyRecord}, func(k, _ []byte) error {
-			_, _, bucket, depth, err := format.ParseChunkKey(k)
-			which := bucket >> 14 // 1 of raw keys
-			deepest[which] = max(deepest[which], depth)
-			want++
+		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
+			_, _, _, depth, err := format.ParseChunkKey(k)
+			deepest = max(deepest, depth)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		numbers := map[uint16]bool{}
-		for _, k := range kinds.All {
-			for did := range v.repos {
-				last, here := -1, 0
-				if err := read.Buckets(v, format.AppendRecordsKey(nil, k.Kind, v.id[did]), func(b *read.Bucket) bool {
-					if int(b.Number) <= last || b.Chunks == 0 {
-						t.Errorf("bucket %d, of %d chunks, comes after %d", b.Number, b.Chunks, last)
-					}
-					for _, r := range b.Records {
-						if r.Path.Bucket() != b.Number {
-							t.Errorf("bucket %d holds %v", b.Number, r.Path)
-						}
-					}
-					last = int(b.Number)
-					numbers[b.Number] = true
-					chunks += b.Chunks
-					here++
-					return true
-				}); err != nil {
-					t.Fatal(err)
-				}
-				once := 0
-				err := read.Buckets(v, format.AppendRecordsKey(nil, k.Kind, v.id[did]), func(*read.Bucket) bool { once++; return false })
-				if err != nil || once != min(here, 1) {
-					t.Errorf("%d buckets were read, want one: %v", once, err)
-				}
-			}
-		}
-		if chunks != want {
-			t.Errorf("the buckets have %d chunks, the store %d", chunks, want)
-		}
-		if len(numbers) < 20 || deepest[0] < 3 || deepest[1] < 1 {
-			t.Errorf("%d buckets, %d levels deep: the stream covers too little", len(numbers), deepest)
-		}
-	})
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if deepest == 0 {
+		t.Error("no chunk was spilled")
+	}
 }
 
 // TestMalformedRecords: every reader of records returns an error that names the malformed
@@ -251,5 +136,23 @@ func TestMalformedRecords(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
+	}
+}
+
+// raw calls read with a Reader of a store that has the given rows.
+func raw(t *testing.T, rows map[string][]byte, read func(kv.Reader)) {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
+	err := store.Update(t.Context(), func(tx kv.Txn) error {
+		for k, v := range rows {
+			tx.Set([]byte(k), v)
+		}
+		return nil
+	})
+	if err == nil {
+		err = store.View(t.Context(), func(r kv.Reader) error { read(r); return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package read_test
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"math/rand/v2"
@@ -17,108 +16,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
-
-// members returns the ids of the actors that have an edge to subject, ascending.
-func (v *view) members(k kinds.Kind, subject string) (ids []uint64) {
-	for p, s := range v.records {
-		if p.kind == k && s == subject {
-			ids = append(ids, uint64(v.id[p.did]))
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
-// hiddenIDs returns the ids of the hidden accounts, ascending.
-func (v *view) hiddenIDs() (ids []uint64) {
-	for did, r := range v.repos {
-		if r.hidden {
-			ids = append(ids, uint64(v.id[did]))
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// eachSet calls test with every set of the twin, including empty sets and the hidden set.
-func (v *view) eachSet(test func(k kinds.Kind, subject dict.ID, want []uint64)) {
-	for _, k := range kinds.All {
-		for subject := range v.id {
-			if strings.HasPrefix(subject, "did:") == (k.To.Is() == dict.DID) {
-				test(k.Kind, v.id[subject], v.members(k.Kind, subject))
-			}
-		}
-	}
-	test(kinds.Hidden, 0, v.hiddenIDs())
-}
-
-// TestSetInParts: a set is its containers, overridden by its rows. Reading the containers one
-// by one gives the same, and Over does not change them.
-func TestSetInParts(t *testing.T) {
-	eachState(t, func(t *testing.T, v *view) {
-		spilled, removals := 0, 0
-		v.eachSet(func(k kinds.Kind, subject dict.ID, want []uint64) {
-			set, err := read.OpenSet(v, v.Layout, k, subject)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.IsSorted(set.Members) || !slices.IsSorted(set.Removed) || !bytes.Equal(set.Key, format.AppendRowKey(nil, k, subject)) {
-				t.Errorf("set %d of %d: %+v", k, subject, set)
-			}
-			var generation uint64 // the sum of the rows', which changes with any change below a row
-			if err := kv.ScanPrefix(v, set.Key, func(key, value []byte) error {
-				if _, _, _, isRow, err := format.ParseReverseKey(key); !isRow {
-					return err
-				}
-				row, err := format.ParseRow(subject, value)
-				generation += row.Generation
-				return err
-			}); err != nil || set.Generation != generation && !v.Grouped(k) {
-				t.Errorf("set %d of %d has generation %d, its rows %d: %v", k, subject, set.Generation, generation, err)
-			}
-			if set.Generation == 0 {
-				if !slices.Equal(set.Members, want) || len(set.Removed) > 0 {
-					t.Errorf("set %d of %d: %v less %v, want %v", k, subject, set.Members, set.Removed, want)
-				}
-				return
-			}
-			spilled++
-			removals += len(set.Removed)
-			base, err := set.Containers(v)
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := base.ToArray()
-			if got := set.Over(base).ToArray(); !slices.Equal(got, want) {
-				t.Errorf("set %d of %d is %v, want %v", k, subject, got, want)
-			}
-			if !slices.Equal(base.ToArray(), before) {
-				t.Errorf("set %d of %d: the containers changed", k, subject)
-			}
-			var one []uint64
-			for i, m := range before {
-				block := format.BlockOf(m)
-				if i > 0 && format.BlockOf(before[i-1]) == block {
-					continue
-				}
-				value, ok, err := v.Get(set.ContainerKey(block))
-				members, cerr := format.ContainerMembers(block<<16, value)
-				if one = append(one, members...); err != nil || cerr != nil || !ok {
-					t.Errorf("container %x: %v %v %v", set.ContainerKey(block), ok, err, cerr)
-				}
-			}
-			if !slices.Equal(one, before) {
-				t.Errorf("set %d of %d: one by one the containers have %v, together %v", k, subject, one, before)
-			}
-			if set.Rows == nil { // callers compare the rows of two states
-				t.Errorf("set %d of %d was spilled, and has no rows", k, subject)
-			}
-		})
-		if spilled < 5 || removals == 0 {
-			t.Errorf("%d sets were spilled, with %d removals in their rows: the stream covers too little", spilled, removals)
-		}
-	})
-}
 
 // bigSet is a spilled set: its rows, and its containers.
 func bigSet(l format.Layout, k kinds.Kind, subject dict.ID, row format.Row, removed, added []uint64, members []uint64) map[string][]byte {
