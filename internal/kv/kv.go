@@ -82,26 +82,6 @@ type Monitored interface {
 	FreeBytes() (uint64, bool)
 }
 
-// An Interrupt tells a Reader that the context of its View has ended. Every read
-// checks it. The zero Interrupt never fires.
-type Interrupt struct {
-	done <-chan struct{}
-	err  func() error
-}
-
-// InterruptOf returns the Interrupt of ctx.
-func InterruptOf(ctx context.Context) Interrupt { return Interrupt{ctx.Done(), ctx.Err} }
-
-// Err returns the error of the context if it has ended, else nil.
-func (i Interrupt) Err() error {
-	select {
-	case <-i.done:
-		return i.err()
-	default:
-		return nil
-	}
-}
-
 // A Reader reads one snapshot of the store. Only one goroutine may use it at a time.
 type Reader interface {
 	// Get returns the value of key, and whether the key exists. The value belongs

@@ -2,14 +2,12 @@ package kv_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"skein.blue/internal/kv"
 )
@@ -109,35 +107,6 @@ func TestScanPrefix(t *testing.T) {
 	err = kv.ScanPrefix(r, []byte{0xff}, func(_, _ []byte) error { return io.ErrUnexpectedEOF })
 	if !errors.Is(err, io.ErrUnexpectedEOF) || r.hi != nil || len(r.more) != 4 || r.more[3] {
 		t.Errorf("after an error: %v, hi %q, %v", err, r.hi, r.more)
-	}
-}
-
-// An Interrupt returns the error of its context once the context has ended.
-func TestInterrupt(t *testing.T) {
-	var never kv.Interrupt
-	if err := never.Err(); err != nil {
-		t.Errorf("the zero Interrupt: %v", err)
-	}
-	if err := kv.InterruptOf(context.Background()).Err(); err != nil {
-		t.Errorf("a context that never ends: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	child, cancelChild := context.WithTimeout(ctx, time.Hour)
-	defer cancelChild()
-	i, c := kv.InterruptOf(ctx), kv.InterruptOf(child)
-	if err := errors.Join(i.Err(), c.Err()); err != nil {
-		t.Errorf("before the end: %v", err)
-	}
-	cancel()
-	for range 2 {
-		if !errors.Is(i.Err(), context.Canceled) || !errors.Is(c.Err(), context.Canceled) {
-			t.Errorf("after it: %v, %v", i.Err(), c.Err())
-		}
-	}
-	over, cancelOver := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancelOver()
-	if err := kv.InterruptOf(over).Err(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after a deadline: %v", err)
 	}
 }
 

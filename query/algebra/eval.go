@@ -9,14 +9,13 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
 
 // A Reader reads stored sets of one snapshot of the graph. It is for one goroutine.
 type Reader struct {
-	Ended     kv.Interrupt // interrupts the work when the request is cancelled
+	Ended     Ended // interrupts the work when the request is cancelled
 	View      *ask.View
 	budget    Budget
 	dateAbove uint64            // of reverse sets with more members, dates are read, not records
@@ -60,7 +59,7 @@ type Budget interface {
 
 // NewReader returns a Reader. It calls b.Heavy for work that needs a shared, limited resource.
 func NewReader(ctx context.Context, s *ask.View, b Budget) *Reader {
-	return &Reader{Ended: kv.InterruptOf(ctx), View: s, budget: b, dateAbove: ask.LargeSet, again: map[Leaf]*Operand{}}
+	return &Reader{Ended: ctx, View: s, budget: b, dateAbove: ask.LargeSet, again: map[Leaf]*Operand{}}
 }
 
 // A Leaf identifies one stored set.

@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (v *Bound) findLabelers() (err error) {
 
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
 func CheckLabelers(sn *ask.View, e *language.Expr) error {
-	v := Bound{Reader: &Reader{View: sn}, Expr: e}
+	v := Bound{Reader: &Reader{Ended: context.Background(), View: sn}, Expr: e}
 	return v.findLabelers()
 }
 

@@ -32,7 +32,7 @@ func CompareResults(x, y Result) int {
 	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
-// Ended says why the work must end, nil if it goes on: a context.Context, or a kv.Interrupt.
+// Ended says why the work must end, nil if it goes on: a context.Context.
 type Ended interface{ Err() error }
 
 // A Tally is a ranking's inner loop: it counts how many members of a set (actors) lead to each id, each id once per actor, and

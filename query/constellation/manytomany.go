@@ -12,7 +12,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
@@ -116,13 +115,13 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from 
 			return err
 		}
 	}
-	hidden, ended := sn.Hidden(), kv.InterruptOf(ctx)
+	hidden := sn.Hidden()
 	subject := v.IDs[0]
 	for id := range set.All() {
 		if dict.ID(id) < from || hidden.Has(id) {
 			continue
 		}
-		if err := ended.Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var of []twoLinks

@@ -281,7 +281,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	viewCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(answering.ctx, func() { end(kv.ErrUnavailable) })()
-	_, err := s.view(viewCtx, kv.InterruptOf(ctx), 0, fn) // viewCtx ends a moment after ctx
+	_, err := s.view(viewCtx, ctx, 0, fn) // viewCtx ends a moment after ctx
 	if err != nil && ctx.Err() == nil && viewCtx.Err() != nil {
 		return s.cluster.errOf(answering)
 	}
@@ -290,11 +290,11 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 
 // ViewAcross implements kv.Store.
 func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
-	return s.view(ctx, kv.InterruptOf(ctx), maxCrossings, fn)
+	return s.view(ctx, ctx, maxCrossings, fn)
 }
 
-// view is View, and may continue in a newer snapshot up to crossings times.
-func (s *Store) view(ctx context.Context, interrupt kv.Interrupt, crossings int, fn func(kv.Reader) error) (crossed int, err error) {
+// view is View, and may continue in a newer snapshot up to crossings times. ctx ends with the caller's, or earlier.
+func (s *Store) view(ctx, caller context.Context, crossings int, fn func(kv.Reader) error) (crossed int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -302,7 +302,7 @@ func (s *Store) view(ctx context.Context, interrupt kv.Interrupt, crossings int,
 	if err != nil {
 		return 0, err
 	}
-	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, interrupt: interrupt, mayCross: crossings, begun: time.Now()}
+	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, ctx: caller, mayCross: crossings, begun: time.Now()}
 	if err := r.allow(); err != nil {
 		return 0, s.explain(err)
 	}

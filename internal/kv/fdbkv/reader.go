@@ -24,13 +24,13 @@ type reader struct {
 	tr   fdb.Transaction
 	from fdb.ReadTransaction // tr, or its snapshot
 	// Of a View:
-	view      bool
-	begun     time.Time
-	interrupt kv.Interrupt
-	allowed   time.Time // when the timeout was last extended
-	timedOut  bool      // a read timed out after the cluster's last answer
-	mayCross  int       // how often it may continue in a newer snapshot
-	crossed   int
+	view     bool
+	begun    time.Time
+	ctx      interface{ Err() error } // its end ends the reads
+	allowed  time.Time                // when the timeout was last extended
+	timedOut bool                     // a read timed out after the cluster's last answer
+	mayCross int                      // how often it may continue in a newer snapshot
+	crossed  int
 
 	trips kv.Trips
 	ahead map[string]prefetched // reads that were begun early, by aheadKey
@@ -120,7 +120,7 @@ func (r *reader) take(lo, hi []byte) (p prefetched, ok bool) {
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return nil, false, err
 	}
 	if p, begun := r.take(key, nil); begun {
@@ -147,14 +147,14 @@ func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
 
 // MultiGet implements kv.Reader.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	futures := make([]fdb.FutureByteSlice, 0, min(len(keys), readsInFlight))
 	asked := 0
 	begun := r.trips.Begin() // of the read to wait for next
 	for i := range keys {
-		if err := r.interrupt.Err(); err != nil {
+		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		for ; asked < len(keys) && asked-i < readsInFlight; asked++ {
@@ -194,7 +194,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 
 // Scan implements kv.Reader.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	rng := r.s.keyRange(lo, hi)
@@ -217,7 +217,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		it := rows.Iterator()
 		err := func() error {
 			for n := 0; it.Advance(); n++ {
-				if err := r.interrupt.Err(); err != nil {
+				if err := r.ctx.Err(); err != nil {
 					return callerDone{err}
 				}
 				row, err := it.Get()

@@ -4,6 +4,7 @@ package fdbkv
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -54,7 +55,7 @@ type txn struct {
 }
 
 func (t *txn) begin(tr fdb.Transaction) {
-	t.reader = reader{s: t.s, tr: tr, from: tr}
+	t.reader = reader{s: t.s, tr: tr, from: tr, ctx: context.Background()}
 	t.ops, t.ranges, t.arena, t.failed = t.ops[:0], t.ranges[:0], t.arena[:0], nil
 	if t.at == nil {
 		t.at = map[string]int{}
@@ -64,7 +65,7 @@ func (t *txn) begin(tr fdb.Transaction) {
 
 // Snapshot implements kv.Txn.
 func (t *txn) Snapshot() kv.Reader {
-	return &reader{s: t.s, tr: t.tr, from: t.tr.Snapshot()}
+	return &reader{s: t.s, tr: t.tr, from: t.tr.Snapshot(), ctx: t.ctx}
 }
 
 // Conflict implements kv.Txn.

@@ -93,7 +93,7 @@ func Open(o Options) (*Store, error) {
 	if err := s.open(o, found); err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
-	s.txn.reader.db, s.fs.fatal = s.db, s.fatal
+	s.txn.reader.db, s.txn.reader.ctx, s.fs.fatal = s.db, context.Background(), s.fatal
 	s.writer <- struct{}{}
 	s.fs.start(o.SyncInterval, o.Logger)
 	return s, nil
@@ -163,7 +163,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 		return err
 	}
 	snap := s.db.NewSnapshot()
-	r := &reader{db: snap, interrupt: kv.InterruptOf(ctx)}
+	r := &reader{db: snap, ctx: ctx}
 	err := fn(r)
 	if done := errors.Join(r.close(), snap.Close()); done != nil {
 		return errors.Join(err, done)

@@ -30,7 +30,7 @@ type reader struct {
 	inUse bool             // iter is in a Scan that has not returned
 	multi multiGet
 
-	interrupt kv.Interrupt // of a View
+	ctx interface{ Err() error } // of a View: its end ends the reads
 }
 
 func (r *reader) close() error {
@@ -48,13 +48,13 @@ func (r *reader) close() error {
 // Fork implements kv.Forker. A fork of a transaction reads the store itself, like the transaction: nobody else can
 // change it meanwhile.
 func (r *reader) Fork() (other kv.Reader, release func() error) {
-	o := &reader{db: r.db, interrupt: r.interrupt}
+	o := &reader{db: r.db, ctx: r.ctx}
 	return o, o.close
 }
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return nil, false, err
 	}
 	v, closer, err := r.db.Get(key)
@@ -99,7 +99,7 @@ const keysAtOnce, keysPerWorker, maxWorkers, fewKeys = 64, 256, 4, 8
 // a cache miss waits for the disk. Each takes a few keys at a time, because a value
 // may have ten bytes or ten thousand.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	if len(keys) < fewKeys {
@@ -149,7 +149,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			return fmt.Errorf("pebblekv: reading: %w", readError(err))
 		}
 	}
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	for i, f := range m.found {
@@ -211,7 +211,7 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 // Scan implements kv.Reader. A Scan inside the callback of another Scan opens a second
 // iterator.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	if len(lo) == 0 { // Pebble treats an empty bound as a key unless it is nil
@@ -253,7 +253,7 @@ func (r *reader) scan(it *pebble.Iterator, reverse bool, each func(key, value []
 		first, next = it.Last, it.Prev
 	}
 	for ok := first(); ok; ok = next() {
-		if err := r.interrupt.Err(); err != nil {
+		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		v, err := it.ValueAndErr()

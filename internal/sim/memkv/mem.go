@@ -131,7 +131,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	r := &reader{tree: tree, interrupt: kv.InterruptOf(ctx), ahead: map[string]int{}, used: map[string]bool{}}
+	r := &reader{tree: tree, ctx: ctx, ahead: map[string]int{}, used: map[string]bool{}}
 	err = fn(r)
 	if s.o.Trips != nil {
 		unused := 0
@@ -162,7 +162,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		if err != nil {
 			return err
 		}
-		t := &txn{reader: reader{tree: tree}, limits: s.o.Limits}
+		t := &txn{reader: reader{tree: tree, ctx: context.Background()}, limits: s.o.Limits}
 		t.reader.conflicts = &t.reads
 		start := time.Now()
 		if err := fn(t); err != nil {

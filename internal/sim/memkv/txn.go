@@ -18,9 +18,9 @@ import (
 type reader struct {
 	tree      *btree.BTreeG[item]
 	conflicts *[]keyRange
-	interrupt kv.Interrupt // of a View
-	returned  []byte       // what the last Get returned
-	spare     []byte       // the buffer of the Get before
+	ctx       interface{ Err() error } // of a View: its end ends the reads
+	returned  []byte                   // what the last Get returned
+	spare     []byte                   // the buffer of the Get before
 
 	trips kv.Trips
 	ahead map[string]int  // when reads were begun early (kv.Trips), by key or range; nil in a Txn
@@ -90,7 +90,7 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 }
 
 func (r *reader) get(key []byte) ([]byte, bool, error) {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return nil, false, err
 	}
 	r.noteKey(key)
@@ -107,7 +107,7 @@ func (r *reader) get(key []byte) ([]byte, bool, error) {
 
 // MultiGet implements kv.Reader.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	r.expire()
@@ -136,7 +136,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 // Scan implements kv.Reader. It clears key and value after each call, which exposes
 // callers that keep them.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	if err := r.interrupt.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	r.note(lo, hi)
@@ -150,7 +150,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	var err error
 	var key, value []byte // each Scan has its own: each may call the Reader
 	step := func(it item) bool {
-		if err = r.interrupt.Err(); err != nil {
+		if err = r.ctx.Err(); err != nil {
 			return false
 		}
 		if reverse && bytes.Compare(it.key, lo) < 0 || !reverse && hi != nil && bytes.Compare(it.key, hi) >= 0 {
@@ -204,7 +204,7 @@ type txn struct {
 }
 
 // Snapshot implements kv.Txn.
-func (t *txn) Snapshot() kv.Reader { return &reader{tree: t.tree} }
+func (t *txn) Snapshot() kv.Reader { return &reader{tree: t.tree, ctx: t.ctx} }
 
 // Conflict implements kv.Txn.
 func (t *txn) Conflict(key []byte) { t.noteKey(key) }
