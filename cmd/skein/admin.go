@@ -7,13 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 )
 
@@ -21,11 +23,7 @@ import (
 type admin struct {
 	address, tokenFile string
 	token              string // "" for none
-	named              bool   // by the user; else the address is only a guess
 }
-
-// noAdmin is the address that stands for no daemon.
-const noAdmin = "off"
 
 // flags returns the flags that name the daemon.
 func (a *admin) flags(usage string) []cli.Flag {
@@ -35,85 +33,86 @@ func (a *admin) flags(usage string) []cli.Flag {
 	}
 }
 
-// read reads the token, and whether the user named the daemon.
-func (a *admin) read(c *cli.Command) (err error) {
-	a.named = c.IsSet("admin") && a.address != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
+// read makes a URL of the address, which may be that of a listener, and reads the token.
+func (a *admin) read() (err error) {
+	if !strings.Contains(a.address, "://") {
+		host, port, err := net.SplitHostPort(a.address)
+		if err != nil {
+			return command.UsageError("--admin %q: expected HOST:PORT", a.address)
+		}
+		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() { // listening on all addresses includes loopback
+			host = "127.0.0.1"
+		}
+		a.address = "http://" + net.JoinHostPort(host, port)
+	}
 	a.token, err = command.AdminToken(a.tokenFile)
 	return err
 }
 
-// impatient gives up on a daemon, or on another program at its address, that does not answer. patient is for what may
-// take long: a repo may be large, and a relay or a disk slow.
-var (
-	impatient = &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 30 * time.Second}}
-	patient   = new(http.Client)
-)
-
-// post sends JSON.
-func (a *admin) post(ctx context.Context, client *http.Client, path string, body, into any) error {
+// post sends JSON, and reads the answer.
+func (a *admin) post(ctx context.Context, path string, body, into any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, client, http.MethodPost, path, "application/json", bytes.NewReader(b), into)
+	return a.ask(ctx, http.MethodPost, path, bytes.NewReader(b), into)
 }
 
-func (a *admin) ask(ctx context.Context, client *http.Client, method, path, contentType string, body io.Reader, into any) (err error) {
-	resp, err := a.send(ctx, client, method, path, contentType, body)
+// ask sends a request, and reads the answer.
+func (a *admin) ask(ctx context.Context, method, path string, body io.Reader, into any) error {
+	done, err := a.open(ctx, method, path, body, into)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	if into == nil {
-		return nil
-	}
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", resp.Request.URL.Host, err)
-	}
-	return nil
+	return done()
 }
 
-// send sends a request. A refusal is an error.
-func (a *admin) send(ctx context.Context, client *http.Client, method, path, contentType string, body io.Reader) (*http.Response, error) {
-	base := a.address
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
+// open is ask for an answer that the daemon does not end: what it lends is there until done is called, or this process is
+// gone. A refusal is an error.
+func (a *admin) open(ctx context.Context, method, path string, body io.Reader, into any) (done func() error, err error) {
+	resp, err := a.send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, body)
+	if resp.StatusCode >= 300 {
+		var failure struct{ Error string }
+		if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure); err != nil || failure.Error == "" {
+			failure.Error = fmt.Sprintf("%s answered %s; is --admin the admin address of skein serve?", a.address, resp.Status)
+		}
+		return nil, errors.Join(errors.New(failure.Error), resp.Body.Close())
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", a.address, err), resp.Body.Close())
+	}
+	return resp.Body.Close, nil
+}
+
+// lend asks for a checkpoint of the daemon's store, which done removes.
+func (a *admin) lend(ctx context.Context) (c app.Checkpoint, done func() error, err error) {
+	if done, err = a.open(ctx, http.MethodPost, "/checkpoint", strings.NewReader("{}"), &c); err != nil {
+		return c, nil, err
+	}
+	if _, err := os.Stat(c.Folder); err != nil {
+		return c, nil, errors.Join(fmt.Errorf("the daemon's store cannot be read here; run the command on the daemon's machine, or in its container, as a user who may read the store: %w", err), done())
+	}
+	return c, done, nil
+}
+
+// direct sends requests without a proxy.
+var direct = new(http.Transport)
+
+func (a *admin) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.address, "/")+path, body)
 	if err != nil {
 		return nil, command.UsageError("--admin: %v", err)
 	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
+	req.Header.Set("Content-Type", "application/json")
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	resp, err := client.Do(req)
-	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("interrupted while waiting for %s", req.URL.Host)
-	}
+	resp, err := direct.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
 	}
-	if resp.StatusCode >= 300 {
-		var failure struct{ Error, Store string }
-		err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure)
-		_ = resp.Body.Close() // it was only read
-		if err != nil || failure.Error == "" {
-			failure.Error = fmt.Sprintf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
-		}
-		return nil, &refusal{resp.StatusCode, failure.Error, failure.Store}
-	}
 	return resp, nil
 }
-
-// refusal is an error answer of a daemon's admin listener.
-type refusal struct {
-	status  int
-	message string
-	store   string // that cannot do what was asked
-}
-
-// Error implements error.
-func (r *refusal) Error() string { return r.message }

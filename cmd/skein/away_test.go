@@ -13,16 +13,6 @@ import (
 	"skein.blue/internal/sim/kvtest"
 )
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, most time.Duration, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(most); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, most)
-		}
-	}
-}
-
 // A node that starts before its writer waits for it. While the cluster stands still, queries
 // get StoreUnavailable, and the node is not ready and logs that once. A live writer keeps its
 // share although the cluster stands still while another writer claims it.
@@ -38,14 +28,12 @@ func TestClusterAway(t *testing.T) {
 	}()
 	stood := harness.NewFault(t, "FoundationDB cluster that stands still for 12s", 1)
 	store := fmt.Sprintf("fdb://%s?prefix=away", c.File)
-	relay := startSimulator(t, plainPDS, 120)
+	relay := playRecording(t, 120)
 
 	stopped := launch(t, nil, "--store", store, "--consume=false")
 	node := launch(t, nil, "--store", store, "--consume=false")
 	for _, d := range []*daemon{stopped, node} {
-		eventually(t, 10*time.Second, "a node without a writer logs that it waits", func() bool {
-			return strings.Contains(d.log.String(), "waiting for a writer to create the store")
-		})
+		d.logs("waiting for a writer to create the store")
 	}
 	if took, _ := stopped.stop(); took > 5*time.Second {
 		t.Errorf("a waiting node ended %v after the signal", took)
@@ -55,9 +43,7 @@ func TestClusterAway(t *testing.T) {
 
 	// A second writer starts to claim the share, and the cluster stands still.
 	second := launch(t, nil, "--store", store, "--relay", relay)
-	eventually(t, 10*time.Second, "the second writer watches the first", func() bool {
-		return strings.Contains(second.log.String(), "watching whether it is alive")
-	})
+	second.logs("watching whether it is alive")
 	if err := c.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +62,7 @@ func TestClusterAway(t *testing.T) {
 		if code, body := askAt(t, d.admin+"/readyz"); code != 503 || !strings.Contains(body, "has not answered for") {
 			t.Errorf("/readyz: %d %s", code, body)
 		}
-		if code, out, _ := skein(t, "health", "--admin", d.admin); code != 1 || !strings.Contains(out, "has not answered for") {
-			t.Errorf("health: %d %s", code, out)
-		}
+		run(t, 1, "has not answered for", "health", "--admin", d.admin)
 	}
 	time.Sleep(time.Until(paused.Add(12 * time.Second)))
 	if err := c.Resume(); err != nil {
@@ -122,16 +106,12 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	if err := c.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	relay := startSimulator(t, plainPDS, 120)
+	relay := playRecording(t, 120)
 	d, stopped := launch(t, nil, "--store", store, "--relay", relay), launch(t, nil, "--store", store, "--relay", relay)
 	for _, d := range []*daemon{d, stopped} {
-		eventually(t, 15*time.Second, "the daemon logs that it waits", func() bool {
-			return strings.Contains(d.log.String(), "waiting for the FoundationDB cluster")
-		})
+		d.logs("waiting for the FoundationDB cluster")
 	}
-	if err := stopped.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	stopped.signal(syscall.SIGTERM)
 	<-stopped.read
 	if !strings.Contains(stopped.log.String(), "stopped during the start") {
 		t.Errorf("the log:\n%s", stopped.log.String())
@@ -141,20 +121,4 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	}
 	d.await(20 * time.Second)
 	d.stop()
-}
-
-// askAt returns the status and body of an answer.
-func askAt(t *testing.T, url string) (code int, body string) {
-	t.Helper()
-	client := http.Client{Timeout: 20 * time.Second}
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var b strings.Builder
-	if err := resp.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, b.String()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,19 +13,19 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/command"
-	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/say"
 )
 
 const targetUsage = "TARGET is a folder or s3://BUCKET/PREFIX (with the usual variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
 
 func backupCommand(e *command.Environment) *cli.Command {
-	var l lender
+	var a admin
+	store := app.StoreOptions{Memory: 64 << 20}
 	j := app.BackupJob{Program: "skein " + command.Version()}
 	return &cli.Command{
-		Name: "backup", Usage: "back up a store, which may be in use, to a folder or bucket", ArgsUsage: "TARGET",
+		Name: "backup", Usage: "back up the store of a running daemon, or another one, to a folder or bucket", ArgsUsage: "TARGET",
 		Description: "Sends what the target lacks. The daemon goes on indexing and answering. " + targetUsage + ".",
-		Flags:       append(l.flags("back up"), makeFlags(&j)...),
+		Flags:       append(append(a.flags("admin URL of the daemon on this machine whose store to back up"), closedFlag(&store)), makeFlags(&j)...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			to, err := oneTarget(c)
 			if err != nil {
@@ -35,12 +34,17 @@ func backupCommand(e *command.Environment) *cli.Command {
 			if err := aim(&j, "", to); err != nil {
 				return err
 			}
-			if err := l.read(c); err != nil {
+			if err := a.read(); err != nil {
 				return err
 			}
-			return backUp(ctx, e, &l, &j)
+			return backUp(ctx, e, &a, store, &j)
 		},
 	}
+}
+
+// closedFlag returns the flag for a store that no process has open.
+func closedFlag(o *app.StoreOptions) cli.Flag {
+	return &cli.StringFlag{Name: "store", DefaultText: "that of the daemon", Usage: "store to read without a daemon. None may have it open, unless it is on FoundationDB", Destination: &o.Store}
 }
 
 // makeFlags returns the flags for making backups.
@@ -105,44 +109,18 @@ func oneTarget(c *cli.Command) (string, error) {
 	return c.Args().First(), nil
 }
 
-// backUpElsewhere prints the commands of FoundationDB's own tools that back up a store.
-func backUpElsewhere(e *command.Environment, store, target string) error {
-	l, err := locate(store, target)
+// backUp backs up the store of a running daemon, or one that no process has open.
+func backUp(ctx context.Context, e *command.Environment, a *admin, so app.StoreOptions, j *app.BackupJob) (err error) {
+	var c app.Checkpoint
+	done := c.Remove
+	if so.Store == "" {
+		c, done, err = a.lend(ctx)
+	} else {
+		c, err = app.CheckpointClosed(ctx, so)
+	}
 	if err != nil {
 		return err
 	}
-	return otherTools(e, l.BackupCommands(target), fmt.Sprintf("Nothing is backed up yet: %s is on FoundationDB, whose own tools do it. On a machine that can reach the cluster and write to %s, start the first command and let it run; then run the second. skein can go on:", store, target))
-}
-
-// locate returns where a store on FoundationDB is. The target must be a folder.
-func locate(store, target string) (l fdbkv.Location, err error) {
-	if l, err = fdbkv.Parse(store); err != nil {
-		return l, command.UsageError("--store: %v", err)
-	}
-	if !filepath.IsAbs(target) {
-		return l, command.UsageError("FoundationDB's own tools back up and restore %s. skein knows their commands for a folder, not for %s; for a bucket, see blobstore:// in FoundationDB's documentation", store, target)
-	}
-	return l, nil
-}
-
-// otherTools prints commands, and ends with an exit code that says that nothing was done.
-func otherTools(e *command.Environment, commands []string, why string) error {
-	fmt.Fprintln(e.Stderr, why)
-	for _, line := range commands {
-		fmt.Fprintln(e.Stdout, line)
-	}
-	return command.ErrQuiet
-}
-
-// backUp backs up the store of a running daemon, or one that no process has open.
-func backUp(ctx context.Context, e *command.Environment, l *lender, j *app.BackupJob) (err error) {
-	c, done, err := l.checkpoint(ctx, e)
-	if no, ok := errors.AsType[*noCheckpoint](err); ok {
-		return backUpElsewhere(e, no.store, j.Target.String())
-	} else if err != nil {
-		return err
-	}
-	store := storeOf(c)
 	defer func() { err = errors.Join(err, done()) }()
 	p := e.Progress("bytes", 0)
 	j.Progress = func(done, total int64) { p.Of(done, total, "backing up") }
@@ -155,7 +133,7 @@ func backUp(ctx context.Context, e *command.Environment, l *lender, j *app.Backu
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "%s: %s backed up to %s as of %s; %s sent in %d parts, in %v\n", store, say.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), say.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
+	fmt.Fprintf(e.Stdout, "%s backed up to %s as of %s; %s sent in %d parts, in %v\n", say.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), say.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
 	if r.Removed > 0 {
 		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed, say.Bytes(r.Freed))
 	}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +12,7 @@ import (
 
 	"skein.blue/internal/backup"
 	"skein.blue/internal/sim/harness"
-	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
 )
 
 // A daemon that indexes thousands of events a second is backed up, and meanwhile the command, the
@@ -33,7 +31,7 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 	t.Logf("seed %d", seed)
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
-	relay := startRelay(t, "--accounts", "20000", "--rate", "3000")
+	relay, _ := simulate(t, "", relay.Options{Network: busy, Rate: 3000})
 	args := []string{"--store", store, "--relay", relay, "--repair=false"}
 	d := serveDaemon(t, nil, append(args, "--cursor", "0")...)
 	place, err := backup.OpenTarget(to)
@@ -50,10 +48,10 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 		return all
 	}
 	for round := range times + 2 {
-		was := count(t, d, "skein_consumer_cursor")
-		eventually(t, time.Minute, "events are indexed", func() bool { return count(t, d, "skein_consumer_cursor") > was+300 })
+		was := d.cursor()
+		d.indexes(was + 300)
 		var out bytes.Buffer
-		cli := exec.CommandContext(context.Background(), binary, "backup", "--admin", d.admin, to)
+		cli := program(t, "backup", "--admin", d.admin, to)
 		cli.Stdout, cli.Stderr = &out, &out
 		start := time.Now()
 		if err := cli.Start(); err != nil {
@@ -67,9 +65,7 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 				_ = cli.Process.Kill()
 			case victim == 2 || server == nil:
 				victim = 2
-				_ = d.cmd.Process.Kill()
-				<-d.read
-				_ = d.cmd.Wait()
+				d.kill()
 				d = serveDaemon(t, nil, args...)
 			default:
 				server.Kill()
@@ -98,9 +94,7 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 			}
 		}
 	}
-	if code, out, errs := skein(t, "verify", to); code != 0 {
-		t.Fatal(out, errs)
-	}
+	run(t, 0, "no problems found", "verify", to)
 	t.Logf("%d backups, %d kills", len(proved), times)
 	// The machine is lost. The newest backup goes on.
 	if _, log := d.stop(); strings.Contains(log, "goroutine ") {
@@ -110,59 +104,31 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 		t.Errorf("%d copies are left in the store: %v", len(left), err)
 	}
 	again := filepath.Join(dir, "again")
-	if code, out, errs := skein(t, "restore", "--store", again, to); code != 0 {
-		t.Fatal(out, errs)
-	}
+	run(t, 0, "restored as of", "restore", "--store", again, to)
 	args[1] = again
 	d = serveDaemon(t, nil, args...)
-	was := count(t, d, "skein_consumer_cursor")
-	eventually(t, time.Minute, "events are indexed", func() bool { return count(t, d, "skein_consumer_cursor") > was+1000 })
+	was := d.cursor()
+	d.indexes(was + 1000)
 	d.stop()
-	verifyNetwork(t, again)
+	verifyNetwork(t, again, busy, 0)
 }
 
 // proveBackup restores a backup and compares it with the network at its cursor.
 func proveBackup(t *testing.T, from string, b time.Time, into string) {
 	t.Helper()
-	if code, out, errs := skein(t, "restore", "--store", into, "--at", b.Format(time.RFC3339Nano), from); code != 0 {
-		t.Fatal(b, out, errs)
-	}
-	if code, out, errs := skein(t, "check", "--store", into); code != 0 {
-		t.Fatal(b, out, errs)
-	}
-	verifyNetwork(t, into)
+	run(t, 0, "restored as of", "restore", "--store", into, "--at", b.Format(time.RFC3339Nano), from)
+	verifyNetwork(t, into, busy, 0)
 	if err := os.RemoveAll(into); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// verifyNetwork compares a store with the simulated network at its cursor.
-func verifyNetwork(t *testing.T, store string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), simulator, "verify", "--store", store, "--accounts", "20000").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-}
-
-// The stream of the official PDS is backed up in the middle, restored elsewhere, and goes on to the
-// truth.
-func TestBackupOfRecordedStream(t *testing.T) {
+// The commands of backups: what the target lacks is sent, a damaged one is refused by name, and restored once it is whole.
+func TestBackupCommands(t *testing.T) {
 	t.Parallel()
-	tr, err := oracle.ReadTruth(plainTruth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	to := filepath.Join(dir, "target")
-	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
-	relay := "ws://" + strings.TrimPrefix(startSimulator(t, plainPDS, 3000), "ws://")
-	d := serveDaemon(t, nil, "--store", first, "--relay", relay, "--cursor", "0", "--repair=false")
-	eventually(t, time.Minute, "some events are indexed", func() bool { return count(t, d, "skein_consumer_cursor") > 700 })
-	code, out, errs := skein(t, "backup", "--admin", d.admin, to)
-	if code != 0 || !strings.Contains(out, "backed up to "+to) {
-		t.Fatal(out, errs)
-	}
-	d.stop()
+	store, dir := replayed(t), t.TempDir()
+	to, second := filepath.Join(dir, "target"), filepath.Join(dir, "second")
+	run(t, 0, "backed up to "+to, "backup", "--store", store, to)
 	// The folder of a restore that fails is the beginning of one: it is not a store yet, and the same command continues.
 	parts, err := filepath.Glob(filepath.Join(to, "parts", "*", "*"))
 	if err != nil || len(parts) == 0 {
@@ -171,55 +137,16 @@ func TestBackupOfRecordedStream(t *testing.T) {
 	if err := os.Rename(parts[0], parts[0]+"x"); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs = skein(t, "restore", "--store", second, to); code != 1 || !strings.Contains(errs, filepath.Base(parts[0])) {
-		t.Fatal(code, out, errs)
-	}
+	run(t, 1, filepath.Base(parts[0]), "restore", "--store", second, to)
 	if err := os.Rename(parts[0]+"x", parts[0]); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs = skein(t, "check", "--store", second); code != 1 || !strings.Contains(errs, "unfinished restore") {
-		t.Fatal(code, out, errs)
-	}
-	if code, out, errs = skein(t, "restore", "--store", second, to); code != 0 || !strings.Contains(out, "restored as of") {
-		t.Fatal(code, out, errs)
-	}
-	d = serveDaemon(t, nil, "--store", second, "--relay", relay, "--repair=false")
-	eventually(t, time.Minute, "everything is indexed", func() bool { return count(t, d, "skein_consumer_cursor") == 2116 })
-	diffs, n, err := tr.Compare(t.Context(), d.api, 1000)
-	if err != nil || len(diffs) > 0 || n < 200 {
-		t.Fatalf("%d sets, %v, %q", n, err, diffs)
-	}
-	// The store of a daemon that has ended is backed up, too; then the next one sends little.
+	run(t, 1, "unfinished restore", "check", "--store", second)
+	run(t, 0, "restored as of", "restore", "--store", second, to)
+	d := serveDaemon(t, nil, "--store", second, "--consume=false")
+	d.isTrue()
+	run(t, 0, "1 older backups removed", "backup", "--admin", d.admin, "--backup-keep", "1", to)
 	d.stop()
-	if code, out, errs = skein(t, "backup", "--store", second, "--admin", "off", "--backup-keep", "1", to); code != 0 || !strings.Contains(out, "1 older backups removed") {
-		t.Fatal(code, out, errs)
-	}
-	if code, out, errs = skein(t, "verify", to); code != 0 || !strings.Contains(out, "no problems found in 1 backups") {
-		t.Fatal(code, out, errs)
-	}
-	if code, out, errs = skein(t, "restore", "--list", to); code != 0 || !strings.Contains(out, "at seq 2116") {
-		t.Fatal(code, out, errs)
-	}
-}
-
-// A daemon backs up automatically, and says how old the last backup is.
-func TestBackupSchedule(t *testing.T) {
-	to := filepath.Join(t.TempDir(), "target")
-	for _, args := range [][]string{
-		{"--backup-keep", "7"},
-		{"--backup-to", "https://example.com/x"},
-		{"--backup-to", "ftp://x"},
-		{"--backup-to", to, "--backup-every", "1s"},
-		{"--backup-to", to, "--backup-keep", "-1"},
-		{"--backup-to", to, "--store", "fdb:///x?prefix=y"},
-	} {
-		if code, _, errs := skein(t, append([]string{"serve", "--store", filepath.Join(t.TempDir(), "s")}, args...)...); code != 64 || !strings.Contains(errs, "--backup-") {
-			t.Errorf("%q: %d %s", args, code, errs)
-		}
-	}
-	d := serveDaemon(t, nil, "--store", filepath.Join(t.TempDir(), "s"), "--relay", startSimulator(t, plainPDS, 3000), "--cursor", "0", "--repair=false", "--backup-to", to, "--backup-every", "1m", "--backup-keep", "24")
-	if n := count(t, d, "skein_backup_last_timestamp_seconds"); n != 0 {
-		t.Errorf("the last backup was at %d", n)
-	}
-	d.stop()
+	run(t, 0, "no problems found in 1 backups", "verify", to)
+	run(t, 0, "at seq 2116", "restore", "--list", to)
 }

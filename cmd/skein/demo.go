@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -84,33 +85,25 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	return x.Serve(ctx, o)
 }
 
-// examples returns the queries that the page proposes.
+// examples returns the queries that the page proposes, and of which tour asks all but the last two.
 func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	if h == nil {
 		return nil // the network's past is not made yet
 	}
-	fan := "@" + n.Handle(h.Fan)
+	fan, one, other := "@"+n.Handle(h.Fan), "@"+n.Handle(h.Stars[0]), "@"+n.Handle(h.Stars[1])
+	alike := fmt.Sprintf("rank(of=likes(%s), via=likers, damp=0.5, top=300, except=members(%[1]s))", fan)
 	return []page.Example{
-		{Title: "Who follows both of these accounts?", Q: both(n, h)},
-		{Title: fmt.Sprintf("Who liked this post, among the accounts that %s follows?", fan), Q: friends(n, h)},
-		{Title: fmt.Sprintf("Posts liked in the last 24 hours by the accounts that %s follows", fan), Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
-		{Title: fmt.Sprintf("Who on this list follows @%s?", n.Handle(h.Stars[0])), Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
+		{Title: "Who follows both of these accounts?", Q: fmt.Sprintf("intersect(followers(%s), followers(%s))", one, other)},
+		{Title: "Which of the accounts that an account follows liked a post?", Q: fmt.Sprintf("intersect(follows(%s), likers(%s))", fan, h.Post)},
+		{Title: "What have the accounts that an account follows liked in the last 24 hours?", Q: fmt.Sprintf("rank(of=follows(%s), via=likes, since=24h)", fan)},
+		{Title: "Who on a list follows an account?", Q: fmt.Sprintf("intersect(listed(%s), followers(%s))", h.List, one)},
+		{Title: "For you: what do people with similar likes like now?", Q: fmt.Sprintf("rank(of=%s, via=likes, weigh=score, damp=0.3, decay=6h, since=24h, except=likes(%s))", alike, fan)},
 		{Title: "An account", Q: fan},
 		{Title: "A post", Q: h.Post},
 	}
 }
 
-// both returns the query for the common followers of both stars.
-func both(n *demo.Network, h *demo.Highlights) string {
-	return fmt.Sprintf("intersect(followers(@%s), followers(@%s))", n.Handle(h.Stars[0]), n.Handle(h.Stars[1]))
-}
-
-// friends returns the query for the fan's follows that liked the post.
-func friends(n *demo.Network, h *demo.Highlights) string {
-	return fmt.Sprintf("intersect(follows(@%s), likers(%s))", n.Handle(h.Fan), h.Post)
-}
-
-// tour waits until the past is indexed, then asks four queries.
+// tour waits until the past is indexed, then asks queries.
 func tour(ctx context.Context, e *command.Environment, x *app.Index, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
 	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\n", base)
 	var about demo.Highlights
@@ -131,15 +124,9 @@ func tour(ctx context.Context, e *command.Environment, x *app.Index, base string
 	if base != "http://127.0.0.1:3210" { // skein query's default
 		server = "--server " + base + " "
 	}
-	fan, own := "follows(@"+n.Handle(about.Fan)+")", "likes(@"+n.Handle(about.Fan)+")"
-	alike := "rank(of=" + own + ", via=likers, damp=0.5, top=300, except=members(@" + n.Handle(about.Fan) + "))"
-	for _, q := range [][2]string{
-		{"Who follows both of these accounts?", both(n, &about)},
-		{"Which of the accounts that an account follows liked a post?", friends(n, &about)},
-		{"What have the accounts that an account follows liked in the last 24 hours?", "rank(of=" + fan + ", via=likes, since=24h)"},
-		{"For you: what do people with similar likes like now?", "rank(of=" + alike + ", via=likes, weigh=score, damp=0.3, decay=6h, since=24h, except=" + own + ")"},
-	} {
-		if err := show(ctx, e, n, base, server, q[0], q[1]); err != nil {
+	questions := examples(n, &about)
+	for _, q := range questions[:len(questions)-2] {
+		if err := show(ctx, e, n, base, server, q.Title, q.Q); err != nil {
 			return err
 		}
 	}
@@ -156,7 +143,7 @@ func show(ctx context.Context, e *command.Environment, n *demo.Network, base, se
 	}
 	q.params.Set("limit", "3")
 	began := time.Now()
-	a, _, err := get(ctx, impatient, base+q.path(), "")
+	a, _, err := get(ctx, new(http.Client), base+q.path(), "")
 	if err != nil {
 		return err
 	}

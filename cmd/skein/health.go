@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -30,45 +28,28 @@ func healthCommand(e *command.Environment) *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			if err := a.read(c); err != nil {
-				return err
-			}
 			if c.IsSet("max-lag") && maxLag <= 0 {
 				return command.UsageError("--max-lag %v: must be more than 0", maxLag)
 			}
-			return health(ctx, e, a.address, a.token, maxLag)
+			if err := a.read(); err != nil {
+				return err
+			}
+			return health(ctx, e, &a, maxLag)
 		},
 	}
 }
 
 // health asks /readyz. maxLag is how far the index may be behind, 0: any.
-func health(ctx context.Context, e *command.Environment, admin, token string, maxLag time.Duration) error {
-	if !strings.Contains(admin, "://") {
-		host, port, err := net.SplitHostPort(admin)
-		if err != nil {
-			return command.UsageError("--admin %q: expected HOST:PORT", admin)
-		}
-		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() { // listening on all addresses includes loopback
-			host = "127.0.0.1"
-		}
-		admin = "http://" + net.JoinHostPort(host, port)
-	}
+func health(ctx context.Context, e *command.Environment, a *admin, maxLag time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	address := strings.TrimSuffix(admin, "/") + "/readyz"
+	path := "/readyz"
 	if maxLag > 0 {
-		address += "?maxLag=" + maxLag.String()
+		path += "?maxLag=" + maxLag.String()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	resp, err := a.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return command.UsageError("--admin: %v", err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := (&http.Transport{}).RoundTrip(req) // never through a proxy
-	if err != nil {
-		return fmt.Errorf("no daemon answers at %s: %w", admin, err)
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
@@ -76,13 +57,13 @@ func health(ctx context.Context, e *command.Environment, admin, token string, ma
 		return fmt.Errorf("health: %w", err)
 	}
 	state := say.Line(strings.TrimSpace(string(b)))
-	switch {
-	case resp.StatusCode == http.StatusOK && (state == "ready" || strings.HasPrefix(state, "ready, but")): // not indexing
-		fmt.Fprintln(e.Stdout, state)
-		return nil
-	case strings.HasPrefix(state, "not ready"):
-		fmt.Fprintln(e.Stdout, state)
+	isReady := resp.StatusCode == http.StatusOK && (state == "ready" || strings.HasPrefix(state, "ready, but")) // not indexing
+	if !isReady && !strings.HasPrefix(state, "not ready") {
+		return fmt.Errorf("%s answered %s, which is not an answer from skein; --admin must be the admin address of skein serve", a.address, resp.Status)
+	}
+	fmt.Fprintln(e.Stdout, state)
+	if !isReady {
 		return command.ErrQuiet
 	}
-	return fmt.Errorf("%s answered %s, which is not an answer from skein; --admin must be the admin address of skein serve", admin, resp.Status)
+	return nil
 }

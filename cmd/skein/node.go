@@ -108,8 +108,10 @@ func (n *node) keepAlive(ctx context.Context, o *app.ServeOptions, answering *at
 	return func() { unwatch(); alive.Wait() }
 }
 
-// openFeeds reads the file of feeds, which may use the kinds of the index, if there is one. SIGHUP reloads it.
+// openFeeds reads the file of feeds, which may use the kinds of the index, if there is one. SIGHUP reloads it and the file
+// of tokens.
 func (n *node) openFeeds(x *app.Index, o *app.ServeOptions, answering *atomic.Bool) error {
+	files := map[string]func() (int, error){}
 	if n.feeds.Path != "" {
 		fo := n.feeds
 		fo.Kinds, fo.Service = x.Graph.Kinds(), o.Service.DID()
@@ -117,46 +119,32 @@ func (n *node) openFeeds(x *app.Index, o *app.ServeOptions, answering *atomic.Bo
 		if err != nil {
 			return command.UsageError("--feeds: %v", err)
 		}
-		o.Feeds = feeds
+		o.Feeds, files["feeds"] = feeds, feeds.Reload
 	}
 	o.Page.Feeds = o.Feeds.Previews
-	feeds := o.Feeds
-	n.e.Stop.OnHangup(func() { n.reload(feeds, answering) })
+	if t := o.Clients.Tokens; t != nil {
+		files["tokens"] = t.Reload
+	}
+	n.e.Stop.OnHangup(func() { n.reload(files, answering) })
 	return nil
 }
 
-// reload reloads the files after SIGHUP. A file with an error changes nothing. feeds and answering may be nil.
-func (n *node) reload(feeds *feed.Feeds, answering *atomic.Bool) {
-	if answering != nil && answering.Load() {
+// reload reloads files, after SIGHUP. A file with an error changes nothing.
+func (n *node) reload(files map[string]func() (int, error), answering *atomic.Bool) {
+	if answering.Load() {
 		command.NotifyReloading()
 		defer command.NotifyReady("answering")
 	}
-	log, tokens := n.store.Logger, n.serve.Clients.Tokens
-	if feeds == nil && tokens == nil {
-		log.Info("SIGHUP: nothing to reload")
-		return
-	}
-	if feeds != nil {
-		switch n, err := feeds.Reload(); {
-		case err != nil:
-			log.Error("SIGHUP: invalid file of feeds; keeping the previous feeds", "error", err)
-		case n == 0:
-			log.Warn("SIGHUP: the file of feeds is empty; serving no feeds")
-		default:
-			log.Info("SIGHUP: feeds reloaded", "feeds", n)
-		}
-	}
-	if tokens != nil {
-		if n, err := tokens.Reload(); err != nil {
-			log.Error("SIGHUP: invalid file of tokens; keeping the previous tokens", "error", err)
+	log := n.store.Logger
+	log.Info("SIGHUP: reloading", "files", len(files))
+	for what, reload := range files {
+		if read, err := reload(); err != nil {
+			log.Error("SIGHUP: invalid file; keeping what it had before", "file", what, "error", err)
 		} else {
-			log.Info("SIGHUP: tokens reloaded", "tokens", n)
+			log.Info("SIGHUP: reloaded", "file", what, "entries", read)
 		}
 	}
 }
-
-// progressEvery is how often a node logs the progress of a restore.
-const progressEvery = 10 * time.Second
 
 // beginWith restores the newest backup of --from, unless there is a store.
 func (n *node) beginWith(ctx context.Context) error {
@@ -178,23 +166,12 @@ func (n *node) beginWith(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := app.CheckFormat(m); err != nil {
-		return err
-	}
 	if err := n.network.Continues(m); err != nil {
 		return err
 	}
 	log.Info("restoring a backup", "of", m.Time.Format(time.RFC3339), "size", say.Bytes(m.Bytes()), "holds", contents(m))
-	start, said := time.Now(), time.Now()
-	var mu sync.Mutex
-	err = backup.Restore(ctx, n.source.target, backup.RestoreOptions{Dir: n.store.Store, Manifest: m, Progress: func(done, total int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(said) >= progressEvery {
-			said = time.Now()
-			log.Info("restoring", "done", say.Bytes(done), "of", say.Bytes(total))
-		}
-	}})
+	start := time.Now()
+	err = restore(ctx, n.e, n.source.target, m, n.store.Store)
 	if ctx.Err() != nil {
 		log.Info("stopped during the restore; the next start continues it")
 		return nil //nolint:nilerr // that is why
@@ -206,6 +183,9 @@ func (n *node) beginWith(ctx context.Context) error {
 	return nil
 }
 
+// followEvery is how often a following node looks for a newer backup. Tests change it.
+var followEvery = 10 * time.Second
+
 // followBackups answers from the newest backup of --follow until ctx ends.
 func (n *node) followBackups(ctx context.Context) error {
 	if err := n.source.open("--follow ", n.follow, true); err != nil {
@@ -214,7 +194,7 @@ func (n *node) followBackups(ctx context.Context) error {
 	defer context.AfterFunc(ctx, command.NotifyStopping)()
 	var answering atomic.Bool
 	o := app.FollowOptions{
-		Target: n.source.target, Trust: n.source.trust, Dir: n.store.Store, Store: n.store, Serve: n.serve, Logger: n.store.Logger,
+		Target: n.source.target, Trust: n.source.trust, Every: followEvery, Dir: n.store.Store, Store: n.store, Serve: n.serve, Logger: n.store.Logger,
 		Prepare: func(x *app.Index, so *app.ServeOptions) error { return n.openFeeds(x, so, &answering) },
 	}
 	o.Serve.Draining = n.drains(&answering)

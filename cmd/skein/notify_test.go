@@ -9,37 +9,51 @@ import (
 	"time"
 )
 
+// manager is a service manager.
+type manager struct {
+	socket string
+	conn   *net.UnixConn
+}
+
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	m := &manager{socket: filepath.Join(t.TempDir(), "notify")}
+	var err error
+	if m.conn, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.socket, Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.conn.Close() })
+	return m
+}
+
+// next returns the next notification, a line break before each line. ok is false if there is none until end.
+func (m *manager) next(t *testing.T, end time.Time) (message string, ok bool) {
+	t.Helper()
+	if err := m.conn.SetReadDeadline(end); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4096)
+	n, err := m.conn.Read(b)
+	return "\n" + string(b[:n]), err == nil
+}
+
 // A service manager receives a notification when the daemon answers, reloads its configuration,
 // has reloaded it, and stops.
 func TestServiceManagerIsNotified(t *testing.T) {
 	needsHangup(t)
-	socket := filepath.Join(t.TempDir(), "notify")
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = manager.Close() }()
+	m := newManager(t)
 	next := func(want ...string) {
 		t.Helper()
-		if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		b := make([]byte, 4096)
-		n, err := manager.Read(b)
-		if err != nil {
-			t.Fatalf("no notification, want %q: %v", want, err)
-		}
+		message, ok := m.next(t, time.Now().Add(20*time.Second))
 		for _, w := range want {
-			if !strings.Contains("\n"+string(b[:n]), "\n"+w) {
-				t.Errorf("notification %q, want %q", b[:n], w)
+			if !ok || !strings.Contains(message, "\n"+w) {
+				t.Errorf("notification %q, want %q", message, w)
 			}
 		}
 	}
-	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "NOTIFY_SOCKET=" + socket}, "--store", filepath.Join(t.TempDir(), "store"))
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "NOTIFY_SOCKET=" + m.socket}, "--store", filepath.Join(t.TempDir(), "store"))
 	next("READY=1", "STATUS=")
-	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	d.signal(syscall.SIGHUP)
 	next("RELOADING=1", "MONOTONIC_USEC=")
 	next("READY=1")
 	d.stop()
@@ -50,64 +64,30 @@ func TestServiceManagerIsNotified(t *testing.T) {
 // still does not.
 func TestWatchdogOfServiceManager(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(t.TempDir(), "notify")
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = manager.Close() }()
+	m := newManager(t)
 	alive := func(within time.Duration) (n int) {
 		t.Helper()
-		if err := manager.SetReadDeadline(time.Now().Add(within)); err != nil {
-			t.Fatal(err)
-		}
-		for b := make([]byte, 4096); ; {
-			k, err := manager.Read(b)
-			if err != nil {
+		for end := time.Now().Add(within); ; {
+			switch message, ok := m.next(t, end); {
+			case !ok:
 				return n
-			}
-			if strings.Contains("\n"+string(b[:k]), "\nWATCHDOG=1") {
+			case strings.Contains(message, "\nWATCHDOG=1"):
 				n++
 			}
 		}
 	}
-	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=300000"}, "--store", filepath.Join(t.TempDir(), "store"))
-	if n := alive(2 * time.Second); n < 3 {
-		t.Errorf("%d signs of life in two seconds, want one each 100 ms", n)
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "NOTIFY_SOCKET=" + m.socket, "WATCHDOG_USEC=60000"}, "--store", filepath.Join(t.TempDir(), "store"))
+	if n := alive(time.Second); n < 3 {
+		t.Errorf("%d signs of life in a second, want one each 20 ms", n)
 	}
-	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	d.signal(syscall.SIGSTOP)
 	alive(200 * time.Millisecond) // those on their way
-	if n := alive(time.Second); n > 0 {
+	if n := alive(300 * time.Millisecond); n > 0 {
 		t.Errorf("%d signs of life of a daemon that stands still", n)
 	}
-	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if n := alive(2 * time.Second); n < 3 {
+	d.signal(syscall.SIGCONT)
+	if n := alive(time.Second); n < 3 {
 		t.Errorf("%d signs of life after it was continued", n)
 	}
 	d.stop()
-}
-
-// A failed start is reported in one line.
-func TestFailedStartIsOneLine(t *testing.T) {
-	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = taken.Close() }()
-	store := filepath.Join(t.TempDir(), "store")
-	for what, args := range map[string][]string{
-		"address in use":       {"--listen", taken.Addr().String(), "--admin-listen", "127.0.0.1:0"},
-		"admin address in use": {"--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()},
-		"no store":             {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--consume=false", "--store", store + "-none"},
-		"no feeds":             {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--feeds", store + "-none"},
-	} {
-		code, out, errs := skein(t, append([]string{"serve", "--relay", "ws://127.0.0.1:1", "--store", store}, args...)...)
-		if code == 0 || out != "" || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%s: exit %d, in %d lines:\n%s%s", what, code, strings.Count(errs, "\n"), out, errs)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,14 +10,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/say"
@@ -24,9 +23,8 @@ import (
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
-	var server, token, form string
-	var a admin
-	var count bool
+	var server, token string
+	var count, asJSON bool
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
@@ -37,29 +35,22 @@ func queryCommand(e *command.Environment) *cli.Command {
 			"    skein query 'intersect(followers(@alice.example.com), likers(https://bsky.app/profile/…/post/…))'\n\n" +
 			"or a ranking, such as\n\n" +
 			"    skein query 'rank(of=follows(@alice.example.com), via=likes, since=24h)'",
-		Flags: append([]cli.Flag{
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
 			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &token, Sources: command.Env("token")},
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv, jsonl or parquet. In the last three, a whole set on this machine comes in one stream from the daemon's admin listener, millions of members a second", Destination: &form},
-		}, a.flags("admin URL of the daemon, for --format, unless --server is given; off: ask --server, page by page")...),
+			&cli.BoolFlag{Name: "json", Usage: "print each member or result as a JSON object, for programs: without this flag, control characters are escaped", Destination: &asJSON},
+		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
 				return command.UsageError("skein query needs one set expression in quotes, such as 'followers(did:plc:…)'")
-			}
-			if err := a.read(c); err != nil {
-				return err
 			}
 			if limit < 0 {
 				return command.UsageError("--limit %d is negative", limit)
 			}
 			if !strings.Contains(server, "://") {
 				server = "http://" + server
-			}
-			out, err := newSink(form, e)
-			if err != nil {
-				return err
 			}
 			expr := c.Args().First()
 			q, err := parseQuestion(expr, limit)
@@ -69,38 +60,9 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if q.count, q.token = count, token; count && q.method == "rank" {
 				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
-			if count && form != "text" {
-				return command.UsageError("--count prints a number; remove --format")
-			}
-			streamed := false
-			if form != "text" && q.method == "query" && limit == 0 && a.address != noAdmin && (a.named || !c.IsSet("server")) {
-				streamed, err = stream(ctx, &a, expr, out, e.Stderr)
-			}
-			if !streamed && err == nil {
-				err = q.ask(ctx, out, e.Stderr, server)
-			}
-			err = errors.Join(err, out.close())
-			if no, ok := errors.AsType[*refused](err); ok {
-				point(e.Stderr, q.params, no.message)
-			}
-			return err
+			out := &printer{bufio.NewWriter(e.Data), asJSON}
+			return errors.Join(q.ask(ctx, out, e.Stderr, server), out.Flush())
 		},
-	}
-}
-
-// refused is an error answer of the server.
-type refused struct{ name, message string }
-
-// Error implements error.
-func (r *refused) Error() string { return r.name + ": " + r.message }
-
-var position = regexp.MustCompile(`^([a-z]+): at position (\d+)`)
-
-// point shows the position of the server's error in the expression.
-func point(w io.Writer, asked url.Values, message string) {
-	if at := position.FindStringSubmatch(message); at != nil && asked.Has(at[1]) {
-		n, _ := strconv.Atoi(at[2]) // digits
-		fmt.Fprintln(w, app.Point(asked.Get(at[1]), n))
 	}
 }
 
@@ -114,17 +76,41 @@ type question struct {
 }
 
 type queryAnswer struct {
-	Total   uint64   `json:"total"`
-	Members []string `json:"members"`
-	Items   []struct {
-		Member string
-		Count  int
-	} `json:"items"` // of a ranking
-	Cursor  string `json:"cursor"`
-	Reason  string `json:"reason"` // why the answer may be incomplete
-	Sample  string `json:"sample"` // what was sampled
-	Error   string `json:"error"`
-	Message string `json:"message"`
+	Total          uint64
+	Members        []string
+	Items          []result // of a ranking
+	Cursor         string
+	Reason         string // why the answer may be incomplete
+	Sample         string // what was sampled
+	Error, Message string
+}
+
+// result is a member of a set, or a result of a ranking, which has a count.
+type result struct {
+	Member string `json:"member"`
+	Count  int    `json:"count,omitempty"`
+}
+
+// printer prints results, one a line. Text written by strangers cannot control a terminal, or begin a line of its own.
+type printer struct {
+	*bufio.Writer
+
+	asJSON bool
+}
+
+func (p *printer) print(r result) (err error) {
+	switch {
+	case p.asJSON:
+		var b []byte
+		if b, err = json.Marshal(r); err == nil {
+			_, err = p.Write(append(say.EscapeJSON(b), '\n'))
+		}
+	case r.Count > 0:
+		_, err = fmt.Fprintf(p, "%s\t%d\n", say.Line(r.Member), r.Count)
+	default:
+		_, err = fmt.Fprintln(p, say.Line(r.Member))
+	}
+	return err
 }
 
 // parseQuestion reads an expression. limit is how many members or results to print, 0: all of a set, and a ranking's own
@@ -138,13 +124,9 @@ func parseQuestion(expr string, limit int64) (*question, error) {
 		return &question{method: "query", params: url.Values{"set": {expr}}, limit: limit}, nil
 	}
 	q := &question{method: "rank", params: ranking, limit: cmp.Or(limit, 100)}
-	if own := ranking.Get("limit"); own != "" {
-		n, err := strconv.ParseInt(own, 10, 64)
-		if err != nil || n < 1 || n > 1000 {
+	if own := ranking.Get("limit"); own != "" && limit == 0 {
+		if q.limit, err = strconv.ParseInt(own, 10, 64); err != nil || q.limit < 1 {
 			return nil, command.UsageError("limit=%s in rank(…): must be a number from 1 to 1000", own)
-		}
-		if q.limit = n; limit > 0 {
-			q.limit = min(n, limit)
 		}
 	}
 	return q, nil
@@ -156,7 +138,7 @@ func (q *question) path() string {
 }
 
 // ask prints the answer, page by page.
-func (q *question) ask(ctx context.Context, out sink, notes io.Writer, server string) error {
+func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, server string) error {
 	client := &http.Client{Timeout: time.Minute}
 	limit, printed := q.limit, int64(0)
 	for {
@@ -188,19 +170,18 @@ func (q *question) ask(ctx context.Context, out sink, notes io.Writer, server st
 			fmt.Fprintln(notes, "the answer is an estimate from a sample:", say.Line(a.Sample))
 		}
 		if q.count {
-			return out.count(a.Total)
+			_, err := fmt.Fprintln(out, a.Total)
+			return err
 		}
 		for _, m := range a.Members {
-			if err := out.member(m); err != nil {
+			a.Items = append(a.Items, result{Member: m})
+		}
+		for _, r := range a.Items {
+			if err := out.print(r); err != nil {
 				return err
 			}
 		}
-		for _, i := range a.Items {
-			if err := out.ranked(i.Member, i.Count); err != nil {
-				return err
-			}
-		}
-		printed += int64(len(a.Members) + len(a.Items))
+		printed += int64(len(a.Items))
 		if a.Cursor != "" && (limit == 0 || printed < limit) {
 			q.params.Set("cursor", a.Cursor)
 			continue
@@ -241,7 +222,7 @@ func get(ctx context.Context, client *http.Client, address, token string) (a que
 		if resp.StatusCode == http.StatusTooManyRequests {
 			wait = time.Duration(seconds) * time.Second
 		}
-		return a, wait, &refused{a.Error, a.Message}
+		return a, wait, fmt.Errorf("%s: %s", a.Error, a.Message)
 	}
 	return a, 0, nil
 }

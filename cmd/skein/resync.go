@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/consumer/backfill"
+	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 )
 
@@ -14,21 +15,23 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	var a admin
 	var trust bool
 	return &cli.Command{
-		Name: "resync", Usage: "make a running daemon refetch repos", ArgsUsage: "DID…",
+		Name: "resync", Usage: "make a running daemon fetch repos again, or for the first time", ArgsUsage: "DID…",
 		Flags: append(a.flags("admin URL of the daemon"), &cli.BoolFlag{Name: "trust-host", Usage: "accept the host's copy even if it is older than commits already seen in the stream, for example after the host was restored from a backup", Destination: &trust}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
 				return command.UsageError("skein resync needs the DIDs of the repos")
 			}
-			if err := checkDIDs("", dids); err != nil {
-				return err
+			for _, did := range dids {
+				if err := app.CheckDID(did); err != nil {
+					return command.UsageError("%q %v", did, err)
+				}
 			}
-			if err := a.read(c); err != nil {
+			if err := a.read(); err != nil {
 				return err
 			}
 			var st backfill.Status // decoding it proves that a skein answered
-			if err := a.post(ctx, impatient, "/resync", map[string]any{"dids": dids, "trustHost": trust}, &st); err != nil {
+			if err := a.post(ctx, "/resync", map[string]any{"dids": dids, "trustHost": trust}, &st); err != nil {
 				return err
 			}
 			fmt.Fprintf(e.Stdout, "%d queued\n", len(dids))

@@ -18,7 +18,7 @@ import (
 	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/load"
 	simulated "skein.blue/internal/sim/network"
-	"skein.blue/internal/sim/oracle"
+	"skein.blue/internal/sim/relay"
 )
 
 var (
@@ -48,7 +48,7 @@ func TestScaling(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	const accounts = 100_000
+	network := simulated.Options{Seed: 1, Accounts: 100_000}
 	store := func(writers int) string { return fmt.Sprintf("fdb://%s?prefix=w%d", c.File, writers) }
 	cluster := func() (cpu time.Duration) {
 		for _, pid := range c.Processes() {
@@ -67,7 +67,7 @@ func TestScaling(t *testing.T) {
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n%d servers, %s, %d events\n\n| writers | events/s | CPU µs an event: all writers | the cluster |\n|--:|--:|--:|--:|\n", *scalingServers, redundancy, *scalingEvents)
 	for _, n := range []int{1, 2, 4} {
-		relay := startRelay(t, "--accounts", strconv.Itoa(accounts), "--rate", "0", "--events", strconv.FormatInt(*scalingEvents, 10))
+		relay, _ := simulate(t, "", relay.Options{Network: network, Events: *scalingEvents})
 		before := cluster()
 		var writers []*daemon
 		for i := range n {
@@ -75,9 +75,8 @@ func TestScaling(t *testing.T) {
 		}
 		began := time.Now()
 		eventually(t, 20*time.Minute, "all events are indexed", func() bool {
-			var stats struct{ Cursor int64 }
-			err := oracle.Get(t.Context(), writers[0].api+"/xrpc/blue.skein.graph.getStats", &stats)
-			return err == nil && stats.Cursor >= *scalingEvents
+			st, err := writers[0].stats()
+			return err == nil && st.Cursor >= *scalingEvents
 		})
 		took, events := time.Since(began).Seconds(), float64(*scalingEvents)
 		fmt.Fprintf(&table, "| %d | %.0f | %.1f | %.1f |\n", n, events/took, used(writers).Seconds()/events*1e6, (cluster()-before).Seconds()/events*1e6)
@@ -86,7 +85,7 @@ func TestScaling(t *testing.T) {
 		}
 	}
 	fmt.Fprint(&table, "\n| query nodes | answers/s, 64 clients | p50 / p99, ms | CPU µs an answer: all nodes | the cluster |\n|--:|--:|--:|--:|--:|\n")
-	net := simulated.New(simulated.Options{Seed: 1, Accounts: accounts})
+	net := simulated.New(network)
 	for _, m := range []int{1, 2, 4} {
 		var nodes []*daemon
 		for range m {

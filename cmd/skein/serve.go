@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -79,7 +77,7 @@ func (n *node) indexFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries, from a store that another process fills or that is complete (default: true)", Destination: &n.consume, Sources: command.Env("consume")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, repos (from every host that the relay lists) or archive=URL (an archive of the network's history, Jetstream v2). You need it for answers about what happened before skein was first started. The backfill begins when skein is first started with this option, and resumes after a restart", Validator: n.parseBackfill, Sources: command.Env("backfill")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host; --repair=false if this process may reach no hosts (default: true)", Destination: &n.repair, Sources: command.Env("repair")},
-		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour to fetch and compare with the index, such as 100/h, if you want evidence that the index is right; 0: off", Validator: n.parseAudit, Sources: command.Env("audit")},
+		&cli.FloatFlag{Name: "audit", Usage: "number of random repos per hour to fetch and compare with the index, such as 100, if you want evidence that the index is right; 0: off", Destination: &n.fetch.Audit, Validator: checkAudit, Sources: command.Env("audit")},
 		&cli.StringSliceFlag{Name: "labelers", Usage: "labelers to index, separated by commas: DIDs or service URLs. Queries can then use labeled(LABELER, VALUE), the accounts or records to which LABELER gave the label VALUE", Destination: &n.labelers, Sources: command.Env("labelers")},
 	}
 }
@@ -127,28 +125,21 @@ func (n *node) backupFlags() []cli.Flag {
 // parseBackfill reads --backfill.
 func (n *node) parseBackfill(s string) error {
 	archive, isArchive := strings.CutPrefix(s, "archive=")
+	n.serve.Past = app.Past{Repos: s == "repos"}
 	switch {
 	case isArchive:
-		n.serve.Past = app.Past{Archive: archive}
+		n.serve.Past.Archive = archive
 		return app.CheckArchive(archive)
-	case s == "repos":
-		n.serve.Past = app.Past{Repos: true}
-	case s == "off":
-		n.serve.Past = app.Past{}
-	default:
+	case s != "off" && s != "repos":
 		return errors.New("must be off, repos or archive=URL")
 	}
 	return nil
 }
 
-// mostAudits bounds --audit: an audit is a sample, and not a second backfill.
-const mostAudits = 100_000
-
-// parseAudit reads --audit.
-func (n *node) parseAudit(s string) (err error) {
-	n.fetch.Audit, err = strconv.ParseFloat(strings.TrimSuffix(s, "/h"), 64)
-	if err != nil || !(n.fetch.Audit >= 0 && n.fetch.Audit <= mostAudits) {
-		return fmt.Errorf("expected a number of repos an hour, such as 100/h, and at most %d/h", mostAudits)
+// checkAudit checks --audit: an audit is a sample, and not a second backfill.
+func checkAudit(perHour float64) error {
+	if !(perHour >= 0 && perHour <= 100_000) { // true for NaN
+		return errors.New("expected a number from 0 to 100000")
 	}
 	return nil
 }
@@ -200,7 +191,7 @@ func (n *node) checkBackups() error {
 		{n.from != "" && !n.consume, "--from has no effect with --consume=false; to answer from backups, use --follow"},
 		{n.from+n.follow != "" && !inFolder, "--from and --follow restore into a folder; --store " + n.store.Store + " is not one"},
 		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil), "--backup-keep and --backup-sign need --backup-to, the target of the backups"},
-		{n.backupTo != "" && !inFolder, "--backup-to: " + app.ErrNoCheckpoint.Error() + ". FoundationDB's own tools back it up; skein backup --store '" + n.store.Store + "' TARGET prints their commands"},
+		{n.backupTo != "" && !inFolder, "--backup-to: " + app.ErrNoCheckpoint.Error()},
 		{n.backups.Every < time.Minute, "--backup-every " + n.backups.Every.String() + ": must be 1m or more"},
 	} {
 		if f.wrong {
@@ -273,8 +264,8 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 	if err := n.build(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE)                   // the reader of the log may exit; the index goes on
-	n.e.Stop.OnHangup(func() { n.reload(nil, nil) }) // until there are feeds to reload
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may exit; the index goes on
+	n.e.Stop.OnHangup(func() {})   // until there are files to reload
 	app.LimitMemory(n.store)
 	if n.follow != "" {
 		return n.followBackups(ctx)

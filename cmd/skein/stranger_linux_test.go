@@ -21,6 +21,7 @@ import (
 
 	"skein.blue/internal/sim/harness"
 	simulated "skein.blue/internal/sim/network"
+	"skein.blue/internal/sim/relay"
 )
 
 // from returns an HTTP client that connects from a loopback address: to the daemon, another client.
@@ -35,6 +36,7 @@ func from(address string, connections int) *http.Client {
 func TestAbuseStranger(t *testing.T) {
 	events, rate, connections, quiet := harness.Size(20_000, 12_000_000), harness.Size(500, 10_000), harness.Size(60, 1000), harness.Size(1, 20)
 	const accounts = 1_000_000
+	network := simulated.Options{Accounts: accounts}
 	ports, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -44,19 +46,18 @@ func TestAbuseStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	_, endPast := startRelayAt(t, address, "--accounts", strconv.Itoa(accounts), "--rate", "0", "--events", strconv.Itoa(events))
+	_, endPast := simulate(t, address, relay.Options{Network: network, Events: int64(events)})
 	flags := []string{"--store", store, "--relay", "ws://" + address, "--repair=false"}
 	d := serveDaemon(t, nil, append(flags, "--cursor", "0")...)
-	cursor := func() int { return count(t, d, "skein_consumer_cursor") }
+	cursor := func() int { return d.cursor() }
 	eventually(t, 20*time.Minute, "the past is indexed", func() bool { return cursor() >= events })
-	last, err := strconv.ParseFloat(metric(t, d, "skein_consumer_last_event_timestamp_seconds"), 64)
+	at, err := strconv.ParseFloat(d.metric("skein_consumer_last_event_timestamp_seconds"), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.stop()
 	endPast()
-	startRelayAt(t, address, "--accounts", strconv.Itoa(accounts), "--rate", strconv.Itoa(rate), "--from", strconv.Itoa(events),
-		"--from-time", time.UnixMilli(int64(math.Round(last*1000))).UTC().Format(time.RFC3339Nano))
+	simulate(t, address, relay.Options{Network: network, Rate: float64(rate), From: int64(events), FromTime: time.UnixMilli(int64(math.Round(at * 1000)))})
 	d = serveDaemon(t, nil, flags...)
 
 	n := simulated.New(simulated.Options{Seed: 1, Accounts: accounts})

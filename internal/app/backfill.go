@@ -69,27 +69,6 @@ func (s *server) beginPast(ctx context.Context, past Past) {
 	}
 }
 
-// ReplaceHosts replaces the hosts of an interrupted backfill by those that are named now. Of the earlier ones, perhaps
-// mistyped, it keeps those whose lists have been read in part.
-func (x *Index) ReplaceHosts(ctx context.Context, hosts []string) error {
-	if b := x.Graph.Backfill(); len(hosts) == 0 || !b.Named {
-		return nil
-	}
-	return x.Graph.ChangeBackfill(ctx, func(b *format.Backfill) {
-		before := b.Hosts
-		b.Hosts = map[string]format.HostBackfill{}
-		for h, at := range before {
-			if at.Cursor != "" && !at.Done {
-				b.Hosts[h] = at
-			}
-		}
-		for _, h := range hosts {
-			h = backfill.HTTPAddress(h)
-			b.Hosts[h] = before[h]
-		}
-	})
-}
-
 // listening returns when skein began to follow the stream: in a new store, at its first event. ok is
 // false if another process began. The time is the present until the real one is known, and zero without a
 // stream. An event's time comes from its host, and this machine's clock may be wrong, so listening uses the

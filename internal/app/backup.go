@@ -29,7 +29,7 @@ import (
 const checkpoints = "checkpoints"
 
 // ErrNoCheckpoint is returned by Checkpoint, wrapped, for an engine that cannot make one.
-var ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy")
+var ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy; FoundationDB's own tools back it up: see Backups in docs/operating.md")
 
 // A Checkpoint is a copy of the store at one moment, in a folder.
 type Checkpoint struct {
@@ -183,10 +183,7 @@ func (s *server) checkpointEndpoint(mux *http.ServeMux) {
 		_ = control.SetReadDeadline(time.Time{}) // the client waits for as long as its backup takes
 		_ = control.SetWriteDeadline(time.Time{})
 		c, err := s.Checkpoint(r.Context())
-		if errors.Is(err, ErrNoCheckpoint) { // the client says what to do instead
-			answerJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error(), "store": s.Path})
-			return
-		} else if err != nil {
+		if err != nil {
 			refuse(w, http.StatusInternalServerError, err)
 			return
 		}

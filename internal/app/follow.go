@@ -27,6 +27,8 @@ import (
 type FollowOptions struct {
 	Target backup.Target
 	Trust  *backup.Trust // nil: signatures are not needed
+	// Every is how often to look for a newer backup.
+	Every time.Duration
 	// Dir is the folder for the restored backups, each in a folder of its own.
 	Dir string
 	// Store says how to open a restored backup; its Store is ignored.
@@ -200,9 +202,6 @@ const folderForm = "20060102T150405.000Z"
 
 func isBackupFolder(name string) bool { _, err := time.Parse(folderForm, name); return err == nil }
 
-// followEvery is how often to look for a newer backup.
-const followEvery = 10 * time.Second
-
 // run looks for newer backups until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	wait := time.Duration(0)
@@ -212,7 +211,7 @@ func (f *follower) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait = followEvery
+		wait = f.o.Every
 		if err := f.look(ctx); err != nil && ctx.Err() == nil {
 			f.log.Error("cannot change to a newer backup; answering from the older one", "error", err, "retry_in", wait.String())
 		}

@@ -67,9 +67,6 @@ func ParseTime(s string) (time.Time, error) {
 	return t, err
 }
 
-// Point returns the part of an expression around an offset, and a second line with a caret under it.
-func Point(expr string, at int) string { return (&language.SyntaxError{Offset: at}).Point(expr) }
-
 // ParseKinds sets Kinds to those that a file lists.
 func (o *StoreOptions) ParseKinds(file string) error {
 	b, err := os.ReadFile(file)

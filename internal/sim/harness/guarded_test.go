@@ -39,7 +39,7 @@ func TestChaosGuarded(t *testing.T) {
 	n.flags = []string{
 		"--listen", fmt.Sprintf("127.0.0.1:%d", ports[0]),
 		"--verify", "full", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--plc-mirror", filepath.Join(n.dir, "plc"), "--allow-private-hosts",
-		"--audit", "7200/h", "--rate", "1", "--tokens", tokens, "--trusted-proxies", "X-Forwarded-For=127.0.0.1/32",
+		"--audit", "7200", "--rate", "1", "--tokens", tokens, "--trusted-proxies", "X-Forwarded-For=127.0.0.1/32",
 	}
 	public, client := startCaddy(n, ports[1], ports[0])
 

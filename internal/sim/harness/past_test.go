@@ -53,11 +53,10 @@ func TestPast(t *testing.T) {
 	n.stopIndex()
 	n.compareAll("both", want)
 
-	n.storeName = "-repos"
-	out, err := exec.CommandContext(t.Context(), n.binary, append([]string{"backfill", "--store", n.store(), "--host", n.client.Base}, whole...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("skein backfill: %v\n%s", err, out)
-	}
+	n.storeName, n.flags = "-repos", append([]string{"--backfill", "repos"}, whole...)
+	n.follow("--relay", relay)
+	n.awaitRepaired("", 15)
+	n.stopIndex()
 	n.compareAll("repos alone", want)
 
 	n.storeName, n.flags = "-stream", whole // fetches only the repo that the import broke
