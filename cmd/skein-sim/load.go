@@ -76,50 +76,36 @@ type simulator struct {
 
 // launchRelay starts a relay, and waits until it listens.
 func launchRelay(ctx context.Context, o load.SimulatorOptions) (load.Simulator, error) {
-	args := []string{
-		"--hold", "--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
-		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
+	o.Address = cmp.Or(o.Address, "127.0.0.1:0")
+	all, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("the options of the relay: %w", err)
 	}
-	if !o.FromTime.IsZero() {
-		args = append(args, "--from-time", o.FromTime.UTC().Format(time.RFC3339Nano))
-	}
-	if o.Hosts > 0 {
-		args = append(args, "--proofs", "full", "--hosts", strconv.Itoa(o.Hosts))
-		if !o.Healthy {
-			args = append(args, "--host-faults")
-		}
-	}
-	for _, f := range o.Faults.List() {
-		args = append(args, "--fault", f)
-	}
-	return launch(ctx, "relay", "ws://", o.Address, o.Network, args...)
+	return launch(ctx, "relay", "ws://", "--options", string(all))
 }
 
 // launchArchive starts the archive of a network's history, and waits until it listens.
 func launchArchive(ctx context.Context, address string, o network.Options) (load.Simulator, error) {
-	return launch(ctx, "archive", "http://", address, o)
+	return launch(ctx, "archive", "http://", "--listen", cmp.Or(address, "127.0.0.1:0"), "--seed", strconv.FormatUint(o.Seed, 10),
+		"--accounts", strconv.Itoa(o.Accounts), "--past", strconv.Itoa(o.History), "--only-plc="+strconv.FormatBool(o.OnlyPLC))
 }
 
 // launch starts another process of this program, and waits until it prints the address, after the scheme, on
 // which it listens.
-func launch(ctx context.Context, what, scheme, listen string, n network.Options, args ...string) (load.Simulator, error) {
+func launch(ctx context.Context, what, scheme string, args ...string) (load.Simulator, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	args = append([]string{
-		what, "--listen", cmp.Or(listen, "127.0.0.1:0"), "--seed", strconv.FormatUint(n.Seed, 10),
-		"--accounts", strconv.Itoa(n.Accounts), "--past", strconv.Itoa(n.History), "--only-plc=" + strconv.FormatBool(n.OnlyPLC),
-	}, args...)
-	s := &simulator{what: what, cmd: exec.CommandContext(ctx, self, args...)}
+	s := &simulator{what: what, cmd: exec.CommandContext(ctx, self, append([]string{what}, args...)...)}
 	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // one core produces twice the needed rate; two would compete with the indexer
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
 	s.cmd.WaitDelay = 5 * time.Second
 	out, err := s.cmd.StderrPipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting skein-sim %s: %w", what, err)
+	if err == nil {
+		err = s.cmd.Start()
 	}
-	if err := s.cmd.Start(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("starting skein-sim %s: %w", what, err)
 	}
 	lines := bufio.NewReader(out)

@@ -21,14 +21,14 @@ import (
 	"skein.blue/internal/sim/relay"
 )
 
-func main() {
-	os.Exit(command.Main(command.Program{
-		Name:  "skein-sim",
-		Usage: "simulate an AT Protocol network: a relay, an archive, and a load test of skein",
-		Commands: func(e *command.Environment) []*cli.Command {
-			return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), sizeCommand(e), verifyCommand(e), command.VersionCommand(e)}
-		},
-	}))
+func main() { os.Exit(command.Main(commandLine)) }
+
+var commandLine = command.Program{
+	Name:  "skein-sim",
+	Usage: "simulate an AT Protocol network: a relay, an archive, and a load test of skein",
+	Commands: func(e *command.Environment) []*cli.Command {
+		return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), sizeCommand(e), command.VersionCommand(e)}
+	},
 }
 
 // subcommand returns a command that works on a network. n has the defaults of its flags; a command whose network has a

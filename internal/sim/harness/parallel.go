@@ -1,3 +1,5 @@
+// Package harness is what the tests stand on: an S3 server (bucket.go), faults (faults.go, disk.go, clock.go, crashmem.go),
+// attacks of two sizes (abuse.go), and golden files of encodings (golden.go, codec.go). It does not know the index.
 package harness
 
 import "flag"

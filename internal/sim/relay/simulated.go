@@ -48,7 +48,7 @@ type Options struct {
 	// Faults are the faults of the relay.
 	Faults Faults
 	// Now is the clock. nil means time.Now.
-	Now func() time.Time
+	Now func() time.Time `json:"-"`
 }
 
 // DefaultWindow is how many events a relay keeps; each needs 88 bytes.
