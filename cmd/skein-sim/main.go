@@ -27,7 +27,7 @@ var commandLine = command.Program{
 	Name:  "skein-sim",
 	Usage: "simulate an AT Protocol network: a relay, an archive, and a load test of skein",
 	Commands: func(e *command.Environment) []*cli.Command {
-		return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), sizeCommand(e), command.VersionCommand(e)}
+		return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), sizeCommand(e), verifyCommand(e), command.VersionCommand(e)}
 	},
 }
 

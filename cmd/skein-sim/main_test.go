@@ -90,6 +90,8 @@ func TestExitCodes(t *testing.T) {
 		want, line string
 	}{
 		{64, "is negative", "relay --rate -1"},
+		{1, "no such file", "relay --frames nothing"},
+		{1, "no store", "verify --store nothing"},
 		{64, "sized or full", "relay --proofs half"},
 		{64, "--past", "relay --past -1"},
 		{64, "did you mean relay?", "relai"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/internal/command"
 	"skein.blue/internal/sim/load"
 	"skein.blue/internal/sim/relay"
@@ -19,9 +20,10 @@ const peakRate = 1500
 
 func relayCommand(e *command.Environment) *cli.Command {
 	var o load.SimulatorOptions
-	var proofs, all string
-	return subcommand("relay", "serve a made-up network, with cursor replay", &o.Network, []cli.Flag{
+	var proofs, all, frames string
+	return subcommand("relay", "serve a made-up network, or recorded frames, with cursor replay", &o.Network, []cli.Flag{
 		faultFlag(),
+		&cli.StringFlag{Name: "frames", Usage: "recorded .frames file to serve from memory, instead of a made-up network; all its events are in the past, and need a cursor", Destination: &frames},
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3212", Usage: "address of com.atproto.sync.subscribeRepos", Destination: &o.Address},
 		&cli.FloatFlag{Name: "rate", Value: peakRate, Usage: "events per second; 0: as many as the subscriber reads", Destination: &o.Rate},
 		&cli.StringFlag{Name: "proofs", Value: "sized", Usage: "sized: commits of realistic size, with true records and commit blocks; full: verifiable commits, from whole repos", Destination: &proofs},
@@ -39,6 +41,9 @@ func relayCommand(e *command.Environment) *cli.Command {
 			return command.UsageError("--proofs %q: must be sized or full", proofs)
 		case o.Full && o.Faults.Corrupt > 0:
 			return command.UsageError("--fault corrupt is for --proofs sized")
+		}
+		if frames != "" {
+			return serveFrames(ctx, e, frames, o.Address)
 		}
 		if err := runRelay(ctx, e, &o); err != nil {
 			return fmt.Errorf("relay: %w", err)
@@ -75,5 +80,19 @@ func runRelay(ctx context.Context, e *command.Environment, o *load.SimulatorOpti
 	return serve(ctx, o.Address, mux, func(address net.Addr) {
 		go r.Run(ctx)
 		fmt.Fprintf(e.Stderr, "serving a network on ws://%s\n", address)
+	})
+}
+
+// serveFrames serves a recording.
+func serveFrames(ctx context.Context, e *command.Environment, name, address string) error {
+	all, err := wire.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	r, mux := relay.NewRecorded(nil), http.NewServeMux()
+	r.Append(all...)
+	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
+	return serve(ctx, address, mux, func(address net.Addr) {
+		fmt.Fprintf(e.Stderr, "serving %d frames on ws://%s\n", len(all), address)
 	})
 }

@@ -107,6 +107,9 @@ func (a *admin) send(ctx context.Context, method, path string, body io.Reader) (
 		return nil, command.UsageError("--admin: %v", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if path == "/car" {
+		req.Header.Set("Content-Type", "application/vnd.ipld.car")
+	}
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}

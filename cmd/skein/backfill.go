@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,52 +26,140 @@ type past struct {
 	Archive string   `json:"archive"`
 	Hosts   []string `json:"hosts"`
 	Repos   bool     `json:"repos"` // of every host that the relay lists
+
+	dids, cars []string
 }
 
 func backfillCommand(e *command.Environment) *cli.Command {
+	h := &here{network: newNetwork()}
 	var a admin
 	var p past
+	flags := append([]cli.Flag{
+		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY where the work is done", Destination: &p.Archive, Validator: app.CheckArchive, Sources: command.Env("archive")},
+		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated", Destination: &p.Hosts},
+		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated", Destination: &p.dids},
+		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated", Destination: &p.cars},
+		relayFlag(h.network),
+	}, a.flags("admin URL of the daemon that does the work")...)
+	flags = append(append(append(flags, verifyFlags(h.network)...), mirrorFlag(h.network)), command.StoreFlags(e, &h.store)...)
 	return &cli.Command{
 		Name:  "backfill",
-		Usage: "make a running daemon add older records, from an archive or from hosts; for single repos, see resync",
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY for the daemon", Destination: &p.Archive, Validator: app.CheckArchive, Sources: command.Env("archive")},
-			&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless there is --archive", Usage: "PDS from which to fetch all repos; may be repeated", Destination: &p.Hosts},
-		}, a.flags("admin URL of the daemon")...),
+		Usage: "add older records from an archive, from hosts, or from single repos or files: by a running daemon, or with --store in this process",
+		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			if err := command.NoArguments(c); err != nil {
+			if err := errors.Join(command.NoArguments(c), p.check()); err != nil {
 				return err
 			}
-			switch {
-			case p.Archive != "" && len(p.Hosts) > 0:
-				return command.UsageError("--archive cannot be combined with --host")
-			case slices.Contains(p.Hosts, ""):
-				return command.UsageError("--host is empty; name a PDS, such as pds.example.com")
+			if !c.IsSet("store") {
+				if err := a.read(); err != nil {
+					return err
+				}
+				return runBackfill(ctx, e, &a, &p)
 			}
-			if err := a.read(); err != nil {
+			if err := h.open(ctx, e, &p); err != nil {
 				return err
 			}
-			p.Repos = p.Archive == "" && len(p.Hosts) == 0
-			var st backfill.Status // decoding it proves that a skein answered
-			if err := a.post(ctx, "/backfill", p, &st); err != nil {
-				return err
-			}
-			return follow(ctx, e, &a, &p)
+			return errors.Join(runBackfill(ctx, e, h, &p), h.close(ctx))
 		},
 	}
 }
 
+// check checks the names, and replaces folders of CAR files by their files.
+func (p *past) check() (err error) {
+	switch {
+	case p.Archive != "" && len(p.Hosts)+len(p.dids)+len(p.cars) > 0:
+		return command.UsageError("--archive cannot be combined with --host, --did or --car")
+	case slices.Contains(p.Hosts, ""):
+		return command.UsageError("--host is empty; name a PDS, such as pds.example.com")
+	}
+	p.Repos = p.Archive == "" && len(p.Hosts)+len(p.dids)+len(p.cars) == 0
+	if err := checkDIDs("--did ", p.dids); err != nil {
+		return err
+	}
+	p.cars, err = carFiles(p.cars)
+	return err
+}
+
+// checkDIDs returns a usage error for malformed DIDs, which no directory could resolve.
+func checkDIDs(flag string, dids []string) error {
+	for _, did := range dids {
+		if err := app.CheckDID(did); err != nil {
+			return command.UsageError("%s%q %v", flag, did, err)
+		}
+	}
+	return nil
+}
+
+// carFiles lists the named files, and the *.car files of the named folders.
+func carFiles(names []string) (all []string, err error) {
+	for _, name := range names {
+		before := len(all)
+		err := filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && (path == name || strings.HasSuffix(path, ".car")) {
+				all = append(all, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--car: %w", err)
+		}
+		if len(all) == before {
+			return nil, fmt.Errorf("--car %s: no *.car files in this folder", name)
+		}
+	}
+	return all, nil
+}
+
+// runBackfill reads the files, one by one, then begins the rest and shows its progress. It prints the error of a file
+// that fails, and goes on.
+func runBackfill(ctx context.Context, e *command.Environment, w worker, p *past) error {
+	failed := 0
+	for _, name := range p.cars {
+		placed, err := placeFile(ctx, w, name)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			failed++
+			fmt.Fprintln(e.Stderr, say.Line(fmt.Sprintf("%s: %v", name, err)))
+		default:
+			fmt.Fprintln(e.Stdout, say.Line(fmt.Sprintf("%s: %s at %s: %s, %d records", name, placed.DID, placed.Rev, placed.Outcome, placed.Records)))
+		}
+	}
+	if p.Repos || p.Archive != "" || len(p.Hosts)+len(p.dids) > 0 {
+		if err := w.begin(ctx, p); err != nil {
+			return err
+		}
+		if err := follow(ctx, e, w, p); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d files could not be read", failed)
+	}
+	return nil
+}
+
+func placeFile(ctx context.Context, w worker, name string) (backfill.Placed, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return backfill.Placed{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return w.car(ctx, bufio.NewReaderSize(f, 1<<20))
+}
+
 // follow shows the progress of the work until it ends: a changing line on a terminal, else a
 // line every minute.
-func follow(ctx context.Context, e *command.Environment, a *admin, p *past) error {
+func follow(ctx context.Context, e *command.Environment, w worker, p *past) error {
 	const every = 500 * time.Millisecond
 	said := time.Time{}
 	bar := e.Progress("", 0)
 	defer bar.End()
 	for {
-		var st backfill.Status
-		if err := a.ask(ctx, http.MethodGet, "/backfill", nil, &st); ctx.Err() != nil {
-			return errors.New("interrupted; the daemon goes on, and /backfill on its admin listener shows the progress")
+		st, err := w.status(ctx)
+		if ctx.Err() != nil {
+			return errors.New("interrupted; what was fetched is kept, and the same command resumes. A daemon goes on: see /backfill on its admin listener")
 		} else if err != nil {
 			return err
 		}
@@ -83,6 +174,8 @@ func follow(ctx context.Context, e *command.Environment, a *admin, p *past) erro
 		switch {
 		case !st.Busy && how != "" && how != "ok":
 			return errors.New(how)
+		case !st.Busy && len(p.dids) > 0 && st.Waiting > 0:
+			return fmt.Errorf("%d repos have not been fetched yet; skein serve will retry them. For the reasons, see /resyncs on its admin listener", st.Waiting)
 		case !st.Busy:
 			bar.End()
 			fmt.Fprintf(e.Stdout, "done: %s\n", line)

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +16,7 @@ import (
 	"time"
 
 	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/repo"
 	simulated "skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
@@ -66,7 +71,7 @@ func TestBackfillKilled(t *testing.T) {
 		time.Sleep(time.Duration(rng.IntN(1200)) * time.Millisecond)
 		d.kill()
 	}
-	d := start(store, append(flags[1], "--audit", "7200")...)
+	d := start(store, append(flags[1], "--audit", "7200/h")...)
 	ended := func() {
 		t.Helper()
 		quiet := 0
@@ -108,4 +113,77 @@ func TestBackfillKilled(t *testing.T) {
 	ended()
 	d.stop()
 	verifyNetwork(t, store, n, *backfillPast)
+
+	// In the command's process: from the hosts, and from a file and a host.
+	flags[0] = []string{"--relay", "ws://" + address, "--plc", "http://" + address, "--allow-private-hosts"}
+	alone := filepath.Join(t.TempDir(), "alone")
+	run(t, 0, "done: ", append([]string{"backfill", "--store", alone, "--verify", "full"}, flags[0]...)...)
+	var repos struct {
+		Repos []struct {
+			DID    string
+			Active bool
+		}
+	}
+	if err := oracle.Get(t.Context(), "http://"+address+"/xrpc/com.atproto.sync.listRepos?limit=50", &repos); err != nil {
+		t.Fatal(err)
+	}
+	hosts, asked := exportedRecords(t, alone), exportedRecords(t, store)
+	compared := 0
+	for _, r := range repos.Repos {
+		if compared++; r.Active && hosts[r.DID] != asked[r.DID] {
+			t.Errorf("%s has %q, want %q", r.DID, hosts[r.DID], asked[r.DID])
+		}
+	}
+	file, one, two := fetchRepo(t, address, repos.Repos[0].DID), repos.Repos[0].DID, repos.Repos[1].DID
+	single := filepath.Join(t.TempDir(), "single")
+	run(t, 0, one+" at ", append([]string{"backfill", "--store", single, "--car", file, "--did", two}, flags[0]...)...)
+	if got := exportedRecords(t, single); compared < 20 || got[one] != asked[one] || got[two] != asked[two] || len(got) > 2 {
+		t.Errorf("from a file and a host: %q, want those of %s and %s", got, one, two)
+	}
+}
+
+// exportedRecords returns the records of each account of a store.
+func exportedRecords(t *testing.T, store string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for line := range strings.Lines(run(t, 0, "", "export", "--store", store)) {
+		var r struct {
+			DID     string          `json:"did"`
+			Kind    string          `json:"kind"`
+			Records json.RawMessage `json:"records"`
+		}
+		if err := json.Unmarshal([]byte(line), &r); err == nil && r.DID != "" && r.Records != nil {
+			all[r.DID] += r.Kind + string(r.Records)
+		}
+	}
+	return all
+}
+
+// fetchRepo fetches a repo from the hosts of a made-up network, some of which are faulty, into a file.
+func fetchRepo(t *testing.T, address, did string) (file string) {
+	t.Helper()
+	var list struct{ Hosts []struct{ Hostname string } }
+	if err := oracle.Get(t.Context(), "http://"+address+"/xrpc/com.atproto.sync.listHosts", &list); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 500 * time.Millisecond}
+	for try := range 200 {
+		resp, err := client.Get("http://" + list.Hosts[try%len(list.Hosts)].Hostname + "/xrpc/com.atproto.sync.getRepo?did=" + did)
+		if err != nil {
+			continue
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it was only read
+		var r repo.Reader
+		if err != nil || r.Read(t.Context(), bytes.NewReader(b), 1<<30) != nil || string(r.DID) != did {
+			continue
+		}
+		file = filepath.Join(t.TempDir(), "repo.car")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	t.Fatalf("no host sends the repo of %s", did)
+	return ""
 }

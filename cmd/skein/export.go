@@ -50,10 +50,13 @@ func exportCommand(e *command.Environment) *cli.Command {
 					return exportTables(ctx, e, store, o)
 				}
 			}
-			if err = errors.Join(err, a.read()); err != nil {
+			path := so.Store
+			if path == "" && err == nil {
+				err = a.read()
+			}
+			if err != nil {
 				return err
 			}
-			path := so.Store
 			if path == "" {
 				c, done, err := a.lend(ctx)
 				if err != nil {

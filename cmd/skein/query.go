@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/graph/export"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/say"
@@ -24,7 +26,8 @@ import (
 
 func queryCommand(e *command.Environment) *cli.Command {
 	var server, token string
-	var count, asJSON bool
+	var format string
+	var count bool
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
@@ -40,7 +43,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &token, Sources: command.Env("token")},
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
-			&cli.BoolFlag{Name: "json", Usage: "print each member or result as a JSON object, for programs: without this flag, control characters are escaped", Destination: &asJSON},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv, jsonl or parquet; the last three for programs: text escapes control characters", Destination: &format},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
@@ -60,8 +63,14 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if q.count, q.token = count, token; count && q.method == "rank" {
 				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
-			out := &printer{bufio.NewWriter(e.Data), asJSON}
-			return errors.Join(q.ask(ctx, out, e.Stderr, server), out.Flush())
+			if count && format != "text" {
+				return command.UsageError("--count prints a number; remove --format")
+			}
+			out, err := newPrinter(e, format, q.method == "rank")
+			if err != nil {
+				return err
+			}
+			return errors.Join(q.ask(ctx, out, e.Stderr, server), out.close())
 		},
 	}
 }
@@ -87,30 +96,88 @@ type queryAnswer struct {
 
 // result is a member of a set, or a result of a ranking, which has a count.
 type result struct {
-	Member string `json:"member"`
-	Count  int    `json:"count,omitempty"`
+	Member string `json:"member" parquet:"member"`
+	Count  int    `json:"count,omitempty" parquet:"count"`
 }
 
-// printer prints results, one a line. Text written by strangers cannot control a terminal, or begin a line of its own.
+// printer prints results in a format. Text written by strangers cannot control a terminal, or begin a line of its own there.
 type printer struct {
-	*bufio.Writer
+	format   string
+	terminal bool
+	out      *bufio.Writer
+	csv      *csv.Writer
+	ranks    *export.Parquet[result] // of a ranking
+	members  *export.Parquet[member]
+}
 
-	asJSON bool
+// member is a row without a count.
+type member struct {
+	Member string `parquet:"member"`
+}
+
+// newPrinter returns the printer of the members of a set, or of a ranking.
+func newPrinter(e *command.Environment, format string, ranking bool) (*printer, error) {
+	p := &printer{format: format, terminal: e.OnTerminal(), out: bufio.NewWriterSize(e.Data, 256<<10)}
+	program := "skein " + command.Version()
+	switch {
+	case format == "text", format == "jsonl":
+	case format == "csv":
+		p.csv = csv.NewWriter(p.out)
+		return p, p.csv.Write([]string{"member", "count"}[:columns(ranking)])
+	case format != "parquet":
+		return nil, command.UsageError("--format %q: expected text, csv, jsonl or parquet", format)
+	case p.terminal:
+		return nil, command.UsageError("--format parquet writes bytes that a terminal cannot show; write them to a file: skein query … >members.parquet")
+	case ranking:
+		p.ranks = export.NewParquet[result](p.out, program, "")
+	default:
+		p.members = export.NewParquet[member](p.out, program, "")
+	}
+	return p, nil
+}
+
+func columns(ranking bool) int {
+	if ranking {
+		return 2
+	}
+	return 1
 }
 
 func (p *printer) print(r result) (err error) {
+	if p.format == "text" || p.format == "csv" && p.terminal {
+		r.Member = say.Line(r.Member)
+	}
 	switch {
-	case p.asJSON:
+	case p.csv != nil:
+		return p.csv.Write([]string{r.Member, strconv.Itoa(r.Count)}[:columns(r.Count > 0)])
+	case p.ranks != nil:
+		return p.ranks.Add(r)
+	case p.members != nil:
+		return p.members.Add(member{r.Member})
+	case p.format == "jsonl":
 		var b []byte
 		if b, err = json.Marshal(r); err == nil {
-			_, err = p.Write(append(say.EscapeJSON(b), '\n'))
+			_, err = p.out.Write(append(say.EscapeJSON(b), '\n'))
 		}
 	case r.Count > 0:
-		_, err = fmt.Fprintf(p, "%s\t%d\n", say.Line(r.Member), r.Count)
+		_, err = fmt.Fprintf(p.out, "%s\t%d\n", r.Member, r.Count)
 	default:
-		_, err = fmt.Fprintln(p, say.Line(r.Member))
+		_, err = fmt.Fprintln(p.out, r.Member)
 	}
 	return err
+}
+
+func (p *printer) close() (err error) {
+	switch {
+	case p.csv != nil:
+		p.csv.Flush()
+		err = p.csv.Error()
+	case p.ranks != nil:
+		err = p.ranks.Close()
+	case p.members != nil:
+		err = p.members.Close()
+	}
+	return errors.Join(err, p.out.Flush())
 }
 
 // parseQuestion reads an expression. limit is how many members or results to print, 0: all of a set, and a ranking's own
@@ -170,7 +237,7 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, serve
 			fmt.Fprintln(notes, "the answer is an estimate from a sample:", say.Line(a.Sample))
 		}
 		if q.count {
-			_, err := fmt.Fprintln(out, a.Total)
+			_, err := fmt.Fprintln(out.out, a.Total)
 			return err
 		}
 		for _, m := range a.Members {

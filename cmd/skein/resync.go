@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/consumer/backfill"
-	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 )
 
@@ -22,10 +21,8 @@ func resyncCommand(e *command.Environment) *cli.Command {
 			if len(dids) == 0 {
 				return command.UsageError("skein resync needs the DIDs of the repos")
 			}
-			for _, did := range dids {
-				if err := app.CheckDID(did); err != nil {
-					return command.UsageError("%q %v", did, err)
-				}
+			if err := checkDIDs("", dids); err != nil {
+				return err
 			}
 			if err := a.read(); err != nil {
 				return err

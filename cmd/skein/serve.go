@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -77,7 +78,7 @@ func (n *node) indexFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries, from a store that another process fills or that is complete (default: true)", Destination: &n.consume, Sources: command.Env("consume")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, repos (from every host that the relay lists) or archive=URL (an archive of the network's history, Jetstream v2). You need it for answers about what happened before skein was first started. The backfill begins when skein is first started with this option, and resumes after a restart", Validator: n.parseBackfill, Sources: command.Env("backfill")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host; --repair=false if this process may reach no hosts (default: true)", Destination: &n.repair, Sources: command.Env("repair")},
-		&cli.FloatFlag{Name: "audit", Usage: "number of random repos per hour to fetch and compare with the index, such as 100, if you want evidence that the index is right; 0: off", Destination: &n.fetch.Audit, Validator: checkAudit, Sources: command.Env("audit")},
+		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour to fetch and compare with the index, such as 100/h, if you want evidence that the index is right; 0: off", Validator: n.parseAudit, Sources: command.Env("audit")},
 		&cli.StringSliceFlag{Name: "labelers", Usage: "labelers to index, separated by commas: DIDs or service URLs. Queries can then use labeled(LABELER, VALUE), the accounts or records to which LABELER gave the label VALUE", Destination: &n.labelers, Sources: command.Env("labelers")},
 	}
 }
@@ -136,10 +137,11 @@ func (n *node) parseBackfill(s string) error {
 	return nil
 }
 
-// checkAudit checks --audit: an audit is a sample, and not a second backfill.
-func checkAudit(perHour float64) error {
-	if !(perHour >= 0 && perHour <= 100_000) { // true for NaN
-		return errors.New("expected a number from 0 to 100000")
+// parseAudit reads --audit: an audit is a sample, and not a second backfill.
+func (n *node) parseAudit(s string) (err error) {
+	n.fetch.Audit, err = strconv.ParseFloat(strings.TrimSuffix(s, "/h"), 64)
+	if err != nil || !(n.fetch.Audit >= 0 && n.fetch.Audit <= 100_000) { // true for NaN
+		return errors.New("expected a number of repos an hour, such as 100/h, and at most 100000/h")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
@@ -58,18 +60,37 @@ func isTexts(lines string) bool {
 func TestTextsOnTerminal(t *testing.T) {
 	server := textsServer(t)
 	for _, expr := range []string{"tags(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)", "rank(of=follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), via=tags)"} {
-		for _, format := range []string{"--json=true", "--json=false"} {
-			args := []string{"query", "--server", server, format, expr}
-			if out := run(t, 0, "", args...); format == "--json=true" && !isTexts(out) {
+		for _, format := range []string{"jsonl", "csv", "text"} {
+			args := []string{"query", "--server", server, "--format", format, expr}
+			out := run(t, 0, "", args...)
+			rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+			if format == "jsonl" && !isTexts(out) || format == "csv" && (err != nil || len(rows) != len(texts)+1 || rows[1][0] != texts[0]) {
 				t.Errorf("%q", out)
 			}
 			read, screen := terminal(t)
 			code := command.Run(t.Context(), &command.Environment{Stdout: screen, Stderr: new(lockedBuffer)}, commandLine, append([]string{"skein"}, args...))
-			out := read()
-			if code != 0 || strings.Count(out, "\n") != len(texts) || format == "--json=true" && !isTexts(out) || strings.ContainsFunc(out, isObeyed) {
+			out, lines := read(), len(texts)
+			if format == "csv" {
+				lines++
+			}
+			if code != 0 || strings.Count(out, "\n") != lines || format == "jsonl" && !isTexts(out) || strings.ContainsFunc(out, isObeyed) {
 				t.Errorf("%s: %d %q", format, code, out)
 			}
 		}
+	}
+}
+
+// A Parquet file has the texts as they are.
+func TestTextsInParquet(t *testing.T) {
+	server := textsServer(t)
+	out := run(t, 0, "", "query", "--server", server, "--format", "parquet", "rank(of=follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), via=tags)")
+	rows, err := parquet.Read[result](strings.NewReader(out), int64(len(out)))
+	if err != nil || len(rows) != len(texts) || rows[0].Member != texts[0] || rows[0].Count == 0 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	out = run(t, 0, "", "query", "--server", server, "--format", "parquet", "tags(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)")
+	if members, err := parquet.Read[member](strings.NewReader(out), int64(len(out))); err != nil || len(members) != len(texts) {
+		t.Errorf("%v, %v", members, err)
 	}
 }
 
