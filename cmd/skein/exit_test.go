@@ -156,7 +156,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "use --follow", "serve --store DIR/never --from DIR/to --consume=false"},
 		{64, "is not one", "serve --store fdb:///x?prefix=y --from DIR/to"},
 		{64, "needs --consume=false", "serve --store DIR/never --follow DIR/to"},
-		{64, "needs --feeds FILE", "serve --store DIR/never --feed-preview"},
+		{64, "need --feeds FILE", "serve --store DIR/never --feed-preview"},
 		{64, "use 127.0.0.1:3210", "serve --store DIR/never --feeds DIR/feeds --feed-preview --listen 0.0.0.0:0"},
 		{64, "use 127.0.0.1:3210", "serve --store DIR/never --feeds DIR/feeds --feed-preview --listen [::]:0"},
 		{64, "needs --service-host", "serve --store DIR/never --feeds DIR/feeds"},
@@ -195,7 +195,7 @@ func TestBadVariables(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	for _, c := range [][3]string{
 		{"SKEIN_BACKUP_EVERY", "soon", "soon"},
-		{"SKEIN_FEED_PREVIEW", "true", "needs --feeds FILE"},
+		{"SKEIN_FEED_PREVIEW", "true", "need --feeds FILE"},
 		{"SKEIN_ADMIN_TOKEN", "two words", "openssl rand"},
 	} {
 		t.Run(c[0], func(t *testing.T) {

@@ -30,42 +30,40 @@ func exportCommand(e *command.Environment) *cli.Command {
 			closedFlag(&so),
 		}, a.flags("admin URL of the daemon on this machine whose store to export")...),
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			write := exportLines
+			isTables := format == "parquet"
 			switch {
-			case format == "jsonl" && (!o.Since.IsZero() || len(o.Kinds) > 0):
-				return command.UsageError("--kinds and --since need --format parquet")
-			case format == "jsonl":
-				err = command.NoArguments(c)
-			case format != "parquet":
+			case !isTables && format != "jsonl":
 				err = command.UsageError("--format %q: expected jsonl or parquet", format)
+			case !isTables && (!o.Since.IsZero() || len(o.Kinds) > 0):
+				err = command.UsageError("--kinds and --since need --format parquet")
+			case !isTables:
+				err = command.NoArguments(c)
 			case c.Args().Len() != 1:
 				err = command.UsageError("skein export --format parquet needs one argument, the folder to write to")
 			case so.Store != "" && !app.InFolder(so.Store):
 				err = command.UsageError("export --format parquet needs a store in a folder; copy this one first: skein export --store '%s' | skein import --store FOLDER -", so.Store)
-			default:
-				if o.Dir = c.Args().First(); len(o.Kinds) == 0 {
-					o.Kinds = nil // all
-				}
-				write = func(ctx context.Context, e *command.Environment, store kv.Store) error {
-					return exportTables(ctx, e, store, o)
-				}
 			}
-			path := so.Store
-			if path == "" && err == nil {
+			if so.Store == "" && err == nil {
 				err = a.read()
 			}
 			if err != nil {
 				return err
 			}
-			if path == "" {
-				c, done, err := a.lend(ctx)
-				if err != nil {
-					return err
+			if so.Store == "" {
+				lent, done, err2 := a.lend(ctx)
+				if err2 != nil {
+					return err2
 				}
 				defer func() { err = errors.Join(err, done()) }()
-				path = c.Folder
+				so.Store = lent.Folder
 			}
-			return withStore(ctx, path, func(store kv.Store) error { return write(ctx, e, store) })
+			o.Dir = c.Args().First()
+			return withStore(ctx, so.Store, func(store kv.Store) error {
+				if isTables {
+					return exportTables(ctx, e, store, o)
+				}
+				return exportLines(ctx, e, store)
+			})
 		},
 	}
 }
@@ -86,6 +84,9 @@ func exportLines(ctx context.Context, e *command.Environment, store kv.Store) er
 func exportTables(ctx context.Context, e *command.Environment, store kv.Store, o export.TableOptions) error {
 	p := e.Progress("edges", 0)
 	o.Progress = p.Tell
+	if len(o.Kinds) == 0 {
+		o.Kinds = nil // all
+	}
 	start := time.Now()
 	m, err := export.WriteTables(ctx, store, o)
 	p.End()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,15 +50,8 @@ type node struct {
 func serveCommand(e *command.Environment) *cli.Command {
 	n := &node{e: e, network: newNetwork(), stream: consumer.Options{Watchdog: silence}}
 	n.serve.Version, n.serve.Commit, n.serve.Network, n.backups.Job.Program = command.Version(), command.Commit(), n.network, "skein "+command.Version()
-	var flags []cli.Flag
-	for _, some := range [][]cli.Flag{
-		streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
-		n.indexFlags(), verifyFlags(n.network),
-		{mirrorFlag(n.network)},
-		n.listenFlags(), n.nameFlags(), n.backupFlags(),
-	} {
-		flags = append(flags, some...)
-	}
+	flags := slices.Concat(streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
+		n.indexFlags(), verifyFlags(n.network), []cli.Flag{mirrorFlag(n.network)}, n.listenFlags(), n.nameFlags(), n.backupFlags())
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -146,7 +140,7 @@ func (n *node) parseAudit(s string) (err error) {
 	return nil
 }
 
-// check checks the flags that depend on each other.
+// check checks the flags that depend on each other, and opens the target of --backup-to.
 func (n *node) check() (err error) {
 	for _, f := range [][2]string{{"--listen", n.serve.Listen}, {"--admin-listen", n.serve.AdminListen}} {
 		if err := app.CheckListen(f[0], f[1]); err != nil {
@@ -156,41 +150,22 @@ func (n *node) check() (err error) {
 	if n.serve.AdminToken, err = command.AdminToken(n.tokenFile); err != nil {
 		return err
 	}
-	past := n.serve.Past != app.Past{}
+	past, inFolder, j := n.serve.Past != app.Past{}, app.InFolder(n.store.Store), &n.backups.Job
 	for _, f := range []struct {
 		wrong bool
 		why   string
 	}{
 		{n.serve.Listen == n.serve.AdminListen && !strings.HasSuffix(n.serve.Listen, ":0"), "--listen and --admin-listen are both " + n.serve.Listen + "; the admin listener needs its own address"},
-		{!n.consume && n.stream.Cursor != nil, "--cursor has no effect with --consume=false, which indexes nothing"},
+		{!n.consume && (n.stream.Cursor != nil || past || n.from != ""), "--cursor, --backfill and --from have no effect with --consume=false, which indexes nothing; to answer from backups, use --follow"},
 		{n.stream.ForceCursor && n.stream.Cursor == nil, "--force-cursor needs --cursor"},
 		{n.drain < 0 || n.drain > time.Hour, "--drain " + n.drain.String() + ": must be from 0s to 1h"},
-		{past && !n.consume, "--backfill has no effect with --consume=false, which indexes nothing"},
 		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},
 		{past && !n.repair, "--backfill fetches repos, which --repair=false forbids; remove --repair=false"},
-		{n.feeds.Preview && n.feeds.Path == "", "--feed-preview needs --feeds FILE, the feeds to preview"},
+		{n.feeds.Path == "" && (n.feeds.Preview || n.feeds.Publisher != ""), "--feed-preview and --feed-publisher need --feeds FILE"},
 		{n.feeds.Preview && !app.OnLoopback(n.serve.Listen), "--feed-preview answers as any account without a token, so --listen must be a loopback address, and " + n.serve.Listen + " is not one; use 127.0.0.1:3210, or remove --feed-preview"},
-		{n.feeds.Path == "" && n.feeds.Publisher != "", "--feed-publisher needs --feeds, the file of feeds"},
 		{n.feeds.Path != "" && n.host == "" && !n.feeds.Preview, "--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine"},
-	} {
-		if f.wrong {
-			return command.UsageError("%s", f.why)
-		}
-	}
-	return n.checkBackups()
-}
-
-// checkBackups checks the flags of backups, and opens the target of --backup-to.
-func (n *node) checkBackups() error {
-	j, inFolder := &n.backups.Job, app.InFolder(n.store.Store)
-	for _, f := range []struct {
-		wrong bool
-		why   string
-	}{
 		{n.follow != "" && n.consume, "--follow answers from backups and indexes nothing: it needs --consume=false. To begin with a backup and then index, use --from"},
-		{n.follow != "" && n.from != "", "--from and --follow exclude each other"},
 		{n.follow != "" && n.backupTo != "", "--follow has no store of its own to back up; remove --backup-to"},
-		{n.from != "" && !n.consume, "--from has no effect with --consume=false; to answer from backups, use --follow"},
 		{n.from+n.follow != "" && !inFolder, "--from and --follow restore into a folder; --store " + n.store.Store + " is not one"},
 		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil), "--backup-keep and --backup-sign need --backup-to, the target of the backups"},
 		{n.backupTo != "" && !inFolder, "--backup-to: " + app.ErrNoCheckpoint.Error()},
