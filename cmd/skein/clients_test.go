@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -23,9 +22,7 @@ func TestClientsOfDaemon(t *testing.T) {
 		t.Fatal(code, line, token)
 	}
 	token = strings.TrimSpace(token)
-	if err := os.WriteFile(tokens, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, tokens, line)
 	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", filepath.Join(dir, "store"), "--rate", "0.5", "--tokens", tokens,
 		"--trusted-proxies", "X-Forwarded-For=127.0.0.0/8")
 	get := func(headers ...string) (status int, retry string) {
@@ -71,17 +68,13 @@ func TestClientsOfDaemon(t *testing.T) {
 	_ = resp.Body.Close()
 	_ = ws.Close()
 
-	if err := os.WriteFile(tokens, []byte("# none\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, tokens, "# none\n")
 	d.signal(syscall.SIGHUP)
 	d.logs("SIGHUP: reloaded")
 	if code, _ := get("Authorization", "Bearer "+token); code != http.StatusUnauthorized {
 		t.Errorf("after the reload: %d", code)
 	}
-	if err := os.WriteFile(tokens, []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, tokens, "nonsense\n")
 	d.signal(syscall.SIGHUP)
 	d.logs("keeping what it had before")
 	if code, _ := get("X-Forwarded-For", "192.0.2.3"); code != http.StatusOK {

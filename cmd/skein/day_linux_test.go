@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +26,7 @@ var (
 )
 
 // usage is what a daemon uses at one moment.
-type usage struct{ goroutines, descriptors, memory float64 }
+type usage struct{ goroutines, descriptors, memory int }
 
 // A daemon that indexes for a day, answers queries and has a subscriber, uses no more goroutines,
 // descriptors and memory at the end than in the middle, and stays within its memory budget. The
@@ -47,26 +45,9 @@ func TestDay(t *testing.T) {
 	defer cancel()
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	var changes int64
-	popular := make([]string, 8)
-	for i := range popular {
-		popular[i] = fmt.Sprintf("followers(%s)", did(i*1000))
-	}
-	watching.Go(func() { changes = subscribeUntil(ctx, t, d.api, "union("+strings.Join(popular, ",")+")") })
+	changes := 0
+	watching.Go(func() { watch(ctx, http.DefaultClient, d.api, popular(n), func() { changes++ }) })
 
-	value := func(all, name string) float64 {
-		for line := range strings.Lines(all) {
-			if text, ok := strings.CutPrefix(line, name+" "); ok {
-				v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return v
-			}
-		}
-		t.Fatalf("there is no metric %s", name)
-		return 0
-	}
 	parts := [3]usage{} // the most in each third of the events
 	began, queries := time.Now(), 0
 	for cursor := 0; cursor < *dayEvents; time.Sleep(100 * time.Millisecond) {
@@ -77,14 +58,11 @@ func TestDay(t *testing.T) {
 			}
 			queries++
 		}
-		all := d.metrics()
-		if strings.Contains(all, "\nskein_consumer_cursor ") {
-			cursor = int(value(all, "skein_consumer_cursor"))
-		}
+		cursor = d.cursor()
 		p := &parts[min(cursor*3 / *dayEvents, 2)]
-		p.goroutines = max(p.goroutines, value(all, "go_goroutines"))
-		p.descriptors = max(p.descriptors, value(all, "process_open_fds"))
-		p.memory = max(p.memory, value(all, "process_resident_memory_bytes"))
+		p.goroutines = max(p.goroutines, d.count("go_goroutines"))
+		p.descriptors = max(p.descriptors, d.count("process_open_fds"))
+		p.memory = max(p.memory, d.count("process_resident_memory_bytes"))
 		if *dayRate > 0 && time.Since(began) > time.Duration(float64(*dayEvents)/float64(*dayRate)*5)*time.Second+time.Minute {
 			t.Fatalf("after %v only %d of %d events are indexed", time.Since(began), cursor, *dayEvents)
 		}
@@ -93,7 +71,7 @@ func TestDay(t *testing.T) {
 	cancel()
 	watching.Wait()
 	for i, p := range parts {
-		t.Logf("third %d: at most %.0f goroutines, %.0f descriptors, %.0f MiB", i+1, p.goroutines, p.descriptors, p.memory/(1<<20))
+		t.Logf("third %d: at most %d goroutines, %d descriptors, %d MiB", i+1, p.goroutines, p.descriptors, p.memory>>20)
 	}
 	t.Logf("%d events in %v, %d queries, %d changes reported", *dayEvents, took.Round(time.Second), queries, changes)
 	middle, last := parts[1], parts[2]
@@ -107,29 +85,4 @@ func TestDay(t *testing.T) {
 		t.Errorf("the log has errors:\n%.2000s", log)
 	}
 	verifyNetwork(t, store, network, 0)
-}
-
-// subscribeUntil subscribes to a set by server-sent events, and counts the changes until ctx ends.
-func subscribeUntil(ctx context.Context, t *testing.T, api, set string) (changes int64) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/xrpc/blue.skein.graph.subscribe?set="+url.QueryEscape(set), nil)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	defer func() { _ = resp.Body.Close() }()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "data:") {
-			changes++
-		}
-	}
-	if ctx.Err() == nil {
-		t.Errorf("the subscription ended: %v", lines.Err())
-	}
-	return changes
 }

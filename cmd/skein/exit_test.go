@@ -27,9 +27,7 @@ func TestExitCodes(t *testing.T) {
 		"broken": "\x00\x00\x00\x09\x01", "packed": "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "exported": `{"export":2,"kinds":[]}`,
 		"empty": "\n", "two": "two words", "feeds": "mine = likes($viewer)\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), content)
 	}
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello") }))
 	defer stranger.Close()

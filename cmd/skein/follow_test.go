@@ -186,15 +186,11 @@ func TestServeFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	newest := filepath.Base(manifests[len(manifests)-2])
-	if err := os.WriteFile(filepath.Join(p.dir, "index.json"), []byte(strings.ReplaceAll(string(index), newest, "x")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(p.dir, "index.json"), strings.ReplaceAll(string(index), newest, "x"))
 	d = serveDaemon(t, nil, args...)
 	d.logs("older than the one that is answered from")
 	d.isTrue()
 	d.stop()
-	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, "thesis.txt"), "x")
 	run(t, 1, "thesis.txt", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
 }

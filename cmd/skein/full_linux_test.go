@@ -112,9 +112,7 @@ func TestFullDisk(t *testing.T) {
 		if now := d.metric("skein_consumer_cursor"); now != was {
 			t.Errorf("round %d: the cursor moved from %s to %s on a full disk", round, was, now)
 		}
-		if code, body := askAt(t, d.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
-			t.Errorf("a query on a full disk: %d %s", code, body)
-		}
+		d.answers()
 		filled.Happened()
 		if round < rounds-1 {
 			f.empty(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -110,6 +111,14 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.String()
+}
+
+// write writes a file.
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // replayed returns a new store of the recorded stream.
@@ -240,6 +249,14 @@ func (d *daemon) isTrue() {
 	}
 }
 
+// answers checks that a query is answered.
+func (d *daemon) answers() {
+	d.t.Helper()
+	if code, body := askAt(d.t, d.api+"/xrpc/blue.skein.graph.query?set=followers("+known+")"); code != http.StatusOK || !strings.Contains(body, `"total"`) {
+		d.t.Errorf("a query: %d %s", code, body)
+	}
+}
+
 // stats returns what getStats answers.
 func (d *daemon) stats() (st struct {
 	Cursor, LagSeconds int64
@@ -285,8 +302,8 @@ func (d *daemon) indexes(seq int) {
 	eventually(d.t, 3*time.Minute, fmt.Sprintf("event %d is indexed", seq), func() bool { return d.cursor() >= seq })
 }
 
-// playRecording serves the recorded stream at a rate, and returns the relay's address.
-func playRecording(t *testing.T, rate int) string {
+// recording is a relay of the recorded stream, at a rate.
+func recording(t *testing.T, rate int) *relay.Recorded {
 	t.Helper()
 	all, err := wire.ReadFile(plainPDS)
 	if err != nil {
@@ -304,7 +321,13 @@ func playRecording(t *testing.T, rate int) string {
 			}
 		}
 	}()
-	address, _ := listen(t, "", r)
+	return r
+}
+
+// playRecording serves the recorded stream at a rate, and returns the relay's address.
+func playRecording(t *testing.T, rate int) string {
+	t.Helper()
+	address, _ := listen(t, "", recording(t, rate))
 	return "ws://" + address
 }
 
@@ -319,19 +342,31 @@ func simulate(t *testing.T, address string, o relay.Options) (url string, stop f
 	return "ws://" + address, func() { cancel(); done() }
 }
 
-// listen serves h until stop is called, or the test ends.
+// listen serves h at an address, or at any if that is "", until stop is called, or the test ends.
 func listen(t *testing.T, address string, h http.Handler) (at string, stop func()) {
 	t.Helper()
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(address, "127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	var mu sync.Mutex // guards websockets
+	var websockets []net.Conn
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ConnState: func(c net.Conn, s http.ConnState) {
+		if s == http.StateHijacked {
+			mu.Lock()
+			defer mu.Unlock()
+			websockets = append(websockets, c)
+		}
+	}}
 	go func() { _ = srv.Serve(l) }()
-	stop = func() { _ = srv.Close() }
+	stop = func() {
+		_ = srv.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range websockets {
+			_ = c.Close()
+		}
+	}
 	t.Cleanup(stop)
 	return l.Addr().String(), stop
 }
@@ -377,4 +412,19 @@ func askAt(t *testing.T, url string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(b)
+}
+
+// fetch reads an answer to its end. code is 0 if there was none.
+func fetch(ctx context.Context, c *http.Client, url string) (code int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode, err
 }

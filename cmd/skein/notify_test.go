@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -89,5 +90,7 @@ func TestWatchdogOfServiceManager(t *testing.T) {
 	if n := alive(time.Second); n < 3 {
 		t.Errorf("%d signs of life after it was continued", n)
 	}
+	_ = m.conn.SetReadDeadline(time.Time{})
+	go func() { _, _ = io.Copy(io.Discard, m.conn) }() // a manager reads on, or the daemon would wait for it
 	d.stop()
 }

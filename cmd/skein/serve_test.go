@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,9 +48,7 @@ func TestAdminToken(t *testing.T) {
 	dir := t.TempDir()
 	file, wrong := filepath.Join(dir, "token"), filepath.Join(dir, "wrong")
 	for name, token := range map[string]string{file: "0123456789abcdef\n", wrong: "wrong"} {
-		if err := os.WriteFile(name, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, name, token)
 	}
 	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", filepath.Join(dir, "store"), "--admin-token-file", file)
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -37,32 +35,22 @@ func TestAbuseStranger(t *testing.T) {
 	events, rate, connections, quiet := harness.Size(20_000, 12_000_000), harness.Size(500, 10_000), harness.Size(60, 1000), harness.Size(1, 20)
 	const accounts = 1_000_000
 	network := simulated.Options{Accounts: accounts}
-	ports, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ports.Addr().String()
-	if err := ports.Close(); err != nil {
-		t.Fatal(err)
-	}
 	store := filepath.Join(t.TempDir(), "store")
-	_, endPast := simulate(t, address, relay.Options{Network: network, Events: int64(events)})
-	flags := []string{"--store", store, "--relay", "ws://" + address, "--repair=false"}
+	address, endPast := simulate(t, "", relay.Options{Network: network, Events: int64(events)})
+	flags := []string{"--store", store, "--relay", address, "--repair=false"}
 	d := serveDaemon(t, nil, append(flags, "--cursor", "0")...)
-	cursor := func() int { return d.cursor() }
-	eventually(t, 20*time.Minute, "the past is indexed", func() bool { return cursor() >= events })
+	d.indexes(events)
 	at, err := strconv.ParseFloat(d.metric("skein_consumer_last_event_timestamp_seconds"), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.stop()
 	endPast()
-	simulate(t, address, relay.Options{Network: network, Rate: float64(rate), From: int64(events), FromTime: time.UnixMilli(int64(math.Round(at * 1000)))})
+	simulate(t, strings.TrimPrefix(address, "ws://"), relay.Options{Network: network, Rate: float64(rate), From: int64(events), FromTime: time.UnixMilli(int64(math.Round(at * 1000)))})
 	d = serveDaemon(t, nil, flags...)
 
 	n := simulated.New(simulated.Options{Seed: 1, Accounts: accounts})
 	did := func(i int) string { return string(n.AppendDID(nil, i)) }
-	celebrity := func(rng *rand.Rand) string { return did(rng.IntN(40) * 1000) }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var running sync.WaitGroup
@@ -72,28 +60,29 @@ func TestAbuseStranger(t *testing.T) {
 	bystander := from("127.0.0.1", 4)
 	var lastChange, longest atomic.Int64
 	lastChange.Store(time.Now().UnixNano())
-	popular := make([]string, 8)
-	for i := range popular {
-		popular[i] = fmt.Sprintf("followers(%s)", did(i*1000))
-	}
-	running.Go(func() { watch(ctx, bystander, d.api, "union("+strings.Join(popular, ",")+")", &lastChange, &longest) })
+	running.Go(func() {
+		watch(ctx, bystander, d.api, popular(n), func() {
+			now := time.Now().UnixNano()
+			longest.Store(max(longest.Load(), now-lastChange.Swap(now)))
+		})
+	})
 	measure := func(most time.Duration) (p99 time.Duration, indexed float64) {
 		rng := rand.New(rand.NewPCG(1, uint64(most)))
-		began, start := cursor(), time.Now()
+		began, start := d.cursor(), time.Now()
 		var took []time.Duration
 		for time.Since(start) < most {
 			begin := time.Now()
-			if err := askSmall(ctx, bystander, d.api, fmt.Sprintf("follows(%s)", did(rng.IntN(accounts)))); err != nil {
-				t.Fatalf("another client's query: %v", err)
+			if code, err := fetch(ctx, bystander, d.api+"/xrpc/blue.skein.graph.query?limit=50&set=follows("+did(rng.IntN(accounts))+")"); code != http.StatusOK {
+				t.Fatalf("another client's query: %d %v", code, err)
 			}
 			took = append(took, time.Since(begin))
 			<-time.After(10 * time.Millisecond)
 		}
-		indexed = float64(cursor()-began) / time.Since(start).Seconds()
+		indexed = float64(d.cursor()-began) / time.Since(start).Seconds()
 		slices.Sort(took)
 		return took[len(took)*99/100], indexed
 	}
-	eventually(t, time.Minute, "the stream goes on", func() bool { return cursor() > events })
+	d.indexes(events + 1)
 	before, alone := measure(time.Duration(quiet) * time.Second)
 
 	stranger := from("127.0.0.2", connections)
@@ -102,44 +91,15 @@ func TestAbuseStranger(t *testing.T) {
 		rng := rand.New(rand.NewPCG(2, uint64(i)))
 		running.Go(func() {
 			for ctx.Err() == nil {
-				method, set := "query", ""
-				switch rng.IntN(4) {
-				case 0:
-					parts := make([]string, 16)
-					for i := range parts {
-						parts[i] = fmt.Sprintf("followers(%s)", celebrity(rng))
-					}
-					set = "union(" + strings.Join(parts, ",") + ")"
-				case 1:
-					set = fmt.Sprintf("except(union(followers(%s),followers(%s)),intersect(followers(%s),followers(%s)))", celebrity(rng), celebrity(rng), celebrity(rng), celebrity(rng))
-				case 2:
-					method = "rank"
-				case 3:
-					method, set = "subscribe", fmt.Sprintf("union(followers(%s),followers(%s))", celebrity(rng), celebrity(rng))
-				}
-				address := d.api + "/xrpc/blue.skein.graph." + method + "?set=" + url.QueryEscape(set)
-				if method == "query" {
-					address += "&limit=1000"
-				}
-				if method == "rank" {
-					address = d.api + "/xrpc/blue.skein.graph.rank?via=follows&by=share&of=" + url.QueryEscape(fmt.Sprintf("followers(%s)", celebrity(rng)))
-				}
 				some, stop := context.WithTimeout(ctx, 5*time.Second)
-				req, err := http.NewRequestWithContext(some, http.MethodGet, address, nil)
-				if err != nil {
-					stop()
-					return
-				}
 				sent.Add(1)
-				if resp, err := stranger.Do(req); err == nil {
-					switch {
-					case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
-						refused.Add(1)
-					case resp.StatusCode != http.StatusOK:
-						t.Errorf("the attack is not what it should be: %s for %s", resp.Status, address)
-					}
-					_, _ = io.Copy(io.Discard, resp.Body)
-					_ = resp.Body.Close()
+				attack := expensive(n, rng)
+				switch code, _ := fetch(some, stranger, d.api+"/xrpc/blue.skein.graph."+attack); code {
+				case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+					refused.Add(1)
+				case 0, http.StatusOK:
+				default:
+					t.Errorf("the attack is not what it should be: %d for %s", code, attack)
 				}
 				stop()
 			}
@@ -164,26 +124,37 @@ func TestAbuseStranger(t *testing.T) {
 	d.stop()
 }
 
-// askSmall sends one small query.
-func askSmall(ctx context.Context, c *http.Client, api, set string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/xrpc/blue.skein.graph.query?limit=50&set="+url.QueryEscape(set), nil)
-	if err != nil {
-		return err
+// expensive returns a request that takes as much as the limits allow.
+func expensive(n *simulated.Network, rng *rand.Rand) string {
+	followers := func(celebrities int) string {
+		all := make([]string, celebrities)
+		for i := range all {
+			all[i] = "followers(" + string(n.AppendDID(nil, rng.IntN(40)*1000)) + ")"
+		}
+		return strings.Join(all, ",")
 	}
-	resp, err := c.Do(req)
-	if err != nil {
-		return err
+	switch rng.IntN(4) {
+	case 0:
+		return "query?limit=1000&set=union(" + followers(16) + ")"
+	case 1:
+		return "query?limit=1000&set=except(union(" + followers(2) + "),intersect(" + followers(2) + "))"
+	case 2:
+		return "rank?via=follows&by=share&of=" + followers(1)
 	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s", resp.Status)
-	}
-	return err
+	return "subscribe?set=union(" + followers(2) + ")"
 }
 
-// watch subscribes to a set, and notes the longest time between two messages.
-func watch(ctx context.Context, c *http.Client, api, set string, last, longest *atomic.Int64) {
+// popular returns the set of the followers of popular accounts.
+func popular(n *simulated.Network) string {
+	all := make([]string, 8)
+	for i := range all {
+		all[i] = "followers(" + string(n.AppendDID(nil, i*1000)) + ")"
+	}
+	return "union(" + strings.Join(all, ",") + ")"
+}
+
+// watch subscribes to a set by server-sent events until ctx ends, and calls fn for each change.
+func watch(ctx context.Context, c *http.Client, api, set string, fn func()) {
 	for ctx.Err() == nil {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/xrpc/blue.skein.graph.subscribe?set="+url.QueryEscape(set), nil)
 		if err != nil {
@@ -197,12 +168,8 @@ func watch(ctx context.Context, c *http.Client, api, set string, last, longest *
 		lines := bufio.NewScanner(resp.Body)
 		lines.Buffer(nil, 1<<24)
 		for lines.Scan() {
-			if !strings.HasPrefix(lines.Text(), "data:") {
-				continue
-			}
-			now := time.Now().UnixNano()
-			if gap := now - last.Swap(now); gap > longest.Load() {
-				longest.Store(gap)
+			if strings.HasPrefix(lines.Text(), "data:") {
+				fn()
 			}
 		}
 		_ = resp.Body.Close()
