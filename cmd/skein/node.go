@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"skein.blue/graph"
@@ -59,32 +58,32 @@ func (n *node) run(ctx context.Context) (err error) {
 	if n.full != nil { // only now is it known that there is a store to answer from
 		log.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", n.full)
 	}
-	var answering atomic.Bool
+	n.answering.Store(false)
 	stopping := sync.OnceFunc(command.NotifyStopping)
 	defer context.AfterFunc(ctx, stopping)()
 	defer func() {
 		stopping()
 		err = errors.Join(err, x.Close(ctx))
-		if answering.Load() || err == nil { // the error alone reports a failed start
+		if n.answering.Load() || err == nil { // the error alone reports a failed start
 			log.Info("stopped")
 		}
 	}()
 	o := n.serve
-	if err := n.openFeeds(x, &o, &answering); err != nil {
+	if err := n.openFeeds(x, &o); err != nil {
 		return err
 	}
-	o.Draining = n.drains(&answering)
-	alive := n.keepAlive(ctx, &o, &answering, func() { x.Graph.Events(); x.Graph.Incomplete() }) // the store's locks are free
-	defer alive()
+	defer n.attend(ctx, &o, func() { x.Graph.Events(); x.Graph.Incomplete() })() // the store's locks are free
 	return x.Serve(ctx, o)
 }
 
-// drains returns what is closed when the first SIGTERM comes, after which the node answers for as long as --drain says.
-func (n *node) drains(answering *atomic.Bool) <-chan struct{} {
+// attend makes the first SIGTERM drain the node for as long as --drain says, and tells the service manager once the node answers,
+// and then that it is alive, as long as check returns soon. The caller calls end once the store is closed.
+func (n *node) attend(ctx context.Context, o *app.ServeOptions, check func()) (end func()) {
 	draining := make(chan struct{})
+	o.Draining = draining
 	if n.drain > 0 {
 		n.e.Stop.OnDrain(func() time.Duration {
-			if !answering.Load() {
+			if !n.answering.Load() {
 				return 0
 			}
 			n.store.Logger.Info("draining: not ready for new clients, and answering until then; a second SIGTERM stops now", "for", n.drain.String())
@@ -92,16 +91,10 @@ func (n *node) drains(answering *atomic.Bool) <-chan struct{} {
 			return n.drain
 		})
 	}
-	return draining
-}
-
-// keepAlive tells the service manager once the node answers, and then that it is alive, as long as check returns soon. The
-// caller calls end once the store is closed.
-func (n *node) keepAlive(ctx context.Context, o *app.ServeOptions, answering *atomic.Bool, check func()) (end func()) {
 	var alive sync.WaitGroup
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	o.Ready = func(net.Addr, net.Addr) {
-		answering.Store(true)
+		n.answering.Store(true)
 		command.NotifyReady("answering")
 		alive.Go(func() { command.KeepAlive(watched, check) })
 	}
@@ -110,7 +103,7 @@ func (n *node) keepAlive(ctx context.Context, o *app.ServeOptions, answering *at
 
 // openFeeds reads the file of feeds, which may use the kinds of the index, if there is one. SIGHUP reloads it and the file
 // of tokens.
-func (n *node) openFeeds(x *app.Index, o *app.ServeOptions, answering *atomic.Bool) error {
+func (n *node) openFeeds(x *app.Index, o *app.ServeOptions) error {
 	files := map[string]func() (int, error){}
 	if n.feeds.Path != "" {
 		fo := n.feeds
@@ -125,13 +118,13 @@ func (n *node) openFeeds(x *app.Index, o *app.ServeOptions, answering *atomic.Bo
 	if t := o.Clients.Tokens; t != nil {
 		files["tokens"] = t.Reload
 	}
-	n.e.Stop.OnHangup(func() { n.reload(files, answering) })
+	n.e.Stop.OnHangup(func() { n.reload(files) })
 	return nil
 }
 
 // reload reloads files, after SIGHUP. A file with an error changes nothing.
-func (n *node) reload(files map[string]func() (int, error), answering *atomic.Bool) {
-	if answering.Load() {
+func (n *node) reload(files map[string]func() (int, error)) {
+	if n.answering.Load() {
 		command.NotifyReloading()
 		defer command.NotifyReady("answering")
 	}
@@ -192,14 +185,11 @@ func (n *node) followBackups(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, command.NotifyStopping)()
-	var answering atomic.Bool
 	o := app.FollowOptions{
 		Target: n.source.target, Trust: n.source.trust, Every: followEvery, Dir: n.store.Store, Store: n.store, Serve: n.serve, Logger: n.store.Logger,
-		Prepare: func(x *app.Index, so *app.ServeOptions) error { return n.openFeeds(x, so, &answering) },
+		Prepare: n.openFeeds,
 	}
-	o.Serve.Draining = n.drains(&answering)
-	alive := n.keepAlive(ctx, &o.Serve, &answering, func() {})
-	defer alive()
+	defer n.attend(ctx, &o.Serve, func() {})()
 	err := app.Follow(ctx, o)
 	switch {
 	case ctx.Err() != nil: // what failed, failed because of that

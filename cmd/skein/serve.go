@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,11 +45,12 @@ type node struct {
 	backupTo, from, follow string
 	drain                  time.Duration
 
-	full error // why it only answers: the disk is full
+	answering *atomic.Bool
+	full      error // why it only answers: the disk is full
 }
 
 func serveCommand(e *command.Environment) *cli.Command {
-	n := &node{e: e, network: newNetwork(), stream: consumer.Options{Watchdog: silence}}
+	n := &node{e: e, network: newNetwork(), answering: new(atomic.Bool), stream: consumer.Options{Watchdog: silence}}
 	n.serve.Version, n.serve.Commit, n.serve.Network, n.backups.Job.Program = command.Version(), command.Commit(), n.network, "skein "+command.Version()
 	flags := slices.Concat(streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
 		n.indexFlags(), verifyFlags(n.network), []cli.Flag{mirrorFlag(n.network)}, n.listenFlags(), n.nameFlags(), n.backupFlags())
