@@ -8,24 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/sim/harness"
-	"skein.blue/internal/sim/kvtest"
 )
 
 // A node that starts before its writer waits for it. While the cluster stands still, queries
 // get StoreUnavailable, and the node is not ready and logs that once. A live writer keeps its
 // share although the cluster stands still while another writer claims it.
 func TestClusterAway(t *testing.T) {
-	if !fdbkv.Built {
-		t.Skip("built without FoundationDB: go test -tags fdb")
-	}
-	c := kvtest.Start(t)
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := cluster(t, 1, "single")
 	stood := harness.NewFault(t, "FoundationDB cluster that stands still for 12s", 1)
 	store := fmt.Sprintf("fdb://%s?prefix=away", c.File)
 	relay := playRecording(t, 120)
@@ -93,15 +83,7 @@ func TestClusterAway(t *testing.T) {
 
 // A daemon that starts while its cluster is down waits for it. SIGTERM ends the wait.
 func TestStartAwaitsTheCluster(t *testing.T) {
-	if !fdbkv.Built {
-		t.Skip("built without FoundationDB: go test -tags fdb")
-	}
-	c := kvtest.Start(t)
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := cluster(t, 1, "single")
 	store := fmt.Sprintf("fdb://%s?prefix=start", c.File)
 	if err := c.Pause(); err != nil {
 		t.Fatal(err)

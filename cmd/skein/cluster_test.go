@@ -18,18 +18,25 @@ import (
 // go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 100 -timeout 2h
 var clusterRounds = flag.Int("cluster.rounds", 1, "how often TestCluster indexes the recorded stream")
 
-// Two writers and a query node share a cluster. The writers are killed, and the cluster goes down.
-// The answers end up true, and the writers never conflict on the contents of a set.
-func TestCluster(t *testing.T) {
+// cluster returns a FoundationDB cluster. The test is skipped in a build without it.
+func cluster(t *testing.T, servers int, redundancy string) *kvtest.Cluster {
+	t.Helper()
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
-	c := kvtest.Start(t)
-	defer func() {
+	c := kvtest.StartServers(t, servers, redundancy)
+	t.Cleanup(func() {
 		if err := c.Remove(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return c
+}
+
+// Two writers and a query node share a cluster. The writers are killed, and the cluster goes down.
+// The answers end up true, and the writers never conflict on the contents of a set.
+func TestCluster(t *testing.T) {
+	c := cluster(t, 1, "single")
 	rounds := max(*clusterRounds, harness.Times(1))
 	down := harness.NewFault(t, "FoundationDB cluster down and back, beside killed writers", rounds)
 	for round := range rounds {
@@ -46,16 +53,8 @@ func TestCluster(t *testing.T) {
 // Three servers keep two copies of the data. Each is killed in turn while two writers index: without a restart of
 // theirs, and with two servers for a while, the writers and the query node go on, and the answers end up true.
 func TestClusterLosesAServer(t *testing.T) {
-	if !fdbkv.Built {
-		t.Skip("built without FoundationDB; use go test -tags fdb")
-	}
 	const servers = 3
-	c := kvtest.StartServers(t, servers, "double")
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := cluster(t, servers, "double")
 	lost := harness.NewFault(t, "one of three FoundationDB servers lost", servers)
 	store := fmt.Sprintf("fdb://%s?prefix=lost", c.File)
 	relay := playRecording(t, 14) // takes two and a half minutes
@@ -149,18 +148,10 @@ func clusterRound(t *testing.T, c *kvtest.Cluster, store string, rng *rand.Rand)
 // while the writers go on, and restore it into an empty cluster. The restored store passes the check, and two writers
 // go on from it to the truth.
 func TestClusterBackup(t *testing.T) {
-	if !fdbkv.Built {
-		t.Skip("built without FoundationDB; use go test -tags fdb")
-	}
-	_ = kvtest.Shell(t, "true") // skips the test if the tools are not installed
 	var files [2]string
 	for i := range files {
-		c := kvtest.Start(t)
-		t.Cleanup(func() {
-			if err := c.Remove(); err != nil {
-				t.Error(err)
-			}
-		})
+		c := cluster(t, 1, "single")
+		_ = kvtest.Shell(t, "true") // skips the test if the tools are not installed
 		files[i] = c.File
 		agent := kvtest.Shell(t, "backup_agent -C "+c.File)
 		if err := agent.Start(); err != nil {

@@ -10,9 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/sim/kvtest"
 )
 
 // restartEach restarts nodes one after the other beside queries, which a load balancer sends to those that /readyz says are
@@ -87,15 +84,7 @@ func TestDrain(t *testing.T) {
 
 // Query nodes on FoundationDB are restarted one after the other beside queries, and none fails.
 func TestRollingRestart(t *testing.T) {
-	if !fdbkv.Built {
-		t.Skip("built without FoundationDB: go test -tags fdb")
-	}
-	c := kvtest.Start(t)
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := cluster(t, 1, "single")
 	store := "fdb://" + c.File + "?prefix=rolling"
 	run(t, 0, "", "replay", "--frames", plainPDS, "--store", store)
 	node := func() *daemon { return serveDaemon(t, nil, "--store", store, "--consume=false", "--drain", "1s") }

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/internal/kv/fdbkv"
-	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/load"
 	simulated "skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/relay"
@@ -32,22 +30,14 @@ var (
 //
 //	go test -tags fdb ./cmd/skein -run TestScaling -scaling.events 200000 -v -timeout 30m
 func TestScaling(t *testing.T) {
-	switch {
-	case *scalingEvents == 0:
+	if *scalingEvents == 0 {
 		t.Skip("measures, with -scaling.events")
-	case !fdbkv.Built:
-		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
 	redundancy := "single"
 	if *scalingServers >= 3 {
 		redundancy = "double"
 	}
-	c := kvtest.StartServers(t, *scalingServers, redundancy)
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := cluster(t, *scalingServers, redundancy)
 	network := simulated.Options{Seed: 1, Accounts: 100_000}
 	store := func(writers int) string { return fmt.Sprintf("fdb://%s?prefix=w%d", c.File, writers) }
 	cluster := func() (cpu time.Duration) {
