@@ -21,13 +21,9 @@ import (
 func raw(t *testing.T, base, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close() }() // fails if the server closed it
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	_, _ = io.WriteString(conn, request) // the server need not read it all
 	line, _ := bufio.NewReader(conn).ReadString('\n')
 	return strings.TrimSpace(line)
@@ -69,9 +65,7 @@ func TestAbuse(t *testing.T) {
 	var slow []net.Conn
 	for i := range 200 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		slow = append(slow, conn)
 		request := get(ask, "")
 		if i%2 == 0 {

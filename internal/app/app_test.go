@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -39,9 +41,7 @@ const (
 func open(t *testing.T, dir string, log *slog.Logger) (x *app.Index, closeIt func()) {
 	t.Helper()
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: dir, Create: true, Memory: 64 << 20, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closeIt = sync.OnceFunc(func() {
 		if err := x.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -87,30 +87,23 @@ func serveWith(t *testing.T, x *app.Index, o app.ServeOptions) (base, admin stri
 func readTruth(t *testing.T) *oracle.Truth {
 	t.Helper()
 	tr, err := oracle.ReadTruth(plainTruth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tr
 }
 
-func compare(t *testing.T, tr *oracle.Truth, base string, limits ...int) {
+// compare compares the answers with the truth, in pages of a length.
+func compare(t *testing.T, tr *oracle.Truth, base string, limit int) {
 	t.Helper()
-	for _, limit := range limits {
-		diffs, n, err := tr.Compare(t.Context(), base, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range diffs[:min(5, len(diffs))] {
-			t.Error(d)
-		}
-		if len(diffs) > 0 || n < 200 {
-			t.Fatalf("pages of %d: %d differences, %d sets with members", limit, len(diffs), n)
-		}
+	diffs, n, err := tr.Compare(t.Context(), base, limit)
+	must(t, err)
+	for _, d := range diffs[:min(5, len(diffs))] {
+		t.Error(d)
+	}
+	if len(diffs) > 0 || n < 200 {
+		t.Fatalf("pages of %d: %d differences, %d sets with members", limit, len(diffs), n)
 	}
 	diffs, compared, err := tr.CompareMethods(t.Context(), base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range diffs[:min(5, len(diffs))] {
 		t.Error(d)
 	}
@@ -128,40 +121,26 @@ type stats struct {
 
 func getStats(t *testing.T, base string) (s stats) {
 	t.Helper()
-	if err := oracle.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, oracle.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &s))
 	return s
 }
 
 func replay(t *testing.T, x *app.Index, o consumer.Options) {
 	t.Helper()
 	c, err := x.Consumer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Run(t.Context()))
 	for x.Graph.Erasing() {
-		if err := x.Graph.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.Graph.EraseSlice(t.Context()))
 	}
 }
 
 func checkStore(t *testing.T, dir string) {
 	t.Helper()
 	s, err := app.OpenStore(t.Context(), app.StoreOptions{Store: dir, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := check.Store(t.Context(), s, func(p string) { t.Error("check: " + p) }, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, check.Store(t.Context(), s, func(p string) { t.Error("check: " + p) }, nil))
+	must(t, s.Close())
 }
 
 func TestTruth(t *testing.T) {
@@ -170,7 +149,7 @@ func TestTruth(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			dir := t.TempDir()
 			zero := int64(0)
-			for round := range 2 { // the second one from cursor 0 into the same store
+			for round, limit := range []int{1000, 7} { // the second one from cursor 0 into the same store
 				x, closeIt := open(t, dir, nil)
 				o := consumer.Options{Frames: file}
 				if round == 1 {
@@ -178,7 +157,7 @@ func TestTruth(t *testing.T) {
 				}
 				replay(t, x, o)
 				base, _, stop := serve(t, x, nil)
-				compare(t, tr, base, 7, 1000)
+				compare(t, tr, base, limit)
 				s := getStats(t, base)
 				if s.Partial != 0 || s.Desynchronized != 0 || s.Accounts != int64(len(tr.Accounts)) || s.Hidden != 4 {
 					t.Errorf("round %d: %+v", round, s)
@@ -200,9 +179,7 @@ func TestTruth(t *testing.T) {
 func TestTruthOverSocket(t *testing.T) {
 	tr := readTruth(t)
 	all, err := wire.ReadFile(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng := rand.New(rand.NewPCG(1, 2))
 	r := relay.NewRecorded(nil)
 	var mu sync.Mutex
@@ -233,7 +210,7 @@ func TestTruthOverSocket(t *testing.T) {
 	waitForCursor(t, base, 1000)
 	r.Append(all[1000:]...)
 	waitForCursor(t, base, tr.FinalSeq)
-	compare(t, tr, base, 7, 1000)
+	compare(t, tr, base, 1000)
 	compareWatched(t, base, watched)
 	if s := getStats(t, base); s.Desynchronized != 0 || s.Partial != 0 {
 		t.Errorf("%+v", s)
@@ -257,9 +234,7 @@ func compareWatched(t *testing.T, base string, all []*oracle.Watched) {
 	some := 0
 	for _, w := range all {
 		want, _, err := oracle.Members(t.Context(), base, w.Set, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		slices.Sort(want)
 		some += len(want)
 		for until := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -274,29 +249,44 @@ func compareWatched(t *testing.T, base string, all []*oracle.Watched) {
 				t.Fatalf("%s: %q reported, want %q", w.Set, got, want)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Close())
 	}
 	if some < 100 {
 		t.Errorf("the watched sets have only %d members", some)
 	}
 }
 
+// body returns the body of an answer, which must be a 200.
 func body(t *testing.T, address string) string {
 	t.Helper()
-	var b strings.Builder
-	resp, err := httptest.NewServer(nil).Client().Get(address)
-	if err != nil {
+	code, _, b := get(t, address, nil)
+	if code != http.StatusOK {
+		t.Fatalf("%s: %d", address, code)
+	}
+	return b
+}
+
+// get returns the answer to a GET that change, if set, changes.
+func get(t *testing.T, address string, change func(*http.Request)) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	must(t, err)
+	if change != nil {
+		change(req)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	must(t, err)
+	b, err := io.ReadAll(resp.Body)
+	must(t, err, resp.Body.Close())
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+// must ends a test at an error.
+func must(t testing.TB, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	buf := new(bytes.Buffer)
-	if _, err := buf.ReadFrom(resp.Body); err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%s: %s, %v", address, resp.Status, err)
-	}
-	b.Write(buf.Bytes())
-	return b.String()
 }
 
 func waitForCursor(t *testing.T, base string, seq int64) {
@@ -316,9 +306,7 @@ func TestJetstream(t *testing.T) {
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip(realNetwork + " is missing: the repository does not include messages of the real network")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string][]string{}
 	puts, deletes := 0, 0
 	for line := range bytes.Lines(expected) {
@@ -329,9 +317,7 @@ func TestJetstream(t *testing.T) {
 				Record                      struct{ Subject json.RawMessage }
 			} `json:"commit"`
 		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(line, &e))
 		if e.Commit == nil {
 			continue
 		}
@@ -346,9 +332,7 @@ func TestJetstream(t *testing.T) {
 			var subject string
 			if json.Unmarshal(e.Commit.Record.Subject, &subject) != nil {
 				var ref struct{ URI string }
-				if err := json.Unmarshal(e.Commit.Record.Subject, &ref); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(e.Commit.Record.Subject, &ref))
 				subject = ref.URI
 			}
 			puts++
@@ -388,29 +372,18 @@ func TestJetstream(t *testing.T) {
 // Faults of the relay are logged, and the consumer recovers automatically.
 func TestRelayFaults(t *testing.T) {
 	all, err := wire.ReadFile(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := func(name string) []byte {
-		f, err := wire.ReadFile("../../testdata/pds/" + name + ".frames")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f[0]
-	}
+	must(t, err)
+	slow, err := wire.ReadFile("../../testdata/pds/error-consumertooslow.frames")
+	must(t, err)
 	for name, c := range map[string]struct {
 		set  func(*relay.Recorded)
 		log  string
 		gaps int
 		drop string
 	}{
-		"OutdatedCursor": {func(r *relay.Recorded) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 0, ""}, // at the first start: no gap, since nothing was indexed before
-		"garbage":        {func(r *relay.Recorded) { r.First = []byte("garbage") }, "a gap in the stream", 1, "frame"},
-		"text":           {func(r *relay.Recorded) { r.Text = "hello" }, "text message", 1, "text_message"},
-		"too large":      {func(r *relay.Recorded) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
-		"ConsumerTooSlow": {func(r *relay.Recorded) {
-			r.First, r.FirstOnce = one("error-consumertooslow"), true
-		}, "ConsumerTooSlow", 0, ""},
+		"text":            {func(r *relay.Recorded) { r.Text = "hello" }, "text message", 1, "text_message"},
+		"too large":       {func(r *relay.Recorded) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
+		"ConsumerTooSlow": {func(r *relay.Recorded) { r.First, r.FirstOnce = slow[0], true }, "ConsumerTooSlow", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := relay.NewRecorded(all[:200])

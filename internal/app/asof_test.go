@@ -17,30 +17,13 @@ import (
 // asOf returns the time that an answer names, zero if it names none.
 func asOf(t *testing.T, address string) (at time.Time) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if s := resp.Header.Get("Skein-As-Of"); s != "" {
-		if at, err = time.Parse(time.RFC3339, s); err != nil {
-			t.Fatal(err)
-		}
+	_, header, _ := get(t, address, nil)
+	if s := header.Get("Skein-As-Of"); s != "" {
+		var err error
+		at, err = time.Parse(time.RFC3339, s)
+		must(t, err)
 	}
 	return at
-}
-
-func readyWithin(t *testing.T, admin, lag string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/readyz?maxLag="+lag, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return send(t, req)
 }
 
 // newestOf returns the time of the newest event that a store has.
@@ -57,9 +40,7 @@ func newestOf(x *app.Index) (at time.Time) {
 // more events, and without one. /readyz compares how far the index is behind.
 func TestAnswersAreDated(t *testing.T) {
 	all, err := wire.ReadFile(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := relay.NewRecorded(nil)
 	srv := httptest.NewServer(r)
 	defer srv.Close()
@@ -70,7 +51,7 @@ func TestAnswersAreDated(t *testing.T) {
 	if at := asOf(t, base+"/xrpc/blue.skein.graph.getStats"); !at.IsZero() {
 		t.Errorf("without an event: %v", at)
 	}
-	if code, why := readyWithin(t, admin, "1000000h"); code != http.StatusServiceUnavailable || !strings.Contains(why, "no event") {
+	if code, _, why := get(t, admin+"/readyz?maxLag=1000000h", nil); code != http.StatusServiceUnavailable || !strings.Contains(why, "no event") {
 		t.Errorf("without an event: %d %s", code, why)
 	}
 	paths := []string{base + "/xrpc/blue.skein.graph.getStats", base + "/xrpc/blue.skein.graph.query?set=x", base + "/xrpc/none", base + "/", admin + "/readyz", admin + "/metrics", admin + "/none"}
@@ -78,9 +59,7 @@ func TestAnswersAreDated(t *testing.T) {
 	for _, part := range [][][]byte{all[:1000], all[1000:]} {
 		r.Append(part...)
 		var last wire.Message
-		if err := wire.Parse(part[len(part)-1], &last); err != nil {
-			t.Fatal(err)
-		}
+		must(t, wire.Parse(part[len(part)-1], &last))
 		waitForCursor(t, base, int64(last.Seq))
 		want := newestOf(x)
 		for end := time.Now().Add(time.Minute); !want.After(was) || !asOf(t, paths[0]).Equal(want); want = newestOf(x) {
@@ -115,7 +94,7 @@ func TestAnswersAreDated(t *testing.T) {
 		}
 	}
 	for lag, want := range map[string]string{"1000000h": "", "1m": "behind, which is more than 1m0s", "soon": "maxLag"} {
-		code, why := readyWithin(t, admin, lag)
+		code, _, why := get(t, admin+"/readyz?maxLag="+lag, nil)
 		if (code == http.StatusOK) != (want == "") || !strings.Contains(why, want) {
 			t.Errorf("within %s: %d %s", lag, code, why)
 		}

@@ -23,16 +23,12 @@ func TestCheckpointLasts(t *testing.T) {
 	_, admin, _ := serve(t, x, nil)
 	for _, connection := range []string{"close", "keep-alive"} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(admin, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := conn.Write([]byte("POST /checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: " + connection + "\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it ends with the connection
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var c app.Checkpoint
 		if err := json.NewDecoder(resp.Body).Decode(&c); err != nil || resp.StatusCode != http.StatusOK || filepath.Dir(c.Folder) != filepath.Join(dir, "checkpoints") {
 			t.Fatalf("Connection: %s: %s %+v %v", connection, resp.Status, c, err)
@@ -43,9 +39,7 @@ func TestCheckpointLasts(t *testing.T) {
 				t.Errorf("Connection: %s: the checkpoint is gone while its client is there: %v", connection, err)
 			}
 		}
-		if err := conn.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.Close())
 		for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 			if _, err := os.Stat(c.Folder); os.IsNotExist(err) {
 				break
@@ -64,16 +58,10 @@ func TestLeftCheckpointsAreRemoved(t *testing.T) {
 	closeIt()
 	for _, readOnly := range []bool{false, true} {
 		left := filepath.Join(dir, "checkpoints", "20260101T000000.000000000Z", "000001.sst")
-		if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(left, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(left), 0o755))
+		must(t, os.WriteFile(left, []byte("x"), 0o600))
 		x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: dir, ReadOnly: readOnly, Memory: 64 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := os.Stat(left); !os.IsNotExist(err) {
 			t.Errorf("read-only %v: %s stays: %v", readOnly, left, err)
 		}

@@ -20,9 +20,7 @@ import (
 // An index may have several consumers in turn. Metrics report the most recent one.
 func TestMetricsReportTheLastConsumer(t *testing.T) {
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: filepath.Join(t.TempDir(), "store"), Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 {
 		if _, err := x.Consumer(consumer.Options{Relay: "ws://127.0.0.1:1"}); err != nil {
 			t.Fatal(err)
@@ -32,9 +30,7 @@ func TestMetricsReportTheLastConsumer(t *testing.T) {
 	if err != nil || len(families) == 0 {
 		t.Error(len(families), err)
 	}
-	if err := x.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.Close(t.Context()))
 }
 
 // FutureCursor never makes the cursor jump silently. The remedy in the message works although the
@@ -42,9 +38,7 @@ func TestMetricsReportTheLastConsumer(t *testing.T) {
 func TestFutureCursor(t *testing.T) {
 	tr := readTruth(t)
 	all, err := wire.ReadFile(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	r := relay.NewRecorded(all)
 	srv := httptest.NewServer(r)
@@ -107,9 +101,7 @@ func TestFutureCursor(t *testing.T) {
 		x, closeIt = open(t, dir, nil)
 	}
 	c, err := x.Consumer(consumer.Options{Relay: srv.URL, StopOnError: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := c.Run(t.Context()); !errors.Is(err, consumer.ErrBlocked) {
 		t.Errorf("a replay: %v", err)
 	}

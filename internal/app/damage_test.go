@@ -36,13 +36,9 @@ func TestDamage(t *testing.T) {
 		}
 		b.Seen(seq, nil)
 	}
-	if err := x.Graph.Apply(t.Context(), "test", &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.Graph.Apply(t.Context(), "test", &b))
 	// check also finds problems behind the damage: here a key of an unknown kind.
-	if err := x.KV.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("v\xfebehind"), nil); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.KV.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("v\xfebehind"), nil); return nil }))
 	if s, ok := x.KV.(*pebblekv.Store); !ok || s.Compact(t.Context()) != nil {
 		t.Fatal("the store is not compacted")
 	}
@@ -53,28 +49,20 @@ func TestDamage(t *testing.T) {
 	}
 	for _, table := range tables {
 		b, err := os.ReadFile(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(b) < 64<<10 { // a flush in between gives the key behind the damage its own table
 			continue
 		}
 		b[len(b)*93/100] ^= 0x10 // a block of sets; the index and the footer come last
-		if err := os.WriteFile(table, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(table, b, 0o600))
 	}
 	store, err := app.OpenStore(t.Context(), app.StoreOptions{Store: dir, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var problems []string
 	if err := check.Store(t.Context(), store, func(p string) { problems = append(problems, p) }, nil); err != nil {
 		t.Errorf("check ended: %v", err)
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Close())
 	if all := strings.Join(problems, "\n"); !strings.Contains(all, "set key 76fe") || !strings.Contains(all, ".sst is damaged") || !strings.Contains(all, "were not compared") {
 		t.Errorf("check lists:\n%s", all)
 	}
@@ -83,26 +71,11 @@ func TestDamage(t *testing.T) {
 	x, _ = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
 	base, admin, stop := serve(t, x, nil)
 	defer stop()
-	get := func(url string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		b := make([]byte, 4096)
-		n, _ := resp.Body.Read(b)
-		return resp.StatusCode, string(b[:n])
-	}
 	answered, damaged := 0, 0
 	var code int
 	var answer string
 	for i := 0; i < stars; i += 50 {
-		code, answer = get(fmt.Sprintf("%s/xrpc/blue.skein.graph.query?set=followers(did:web:star%d.example)", base, i))
+		code, _, answer = get(t, fmt.Sprintf("%s/xrpc/blue.skein.graph.query?set=followers(did:web:star%d.example)", base, i), nil)
 		switch {
 		case code == http.StatusOK:
 			answered++
@@ -116,7 +89,7 @@ func TestDamage(t *testing.T) {
 		t.Errorf("%d queries answered, %d met the damage", answered, damaged)
 	}
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if code, answer = get(admin + "/readyz"); code == http.StatusServiceUnavailable {
+		if code, _, answer = get(t, admin+"/readyz", nil); code == http.StatusServiceUnavailable {
 			break
 		}
 		if time.Since(began) > 5*time.Second {
@@ -139,12 +112,8 @@ func TestStoreOfAnotherFormat(t *testing.T) {
 	o := pebblekv.Options{Dir: filepath.Join(t.TempDir(), "store"), Create: true, Merger: otherFormat{graph.Merger()}, Memory: 8 << 20}
 	for range 2 {
 		s, err := pebblekv.Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, s.Close())
 		for _, readOnly := range []bool{false, true} {
 			s, err := app.OpenStore(t.Context(), app.StoreOptions{Store: o.Dir, Create: !readOnly, ReadOnly: readOnly})
 			if err == nil || !errors.Is(err, kv.ErrFormat) || !strings.Contains(err.Error(), o.Dir+" has another format: index again into a new store, or export it") || strings.Contains(err.Error(), "\n") {

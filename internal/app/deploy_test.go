@@ -14,9 +14,7 @@ const deployed = "../../deploy/"
 func fileText(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -30,9 +28,7 @@ func TestDeployedMetrics(t *testing.T) {
 		names[m.name] = true
 	}
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	named := 0
 	for _, file := range append(pages, "../../README.md", deployed+"alerts.yml", deployed+"grafana/skein.json") {
 		text := fileText(t, file)

@@ -29,9 +29,7 @@ func TestDocumentedMessages(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	message := regexp.MustCompile("`([^`]+)`")
 	n := 0
 	for line := range strings.Lines(page) {

@@ -1,12 +1,11 @@
 package app_test
 
 import (
+	"cmp"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,93 +18,30 @@ import (
 	"skein.blue/internal/sim/oracle"
 )
 
-// An admin listener that is not on loopback serves only metrics and health without a token, and
-// names the variable to set. With one it serves requests that have the token.
-func TestAdminTokenOfDaemon(t *testing.T) {
-	for _, token := range []string{"", "secret"} {
-		x, closeIt := open(t, t.TempDir(), nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ready, done := make(chan string, 1), make(chan error, 1)
-		go func() {
-			done <- x.Serve(ctx, app.ServeOptions{
-				Listen: "127.0.0.1:0", AdminListen: "0.0.0.0:0", AdminToken: token, Version: "test",
-				Ready: func(_, admin net.Addr) { ready <- admin.String() },
-			})
-		}()
-		var port string
-		select {
-		case at := <-ready:
-			_, port, _ = net.SplitHostPort(at)
-		case err := <-done:
-			t.Fatal(err)
-		case <-time.After(10 * time.Second):
-			t.Fatal("not ready in ten seconds")
-		}
-		ask := func(method, path, sent string) (int, string) {
-			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:"+port+path, strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
+// The daemon's admin listener is guarded: TestAdminGuard and TestAbuseRebinding say how.
+func TestAdminOfDaemon(t *testing.T) {
+	x, _ := open(t, t.TempDir(), nil)
+	_, admin, _ := serveWith(t, x, app.ServeOptions{AdminToken: "secret"})
+	for _, c := range []struct {
+		path, host, token string
+		want              int
+		why               string
+	}{
+		{"/", "", "", 401, "SKEIN_ADMIN_TOKEN"},
+		{"/backfill", "", "wrong", 401, "SKEIN_ADMIN_TOKEN"},
+		{"/backfill", "", "secret", 200, ""},
+		{"/backfill", "ops.example", "secret", 200, ""},
+		{"/debug/pprof/goroutine?debug=1", "rebound.example:3211", "", 403, "rebound.example"},
+		{"/metrics", "rebound.example:3211", "", 403, "rebound.example"},
+		{"/metrics", "", "", 200, ""},
+	} {
+		code, _, why := get(t, admin+c.path, func(r *http.Request) {
+			if r.Host = cmp.Or(c.host, r.Host); c.token != "" {
+				r.Header.Set("Authorization", "Bearer "+c.token)
 			}
-			req.Host = "10.1.2.3:3211" // a pod's
-			req.Header.Set("Content-Type", "application/vnd.ipld.car")
-			if sent != "" {
-				req.Header.Set("Authorization", "Bearer "+sent)
-			}
-			return send(t, req)
-		}
-		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
-			if code, _ := ask(http.MethodGet, path, ""); code != 200 {
-				t.Errorf("token %q: %s: %d", token, path, code)
-			}
-		}
-		want := 403
-		if token != "" {
-			want = 401
-		}
-		for _, path := range []string{"/", "/gaps", "/resyncs", "/backfill", "/debug/pprof/cmdline"} {
-			if code, why := ask(http.MethodGet, path, "wrong"); code != want || !strings.Contains(why, "SKEIN_ADMIN_TOKEN") {
-				t.Errorf("token %q: %s: %d %s", token, path, code, why)
-			}
-			if code, _ := ask(http.MethodGet, path, token); token != "" && code != 200 {
-				t.Errorf("token %q, sent: %s: %d", token, path, code)
-			}
-		}
-		if code, why := ask(http.MethodPost, "/car", ""); code != want {
-			t.Errorf("token %q: a forged repo: %d %s", token, code, why)
-		}
-		if code, why := ask(http.MethodPost, "/car", token); token != "" && code != http.StatusConflict { // this index fetches no repos
-			t.Errorf("a repo with the token: %d %s", code, why)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		closeIt()
-	}
-}
-
-// A page whose name was rebound to the daemon's loopback address gets a 403.
-func TestAdminRebindingOfDaemon(t *testing.T) {
-	x, closeIt := open(t, t.TempDir(), nil)
-	defer closeIt()
-	_, admin, stop := serve(t, x, nil)
-	defer stop()
-	at, err := url.Parse(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{"/", "/backfill", "/metrics", "/debug/pprof/goroutine?debug=1"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Host = "rebound.example:" + at.Port()
-		if code, why := send(t, req); code != 403 || !strings.Contains(why, "rebound.example") {
-			t.Errorf("%s: %d %s", path, code, why)
-		}
-		req.Host = "localhost:" + at.Port()
-		if code, why := send(t, req); code != 200 {
-			t.Errorf("%s of localhost: %d %s", path, code, why)
+		})
+		if code != c.want || !strings.Contains(why, c.why) {
+			t.Errorf("%+v: %d %s", c, code, why)
 		}
 	}
 }
@@ -117,9 +53,7 @@ func TestNoLocalPaths(t *testing.T) {
 	defer closeIt()
 	replay(t, x, consumer.Options{Frames: plainPDS})
 	frames, err := filepath.Abs(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	base, _, stop := serve(t, x, nil)
 	defer stop()
 	var stats struct{ Relay string }
@@ -127,11 +61,7 @@ func TestNoLocalPaths(t *testing.T) {
 		t.Errorf("getStats: %+v, %v", stats, err)
 	}
 	for _, path := range []string{"/", "/xrpc/blue.skein.graph.getStats", "/xrpc/_health", "/xrpc/blue.skein.graph.query?set=x", "/page/config.json", "/openapi.json", "/xrpc/nothing"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, all := send(t, req); all == "" || strings.Contains(all, filepath.Dir(frames)) || strings.Contains(all, dir) {
+		if _, _, all := get(t, base+path, nil); all == "" || strings.Contains(all, filepath.Dir(frames)) || strings.Contains(all, dir) {
 			t.Errorf("%s: %s", path, all)
 		}
 	}
@@ -161,9 +91,7 @@ func TestOperatorsRequestsTakeTheirTime(t *testing.T) {
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{
 		Store: t.TempDir(), Create: true, Memory: 64 << 20, Backfill: &backfill.Options{Relay: "ws://127.0.0.1:1", PLC: "http://127.0.0.1:1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path, contentType := range map[string]string{"/car": "application/vnd.ipld.car", "/backfill": "application/json", "/resync": "application/json"} {
 		w := &withDeadlines{httptest.NewRecorder(), time.Now(), time.Now()}
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, w)

@@ -3,8 +3,6 @@ package app_test
 import (
 	"bufio"
 	"encoding/json"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -62,9 +60,7 @@ func TestAbuseNotes(t *testing.T) {
 		txn.Set(format.ResyncKey(actor.ID(at)), v)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, admin, stop := serve(t, x, nil)
 	defer stop()
 	for path, field := range map[string]string{"/gaps": "detail", "/deadletters": "path", "/resyncs": "detail"} {
@@ -84,19 +80,4 @@ func TestAbuseNotes(t *testing.T) {
 			t.Errorf("%s: the note's text is missing from %d lines", path, lines)
 		}
 	}
-}
-
-// send returns the status and body of an answer.
-func send(t *testing.T, req *http.Request) (int, string) {
-	t.Helper()
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
 }

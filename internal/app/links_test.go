@@ -52,9 +52,7 @@ func TestDocumentLinks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if links < 50 || names < 10 {
 		t.Errorf("only %d links and %d names of documents were found", links, names)
 	}

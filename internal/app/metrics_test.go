@@ -34,25 +34,19 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{
 		Store: t.TempDir(), Create: true, Memory: 64 << 20, Backfill: &backfill.Options{Relay: "ws://127.0.0.1:1", PLC: "http://127.0.0.1:1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := x.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 	mirror, err := identities.OpenMirror(t.Context(), identities.MirrorOptions{Store: memkv.Open(memkv.Options{Merger: identities.MirrorMerger()})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mirror.Register(x.Registry)
 	labels.NewMetrics(x.Registry)
 	app.RegisterFollowMetric(x.Registry)
 	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	zero := int64(0)
 	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, Backup: &app.BackupSchedule{Job: app.BackupJob{Target: to}, Every: time.Hour}})
 	descs := make(chan *prometheus.Desc)
@@ -72,9 +66,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 		seen[m[1]] = served{m[1], m[2]}
 	}
 	families, err := x.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop()
 	gathered := map[string]*dto.MetricFamily{}
 	for _, f := range families {
@@ -132,8 +124,6 @@ func TestMetricNames(t *testing.T) {
 func lint(t *testing.T, f *dto.MetricFamily) []promlint.Problem {
 	t.Helper()
 	problems, err := promlint.NewWithMetricFamilies([]*dto.MetricFamily{f}).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return problems
 }
