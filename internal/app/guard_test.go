@@ -42,9 +42,7 @@ func (a *adminRequest) send(t *testing.T, g *adminGuard) (status int, why string
 func guardFor(t *testing.T, listens, bound, token string, served, refused *int) *adminGuard {
 	t.Helper()
 	at, err := net.ResolveTCPAddr("tcp", bound)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { *served++ })
 	return guardAdmin(next, listens, at, token, func(*http.Request, string) { *refused++ })
 }

@@ -33,12 +33,7 @@ func TestGroupMemory(t *testing.T) {
 		root := t.TempDir()
 		for path, text := range c.files {
 			path = filepath.Join(root, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 		}
 		if got := groupMemory(root, most); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

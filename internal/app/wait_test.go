@@ -15,9 +15,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/memkv"
 )
 
 // failing returns a function that returns the errors in turn, and then nil.
@@ -97,16 +95,6 @@ func TestAwaitEnds(t *testing.T) {
 	})
 }
 
-// A store without a graph has an error of its own, different from a store of another format.
-func TestStoreWithoutGraphHasItsOwnError(t *testing.T) {
-	for _, o := range []graph.Options{{ReadOnly: true}, {MustExist: true}} {
-		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-		if _, err := graph.Open(t.Context(), store, o); !errors.Is(err, graph.ErrNoGraph) {
-			t.Errorf("%+v: %v", o, err)
-		}
-	}
-}
-
 // away is a store whose cluster may be known not to answer.
 type away struct {
 	kv.Store
@@ -115,17 +103,26 @@ type away struct {
 
 func (a *away) Healthy() error { return a.err }
 
-// While the cluster is known not to answer, the node is not ready, and gives the reason.
-func TestReadyzGivesTheClusterAsReason(t *testing.T) {
+// openHere opens a new index until the test ends.
+func openHere(t *testing.T) *Index {
+	t.Helper()
 	x, err := OpenIndex(t.Context(), StoreOptions{Store: t.TempDir(), Create: true})
-	if err != nil {
+	must(t, err)
+	t.Cleanup(func() { must(t, x.Close(context.Background())) })
+	return x
+}
+
+// must ends a test at an error.
+func must(t testing.TB, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := x.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+}
+
+// While the cluster is known not to answer, the node is not ready, and gives the reason.
+func TestReadyzGivesTheClusterAsReason(t *testing.T) {
+	x := openHere(t)
 	cluster := &away{Store: x.KV}
 	x.KV = cluster
 	admin := (&server{Index: x}).admin()
@@ -149,18 +146,10 @@ func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 
 // A daemon whose partitions were taken over ends with that error, even with nothing to write.
 func TestServeEndsWhenFenced(t *testing.T) {
-	x, err := OpenIndex(t.Context(), StoreOptions{Store: t.TempDir(), Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := x.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	x := openHere(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a failing Serve would never end
 	defer cancel()
-	err = x.Serve(ctx, ServeOptions{
+	err := x.Serve(ctx, ServeOptions{
 		Listen: "127.0.0.1:0",
 		Ready:  func(net.Addr, net.Addr) { x.fenced <- fmt.Errorf("%w: taken over", graph.ErrClaimed) },
 	})
