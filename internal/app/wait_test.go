@@ -16,6 +16,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sim/memkv"
 )
 
 // failing returns a function that returns the errors in turn, and then nil.
@@ -93,6 +94,15 @@ func TestAwaitEnds(t *testing.T) {
 			t.Errorf("a command: %v", err)
 		}
 	})
+}
+
+// A store without a graph has an error of its own, different from a store of another format.
+func TestStoreWithoutGraphHasItsOwnError(t *testing.T) {
+	for _, o := range []graph.Options{{ReadOnly: true}, {MustExist: true}} {
+		if _, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), o); !errors.Is(err, graph.ErrNoGraph) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 }
 
 // away is a store whose cluster may be known not to answer.
