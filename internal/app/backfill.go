@@ -102,16 +102,11 @@ func refuse(w http.ResponseWriter, code int, err error) {
 	answerJSON(w, code, map[string]string{"error": err.Error()})
 }
 
-// post returns the handler of a POST request that changes what is fetched. adminGuard refuses web pages; in addition, the
-// request needs a content type that a page of another site cannot send. do returns what to answer.
-func (s *server) post(contentType string, code int, do func(r *http.Request) (any, error)) http.HandlerFunc {
+// post returns the handler of a POST request that changes what is fetched. do returns what to answer.
+func (s *server) post(code int, do func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case s.Backfill == nil:
+		if s.Backfill == nil {
 			refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos; it runs with --consume=false or --repair=false"))
-			return
-		case r.Header.Get("Content-Type") != contentType:
-			refuse(w, http.StatusUnsupportedMediaType, errors.New("the content type must be "+contentType))
 			return
 		}
 		// The server's deadlines are for strangers. A relay's list of hosts, a large repo and a
@@ -139,9 +134,9 @@ func (s *server) backfillEndpoints(mux *http.ServeMux) {
 		}
 		answerJSON(w, http.StatusOK, s.Backfill.StatusNow())
 	})
-	mux.HandleFunc("POST /backfill", s.post("application/json", http.StatusAccepted, s.postBackfill))
-	mux.HandleFunc("POST /resync", s.post("application/json", http.StatusAccepted, s.postResync))
-	mux.HandleFunc("POST /car", s.post("application/vnd.ipld.car", http.StatusOK, func(r *http.Request) (any, error) {
+	mux.HandleFunc("POST /backfill", s.post(http.StatusAccepted, s.postBackfill))
+	mux.HandleFunc("POST /resync", s.post(http.StatusAccepted, s.postResync))
+	mux.HandleFunc("POST /car", s.post(http.StatusOK, func(r *http.Request) (any, error) {
 		return s.Backfill.PlaceCAR(r.Context(), r.Body)
 	}))
 }

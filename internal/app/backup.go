@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -153,32 +154,21 @@ func summaryOf(r kv.Reader) (s backup.Summary, err error) {
 	return s, nil
 }
 
-// checkpointPatience is how long a request waits for the checkpoint of another to be removed.
-const checkpointPatience = 5 * time.Second
-
 // checkpointEndpoint serves skein backup. POST /checkpoint makes a checkpoint, answers with it, and
 // removes it when the client closes the connection, or is gone.
 func (s *server) checkpointEndpoint(mux *http.ServeMux) {
-	one := make(chan struct{}, 1) // checkpoints keep tables on the disk
+	var one sync.Mutex // checkpoints keep tables on the disk
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Content-Type") != "application/json" {
-			refuse(w, http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
-			return
-		}
 		// The end of the connection is noticed only once the request has been read.
 		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err != nil {
 			refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		select {
-		case one <- struct{}{}:
-			defer func() { <-one }()
-		case <-r.Context().Done():
-			return
-		case <-time.After(checkpointPatience): // one whose client was killed ends at once
+		if !one.TryLock() {
 			refuse(w, http.StatusConflict, errors.New("another checkpoint of this daemon's store is in use, by a backup or an export; wait until it has ended"))
 			return
 		}
+		defer one.Unlock()
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{}) // the client waits for as long as its backup takes
 		_ = control.SetWriteDeadline(time.Time{})

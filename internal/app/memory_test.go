@@ -46,11 +46,11 @@ func TestCollectorLimit(t *testing.T) {
 // The name of a store decides its engine.
 func TestInFolder(t *testing.T) {
 	for store, want := range map[string]bool{"skein-data": true, "fdb:///etc/fdb.cluster?prefix=skein": false, "/srv/fdb": true, "fdbfolder": true} {
-		if InFolder(store) != want || CheckStore(store) != nil {
-			t.Errorf("%s: %v", store, CheckStore(store))
+		if err := (&StoreOptions{Store: store}).Check(); InFolder(store) != want || err != nil {
+			t.Errorf("%s: %v", store, err)
 		}
 	}
-	if CheckStore("fdb://host/x") == nil {
+	if (&StoreOptions{Store: "fdb://host/x"}).Check() == nil {
 		t.Error("a cluster file with a host is accepted")
 	}
 }

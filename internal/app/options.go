@@ -121,31 +121,22 @@ func twoNumbers(s, sep string) (a, b uint64, ok bool) {
 	return a, b, found && err1 == nil && err2 == nil
 }
 
-// CheckStore returns an ErrUsage for the name of a store that no engine can have.
-func CheckStore(store string) error {
-	switch scheme, _, isURL := strings.Cut(store, "://"); {
-	case store == "":
-		return UsageError("--store is empty; name a folder")
-	case isURL && scheme != FoundationDB:
-		return UsageError("--store %q: expected a folder, or fdb:///path/to/fdb.cluster?prefix=skein", store)
-	case strings.HasPrefix(store, "~/"):
-		return UsageError("--store %q: the shell did not expand ~; write the whole path", store)
-	}
-	if InFolder(store) {
-		return nil
-	}
-	if _, err := fdbkv.Parse(store); err != nil {
-		return UsageError("--store: %v", err)
-	}
-	return nil
-}
-
 // Check returns an ErrUsage for options that cannot be meant.
 func (o *StoreOptions) Check() error {
-	if err := CheckStore(o.Store); err != nil {
-		return err
+	switch scheme, _, isURL := strings.Cut(o.Store, "://"); {
+	case o.Store == "":
+		return UsageError("--store is empty; name a folder")
+	case isURL && scheme != FoundationDB:
+		return UsageError("--store %q: expected a folder, or fdb:///path/to/fdb.cluster?prefix=skein", o.Store)
+	case strings.HasPrefix(o.Store, "~/"):
+		return UsageError("--store %q: the shell did not expand ~; write the whole path", o.Store)
+	case InFolder(o.Store):
+		return nil
 	}
-	if o.AcceptLoss != "" && !InFolder(o.Store) {
+	if _, err := fdbkv.Parse(o.Store); err != nil {
+		return UsageError("--store: %v", err)
+	}
+	if o.AcceptLoss != "" {
 		return UsageError("--accept-loss %s: a store on FoundationDB has no write-ahead logs", o.AcceptLoss)
 	}
 	return nil

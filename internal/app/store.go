@@ -70,21 +70,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if !InFolder(o.Store) {
-		return openFDB(ctx, o)
-	}
-	if o.Share.N > 1 {
-		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
-	}
-	if backup.Unfinished(o.Store) {
-		return nil, fmt.Errorf("the folder holds an unfinished restore: %s; run the same skein restore again, which continues it, or remove the folder", o.Store)
-	}
-	s, err := pebblekv.Open(pebblekv.Options{
-		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
-		Memory: o.budget().Engine, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
-		OpenFiles: divideDescriptors(openFiles()).tables, Fatal: o.Fatal,
-		Logger: logger(o.Logger).With("component", "store"),
-	})
+	s, err := openEngine(ctx, o)
 	lost, lostWrites := errors.AsType[*pebblekv.LostWrites](err)
 	switch {
 	case errors.Is(err, kv.ErrLocked):
@@ -96,32 +82,31 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	case errors.Is(err, kv.ErrFormat):
-		return nil, otherFormat(o.Store, err)
+		return nil, fmt.Errorf("the store %s has another format: %s: %w", o.Store, format.Advice, err)
 	case err != nil:
 		return nil, err
 	}
 	return s, nil
 }
 
-func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
-	at, err := fdbkv.Parse(o.Store)
-	if err != nil {
-		return nil, fmt.Errorf("--store: %w", err)
+func openEngine(ctx context.Context, o StoreOptions) (kv.Store, error) {
+	log := logger(o.Logger).With("component", "store")
+	if !InFolder(o.Store) {
+		at, err := fdbkv.Parse(o.Store)
+		if err != nil {
+			return nil, fmt.Errorf("--store: %w", err)
+		}
+		return fdbkv.Open(ctx, fdbkv.Options{Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(), Logger: log, Metrics: o.writes})
 	}
-	fo := fdbkv.Options{
-		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
-		Logger: logger(o.Logger).With("component", "store"), Metrics: o.writes,
+	if o.Share.N > 1 {
+		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
-	s, err := fdbkv.Open(ctx, fo)
-	switch {
-	case errors.Is(err, kv.ErrNotFound):
-		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
-	case errors.Is(err, kv.ErrFormat):
-		return nil, otherFormat(o.Store, err)
+	if backup.Unfinished(o.Store) {
+		return nil, fmt.Errorf("the folder holds an unfinished restore: %s; run the same skein restore again, which continues it, or remove the folder", o.Store)
 	}
-	return s, err
-}
-
-func otherFormat(store string, err error) error {
-	return fmt.Errorf("the store %s has another format: %s: %w", store, format.Advice, err)
+	return pebblekv.Open(pebblekv.Options{
+		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(),
+		Memory: o.budget().Engine, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
+		OpenFiles: divideDescriptors(openFiles()).tables, Fatal: o.Fatal, Logger: log,
+	})
 }
