@@ -124,10 +124,6 @@ func (n *node) openFeeds(x *app.Index, o *app.ServeOptions) error {
 
 // reload reloads files, after SIGHUP. A file with an error changes nothing.
 func (n *node) reload(files map[string]func() (int, error)) {
-	if n.answering.Load() {
-		command.NotifyReloading()
-		defer command.NotifyReady("answering")
-	}
 	log := n.store.Logger
 	log.Info("SIGHUP: reloading", "files", len(files))
 	for what, reload := range files {

@@ -148,7 +148,7 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
 		if wrong := wrongValue.FindStringSubmatch(err.Error()); wrong != nil {
-			return UsageError("--%s %s: %s", wrong[2], wrong[1], expected(wrong[3]))
+			return UsageError("--%s %s: %s", wrong[2], wrong[1], wrong[3])
 		}
 		return UsageError("%v", err)
 	}
@@ -166,21 +166,6 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 
 // wrongValue matches the library's error about a flag's value: the value, the flag, and the error of the flag's parser.
 var wrongValue = regexp.MustCompile(`(?s)^invalid value (".*") for flag -([a-z-]+): (.*)$`)
-
-// expected rewords the errors of the standard library's parsers: it returns what a flag expects.
-func expected(err string) string {
-	switch {
-	case strings.Contains(err, "ParseBool"), strings.HasPrefix(err, "parse error"):
-		return "expected true or false"
-	case strings.HasPrefix(err, "time: "):
-		return "expected a duration such as 30s or 5m"
-	case strings.Contains(err, "ParseFloat"):
-		return "expected a number"
-	case strings.Contains(err, "strconv."):
-		return "expected a whole number"
-	}
-	return err
-}
 
 // chooseCommand is the action without a command: it prints help, or reports an unknown command.
 func chooseCommand(_ context.Context, c *cli.Command) error {

@@ -2,13 +2,10 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Notifications to the service manager, by sd_notify(3): the unit is Type=notify. Without a
@@ -17,13 +14,6 @@ import (
 
 // NotifyReady tells the service manager that the daemon answers. status is for operators.
 func NotifyReady(status string) { notify("READY=1\nSTATUS=" + status) }
-
-// NotifyReloading tells it that the daemon is reloading its configuration. NotifyReady ends that.
-func NotifyReloading() {
-	var now unix.Timespec // Type=notify-reload needs the time
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
-}
 
 // NotifyStopping tells it that the daemon is committing what it has read, and will exit.
 func NotifyStopping() { notify("STOPPING=1") }

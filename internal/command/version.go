@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -38,25 +39,21 @@ func Version() string {
 // about it.
 func UserAgent() string { return "skein/" + Version() + " (+" + outward.Page + ")" }
 
-// Commit returns the commit that the binary was built from, if Go recorded it.
+// Commit returns the commit that the binary was built from, if the linker or Go recorded it.
 func Commit() string {
-	if revision != "" {
-		return revision
-	}
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if revision != "" || !ok {
+		return cmp.Or(revision, "unknown")
 	}
-	rev, dirty := "unknown", ""
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			rev = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = " (with local changes)"
-		}
+		settings[s.Key] = s.Value
 	}
-	return rev + dirty
+	rev := cmp.Or(settings["vcs.revision"], "unknown")
+	if settings["vcs.modified"] == "true" {
+		rev += " (with local changes)"
+	}
+	return rev
 }
 
 // VersionCommand prints the version.
