@@ -91,11 +91,5 @@ func TestAbuse(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before {
-		buf := make([]byte, 1<<16)
-		t.Errorf("%d goroutines left, %d before\n%s", n, before, buf[:runtime.Stack(buf, true)])
-	}
+	eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -237,18 +237,13 @@ func compareWatched(t *testing.T, base string, all []*oracle.Watched) {
 		must(t, err)
 		slices.Sort(want)
 		some += len(want)
-		for until := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		eventually(t, fmt.Sprintf("%s is reported as %q", w.Set, want), func() bool {
 			got, wrong := w.Members()
 			if len(wrong) > 0 {
 				t.Fatalf("%s: %q", w.Set, wrong)
 			}
-			if slices.Equal(got, want) {
-				break
-			}
-			if time.Now().After(until) {
-				t.Fatalf("%s: %q reported, want %q", w.Set, got, want)
-			}
-		}
+			return slices.Equal(got, want)
+		})
 		must(t, w.Close())
 	}
 	if some < 100 {
@@ -289,15 +284,19 @@ func must(t testing.TB, err ...error) {
 	}
 }
 
+// eventually waits until ok returns true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in 30 s: %s", what)
+		}
+	}
+}
+
 func waitForCursor(t *testing.T, base string, seq int64) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for getStats(t, base).Cursor < seq {
-		if time.Now().After(deadline) {
-			t.Fatalf("cursor %d after 30 s, want %d", getStats(t, base).Cursor, seq)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	eventually(t, fmt.Sprintf("the cursor is %d", seq), func() bool { return getStats(t, base).Cursor >= seq })
 }
 
 // The real network: the index agrees with production Jetstream's output for the same messages.

@@ -40,13 +40,7 @@ func TestCheckpointLasts(t *testing.T) {
 			}
 		}
 		must(t, conn.Close())
-		for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-			if _, err := os.Stat(c.Folder); os.IsNotExist(err) {
-				break
-			} else if time.Since(began) > 10*time.Second {
-				t.Fatalf("Connection: %s: the checkpoint of a client that is gone stays: %v", connection, err)
-			}
-		}
+		eventually(t, "the checkpoint of a client that is gone is removed", func() bool { _, err := os.Stat(c.Folder); return os.IsNotExist(err) })
 	}
 }
 

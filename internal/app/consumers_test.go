@@ -47,15 +47,7 @@ func TestFutureCursor(t *testing.T) {
 	log := &lockedBuffer{}
 	x, closeIt = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
 	base, _, stop = serve(t, x, &consumer.Options{Relay: srv.URL, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond})
-	for n := 0; n < 1; {
-		time.Sleep(time.Millisecond)
-		n, _ = r.Connections()
-	}
-	for began := time.Now(); getStats(t, base).State != "blocked"; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("the consumer is not blocked")
-		}
-	}
+	eventually(t, "the consumer is blocked", func() bool { return getStats(t, base).State == "blocked" })
 	// The new numbering passes our cursor. Nothing is applied anyway, and the relay is not even
 	// contacted.
 	for i := range int64(10) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -88,14 +87,10 @@ func TestDamage(t *testing.T) {
 	if answered == 0 || damaged == 0 {
 		t.Errorf("%d queries answered, %d met the damage", answered, damaged)
 	}
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if code, _, answer = get(t, admin+"/readyz", nil); code == http.StatusServiceUnavailable {
-			break
-		}
-		if time.Since(began) > 5*time.Second {
-			t.Fatalf("still ready: %s", answer)
-		}
-	}
+	eventually(t, "the node is not ready", func() bool {
+		code, _, answer = get(t, admin+"/readyz", nil)
+		return code == http.StatusServiceUnavailable
+	})
 	if !strings.Contains(answer, ".sst") || !strings.Contains(log.String(), "skein check lists") {
 		t.Errorf("/readyz: %s\n%s", answer, log)
 	}
