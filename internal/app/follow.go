@@ -43,7 +43,7 @@ type FollowOptions struct {
 // Follow serves the newest backup of a target until ctx ends. It returns an error if there is no
 // backup to begin with; later it answers from what it has, and says so.
 func Follow(ctx context.Context, o FollowOptions) (err error) {
-	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: front{log: logger(o.Logger)}, asOf: newFollowMetric()}
+	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: newFront(logger(o.Logger)), asOf: newFollowMetric()}
 	f.o.Store.Memory = o.Store.memory() / 2 // two backups are open while one replaces the other
 	t := newTasks(ctx)
 	defer func() {
@@ -58,7 +58,7 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 		return err
 	}
 	f.front.serve(t, &o.Serve, f.handler(func(s *servedBackup) http.Handler { return s.handleAPI }), f.handler(func(s *servedBackup) http.Handler { return s.handleAdmin }))
-	f.current.server.answering(&o.Serve, &f.front)
+	f.current.server.answering(&o.Serve, f.front)
 	f.run(t.ctx)
 	f.log.Info("stopping")
 	t.end()
@@ -71,7 +71,7 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 type follower struct {
 	o     FollowOptions
 	log   *slog.Logger
-	front front
+	front *front
 	asOf  prometheus.Gauge
 
 	open    sync.WaitGroup // backups that are not closed yet
@@ -268,12 +268,11 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 			return errors.Join(err, x.Close(ctx))
 		}
 	}
-	x.Registry.MustRegister(f.asOf)
+	x.Registry.MustRegister(f.asOf, f.front.refused)
 	f.asOf.Set(float64(m.Time.Unix()))
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &servedBackup{dir: dir, m: m, stop: stop, ended: make(chan error, 1)}
 	mounted := make(chan struct{})
-	o.adminAt = f.front.adminAt()
 	o.mount = func(serving *server, api, admin http.Handler) {
 		s.server, s.handleAPI, s.handleAdmin = serving, api, admin
 		close(mounted)

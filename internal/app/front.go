@@ -10,15 +10,28 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"skein.blue/internal/clients"
 	"skein.blue/internal/say"
 )
 
-// A front is what clients reach: the query API and the admin listener.
+// A front is what clients reach: the query API and the admin listener, with the limits of their clients.
 type front struct {
 	log        *slog.Logger
 	limiter    say.Limiter
+	refused    *prometheus.CounterVec
 	api, admin net.Listener // admin is nil if there is none
+}
+
+func newFront(log *slog.Logger) *front {
+	f := &front{log: log, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "skein_query_refused_total", Help: "Requests refused before they were worked on, by reason: rate, bytes, token (unknown) or expired.",
+	}, []string{"reason"})}
+	for _, why := range []string{"rate", "bytes", "token", "expired"} {
+		f.refused.WithLabelValues(why)
+	}
+	return f
 }
 
 // listen opens both listeners.
@@ -40,21 +53,28 @@ func listenAt(ctx context.Context, flag, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// adminAt returns the address of the admin listener, nil if there is none.
-func (f *front) adminAt() net.Addr {
-	if f.admin == nil {
-		return nil
-	}
-	return f.admin.Addr()
-}
-
 // serve starts the tasks that serve both handlers.
 func (f *front) serve(t *tasks, o *ServeOptions, api, admin http.Handler) {
-	share := divideDescriptors(openFiles())
-	f.serveHTTP(t, o, "--listen", f.api, api, share.api, o.Clients.Proxies)
-	if f.admin != nil {
-		f.serveHTTP(t, o, "--admin-listen", f.admin, admin, share.admin, clients.Proxies{})
+	share, limits := divideDescriptors(openFiles()), o.Clients
+	limits.Refused = func(client, why string) {
+		f.refused.WithLabelValues(why).Inc()
+		if held, ok := f.limiter.Allow("client " + why); ok {
+			f.log.Warn("client refused", "component", "http", "client", client, "why", why, "occurrences", held+1)
+		}
 	}
+	f.serveHTTP(t, o, "--listen", f.api, clients.NewGate(api, limits), share.api, o.Clients.Proxies)
+	if f.admin == nil {
+		return
+	}
+	g := guardAdmin(admin, o.AdminListen, f.admin.Addr(), o.AdminToken, func(r *http.Request, why string) {
+		if held, ok := f.limiter.Allow("admin"); ok {
+			f.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
+		}
+	})
+	if g.token == nil && !g.bound.IsLoopback() {
+		f.log.Info("admin listener without a token, reachable from other machines: serving only metrics and health", "component", "http", "address", f.admin.Addr().String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
+	}
+	f.serveHTTP(t, o, "--admin-listen", f.admin, g, share.admin, clients.Proxies{})
 }
 
 // serveHTTP serves on at most so many connections.

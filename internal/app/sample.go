@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"net"
 	"runtime"
 	"time"
 
@@ -62,7 +63,10 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 
 // answering calls Ready, and logs the addresses, the store, and what it holds.
 func (s *server) answering(o *ServeOptions, f *front) {
-	api, admin := f.api.Addr(), f.adminAt()
+	api, admin := f.api.Addr(), net.Addr(nil)
+	if f.admin != nil {
+		admin = f.admin.Addr()
+	}
 	if o.Ready != nil { // before the log: who reads it may send a signal at once
 		o.Ready(api, admin)
 	}

@@ -56,9 +56,8 @@ type ServeOptions struct {
 	// Ready, if set, is called with both addresses once both are listening.
 	Ready func(api, admin net.Addr)
 
-	// mount, if set, receives the handlers, and nobody listens (Follow). adminAt is where admin will be reached.
-	mount   func(s *server, api, admin http.Handler)
-	adminAt net.Addr
+	// mount, if set, receives the handlers, and nobody listens (Follow).
+	mount func(s *server, api, admin http.Handler)
 }
 
 // A server is an Index that Serve serves.
@@ -66,7 +65,7 @@ type server struct {
 	*Index
 
 	o      ServeOptions
-	front  front
+	front  *front
 	tasks  *tasks
 	stream *consumer.Consumer // nil on a query node
 	source string             // of the stream
@@ -76,7 +75,7 @@ type server struct {
 
 // Serve answers queries, and consumes if o.Consume is set, until ctx ends.
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
-	s := &server{Index: x, o: o, front: front{log: x.log}, tasks: newTasks(ctx)}
+	s := &server{Index: x, o: o, front: newFront(x.log), tasks: newTasks(ctx)}
 	defer s.tasks.end()
 	if err := s.build(); err != nil {
 		return err
@@ -138,21 +137,14 @@ func (s *server) start() error {
 	o.Page.Kinds = s.Graph.Kinds()
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
-	if o.mount == nil {
-		if err := s.front.listen(t.ctx, o); err != nil {
-			return err
-		}
-		o.adminAt = s.front.adminAt()
-	}
-	api := s.fresh.dated(s.gate(page.Handler(s.api, live, o.Page), o.Clients))
-	var admin http.Handler
-	if o.adminAt != nil {
-		admin = s.fresh.dated(s.guard(o.adminAt))
-	}
-	if o.mount == nil {
-		s.front.serve(t, o, api, admin)
-	} else {
+	api, admin := s.fresh.dated(page.Handler(s.api, live, o.Page)), s.fresh.dated(s.admin())
+	if o.mount != nil {
 		o.mount(s, api, admin)
+	} else if err := s.front.listen(t.ctx, o); err != nil {
+		return err
+	} else {
+		s.Registry.MustRegister(s.front.refused)
+		s.front.serve(t, o, api, admin)
 	}
 	t.run("fence", s.awaitFenced)
 	if o.Space != nil {
@@ -167,7 +159,7 @@ func (s *server) start() error {
 		return err
 	}
 	if o.mount == nil {
-		s.answering(o, &s.front)
+		s.answering(o, s.front)
 	}
 	if s.Backfill != nil {
 		s.runBackfill()
@@ -230,36 +222,4 @@ func (s *server) awaitSpace(ctx context.Context) error {
 	}
 	s.o.Space()
 	return nil
-}
-
-// gate returns the query API behind a gate that limits its clients, and counts and logs whom it
-// refuses.
-func (s *server) gate(api http.Handler, o clients.Options) http.Handler {
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "skein_query_refused_total", Help: "Requests refused before they were worked on, by reason: rate, bytes, token (unknown) or expired.",
-	}, []string{"reason"})
-	s.Registry.MustRegister(refused)
-	for _, why := range []string{"rate", "bytes", "token", "expired"} {
-		refused.WithLabelValues(why)
-	}
-	o.Refused = func(client, why string) {
-		refused.WithLabelValues(why).Inc()
-		if held, ok := s.front.limiter.Allow("client " + why); ok {
-			s.log.Warn("client refused", "component", "http", "client", client, "why", why, "occurrences", held+1)
-		}
-	}
-	return clients.NewGate(api, o)
-}
-
-// guard returns the admin endpoints behind a guard that refuses unauthorized requests.
-func (s *server) guard(at net.Addr) http.Handler {
-	g := guardAdmin(s.admin(), s.o.AdminListen, at, s.o.AdminToken, func(r *http.Request, why string) {
-		if held, ok := s.front.limiter.Allow("admin"); ok {
-			s.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "occurrences", held+1)
-		}
-	})
-	if g.token == nil && !g.bound.IsLoopback() {
-		s.log.Info("admin listener without a token, reachable from other machines: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
-	}
-	return g
 }
