@@ -68,7 +68,7 @@ func (s *server) admin() http.Handler {
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		err := s.ready(r.Context())
 		if most := r.URL.Query().Get("maxLag"); err == nil && most != "" {
-			err = s.fresh.within(most)
+			err = s.within(most)
 		}
 		if err != nil {
 			http.Error(w, say.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"skein.blue/consumer"
@@ -16,29 +15,20 @@ import (
 // is absent before the first event.
 const AsOfHeader = "Skein-As-Of"
 
-// freshness knows how new the events in the index are.
-type freshness struct {
-	consumer *consumer.Consumer // nil on a query node
-	alone    bool               // the consumer indexes all accounts
-	full     bool               // the process only answers because the disk is full
-
-	stored atomic.Int64 // time of the newest event in the store when it was last read, in Unix microseconds
-}
-
-// note is called with the store's cursors, once a second.
-func (f *freshness) note(cursors []format.Cursor) {
+// note notes the cursors that the store has, once a second.
+func (s *server) note(cursors []format.Cursor) {
 	for _, c := range cursors {
-		f.stored.Store(max(f.stored.Load(), c.Time.UnixMicro()))
+		s.stored.Store(max(s.stored.Load(), c.Time.UnixMicro()))
 	}
 }
 
-// newest returns the time of the newest event, zero before the first.
-func (f *freshness) newest() (at time.Time) {
-	if us := f.stored.Load(); us > 0 {
+// newest returns the time of the newest event in the index, zero before the first.
+func (s *server) newest() (at time.Time) {
+	if us := s.stored.Load(); us > 0 {
 		at = time.UnixMicro(us)
 	}
-	if f.alone { // an index of several writers is as new as the oldest of their cursors
-		if applied := f.consumer.Progress().Time; applied.After(at) {
+	if s.stream != nil && !s.part { // an index of several writers is as new as the oldest of their cursors
+		if applied := s.stream.Progress().Time; applied.After(at) {
 			at = applied
 		}
 	}
@@ -47,14 +37,14 @@ func (f *freshness) newest() (at time.Time) {
 
 // status returns the status of the consumer, or of a process without one. Without an event of the
 // consumer's own, the index is as far behind as the newest event of others is old.
-func (f *freshness) status() query.Status {
+func (s *server) status() query.Status {
 	st := consumer.Status{State: consumer.NotConsuming}
-	if f.consumer != nil {
-		st = f.consumer.Status()
-	} else if f.full {
+	if s.stream != nil {
+		st = s.stream.Status()
+	} else if s.o.Space != nil {
 		st.State = consumer.Full
 	}
-	if at := f.newest(); !st.HasLag && !at.IsZero() {
+	if at := s.newest(); !st.HasLag && !at.IsZero() {
 		st.Lag, st.HasLag = max(0, time.Since(at)), true
 	}
 	return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
@@ -62,12 +52,12 @@ func (f *freshness) status() query.Status {
 
 // within returns an error if the index is further behind than a duration, such as 1m30s, or nothing
 // tells how far.
-func (f *freshness) within(most string) error {
+func (s *server) within(most string) error {
 	limit, err := time.ParseDuration(most)
 	if err != nil {
 		return fmt.Errorf("maxLag: %w", err)
 	}
-	switch st := f.status(); {
+	switch st := s.status(); {
 	case !st.HasLag:
 		return errors.New("no event has been indexed yet")
 	case st.Lag > limit:
@@ -78,9 +68,9 @@ func (f *freshness) within(most string) error {
 
 // dated returns h with AsOfHeader in each answer. The time is that of the beginning, so that the
 // answer includes all events up to it.
-func (f *freshness) dated(h http.Handler) http.Handler {
+func (s *server) dated(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if at := f.newest(); !at.IsZero() {
+		if at := s.newest(); !at.IsZero() {
 			w.Header().Set(AsOfHeader, at.UTC().Format(time.RFC3339))
 		}
 		h.ServeHTTP(w, r)

@@ -20,7 +20,7 @@ import (
 func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: "off", Disk: s.KV.DiskBytes()}
+	now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: s.status().State, Disk: s.KV.DiskBytes()}
 	var cursors []format.Cursor
 	err := s.Graph.View(ctx, func(v *ask.View) (err error) {
 		if now.Counts, err = v.Counts(); err == nil {
@@ -32,19 +32,15 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 		s.log.Debug("cannot read the index's state", "error", err)
 		return now, err
 	}
-	s.fresh.note(cursors)
+	s.note(cursors)
 	for name, n := range now.Counts.Records {
 		if name != kinds.ListItem.String() { // a listitem record counts as two kinds
 			now.Edges += n
 		}
 	}
 	now.Events, _ = s.Graph.Events()
-	if s.stream != nil {
-		st := s.stream.Status()
-		now.State = string(st.State)
-		if st.HasLag {
-			now.Lag = new(st.Lag.Seconds())
-		}
+	if st := s.status(); st.HasLag {
+		now.Lag = new(st.Lag.Seconds())
 	}
 	for _, cur := range cursors {
 		if cur.Source == s.source || s.source == "" && (now.CursorTime == nil || cur.Time.After(*now.CursorTime)) {

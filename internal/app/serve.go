@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,7 +71,7 @@ type server struct {
 	stream *consumer.Consumer // nil on a query node
 	source string             // of the stream
 	api    *query.Server
-	fresh  *freshness
+	stored atomic.Int64 // time of the newest event that the store had when it was last read, in Unix microseconds
 }
 
 // Serve answers queries, and consumes if o.Consume is set, until ctx ends.
@@ -107,9 +108,8 @@ func (s *server) build() (err error) {
 		}
 		s.source = s.stream.Source()
 	}
-	s.fresh = &freshness{consumer: s.stream, alone: s.stream != nil && !s.part, full: s.o.Space != nil}
 	_, _ = s.sample(s.tasks.ctx) // the first answer has its time
-	qo := query.Options{Version: s.o.Version, Relay: s.source, Status: s.fresh.status, Handles: s.o.Handles, Service: s.o.Service, Feeds: s.o.Feeds, Logger: s.log, Metrics: query.NewMetrics(s.Registry)}
+	qo := query.Options{Version: s.o.Version, Relay: s.source, Status: s.status, Handles: s.o.Handles, Service: s.o.Service, Feeds: s.o.Feeds, Logger: s.log, Metrics: query.NewMetrics(s.Registry)}
 	if s.Backfill != nil {
 		qo.Queue = s.Backfill.Queue
 		if _, audits := s.Backfill.Audits(); audits {
@@ -137,7 +137,7 @@ func (s *server) start() error {
 	o.Page.Kinds = s.Graph.Kinds()
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
-	api, admin := s.fresh.dated(page.Handler(s.api, live, o.Page)), s.fresh.dated(s.admin())
+	api, admin := s.dated(page.Handler(s.api, live, o.Page)), s.dated(s.admin())
 	if o.mount != nil {
 		o.mount(s, api, admin)
 	} else if err := s.front.listen(t.ctx, o); err != nil {
