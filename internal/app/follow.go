@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +28,7 @@ import (
 type FollowOptions struct {
 	Target backup.Target
 	Trust  *backup.Trust // nil: signatures are not needed
-	// Every is how often to look for a newer backup.
+	// Every is how often to look for a newer backup. A replaced one stays open six times as long.
 	Every time.Duration
 	// Dir is the folder for the restored backups, each in a folder of its own.
 	Dir string
@@ -43,13 +44,16 @@ type FollowOptions struct {
 // Follow serves the newest backup of a target until ctx ends. It returns an error if there is no
 // backup to begin with; later it answers from what it has, and says so.
 func Follow(ctx context.Context, o FollowOptions) (err error) {
-	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: newFront(logger(o.Logger)), asOf: newFollowMetric()}
+	f := &follower{o: o, log: logger(o.Logger).With("component", "follow", "target", o.Target.String()), front: newFront(logger(o.Logger)), asOf: newFollowMetric(), ended: make(chan struct{})}
 	f.o.Store.Memory = o.Store.memory() / 2 // two backups are open while one replaces the other
 	t := newTasks(ctx)
 	defer func() {
 		t.end()
-		f.change(nil)
+		close(f.ended)
 		f.open.Wait()
+		if s := f.current.Load(); s != nil {
+			err = errors.Join(err, s.close())
+		}
 	}()
 	if err := f.front.listen(t.ctx, &o.Serve); err != nil {
 		return err
@@ -58,7 +62,7 @@ func Follow(ctx context.Context, o FollowOptions) (err error) {
 		return err
 	}
 	f.front.serve(t, &o.Serve, f.handler(func(s *servedBackup) http.Handler { return s.handleAPI }), f.handler(func(s *servedBackup) http.Handler { return s.handleAdmin }))
-	f.current.server.answering(&o.Serve, f.front)
+	f.current.Load().answering(&o.Serve, f.front)
 	f.run(t.ctx)
 	f.log.Info("stopping")
 	t.end()
@@ -74,16 +78,16 @@ type follower struct {
 	front *front
 	asOf  prometheus.Gauge
 
-	open    sync.WaitGroup // backups that are not closed yet
-	mu      sync.RWMutex   // guards current
-	current *servedBackup
+	open    sync.WaitGroup // backups that were replaced and are not closed yet
+	ended   chan struct{}  // closed once nobody listens
+	current atomic.Pointer[servedBackup]
 }
 
 func newFollowMetric() prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_follow_backup_timestamp_seconds", Help: "Time of the backup that queries are answered from (--follow)."})
 }
 
-// A servedBackup is a restored backup that queries are answered from. It is closed when nobody uses it any more.
+// A servedBackup is a restored backup that queries are answered from.
 type servedBackup struct {
 	*server
 
@@ -91,66 +95,36 @@ type servedBackup struct {
 	m     *backup.Manifest
 	stop  context.CancelFunc
 	ended chan error // of Serve
-	uses  sync.WaitGroup
 
 	handleAPI, handleAdmin http.Handler
 }
 
-func (s *servedBackup) release() { s.uses.Done() }
-
-// acquire returns the current backup, which stays open until it is released; nil if there is none.
-func (f *follower) acquire() *servedBackup {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.current != nil {
-		f.current.uses.Add(1)
-	}
-	return f.current
+func (s *servedBackup) close() error {
+	s.stop()
+	return errors.Join(<-s.ended, s.Close(context.Background()))
 }
 
 // handler answers each request from the backup that is current when it comes.
 func (f *follower) handler(of func(*servedBackup) http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := f.acquire()
-		if s == nil {
-			http.Error(w, "stopping", http.StatusServiceUnavailable)
-			return
-		}
-		defer s.release()
-		of(s).ServeHTTP(w, r)
-	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { of(f.current.Load()).ServeHTTP(w, r) })
 }
 
-// change makes s the current backup, and closes and removes the one before when its requests have
-// been answered. With nil, only the folder stays.
+// change makes s the current backup. It closes and removes the one before when its requests have been answered: they may
+// take a minute (front).
 func (f *follower) change(s *servedBackup) {
-	f.mu.Lock()
-	old := f.current
-	f.current = s
-	f.mu.Unlock()
+	old := f.current.Swap(s)
 	if old == nil {
 		return
 	}
-	go func() {
-		defer f.open.Done()
-		idle := make(chan struct{})
-		go func() { old.uses.Wait(); close(idle) }()
-		if s != nil { // otherwise the process ends, and the listeners have waited already
-			select {
-			case <-idle:
-			case <-time.After(time.Minute): // pages that show live numbers keep their requests open
-			}
+	f.open.Go(func() {
+		select {
+		case <-time.After(6 * f.o.Every):
+		case <-f.ended:
 		}
-		old.stop()
-		<-idle
-		err := errors.Join(<-old.ended, old.Close(context.Background()))
-		if s != nil {
-			err = errors.Join(err, os.RemoveAll(old.dir))
-		}
-		if err != nil {
+		if err := errors.Join(old.close(), os.RemoveAll(old.dir)); err != nil {
 			f.log.Error("closing an older backup failed", "folder", old.dir, "error", err)
 		}
-	}()
+	})
 }
 
 // begin opens the newest backup that was restored before, or else that of the target.
@@ -225,8 +199,7 @@ func (f *follower) look(ctx context.Context) error {
 		return err
 	}
 	o := backup.RestoreOptions{Manifest: m, Dir: filepath.Join(f.o.Dir, m.Time.UTC().Format(folderForm))}
-	if s := f.acquire(); s != nil {
-		defer s.release()
+	if s := f.current.Load(); s != nil {
 		switch {
 		case m.Time.Equal(s.m.Time):
 			return nil
@@ -284,7 +257,6 @@ func (f *follower) serve(ctx context.Context, dir string, m *backup.Manifest) er
 		stop()
 		return errors.Join(err, x.Close(ctx))
 	}
-	f.open.Add(1)
 	f.change(s)
 	return nil
 }
