@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -78,47 +77,32 @@ func (o *StoreOptions) ParseKinds(file string) error {
 
 // ParsePartition sets Share, from I/N.
 func (o *StoreOptions) ParsePartition(s string) error {
-	i, n, ok := twoNumbers(s, "/")
-	if !ok || n < 1 || i >= n || n > dict.MaxPartitions {
+	if !scan(s, "%d/%d", &o.Share.I, &o.Share.N) || o.Share.I < 0 || o.Share.I >= o.Share.N || o.Share.N > dict.MaxPartitions {
 		return fmt.Errorf("expected i/n, with n from 1 to %d and i from 0 to n-1", dict.MaxPartitions)
 	}
-	o.Share = graph.Share{I: int(i), N: int(n)}
 	return nil
 }
 
 // ParseIDs sets Settings and Shards, from bits=N,lease=N,shards=N-N. Each may be left out.
 func (o *StoreOptions) ParseIDs(s string) error {
 	for part := range strings.SplitSeq(s, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		n, err := strconv.ParseUint(value, 10, 32)
+		bits, lease, shards := &o.Settings.ShardBits, &o.Settings.LeaseSize, new(dict.ShardRange)
 		switch {
-		case name == "bits" && err == nil && n >= 1 && n <= 32:
-			o.Settings.ShardBits = uint8(n)
-		case name == "bits":
-			return fmt.Errorf("bits=%s: must be from 1 to 32", value)
-		case name == "lease" && err == nil && n >= 1 && n <= dict.MaxLeaseSize && n&(n-1) == 0:
-			o.Settings.LeaseSize = uint32(n)
-		case name == "lease":
-			return fmt.Errorf("lease=%s: must be a power of two up to %d", value, dict.MaxLeaseSize)
-		case name == "shards":
-			first, last, ok := twoNumbers(value, "-")
-			if !ok || first > last || last > 1<<32-1 {
-				return fmt.Errorf("shards=%s: expected a range such as 0-127", value)
-			}
-			o.Shards = &dict.ShardRange{First: uint32(first), Last: uint32(last)}
+		case scan(part, "bits=%d", bits) && *bits >= 1 && *bits <= 32:
+		case scan(part, "lease=%d", lease) && *lease >= 1 && *lease <= dict.MaxLeaseSize && *lease&(*lease-1) == 0:
+		case scan(part, "shards=%d-%d", &shards.First, &shards.Last) && shards.First <= shards.Last:
+			o.Shards = shards
 		default:
-			return fmt.Errorf("%q: expected bits=14, lease=65536 or shards=0-127, separated by commas", part)
+			return fmt.Errorf("%q: expected bits=14 (1 to 32), lease=%d (a power of two up to that) or shards=0-127, separated by commas", part, dict.MaxLeaseSize)
 		}
 	}
 	return nil
 }
 
-// twoNumbers parses two numbers with sep between them.
-func twoNumbers(s, sep string) (a, b uint64, ok bool) {
-	left, right, found := strings.Cut(s, sep)
-	a, err1 := strconv.ParseUint(left, 10, 64)
-	b, err2 := strconv.ParseUint(right, 10, 64)
-	return a, b, found && err1 == nil && err2 == nil
+// scan reports whether the whole of s has a format (fmt.Sscanf), and sets the values.
+func scan(s, format string, values ...any) bool {
+	n, err := fmt.Sscanf(s+"\n", format+"\n", values...)
+	return err == nil && n == len(values)
 }
 
 // Check returns an ErrUsage for options that cannot be meant.

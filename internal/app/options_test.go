@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	"skein.blue/consumer"
@@ -15,12 +17,6 @@ func TestOptionsFromText(t *testing.T) {
 		"lease=4096":                       "0 4096 <nil>",
 		"shards=0-127":                     "0 0 0-127",
 		"shards=5-5,lease=65536,bits=32":   "32 65536 5-5",
-		"":                                 `"": expected bits=14, lease=65536 or shards=0-127, separated by commas`,
-		"bits=0":                           "bits=0: must be from 1 to 32",
-		"bits":                             "bits=: must be from 1 to 32",
-		"lease=65537":                      "lease=65537: must be a power of two up to 65536",
-		"lease=131072":                     "lease=131072: must be a power of two up to 65536",
-		"shards=9-8":                       "shards=9-8: expected a range such as 0-127",
 		"bits=14,lease=65536,shards=0-127": "14 65536 0-127",
 	} {
 		var o app.StoreOptions
@@ -32,6 +28,17 @@ func TestOptionsFromText(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "bits=0", "bits", "bits=33", "bits=12x", "lease=65537", "lease=131072", "lease=-1", "shards=9-8", "shards=1", "shards=0-4294967296", "more=1"} {
+		if err := new(app.StoreOptions).ParseIDs(text); err == nil || !strings.HasPrefix(err.Error(), strconv.Quote(text)+": expected bits=14") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for text, want := range map[string]string{"0/1": "0/1", "63/64": "63/64", "2/2": "", "-1/2": "", "0/0": "", "1": "", "0/1/2": "", "0/1000000": ""} {
+		var o app.StoreOptions
+		if err := o.ParsePartition(text); (err == nil) != (want != "") || err == nil && fmt.Sprintf("%d/%d", o.Share.I, o.Share.N) != want {
+			t.Errorf("%q: %+v, %v", text, o.Share, err)
 		}
 	}
 	for text, want := range map[string]int64{"7": 7, "512MiB": 512 << 20, "1.5K": 1500, "2 GB": 2e9, "1T": 1e12, "1X": -1, "much": -1, "-1": -1, "1e30": -1, "MiB": -1, "NaN": -1} {
