@@ -48,21 +48,12 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		out.describe(&st, known)
-		var gone caveats
-		if err := gone.note(afterHole(sn)); err != nil {
+		var c caveats
+		if err := c.note(afterHole(sn)); err != nil {
 			return err
 		}
-		if gone.Incomplete && out.State == "complete" {
+		if c.Incomplete && out.State == "complete" {
 			out.State, out.Description = "unverified", accountStates["unverified"].description
-		}
-		lacking, err := sn.Lacking()
-		if err != nil {
-			return err
-		}
-		for i := range q.Words.Table.All {
-			if err := q.lacks(lacking, q.Words.Table.All[i].Kind); err != nil && out.State == "complete" {
-				out.State, out.Description, out.Partial = "partial", err.Error(), true
-			}
 		}
 		if row != nil {
 			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}
@@ -79,6 +70,15 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 			}
 			if n > 0 {
 				out.Records[k.Name] = n
+			}
+			if out.State != "complete" {
+				continue
+			}
+			if err := c.note(q.lacks(sn, k.Kind)); err != nil {
+				return err
+			}
+			if c.Incomplete {
+				out.State, out.Description, out.Partial = "partial", c.Reason, true
 			}
 		}
 		return nil

@@ -142,7 +142,7 @@ type match struct {
 // between returns how the first of ids blocks the others, or the others block the first, by the other. The look-ups of direct
 // blocks have been begun.
 func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, error) {
-	direct, err := edges(l.View, blockKind, ids, inward)
+	direct, err := recordsBetween(l.View, blockKind, ids, inward)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (l *listBlocks) describe(direction string, dids []language.Literal, ids []d
 		}
 	}
 	inward := direction == blockedBy
-	beginEdges(l.View, blockKind, ids, inward)
+	beginBetween(l.View, blockKind, ids, inward)
 	all, err := l.between(ids, inward)
 	if err != nil {
 		return nil, err

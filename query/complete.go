@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,14 +82,10 @@ func afterHole(sn *ask.View) error {
 
 // ofEverybody returns the gap in an answer that depends on the records of all accounts.
 func (q *call) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
-	lacking, err := sn.Lacking()
-	if err == nil {
-		err = q.lacks(lacking, of...)
+	if err := q.lacks(sn, of...); err != nil {
+		return err
 	}
-	if err == nil {
-		err = afterHole(sn)
-	}
-	if err != nil {
+	if err := afterHole(sn); err != nil {
 		return err
 	}
 	doubtful := q.Store.Doubtful()
@@ -118,60 +115,61 @@ func (q *call) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
 // each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
 // the authors of the lists, in members(…).
 func (q *call) missing(v *algebra.Evaluation, via ...language.Op) error {
-	lacking, err := v.View.Lacking()
-	if err != nil {
+	d := dependence{v: v}
+	if err := d.walk(&v.Expr.Root, via); err != nil {
 		return err
 	}
-	g := gaps{q: q, v: v, lacking: lacking}
-	if err := g.walk(&v.Expr.Root, via); err != nil {
+	if err := q.ownMissing(v.View, d.names, d.ids, d.kinds...); err != nil {
 		return err
 	}
 	switch {
-	case g.everybody:
+	case d.labels != nil:
+		return d.labels
+	case d.everybody:
 		return q.ofEverybody(v.View)
-	case g.anybody:
+	case len(d.ids) > 0:
 		return afterHole(v.View)
 	}
 	return nil
 }
 
-// gaps looks for what may be missing from an expression's sets.
-type gaps struct {
-	q                  *call
-	v                  *algebra.Evaluation
-	lacking            map[kinds.Kind]time.Time
-	everybody, anybody bool // whether the sets depend on the records of all accounts, or of some
+// A dependence is what an expression's sets depend on.
+type dependence struct {
+	v         *algebra.Evaluation
+	kinds     []kinds.Kind
+	names     []language.Literal // accounts, for their own records
+	ids       []dict.ID          // of names
+	everybody bool               // on the records of all accounts
+	labels    error              // the first gap in a labeler's labels
+}
+
+func (d *dependence) on(names []language.Literal, ids []dict.ID) {
+	d.names, d.ids = append(d.names, names...), append(d.ids, ids...)
 }
 
 // walk looks at a part of the expression. via is the set that a ranking looks up for each of its members.
-func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
-	e := g.v.Expr
+func (d *dependence) walk(n *language.Node, via []language.Op) error {
+	names, ids := d.v.Expr.Strings, d.v.IDs
 	if n.Op.IsSet() || n.Op == language.OpRank {
-		if err := g.q.lacks(g.lacking, n.Kind); err != nil {
+		d.kinds = append(d.kinds, n.Kind)
+	}
+	switch {
+	case n.Op.IsSet() && n.Kind.IsLabel():
+		d.labels = cmp.Or(d.labels, missingLabels(d.v.Labeler(n)))
+	case n.Op == language.OpForward:
+		d.on(names[n.Of:n.Of+1], ids[n.Of:n.Of+1])
+	case n.Op == language.OpListed:
+		d.on(names[n.By:n.By+1], ids[n.By:n.By+1])
+	case n.Op == language.OpReverse, n.Op == language.OpLists, n.Op == language.OpRank: // of a ranking, on the records of accounts that it finds, or of all
+		d.everybody = true
+	case n.Op == language.OpMembers && slices.Contains(via, language.OpForward):
+		d.on(names[n.First:n.End], ids[n.First:n.End])
+	case n.Op == language.OpMembers && slices.Contains(via, language.OpListed):
+		authors, by, err := d.v.Authors(names[n.First:n.End])
+		if err != nil {
 			return err
 		}
-	}
-	own := n.Op == language.OpMembers && slices.Contains(via, language.OpForward)
-	authors := n.Op == language.OpMembers && slices.Contains(via, language.OpListed)
-	labels := n.Op.IsSet() && n.Kind.IsLabel()
-	g.anybody = g.anybody || n.Op.IsSet() && !labels || own || authors
-	switch {
-	case n.Op == language.OpForward:
-		err = missingOf(g.v.View, e.Strings[n.Of:n.Of+1], g.v.IDs[n.Of:n.Of+1])
-	case n.Op == language.OpListed:
-		err = missingOf(g.v.View, e.Strings[n.By:n.By+1], g.v.IDs[n.By:n.By+1])
-	case labels:
-		err = missingLabels(g.v.Labeler(n))
-	case n.Op == language.OpReverse, n.Op == language.OpLists, n.Op == language.OpRank: // of a ranking, on the records of accounts that it finds, or of all
-		g.everybody = true
-	case own:
-		err = missingOf(g.v.View, e.Strings[n.First:n.End], g.v.IDs[n.First:n.End])
-	case authors:
-		var names []language.Literal
-		var ids []dict.ID
-		if names, ids, err = g.v.Authors(e.Strings[n.First:n.End]); err == nil {
-			err = missingOf(g.v.View, names, ids)
-		}
+		d.on(authors, by)
 	}
 	for i := range n.Args {
 		if n.Op == language.OpRank { // it reads the records of the members of its first set
@@ -179,11 +177,11 @@ func (g *gaps) walk(n *language.Node, via []language.Op) (err error) {
 				via = []language.Op{n.Rank.Via.Op}
 			}
 		}
-		if err == nil {
-			err = g.walk(&n.Args[i], via)
+		if err := d.walk(&n.Args[i], via); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // staleLabels is the age of a labeler's state from which it says nothing about the present: while the process
@@ -212,22 +210,19 @@ func missingLabels(l ask.Labeler) error {
 
 // lacks returns a gap if a kind was added later, so that earlier records of it
 // may be missing.
-func (q *call) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) error {
+func (q *call) lacks(sn *ask.View, of ...kinds.Kind) error {
+	lacking, err := sn.Lacking()
 	for _, k := range of {
-		if at, ok := lacking[k]; ok {
+		if at, ok := lacking[k]; ok && err == nil {
 			return gap(fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", q.Words.Table.Info(k).Source(), at.Format(time.RFC3339)))
 		}
 	}
-	return nil
+	return err
 }
 
 // ownMissing returns the gap in the accounts' own records of some kinds.
 func (q *call) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) error {
-	lacking, err := sn.Lacking()
-	if err == nil {
-		err = q.lacks(lacking, of...)
-	}
-	if err != nil {
+	if err := q.lacks(sn, of...); err != nil {
 		return err
 	}
 	return missingOf(sn, dids, ids)

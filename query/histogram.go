@@ -40,9 +40,9 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		return nil, xrpc.Invalid("histogram needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument")
 	}
 	now := time.Now()
-	window, _, err := language.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
+	window, err := q.Window(now)
 	if err != nil {
-		return nil, xrpc.Invalid("%v", err)
+		return nil, err
 	}
 	if !q.Values.Has("until") && !window.All() { // records ahead of the present are counted apart
 		window.To = math.MaxInt64

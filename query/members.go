@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -77,7 +75,7 @@ func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = control.SetWriteDeadline(time.Time{})
 	out := bufio.NewWriterSize(w, 256<<10)
-	err := s.members(r.Context(), r.URL.Query().Get("set"), w.Header(), out)
+	err := s.members(w, r, out)
 	if err == nil {
 		err = out.Flush()
 	}
@@ -95,15 +93,10 @@ func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 }
 
 // members evaluates a set, and writes its members as lines of JSON.
-func (s *Server) members(ctx context.Context, set string, h http.Header, out io.Writer) error {
-	q := &call{&xrpc.Query{Values: url.Values{"set": {set}}, Words: s.words, Store: s.store, MaxExpr: language.MaxExpr}, s}
-	q.Resolve = func(list []language.Literal, where func(int) string) error {
-		return resolve(ctx, s.o.Handles, q.Query, list, where)
-	}
-	q.Viewer = func(context.Context) (string, error) {
-		return "", xrpc.Invalid("%s does not work here: the admin listener knows no viewer", language.ViewerName)
-	}
-	q.Work = s.queues.Work("operator", false)
+func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) error {
+	ctx := r.Context()
+	q := &call{&xrpc.Query{Values: r.URL.Query(), MaxExpr: language.MaxExpr}, s}
+	s.prepare(ctx, q.Query, w, r, new(xrpc.Method))
 	defer q.Work.Leave()
 	e, err := q.Set()
 	if err != nil {
@@ -124,6 +117,7 @@ func (s *Server) members(ctx context.Context, set string, h http.Header, out io.
 			return err
 		}
 		pinned := v.Unseen()
+		h := w.Header()
 		h.Set("Content-Type", "application/x-ndjson")
 		h.Set("Skein-Type", e.Type().String())
 		h.Set("Skein-Total", strconv.FormatUint(total, 10))

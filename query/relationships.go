@@ -108,8 +108,8 @@ func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal
 		}
 	}
 	for _, k := range []kinds.Info{followKind, blockKind} {
-		beginEdges(sn, k, ids, false)
-		beginEdges(sn, k, ids, true)
+		beginBetween(sn, k, ids, false)
+		beginBetween(sn, k, ids, true)
 	}
 	l := newListBlocks(ctx, sn, q.Work)
 	out, err := l.between(ids, false)
@@ -121,11 +121,11 @@ func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal
 	if err != nil {
 		return c, err
 	}
-	following, err := edges(sn, followKind, ids, false)
+	following, err := recordsBetween(sn, followKind, ids, false)
 	if err != nil {
 		return c, err
 	}
-	followedBy, err := edges(sn, followKind, ids, true)
+	followedBy, err := recordsBetween(sn, followKind, ids, true)
 	for i, other := range ids[1:] {
 		r, me, did := place(i), dids[0].S, dids[i+1].S
 		name := func(field *string, did string, k kinds.Info, p ask.Path, ok bool) {
@@ -170,8 +170,8 @@ func ends(ids []dict.ID, inward bool) (from, to []dict.ID) {
 	return ids[:1], ids[1:]
 }
 
-// beginEdges begins the look-ups of edges.
-func beginEdges(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
+// beginBetween begins the look-ups of recordsBetween.
+func beginBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
 	from, to := ends(ids, inward)
 	for _, actor := range from {
 		for _, subject := range to {
@@ -180,9 +180,9 @@ func beginEdges(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
 	}
 }
 
-// edges returns the records by which the first of ids names the others, or the others name the first, by the other. It looks
+// recordsBetween returns the records by which the first of ids names the others, or the others name the first, by the other. It looks
 // the edges up in reverse sets first: usually there is none, and then no record is read.
-func edges(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
+func recordsBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
 	var others []dict.ID
 	for _, other := range ids[1:] {
 		actor, subject := ids[0], other
