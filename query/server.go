@@ -111,6 +111,7 @@ func (s *Server) methods() []xrpc.Method {
 		{NSID: "blue.skein.graph.getAccount", Serve: serve(getAccount)},
 		{NSID: "blue.skein.graph.getStats", Serve: serve(getStats)},
 		{NSID: "app.bsky.graph.getRelationships", Serve: serve(getRelationships)},
+		{NSID: subscribeNSID, Serve: serve(subscribe)},
 	}
 	for i := range own {
 		own[i] = own[i].Described()
@@ -144,7 +145,6 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	for _, m := range s.methods() {
 		s.mux.HandleFunc(m.Path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
-	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("GET /xrpc/_health", func(w http.ResponseWriter, r *http.Request) {
 		s.write(w, r, http.StatusOK, map[string]string{"version": s.o.Version})
 	})
@@ -190,7 +190,11 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
 		s.o.Metrics.answered(m.NSID, http.StatusOK)
-		s.write(w, r, http.StatusOK, answer)
+		if sub, ok := answer.(*watch.Subscriber); ok {
+			s.stream(w, r, sub)
+		} else {
+			s.write(w, r, http.StatusOK, answer)
+		}
 		return
 	}
 	xerr, ok := errors.AsType[*xrpc.Error](err)
@@ -282,7 +286,7 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 	for _, m := range s.methods() {
 		fmt.Fprintf(&b, "  %s  %s\n", m.Path(), strings.Join(m.Takes, ", "))
 	}
-	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.Takes, ", "))
+	fmt.Fprintf(&b, "  /xrpc/_health\n\nSets:\n")
 	for _, k := range s.words.Table.All {
 		if !k.HasSets() {
 			continue

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -9,16 +10,12 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/graph/ask"
-	"skein.blue/internal/clients"
 	"skein.blue/query/algebra"
 	"skein.blue/query/watch"
 	"skein.blue/query/xrpc"
 )
 
 const subscribeNSID = "blue.skein.graph.subscribe"
-
-// subscribeMethod has the parameters of subscribe, which is a subscription and not a query.
-var subscribeMethod = xrpc.Method{NSID: subscribeNSID}.Described()
 
 // heartbeat is the time between heartbeats, by which each end notices that the other has gone.
 // sendTimeout bounds how long a client may take to receive a message.
@@ -27,38 +24,11 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// subscribe sends the members that enter and leave a set, over a websocket or as server-sent
-// events.
-func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
-	sub, err := s.subscription(w, r)
-	if err != nil {
-		s.fail(w, r, subscribeNSID, s.errorOf(subscribeNSID, err))
-		return
-	}
-	defer s.watcher.Leave(sub)
-	if websocket.IsWebSocketUpgrade(r) {
-		overWebsocket(s.watcher.Context(), w, r, sub)
-		return
-	}
-	asEvents(s.watcher.Context(), w, r, sub)
-}
-
-// subscription reads the parameters, and starts a subscription.
-func (s *Server) subscription(w http.ResponseWriter, r *http.Request) (*watch.Subscriber, error) {
-	if s.o.Subscribers < 0 {
+// subscribe starts a subscription, which stream sends.
+func subscribe(ctx context.Context, q *call) (any, error) {
+	if q.server.o.Subscribers < 0 {
 		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this server does not index the whole stream, so it has no subscriptions; use the server that does")
 	}
-	if r.Method != http.MethodGet {
-		return nil, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a subscription: use GET", subscribeNSID)
-	}
-	q, err := xrpc.Parse(r.URL.RawQuery, nil, &subscribeMethod)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
-	defer cancel()
-	s.prepare(ctx, q, w, r, &subscribeMethod)
-	defer q.Work.Leave()
 	e, err := q.Set()
 	if err != nil {
 		return nil, err
@@ -69,15 +39,25 @@ func (s *Server) subscription(w http.ResponseWriter, r *http.Request) (*watch.Su
 	if err := q.View(ctx, func(sn *ask.View) error { return algebra.CheckLabelers(sn, e) }); err != nil {
 		return nil, err
 	}
-	after := q.Values.Get("cursor")
-	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that reconnects
-		after = last
-	}
-	sub, err := s.watcher.Subscribe(e, clients.Of(r), after)
+	after := cmp.Or(q.Header.Get("Last-Event-ID"), q.Values.Get("cursor")) // of an EventSource that reconnects
+	sub, err := q.server.watcher.Subscribe(e, q.Work.Client, after)
 	if err != nil {
 		return nil, xrpc.Errorf(http.StatusServiceUnavailable, "TooManySubscriptions", "%v; try again later", err)
 	}
 	return sub, nil
+}
+
+// stream sends the members that enter and leave a set, over a websocket or as server-sent
+// events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
+	defer s.watcher.Leave(sub)
+	switch {
+	case r.Method != http.MethodGet:
+	case websocket.IsWebSocketUpgrade(r):
+		overWebsocket(s.watcher.Context(), w, r, sub)
+	default:
+		asEvents(s.watcher.Context(), w, r, sub)
+	}
 }
 
 // A subscriptionError is the last message to a subscriber that is disconnected.
