@@ -1,7 +1,6 @@
 package query
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -55,7 +54,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		for i := range dids {
 			dids[i].Is = dict.DID
 		}
-		_, err := (&call{&xrpc.Query{Store: s.store, Words: s.words}, s}).relate(context.Background(), sn, dids, func(int) *relationship { return &relationship{} })
+		_, err := (&call{&xrpc.Query{Store: s.store, Words: s.words}, s}).relate(t.Context(), sn, dids, make([]relationship, 1))
 		return err
 	})
 	if err != nil {

@@ -72,13 +72,6 @@ func getRelationships(ctx context.Context, q *call) (any, error) {
 		Relationships []relationship `json:"relationships"`
 		caveats
 	}{Actor: of[0].S, Relationships: make([]relationship, len(others))}
-	dids := of[:1:1]
-	var places []int // indexes in out of dids[1:]
-	for i, other := range of[1:] {
-		if other.Handle == "" {
-			dids, places = append(dids, other), append(places, i)
-		}
-	}
 	err := q.View(ctx, func(sn *ask.View) (err error) {
 		for i, other := range of[1:] { // clear what an earlier attempt filled in
 			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.S}
@@ -86,19 +79,26 @@ func getRelationships(ctx context.Context, q *call) (any, error) {
 				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: others[i], NotFound: true}
 			}
 		}
-		out.caveats, err = q.relate(ctx, sn, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
+		out.caveats, err = q.relate(ctx, sn, of, out.Relationships)
 		return err
 	})
 	return out, err
 }
 
-// relate fills in the relationships of the first of dids to the others.
-func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal, place func(i int) *relationship) (c caveats, err error) {
-	ids, err := algebra.Lookup(sn, dids)
+// relate fills in the relationships of the first account to the others; those whose handles were not found have none.
+func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, relationships []relationship) (c caveats, err error) {
+	ids, err := algebra.Lookup(sn, of)
 	if err != nil {
 		return c, err
 	}
-	err = c.note(q.ownMissing(sn, dids, ids, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember))
+	var dids []language.Literal
+	var known []dict.ID
+	for i := range of {
+		if of[i].Handle == "" {
+			dids, known = append(dids, of[i]), append(known, ids[i])
+		}
+	}
+	err = c.note(q.ownMissing(sn, dids, known, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember))
 	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
 		return c, err
 	}
@@ -127,7 +127,7 @@ func (q *call) relate(ctx context.Context, sn *ask.View, dids []language.Literal
 	}
 	followedBy, err := recordsBetween(sn, followKind, ids, true)
 	for i, other := range ids[1:] {
-		r, me, did := place(i), dids[0].S, dids[i+1].S
+		r, me, did := &relationships[i], of[0].S, of[i+1].S
 		name := func(field *string, did string, k kinds.Info, p ask.Path, ok bool) {
 			if ok {
 				*field = recordURI(did, k, p)

@@ -54,14 +54,6 @@ func NewService(host string, d identity.Directory) (*Service, error) {
 // DID returns the DID of the service. A port is percent-encoded, as in did:web.
 func (v *Service) DID() string { return "did:web:" + strings.ReplaceAll(v.host, ":", "%3A") }
 
-// endpoint returns the URL of the service.
-func (v *Service) endpoint() string {
-	if name, _, _ := strings.Cut(v.host, ":"); name == "localhost" {
-		return "http://" + v.host
-	}
-	return "https://" + v.host
-}
-
 // entryOf returns the entry that tokens for a method are addressed to.
 func entryOf(nsid string) string {
 	if nsid == feed.Skeleton {
@@ -105,8 +97,12 @@ func (s *Server) didDocument(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	endpoint := "https://" + v.host
+	if name, _, _ := strings.Cut(v.host, ":"); name == "localhost" {
+		endpoint = "http://" + v.host
+	}
 	entry := func(id, is string) map[string]string {
-		return map[string]string{"id": id, "type": is, "serviceEndpoint": v.endpoint()}
+		return map[string]string{"id": id, "type": is, "serviceEndpoint": endpoint}
 	}
 	entries := []map[string]string{entry(graphEntry, "SkeinGraph")}
 	if s.o.Feeds != nil {
