@@ -229,7 +229,7 @@ func TestAllBacklinks(t *testing.T) {
 		for {
 			var one page
 			w.ask(method, p, &one)
-			if all = append(all, one); one.Cursor == "" {
+			if all = append(all, one); one.Cursor == "" || len(all) > 100 {
 				return all
 			}
 			p.Set("cursor", one.Cursor)

@@ -314,7 +314,7 @@ func TestAbuseHangingIssuers(t *testing.T) {
 			}
 			w.feedOf("mine", known) // its key is kept from here on
 			var requests sync.WaitGroup
-			for i := range harness.Size(200, 2000) {
+			for i := range harness.Size(8+3*int(c.atOnce), 2000) {
 				token := w.token(c.issuer(i), serviceDID, feedSkeleton, time.Minute, w.keys[known])
 				requests.Go(func() { w.as(token, feedCall("mine", "")) })
 			}

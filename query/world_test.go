@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -133,7 +134,9 @@ func (w *world) index(frames [][]byte) {
 // do sends a request with headers, in pairs of a name and a value.
 func (w *world) do(method, path, body string, headers ...string) (status int, answer string, header http.Header) {
 	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), method, w.base+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second) // a stream does not end
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, w.base+path, strings.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -226,6 +229,9 @@ func (w *world) pages(method string, p url.Values, between func()) (all []answer
 		all = append(all, a)
 		if a.Cursor == "" {
 			return all
+		}
+		if len(all) > 2000 {
+			w.t.Fatalf("%s %v has no last page", method, p)
 		}
 		p.Set("cursor", a.Cursor)
 		if between != nil {
