@@ -85,12 +85,8 @@ func list(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		page, err := l.page(v, set, limit)
-		if err != nil {
-			return err
-		}
-		out.Total, out.Order, out.Cursor = total, l.order, page.cursor
-		out.Items, err = page.items(v)
+		out.Items, out.Cursor, err = l.page(v, set, limit)
+		out.Total, out.Order = total, l.order
 		return err
 	})
 	return out, err
@@ -149,29 +145,22 @@ func (q *call) listing(e *language.Expr) (l *listing, err error) {
 	return l, err
 }
 
-// listPage is a page of a listing: its members in their order, with what is known of them so far.
-type listPage struct {
-	ids    []uint64
-	paths  map[uint64]ask.Path // nil: not read yet
-	sizes  []uint64            // nil: not in the order of sizes
-	cursor string
-}
-
-// page reads a page.
-func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (p listPage, err error) {
+// page reads a page, and returns the cursor of the next one.
+func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []listItem, cursor string, err error) {
+	items = []listItem{}
+	var ids []uint64              // of the items
+	var paths map[uint64]ask.Path // nil: not read yet
 	var last *algebra.Place
 	switch {
 	case l.via != nil:
 		var page []algebra.Sized
-		if page, last, err = v.BySize(set, *l.via, l.after, limit); err != nil {
-			return p, err
-		}
+		page, last, err = v.BySize(set, *l.via, l.after, limit)
 		for _, m := range page {
-			p.ids, p.sizes = append(p.ids, uint64(m.ID)), append(p.sizes, m.Size)
+			ids, items = append(ids, uint64(m.ID)), append(items, listItem{Size: &m.Size})
 		}
 	case l.order == byID:
-		p.ids, _, p.cursor, err = l.q.page(v, set, l.place, limit)
-		return p, err
+		ids, _, cursor, err = l.q.page(v, set, l.place, limit)
+		items = make([]listItem, len(ids))
 	default:
 		order := algebra.NewestFirst
 		if l.order == oldestFirst {
@@ -179,54 +168,48 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (p listPa
 		}
 		now := l.after.At(l.e.Now)
 		var page []algebra.MemberRecord
-		if page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order(now)); err != nil {
-			return p, err
-		}
-		p.paths = make(map[uint64]ask.Path, len(page))
+		page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order(now))
+		paths = make(map[uint64]ask.Path, len(page))
 		for _, r := range page {
-			p.ids = append(p.ids, uint64(r.ID))
-			p.paths[uint64(r.ID)] = r.Path
+			ids, items = append(ids, uint64(r.ID)), append(items, listItem{})
+			paths[uint64(r.ID)] = r.Path
 		}
 		if !l.after.Sorted {
 			l.order = byID
 		}
 	}
-	if last != nil {
-		p.cursor = l.q.Cursors.SealList(l.e, l.bound, *last)
+	if err != nil {
+		return nil, "", err
 	}
-	return p, nil
+	if last != nil {
+		cursor = l.q.Cursors.SealList(l.e, l.bound, *last)
+	}
+	return items, cursor, describeItems(v, ids, items, paths)
 }
 
-// items adds the members' names and records.
-func (p *listPage) items(v *algebra.Evaluation) ([]listItem, error) {
-	ids := slices.Sorted(slices.Values(p.ids))
-	names, err := v.Names(ids)
-	if err != nil {
-		return nil, err
-	}
+// describeItems adds the names and records of members.
+func describeItems(v *algebra.Evaluation, ids []uint64, items []listItem, paths map[uint64]ask.Path) error {
+	sorted := slices.Sorted(slices.Values(ids))
+	names, err := v.Names(sorted)
 	source := v.Expr.Root.Source()
-	if source != nil && p.paths == nil {
-		if p.paths, err = pathsOf(v, source, ids); err != nil {
-			return nil, err
-		}
+	if err == nil && source != nil && paths == nil {
+		paths, err = pathsOf(v, source, sorted)
 	}
-	items := make([]listItem, len(p.ids))
-	for i, id := range p.ids {
-		at, _ := slices.BinarySearch(ids, id)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		at, _ := slices.BinarySearch(sorted, id)
 		items[i].Member = names[at]
-		if p.sizes != nil {
-			items[i].Size = &p.sizes[i]
-		}
-		path, ok := p.paths[id]
+		path, ok := paths[id]
 		if !ok {
 			continue
 		}
-		if items[i].Time = timeOf(path); source.Kind.IsLabel() {
-			continue // a label is not a record
+		if items[i].Time = timeOf(path); !source.Kind.IsLabel() { // a label is not a record
+			items[i].Record = memberURI(v, source, names[at], path)
 		}
-		items[i].Record = memberURI(v, source, names[at], path)
 	}
-	return items, nil
+	return nil
 }
 
 // timeOf returns the time in a record's key, "" if it has none.

@@ -18,11 +18,11 @@ import (
 
 // setAnswer is an answer of query.
 type setAnswer struct {
-	Type    string    `json:"type"`
-	Total   uint64    `json:"total"`
-	Members *[]string `json:"members,omitempty"`
-	Records *[]string `json:"records,omitempty"`
-	Cursor  string    `json:"cursor,omitempty"`
+	Type    string   `json:"type"`
+	Total   uint64   `json:"total"`
+	Members []string `json:"members,omitzero"`
+	Records []string `json:"records,omitzero"`
+	Cursor  string   `json:"cursor,omitempty"`
 	caveats
 }
 
@@ -36,10 +36,10 @@ func (a *setAnswer) table() (header []string, rows [][]string, cursor, total str
 	if a.Members == nil { // only the number was asked for
 		return []string{"total"}, [][]string{{total}}, "", total
 	}
-	for i, m := range *a.Members {
+	for i, m := range a.Members {
 		row := []string{m}
 		if a.Records != nil {
-			row = append(row, (*a.Records)[i])
+			row = append(row, a.Records[i])
 		}
 		rows = append(rows, row)
 	}
@@ -80,16 +80,15 @@ func query(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		ids, members, cursor, err := q.page(v, set, at, limit)
-		out.Total, out.Members, out.Cursor = total, &members, cursor
+		out.Members, out.Cursor = members, cursor
 		if err != nil || !withRecords {
 			return err
 		}
 		paths, err := pathsOf(v, &v.Expr.Root, ids)
-		records := make([]string, len(ids))
+		out.Records = make([]string, len(ids))
 		for i, id := range ids {
-			records[i] = memberURI(v, &v.Expr.Root, members[i], paths[id])
+			out.Records[i] = memberURI(v, &v.Expr.Root, members[i], paths[id])
 		}
-		out.Records = &records
 		return err
 	})
 	return &out, err
@@ -189,15 +188,6 @@ type indexedKind struct {
 	Reverse    string `json:"reverse,omitempty"`
 }
 
-// publicSource returns the name of a source for strangers. It hides the path of a recording on
-// this machine.
-func publicSource(source string) string {
-	if filepath.IsAbs(source) {
-		return "file"
-	}
-	return source
-}
-
 // readLabeler is a labeler in getStats.
 type readLabeler struct {
 	DID     string `json:"did"`
@@ -237,7 +227,7 @@ func getStats(ctx context.Context, q *call) (any, error) {
 		ask.Counts
 		Kinds    []indexedKind `json:"kinds"`
 		Labelers []readLabeler `json:"labelers,omitempty"`
-	}{Version: o.Version, Engine: q.Store.Engine(), Relay: publicSource(o.Relay), State: "off", Counts: counts}
+	}{Version: o.Version, Engine: q.Store.Engine(), Relay: o.Relay, State: "off", Counts: counts}
 	for i := range q.Words.Table.All {
 		k := &q.Words.Table.All[i]
 		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
@@ -256,11 +246,14 @@ func getStats(ctx context.Context, q *call) (any, error) {
 	for _, c := range cursors {
 		if c.Source == o.Relay || o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
-			out.Relay = publicSource(c.Source)
+			out.Relay = c.Source
 			if c.Seq > 0 { // at 0, no event has been applied
 				out.Cursor = new(int64(c.Seq))
 			}
 		}
+	}
+	if filepath.IsAbs(out.Relay) { // the path of a recording on this machine is nobody's business
+		out.Relay = "file"
 	}
 	if o.Queue != nil {
 		waiting, failed := o.Queue()

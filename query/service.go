@@ -54,23 +54,19 @@ func NewService(host string, d identity.Directory) (*Service, error) {
 // DID returns the DID of the service. A port is percent-encoded, as in did:web.
 func (v *Service) DID() string { return "did:web:" + strings.ReplaceAll(v.host, ":", "%3A") }
 
-// entryOf returns the entry that tokens for a method are addressed to.
-func entryOf(nsid string) string {
-	if nsid == feed.Skeleton {
-		return feedEntry
-	}
-	return graphEntry
-}
-
 // viewer returns the DID of the viewer who calls a method, from the token of the request.
 func (v *Service) viewer(ctx context.Context, client, nsid, header string) (string, error) {
+	entry := graphEntry // which the token is addressed to
+	if nsid == feed.Skeleton {
+		entry = feedEntry
+	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "the answer depends on the viewer: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entryOf(nsid), nsid)
+		return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "the answer depends on the viewer: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entry, nsid)
 	}
 	ctx, cancel := context.WithTimeout(identities.ForClient(ctx, client), verifyTimeout)
 	defer cancel()
-	did, err := v.tokens.Verify(ctx, strings.TrimSpace(token), entryOf(nsid), nsid, func(ctx context.Context) (func(), error) {
+	did, err := v.tokens.Verify(ctx, strings.TrimSpace(token), entry, nsid, func(ctx context.Context) (func(), error) {
 		err := v.slots.Enter(ctx, client)
 		began := time.Now()
 		return func() { v.slots.Leave(client, began) }, err
