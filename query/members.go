@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -33,11 +32,6 @@ type tabular interface {
 }
 
 const typeCSV = "text/csv"
-
-// wantsCSV reports whether a request asks for CSV.
-func wantsCSV(r *http.Request) bool {
-	return strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), typeCSV)
-}
 
 // csvOf returns an answer as CSV. Headers stand for what CSV has no place for: the next page, the total, and why the answer
 // may be incomplete.

@@ -54,7 +54,7 @@ func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, 
 	if isTable {
 		h.Add("Vary", "Accept")
 	}
-	if isTable && wantsCSV(r) {
+	if isTable && strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), typeCSV) {
 		b = csvOf(h, r, t)
 	} else {
 		var err error
