@@ -77,7 +77,7 @@ func TestLabeledSets(t *testing.T) {
 	w.says("histogram?bucket=4h&since=2026-05-01T12:00:00Z&until=2026-05-01T20:00:00Z&set="+labeled, 200, `"buckets":[{"start":"2026-05-01T12:00:00Z","count":4},{"start":"2026-05-01T16:00:00Z","count":4}]`)
 
 	w.serve(query.Options{})
-	conn, _, err := w.dial("except(members("+strings.Join(visible[8:12], ",")+"),"+labeled+")", "")
+	conn, err := w.dial("except(members("+strings.Join(visible[8:12], ",")+"),"+labeled+")", "")
 	if err != nil {
 		t.Fatal(err)
 	}

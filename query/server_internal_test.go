@@ -39,7 +39,7 @@ func (s *Server) get(call string) *httptest.ResponseRecorder {
 	return w
 }
 
-// star is an account with five followers, of which the second is hidden.
+// star is an account with five followers. The second is hidden.
 const star = "did:web:star.example.com"
 
 func starGraph(t *testing.T) *graph.Store {

@@ -28,7 +28,7 @@ import (
 	"skein.blue/query"
 )
 
-// never is an account that no graph has.
+// never is an unknown account.
 const never = "did:plc:neverseenaaaaaaaaaaaaaaa"
 
 // world is a graph made of a history, a server of it, and the truth.
@@ -304,7 +304,7 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 	return op + "(" + strings.Join(parts, ",\n") + ")", set
 }
 
-// strings returns accounts, or posts, that may be asked about, and one that nobody has.
+// strings returns accounts, or posts, that may be asked about, and an unknown one.
 func (w *world) strings(dids bool) []string {
 	if dids {
 		return append(slices.Clone(w.history.Accounts()), never)
