@@ -2,7 +2,6 @@ package query_test
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -109,39 +108,6 @@ func TestCountsAndKnown(t *testing.T) {
 	}
 	if len(counted) != 12 || len(hits) != 8 {
 		t.Errorf("%v; %v", counted, hits)
-	}
-}
-
-// A ranking counts in a set's members' sets what the model counts there.
-func TestRank(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 12, 6000)
-	rng := rand.New(rand.NewPCG(4, 4))
-	sets, long := w.setsByName(), 0
-	for range 60 {
-		via := []string{"follows", "likes", "reposts", "blocks", "followers", "blockers"}[rng.IntN(6)]
-		of, members := w.expression(rng, true, 2)
-		except, excepted := w.expression(rng, via != "likes" && via != "reposts", 2)
-		counts := map[string]int{}
-		for m := range members {
-			for _, r := range sets[via][m] {
-				if !excepted[r] && !w.model.Hidden[r] {
-					counts[r]++
-				}
-			}
-		}
-		want := slices.SortedFunc(maps.Values(counts), func(x, y int) int { return cmp.Compare(y, x) })
-		got := w.answer("rank", url.Values{"of": {of}, "via": {via}, "except": {except}, "limit": {"1000"}}).Items
-		for i, g := range got {
-			if len(got) != len(want) || g.Count != want[i] || counts[g.Member] != g.Count {
-				t.Fatalf("%s via %s: item %d is %+v, want a count of %d; the model counts %d", of, via, i, g, want[i], counts[g.Member])
-			}
-			delete(counts, g.Member)
-		}
-		long = max(long, len(got))
-	}
-	if long < 30 {
-		t.Errorf("no ranking had more than %d items", long)
 	}
 }
 
