@@ -31,7 +31,7 @@ const (
 // compressed wraps a handler to compress its answer with zstd or gzip, whichever the client
 // prefers, and to set Vary.
 var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
-	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.ContentTypes([]string{"application/json"}))
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.ContentTypes([]string{"application/json", typeCSV}))
 	if err != nil {
 		panic(err) // the options are wrong
 	}
