@@ -122,30 +122,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A page does not go on where the handle is another's by then.
-func TestMovedHandle(t *testing.T) {
-	w := newWorld(t, 32, 3000)
-	v := w.model.Views()
-	a := slices.Clone(w.history.Accounts())
-	slices.SortFunc(a, func(x, y string) int { return len(v.Forward["follow"][y]) - len(v.Forward["follow"][x]) })
-	h := &handles{kept: map[string]string{"alice.example.com": a[0]}}
-	w.serve(query.Options{Handles: h})
-	first := w.answer("query", url.Values{"set": {"follows(@alice.example.com)"}, "limit": {"1"}})
-	if first.Cursor == "" {
-		t.Fatal("there is one page")
-	}
-	ranking := url.Values{"of": {"follows(@alice.example.com)"}, "via": {"likes"}, "limit": {"1"}}
-	ranked := w.answer("rank", ranking)
-	if ranked.Cursor == "" {
-		t.Fatal("there is one page of a ranking")
-	}
-	h.kept["alice.example.com"] = a[1]
-	ranking.Set("cursor", ranked.Cursor)
-	for method, p := range map[string]url.Values{"query": {"set": {"follows(@alice.example.com)"}, "cursor": {first.Cursor}}, "rank": ranking} {
-		w.says(method+"?"+p.Encode(), 400, "cursor does not belong")
-	}
-}
-
 // Handles are looked up for the client who asks, in the part that clients have (identities.Broker).
 func TestHandlesAreLookedUpForClients(t *testing.T) {
 	w := newWorld(t, 31, 100)
