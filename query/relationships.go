@@ -112,43 +112,39 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 		beginBetween(sn, k, ids, true)
 	}
 	l := newListBlocks(ctx, sn, q.Work)
-	out, err := l.between(ids, false)
-	if err != nil {
-		return c, err
-	}
-	in, err := l.between(ids, true)
-	l.note(&c)
-	if err != nil {
-		return c, err
-	}
-	following, err := recordsBetween(sn, followKind, ids, false)
-	if err != nil {
-		return c, err
-	}
-	followedBy, err := recordsBetween(sn, followKind, ids, true)
-	for i, other := range ids[1:] {
-		r, me, did := &relationships[i], of[0].S, of[i+1].S
-		name := func(field *string, did string, k kinds.Info, p ask.Path, ok bool) {
-			if ok {
-				*field = recordURI(did, k, p)
+	for _, inward := range []bool{false, true} {
+		follows, err := recordsBetween(sn, followKind, ids, inward)
+		if err != nil {
+			return c, err
+		}
+		blocks, err := l.between(ids, inward)
+		if err != nil {
+			return c, err
+		}
+		for i, other := range ids[1:] {
+			r, did := &relationships[i], of[0].S
+			follow, block, byList := &r.Following, &r.Blocking, &r.BlockingByList
+			if inward {
+				did = of[i+1].S
+				follow, block, byList = &r.FollowedBy, &r.BlockedBy, &r.BlockedByList
+			}
+			if p, ok := follows[other]; ok {
+				*follow = recordURI(did, followKind, p)
+			}
+			b := blocks[other]
+			if b == nil {
+				continue
+			}
+			if b.isDirect {
+				*block = recordURI(did, blockKind, b.direct)
+			}
+			if p, ok := b.lowest.Path(); ok {
+				*byList = recordURI(did, listBlock, p)
 			}
 		}
-		p, ok := following[other]
-		name(&r.Following, me, followKind, p, ok)
-		p, ok = followedBy[other]
-		name(&r.FollowedBy, did, followKind, p, ok)
-		if b := out[other]; b != nil {
-			name(&r.Blocking, me, blockKind, b.direct, b.isDirect)
-			p, ok = b.lowest.Path()
-			name(&r.BlockingByList, me, listBlock, p, ok)
-		}
-		if b := in[other]; b != nil {
-			name(&r.BlockedBy, did, blockKind, b.direct, b.isDirect)
-			p, ok = b.lowest.Path()
-			name(&r.BlockedByList, did, listBlock, p, ok)
-		}
 	}
-	return c, err
+	l.note(&c)
+	return c, nil
 }
 
 var (
@@ -180,8 +176,8 @@ func beginBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
 	}
 }
 
-// recordsBetween returns the records by which the first of ids names the others, or the others name the first, by the other. It looks
-// the edges up in reverse sets first: usually there is none, and then no record is read.
+// recordsBetween returns the records by which the first of ids names the others, or the others name the first, by the other.
+// It looks the edges up in reverse sets first: usually there is none, and then no record is read.
 func recordsBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
 	var others []dict.ID
 	for _, other := range ids[1:] {
