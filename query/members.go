@@ -110,7 +110,6 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) 
 		if err != nil {
 			return err
 		}
-		pinned := v.Unseen()
 		h := w.Header()
 		h.Set("Content-Type", "application/x-ndjson")
 		h.Set("Skein-Type", e.Type().String())
@@ -120,7 +119,7 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) 
 		}
 		lines := json.NewEncoder(out)
 		for after := dict.None; ; {
-			ids, names, last, err := v.Page(all, after, membersAtOnce, pinned)
+			ids, names, last, err := v.Page(all, after, membersAtOnce)
 			if err != nil {
 				return err
 			}

@@ -96,9 +96,8 @@ func query(ctx context.Context, q *call) (any, error) {
 
 // A place is where a page of members by id begins.
 type place struct {
-	e      *language.Expr // as of the first page
-	after  dict.ID
-	pinned algebra.Unseen // nil: of this page
+	e     *language.Expr // as of the first page
+	after dict.ID
 }
 
 // place reads the parameter cursor.
@@ -106,20 +105,18 @@ func (q *call) place(e *language.Expr) (p place, err error) {
 	if p.e = e; !q.Values.Has("cursor") {
 		return p, nil
 	}
-	if p.e, p.after, p.pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor")); err != nil {
+	e, at, err := q.Cursors.OpenList(e, byID, q.Values.Get("cursor"))
+	if err != nil {
 		return p, xrpc.Invalid("%v", err)
 	}
-	return p, nil
+	return place{e, at.ID}, nil
 }
 
 // page returns the page of a set at a place, and the cursor of the next one.
 func (q *call) page(v *algebra.Evaluation, set sets.Set, at place, limit int) (ids []uint64, members []string, cursor string, err error) {
-	if at.pinned == nil {
-		at.pinned = v.Unseen()
-	}
-	ids, members, last, err := v.Page(set, at.after, limit, at.pinned)
+	ids, members, last, err := v.Page(set, at.after, limit)
 	if last != dict.None {
-		cursor = q.Cursors.SealPage(at.e, last, at.pinned)
+		cursor = q.Cursors.SealList(at.e, byID, algebra.Place{ID: last})
 	}
 	return ids, members, cursor, err
 }

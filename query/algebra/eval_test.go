@@ -416,7 +416,7 @@ func checkEvaluation(t *testing.T, g *oracle.Graph, d oracle.Draw, e *language.E
 		}
 		limit := 1 + d.IntN(7)
 		for after, pages := dict.None, 0; ; pages++ {
-			ids, members, last, err := v.Page(set, after, limit, v.Unseen())
+			ids, members, last, err := v.Page(set, after, limit)
 			must(t, err)
 			if len(members) > limit || len(members) != len(ids) || pages > len(want) {
 				t.Fatalf("%s: page %d of %d members, limit %d", e.Source, pages, len(members), limit)
@@ -458,16 +458,12 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 		}
 		seen := map[string]int{}
 		var after dict.ID
-		var pinned Unseen
 		pages := 0
 		for more := true; more; pages++ {
 			must(t, on(t, g, e, free(), func(v *Evaluation) error {
-				if pinned == nil {
-					pinned = v.Unseen()
-				}
 				set, _, err := v.Result()
 				must(t, err)
-				_, members, last, err := v.Page(set, after, 1, pinned)
+				_, members, last, err := v.Page(set, after, 1)
 				for _, m := range members {
 					seen[m]++
 				}
@@ -553,7 +549,7 @@ func TestPagesOfLongStrings(t *testing.T) {
 			var got []string
 			pages := 0
 			for after := dict.None; ; pages++ {
-				ids, members, last, err := v.Page(set, after, 1000, v.Unseen())
+				ids, members, last, err := v.Page(set, after, 1000)
 				must(t, err)
 				if n := len(strings.Join(members, "")); n > MaxPageBytes || len(ids) != len(members) {
 					t.Errorf("a page of %d bytes, %d ids and %d members", n, len(ids), len(members))

@@ -8,18 +8,13 @@ import (
 	"skein.blue/query/language"
 )
 
-// This file divides a result into pages, and names its members. Members are ordered by id, and strings that
-// the graph has never seen have stand-in ids, which must not move from page to page.
+// This file divides a result into pages, and names its members. Members are ordered by id. The strings that members(…) names
+// come last, in their order: the graph may never have seen them, or see them between two pages, and no member may move to
+// another page.
 
-// standInID returns a stand-in id for string i of the expression. A string that the graph
-// has never seen has no id, but may be an argument of members(…). Its stand-in is at the end
-// of the id space, whose ids are never handed out.
+// standInID returns the id of string i of the expression, for a member that comes last. These ids are at the end
+// of the id space, and never handed out.
 func standInID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
-
-// Unseen reports, by index in Expr.Strings, which strings had no id when the first page was
-// made. Later pages keep treating them so, even if they have an id by then: members are
-// ordered by id, and a new id would move them to another page.
-type Unseen []bool
 
 // literal returns the id of string i, an argument of members(…). If it has no id, it returns
 // the stand-in id of the first string that equals it.
@@ -41,12 +36,18 @@ func (v *Bound) first(i int) int {
 	return v.firsts[v.Expr.Strings[i]]
 }
 
-// pin replaces the ids of strings that were unseen on the first page by their stand-in ids.
-func (v *Bound) pin(set sets.Set, u Unseen) sets.Set {
+// namedLast replaces the ids of strings that members(…) names by their stand-ins, and leaves out hidden accounts among them.
+func (v *Bound) namedLast(set sets.Set) sets.Set {
 	var from, to []uint64
-	for i := range v.Expr.Strings {
-		if i < len(u) && u[i] && v.Expr.Strings[i].Is == v.Expr.Root.Is && v.IDs[i] != dict.None && set.Has(uint64(v.IDs[i])) {
-			from, to = append(from, uint64(v.IDs[i])), append(to, uint64(standInID(v.first(i))))
+	for n := range v.Expr.Root.All() {
+		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
+			if v.IDs[i] == dict.None || v.Expr.Strings[i].Is != v.Expr.Root.Is || !set.Has(uint64(v.IDs[i])) {
+				continue
+			}
+			from = append(from, uint64(v.IDs[i]))
+			if n.Is != dict.DID || !v.View.IsHidden(v.IDs[i]) {
+				to = append(to, uint64(standInID(v.first(i))))
+			}
 		}
 	}
 	if len(from) == 0 {
@@ -55,20 +56,10 @@ func (v *Bound) pin(set sets.Set, u Unseen) sets.Set {
 	return sets.Or(sets.AndNot(set, sets.FromUnsorted(from)), sets.FromUnsorted(to))
 }
 
-// Unseen returns which strings have no id in this snapshot.
-func (v *Bound) Unseen() Unseen {
-	u := make(Unseen, len(v.IDs))
-	for i, id := range v.IDs {
-		u[i] = id == dict.None
-	}
-	return u
-}
-
-// Page returns up to limit members of set with ids above after, in the order of their ids,
-// and at most MaxPageBytes of strings. last is the last of the ids if more members follow,
-// else dict.None.
-func (v *Bound) Page(set sets.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
-	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
+// Page returns up to limit members of set after a place, those that members(…) names last, and at most MaxPageBytes of strings.
+// last is the place of the last one if more members follow, else dict.None.
+func (v *Bound) Page(set sets.Set, after dict.ID, limit int) (ids []uint64, members []string, last dict.ID, err error) {
+	ids, more := v.namedLast(set).Page(uint64(after), limit, v.Hidden())
 	if members, err = v.Names(ids); err != nil {
 		return nil, nil, dict.None, err
 	}
@@ -82,30 +73,17 @@ func (v *Bound) Page(set sets.Set, after dict.ID, limit int, pinned Unseen) (ids
 	if more {
 		last = dict.ID(ids[len(ids)-1])
 	}
+	for i, id := range ids {
+		if id >= uint64(dict.FirstReserved) {
+			ids[i] = uint64(v.literal(int(id - uint64(dict.FirstReserved))))
+		}
+	}
 	return ids, members, last, nil
 }
 
 // MaxPageBytes bounds the members of a page, since a URI may have 8 KiB. A thousand posts'
 // URIs have 70 KB.
 const MaxPageBytes = 512 << 10
-
-// pinnedHidden returns Hidden, and the stand-in ids of hidden accounts that pin replaced.
-func (v *Bound) pinnedHidden(u Unseen) sets.Set {
-	h := v.Hidden()
-	if h.Empty() {
-		return h
-	}
-	var more []uint64
-	for i := range v.Expr.Strings {
-		if i < len(u) && u[i] && v.IDs[i] != dict.None && h.Has(uint64(v.IDs[i])) {
-			more = append(more, uint64(standInID(i)))
-		}
-	}
-	if len(more) == 0 {
-		return h
-	}
-	return sets.Or(h, sets.FromUnsorted(more))
-}
 
 // Names returns the strings of ids, which ascend; stand-in ids have strings, too.
 func (v *Bound) Names(ids []uint64) ([]string, error) {

@@ -93,7 +93,7 @@ func TestSamplesOfUnseenMembers(t *testing.T) {
 		must(t, on(t, g, parsed(t, text), free(), func(v *Evaluation) error {
 			set, _, err := v.Result()
 			must(t, err)
-			_, all, _, err = v.Page(set, 0, 1000, v.Unseen())
+			_, all, _, err = v.Page(set, 0, 1000)
 			return err
 		}))
 		slices.Sort(all)

@@ -20,8 +20,7 @@ import (
 // ErrCursor is returned for a cursor that this store did not make for this query.
 var ErrCursor = errors.New("the cursor does not belong to this query on this server")
 
-// Cursors seals page cursors. A cursor holds the id of the last member of a page, which strings
-// of the expression had no id on the first page, and, if the expression contains an age, the
+// Cursors seals page cursors. A cursor holds the place of the last member of a page and, if it matters, the
 // time of the first page. It is encrypted and bound to the expression with the store's secret.
 // So ids never leave the process, and a cursor that was truncated, edited, or made for another
 // query is rejected. Cursors survive restarts.
@@ -45,24 +44,6 @@ func NewCursors(secret []byte) (*Cursors, error) {
 		return nil, fmt.Errorf("xrpc: preparing cursors: %w", err)
 	}
 	return &Cursors{aead, key}, nil
-}
-
-// SealPage seals the start of the next page of the set of an expression.
-func (c *Cursors) SealPage(e *language.Expr, after dict.ID, u algebra.Unseen) string {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(after))
-	for i := 0; i < len(u); i += 8 {
-		var b byte
-		for j := range 8 {
-			if i+j < len(u) && u[i+j] {
-				b |= 1 << j
-			}
-		}
-		plain = append(plain, b)
-	}
-	if e.HasAge {
-		plain = binary.BigEndian.AppendUint64(plain, uint64(e.Now.UnixMicro()))
-	}
-	return c.Seal(plain, e.Question())
 }
 
 // Seal seals the content of a cursor for one query.
@@ -91,29 +72,7 @@ func (c *Cursors) Open(cursor, question string) ([]byte, error) {
 	return plain, nil
 }
 
-// OpenPage returns the content of a cursor, and the expression with its ages counted back from the
-// time of the first page.
-func (c *Cursors) OpenPage(given *language.Expr, cursor string) (e *language.Expr, after dict.ID, u algebra.Unseen, err error) {
-	e = given
-	plain, err := c.Open(cursor, e.Question())
-	want := 8 + (len(e.Strings)+7)/8
-	if e.HasAge {
-		want += 8
-	}
-	if err == nil && len(plain) == want && e.HasAge {
-		e, err = e.AsOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want-8:]))))
-	}
-	if err != nil || len(plain) != want {
-		return nil, 0, nil, ErrCursor
-	}
-	u = make(algebra.Unseen, len(e.Strings))
-	for i := range u {
-		u[i] = plain[8+i/8]&(1<<(i%8)) != 0
-	}
-	return e, dict.ID(binary.BigEndian.Uint64(plain)), u, nil
-}
-
-// SealList seals the start of the next page of a list. more is what the list depends on besides
+// SealList seals the start of the next page of a set or a list. more is what it depends on besides
 // the set.
 func (c *Cursors) SealList(e *language.Expr, more string, p algebra.Place) string {
 	plain := []byte{0}
@@ -130,7 +89,7 @@ func (c *Cursors) SealList(e *language.Expr, more string, p algebra.Place) strin
 	return c.Seal(plain, "list "+more+"\x00"+e.Question())
 }
 
-// OpenList opens a cursor of a list of this set.
+// OpenList opens a cursor of SealList, and returns the expression with its ages counted back from the time of the first page.
 func (c *Cursors) OpenList(e *language.Expr, more, cursor string) (*language.Expr, algebra.Place, error) {
 	plain, err := c.Open(cursor, "list "+more+"\x00"+e.Question())
 	if err != nil || len(plain) != 25 {

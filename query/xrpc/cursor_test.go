@@ -3,7 +3,6 @@ package xrpc
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -48,57 +47,10 @@ var sets = []string{
 	"members(" + strings.Repeat("did:web:a.example.com,", 8) + "did:web:b.example.com)", "union(likes(did:web:a.example.com,since=1h),likes(did:web:b.example.com,until=1h))",
 }
 
-// A page cursor opens to its content for its own set, and is an error for any other set, list or
-// server.
-func TestPageCursorsReturn(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	c, other := newCursors(t, "secret"), newCursors(t, "secret2")
-	seen := map[string]string{}
-	for range 400 {
-		text := sets[rng.IntN(len(sets))]
-		e := parsed(t, text, noon)
-		after, unseen := dict.ID(rng.Uint64()), make(algebra.Unseen, len(e.Strings))
-		for i := range unseen {
-			unseen[i] = rng.IntN(2) == 0
-		}
-		cursor := c.SealPage(e, after, unseen)
-		if again := c.SealPage(e, after, unseen); again != cursor {
-			t.Fatalf("%s: the same page has the cursors %s and %s", text, cursor, again)
-		}
-		later := parsed(t, text, noon.Add(time.Hour))
-		got, at, u, err := c.OpenPage(later, cursor)
-		if err != nil || at != after || !slices.Equal(u, unseen) || !reflect.DeepEqual(got.Root, e.Root) {
-			t.Fatalf("%s: %v, after %d, want %d, unseen %v, want %v", text, err, at, after, u, unseen)
-		}
-		if e.HasAge != (got != later) || e.HasAge && !got.Now.Equal(noon.Truncate(time.Microsecond)) {
-			t.Fatalf("%s: ages are counted back from %v", text, got.Now)
-		}
-		for _, of := range sets {
-			if _, _, _, err := c.OpenPage(parsed(t, of, noon), cursor); (err == nil) != (of == text) || err != nil && !errors.Is(err, ErrCursor) {
-				t.Fatalf("a cursor of %s for %s: %v", text, of, err)
-			}
-		}
-		if _, _, _, err := other.OpenPage(e, cursor); !errors.Is(err, ErrCursor) {
-			t.Fatalf("a cursor of another store: %v", err)
-		}
-		if _, _, err := c.OpenList(e, "", cursor); !errors.Is(err, ErrCursor) {
-			t.Fatalf("a page's cursor for a list: %v", err)
-		}
-		content := string(binary.BigEndian.AppendUint64(nil, uint64(after))) + text
-		for _, b := range unseen {
-			content += map[bool]string{true: "1", false: "0"}[b]
-		}
-		if was, ok := seen[cursor]; ok && was != content {
-			t.Fatalf("two pages have the cursor %s", cursor)
-		}
-		seen[cursor] = content
-	}
-}
-
-// A list cursor opens to its content for the same set in the same order only.
-func TestListCursorsReturn(t *testing.T) {
+// A cursor opens to its content for the same set, in the same order, on the same server only. The same page has the same cursor.
+func TestCursorsReturn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
-	c := newCursors(t, "secret")
+	c, stranger := newCursors(t, "secret"), newCursors(t, "secret2")
 	mores := []string{"", "newest", "oldest", "newest did:web:a.example.com", "newest did:web:a.example.com did:web:b.example.com", "newest\x00"}
 	for range 300 {
 		text, more := sets[rng.IntN(len(sets))], mores[rng.IntN(len(mores))]
@@ -108,7 +60,11 @@ func TestListCursorsReturn(t *testing.T) {
 			p.Now = noon.Truncate(time.Microsecond).UnixMicro()
 		}
 		cursor := c.SealList(e, more, p)
-		got, place, err := c.OpenList(parsed(t, text, noon.Add(time.Hour)), more, cursor)
+		later := parsed(t, text, noon.Add(time.Hour))
+		got, place, err := c.OpenList(later, more, cursor)
+		if e.HasAge != (got != later) || e.HasAge && !got.Now.Equal(noon.Truncate(time.Microsecond)) {
+			t.Fatalf("%s: ages are counted back from %v", text, got.Now)
+		}
 		if err != nil || place != p || !reflect.DeepEqual(got.Root, e.Root) {
 			t.Fatalf("%s %q: %v, %+v, want %+v", text, more, err, place, p)
 		}
@@ -122,8 +78,11 @@ func TestListCursorsReturn(t *testing.T) {
 				t.Fatalf("a cursor of %s for %s: %v", text, of, err)
 			}
 		}
-		if _, _, _, err := c.OpenPage(e, cursor); !errors.Is(err, ErrCursor) {
-			t.Fatalf("a list's cursor for a page: %v", err)
+		if _, _, err := stranger.OpenList(e, more, cursor); !errors.Is(err, ErrCursor) {
+			t.Fatalf("a cursor of another store: %v", err)
+		}
+		if again := c.SealList(e, more, p); again != cursor {
+			t.Fatalf("%s: the same page has the cursors %s and %s", text, cursor, again)
 		}
 	}
 }
@@ -133,7 +92,7 @@ func TestDamagedCursors(t *testing.T) {
 	c := newCursors(t, "secret")
 	for _, text := range sets {
 		e := parsed(t, text, noon)
-		cursor := c.SealPage(e, 1234, make(algebra.Unseen, len(e.Strings)))
+		cursor := c.SealList(e, "", algebra.Place{ID: 1234})
 		sealed, err := base64.RawURLEncoding.DecodeString(cursor)
 		if err != nil {
 			t.Fatal(err)
@@ -156,11 +115,11 @@ func TestDamagedCursors(t *testing.T) {
 		}
 		bad = append(bad, cursor+"=", cursor+"==", " "+cursor, cursor+cursor, strings.Repeat("A", 100_000), base64.StdEncoding.EncodeToString(sealed)+"=")
 		for _, b := range bad {
-			if _, _, _, err := c.OpenPage(e, b); !errors.Is(err, ErrCursor) {
+			if _, _, err := c.OpenList(e, "", b); !errors.Is(err, ErrCursor) {
 				t.Fatalf("%s: %q, damaged from %q: %v", text, b, cursor, err)
 			}
 		}
-		if _, _, _, err := c.OpenPage(e, cursor); err != nil {
+		if _, _, err := c.OpenList(e, "", cursor); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -173,15 +132,8 @@ func TestCursorsOfOtherVersions(t *testing.T) {
 	for _, text := range sets {
 		e := parsed(t, text, noon)
 		for n := range 64 {
-			right := 8 + (len(e.Strings)+7)/8
-			if e.HasAge {
-				right += 8
-			}
-			if _, _, _, err := c.OpenPage(e, c.Seal(make([]byte, n), e.Question())); (err == nil) != (n == right) {
-				t.Errorf("%s: a cursor of %d bytes: %v", text, n, err)
-			}
 			if _, _, err := c.OpenList(e, "m", c.Seal(make([]byte, n), "list m\x00"+e.Question())); (err == nil) != (n == 25) {
-				t.Errorf("%s: a list's cursor of %d bytes: %v", text, n, err)
+				t.Errorf("%s: a cursor of %d bytes: %v", text, n, err)
 			}
 		}
 	}
