@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -61,9 +60,7 @@ func TestBackfillKilled(t *testing.T) {
 		return serveDaemon(t, nil, append([]string{"--store", store, "--relay", "ws://" + address, "--plc", "http://" + address, "--allow-private-hosts"}, more...)...)
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	rng := seeded(t)
 	flags := [][]string{{"--backfill", "repos"}, {"--backfill", "repos", "--verify", "full", "--plc-mirror", filepath.Join(t.TempDir(), "plc")}}
 	for i := range *backfillKills {
 		d := start(store, flags[i%2]...)

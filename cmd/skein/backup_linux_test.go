@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,9 +25,7 @@ func TestFaultBackup(t *testing.T) {
 func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 	times := harness.Times(2)
 	killed := harness.NewFault(t, "SIGKILL of a backup, its daemon or its target", times)
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	rng := seeded(t)
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
 	relay, _ := simulate(t, "", relay.Options{Network: busy, Rate: 3000})

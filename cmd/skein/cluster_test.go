@@ -40,9 +40,7 @@ func TestCluster(t *testing.T) {
 	rounds := max(*clusterRounds, harness.Times(1))
 	down := harness.NewFault(t, "FoundationDB cluster down and back, beside killed writers", rounds)
 	for round := range rounds {
-		seed := rand.Uint64()
-		t.Logf("round %d, seed %d", round, seed)
-		clusterRound(t, c, fmt.Sprintf("fdb://%s?prefix=round%d", c.File, round), rand.New(rand.NewPCG(seed, 0)))
+		clusterRound(t, c, fmt.Sprintf("fdb://%s?prefix=round%d", c.File, round), seeded(t))
 		if t.Failed() {
 			return
 		}

@@ -22,7 +22,7 @@ import (
 // the store is then not the whole network.
 var (
 	dayEvents = flag.Int("day.events", 60_000, "events of TestDay")
-	dayRate   = flag.Int("day.rate", 30_000, "events per second of TestDay; 0: as many as are indexed")
+	dayRate   = flag.Int("day.rate", 10_000, "events per second of TestDay; 0: as many as are indexed")
 )
 
 // usage is what a daemon uses at one moment.

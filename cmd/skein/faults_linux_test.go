@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -72,9 +71,7 @@ func TestFaultKill(t *testing.T) {
 	killed := harness.NewFault(t, "SIGKILL under load", times)
 	store := filepath.Join(t.TempDir(), "store")
 	relay, _ := simulate(t, "", relay.Options{Network: busy, Rate: 3000})
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	rng := seeded(t)
 	args := []string{"--store", store, "--relay", relay, "--cursor", "0", "--repair=false"}
 	seq, answered := 0, 0
 	for range times {
