@@ -22,17 +22,12 @@ func (s *server) note(cursors []format.Cursor) {
 	}
 }
 
-// newest returns the time of the newest event in the index, zero before the first.
-func (s *server) newest() (at time.Time) {
+// newest returns the time of the newest event that the store had at most a second ago, zero before the first.
+func (s *server) newest() time.Time {
 	if us := s.stored.Load(); us > 0 {
-		at = time.UnixMicro(us)
+		return time.UnixMicro(us)
 	}
-	if s.stream != nil && !s.part { // an index of several writers is as new as the oldest of their cursors
-		if applied := s.stream.Progress().Time; applied.After(at) {
-			at = applied
-		}
-	}
-	return at
+	return time.Time{}
 }
 
 // status returns the status of the consumer, or of a process without one. Without an event of the

@@ -61,7 +61,7 @@ func TestAnswersAreDated(t *testing.T) {
 		must(t, wire.Parse(part[len(part)-1], &last))
 		waitForCursor(t, base, int64(last.Seq))
 		var want time.Time
-		eventually(t, "answers are of the newest event", func() bool { // the consumer says what it has applied just after the store has it
+		eventually(t, "answers are of the newest event", func() bool {
 			want = newestOf(x)
 			return want.After(was) && asOf(t, paths[0]).Equal(want)
 		})
