@@ -60,11 +60,8 @@ func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool
 			return slices.Contains(v.IDs[n.First:n.End], id), nil
 		}
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
-	case language.OpRank:
-		set, err := v.ranked(n)
-		return set.Has(uint64(id)), err
-	case language.OpSample:
-		set, err := v.sampled(n)
+	case language.OpRank, language.OpSample:
+		set, err := v.Set(n)
 		return set.Has(uint64(id)), err
 	default:
 		return v.hasAll(n, x, id)

@@ -3,7 +3,6 @@ package algebra
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"skein.blue/graph/ask"
@@ -66,10 +65,6 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 		case b.add(id, rank(date)):
 			narrow(first, b.last)
 		}
-	}, func() {
-		undated, ofPlace, ahead = undated[:0], ofPlace[:0], ahead[:0]
-		b.dated, b.last, b.trimAt = b.dated[:0], math.MaxUint32, 0
-		narrow(first, b.last)
 	})
 	if err != nil || len(undated) > MaxWindowed {
 		return may, false, err
@@ -95,7 +90,6 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 
 // place divides the dated members: those of a second with more than most of them are placed by id.
 func (m *mayBeNext) place(b *nextDates, rank func(uint32) uint32, most int) {
-	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
 	for some := range sets.Runs(b.dated, func(x, y datedID) bool { return x.rank == y.rank }) {
 		date := rank(some[0].rank)
 		m.oldest = min(m.oldest, date)
@@ -145,51 +139,16 @@ func (b *nextDates) add(id uint64, rank uint32) bool {
 	return true
 }
 
-// trim drops the members after the last date that is needed.
+// trim sorts the members by date and id, and drops those after the last date that is needed.
 func (b *nextDates) trim() {
+	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
 	if len(b.dated) <= b.need {
 		return
 	}
-	smallestFirst(b.dated, b.need)
-	b.last = 0
-	for _, d := range b.dated[:b.need] {
-		b.last = max(b.last, d.rank)
-	}
-	kept := b.dated[:b.need]
-	for _, d := range b.dated[b.need:] {
-		if d.rank == b.last { // none of these has a smaller one
-			kept = append(kept, d)
-		}
-	}
-	b.dated = kept
-}
-
-// smallestFirst moves the k members with the smallest ranks to the front (Hoare's quickselect).
-func smallestFirst(list []datedID, k int) {
-	for k > 0 && k < len(list) {
-		pivot := list[rand.IntN(len(list))].rank
-		less, same := 0, 0 // list begins with the smaller ones, then those like the pivot
-		for i := range list {
-			switch d := list[i]; {
-			case d.rank < pivot:
-				list[i] = list[less+same]
-				list[less+same] = list[less]
-				list[less] = d
-				less++
-			case d.rank == pivot:
-				list[i] = list[less+same]
-				list[less+same] = d
-				same++
-			}
-		}
-		switch {
-		case k < less:
-			list = list[:less]
-		case k <= less+same:
-			return
-		default:
-			list, k = list[less+same:], k-less-same
-		}
+	b.last = b.dated[b.need-1].rank
+	end := slices.IndexFunc(b.dated[b.need:], func(d datedID) bool { return d.rank > b.last })
+	if end >= 0 {
+		b.dated = b.dated[:b.need+end]
 	}
 }
 
@@ -203,24 +162,14 @@ func (r leafRecords) askForDates(set sets.Set) error {
 }
 
 // eachDated calls each for those visible members of set whose dates are wanted. All members of set are in the reverse set
-// that the leaf reads. eachDated calls again, and then each from the beginning, if set is a part of that.
-func (r leafRecords) eachDated(set sets.Set, wanted *ask.DateRange, each func(id uint64, date uint32), again func()) error {
-	var accounts sets.Set
-	if r.n.Is == dict.DID {
-		accounts = r.View.Hidden()
-	}
-	for _, whole := range []bool{true, false} {
-		hidden := sets.NewSparse(accounts)
-		members, err := r.View.Dates(r.l.Kind, r.l.Of, wanted, func(id uint64, date uint32) error {
-			if (whole || set.Has(id)) && !hidden.Has(id) {
-				each(id, date)
-			}
-			return nil
-		})
-		if err != nil || !whole || members == set.Len() {
-			return err
+// that the leaf reads; they are all of it if the expression is the leaf.
+func (r leafRecords) eachDated(set sets.Set, wanted *ask.DateRange, each func(id uint64, date uint32)) error {
+	hidden, whole := sets.NewSparse(r.Hidden()), r.Expr.IsLeaf() && r.n.Window.All()
+	_, err := r.View.Dates(r.l.Kind, r.l.Of, wanted, func(id uint64, date uint32) error {
+		if (whole || set.Has(id)) && !hidden.Has(id) {
+			each(id, date)
 		}
-		again()
-	}
-	return nil
+		return nil
+	})
+	return err
 }

@@ -22,23 +22,18 @@ type Reader struct {
 	again     map[Leaf]*Operand // leaves that occur more than once, nil until opened, and those that were read through list items
 }
 
-// A Bound is an expression on one snapshot of the graph: its strings have ids there.
-type Bound struct {
-	*Reader
-
-	Expr     *language.Expr
-	IDs      []dict.ID                // of Expr.Strings; dict.None where a string has no id
-	labelers map[string]ask.Labeler   // by DID, of the expression's labeled(…)
-	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see first
-}
-
 // An Evaluation evaluates one expression.
 //
 // The operands of an intersection are read in order of cost. Small sets, which one read returns
 // whole, come first. A large set that is not in memory comes last, and is only asked which of the
 // remaining members it contains (ask.ActorSet.And). Other operators read their operands as written.
 type Evaluation struct {
-	Bound
+	*Reader
+
+	Expr     *language.Expr
+	IDs      []dict.ID                // of Expr.Strings; dict.None where a string has no id
+	labelers map[string]ask.Labeler   // by DID, of the expression's labeled(…)
+	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see first
 
 	Exact       bool                                  // fail instead of reading a sample
 	HopUnits    int                                   // the budget of each hop of a ranking; see hop
@@ -94,7 +89,11 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget)
 	if err != nil {
 		return nil, err
 	}
-	v := &Evaluation{Bound: Bound{Reader: NewReader(ctx, s, b), Expr: e, IDs: ids}, HopUnits: DefaultHopUnits, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed}
+	v := &Evaluation{
+		Reader: NewReader(ctx, s, b), Expr: e, IDs: ids,
+		HopUnits: DefaultHopUnits, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed,
+		computed: map[*language.Node]sets.Set{}, weights: map[*language.Node]map[uint64]float64{},
+	}
 	seen := map[Leaf]bool{}
 	for n := range e.Root.All() {
 		if n.Op.IsSet() {
@@ -127,7 +126,7 @@ func Lookup(s *ask.View, strings []language.Literal) ([]dict.ID, error) {
 
 // Hidden returns the accounts to remove from a result. Stored sets contain hidden accounts;
 // removing them once at the end has the same effect as removing them from each operand.
-func (v *Bound) Hidden() sets.Set {
+func (v *Evaluation) Hidden() sets.Set {
 	if v.Expr.Root.Is == dict.DID {
 		return v.View.Hidden()
 	}
@@ -161,9 +160,9 @@ type Operand struct {
 }
 
 // open evaluates a node, but leaves a large stored set unread.
-func (v *Evaluation) open(n *language.Node) (Operand, error) {
+func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 	if err := v.Ended.Err(); err != nil {
-		return Operand{}, err
+		return t, err
 	}
 	switch n.Op {
 	case language.OpForward, language.OpReverse, language.OpListed, language.OpLists:
@@ -175,24 +174,19 @@ func (v *Evaluation) open(n *language.Node) (Operand, error) {
 		}
 		return Operand{Set: sets.FromUnsorted(ids)}, nil
 	case language.OpIntersect:
-		set, err := v.intersect(n)
-		return Operand{Set: set}, err
+		t.Set, err = v.intersect(n)
 	case language.OpUnion:
-		set, err := v.union(n)
-		return Operand{Set: set}, err
+		t.Set, err = v.union(n)
 	case language.OpAtLeast:
-		set, err := v.atLeast(n)
-		return Operand{Set: set}, err
+		t.Set, err = v.atLeast(n)
 	case language.OpRank:
-		set, err := v.ranked(n)
-		return Operand{Set: set}, err
+		t.Set, err = v.ranked(n)
 	case language.OpSample:
-		set, err := v.sampled(n)
-		return Operand{Set: set}, err
+		t.Set, err = v.sampled(n)
 	default:
-		set, err := v.except(n)
-		return Operand{Set: set}, err
+		t.Set, err = v.except(n)
 	}
+	return t, err
 }
 
 // Leaf opens a leaf. A leaf that occurs several times is read only once.

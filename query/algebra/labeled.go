@@ -12,7 +12,7 @@ import (
 
 // findLabelers reads the states of the labelers of the expression. It fails if the labels of one of them are
 // not read.
-func (v *Bound) findLabelers() (err error) {
+func (v *Evaluation) findLabelers() (err error) {
 	for n := range v.Expr.Root.All() {
 		if !n.Op.IsSet() || !n.Kind.IsLabel() {
 			continue
@@ -35,9 +35,9 @@ func (v *Bound) findLabelers() (err error) {
 
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
 func CheckLabelers(sn *ask.View, e *language.Expr) error {
-	v := Bound{Reader: &Reader{Ended: context.Background(), View: sn}, Expr: e}
+	v := Evaluation{Reader: &Reader{Ended: context.Background(), View: sn}, Expr: e}
 	return v.findLabelers()
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.
-func (v *Bound) Labeler(n *language.Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }
+func (v *Evaluation) Labeler(n *language.Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }

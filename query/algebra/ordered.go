@@ -19,9 +19,9 @@ const (
 	MaxSortedActors   = 10_000  // OpLists: records of every member are read
 )
 
-// Records returns a page of set, whose members are all in the leaf n, sorted by their records there
-// in an order, and the Place of the next page, nil after the last one. Sets that are too large to sort
-// are paged by id instead. On the first page, Records sets after.Sorted. Neither depends on the limit.
+// Records returns a page of set, sorted by the records that make its members those of the leaf n, and the Place of the next
+// page, nil after the last one. set is the expression's result or, of a leaf, at most ask.LargeSet of its members. Sets that are
+// too large to sort are paged by id instead. On the first page, Records sets after.Sorted. Neither depends on the limit.
 func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
 	r := v.recordsOf(n)
 	most := uint64(MaxSortedActors)
@@ -107,28 +107,23 @@ type placedRecord struct {
 func (r leafRecords) rest(placed []placedRecord) (page []MemberRecord, err error) {
 	var rest []dict.ID
 	for _, m := range placed {
-		if page = append(page, m.MemberRecord); !m.read {
+		if !m.read {
 			rest = append(rest, m.ID)
 		}
 	}
-	if len(rest) == 0 {
-		return page, nil
-	}
 	slices.Sort(rest)
 	found, err := r.of(rest)
-	if err != nil {
-		return nil, err
-	}
 	paths := make(map[dict.ID]ask.Path, len(found))
 	for _, m := range found {
 		paths[m.ID] = m.Path
 	}
-	for i := range page {
-		if !placed[i].read {
-			page[i].Path = paths[page[i].ID]
+	for _, m := range placed {
+		if !m.read {
+			m.Path = paths[m.ID]
 		}
+		page = append(page, m.MemberRecord)
 	}
-	return page, nil
+	return page, err
 }
 
 // second is a second in microseconds.

@@ -18,7 +18,7 @@ func standInID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
 
 // literal returns the id of string i, an argument of members(…). If it has no id, it returns
 // the stand-in id of the first string that equals it.
-func (v *Bound) literal(i int) dict.ID {
+func (v *Evaluation) literal(i int) dict.ID {
 	if v.IDs[i] != dict.None {
 		return v.IDs[i]
 	}
@@ -26,7 +26,7 @@ func (v *Bound) literal(i int) dict.ID {
 }
 
 // first returns the index of the first of the strings that equal string i.
-func (v *Bound) first(i int) int {
+func (v *Evaluation) first(i int) int {
 	if v.firsts == nil { // built once: members(…) may have thousands of arguments
 		v.firsts = make(map[language.Literal]int, len(v.Expr.Strings))
 		for n, l := range slices.Backward(v.Expr.Strings) {
@@ -37,7 +37,7 @@ func (v *Bound) first(i int) int {
 }
 
 // namedLast replaces the ids of strings that members(…) names by their stand-ins, and leaves out hidden accounts among them.
-func (v *Bound) namedLast(set sets.Set) sets.Set {
+func (v *Evaluation) namedLast(set sets.Set) sets.Set {
 	var from, to []uint64
 	for n := range v.Expr.Root.All() {
 		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
@@ -58,7 +58,7 @@ func (v *Bound) namedLast(set sets.Set) sets.Set {
 
 // Page returns up to limit members of set after a place, those that members(…) names last, and at most MaxPageBytes of strings.
 // last is the place of the last one if more members follow, else dict.None.
-func (v *Bound) Page(set sets.Set, after dict.ID, limit int) (ids []uint64, members []string, last dict.ID, err error) {
+func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int) (ids []uint64, members []string, last dict.ID, err error) {
 	ids, more := v.namedLast(set).Page(uint64(after), limit, v.Hidden())
 	if members, err = v.Names(ids); err != nil {
 		return nil, nil, dict.None, err
@@ -86,7 +86,7 @@ func (v *Bound) Page(set sets.Set, after dict.ID, limit int) (ids []uint64, memb
 const MaxPageBytes = 512 << 10
 
 // Names returns the strings of ids, which ascend; stand-in ids have strings, too.
-func (v *Bound) Names(ids []uint64) ([]string, error) {
+func (v *Evaluation) Names(ids []uint64) ([]string, error) {
 	out := make([]string, len(ids))
 	known := make([]dict.ID, 0, len(ids))
 	for i, id := range ids {

@@ -273,10 +273,16 @@ func (w *world) comparePages() (pages int) {
 	t.Helper()
 	k := w.kinds[r.IntN(len(w.kinds))]
 	subject := w.subject(k)
-	e, err := w.names.Parse(k.Reverse+"("+subject+")", language.MaxForm, noon)
+	text, part, window := k.Reverse+"("+subject+")", r.IntN(3) == 0, w.window()
+	if part {
+		text = "intersect(" + text + "," + text + ")"
+	}
+	e, err := w.names.Parse(text, language.MaxForm, noon)
 	must(t, err)
-	n := &e.Root
-	n.Window = w.window()
+	for leaf := range e.Root.All() {
+		leaf.Window = window
+	}
+	n := e.Root.Source()
 	shown := w.shown(n, subject)
 	must(t, w.s.View(t.Context(), func(sn *ask.View) error {
 		v, err := NewEvaluation(t.Context(), sn, e, free())
@@ -292,7 +298,6 @@ func (w *world) comparePages() (pages int) {
 		}
 		ids, err := Lookup(sn, literals)
 		must(t, err)
-		part := r.IntN(3) == 0
 		var all []MemberRecord // of active accounts
 		var members []uint64
 		for i, id := range ids {

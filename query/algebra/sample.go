@@ -28,7 +28,7 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 	if size := set.Len() - sets.AndLen(hidden, set); size > uint64(n.Least) {
 		set = lowest(set, hidden, n.Least, n.Seed, v.named(&n.Args[0]))
 	}
-	v.keep(n, set)
+	v.computed[n] = set
 	if set.Len() > sets.ListMax {
 		err = v.budget.Heavy()
 	}
@@ -37,7 +37,7 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 
 // named returns hashes of the strings that n names as members, by id. A sample uses these: such a string may have no id yet,
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
-func (v *Bound) named(n *language.Node) map[uint64]uint64 {
+func (v *Evaluation) named(n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
 	for n := range n.All() {
 		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
@@ -76,12 +76,4 @@ func mix(id, seed uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// keep keeps the result of a node for the rest of the evaluation.
-func (v *Evaluation) keep(n *language.Node, set sets.Set) {
-	if v.computed == nil {
-		v.computed = map[*language.Node]sets.Set{}
-	}
-	v.computed[n] = set
 }

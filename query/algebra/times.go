@@ -66,7 +66,7 @@ func (r leafRecords) datedTimes(set sets.Set, now uint32) (times, unsure []uint6
 		case begin >= from && end <= to:
 			times = append(times, begin)
 		}
-	}, func() { times, unsure = times[:0], unsure[:0] })
+	})
 	slices.Sort(unsure)
 	return times, unsure, err
 }

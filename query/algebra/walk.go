@@ -104,7 +104,7 @@ func (v *Evaluation) ranked(n *language.Node) (set sets.Set, err error) {
 			v.weigh(n, results)
 		}
 	}
-	v.keep(n, set)
+	v.computed[n] = set
 	if set.Len() > sets.ListMax {
 		err = v.budget.Heavy()
 	}

@@ -139,9 +139,6 @@ func (r *Reader) Sizes(via language.Via, ids []dict.ID, each func(i int, total u
 
 // weigh keeps the weights of the members of a ranking, for one with weigh=score.
 func (v *Evaluation) weigh(n *language.Node, results []Result) {
-	if v.weights == nil {
-		v.weights = map[*language.Node]map[uint64]float64{}
-	}
 	all := make(map[uint64]float64, len(results))
 	for _, r := range results {
 		if highest := results[0].Score; highest > 0 {
