@@ -18,42 +18,33 @@ import (
 func TestSampleFitsATally(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
 	g := oracle.GraphOn(t, 1, 10, store)
-	for i := 1; i < 10; i++ {
-		g.Put(g.Accounts[0], "follow", g.Accounts[i])
-	}
+	g.Put(g.Accounts[0], "follow", g.Accounts[1])
 	const share = DefaultHopUnits - memberUnits
 	const n = 2 * share // members
-	for i := 1; i < 6; i++ {
-		text := fmt.Sprintf("rank(of=members(%s),via=followers,top=10)", g.Accounts[i])
-		e := parsed(t, text)
-		must(t, store.Update(t.Context(), func(tx kv.Txn) error {
-			return g.Store.View(t.Context(), func(sn *ask.View) error {
-				ids, err := Lookup(sn, e.Strings)
-				must(t, err)
-				key := format.AppendRowKey(nil, kinds.ByName("follow").Kind, ids[0])
-				tx.Set(key, format.AppendRow(nil, ids[0], 1, nil, nil))
-				low := make([]uint16, 1<<16)
-				for j := range low {
-					low[j] = uint16(j)
-				}
-				for block, left := uint64(16), n; left > 0; block++ {
-					m := min(left, len(low))
-					tx.Set(format.AppendContainerKey(nil, key, block), format.AppendContainer(nil, low[:m], nil))
-					left -= m
-				}
-				return nil
-			})
-		}))
-		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
-			v, err := NewEvaluation(t.Context(), sn, e, free())
+	text := fmt.Sprintf("rank(of=members(%s),via=followers,top=10)", g.Accounts[1])
+	e := parsed(t, text)
+	must(t, store.Update(t.Context(), func(tx kv.Txn) error {
+		return g.Store.View(t.Context(), func(sn *ask.View) error {
+			ids, err := Lookup(sn, e.Strings)
 			must(t, err)
-			start := time.Now()
-			_, err = v.Set(&e.Root)
-			t.Logf("%s: %v, %v, %s", text, err, time.Since(start), v.Sampled())
-			if err != nil {
-				t.Errorf("a sample fails: %v", err)
+			key := format.AppendRowKey(nil, kinds.ByName("follow").Kind, ids[0])
+			tx.Set(key, format.AppendRow(nil, ids[0], 1, nil, nil))
+			low := make([]uint16, 1<<16)
+			for j := range low {
+				low[j] = uint16(j)
+			}
+			for block, left := uint64(16), n; left > 0; block++ {
+				m := min(left, len(low))
+				tx.Set(format.AppendContainerKey(nil, key, block), format.AppendContainer(nil, low[:m], nil))
+				left -= m
 			}
 			return nil
-		}))
-	}
+		})
+	}))
+	must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+		v, err := NewEvaluation(t.Context(), sn, e, free())
+		must(t, err)
+		_, err = v.Set(&e.Root)
+		return err
+	}))
 }

@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,66 +14,6 @@ import (
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
 )
-
-// Pages newest first of sets whose records span three years are those that the rule of the specification shows, in
-// their order: with several records of an edge, deletes, keys that name no time, and keys that are newer than any event.
-func TestNewestOfYears(t *testing.T) {
-	for seed, l := range map[uint64]write.Limits{1: {Row: 8, Chunk: 3}, 2: {Row: 20, Chunk: 50}, 3: {}} {
-		g := oracle.NewGraph(t, seed, 60, l)
-		key := func() string {
-			switch at := oracle.Begin.UnixMicro(); g.Rand.IntN(12) {
-			case 0:
-				return fmt.Sprintf("odd-%d", g.Rand.IntN(1000))
-			case 1:
-				return string(dict.AppendTID(nil, 1<<63|uint64(at)<<format.ClockBits)) // the top bit: no time
-			case 2:
-				return string(dict.AppendTID(nil, uint64(at+g.Rand.Int64N(400*day))<<format.ClockBits))
-			case 3, 4: // the last months
-				return string(dict.AppendTID(nil, uint64(at-g.Rand.Int64N(60)*day)<<format.ClockBits|g.Rand.Uint64N(4))) // with ties
-			default:
-				return string(dict.AppendTID(nil, uint64(at-g.Rand.Int64N(3*365*day))<<format.ClockBits|g.Rand.Uint64N(4)))
-			}
-		}
-		list := g.Lists[0] // its key is not a time
-		for range 700 {
-			did := g.Any(g.Accounts)
-			kind, subject := "follow", g.Accounts[g.Rand.IntN(3)]
-			if g.Rand.IntN(4) == 0 {
-				kind, subject = "listblock", list
-			}
-			rkey := key()
-			g.Commit(did, oracle.Op{Kind: kind, Rkey: rkey, Subject: subject})
-			if g.Rand.IntN(4) == 0 {
-				g.Commit(did, oracle.Op{Kind: kind, Rkey: rkey, Delete: true})
-			}
-		}
-		g.Hide(g.Accounts[5], true)
-		windows := []string{"", ",since=2024-09-01", ",until=2025-12-15", ",since=2026-01-20,until=2026-02-25"}
-		some, pages := 0, 0
-		for _, of := range []string{"followers(" + g.Accounts[0], "followers(" + g.Accounts[1], "followers(" + g.Accounts[2], "listblockers(" + list} {
-			for _, window := range windows {
-				for _, text := range []string{of + window + ")", "intersect(" + of + window + "),follows(" + g.Accounts[7] + "),followers(" + g.Accounts[1] + "))", "except(" + of + window + "),followers(" + g.Accounts[2] + "))"} {
-					for _, pad := range []string{"", " ", "  ", "   "} { // changes what on reads
-						e := parsed(t, text+pad)
-						want := map[string]string{}
-						for _, m := range (twin{g}).members(e) {
-							rkeys, subject := twin{g}.rkeysOf(e, m)
-							want[m] = slowShown(rkeys, subject)
-						}
-						limit := 1 + g.Rand.IntN(9)
-						newest := listed(t, g, e, limit, NewestFirst(noon), want)
-						inOrder(t, e, newest, listed(t, g, e, limit, OldestFirst(noon), want), want)
-						some += len(want)
-						pages += len(want) / limit
-					}
-				}
-			}
-		}
-		if some < 1000 || pages < 200 {
-			t.Errorf("%d members on %d pages", some, pages)
-		}
-	}
-}
 
 // A page newest first reads the records of a part of the members, also if the members that it reads first have newer
 // records than the others, so that it has to read again.

@@ -16,7 +16,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -371,123 +370,6 @@ func (p *Place) page(all []MemberRecord, limit int, order Order, ahead bool) (la
 	return nil, page
 }
 
-// A record of microsecond 0 has a time, and comes before those whose keys name none.
-func TestMicrosecondZero(t *testing.T) {
-	tid := func(micros int) string { return string(dict.AppendTID(nil, uint64(micros)<<format.ClockBits)) }
-	for name, c := range map[string]struct {
-		limits           write.Limits
-		rkey             func(i int) string
-		dates, undatedUp int // dateAbove and lookUpAbove
-	}{
-		"records":   {write.Limits{}, func(int) string { return tid(0) }, format.RowMax, manyUndated},
-		"and dates": {write.Limits{Row: 20}, func(int) string { return tid(0) }, 0, 10},
-	} {
-		g := oracle.NewGraph(t, 3, 2, c.limits)
-		star := g.Accounts[1]
-		const members, limit = 300, 10
-		want := map[string]bool{}
-		for i := range members {
-			rkey := "self"
-			if i%5 > 1 {
-				rkey = c.rkey(i)
-			}
-			want[oracle.Account(10+i)] = true
-			g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: star})
-		}
-		e := parsed(t, "followers("+star+")")
-		place, allTimed := new(Place), true
-		for pages := 0; place != nil && pages <= members/limit; pages++ {
-			must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
-				v, err := NewEvaluation(t.Context(), sn, e, free())
-				must(t, err)
-				v.dateAbove, v.lookUpAbove = uint64(c.dates), c.undatedUp
-				set, _, err := v.Result()
-				must(t, err)
-				page, last, err := v.Records(&e.Root, set, place, limit, NewestFirst(noon))
-				must(t, err)
-				for _, r := range page {
-					if timed := r.Path.HasTime(); timed && !allTimed {
-						t.Errorf("%s: a record of microsecond 0 comes after one without a time", name)
-					} else if allTimed = timed; timed && ask.TimeOf(r.Path) != 0 {
-						t.Errorf("%s: %d, want 0", name, ask.TimeOf(r.Path))
-					}
-					did, err := v.Names([]uint64{uint64(r.ID)})
-					must(t, err)
-					delete(want, did[0])
-				}
-				place = last
-				return nil
-			}))
-		}
-		if len(want) > 0 {
-			t.Errorf("%s: %d members are on no page", name, len(want))
-		}
-	}
-}
-
-// RecordsAt shows the records that RecordsTo shows, for members whose records are of one second: several of them, in chunks
-// that were spilled, and in windows that begin or end in that second.
-func TestRecordsAt(t *testing.T) {
-	g := oracle.NewGraph(t, 4, 80, write.Limits{Row: 50, Chunk: 3})
-	key := func() uint64 {
-		at := uint64(oracle.Begin.UnixMicro()) + g.Rand.Uint64N(2)*5_000_000 + g.Rand.Uint64N(1_000_000)
-		return at<<format.ClockBits | g.Rand.Uint64N(4)
-	}
-	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(dict.AppendTID(nil, uint64(oracle.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
-	odd := "at://" + g.Accounts[0] + "/app.bsky.feed.post/odd"
-	dates := map[string][]uint32{}
-	for range 260 {
-		did, subject, tid := g.Any(g.Accounts), g.Any([]string{post, odd}), key()
-		g.Commit(did, oracle.Op{Kind: "like", Rkey: string(dict.AppendTID(nil, tid)), Subject: subject})
-		dates[did+subject] = append(dates[did+subject], format.DateOf(format.Path{TID: tid}))
-	}
-	compared, several := 0, 0
-	for _, subject := range []string{post, odd} {
-		e := parsed(t, "likers("+subject+")")
-		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
-			v, err := NewEvaluation(t.Context(), sn, e, free())
-			must(t, err)
-			since := v.recordsOf(&e.Root).subjectTID()
-			var members []ask.Dated
-			var ids []dict.ID
-			for _, did := range g.Accounts {
-				all := dates[did+subject]
-				id, err := Lookup(sn, []language.Literal{{S: did, Is: dict.DID}})
-				must(t, err)
-				if len(all) > 0 && slices.Min(all) == slices.Max(all) {
-					members, ids = append(members, ask.Dated{Actor: id[0], Date: all[0]}), append(ids, id[0])
-					if len(all) > 1 {
-						several++
-					}
-				}
-			}
-			for range 200 {
-				w := read.WindowOf(int64(key()>>format.ClockBits), int64(key()>>format.ClockBits))
-				if g.Rand.IntN(5) == 0 {
-					w = ask.Window{}
-				}
-				got, want := map[int]string{}, map[int]string{}
-				must(t, sn.RecordsAt(e.Root.Kind, v.IDs[e.Root.Of], since, w, members, func(i int, p format.Path) error {
-					got[i] = string(p.AppendRkey(nil))
-					return nil
-				}))
-				must(t, sn.RecordsTo(e.Root.Kind, v.IDs[e.Root.Of], since, w, ids, func(i int, p format.Path) error {
-					want[i] = string(p.AppendRkey(nil))
-					return nil
-				}))
-				if !maps.Equal(got, want) {
-					t.Fatalf("%s in %v: %v, want %v", subject, w, got, want)
-				}
-				compared += len(want)
-			}
-			return nil
-		}))
-	}
-	if compared < 500 || several < 5 {
-		t.Errorf("%d records, %d members with several", compared, several)
-	}
-}
-
 // The order of a large set does not depend on the size of pages, and has every member once, also if many members are
 // of one second, and are ordered by id there.
 func TestCrowdedSeconds(t *testing.T) {
@@ -553,6 +435,38 @@ func TestCrowdedSeconds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Records of the first second of 1970 have a time, and come before those whose keys name none, whether dates or records are read.
+func TestFirstSecond(t *testing.T) {
+	g := oracle.NewGraph(t, 3, 2, write.Limits{Row: 20})
+	e := parsed(t, "followers("+g.Accounts[1]+")")
+	for i := range 300 {
+		rkey := "self"
+		if i%3 > 0 {
+			rkey = string(dict.AppendTID(nil, uint64(i%3-1)*500_000<<format.ClockBits))
+		}
+		g.Commit(oracle.Account(10+i), oracle.Op{Kind: "follow", Rkey: rkey, Subject: g.Accounts[1]})
+	}
+	for _, dateAbove := range []uint64{0, format.RowMax} {
+		must(t, on(t, g, e, free(), func(v *Evaluation) error {
+			v.dateAbove = dateAbove
+			set, _, err := v.Result()
+			must(t, err)
+			page, _, err := v.Records(&e.Root, set, &Place{}, 300, NewestFirst(noon))
+			must(t, err)
+			times, err := v.Times(set, language.Window{}, noon)
+			if n := slices.Index(times, ask.Timeless); n != 200 || len(page) != 300 {
+				t.Errorf("dates above %d: %d of %d records have a time", dateAbove, n, len(page))
+			}
+			for i, r := range page {
+				if r.Path.HasTime() != (i < 200) {
+					t.Fatalf("dates above %d: record %d is %v", dateAbove, i, r.Path)
+				}
+			}
+			return err
+		}))
 	}
 }
 

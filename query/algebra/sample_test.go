@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,7 +11,6 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/oracle"
-	"skein.blue/query/language"
 )
 
 // randomSet returns a set of n ids, some of them neighbours, as writers hand them out.
@@ -47,36 +45,6 @@ func TestSamplesAreFair(t *testing.T) {
 	}
 	if deviation := (sum - (size - 1)) / math.Sqrt(2*(size-1)); math.Abs(deviation) > 5 {
 		t.Errorf("chi-square %.0f with %.0f degrees of freedom", sum, size-1)
-	}
-}
-
-// sample needs a set and a number, and perhaps a seed.
-func TestMistakesInSamples(t *testing.T) {
-	const leaf = "follows(did:web:a.example.com)"
-	for text, want := range map[string]string{
-		"sample()":                             "expected a set",
-		"sample(" + leaf + ")":                 "sample takes a set and a number",
-		"sample(5," + leaf + ")":               `"5" is not a set`,
-		"sample(" + leaf + ",0)":               "must be a number from 1 to 100000",
-		"sample(" + leaf + ",100001)":          "must be a number from 1 to 100000",
-		"sample(" + leaf + ",)":                `the number of members is ""`,
-		"sample(" + leaf + ",5,2)":             "sample takes a set and a number",
-		"sample(" + leaf + ",5,seed=x)":        `seed is "x"`,
-		"sample(" + leaf + ",5,seed=-1)":       `seed is "-1"`,
-		"sample(" + leaf + ",5,seed=1,seed=2)": "seed is given twice",
-		"sample(" + leaf + ",5":                `expected "," or ")" in sample(…`,
-	} {
-		_, err := builtIn.Parse(text, language.MaxExpr, noon)
-		if e, ok := errors.AsType[*language.SyntaxError](err); !ok || !strings.Contains(e.What, want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-}
-
-func BenchmarkSample(b *testing.B) {
-	set := randomSet(rand.New(rand.NewPCG(1, 1)), 1_000_000)
-	for b.Loop() {
-		lowest(set, sets.Set{}, 10_000, 1, nil)
 	}
 }
 

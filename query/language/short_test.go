@@ -45,24 +45,3 @@ func TestShortNames(t *testing.T) {
 		}
 	}
 }
-
-// atleast needs a number that its sets can reach.
-func TestMistakesInAtLeast(t *testing.T) {
-	const leaf = "follows(did:web:a.example.com)"
-	for text, want := range map[string]string{
-		"atleast()":                `the number of sets is ""`,
-		"atleast(" + leaf + ")":    `the number of sets is "follows"`,
-		"atleast(0," + leaf + ")":  "it must be a number from 1 to 64",
-		"atleast(65," + leaf + ")": "it must be a number from 1 to 64",
-		"atleast(2)":               "atleast takes a number and sets",
-		"atleast(2," + leaf + ")":  "atleast(2, …) needs at least 2 sets, and has 1",
-		"atleast(1,":               "expected a set",
-		"atleast(1," + leaf:        `expected "," or ")" in atleast(…`,
-		"atleast(1," + leaf + ",likes(did:web:a.example.com))": "cannot combine a set of DIDs with a set of AT URIs",
-	} {
-		_, err := builtIn.Parse(text, MaxExpr, noon)
-		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-}

@@ -93,8 +93,9 @@ func TestBadWindowsAreNamed(t *testing.T) {
 		since, until string
 		age          bool
 	}{{"1d", "", true}, {"", "1d", true}, {"2026-01-01", "1h", true}, {"1w", "2026-11-22", true}, {"2026-01-01", "2026-01-02", false}, {"", "", false}} {
-		if _, isAge, err := ParseWindow(c.since, c.until, noon); err != nil || isAge != c.age {
-			t.Errorf("%+v: an age: %v, %v", c, isAge, err)
+		w, isAge, err := ParseWindow(c.since, c.until, noon)
+		if err != nil || isAge != c.age || c.since == "1d" && w.To != LatestAt(noon)+1 {
+			t.Errorf("%+v: %+v, an age: %v, %v", c, w, isAge, err)
 		}
 	}
 }
