@@ -278,15 +278,8 @@ func TestPlacesReturn(t *testing.T) {
 				t.Errorf("a cursor of %v for %v: %+v, %v", all[i], all[j], got, err)
 			}
 		}
-		for n := range 40 {
-			if _, err := OpenPlace(c, question, c.Seal(make([]byte, n), question)); (err == nil) != (n == 36) {
-				t.Errorf("a cursor of %d bytes: %v", n, err)
-			}
-		}
-		for at := range len(cursor) {
-			if _, err := OpenPlace(c, question, cursor[:at]); !errors.Is(err, xrpc.ErrCursor) {
-				t.Errorf("a cursor that ends at %d: %v", at, err)
-			}
+		if _, err := OpenPlace(c, question, c.Seal(make([]byte, 35), question)); !errors.Is(err, xrpc.ErrCursor) {
+			t.Errorf("a cursor of another form: %v", err)
 		}
 	}
 }

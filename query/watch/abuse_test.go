@@ -3,22 +3,15 @@ package watch
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
-	"skein.blue/graph"
-	"skein.blue/graph/ask"
-	"skein.blue/graph/batch"
-	"skein.blue/graph/format"
-	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/memkv"
-	"skein.blue/query/language"
+	"skein.blue/internal/sim/oracle"
 )
 
 // countedStore counts the cost of reads: the bytes, and lookUp for each key that is looked up.
@@ -68,100 +61,19 @@ func (r countedReader) Scan(lo, hi []byte, reverse bool, each func(key, value []
 	})
 }
 
-// watchedGraph is a graph with a watcher. The test runs the rounds.
-type watchedGraph struct {
-	t     *testing.T
-	store *countedStore
-	g     *graph.Store
-	h     *Watcher
-	b     batch.Batch
-	seq   format.Seq
-
-	before  *ask.View
-	release func()
-}
-
-func newWatchedGraph(t *testing.T) *watchedGraph {
+// newCounted returns a watched graph whose reads are counted.
+func newCounted(t *testing.T) (*watched, *countedStore) {
 	t.Helper()
 	s := &countedStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})}
-	g, err := graph.Open(t.Context(), s, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := New(g, slog.New(slog.DiscardHandler), 1<<20)
-	h.running = true // keeps Subscribe from starting rounds
-	g.Watch(h)
-	return &watchedGraph{t: t, store: s, g: g, h: h, release: func() {}}
-}
-
-func (w *watchedGraph) apply() {
-	w.t.Helper()
-	w.b.Seen(w.seq, nil)
-	if err := w.g.Apply(w.t.Context(), "test", &w.b); err != nil {
-		w.t.Fatal(err)
-	}
-	w.b.Reset()
-}
-
-// put creates n records of an account, numbered from from, with the subjects that subject returns.
-func (w *watchedGraph) put(did string, from, n int, kind kinds.Kind, subject func(i int) string) {
-	w.t.Helper()
-	for i := from; i < from+n; i++ {
-		if (i-from)%10_000 == 0 {
-			if i > from {
-				w.apply()
-			}
-			w.seq++
-			w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(did), Rev: dict.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
-		}
-		w.b.AddPut(kind, dict.AppendTID(nil, uint64(i+1)<<20), []byte(subject(i)))
-	}
-	w.apply()
-}
-
-func (w *watchedGraph) account(did string, isActive bool) {
-	w.t.Helper()
-	w.seq++
-	w.b.AddAccount(w.seq, []byte(did), isActive, false)
-	w.apply()
-}
-
-func (w *watchedGraph) subscribe(client, set string) *Subscriber {
-	w.t.Helper()
-	e, err := language.Parse(set)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	s, err := w.h.Subscribe(e, client, "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
-}
-
-// round runs one round.
-func (w *watchedGraph) round() {
-	w.t.Helper()
-	now, release, err := w.h.round(w.before)
-	w.release()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.before, w.release = now, release
+	return watchedOn(t, oracle.GraphOn(t, 1, 0, s)), s
 }
 
 // begun runs rounds until all subscriptions have begun, and receives their first messages.
-func (w *watchedGraph) begun(subs ...*Subscriber) {
+func (w *watched) begun(subs ...*Subscriber) {
 	w.t.Helper()
 	for range 100 {
 		w.round()
-		n := 0
-		for _, s := range subs {
-			if s.Messages != nil {
-				n++
-			}
-		}
-		if n == len(subs) {
+		if !slices.ContainsFunc(subs, func(s *Subscriber) bool { return s.Messages == nil }) {
 			for _, s := range subs {
 				<-s.Messages
 			}
@@ -179,76 +91,73 @@ func TestAbuseWatchedSets(t *testing.T) {
 	members, subs := harness.Size(20_000, 200_000), harness.Size(60, 300)
 	did := func(i int) string { return fmt.Sprintf("did:web:m%d.example.com", i) }
 	list := func(i int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", big, i) }
+	many := func(from, n int) (all []string) {
+		for i := range n {
+			all = append(all, did(from+i))
+		}
+		return all
+	}
+	lists := func(w *watched) {
+		var items []oracle.Op
+		for i := range members {
+			items = append(items, oracle.Op{Kind: oracle.ListItem, Rkey: w.Key(), Subject: did(i), List: list(i % subs)})
+		}
+		w.Commit(big, items...)
+	}
+	hide := func(w *watched) { w.Hide(big, true) }
 	for name, attack := range map[string]struct {
-		set     func(i int) string
-		prepare func(w *watchedGraph)
-		change  func(w *watchedGraph)
+		set             func(i int) string
+		prepare, change func(w *watched)
 	}{
 		"an account that follows many is hidden": {
 			func(i int) string { return fmt.Sprintf("union(follows(%s),members(did:web:x%d.example.com))", big, i) },
-			func(w *watchedGraph) { w.put(big, 0, members, kinds.ByName("follow").Kind, did) },
-			func(w *watchedGraph) { w.account(big, false) },
+			func(w *watched) { w.PutMany(big, "follow", many(0, members)) }, hide,
 		},
-		"an author of many lists of many is hidden": {
-			func(i int) string { return fmt.Sprintf("listed(%s)", list(i)) },
-			func(w *watchedGraph) {
-				w.put(big, 0, members, kinds.ListMember, did)
-				w.put(big, 0, members, kinds.ListItem, func(i int) string { return list(i % subs) })
-			},
-			func(w *watchedGraph) { w.account(big, false) },
-		},
+		"an author of many lists of many is hidden": {func(i int) string { return fmt.Sprintf("listed(%s)", list(i)) }, lists, hide},
 		"an author of many lists of many adds to each": {
-			func(i int) string { return fmt.Sprintf("listed(%s)", list(i)) },
-			func(w *watchedGraph) {
-				w.put(big, 0, members, kinds.ListMember, did)
-				w.put(big, 0, members, kinds.ListItem, func(i int) string { return list(i % subs) })
-			},
-			func(w *watchedGraph) {
-				w.seq++
-				w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(big), Rev: dict.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+			func(i int) string { return fmt.Sprintf("listed(%s)", list(i)) }, lists,
+			func(w *watched) {
+				var items []oracle.Op
 				for i := range subs {
-					rkey := dict.AppendTID(nil, uint64(members+i+1)<<20)
-					w.b.AddPut(kinds.ListMember, rkey, []byte(other))
-					w.b.AddPut(kinds.ListItem, rkey, []byte(list(i)))
+					items = append(items, oracle.Op{Kind: oracle.ListItem, Rkey: w.Key(), Subject: other, List: list(i)})
 				}
-				w.apply()
+				w.Commit(big, items...)
 			},
 		},
 		"an account follows thousands at once": {
 			func(i int) string {
 				return fmt.Sprintf("except(follows(%s),followers(%s),listblockers(at://%s/app.bsky.graph.list/%d))", big, star, big, i)
 			},
-			func(w *watchedGraph) { w.put(big, 0, 10, kinds.ByName("follow").Kind, did) },
-			func(w *watchedGraph) { w.put(big, 100, maxCandidates-100, kinds.ByName("follow").Kind, did) },
+			func(w *watched) { w.PutMany(big, "follow", many(0, 10)) },
+			func(w *watched) { w.PutMany(big, "follow", many(100, maxCandidates-100)) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatchedGraph(t)
-			defer func() { w.release() }()
-			w.put(other, 0, 1, kinds.ByName("follow").Kind, func(int) string { return did(1) })
-			w.put(did(0), 0, 1, kinds.ByName("follow").Kind, func(int) string { return star })
+			w, store := newCounted(t)
+			w.Put(other, "follow", did(1))
+			w.Put(did(0), "follow", star)
 			attack.prepare(w)
-			victim := w.subscribe("victim", "followers("+star+")")
+			victim := w.subscribe("victim", "followers("+star+")", "")
 			all := []*Subscriber{victim}
 			for i := range subs {
-				all = append(all, w.subscribe("attacker", attack.set(i)))
+				all = append(all, w.subscribe("attacker", attack.set(i), ""))
 			}
 			w.begun(all...)
 			attack.change(w)
-			w.put(other, 1, 1, kinds.ByName("follow").Kind, func(int) string { return star })
-			start, before := time.Now(), w.store.read
+			w.Put(other, "follow", star)
+			start, before := time.Now(), store.read
 			var notified time.Duration
 			notifiedAt := 0
 			look := func() {
 				if notifiedAt == 0 && len(victim.Messages) > 0 {
-					notified, notifiedAt = time.Since(start), w.store.read-before
+					notified, notifiedAt = time.Since(start), store.read-before
 				}
 			}
-			w.store.on = look
+			store.on = look
 			w.round()
 			look()
-			w.store.on = nil
-			took, read := time.Since(start), w.store.read-before
+			store.on = nil
+			took, read := time.Since(start), store.read-before
 			harness.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is notified after %v and %d KiB read; the round takes %v and reads %d KiB", notified.Round(time.Millisecond), notifiedAt>>10, took.Round(time.Millisecond), read>>10)
 			if m := <-victim.Messages; len(m.Entered) != 1 || m.Entered[0] != other {
 				t.Errorf("the other client receives %+v, want %s to enter", m, other)
@@ -280,11 +189,10 @@ func TestAbuseWatchedSets(t *testing.T) {
 // The client that has spent less recently comes first, whatever it has to do now, and spending is
 // forgotten over time.
 func TestTurns(t *testing.T) {
-	w := newWatchedGraph(t)
-	defer func() { w.release() }()
-	quiet := w.subscribe("quiet", "followers(did:web:a.example.com)")
-	busy := w.subscribe("busy", "followers(did:web:b.example.com)")
-	shared := []*Subscriber{w.subscribe("busy", "followers(did:web:c.example.com)"), w.subscribe("quiet", "followers(did:web:c.example.com)")}
+	w, _ := newCounted(t)
+	quiet := w.subscribe("quiet", "followers(did:web:a.example.com)", "")
+	busy := w.subscribe("busy", "followers(did:web:b.example.com)", "")
+	shared := []*Subscriber{w.subscribe("busy", "followers(did:web:c.example.com)", ""), w.subscribe("quiet", "followers(did:web:c.example.com)", "")}
 	w.h.recordSpending([]*turn{{client: "busy", spent: 1 << 20}})
 	todo := []task{{w: busy.w}, {w: quiet.w}, {w: shared[0].w}}
 	order := w.h.turns(todo)

@@ -38,7 +38,12 @@ func newWatched(t *testing.T, seed uint64, changes int) *watched {
 	t.Helper()
 	g := oracle.NewGraph(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(changes)
-	w := &watched{Graph: g, t: t, h: New(g.Store, slog.New(slog.DiscardHandler), 2000), release: func() {}}
+	return watchedOn(t, g)
+}
+
+func watchedOn(t *testing.T, g *oracle.Graph) *watched {
+	t.Helper()
+	w := &watched{Graph: g, t: t, h: New(g.Store, slog.New(slog.DiscardHandler), 1<<20), release: func() {}}
 	w.h.running = true // keeps Subscribe from starting rounds
 	g.Store.Watch(w.h)
 	t.Cleanup(func() { w.release() })
@@ -575,6 +580,17 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	w.h.Leave(last)
 	if _, err := w.h.Subscribe(e, "x", ""); err != nil || len(w.h.watches) != maxWatches || w.h.watches[last.w.key] != nil {
 		t.Errorf("%d expressions after one became idle: %v", len(w.h.watches), err)
+	}
+}
+
+// Idle expressions are forgotten to make room for others.
+func TestIdleExpressionsAreBounded(t *testing.T) {
+	w := newWatched(t, 15, 0)
+	for i := range 3 * maxIdle {
+		w.h.Leave(w.subscribe("client", "followers("+oracle.Account(i)+")", ""))
+	}
+	if n := len(w.h.watches); n > maxIdle+1 || n < maxIdle/2 {
+		t.Errorf("%d expressions are watched, want about %d", n, maxIdle)
 	}
 }
 

@@ -150,19 +150,3 @@ func TestWorkThatGivesUp(t *testing.T) {
 		t.Errorf("%d and %d slots are free", freeOf(qs.Light), freeOf(qs.Large))
 	}
 }
-
-// Work that belongs to no client has no limit.
-func TestNoWork(t *testing.T) {
-	q, _ := queued(t, false)
-	q.Work = nil
-	calls := 0
-	err := q.View(t.Context(), func(sn *ask.View) error {
-		if calls++; q.Work.Heavy() != nil {
-			t.Error("heavy work is refused")
-		}
-		return read(sn)
-	})
-	if err != nil || calls != 1 {
-		t.Errorf("%d calls: %v", calls, err)
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -97,45 +96,6 @@ func TestParse(t *testing.T) {
 	says(t, "a method without parameters", err, "com.example.none takes no parameters")
 }
 
-// Parse returns the values that an encoder wrote, whatever bytes they have.
-func TestParseReturnsWhatWasEncoded(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	text := func() string {
-		b := make([]byte, rng.IntN(12))
-		for i := range b {
-			b[i] = byte(rng.Uint32())
-		}
-		return string(b)
-	}
-	for range 2000 {
-		want, inForm := url.Values{}, url.Values{}
-		for _, name := range method.Takes {
-			to := want
-			if rng.IntN(2) == 0 {
-				to = inForm
-			}
-			n := 1
-			if name == "member" {
-				n = rng.IntN(4)
-			}
-			for range n {
-				to.Add(name, text())
-			}
-		}
-		form := inForm.Encode()
-		q, err := Parse(want.Encode(), &form, &method)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, v := range inForm {
-			want[name] = append(want[name], v...)
-		}
-		if fmt.Sprintf("%q", q.Values) != fmt.Sprintf("%q", want) {
-			t.Fatalf("%q, want %q", q.Values, want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"set=a&limit=1", "%zz", "a=b;c", "set=a&set=b", "=", "&&&", "%C3%28=1"} {
 		f.Add(s, s)
@@ -180,21 +140,6 @@ func TestIntegers(t *testing.T) {
 	for _, bad := range []string{"", " ", "5 ", " 5", "5.0", "1e2", "0x5", "ten", "5,", "5_0", "٥", "５", "--5", "9223372036854775808", strings.Repeat("9", 10_000), "5\x00", "true"} {
 		_, err := query(url.Values{"n": {bad}}).Integer("n", 0, 1<<62, 7)
 		says(t, "a number", err, "it must be a number from 0")
-	}
-}
-
-func TestBooleans(t *testing.T) {
-	for v, want := range map[string]bool{"true": true, "false": false} {
-		if got, err := query(url.Values{"b": {v}}).Boolean("b"); got != want || err != nil {
-			t.Errorf("%s: %v %v", v, got, err)
-		}
-	}
-	if got, err := query(nil).Boolean("b"); got || err != nil {
-		t.Errorf("none: %v %v", got, err)
-	}
-	for _, bad := range []string{"", "1", "0", "True", "TRUE", "yes", " true", "true ", "maybe", strings.Repeat("true", 1000)} {
-		_, err := query(url.Values{"b": {bad}}).Boolean("b")
-		says(t, bad, err, "it must be true or false")
 	}
 }
 
@@ -306,31 +251,6 @@ func TestExpressions(t *testing.T) {
 	form.MaxExpr = language.MaxForm
 	if e, err := form.Set(); err != nil || e.Type() != dict.DID {
 		t.Errorf("a long expression in a form: %v", err)
-	}
-}
-
-func TestWindowParameters(t *testing.T) {
-	for _, c := range []struct {
-		p    url.Values
-		says string
-	}{
-		{nil, ""},
-		{url.Values{"since": {"1d"}}, ""},
-		{url.Values{"until": {"2026-01-01"}}, ""},
-		{url.Values{"since": {""}}, "parameter since is empty: give a time, or leave it out"},
-		{url.Values{"until": {""}}, "parameter until is empty"},
-		{url.Values{"since": {"x"}}, `parameter since: "x" is not a time`},
-		{url.Values{"until": {"x"}}, `parameter until: "x" is not a time`},
-		{url.Values{"since": {"1d"}, "until": {"2d"}}, "parameter since (1d) must be earlier than until (2d)"},
-	} {
-		w, err := query(c.p).Window(noon)
-		if c.says != "" {
-			says(t, "a window", err, c.says)
-			continue
-		}
-		if err != nil || w.All() != (len(c.p) == 0) {
-			t.Errorf("%v: %+v, %v", c.p, w, err)
-		}
 	}
 }
 
