@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -368,6 +369,66 @@ func (p *Place) page(all []MemberRecord, limit int, order Order, ahead bool) (la
 		return last, page[:limit]
 	}
 	return nil, page
+}
+
+// RecordsAt shows the records that RecordsTo shows, for members whose records are of one second: several of them, in chunks
+// that were spilled, and in windows that begin or end in that second.
+func TestRecordsAt(t *testing.T) {
+	g := oracle.NewGraph(t, 4, 80, write.Limits{Row: 50, Chunk: 3})
+	key := func() uint64 {
+		at := uint64(oracle.Begin.UnixMicro()) + g.Rand.Uint64N(2)*5_000_000 + g.Rand.Uint64N(1_000_000)
+		return at<<format.ClockBits | g.Rand.Uint64N(4)
+	}
+	post := "at://" + g.Accounts[0] + "/app.bsky.feed.post/" + string(dict.AppendTID(nil, uint64(oracle.Begin.UnixMicro()+5_500_000)<<format.ClockBits))
+	odd := "at://" + g.Accounts[0] + "/app.bsky.feed.post/odd"
+	dates := map[string][]uint32{}
+	for range 260 {
+		did, subject, tid := g.Any(g.Accounts), g.Any([]string{post, odd}), key()
+		g.Commit(did, oracle.Op{Kind: "like", Rkey: string(dict.AppendTID(nil, tid)), Subject: subject})
+		dates[did+subject] = append(dates[did+subject], format.DateOf(format.Path{TID: tid}))
+	}
+	compared, several := 0, 0
+	for _, subject := range []string{post, odd} {
+		e := parsed(t, "likers("+subject+")")
+		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+			v, err := NewEvaluation(t.Context(), sn, e, free())
+			must(t, err)
+			since := v.recordsOf(&e.Root).subjectTID()
+			var members []ask.Dated
+			var ids []dict.ID
+			for _, did := range g.Accounts {
+				all := dates[did+subject]
+				id, err := Lookup(sn, []language.Literal{{S: did, Is: dict.DID}})
+				must(t, err)
+				if len(all) > 0 && slices.Min(all) == slices.Max(all) {
+					members, ids = append(members, ask.Dated{Actor: id[0], Date: all[0]}), append(ids, id[0])
+					if len(all) > 1 {
+						several++
+					}
+				}
+			}
+			for range 200 {
+				w := read.WindowOf(int64(key()>>format.ClockBits), int64(key()>>format.ClockBits))
+				if g.Rand.IntN(5) == 0 {
+					w = ask.Window{}
+				}
+				got, want := map[int]string{}, map[int]string{}
+				into := func(m map[int]string) func(int, format.Path) error {
+					return func(i int, p format.Path) error { m[i] = string(p.AppendRkey(nil)); return nil }
+				}
+				must(t, sn.RecordsAt(e.Root.Kind, v.IDs[e.Root.Of], since, w, members, into(got)))
+				must(t, sn.RecordsTo(e.Root.Kind, v.IDs[e.Root.Of], since, w, ids, into(want)))
+				if !maps.Equal(got, want) {
+					t.Fatalf("%s in %v: %v, want %v", subject, w, got, want)
+				}
+				compared += len(want)
+			}
+			return nil
+		}))
+	}
+	if compared < 500 || several < 5 {
+		t.Errorf("%d records, %d members with several", compared, several)
+	}
 }
 
 // The order of a large set does not depend on the size of pages, and has every member once, also if many members are
