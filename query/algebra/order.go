@@ -38,17 +38,6 @@ func (o Order) timeOf(p ask.Path) uint64 {
 // IsAhead reports whether a record's time is ahead of the present.
 func (o Order) IsAhead(p ask.Path) bool { return p.HasTime() && ask.TimeOf(p) > o.latest }
 
-// KeyOf returns the TID of a record by which it is ordered: ask.Timeless if it comes last.
-func (o Order) KeyOf(tid uint64) uint64 {
-	if ask.MicrosOf(tid) > o.latest {
-		return ask.Timeless
-	}
-	return tid
-}
-
-// CompareKeys compares two records by their keys (KeyOf) and ids.
-func (o Order) CompareKeys(x, y uint64, xID, yID dict.ID) int { return o.compare(x, y, xID, yID) }
-
 // Compare compares two members by their places in the order.
 func (o Order) Compare(x, y MemberRecord) int {
 	return o.compare(o.timeOf(x.Path), o.timeOf(y.Path), x.ID, y.ID)

@@ -23,25 +23,37 @@ func Totals(s *ask.View, via language.Via, ids []dict.ID, each func(i int, total
 // reads ids in order, all members of each if that is within the budget; else it reads the records of a sample of the members of each,
 // and ends once the budget is spent. It returns how many ids were counted. With v.Exact it fails instead.
 func (v *Evaluation) TotalsIn(via language.Via, ids []dict.ID, w ask.Window, each func(i int, total uint64)) (counted int, err error) {
-	t := windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: MaxWindowed}
-	counted, err = t.count(ids, each)
-	if err != nil || counted == len(ids) {
-		return counted, err
+	var t windowTotals
+	for _, most := range []int{MaxWindowed, max(v.HopUnits/lookUpUnits/max(len(ids), 1), leastTotal)} {
+		t = windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: most}
+		counted = 0
+		for _, id := range ids {
+			total, err := t.one(id)
+			if err != nil {
+				return counted, err
+			}
+			if t.units < 0 && counted > 0 {
+				break
+			}
+			each(counted, total)
+			counted++
+		}
+		if counted == len(ids) && most == MaxWindowed {
+			return counted, nil
+		}
+		if v.Exact {
+			return 0, &LimitError{fmt.Sprintf("share and lift in a window read the records of the members of the results' own sets, and more than %d units of them here; use a higher min, or leave out exact=true", v.HopUnits)}
+		}
+		if err := v.budget.Heavy(); err != nil {
+			return 0, err
+		}
 	}
-	if v.Exact {
-		return 0, &LimitError{fmt.Sprintf("share and lift in a window read the records of the members of the results' own sets, and more than %d units of them here; use a higher min, or leave out exact=true", v.HopUnits)}
-	}
-	if err := v.budget.Heavy(); err != nil {
-		return 0, err
-	}
-	t = windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: max(t.units/lookUpUnits/len(ids), leastTotal)}
-	counted, err = t.count(ids, each)
 	sampled := ""
 	if t.sampled > 0 {
 		sampled = fmt.Sprintf(", %d of them from a sample of their sets", t.sampled)
 	}
 	v.samples = append(v.samples, fmt.Sprintf("the totals of %d of %d results were counted in the window%s", counted, len(ids), sampled))
-	return counted, err
+	return counted, nil
 }
 
 // leastTotal is the least that a sample of a set has members.
@@ -52,32 +64,17 @@ type windowTotals struct {
 	v       *Evaluation
 	via     language.Via
 	w       ask.Window
-	units   int
+	units   int // that are left
 	most    int // members whose records are read, for each total
 	ids     []uint64
 	sampled int // totals
 }
 
-// count counts the totals of ids until the units are spent.
-func (t *windowTotals) count(ids []dict.ID, each func(i int, total uint64)) (counted int, err error) {
-	for i, id := range ids {
-		total, err := t.one(id)
-		if err == nil {
-			err = t.v.Ended.Err()
-		}
-		if err != nil {
-			return i, err
-		}
-		if t.units < 0 && i > 0 {
-			return i, nil
-		}
-		each(i, total)
-	}
-	return len(ids), nil
-}
-
 func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 	v, k := t.v, t.via.Kind
+	if err := v.Ended.Err(); err != nil {
+		return 0, err
+	}
 	t.units -= memberUnits
 	hidden := v.View.Hidden()
 	if t.via.Op == language.OpReverse {

@@ -170,7 +170,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 // previous page.
 type place struct {
 	micros uint64   // the time of the first page
-	after  uint64   // set: the key of the last post (algebra.Order.KeyOf)
+	after  uint64   // set: the TID of the last post
 	id     uint64   // set: the id of the last post
 	shown  []uint64 // ranking: the ids of the posts on the pages before, ascending
 }
@@ -250,10 +250,8 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Ex
 	}
 	all, _ := set.Page(0, postsRead, sets.Set{})
 	order := algebra.NewestFirst(time.UnixMicro(int64(at.micros)))
-	type post struct{ key, id uint64 }
-	compare := func(x, y post) int { return order.CompareKeys(x.key, y.key, dict.ID(x.id), dict.ID(y.id)) }
-	var found []post
-	uris := map[uint64]string{}
+	var found []algebra.MemberRecord // with the times of the posts themselves
+	uris := map[dict.ID]string{}
 	var known []dict.ID
 	for _, id := range all {
 		if dict.ID(id) < dict.FirstReserved {
@@ -261,22 +259,24 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Ex
 		}
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		if p := (post{order.KeyOf(ask.TIDOf(dict.URI, uri)), uint64(known[i])}); rank.IsPost(uri) && (at.id == 0 || compare(p, post{at.after, at.id}) > 0) {
+		p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
+		if rank.IsPost(uri) && (at.id == 0 || order.Compare(p, algebra.MemberRecord{ID: dict.ID(at.id), Path: ask.Path{TID: at.after}}) > 0) {
 			found = append(found, p)
-			uris[uint64(known[i])] = string(uri)
+			uris[p.ID] = string(uri)
 		}
 		return ctx.Err()
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(found, compare)
+	slices.SortFunc(found, order.Compare)
 	posts = []string{}
 	for _, p := range found[:min(limit, len(found))] {
-		posts = append(posts, uris[p.id])
+		posts = append(posts, uris[p.ID])
 	}
 	if len(found) > limit {
-		next = &place{micros: at.micros, after: found[limit-1].key, id: found[limit-1].id}
+		last := found[limit-1]
+		next = &place{micros: at.micros, after: last.Path.TID, id: uint64(last.ID)}
 	}
 	return posts, next, nil
 }

@@ -1,6 +1,7 @@
 package xrpc
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -36,25 +37,21 @@ type Event struct {
 	Data     []byte // one line
 }
 
-// Append appends the event in its wire format.
-func (e *Event) Append(dst []byte) []byte {
-	if e.ID != "" {
-		dst = append(append(append(dst, "id: "...), e.ID...), '\n')
+// Send sends an event.
+func (s *Stream) Send(e Event) error {
+	var b []byte
+	for _, field := range [][2]string{{"id", e.ID}, {"event", e.Type}, {"data", string(e.Data)}} {
+		if field[1] != "" {
+			b = fmt.Appendf(b, "%s: %s\n", field[0], field[1])
+		}
 	}
-	if e.Type != "" {
-		dst = append(append(append(dst, "event: "...), e.Type...), '\n')
-	}
-	return append(append(append(dst, "data: "...), e.Data...), "\n\n"...)
+	return s.write(append(b, '\n'))
 }
 
-// Send sends an event.
-func (s *Stream) Send(e Event) error { return s.Write(e.Append(nil)) }
-
 // Beat sends a comment, which clients ignore, so that both ends notice a broken connection.
-func (s *Stream) Beat() error { return s.Write([]byte(":\n\n")) }
+func (s *Stream) Beat() error { return s.write([]byte(":\n\n")) }
 
-// Write sends events in their wire format.
-func (s *Stream) Write(b []byte) error {
+func (s *Stream) write(b []byte) error {
 	_ = s.c.SetWriteDeadline(time.Now().Add(sendTimeout))
 	if _, err := s.w.Write(b); err != nil {
 		return err

@@ -20,14 +20,6 @@ import (
 // size until it is answered: encoded, decoded, parsed, and as ids.
 const formsInFlight = 16 << 20
 
-// Names of errors of forms.
-const (
-	errorUnsupported = "UnsupportedMediaType"
-	errorTooLarge    = "PayloadTooLarge"
-	errorFormTooSlow = "RequestTimeout"
-	errorBusy        = "Busy"
-)
-
 // FormMediaType is the media type of a form.
 const FormMediaType = "application/x-www-form-urlencoded"
 
@@ -39,7 +31,7 @@ type Forms struct{ pool *clients.Pool }
 func NewForms() *Forms { return &Forms{clients.NewPool(formsInFlight)} }
 
 // errTaken is the error of a form whose memory was given to another client.
-var errTaken = Errorf(http.StatusServiceUnavailable, errorBusy, "the server's memory for forms is full, and this client held the most of it; try again later, with fewer or shorter forms at a time")
+var errTaken = Errorf(http.StatusServiceUnavailable, "Busy", "the server's memory for forms is full, and this client held the most of it; try again later, with fewer or shorter forms at a time")
 
 // Read reads the body of a POST, nil for another method. It ends with ctx, whose timeout the error
 // names. The caller calls release after it has answered; if the memory is needed for another client before, ctx ends, with an error for
@@ -50,10 +42,10 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 		return nil, func() {}, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != FormMediaType {
-		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is %q; send the parameters as %s", language.Brief(r.Header.Get("Content-Type")), FormMediaType)
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the body is %q; send the parameters as %s", language.Brief(r.Header.Get("Content-Type")), FormMediaType)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is encoded as %q; send it without an encoding", language.Brief(coding))
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the body is encoded as %q; send it without an encoding", language.Brief(coding))
 	}
 	if r.ContentLength > language.MaxForm {
 		return nil, nil, formTooLarge()
@@ -86,7 +78,7 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 		return nil, nil, errTaken
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, nil, Errorf(http.StatusRequestTimeout, errorFormTooSlow, "the complete body did not arrive within %v", timeout)
+		return nil, nil, Errorf(http.StatusRequestTimeout, "RequestTimeout", "the complete body did not arrive within %v", timeout)
 	}
 	if err != nil {
 		return nil, nil, Invalid("the body cannot be read: %v", err)
@@ -114,5 +106,5 @@ func (h *heldReader) Read(p []byte) (int, error) {
 }
 
 func formTooLarge() error {
-	return Errorf(http.StatusRequestEntityTooLarge, errorTooLarge, "the body has more than %d bytes: ask about fewer members at a time", language.MaxForm)
+	return Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the body has more than %d bytes: ask about fewer members at a time", language.MaxForm)
 }
