@@ -57,7 +57,7 @@ func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err er
 	defer recovered(&err) // a defect here must not end indexing
 	now, release, todo, err := h.freeze()
 	if err == nil && before != nil {
-		h.takeTurns(newState(before, &h.meter, todo), newState(now, &h.meter, todo), todo)
+		h.takeTurns(newState(before, &h.meter), newState(now, &h.meter), todo)
 	}
 	return now, release, err
 }

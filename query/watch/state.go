@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
@@ -19,53 +18,17 @@ type state struct {
 	sn    *ask.View
 	meter *meter
 
-	authors map[dict.ID]*authorLists
-	wholes  map[algebra.Leaf]sets.Set
 	sets    map[algebra.Leaf]*ask.ActorSet
+	lists   map[algebra.Leaf]sets.Set
 	known   map[algebra.Leaf]map[uint64]bool // by member
 	strings map[dict.Namespace]map[uint64]string
 }
 
-// authorLists are the lists of one author that the expressions of a round name.
-type authorLists struct {
-	lists   map[dict.ID]bool
-	changes []*changes           // of these expressions
-	checked sets.Set             // ids that were looked up in all of the lists
-	on      map[dict.ID]sets.Set // members by list, among checked
-	whole   bool                 // all members were read
-	tooMany bool                 // the author has too many list items to read them
-}
-
-// changed returns the ids that may have changed, up to about maxItems.
-func (a *authorLists) changed() (ids sets.Set) {
-	for _, c := range a.changes {
-		if ids = sets.Or(ids, c.ids); ids.Len() > maxItems {
-			break
-		}
-	}
-	return ids
-}
-
-func newState(sn *ask.View, m *meter, todo []task) *state {
-	at := &state{
-		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[algebra.Leaf]sets.Set{}, sets: map[algebra.Leaf]*ask.ActorSet{},
+func newState(sn *ask.View, m *meter) *state {
+	return &state{
+		sn: sn, meter: m, sets: map[algebra.Leaf]*ask.ActorSet{}, lists: map[algebra.Leaf]sets.Set{},
 		known: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
 	}
-	for i := range todo {
-		todo[i].w.leaves(func(l algebra.Leaf) {
-			if l.Op != language.OpListed {
-				return
-			}
-			a := at.authors[l.By]
-			if a == nil {
-				a = &authorLists{lists: map[dict.ID]bool{}, on: map[dict.ID]sets.Set{}}
-				at.authors[l.By] = a
-			}
-			a.lists[l.Of] = true
-			a.changes = append(a.changes, todo[i].changes...)
-		})
-	}
-	return at
 }
 
 // members returns which of ids are members of an expression. of are the ids that the
@@ -132,7 +95,8 @@ func (at *state) inLeaf(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
 		return sets.Set{}, nil
 	}
 	if l.Op == language.OpListed {
-		return at.inList(l, ids)
+		set, err := at.list(l)
+		return sets.And(ids, set), err
 	}
 	known := at.known[l]
 	if known == nil {
@@ -201,93 +165,31 @@ func (at *state) actors(l algebra.Leaf) (*ask.ActorSet, error) {
 	return t, err
 }
 
-// inList returns which of ids are on a list. To find an author's items about an account, all
-// of the author's items must be read. So they are read once for all lists of the author in the
-// round, and for all ids that may have changed.
-func (at *state) inList(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
-	a := at.authors[l.By]
-	if a == nil { // the list got its id in this round
-		return sets.Set{}, nil
+// list returns the members of a list. To find an author's items about an account, all of the author's items must be read, so
+// the list is read whole, once in a round.
+func (at *state) list(l algebra.Leaf) (sets.Set, error) {
+	if set, ok := at.lists[l]; ok {
+		return set, nil
 	}
-	if unknown := sets.AndNot(ids, a.checked); !unknown.Empty() {
-		unknown = sets.Or(unknown, sets.AndNot(a.changed(), a.checked))
-		err := at.readLists(l.By, a, kinds.ListMember, kinds.ListItem, func(id dict.ID) bool { return unknown.Has(uint64(id)) }, nil)
-		if err != nil {
-			return sets.Set{}, err
-		}
-		a.checked = sets.Or(a.checked, unknown)
+	var ids []uint64
+	err := at.sn.Listed(l.Of, l.By, ask.Window{}, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
+	if err == nil {
+		err = at.meter.charge(recordCost * len(ids))
 	}
-	return sets.And(ids, a.on[l.Of]), nil
+	set := sets.FromUnsorted(ids)
+	if err == nil {
+		at.lists[l] = set
+	}
+	return set, err
 }
-
-// readLists reads the members of an author's lists, from the items whose edge of kind from
-// leads to an id that wanted accepts. look, if not nil, is called for each item; its error ends
-// the reading.
-func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, wanted func(dict.ID) bool, look func() error) error {
-	on := map[dict.ID][]uint64{}
-	err := at.sn.JoinedAmong(author, from, to, func(id dict.ID) (bool, error) {
-		if look != nil {
-			if err := look(); err != nil {
-				return false, err
-			}
-		}
-		return wanted(id), at.meter.charge(recordCost)
-	}, ask.Window{}, func(_ ask.Path, x, y dict.ID) error {
-		list, member := y, x
-		if from == kinds.ListItem {
-			list, member = x, y
-		}
-		if a.lists[list] {
-			on[list] = append(on[list], uint64(member))
-		}
-		return at.meter.charge(recordCost)
-	})
-	if err != nil {
-		return err
-	}
-	for list, ids := range on {
-		a.on[list] = sets.Or(a.on[list], sets.FromUnsorted(ids))
-	}
-	return nil
-}
-
-// maxItems is the largest number of list items that an author may have for whole lists to be
-// read.
-const maxItems = 4 * maxCandidates
 
 // errTooMany ends the work on an expression if too many of its members may have changed.
 var errTooMany = errors.New("query: too many members may have changed")
 
-// wholeList returns the members of a list. It reads all lists of the author in the round at
-// once.
-func (at *state) wholeList(l algebra.Leaf) (set sets.Set, err error) {
-	a := at.authors[l.By]
-	if a == nil { // the list got its id in this round
-		return set, nil
-	}
-	if !a.whole && !a.tooMany {
-		items := 0
-		err = at.readLists(l.By, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
-			if items++; items > maxItems {
-				return errTooMany
-			}
-			return nil
-		})
-		a.whole, a.tooMany = err == nil, errors.Is(err, errTooMany)
-	}
-	if a.tooMany {
-		return set, errTooMany
-	}
-	return a.on[l.Of], err
-}
-
 // whole returns the members of a set, hidden accounts included. It fails with errTooMany if they are more than
 // maxCandidates. It reads at most that many records of a forward set, the row of a reverse set,
-// and for a list the author's items, if there are at most maxItems.
+// and for a list the author's items.
 func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
-	if set, ok := at.wholes[l]; ok {
-		return set, nil
-	}
 	switch l.Op {
 	case language.OpForward:
 		var ids []uint64
@@ -301,7 +203,7 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
 		})
 		members, err = sets.FromUnsorted(ids), cmp.Or(err, failed)
 	case language.OpListed:
-		members, err = at.wholeList(l)
+		members, err = at.list(l)
 	default:
 		t, failed := at.actors(l)
 		if failed != nil {
@@ -314,9 +216,6 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
 	}
 	if err == nil && members.Len() > maxCandidates {
 		err = errTooMany
-	}
-	if err == nil {
-		at.wholes[l] = members
 	}
 	return members, err
 }

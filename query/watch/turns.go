@@ -15,7 +15,7 @@ import (
 // so is the delay of the next round.
 
 // Budgets of a round, in the units of Store.ViewCharged (bytes, and 512 for a look-up of a key)
-// and the costs below. 64 MiB is about a hundred thousand look-ups, or a list of a million
+// and the costs below. 64 MiB is about a hundred thousand look-ups, or a list of half a million
 // accounts in both states: a few tenths of a second.
 const (
 	clientBudget = 64 << 20
