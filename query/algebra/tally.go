@@ -128,14 +128,8 @@ func (t *Tally) counted(count uint32) uint32 {
 
 // uncounted returns the lowest count that results have as count or more.
 func (t *Tally) uncounted(count uint32) uint32 {
-	if t.Scale <= 1 {
-		return count
-	}
-	low := uint32(float64(count) / t.Scale)
-	for low > 0 && t.counted(low) >= count {
-		low--
-	}
-	for t.counted(low) < count {
+	low := uint32(1)
+	for int(low) < len(t.perCount) && t.counted(low) < count {
 		low++
 	}
 	return low
@@ -337,9 +331,7 @@ func (t *Tally) LeaveOut(set sets.Set) {
 
 // AtLeast returns the number of results with at least a count.
 func (t *Tally) AtLeast(count uint32) (n int) {
-	count = t.uncounted(count)
-	all := t.perCount
-	for _, results := range all[min(int(count), len(all)):] {
+	for _, results := range t.perCount[min(int(t.uncounted(count)), len(t.perCount)):] {
 		n += results
 	}
 	return n

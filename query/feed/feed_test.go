@@ -279,7 +279,8 @@ func TestPlacesOfFeeds(t *testing.T) {
 	}
 	for _, g := range slices.Clone(feeds) {
 		for _, did := range []string{"did:web:a.example.com", "did:web:b.example.com"} {
-			feeds = append(feeds, g.forViewer(did))
+			g.did = did
+			feeds = append(feeds, g)
 		}
 	}
 	rng := rand.New(rand.NewPCG(2, 2))

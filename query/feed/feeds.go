@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -79,17 +78,12 @@ func (f *Feeds) Reload() (n int, err error) {
 
 // find returns the feed with a URI.
 func (f *Feeds) find(uri string) (feed, bool) {
-	rest, ok := strings.CutPrefix(uri, "at://")
-	parts := strings.Split(rest, "/")
-	if !ok || len(parts) != 3 || parts[0] != f.o.Publisher || parts[1] != "app.bsky.feed.generator" {
-		return feed{}, false
+	for _, g := range *f.feeds.Load() {
+		if f.uri(g) == uri {
+			return g, true
+		}
 	}
-	feeds := *f.feeds.Load()
-	i := slices.IndexFunc(feeds, func(g feed) bool { return g.name == parts[2] })
-	if i < 0 {
-		return feed{}, false
-	}
-	return feeds[i], true
+	return feed{}, false
 }
 
 func (f *Feeds) uri(g feed) string {
@@ -135,11 +129,9 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, err
 	}
 	if g.viewer {
-		did, err := f.viewerOf(ctx, q)
-		if err != nil {
+		if g.did, err = f.viewerOf(ctx, q); err != nil {
 			return nil, err
 		}
-		g = g.forViewer(did)
 	}
 	at := place{micros: uint64(time.Now().UnixMicro())}
 	if q.Values.Has("cursor") {

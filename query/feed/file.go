@@ -36,7 +36,7 @@ type feed struct {
 	set   string     // a set expression
 	// viewer reports that $viewer occurs: the viewer must send a token.
 	viewer bool
-	did    string // of the viewer, for one request; see forViewer
+	did    string // of the viewer, for one request
 }
 
 // parseFeeds reads a file of feeds. Its error names the line.
@@ -80,39 +80,34 @@ func parseFeed(words *language.Vocabulary, text string) (f feed, err error) {
 		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", language.Brief(text))
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, language.ViewerName)
-	asked, isRank, err := rank.Parse(shows)
-	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
-		err = errors.New("a feed cannot set limit or cursor; the app that shows it does")
-	}
-	if err != nil {
+	if err := f.parse(words); err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
 	}
-	if !isRank {
-		f.set = shows
+	return f, nil
+}
+
+// parse reads the query.
+func (f *feed) parse(words *language.Vocabulary) error {
+	asked, isRank, err := rank.Parse(f.shows)
+	switch {
+	case err != nil:
+		return err
+	case asked.Has("limit") || asked.Has("cursor"):
+		return errors.New("a feed cannot set limit or cursor; the app that shows it does")
+	case !isRank:
+		f.set = f.shows
 		e, err := words.Parse(f.set, language.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
 			err = fmt.Errorf("it is a set of %s, but a feed shows posts", language.Plural(e.Type()))
 		}
-		if err != nil {
-			return f, fmt.Errorf("feed %s: %w", f.name, err)
-		}
-		return f, nil
+		return err
 	}
 	f.rank = asked
 	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: language.MaxExpr, Values: f.rank, Resolve: func([]language.Literal, func(int) string) error { return nil }}, time.Now())
 	if err == nil && r.Via.Is != dict.URI {
 		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", language.Plural(r.Via.Is))
 	}
-	if err != nil {
-		return f, fmt.Errorf("feed %s: %w", f.name, err)
-	}
-	return f, nil
-}
-
-// forViewer returns the feed for a viewer.
-func (f feed) forViewer(did string) feed {
-	f.did = did
-	return f
+	return err
 }
 
 // resolve replaces $viewer by the viewer's DID, and handles as next does.

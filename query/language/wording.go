@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -102,11 +101,7 @@ func Brief(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	end := most
-	for end > most-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // Plural returns the noun for the members of a namespace.
