@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -179,35 +178,6 @@ func TestAbuseAnnouncedForms(t *testing.T) {
 		t.Errorf("%d of 289 forms were read", answered)
 	}
 	stop()
-	all.Wait()
-	f.empty(t, "at the end")
-}
-
-// Whatever forms are read and released, by however many clients at a time, the sums are right.
-func TestFormsAreCounted(t *testing.T) {
-	f := NewForms()
-	var all sync.WaitGroup
-	for c := range 8 {
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(c), 1))
-			for range 60 {
-				var body io.Reader = bytes.NewReader(make([]byte, rng.IntN(language.MaxForm+language.MaxForm/8)))
-				if rng.IntN(3) == 0 {
-					body = unknown{body}
-				}
-				if rng.IntN(4) == 0 {
-					body = broken{body}
-				}
-				_, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), post(fmt.Sprintf("192.0.2.%d", c%3), FormMediaType, "", body), time.Second)
-				if n := f.pool.Held(); n > formsInFlight || n < 0 {
-					t.Errorf("%d bytes are held", n)
-				}
-				if err == nil {
-					release()
-				}
-			}
-		})
-	}
 	all.Wait()
 	f.empty(t, "at the end")
 }
