@@ -103,8 +103,8 @@ func TestNames(t *testing.T) {
 		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:                                  {400, `"HandleNotFound","message":"actor (number 1): no account has`},
 		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com":                         {200, `"total"`},
 		"contains?set=members(" + a[1] + ")&member=@alice.example.com":                                    {200, `"contained":true`},
-		"query?set=members(at://kept.example.com/space/com.example.forum/self)":                           {400, `of members is in a permissioned space (at://…/space/…); skein does not index those`},
-		"contains?set=likes(" + a[1] + ")&member=at://did:web:a.example.com/space/com.example.forum/self": {400, `(number 1) is in a permissioned space`},
+		"query?set=members(at://kept.example.com/space/com.example.forum/self)":                           {400, `of members is neither a DID nor an AT URI`},
+		"contains?set=likes(" + a[1] + ")&member=at://did:web:a.example.com/space/com.example.forum/self": {400, `(number 1) is not an AT URI`},
 	} {
 		w.says(call, want.status, want.says)
 	}

@@ -71,11 +71,3 @@ func (p *Place) At(now time.Time) time.Time {
 	}
 	return now
 }
-
-// Order names the order of pages that are sorted by NewestFirst: newest, or id if they are not sorted.
-func (p *Place) Order() string {
-	if p.Sorted {
-		return "newest"
-	}
-	return "id"
-}

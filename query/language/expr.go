@@ -5,7 +5,6 @@ import (
 	"iter"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -157,23 +156,6 @@ type SyntaxError struct {
 
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at position %d: %s", e.Offset, e.What) }
-
-// Point returns the part of source around the error, and a second line with a caret under
-// the position.
-func (e *SyntaxError) Point(source string) string {
-	const around = 60
-	at := min(max(e.Offset, 0), len(source))
-	from, to := max(0, at-around), min(len(source), at+around)
-	visible := func(r rune) rune {
-		if r < ' ' {
-			return ' '
-		}
-		return r
-	}
-	part := strings.Map(visible, strings.ToValidUTF8(source[from:to], "?"))
-	before := strings.Map(visible, strings.ToValidUTF8(source[from:at], "?"))
-	return part + "\n" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
-}
 
 // Source returns the leaf whose records make the members of n members: n itself, or the first set of
 // intersect, except and sample. It returns nil for other operators, whose members come from several

@@ -96,8 +96,6 @@ func literalAs(s string, quoted bool, forms ...kinds.Form) (l Literal, err error
 		}
 	}
 	switch {
-	case !ok && !texts && NamesSpace(s):
-		return l, errors.New(" is in a permissioned space (at://…/space/…); skein does not index those")
 	case !ok && (quoted || texts):
 		return l, fmt.Errorf(" is not %s", described(forms))
 	case !ok:
@@ -121,17 +119,6 @@ func LiteralAs(s string, forms ...kinds.Form) (l Literal, err error) {
 		err = fmt.Errorf(" is not %s%s", Singular(forms[0].Is()), Hint(s))
 	}
 	return l, err
-}
-
-// NamesSpace reports whether s is the URI of a space or of a record in one. The authority is
-// a DID, a handle or $viewer.
-func NamesSpace(s string) bool {
-	rest, isURI := strings.CutPrefix(s, "at://")
-	authority, path, _ := strings.Cut(rest, "/")
-	if isURI && (authority == ViewerName || dict.ValidHandle(authority)) {
-		s = "at://" + placeholder + "/" + path
-	}
-	return dict.ValidSpaceURI(s)
 }
 
 // addressed maps the path segments of addresses at bsky.app to collections.

@@ -1,8 +1,6 @@
 package language
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"skein.blue/graph/kinds"
@@ -14,9 +12,6 @@ var shortNames = map[string]string{
 	"blocking":  "union(blocks(A),rank(of=listblocks(A),via=listed))",    // directly, or through a list that A blocks
 	"blockedBy": "union(blockers(A),rank(of=lists(A),via=listblockers))", // directly, or by blocking a list that A is on
 }
-
-// ShortNames returns the abbreviations for expressions about one account, in order.
-func ShortNames() []string { return slices.Sorted(maps.Keys(shortNames)) }
 
 // short parses the argument of a short name, and expands it into n.
 func (p *parser) short(n *Node, name string) error {

@@ -2,8 +2,6 @@ package language
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -16,8 +14,8 @@ func TestShortNames(t *testing.T) {
 		"blocking":  "union(blocks(A),rank(of=listblocks(A),via=listed))",
 		"blockedBy": "union(blockers(A),rank(of=lists(A),via=listblockers))",
 	}
-	if names := slices.Sorted(maps.Keys(meanings)); !slices.Equal(names, ShortNames()) {
-		t.Fatalf("%q, want %q", ShortNames(), names)
+	if len(meanings) != len(shortNames) {
+		t.Fatalf("%d names, want %d", len(shortNames), len(meanings))
 	}
 	for name, meaning := range meanings {
 		meaning = strings.ReplaceAll(meaning, "A", a)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
@@ -127,17 +126,6 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	}
 	r.Limit, err = q.Integer("limit", 1, 1000, 100)
 	return r, err
-}
-
-// Vias returns the names of the built-in sets that a ranking can follow, from accounts and from URIs.
-func Vias() (names []string) {
-	words := language.NewVocabulary(kinds.BuiltIn)
-	for _, from := range []dict.Namespace{dict.DID, dict.URI} {
-		for _, v := range words.Vias(from) {
-			names = append(names, v.Name)
-		}
-	}
-	return names
 }
 
 // Rank expands the members of a set, and orders the results.

@@ -173,7 +173,7 @@ func TestLists(t *testing.T) {
 		{[]string{"a.example.com"}, kinds.DID, "write a handle as @a.example.com"},
 		{[]string{"https://example.com"}, kinds.ATURI, "of web addresses, skein understands only links"},
 		{[]string{did, "did:plc:short"}, kinds.DID, "(number 2): a did:plc has 24 characters"},
-		{[]string{"at://" + did + "/space/com.example.forum/main"}, kinds.ATURI, "is in a permissioned space (at://…/space/…); skein does not index those"},
+		{[]string{"at://" + did + "/space/com.example.forum/main"}, kinds.ATURI, "is not an AT URI"},
 		{[]string{strings.Repeat("x", 9000)}, kinds.DID, "is not an account"},
 		{[]string{did + " x"}, kinds.DID, "is not an account"},
 		{[]string{did + ")"}, kinds.DID, "is not an account"},
