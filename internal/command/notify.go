@@ -49,6 +49,7 @@ func notify(state string) {
 	if err != nil {
 		return
 	}
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not hold up the end of the process
 	_, _ = conn.Write([]byte(state))
 	_ = conn.Close()
 }
