@@ -127,10 +127,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
-	c, err := xrpc.NewCursors(store.Secret())
-	if err != nil {
-		return nil, err
-	}
+	c := xrpc.NewCursors(store.Secret())
 	processors := runtime.GOMAXPROCS(0)
 	s := &Server{
 		store: store, words: language.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),

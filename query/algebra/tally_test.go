@@ -185,22 +185,3 @@ func TestTallyIsBounded(t *testing.T) {
 		t.Errorf("a different result too many: %v", err)
 	}
 }
-
-// A tally without results has none, whatever is asked of it.
-func TestEmptyTally(t *testing.T) {
-	for _, actors := range []int{0, 1, 5} {
-		var ta Tally
-		for range actors {
-			ta.Next(0, 1)
-		}
-		if err := ta.Count(); err != nil {
-			t.Fatal(err)
-		}
-		ta.LeaveOut(sets.FromList([]uint64{1, 2}))
-		for n := range 3 {
-			if len(ta.Top(0, n)) != 0 || ta.AtLeast(uint32(n)) != 0 {
-				t.Errorf("%d actors, the first %d: %v", actors, n, ta.Top(0, n))
-			}
-		}
-	}
-}

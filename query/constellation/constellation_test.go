@@ -32,10 +32,7 @@ func serve(t *testing.T, seed uint64, changes int) *served {
 	t.Helper()
 	g := oracle.NewGraph(t, seed, 20, write.Limits{Row: 6, Chunk: 3})
 	g.Grow(changes)
-	c, err := xrpc.NewCursors(g.Store.Secret())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := xrpc.NewCursors(g.Store.Secret())
 	s := &served{g, t, c, map[string]xrpc.Method{}}
 	for _, m := range Methods() {
 		s.methods[strings.TrimPrefix(m.NSID, "blue.microcosm.links.")] = m

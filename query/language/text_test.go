@@ -435,35 +435,6 @@ func TestAsOf(t *testing.T) {
 	}
 }
 
-// slowDistance is the definition of the edit distance.
-func slowDistance(a, b string) int {
-	if a == "" || b == "" {
-		return len(a) + len(b)
-	}
-	d := slowDistance(a[1:], b[1:])
-	if a[0] != b[0] {
-		d = 1 + min(d, slowDistance(a[1:], b), slowDistance(a, b[1:]))
-	}
-	return d
-}
-
-func TestDistance(t *testing.T) {
-	d := oracle.Draw{Rand: rand.New(rand.NewPCG(5, 5))}
-	word := func() string {
-		b := make([]byte, d.IntN(7))
-		for i := range b {
-			b[i] = "abc"[d.IntN(3)]
-		}
-		return string(b)
-	}
-	for range 2000 {
-		a, b := word(), word()
-		if got, want := distance(a, b), slowDistance(a, b); got != want {
-			t.Fatalf("from %q to %q: %d, want %d", a, b, got, want)
-		}
-	}
-}
-
 // The nearest name does not depend on the order of the names, and a long word has none.
 func TestNearest(t *testing.T) {
 	names := slices.Collect(maps.Keys(builtIn.functions))

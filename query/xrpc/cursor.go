@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -33,17 +32,17 @@ type Cursors struct {
 }
 
 // NewCursors returns the Cursors of a store, by its secret.
-func NewCursors(secret []byte) (*Cursors, error) {
+func NewCursors(secret []byte) *Cursors {
 	key := sha256.Sum256(append([]byte("skein query cursor\x00"), secret...))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return nil, fmt.Errorf("xrpc: preparing cursors: %w", err)
+		panic(err) // the key has 32 bytes
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		return nil, fmt.Errorf("xrpc: preparing cursors: %w", err)
+		panic(err)
 	}
-	return &Cursors{aead, key}, nil
+	return &Cursors{aead, key}
 }
 
 // Seal seals the content of a cursor for one query.
