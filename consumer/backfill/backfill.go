@@ -32,7 +32,7 @@ func New(store *graph.Store, q *Queue) *Manager {
 	o.Store = store
 	m := &Manager{o: &o, queue: q, jobs: newJobs(), client: newClient(&o)}
 	m.fetcher = newFetcher(&o, q, m.client, m.jobs)
-	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs, gaps: make(chan struct{})}
+	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs}
 	m.lister = &lister{o: &o, queue: q, client: m.client, jobs: m.jobs, comparer: m.comparer, lists: map[string]*listing{}}
 	m.archiver = &archiver{o: &o, jobs: m.jobs, queue: q, fetcher: m.fetcher}
 	m.auditor = &auditor{o: &o, fetcher: m.fetcher}

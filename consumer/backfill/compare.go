@@ -21,7 +21,6 @@ type comparer struct {
 	queue  *Queue
 	client *client
 	jobs   *jobs
-	gaps   chan struct{} // makes watchHoles look now
 }
 
 // A comparison reads the relay's list of repos, and queues those whose newest state the index
@@ -59,14 +58,12 @@ const slowPage = 500 * time.Millisecond
 // mostRechecks bounds the waiting rechecks: reading the list waits when there are so many.
 const mostRechecks = 50_000
 
-// holeEvery is how often to look for holes.
+// holeEvery is how often to look for holes, unless Options.Settle is less.
 const holeEvery = 5 * time.Second
 
 // watchHoles compares all repos after each hole in the stream, and otherwise once in
 // Options.CompareEvery.
 func (m *comparer) watchHoles(ctx context.Context) {
-	ticker := time.NewTicker(holeEvery)
-	defer ticker.Stop()
 	began := time.Now()
 	var hole uint64
 	var since time.Time
@@ -85,10 +82,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 				continue
 			}
 		}
-		select {
-		case <-ticker.C:
-		case <-m.gaps:
-		case <-ctx.Done():
+		if wait(ctx, min(holeEvery, m.o.Settle)) != nil {
 			return
 		}
 	}

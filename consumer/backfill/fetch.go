@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"sync"
@@ -259,8 +258,7 @@ func (f *fetcher) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 		return 0, explain(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body := &counted{Reader: resp.Body}
-	err = r.Read(ctx, body, f.o.MaxRepoBytes)
+	err = r.Read(ctx, resp.Body, f.o.MaxRepoBytes)
 	switch {
 	case err == nil && string(r.DID) != did:
 		err = &failure{why: failInvalid, err: fmt.Errorf("%s sent the repo of %s", host, r.DID)}
@@ -276,7 +274,7 @@ func (f *fetcher) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	default:
 		err = &failure{why: failHost, err: fmt.Errorf("%s broke off: %w", host, err), host: true}
 	}
-	return body.n, err
+	return int64(r.Bytes()), err
 }
 
 // keyWait is at most how long until a repo is fetched whose account's document or key could not be looked up. A
@@ -315,20 +313,6 @@ func (f *fetcher) tooLarge(err error) error {
 		return fmt.Errorf("%w: %s (--memory)", err, say.Bytes(f.memory.One()))
 	}
 	return fmt.Errorf("%w: %s", err, say.Bytes(f.o.MaxRepoBytes))
-}
-
-// counted counts the bytes that are read.
-type counted struct {
-	io.Reader
-
-	n int64
-}
-
-// Read implements io.Reader.
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	return n, err //nolint:wrapcheck // the io.Reader's error
 }
 
 // explain classifies the error of a host that did not send a repo.

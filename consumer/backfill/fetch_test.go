@@ -37,14 +37,6 @@ func idle(t *testing.T, o Options) *Manager {
 	return New(g, q)
 }
 
-// lookForGaps makes the Manager look for holes now.
-func lookForGaps(m *Manager) {
-	select {
-	case m.comparer.gaps <- struct{}{}:
-	default:
-	}
-}
-
 // rowOf returns the row of an account in the queue.
 func rowOf(t *testing.T, m *Manager, did string) (row *format.Resync) {
 	t.Helper()

@@ -3,8 +3,11 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"skein.blue/graph"
 )
@@ -18,7 +21,7 @@ type lister struct {
 	jobs     *jobs
 	comparer *comparer
 
-	mu    sync.Mutex          // guards lists, and what is in them except their rechecks
+	mu    sync.Mutex          // guards lists, and the HostBackfill of each
 	lists map[string]*listing // of the last job, by host
 }
 
@@ -137,30 +140,19 @@ func (l *lister) report(st *Status) {
 }
 
 func (l *lister) readLists(ctx context.Context, job *listJob) {
-	slots := make(chan struct{}, listers)
-	var busy sync.WaitGroup
 	stop := l.saveLists(ctx)
 	defer stop()
-	defer busy.Wait()
 	l.mu.Lock()
-	todo := map[string]*listing{}
-	for host, list := range l.lists {
-		if !list.Done {
-			todo[host] = list
-		}
-	}
+	todo := maps.Clone(l.lists)
+	maps.DeleteFunc(todo, func(_ string, list *listing) bool { return list.Done })
 	l.mu.Unlock()
+	var reading errgroup.Group
+	reading.SetLimit(listers)
 	for host, list := range todo {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		busy.Go(func() {
-			defer func() { <-slots }()
+		reading.Go(func() error {
 			err := l.readList(ctx, job, host, list)
 			if ctx.Err() != nil {
-				return
+				return nil
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -168,8 +160,10 @@ func (l *lister) readLists(ctx context.Context, job *listJob) {
 				list.Failed = shorten(err.Error())
 				l.o.Logger.Warn("listing the repos of a host failed", "host", host, "error", list.Failed)
 			}
+			return nil
 		})
 	}
+	_ = reading.Wait()
 }
 
 // saveLists stores the progress of the lists now and then. After a kill, repos listed since

@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,9 +123,10 @@ const verifiers = 4
 
 // verify returns the DIDs whose documents name the host. It stops after too many that do not.
 func (l *lister) verify(ctx context.Context, list *listing, host string, dids []string) (own []string, err error) {
-	for len(dids) > 0 && ctx.Err() == nil && l.bound(list, host) == nil {
-		some := dids[:min(len(dids), verifiers)]
-		dids = dids[len(some):]
+	for some := range slices.Chunk(dids, verifiers) {
+		if ctx.Err() != nil || l.bound(list, host) != nil {
+			break
+		}
 		var is [verifiers]bool
 		var busy sync.WaitGroup
 		for i, did := range some {
@@ -134,7 +136,6 @@ func (l *lister) verify(ctx context.Context, list *listing, host string, dids []
 			})
 		}
 		busy.Wait()
-		l.mu.Lock()
 		for i, did := range some {
 			if is[i] {
 				list.own++
@@ -143,7 +144,6 @@ func (l *lister) verify(ctx context.Context, list *listing, host string, dids []
 				list.foreign++
 			}
 		}
-		l.mu.Unlock()
 	}
 	return own, ctx.Err()
 }

@@ -68,6 +68,15 @@ func (q *Queue) load(ctx context.Context, store *graph.Store) error {
 	return nil
 }
 
+// locked locks the queue for a change, after which something may be due.
+func (q *Queue) locked() (unlock func()) {
+	q.mu.Lock()
+	return func() {
+		q.mu.Unlock()
+		q.poke()
+	}
+}
+
 func (q *Queue) poke() {
 	select {
 	case q.wake <- struct{}{}:
@@ -167,9 +176,7 @@ func (q *Queue) answered(j *job, f *failure) (lost []*job) {
 
 // send lets a job wait for its turn at the host that its DID document names.
 func (q *Queue) send(j *job, host string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.poke()
+	defer q.locked()()
 	j.host, j.resolved, j.running = host, true, false
 	q.sched.ready(j)
 }
@@ -186,9 +193,7 @@ func soon() time.Time { return time.Now().Add(100 * time.Millisecond) }
 
 // done ends a job whose repo is in place. If more was missed of the repo meanwhile, it is queued again.
 func (q *Queue) done(j *job) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.poke()
+	defer q.locked()()
 	if j.again {
 		q.again(j, soon(), 0)
 		return
@@ -210,9 +215,7 @@ func (q *Queue) placedByHand(did string) {
 // the store, nil if it has none or, with err, could not be read: a job that knew another
 // generation than the row's would be superseded forever.
 func (q *Queue) superseded(j *job, row *graph.Resync, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.poke()
+	defer q.locked()()
 	switch {
 	case err == nil && row == nil && !j.again: // someone removed it from the queue meanwhile
 		q.sched.drop(j)
@@ -243,9 +246,7 @@ func (q *Queue) busy(j *job, wait time.Duration) bool {
 // retry queues a job's repo again after a failure, or parks it, as its row says. isQueued is false
 // if it has none. mayHaveMoved says that its host did not answer for the repo.
 func (q *Queue) retry(j *job, row *graph.Resync, isQueued, mayHaveMoved bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.poke()
+	defer q.locked()()
 	switch {
 	case !isQueued && !j.again: // someone removed it from the queue meanwhile
 		q.sched.drop(j)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
@@ -47,9 +48,10 @@ type Verifier struct {
 	checkers sync.Pool
 	slots    chan struct{} // one for each processor
 
-	mu       sync.Mutex           // guards the fields below
-	slow     map[string]time.Time // sources that were slow, until when
-	answered time.Time            // when the directory answered last
+	answered atomic.Int64 // when the directory answered last, in microseconds since 1970
+
+	mu   sync.Mutex           // guards slow
+	slow map[string]time.Time // sources that were slow, until when
 }
 
 // NewVerifier returns a Verifier.
@@ -189,7 +191,9 @@ func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Con
 			if errors.Is(a.err, identities.ErrUnreachable) || errors.Is(a.err, identities.ErrBusy) {
 				return nil, wire.KeyUnreachable, a.err
 			}
-			v.answers(source)
+			if source == directory {
+				v.answered.Store(time.Now().UnixMicro())
+			}
 			if a.err != nil {
 				return nil, wire.NoKey, a.err
 			}
@@ -203,23 +207,13 @@ func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Con
 	return nil, wire.KeyUnreachable, errSlow
 }
 
-// answers notes that the directory has answered.
-func (v *Verifier) answers(source string) {
-	if source == directory {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.answered = time.Now()
-	}
-}
-
 // more returns how much longer to wait for a source: for a host that an account chose, no longer.
 func (v *Verifier) more(source string, until time.Time) time.Duration {
 	if source != directory {
 		return 0
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return min(time.Until(v.answered.Add(patience)), time.Until(until))
+	answered := time.UnixMicro(v.answered.Load())
+	return min(time.Until(answered.Add(patience)), time.Until(until))
 }
 
 func (v *Verifier) isSlow(source string) bool {

@@ -143,17 +143,10 @@ func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	}
 }
 
-// bytes returns how many bytes of the CAR were read.
-func (r *Reader) bytes() int { return int(r.most + 1 - r.limit.N) }
-
-// maxUnreleased is how much memory a Reader may hold from one repo to the next without
-// Release.
-const maxUnreleased = 8 << 20
+// Bytes returns how many bytes of the CAR were read.
+func (r *Reader) Bytes() int { return int(r.most + 1 - r.limit.N) }
 
 func (r *Reader) reset(in io.Reader, most int64) {
-	if r.allocated > maxUnreleased {
-		r.Release()
-	}
 	r.limit, r.most = io.LimitedReader{R: in, N: most + 1}, most
 	r.in.Reset(&r.limit)
 	r.Malformed, r.Spaces = 0, 0

@@ -332,7 +332,7 @@ func TestMalformedCommits(t *testing.T) {
 	}
 }
 
-// After the first repos, reading one allocates nothing.
+// After the first repos, reading one allocates only the chunks of its blocks.
 func TestAllocations(t *testing.T) {
 	var r repo.Reader
 	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 500))
@@ -345,7 +345,7 @@ func TestAllocations(t *testing.T) {
 		if err := r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {}); err != nil {
 			t.Fatal(err)
 		}
-	}); n > 0 {
+	}); n > 3 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -21,8 +21,8 @@ const maxKey = dict.MaxNSID + 1 + dict.MaxRkey
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
 	w := &r.walk
 	w.r, w.each, w.ctx = r, each, ctx
-	w.key, w.slash, w.bad, w.of = w.key[:0], none, none, nil
-	w.missing, w.nodes, w.steps, w.read, w.work, w.edges = 0, 0, 0, 0, 0, 0
+	w.key, w.slash, w.of = w.key[:0], none, nil
+	w.missing, w.nodes, w.steps, w.read, w.edges = 0, 0, 0, 0, 0
 	r.Malformed, r.Spaces = 0, 0
 	_, err := w.node([digestLen]byte(r.Data), 0)
 	return err
@@ -49,13 +49,10 @@ type walk struct {
 	key   []byte            // the last one
 	slash int               // position of its slash; none if it has none
 	of    *kinds.Collection // its collection; nil if not indexed
-	bad   int               // position of the first byte that an rkey cannot have; none if there is none
 
 	read  int      // bytes of records parsed
+	edges int      // that the records make
 	found [][]byte // scratch
-	work  int      // bytes of keys that were compared or copied
-
-	edges int // that the records make
 }
 
 // step counts a node or an entry, and checks ctx now and then.
@@ -151,39 +148,13 @@ func (w *walk) advance(prefix int, rest []byte) (shared int, err error) {
 	}
 	shared = prefix + same
 	w.key = append(w.key[:shared], rest[same:]...)
-	w.work += same + len(rest)
-	w.parse(shared)
-	return shared, nil
-}
-
-// parse finds the collection and the rkey in the key, whose first shared bytes are
-// unchanged.
-func (w *walk) parse(shared int) {
-	if w.slash >= shared {
-		w.slash, w.of, w.bad = none, nil, none
+	if w.slash >= shared { // the collection has changed
+		w.slash, w.of = none, nil
 		if i := bytes.IndexByte(w.key[shared:], '/'); i >= 0 {
-			w.slash = shared + i
-			w.of = w.r.table().CollectionOf(w.key)
+			w.slash, w.of = shared+i, w.r.table().CollectionOf(w.key)
 		}
-		w.work += len(w.key) - shared
 	}
-	if w.of != nil && w.bad >= shared {
-		from := max(shared, w.slash+1)
-		w.bad = none
-		if i := dict.IndexNotRkey(w.key[from:]); i >= 0 {
-			w.bad = from + i
-		}
-		w.work += len(w.key) - from
-	}
-}
-
-// rkey returns the record key, nil if it is malformed.
-func (w *walk) rkey() []byte {
-	rkey := w.key[w.slash+1:]
-	if w.bad != none || len(rkey) > dict.MaxRkey || len(rkey) <= len("..") && !dict.ValidRkey(rkey) {
-		return nil
-	}
-	return rkey
+	return shared, nil
 }
 
 // mostRead is how many bytes of records are parsed at most for a byte of the CAR: many paths may have the same
@@ -198,8 +169,8 @@ func (w *walk) record(cid []byte) error {
 	if w.of == nil {
 		return nil
 	}
-	rkey := w.rkey()
-	if rkey == nil {
+	rkey := w.key[w.slash+1:]
+	if !dict.ValidRkey(rkey) {
 		w.r.Malformed++
 		return nil
 	}
@@ -215,7 +186,7 @@ func (w *walk) record(cid []byte) error {
 	if found && data == nil {
 		data = emptyRecord
 	}
-	if w.read += len(data); w.read > mostRead*w.r.bytes() {
+	if w.read += len(data); w.read > mostRead*w.r.Bytes() {
 		return fmt.Errorf("%w: too many paths have the same large record", ErrEdges)
 	}
 	var dropped wire.Reason
@@ -229,8 +200,8 @@ func (w *walk) record(cid []byte) error {
 			if subject != nil {
 				w.edges++
 			}
-			if most := kinds.MostEdges(w.r.bytes()); w.edges > most {
-				return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.bytes())
+			if most := kinds.MostEdges(w.r.Bytes()); w.edges > most {
+				return fmt.Errorf("%w: more than %d for %d bytes", ErrEdges, most, w.r.Bytes())
 			}
 			w.each(k.Kind, rkey, subject)
 		}
