@@ -468,29 +468,3 @@ func FuzzSegment(f *testing.F) {
 	f.Add(slices.Concat([]byte(magic), make([]byte, 300)))
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _, _ = frames(b) })
 }
-
-// Unpacking and folding a block allocates nothing per row.
-//
-//	go test ./consumer/archive -run xxx -bench Fold -benchmem
-func BenchmarkFold(b *testing.B) {
-	s := newServer(b)
-	d, err := newDecoder()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var blk block
-	var batch batch.Batch
-	fold := newFolder(kinds.BuiltIn, nil, 0, nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		fold.last = 0
-		batch.Reset()
-		for _, frame := range s.frames {
-			if err := blk.unpack(d, frame); err != nil {
-				b.Fatal(err)
-			}
-			fold.add(&blk, &batch)
-		}
-	}
-	b.ReportMetric(float64(fold.records)/b.Elapsed().Seconds(), "records/s")
-}

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -43,62 +42,6 @@ func columns(rows []row, witnessed int64) []byte {
 	column(func(i int) { b = append(b, rows[i].rev...) })
 	column(func(i int) { b = append(b, rows[i].payload...) })
 	return b
-}
-
-// A block has the rows that were encoded; one that is cut, longer, or claims other lengths is an
-// error, and never more rows than its bytes can hold.
-func TestColumns(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	text := func(most int) []byte {
-		b := make([]byte, rng.IntN(most+1))
-		for i := range b {
-			b[i] = byte(rng.IntN(256))
-		}
-		return b
-	}
-	for range 200 {
-		rows := make([]row, rng.IntN(20))
-		for i := range rows {
-			rows[i] = row{int64(rng.Uint64() >> 1), kind(rng.IntN(256)), text(255), text(300), text(255), text(255), text(400)}
-		}
-		raw := columns(rows, 1_800_000_000_000_000)
-		b := block{buf: raw}
-		if err := b.parse(); err != nil {
-			t.Fatal(err)
-		}
-		var r row
-		for i := range rows {
-			if !b.next(&r) || r.seq != rows[i].seq || r.kind != rows[i].kind || string(r.collection) != string(rows[i].collection) || string(r.did) != string(rows[i].did) ||
-				string(r.rkey) != string(rows[i].rkey) || string(r.rev) != string(rows[i].rev) || string(r.payload) != string(rows[i].payload) {
-				t.Fatalf("row %d: %+v, want %+v", i, r, rows[i])
-			}
-		}
-		if b.next(&r) {
-			t.Fatalf("a row more than %d", len(rows))
-		}
-		want := int64(0)
-		if len(rows) > 0 {
-			want = 1_800_000_000_000_000 + int64(len(rows)) - 1
-		}
-		if got := b.lastWitnessed(); got != want {
-			t.Fatalf("witnessed at %d, want %d", got, want)
-		}
-		for range 20 {
-			cut := block{buf: raw[:rng.IntN(len(raw))]}
-			if err := cut.parse(); err == nil && len(rows) > 0 || err != nil && !errors.Is(err, ErrSegment) {
-				t.Fatalf("cut to %d of %d bytes: %v", len(cut.buf), len(raw), err)
-			}
-		}
-		longer := block{buf: append(slices.Clone(raw), 0)}
-		if err := longer.parse(); !errors.Is(err, ErrSegment) {
-			t.Fatalf("a byte more: %v", err)
-		}
-		changed := slices.Clone(raw)
-		binary.LittleEndian.PutUint32(changed, rng.Uint32())
-		if b := (block{buf: changed}); b.parse() == nil && b.rows > len(changed)/29 {
-			t.Fatalf("%d rows in %d bytes", b.rows, len(changed))
-		}
-	}
 }
 
 // chronicle is an archive that a test makes up: its rows, and what they leave, in plain maps.
@@ -316,38 +259,5 @@ func TestFold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-// A writer of one partition takes the rows of its own accounts alone.
-func TestFoldOwn(t *testing.T) {
-	c := newChronicle(5)
-	for range 300 {
-		c.step()
-	}
-	owns := func(did []byte) bool { return strings.HasPrefix(string(did), "did:web:a1") }
-	all := block{buf: columns(c.rows, 1)}
-	if err := all.parse(); err != nil {
-		t.Fatal(err)
-	}
-	fold := newFolder(kinds.BuiltIn, owns, 0, nil)
-	var b batch.Batch
-	fold.add(&all, &b)
-	if b.Empty() || int64(b.Last()) != c.seq {
-		t.Fatalf("the batch ends at %d, the rows at %d", b.Last(), c.seq)
-	}
-	mine := 0
-	for _, line := range b.Describe() {
-		if did := strings.Index(line, "did:web:a"); did >= 0 && !strings.Contains(line, "subject") {
-			if strings.HasPrefix(line, "  ") { // an operation; its subject may be anyone
-				continue
-			}
-			if mine++; !owns([]byte(line[did:])) {
-				t.Errorf("a row of another writer: %s", line)
-			}
-		}
-	}
-	if mine == 0 {
-		t.Error("no row of its own")
 	}
 }

