@@ -67,12 +67,12 @@ type Checker struct {
 
 // Commit returns the commit of a Commit or a Sync. It checks the block against its CID.
 func (c *Checker) Commit(m *wire.Message) (Commit, error) {
-	if err := c.read(m.Blocks()); err != nil {
+	if err := c.read(m.Blocks); err != nil {
 		return Commit{}, err
 	}
-	root := m.CommitCID()
+	root := m.CommitCID
 	if m.Type == wire.Sync {
-		root = wire.Root(m.Blocks())
+		root = wire.Root(m.Blocks)
 	}
 	sum, ok := wire.Digest(root)
 	block := c.blocks[sum]
@@ -113,14 +113,14 @@ func (c *Checker) read(car []byte) error {
 // the message, and compares the root with prevData. A commit without prevData must be the first:
 // nothing may be left.
 func (c *Checker) Invert(m *wire.Message, k Commit) error {
-	if err := c.parseOps(m.Ops()); err != nil {
+	if err := c.parseOps(m.Ops); err != nil {
 		return err
 	}
 	root, ok := wire.Digest(k.Data)
 	if !ok {
 		return fmt.Errorf("%w: the commit names the root %x, which is not a CID of this form", ErrNode, k.Data)
 	}
-	prev, hasPrev := wire.Digest(m.PrevData())
+	prev, hasPrev := wire.Digest(m.PrevData)
 	if len(c.ops) == 0 && hasPrev && prev == root { // nothing has changed, and no node is needed
 		return nil
 	}
@@ -134,14 +134,14 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 			return fmt.Errorf("undoing the %.20q of %q: %w", o.Action, o.Path, err)
 		}
 	}
-	if len(m.PrevData()) == 0 {
+	if len(m.PrevData) == 0 {
 		if !c.tree.root.isEmpty() {
 			return fmt.Errorf("%w: prevData is missing, and undoing the operations leaves the tree %s", ErrRoot, cidText(c.tree.sumOf(c.tree.root)))
 		}
 		return nil
 	}
 	if !hasPrev || !c.tree.leadsTo(prev) {
-		return fmt.Errorf("%w: undoing the operations leads to %s; prevData is %s", ErrRoot, cidText(c.tree.sumOf(c.tree.root)), linkText(m.PrevData()))
+		return fmt.Errorf("%w: undoing the operations leads to %s; prevData is %s", ErrRoot, cidText(c.tree.sumOf(c.tree.root)), linkText(m.PrevData))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (v *Verifier) Verify(ctx context.Context, m *wire.Message) (wire.Reason, er
 	switch {
 	case err != nil:
 		return "", nil //nolint:nilerr // the decoder drops it
-	case m.TooBig():
+	case m.TooBig:
 		return wire.TooBig, errTooBig
 	}
 	k, reason, err := v.read(m)

@@ -178,10 +178,10 @@ func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
 func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r, path}) }
 
 func (d *Decoder) commit(m *Message, b *batch.Batch) {
-	c := batch.Commit{DID: m.DID, TooBig: m.tooBig}
-	if len(m.prevData) == cidLen {
-		c.PrevData = m.prevData[4:]
-	} else if len(m.prevData) > 0 {
+	c := batch.Commit{DID: m.DID, TooBig: m.TooBig}
+	if len(m.PrevData) == cidLen {
+		c.PrevData = m.PrevData[4:]
+	} else if len(m.PrevData) > 0 {
 		c.PrevData = noSuchRoot
 	}
 	if dict.ValidTID(m.Since) {
@@ -195,7 +195,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 		return
 	}
 	c.Rev = m.Rev
-	if m.tooBig {
+	if m.TooBig {
 		d.drop(TooBig, nil)
 	}
 	reason := d.read(m, &c)
@@ -206,7 +206,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	case reason == "" && d.hasTooManyEdges(m, b):
 		d.drop(BadOps, nil)
 		c.Data = nil
-	case reason != "" && !m.tooBig: // the blocks of one that is too big are missing anyway
+	case reason != "" && !m.TooBig: // the blocks of one that is too big are missing anyway
 		d.drop(reason, nil)
 	}
 	if len(c.Data) == 0 {
@@ -243,28 +243,28 @@ var (
 // read parses the operations and the CAR, and fills in c.Data. It returns the reason why the
 // commit is not completely readable, or "".
 func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
-	if !d.parseOps(m.ops) {
+	if !d.parseOps(m.Ops) {
 		return BadOps
 	}
-	_, start := carHeader(m.blocks)
+	_, start := carHeader(m.Blocks)
 	if start == 0 {
 		return BadCAR
 	}
-	if len(m.commit) == 0 {
+	if len(m.CommitCID) == 0 {
 		return BadCommit
 	}
 	d.wants.reset()
 	d.named, d.refs = d.named[:0], d.refs[:0]
-	d.wants.add(m.commit)
+	d.wants.add(m.CommitCID)
 	for i := range d.ops {
 		if o := &d.ops[i]; o.of != nil {
 			d.wants.add(o.CID)
 		}
 	}
-	if !d.wants.find(m.blocks, start) {
+	if !d.wants.find(m.Blocks, start) {
 		return BadCAR
 	}
-	return d.commitBlock(m.commit, m, c)
+	return d.commitBlock(m.CommitCID, m, c)
 }
 
 // commitBlock stores the root and the rev of a commit block in c. The block must belong to the message's DID.
@@ -298,12 +298,12 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 	} else {
 		d.drop(BadRev, nil)
 	}
-	if root, start := carHeader(m.blocks); start == 0 || len(root) == 0 {
+	if root, start := carHeader(m.Blocks); start == 0 || len(root) == 0 {
 		d.drop(BadCAR, nil)
 	} else {
 		d.wants.reset()
 		d.wants.add(root)
-		if !d.wants.find(m.blocks, start) || d.commitBlock(root, m, &c) != "" {
+		if !d.wants.find(m.Blocks, start) || d.commitBlock(root, m, &c) != "" {
 			d.drop(BadCommit, nil)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // MaxFrame is the size in bytes of the largest message that is read. The protocol allows 5 MB.
@@ -34,34 +35,29 @@ func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 1
 // Next returns the next message, or io.EOF after the last one. Its bytes are valid until the next
 // call.
 func (r *Reader) Next() ([]byte, error) {
+	at := r.offset
 	var head [4]byte
-	switch _, err := io.ReadFull(r.r, head[:]); {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%w, at byte %d", ErrTruncated, r.offset)
-	case err != nil:
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("%w, at byte %d", ErrTruncated, at)
+		}
 		return nil, err
 	}
 	n := int(binary.BigEndian.Uint32(head[:]))
-	if n > MaxFrame {
-		at := r.offset
-		if _, err := r.r.Discard(n); err != nil {
-			return nil, fmt.Errorf("%w: a message of %d bytes at byte %d; is this a .frames file?", ErrTruncated, n, at)
-		}
-		r.offset += 4 + int64(n)
-		return nil, fmt.Errorf("%w: %d bytes at byte %d", ErrTooLarge, n, at)
-	}
-	if cap(r.buf) < n {
-		r.buf = make([]byte, n, max(n, 1<<16))
-	}
-	r.buf = r.buf[:n]
-	if _, err := io.ReadFull(r.r, r.buf); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%w: a message of %d bytes at byte %d", ErrTruncated, n, r.offset)
-		}
-		return nil, err
-	}
 	r.offset += 4 + int64(n)
-	return r.buf, nil
+	var err error
+	if n > MaxFrame {
+		if _, err = r.r.Discard(n); err == nil {
+			return nil, fmt.Errorf("%w: %d bytes at byte %d", ErrTooLarge, n, at)
+		}
+	} else {
+		r.buf = slices.Grow(r.buf[:0], n)[:n]
+		_, err = io.ReadFull(r.r, r.buf)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: a message of %d bytes at byte %d; is this a .frames file?", ErrTruncated, n, at)
+	}
+	return r.buf, err
 }
 
 // ReadFile returns all messages of a file.

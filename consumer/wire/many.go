@@ -164,5 +164,5 @@ func (d *Decoder) hasTooManyEdges(m *Message, b *batch.Batch) bool {
 			}
 		}
 	}
-	return n > kinds.MostEdges(len(m.ops)+len(m.blocks)) || rewrites > maxRewrites
+	return n > kinds.MostEdges(len(m.Ops)+len(m.Blocks)) || rewrites > maxRewrites
 }

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 
 	"skein.blue/graph/batch"
 )
@@ -21,10 +23,10 @@ const (
 	Error
 )
 
+var types = [...]string{"unknown", "commit", "sync", "account", "identity", "info", "error"}
+
 // String returns the name of the type in metrics.
-func (t Type) String() string {
-	return [...]string{"unknown", "commit", "sync", "account", "identity", "info", "error"}[t]
-}
+func (t Type) String() string { return types[t] }
 
 // Types is the number of types.
 const Types = int(Error) + 1
@@ -38,30 +40,19 @@ type Message struct {
 	Seq  batch.Seq // 0 if it has none
 	Time []byte    // as sent; should be RFC 3339
 
-	DID            []byte
-	Rev, Since     []byte
-	commit         []byte // CID
-	prevData       []byte // CID
-	blocks         []byte
-	ops            []byte // the CBOR array, or nil
-	tooBig         bool
+	DID        []byte
+	Rev, Since []byte
+	CommitCID  []byte // of the commit block of a Commit
+	PrevData   []byte // CID of the root of the tree before a Commit; nil if it names none
+	Blocks     []byte // the CAR of a Commit or a Sync
+	Ops        []byte // of a Commit, as a CBOR array for EachOp; may be nil
+	TooBig     bool   // a Commit was too big to send
+	Status     []byte
+
 	active, hasAct bool
-	Status         []byte
 
 	Name, Text []byte // of Info and Error
 }
-
-// Blocks returns the CAR of a Commit or a Sync.
-func (m *Message) Blocks() []byte { return m.blocks }
-
-// CommitCID returns the CID of the commit block of a Commit.
-func (m *Message) CommitCID() []byte { return m.commit }
-
-// PrevData returns the CID of the root of the tree before a Commit, nil if it names none.
-func (m *Message) PrevData() []byte { return m.prevData }
-
-// Ops returns the operations of a Commit, as a CBOR array for EachOp.
-func (m *Message) Ops() []byte { return m.ops }
 
 // An Op is an operation of a Commit.
 type Op struct{ Action, Path, CID, Prev []byte }
@@ -100,9 +91,6 @@ func EachOp(array []byte, each func(Op) bool) bool {
 	}
 	return !c.Bad
 }
-
-// TooBig reports whether a Commit was too big to send.
-func (m *Message) TooBig() bool { return m.tooBig }
 
 // Parse parses a message's envelope into m. It skips everything unknown, as the
 // protocol demands.
@@ -145,7 +133,8 @@ func (m *Message) header(c *Cursor) {
 				isMessage = true
 			}
 		case "t":
-			m.Type = typeOf(c.Text())
+			name, _ := bytes.CutPrefix(c.Text(), []byte("#"))
+			m.Type = Type(max(slices.Index(types[:Error], string(name)), int(Unknown)))
 		default:
 			c.Skip()
 		}
@@ -158,70 +147,26 @@ func (m *Message) header(c *Cursor) {
 	}
 }
 
-func typeOf(t []byte) Type {
-	switch string(t) {
-	case "#commit":
-		return Commit
-	case "#sync":
-		return Sync
-	case "#account":
-		return Account
-	case "#identity":
-		return Identity
-	case "#info":
-		return Info
-	}
-	return Unknown
-}
-
 // field parses one entry of a body other than a commit's. It parses fields of a
 // single type only in messages of that type, because in others they may mean
 // anything.
 func (m *Message) field(c *Cursor) {
-	key := c.Text()
-	switch string(key) {
-	case "seq":
-		if m.Type == Unknown { // may mean something else in later versions
-			if i := c.I; i < len(c.B) && c.B[i]>>5 != Uint {
-				c.Skip()
-				return
-			}
-		}
+	isInfo := m.Type == Info || m.Type == Error
+	switch key := string(c.Text()); {
+	case key == "seq" && (m.Type != Unknown || c.I < len(c.B) && c.B[c.I]>>5 == Uint): // it may mean something else in later versions
 		m.seq(c)
-		return
-	case "time":
-		if m.Type != Unknown && m.Type < Info {
-			m.Time = c.OptionalText()
-			return
-		}
-	}
-	switch m.Type {
-	case Identity:
-		if string(key) == "did" {
-			m.DID = c.Text()
-		} else {
-			c.Skip()
-		}
-	case Account:
-		switch string(key) {
-		case "did":
-			m.DID = c.Text()
-		case "active":
-			m.active, m.hasAct = c.Bool(), true
-		case "status":
-			m.Status = c.OptionalText()
-		default:
-			c.Skip()
-		}
-	case Info, Error:
-		switch string(key) {
-		case "name", "error":
-			m.Name = c.OptionalText()
-		case "message":
-			m.Text = c.OptionalText()
-		default:
-			c.Skip()
-		}
+	case key == "time" && m.Type != Unknown && !isInfo:
+		m.Time = c.OptionalText()
+	case key == "did" && (m.Type == Identity || m.Type == Account):
+		m.DID = c.Text()
+	case key == "active" && m.Type == Account:
+		m.active, m.hasAct = c.Bool(), true
+	case key == "status" && m.Type == Account:
+		m.Status = c.OptionalText()
+	case (key == "name" || key == "error") && isInfo:
+		m.Name = c.OptionalText()
+	case key == "message" && isInfo:
+		m.Text = c.OptionalText()
 	default:
 		c.Skip()
 	}
@@ -250,15 +195,15 @@ func (m *Message) repoField(c *Cursor) {
 	case "since":
 		m.Since = c.OptionalText()
 	case "commit":
-		m.commit = c.Link()
+		m.CommitCID = c.Link()
 	case "prevData":
-		m.prevData = c.Link()
+		m.PrevData = c.Link()
 	case "blocks":
-		m.blocks = c.Bytes()
+		m.Blocks = c.Bytes()
 	case "ops":
-		m.ops = c.Item()
+		m.Ops = c.Item()
 	case "tooBig":
-		m.tooBig = c.Bool()
+		m.TooBig = c.Bool()
 	default:
 		c.Skip()
 	}

@@ -113,7 +113,7 @@ func TestRealisticMessages(t *testing.T) {
 		}
 		sizes = append(sizes, len(frame))
 		blocks := map[string][]byte{}
-		if err := wire.EachBlock(m.Blocks(), func(cid, block []byte) {
+		if err := wire.EachBlock(m.Blocks, func(cid, block []byte) {
 			if sum := sha256.Sum256(block); string(sum[:]) != string(cid[len(cid)-32:]) {
 				t.Fatalf("a block does not hash to its CID: %+v", e)
 			}
