@@ -40,7 +40,7 @@ func newApplier(r *Reader, after int64) *applier {
 // stop waits for the batch that is being applied, after another error.
 func (a *applier) stop() {
 	if a.applying != nil {
-		<-a.applying
+		_ = <-a.applying
 	}
 }
 

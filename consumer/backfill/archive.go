@@ -53,7 +53,7 @@ func (a *archiver) start(ctx context.Context, address string) error {
 // begin reads an archive in the background. Its job is reserved.
 func (a *archiver) begin(ctx context.Context, address string) error {
 	r, err := archive.New(archive.Options{
-		URL: address, Key: a.o.ArchiveKey, Store: a.o.Store, Ops: a.o.ArchiveOps, Until: a.until, Poll: a.o.ArchivePoll,
+		URL: address, Key: a.o.ArchiveKey, Store: a.o.Store, Ops: a.o.ArchiveOps, Until: a.until,
 		Logger: a.o.Logger.With("archive", address), Dropped: func(reason wire.Reason) { a.o.Metrics.dropped(reason, 1) },
 	})
 	if err != nil {

@@ -96,7 +96,7 @@ func (a *auditor) someAccount(ctx context.Context) (did string, err error) {
 // one fetches a repo, and compares the index with it.
 func (a *auditor) one(ctx context.Context, did string) error {
 	r := a.fetcher.reader()
-	defer free(r)
+	defer r.Release()
 	host, err := a.fetcher.client.resolve(ctx, did)
 	if err == nil {
 		_, err = a.fetcher.getRepo(ctx, host, did, r)

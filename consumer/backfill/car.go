@@ -26,7 +26,7 @@ type Placed struct {
 func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err error) {
 	f := m.fetcher
 	r := f.reader()
-	defer free(r)
+	defer r.Release()
 	if err := r.Read(ctx, in, m.o.MaxRepoBytes); err != nil {
 		if errors.Is(err, repo.ErrTooLarge) {
 			err = f.tooLarge(err)

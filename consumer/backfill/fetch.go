@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -105,19 +104,9 @@ func (f *fetcher) resolve(ctx context.Context, j *job) {
 	f.queue.send(j, host)
 }
 
-// readers are reused.
-var readers = sync.Pool{New: func() any { return new(repo.Reader) }}
-
+// reader returns a Reader, to be released after use.
 func (f *fetcher) reader() *repo.Reader {
-	r, _ := readers.Get().(*repo.Reader)
-	r.Kinds, r.Memory = f.o.Store.Kinds(), f.memory
-	return r
-}
-
-// free releases a Reader and its memory.
-func free(r *repo.Reader) {
-	r.Release()
-	readers.Put(r)
+	return &repo.Reader{Kinds: f.o.Store.Kinds(), Memory: f.memory}
 }
 
 // Some repos lack the blocks of records; the reference PDS sends some imported repos like
@@ -147,7 +136,7 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 		return
 	}
 	r := f.reader()
-	defer free(r)
+	defer r.Release()
 	began := time.Now()
 	n, err := f.askForRepo(ctx, j, r)
 	if ctx.Err() != nil {

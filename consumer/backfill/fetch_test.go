@@ -96,7 +96,7 @@ func TestAnswersOfHosts(t *testing.T) {
 			defer srv.Close()
 			m := idle(t, Options{})
 			r := m.fetcher.reader()
-			defer free(r)
+			defer r.Release()
 			_, err := m.fetcher.getRepo(t.Context(), srv.URL, "did:web:a.example.com", r)
 			f, ok := errors.AsType[*failure](err)
 			if !ok {
@@ -152,7 +152,7 @@ func TestBodiesOfHosts(t *testing.T) {
 			defer srv.Close()
 			m := idle(t, Options{MaxRepoBytes: int64(len(whole)) + 1000})
 			r := m.fetcher.reader()
-			defer free(r)
+			defer r.Release()
 			n, err := m.fetcher.getRepo(t.Context(), srv.URL, did, r)
 			if c.why == "" {
 				if err != nil || n != int64(len(whole)) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,16 +96,14 @@ func (o *Options) apply(ctx context.Context, b *batch.Batch) error {
 // resync queues repos for a fetch.
 func (o *Options) resync(ctx context.Context, c batch.Cause, dids ...string) error {
 	var b batch.Batch
-	for len(dids) > 0 {
-		n := min(len(dids), 1000)
+	for some := range slices.Chunk(dids, 1000) {
 		b.Reset()
-		for _, did := range dids[:n] {
+		for _, did := range some {
 			b.AddResync([]byte(did), c)
 		}
 		if err := o.apply(ctx, &b); err != nil {
 			return fmt.Errorf("backfill: %w", err)
 		}
-		dids = dids[n:]
 	}
 	return nil
 }

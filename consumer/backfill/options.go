@@ -98,8 +98,6 @@ type Archives struct {
 	// called when reading an archive starts and ends.
 	ArchiveOps int
 	Archiving  func(bool)
-	// ArchivePoll is Options.Poll of an archive's Reader.
-	ArchivePoll time.Duration
 }
 
 func (o *Options) defaults() {

@@ -44,9 +44,8 @@ const (
 
 // A Verifier checks messages and repos. Any goroutine may use it.
 type Verifier struct {
-	keys     Keys
-	checkers sync.Pool
-	slots    chan struct{} // one for each processor
+	keys  Keys
+	slots chan struct{} // one for each processor
 
 	answered atomic.Int64 // when the directory answered last, in microseconds since 1970
 
@@ -56,10 +55,7 @@ type Verifier struct {
 
 // NewVerifier returns a Verifier.
 func NewVerifier(keys Keys) *Verifier {
-	return &Verifier{
-		keys: keys, checkers: sync.Pool{New: func() any { return new(Checker) }}, slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		slow: map[string]time.Time{},
-	}
+	return &Verifier{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), slow: map[string]time.Time{}}
 }
 
 // Changed says that an account's DID document may have changed.
@@ -92,8 +88,7 @@ var (
 func (v *Verifier) read(m *wire.Message) (k Commit, reason wire.Reason, err error) {
 	v.slots <- struct{}{}
 	defer func() { <-v.slots }()
-	c, _ := v.checkers.Get().(*Checker)
-	defer v.checkers.Put(c)
+	var c Checker
 	if k, err = c.Commit(m); err != nil {
 		return k, wire.BadCommit, err
 	}

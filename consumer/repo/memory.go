@@ -39,15 +39,6 @@ func NewMemory(bytes int64) *Memory {
 // One returns how many bytes one repo may use.
 func (m *Memory) One() int64 { return m.one }
 
-// InUse returns how many bytes Readers hold now.
-func (m *Memory) InUse() int64 {
-	n := m.all - m.one - m.free.Load()
-	if len(m.turn) > 0 {
-		n += m.one
-	}
-	return n
-}
-
 // lease is the share of a Memory that a Reader holds.
 type lease struct {
 	shared, own int64

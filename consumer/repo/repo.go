@@ -73,16 +73,14 @@ type Reader struct {
 	// Memory bounds the memory of this Reader and others. It is set before the first Read;
 	// nil means no bound.
 	Memory *Memory
-	// Malformed counts the records of indexed collections without a valid subject in the
-	// last Walk, and Spaces those with a subject in a space, which is not indexed.
-	Malformed, Spaces int
+	// Spaces counts the records in the last Walk with a subject in a space, which is not indexed.
+	Spaces int
 	// Tolerate is how many blocks of records may be missing: such records name no subject.
 	// The reference PDS loses some blocks of a repo that was imported over a newer one. Set
 	// it before Walk; Read resets it to 0.
 	Tolerate int
 
-	keys    [][]byte     // a record that names a subject has one of these
-	keysFor *kinds.Table // the table that keys come from
+	keys [][]byte // a record that names a subject has one of these
 
 	in    bufio.Reader
 	limit io.LimitedReader // under in: one byte more than may be read
@@ -121,9 +119,7 @@ func (r *Reader) table() *kinds.Table {
 // memory; to end reading, in must return an error.
 func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	r.reset(in, most)
-	if t := r.table(); r.keysFor != t {
-		r.keys, r.keysFor = subjectKeys(t), t
-	}
+	r.keys = subjectKeys(r.table())
 	if err := r.header(ctx); err != nil {
 		return err
 	}
@@ -149,7 +145,6 @@ func (r *Reader) Bytes() int { return int(r.most + 1 - r.limit.N) }
 func (r *Reader) reset(in io.Reader, most int64) {
 	r.limit, r.most = io.LimitedReader{R: in, N: most + 1}, most
 	r.in.Reset(&r.limit)
-	r.Malformed, r.Spaces = 0, 0
 	r.DID, r.Rev, r.Data, r.Commit, r.Tolerate = nil, nil, nil, nil, 0
 	r.clearBlocks()
 }

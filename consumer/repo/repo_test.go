@@ -332,24 +332,6 @@ func TestMalformedCommits(t *testing.T) {
 	}
 }
 
-// After the first repos, reading one allocates only the chunks of its blocks.
-func TestAllocations(t *testing.T) {
-	var r repo.Reader
-	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 500))
-	in := bytes.NewReader(b)
-	if n := testing.AllocsPerRun(20, func() {
-		in.Reset(b)
-		if err := r.Read(context.Background(), in, 1<<30); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {}); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 3 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func FuzzRead(f *testing.F) {
 	f.Add(car(randomRecords(rand.New(rand.NewPCG(3, 3)), 5)))
 	f.Add(car(nil))

@@ -23,7 +23,7 @@ func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject
 	w.r, w.each, w.ctx = r, each, ctx
 	w.key, w.slash, w.of = w.key[:0], none, nil
 	w.missing, w.nodes, w.steps, w.read, w.edges = 0, 0, 0, 0, 0
-	r.Malformed, r.Spaces = 0, 0
+	r.Spaces = 0
 	_, err := w.node([digestLen]byte(r.Data), 0)
 	return err
 }
@@ -171,7 +171,6 @@ func (w *walk) record(cid []byte) error {
 	}
 	rkey := w.key[w.slash+1:]
 	if !dict.ValidRkey(rkey) {
-		w.r.Malformed++
 		return nil
 	}
 	var data []byte
@@ -206,11 +205,8 @@ func (w *walk) record(cid []byte) error {
 			w.each(k.Kind, rkey, subject)
 		}
 	}
-	switch {
-	case dropped == wire.SpaceSubject:
+	if dropped == wire.SpaceSubject {
 		w.r.Spaces++
-	case dropped != "":
-		w.r.Malformed++
 	}
 	return nil
 }
