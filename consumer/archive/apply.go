@@ -38,10 +38,11 @@ func newApplier(r *Reader, after int64) *applier {
 }
 
 // stop waits for the batch that is being applied, after another error.
-func (a *applier) stop() {
+func (a *applier) stop() (err error) {
 	if a.applying != nil {
-		_ = <-a.applying
+		err = <-a.applying
 	}
+	return err
 }
 
 // part decodes a segment, or a block.

@@ -141,7 +141,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		after = int64(c.Seq)
 	}
 	a := newApplier(r, after)
-	defer a.stop()
+	defer func() { _ = a.stop() }() // it failed, or was interrupted, for another reason
 	for replans := 0; ; {
 		err := r.pages(ctx, a)
 		if errors.Is(err, errReplan) && replans < 20 {
