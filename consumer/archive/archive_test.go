@@ -62,6 +62,14 @@ func expected(t testing.TB) map[string]string {
 	}
 }
 
+// must ends a test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // indexed returns the records of a store in the same form.
 func indexed(t testing.TB, store kv.Store) map[string]string {
 	t.Helper()
@@ -190,9 +198,7 @@ func maxSeq(t testing.TB, frame []byte) int64 {
 	}
 	defer d.Close()
 	var b block
-	if err := b.unpack(d, frame); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.unpack(d, frame))
 	var r row
 	for b.next(&r) {
 	}
@@ -236,16 +242,12 @@ func TestArchive(t *testing.T) {
 			s := newServer(t)
 			change(s)
 			store, g := open(t)
-			if err := s.read(t.Context(), g, Options{Key: s.key}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.read(t.Context(), g, Options{Key: s.key}))
 			got := indexed(t, store)
 			if !maps.Equal(got, want) {
 				t.Fatalf("%d records, want %d", len(got), len(want))
 			}
-			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil))
 			s.requests.Store(0)
 			if err := s.read(t.Context(), g, Options{Key: s.key}); err != nil || s.requests.Load() != 1 {
 				t.Errorf("second run: %d requests: %v", s.requests.Load(), err)
@@ -294,9 +296,7 @@ func TestWriteOutlivesItsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.read(t.Context(), g, Options{Ops: 100}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.read(t.Context(), g, Options{Ops: 100}))
 	if got, want := indexed(t, store), expected(t); !maps.Equal(got, want) {
 		t.Fatalf("%d records, want %d", len(got), len(want))
 	}
@@ -314,9 +314,7 @@ func TestInterrupted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Close(t.Context()))
 		f := &failing{Store: store, left: n}
 		ended := false
 		if g, err = graph.Open(t.Context(), f, o); err == nil {
@@ -329,9 +327,7 @@ func TestInterrupted(t *testing.T) {
 		if g, err = graph.Open(t.Context(), store, o); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.read(t.Context(), g, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.read(t.Context(), g, Options{}))
 		if got := indexed(t, store); !maps.Equal(got, want) {
 			t.Fatalf("interrupted at write %d: %d records, want %d", n, len(got), len(want))
 		}

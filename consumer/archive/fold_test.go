@@ -210,16 +210,12 @@ func TestFold(t *testing.T) {
 				if filling.Empty() {
 					return
 				}
-				if err := g.Apply(t.Context(), source, &filling); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.Apply(t.Context(), source, &filling))
 				filling.Reset()
 			}
 			for n, left := 0, restarts; n < len(blocks); n++ {
 				b := block{buf: blocks[n]}
-				if err := b.parse(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.parse())
 				fold.add(&b, &filling)
 				switch c.rng.IntN(8) {
 				case 0, 1:
@@ -255,9 +251,7 @@ func TestFold(t *testing.T) {
 			if restarts == 0 && !maps.Equal(drops, c.drops) {
 				t.Errorf("seed %d: dropped %v, want %v", seed, drops, c.drops)
 			}
-			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil))
 		}
 	}
 }

@@ -86,9 +86,7 @@ func TestArchiveJob(t *testing.T) {
 	hold := make(chan struct{})
 	wait := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { <-hold; rw.WriteHeader(http.StatusServiceUnavailable) })
 	h.wrong.Store(&wait)
-	if err := x.m.Archive(t.Context(), h.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Archive(t.Context(), h.URL))
 	if err := x.m.Archive(t.Context(), h.URL); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second archive at the same time: %v", err)
 	}
@@ -125,22 +123,14 @@ func TestInterruptedArchiveJob(t *testing.T) {
 	h := begin(t)
 	w := newWorld(t, 1)
 	whole := w.index(newStore(), nil)
-	if err := whole.m.Archive(t.Context(), h.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, whole.m.Archive(t.Context(), h.URL))
 	whole.settle(t)
 	want := exported(t, whole.store)
 
 	store := newStore()
 	x := w.index(store, func(o *Options) { o.ArchiveOps = 1000 })
-	if err := x.m.Archive(t.Context(), h.URL); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(time.Millisecond) {
-		if c, ok := x.g.Cursor("archive " + h.URL); ok && c.Seq > 0 {
-			break
-		}
-	}
+	must(t, x.m.Archive(t.Context(), h.URL))
+	await(t, "a first write", func() bool { c, ok := x.g.Cursor("archive " + h.URL); return ok && c.Seq > 0 })
 	x.end()
 	if b := x.g.Backfill(); b.Archive != h.URL {
 		t.Fatalf("stored after the interruption: %+v", b)
@@ -151,9 +141,7 @@ func TestInterruptedArchiveJob(t *testing.T) {
 	}
 	verifying.end()
 	x = w.index(store, nil)
-	for began := time.Now(); x.m.StatusNow().Ended["archive"] == "" && time.Since(began) < 30*time.Second; {
-		time.Sleep(5 * time.Millisecond)
-	}
+	await(t, "the end of the archive", func() bool { return x.m.StatusNow().Ended["archive"] != "" })
 	if st := x.settle(t); st.Ended["archive"] != "ok" || st.Complete != st.Accounts {
 		t.Errorf("%+v", st)
 	}
@@ -171,9 +159,7 @@ func TestArchiveUntil(t *testing.T) {
 		t.Helper()
 		return m.o.Store.Backfill().Begun
 	}
-	if err := m.o.Store.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive, b.Begun = "https://archive.example.com", begun }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.o.Store.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive, b.Begun = "https://archive.example.com", begun }))
 	if got := m.archiver.until(); !got.IsZero() {
 		t.Errorf("without a stream: %v", got)
 	}
@@ -211,9 +197,7 @@ func TestStreamNow(t *testing.T) {
 		var b batch.Batch
 		b.AddAccount(1, []byte("did:web:a.example.com"), true, false)
 		b.Seen(1, []byte(at))
-		if err := m.o.Store.Apply(context.Background(), source, &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.o.Store.Apply(context.Background(), source, &b))
 	}
 	apply("archive https://archive.example.com", "2031-01-01T00:00:00Z")
 	if got := m.archiver.streamNow(); time.Since(got).Abs() > time.Minute {
@@ -251,9 +235,7 @@ func TestAbuseArchivePlans(t *testing.T) {
 			h.wrong.Store(&lie)
 			w := newWorld(t, 1)
 			x := w.index(newStore(), nil)
-			if err := x.m.Archive(t.Context(), h.URL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, x.m.Archive(t.Context(), h.URL))
 			st := x.settle(t)
 			if outcome := st.Ended["archive"]; outcome == "ok" || outcome == "" || st.Accounts != 0 || h.plans.Load() > 100 {
 				t.Errorf("after %d plans: %+v", h.plans.Load(), st)

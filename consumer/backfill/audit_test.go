@@ -38,9 +38,7 @@ func TestAudit(t *testing.T) {
 	x, outcomes := auditors(w)
 	w.fetched(x, a, b)
 	for _, one := range []*account{a, b} {
-		if err := x.m.auditor.one(t.Context(), one.did); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.m.auditor.one(t.Context(), one.did))
 	}
 	if got, want := outcomes(), (map[string]float64{"records": 47, auditSame: 2}); !maps.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)
@@ -53,9 +51,7 @@ func TestAudit(t *testing.T) {
 	a.records["app.bsky.graph.follow/3zzzzzzzzzz2a"] = "did:web:new.example.com"
 	a.packedRev = 0
 	w.mu.Unlock()
-	if err := x.m.auditor.one(t.Context(), a.did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.auditor.one(t.Context(), a.did))
 	if got := outcomes(); got[auditDifferent] != 1 || got["differences"] != 4 { // the root, too
 		t.Errorf("%v, want 4 differences of one repo", got)
 	}

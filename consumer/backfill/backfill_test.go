@@ -321,6 +321,24 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 	return x
 }
 
+// must ends a test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until something is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(began) > 40*time.Second {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
 // uncompared reports whether a hole was noted that no comparison has followed yet.
 func (x *index) uncompared() bool {
 	noted, compared := x.g.Holes()
@@ -330,13 +348,9 @@ func (x *index) uncompared() bool {
 // settle waits until nothing is left to do.
 func (x *index) settle(t *testing.T) Status {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if st := x.m.StatusNow(); !st.Busy {
-			return st
-		} else if time.Since(began) > 40*time.Second {
-			t.Fatalf("still busy: %+v", st)
-		}
-	}
+	var st Status
+	await(t, "the end of all work", func() bool { st = x.m.StatusNow(); return !st.Busy })
+	return st
 }
 
 // has compares the index's records of active accounts with the world, except those of but.
@@ -352,9 +366,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 			DID, Kind string
 			Records   [][2]string
 		}
-		if err := d.Decode(&l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Decode(&l))
 		for _, r := range l.Records {
 			got[l.DID+" "+kinds.ByName(l.Kind).Collection+"/"+r[0]] = r[1]
 		}
@@ -390,9 +402,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 		}
 		t.Fatalf("the index has %d records, want %d: %d missing or wrong, %d extra", len(got), len(want), missing, more)
 	}
-	if err := check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil))
 }
 
 func newStore() kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}) }
@@ -461,18 +471,14 @@ func TestWholeNetwork(t *testing.T) {
 		return true
 	}
 	x := w.index(newStore(), func(o *Options) { o.Tries, o.HeaderTimeout = 5, 400*time.Millisecond })
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Hosts(t.Context()))
 	rng := rand.New(rand.NewPCG(4, 4))
 	for n := 0; n < 60 || x.m.StatusNow().Fetched < 60 && n < 2000; n++ {
 		var b batch.Batch
 		for range 3 {
 			w.commit(rng, all[rng.IntN(len(all)/8)*8+[]int{0, 1, 4, 7}[rng.IntN(4)]], &b)
 		}
-		if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.g.Apply(t.Context(), "stream", &b))
 		time.Sleep(2 * time.Millisecond)
 	}
 	st := x.settle(t)
@@ -501,9 +507,7 @@ func TestWholeNetwork(t *testing.T) {
 	for _, a := range lost {
 		dids = append(dids, a.did)
 	}
-	if err := x.m.Resync(t.Context(), "operator", dids...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Resync(t.Context(), "operator", dids...))
 	if st := x.settle(t); st.Complete != 161 || len(st.Failed) > 0 {
 		t.Errorf("at the end: %+v", st)
 	}
@@ -540,9 +544,7 @@ func TestWriters(t *testing.T) {
 		managers = append(managers, m)
 	}
 	for _, m := range managers {
-		if err := m.Hosts(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Hosts(t.Context()))
 	}
 	x := &index{store: store}
 	for _, m := range managers {
@@ -579,9 +581,7 @@ func TestKindAdded(t *testing.T) {
 	}
 	fetch := func() int64 {
 		before := x.m.StatusNow().Fetched
-		if err := x.m.Hosts(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.m.Hosts(t.Context()))
 		st := x.settle(t)
 		return st.Fetched - before
 	}
@@ -628,14 +628,8 @@ func TestStatusDuringFetch(t *testing.T) {
 	x := w.index(s, nil)
 	release := make(chan struct{})
 	a.host.wrong = func(http.ResponseWriter, *http.Request, *account) bool { <-release; return false }
-	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); a.host.requests.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("no fetch")
-		}
-	}
+	must(t, x.m.Resync(t.Context(), "test", a.did))
+	await(t, "a fetch", func() bool { return a.host.requests.Load() > 0 })
 	end := func() {
 		close(release)
 		x.settle(t)
@@ -666,9 +660,7 @@ func TestRepair(t *testing.T) {
 	w.commit(rng, other, nil)
 	var b batch.Batch
 	w.commit(rng, other, &b)
-	if err := errors.Join(g.Apply(t.Context(), "stream", &b), g.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(g.Apply(t.Context(), "stream", &b), g.Close(t.Context())))
 	x = w.index(x.store, nil)
 	if st := x.settle(t); st.Desynchronized > 0 {
 		t.Errorf("%+v", st)
@@ -744,9 +736,7 @@ func TestPrivateHosts(t *testing.T) {
 	for _, a := range []*account{private, redirected} {
 		listed.AddResync([]byte(a.did), batch.Cause{Reason: "test", Host: a.host.srv.URL})
 	}
-	if err := x.g.Apply(t.Context(), "", &listed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.g.Apply(t.Context(), "", &listed))
 	if st := x.settle(t); st.Failed[failPrivate] != 1 || st.Failed[failNoPDS] != 1 || w.hosts[0].requests.Load() != before {
 		t.Errorf("%+v, and %d requests arrived", st, w.hosts[0].requests.Load()-before)
 	}

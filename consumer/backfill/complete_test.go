@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,20 +42,14 @@ func (w *world) fetched(x *index, accounts ...*account) {
 	for _, a := range accounts {
 		dids = append(dids, a.did)
 	}
-	if err := x.m.Resync(w.t.Context(), "test", dids...); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, x.m.Resync(w.t.Context(), "test", dids...))
 	x.settle(w.t)
 }
 
 // awaitComparison waits until the repos have been compared after the last hole.
 func (x *index) awaitComparison(t *testing.T) {
 	t.Helper()
-	for began := time.Now(); x.uncompared(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatal("no comparison")
-		}
-	}
+	await(t, "a comparison", func() bool { return !x.uncompared() })
 }
 
 // deliver applies a batch that fill has filled, as from the stream.
@@ -62,9 +57,7 @@ func (x *index) deliver(t *testing.T, fill func(b *batch.Batch)) {
 	t.Helper()
 	var b batch.Batch
 	fill(&b)
-	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.g.Apply(t.Context(), "stream", &b))
 }
 
 // An account that has moved is fetched from its new host, although the cached document is from
@@ -86,9 +79,7 @@ func TestMoved(t *testing.T) {
 	if st, row := x.stateOf(t, a.did); !st.Complete() || st.Has(format.FlagHidden) {
 		t.Errorf("after the move: %+v, queued: %+v", st, row)
 	}
-	if err := x.m.Hosts(t.Context(), old.srv.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Hosts(t.Context(), old.srv.URL))
 	x.settle(t)
 	if st, row := x.stateOf(t, a.did); !st.Complete() || st.Has(format.FlagHidden) {
 		t.Errorf("after the list of its old host: %+v, queued: %+v", st, row)
@@ -97,9 +88,7 @@ func TestMoved(t *testing.T) {
 	w.mu.Lock()
 	a.active = false
 	w.mu.Unlock()
-	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Resync(t.Context(), "test", a.did))
 	x.settle(t)
 	if st, _ := x.stateOf(t, a.did); !st.Has(format.FlagHidden) {
 		t.Errorf("its host says that it is inactive: %+v", st)
@@ -153,11 +142,7 @@ func TestStatusInHole(t *testing.T) {
 	close(hold)
 	x.awaitComparison(t)
 	x.settle(t)
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if st, _ := x.stateOf(t, deleted.did); st.Has(format.FlagHidden) || time.Since(began) > 20*time.Second {
-			break
-		}
-	}
+	await(t, "the deleted account to be hidden", func() bool { st, _ := x.stateOf(t, deleted.did); return st.Has(format.FlagHidden) })
 	for i, a := range all {
 		want := a == takenDown || a == deactivated || a == deleted || a == all[5]
 		if st, row := x.stateOf(t, a.did); st.Has(format.FlagHidden) != want {
@@ -194,9 +179,7 @@ func TestBackfillCompares(t *testing.T) {
 		w.commit(rng, a, nil)
 	}
 	before := x.m.fetcher.fetched.Load()
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Hosts(t.Context()))
 	if st := x.settle(t); st.Complete != 12 || x.m.fetcher.fetched.Load()-before != 5 {
 		t.Errorf("fetched %d repos, and 5 are behind: %+v", x.m.fetcher.fetched.Load()-before, st)
 	}
@@ -220,20 +203,12 @@ func TestRounds(t *testing.T) {
 		w.commit(rng, a, nil)
 	}
 	x = w.index(store, func(o *Options) { o.CompareEvery = 50 * time.Millisecond })
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		behind := 0
-		for _, a := range all {
-			if st, _ := x.stateOf(t, a.did); uint64(st.Rev) != a.rev || !st.Complete() {
-				behind++
-			}
-		}
-		if behind == 0 {
-			break
-		}
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("%d repos are still behind", behind)
-		}
-	}
+	await(t, "the repos that were behind", func() bool {
+		return !slices.ContainsFunc(all, func(a *account) bool {
+			st, _ := x.stateOf(t, a.did)
+			return uint64(st.Rev) != a.rev || !st.Complete()
+		})
+	})
 	x.settle(t)
 	x.has(t, w)
 	if at := x.m.StatusNow().Compared; time.Since(at) > time.Minute {
@@ -262,9 +237,7 @@ func TestAbuseEndlessList(t *testing.T) {
 	}
 	x := w.index(newStore(), func(o *Options) { o.TrustHosts = false })
 	w.fetched(x, mine)
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Hosts(t.Context()))
 	rng := rand.New(rand.NewPCG(4, 4))
 	w.commit(rng, mine, nil)
 	x.deliver(t, func(b *batch.Batch) {
@@ -323,34 +296,16 @@ func TestAbuseSharedFetchers(t *testing.T) {
 	x := w.index(newStore(), func(o *Options) {
 		o.Fetchers, o.PerHost, o.MinRate, o.IdleTimeout, o.RepoTimeout = 8, 8, 1, time.Second, time.Hour
 	})
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); held.Load() < 8; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("the slow hosts hold %d of 8 fetchers", held.Load())
-		}
-	}
+	must(t, x.m.Hosts(t.Context()))
+	await(t, "the slow hosts to hold all fetchers", func() bool { return held.Load() >= 8 })
 	for i := range 30 {
 		others = append(others, w.add(3*i+2, 3))
 	}
 	began := time.Now()
-	for x.m.Hosts(t.Context()) != nil { // the first lists are still being read
-		if time.Sleep(5 * time.Millisecond); time.Since(began) > 30*time.Second {
-			t.Fatal("the lists are not read")
-		}
-	}
-	for n := 0; n < len(others); time.Sleep(5 * time.Millisecond) {
-		n = 0
-		for _, a := range others {
-			if st, _ := x.stateOf(t, a.did); st.Complete() {
-				n++
-			}
-		}
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("fetched only %d of %d repos of another host", n, len(others))
-		}
-	}
+	await(t, "the first lists to be read", func() bool { return x.m.Hosts(t.Context()) == nil })
+	await(t, "the repos of another host", func() bool {
+		return !slices.ContainsFunc(others, func(a *account) bool { st, _ := x.stateOf(t, a.did); return !st.Complete() })
+	})
 	harness.Figure(t, "30 repos of a host beside two slow domains with all fetchers", "fetched after %v", time.Since(began).Round(100*time.Millisecond))
 	if held.Load() < 5 {
 		t.Errorf("the slow hosts hold only %d of 8 fetchers; one of them was enough", held.Load())
@@ -394,9 +349,7 @@ func TestUnreachableKeys(t *testing.T) {
 	var fetched atomic.Int64
 	a.host.wrong = func(http.ResponseWriter, *http.Request, *account) bool { fetched.Add(1); return false }
 	x := w.index(newStore(), func(o *Options) { o.Tries, o.Verifier = 2, proof.NewVerifier(unreachable{}) })
-	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Resync(t.Context(), "test", a.did))
 	waiting := func() (due time.Time, ok bool) {
 		x.m.queue.mu.Lock()
 		defer x.m.queue.mu.Unlock()
@@ -406,17 +359,10 @@ func TestUnreachableKeys(t *testing.T) {
 		}
 		return j.due, j.busy == 1 && !j.running
 	}
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		due, ok := waiting()
-		if wait := time.Until(due); ok && (wait < keyWait/3 || wait > keyWait) {
-			t.Errorf("fetched again after %v", wait)
-		}
-		if ok {
-			break
-		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("the repo does not wait for the directory: %+v", rowOf(t, x.m, a.did))
-		}
+	var due time.Time
+	await(t, "the repo to wait for the directory", func() (ok bool) { due, ok = waiting(); return ok })
+	if wait := time.Until(due); wait < keyWait/3 || wait > keyWait {
+		t.Errorf("fetched again after %v", wait)
 	}
 	if row := rowOf(t, x.m, a.did); row == nil || row.Tries != 0 || row.State != format.ResyncWaiting || fetched.Load() > 0 {
 		t.Errorf("%+v, fetched %d times", row, fetched.Load())
@@ -438,21 +384,15 @@ func TestRefusedDocuments(t *testing.T) {
 			rw.WriteHeader(status)
 		})
 		x := w.index(newStore(), func(o *Options) { o.Tries, o.Relay = 1, "" })
-		if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.m.Resync(t.Context(), "test", a.did))
 		waits := func() bool {
 			x.m.queue.mu.Lock()
 			defer x.m.queue.mu.Unlock()
 			j := x.m.queue.sched.jobs[a.did]
 			return j != nil && j.busy == 1 && !j.running
 		}
-		for began := time.Now(); !waits(); time.Sleep(5 * time.Millisecond) {
-			if row := rowOf(t, x.m, a.did); time.Since(began) > 10*time.Second || row.Tries > 0 {
-				t.Fatalf("%d: the repo does not wait for the directory: %+v", status, row)
-			}
-		}
-		if row := rowOf(t, x.m, a.did); row.State != format.ResyncWaiting {
+		await(t, "the repo to wait for the directory", waits)
+		if row := rowOf(t, x.m, a.did); row.State != format.ResyncWaiting || row.Tries > 0 {
 			t.Errorf("%d: %+v", status, row)
 		}
 	}
@@ -475,9 +415,7 @@ func TestUnsignedRepo(t *testing.T) {
 		o.Relay, o.Tries, o.Retry = "", 2, time.Millisecond
 		o.Verifier = proof.NewVerifier(strangers{public})
 	})
-	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Resync(t.Context(), "test", a.did))
 	if st := x.settle(t); st.Failed[failUnsigned] != 1 || st.Fetched != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -511,9 +449,7 @@ func TestHiddenAccountIsAskedAbout(t *testing.T) {
 		}
 	})
 	for x.g.Erasing() {
-		if err := x.g.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.g.EraseSlice(t.Context()))
 	}
 	w.hosts[0].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool { // it sends the repo anyway
 		if a != all[1] || !strings.HasSuffix(r.URL.Path, "getRepoStatus") {
@@ -533,9 +469,7 @@ func TestHiddenAccountIsAskedAbout(t *testing.T) {
 		var b batch.Batch
 		w.commit(rng, a, &b)
 		w.seq = max(w.seq, last)
-		if err := x.g.Apply(t.Context(), source, &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.g.Apply(t.Context(), source, &b))
 	}
 	shown := func(what string, want bool, a *account) {
 		t.Helper()

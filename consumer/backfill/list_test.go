@@ -194,9 +194,7 @@ func TestOneListJob(t *testing.T) {
 	hold := make(chan struct{})
 	w.hold = hold
 	x := w.index(newStore(), nil)
-	if err := x.m.Hosts(t.Context(), w.relay.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Hosts(t.Context(), w.relay.URL))
 	if err := x.m.Hosts(t.Context()); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second job: %v", err)
 	}
@@ -245,9 +243,7 @@ func TestListContinues(t *testing.T) {
 	x.end()
 	x = w.index(store, nil)
 	st := x.settle(t)
-	for began := time.Now(); len(x.g.Backfill().Hosts) > 0 && time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
-		st = x.settle(t)
-	}
+	await(t, "the end of the lists", func() bool { st = x.settle(t); return len(x.g.Backfill().Hosts) == 0 })
 	if st.Hosts != 3 || st.HostsDone != 3 || st.Listed != 20+20+3 || st.Complete != 13 || st.Ended["repos"] != "1 of 3 hosts could not be listed" {
 		t.Errorf("%+v", st)
 	}

@@ -61,9 +61,7 @@ func TestRetries(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{Patience: Patience{Tries: 8, Retry: 2 * time.Second}})
-			if err := m.Resync(t.Context(), "test", did); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Resync(t.Context(), "test", did))
 			_, err := m.o.Store.ChangeResync(t.Context(), did, func(r *format.Resync) bool { r.Tries = c.tries; return true })
 			if err != nil {
 				t.Fatal(err)
@@ -99,9 +97,7 @@ func TestRetries(t *testing.T) {
 func TestBusyIsNotATry(t *testing.T) {
 	const did = "did:web:a.example.com"
 	m := idle(t, Options{Patience: Patience{Tries: 8, Retry: time.Millisecond}})
-	if err := m.Resync(t.Context(), "test", did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Resync(t.Context(), "test", did))
 	busy := &failure{why: failNoRoom, err: repo.ErrNoRoom, busy: true}
 	for n := range mostBusy + 1 {
 		j, _, _ := m.queue.sched.next(time.Now().Add(time.Second), true)
@@ -121,9 +117,7 @@ func TestBusyIsNotATry(t *testing.T) {
 func TestFailureOfAnOldFetch(t *testing.T) {
 	const did = "did:web:a.example.com"
 	m := idle(t, Options{Patience: Patience{Tries: 3, Retry: 2 * time.Second}})
-	if err := m.Resync(t.Context(), "test", did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Resync(t.Context(), "test", did))
 	for n := range 8 {
 		j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), true)
 		if j == nil {
@@ -166,9 +160,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{Patience: Patience{Tries: 3, Retry: time.Second}})
-			if err := m.Resync(t.Context(), "test", did); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Resync(t.Context(), "test", did))
 			j, _, _ := m.queue.sched.next(time.Now(), true)
 			hidden := true
 			for i, active := range c.announced {
@@ -176,9 +168,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 				var b batch.Batch
 				b.AddAccount(format.Seq(i+1), []byte(did), active, false)
 				b.Seen(format.Seq(i+1), nil)
-				if err := m.o.Store.Apply(t.Context(), "stream", &b); err != nil {
-					t.Fatal(err)
-				}
+				must(t, m.o.Store.Apply(t.Context(), "stream", &b))
 			}
 			answer := &failure{why: inactive, err: io.EOF}
 			m.fetcher.setStatus(t.Context(), did, false) // as fetchOne does
@@ -212,9 +202,7 @@ func removed(t *testing.T) (m *Manager, j *job) {
 	w := newWorld(t, 1)
 	a := w.add(1, 5)
 	m = idle(t, Options{})
-	if err := m.Resync(t.Context(), "test", a.did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Resync(t.Context(), "test", a.did))
 	j, _, _ = m.queue.sched.next(time.Now(), true)
 	if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
 		t.Fatalf("%+v, %v", p, err)
@@ -263,9 +251,7 @@ func TestSuperseded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{})
-			if err := m.Resync(t.Context(), "test", a.did); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Resync(t.Context(), "test", a.did))
 			j, _, _ := m.queue.sched.next(time.Now(), true)
 			before := j.generation
 			if _, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true }); err != nil {
@@ -311,9 +297,7 @@ func TestBelieve(t *testing.T) {
 	if st, row := x.stateOf(t, a.did); uint64(st.Rev) == rev || row == nil || row.Failure != failOlder {
 		t.Fatalf("believed without being told: %+v, queued: %+v", st, row)
 	}
-	if err := x.m.Believe(t.Context(), a.did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Believe(t.Context(), a.did))
 	x.settle(t)
 	if st, row := x.stateOf(t, a.did); uint64(st.Rev) != rev || !st.Complete() || row != nil {
 		t.Errorf("%+v, queued: %+v", st, row)

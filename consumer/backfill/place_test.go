@@ -58,9 +58,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	w := newWorld(t, 1)
 	store := &writes{Store: newStore()}
 	x := w.index(store, func(o *Options) { o.Relay = "" })
-	if err := x.m.Resync(t.Context(), "test", did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Resync(t.Context(), "test", did))
 	before := store.n.Load()
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
 	if err != nil || p.Outcome != "placed" || p.Records != n {
@@ -86,9 +84,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 // says why.
 func (x *index) tooLarge(t *testing.T, did string, car []byte, why string) {
 	t.Helper()
-	if err := x.m.Resync(t.Context(), "test", did); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.m.Resync(t.Context(), "test", did))
 	if st := x.settle(t); st.Failed[failTooLarge] != 1 {
 		t.Errorf("%+v", st)
 	}

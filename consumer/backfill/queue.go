@@ -57,7 +57,7 @@ func (q *Queue) load(ctx context.Context, store *graph.Store) error {
 			case row.State == graph.ResyncWaiting:
 				q.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			case q.sched.jobs[did] == nil: // otherwise it was queued since the row was read
-				q.sched.park(did, row.Failure)
+				q.sched.parked[did] = row.Failure
 			}
 			return nil
 		})
@@ -122,13 +122,11 @@ func (q *Queue) report(st *Status) {
 	defer q.mu.Unlock()
 	st.Waiting, st.Failed = int64(len(q.sched.jobs)), map[string]int64{}
 	st.Later = q.sched.later(time.Now().Add(time.Minute))
-	for failure, n := range q.sched.parkedBy {
-		if failure == "" {
-			st.Inactive = n
-		} else {
-			st.Failed[failure] = n
-		}
+	for _, failure := range q.sched.parked {
+		st.Failed[failure]++
 	}
+	st.Inactive = st.Failed[""]
+	delete(st.Failed, "")
 }
 
 // next returns the next job, as scheduler.next does. isFull says that all fetchers are busy.
@@ -205,7 +203,7 @@ func (q *Queue) done(j *job) {
 func (q *Queue) placedByHand(did string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.sched.unpark(did)
+	delete(q.sched.parked, did)
 	if j := q.sched.jobs[did]; j != nil && !j.running && j.index >= 0 {
 		q.sched.remove(j)
 	}
@@ -254,7 +252,7 @@ func (q *Queue) retry(j *job, row *graph.Resync, isQueued, mayHaveMoved bool) {
 		q.again(j, j.due, 0)
 	case row.State != graph.ResyncWaiting && !j.again:
 		q.sched.drop(j)
-		q.sched.park(j.did, row.Failure)
+		q.sched.parked[j.did] = row.Failure
 	default:
 		hint := j.host
 		if !j.resolved && mayHaveMoved && !q.o.TrustHosts {

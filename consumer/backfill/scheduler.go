@@ -108,7 +108,6 @@ type scheduler struct {
 	unknown   []*job            // due, but the host is unknown
 	fetching  map[*job]*host    // repos that a host has been asked for
 	parked    map[string]string // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
-	parkedBy  map[string]int64  // number of parked repos, by reason
 	isFull    bool              // all fetchers are busy
 	full      time.Time         // since then, or since share ended a request
 }
@@ -116,7 +115,7 @@ type scheduler struct {
 func newScheduler(perHost, fetchers int) *scheduler {
 	return &scheduler{
 		perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{},
-		listed: map[string]int{}, fetching: map[*job]*host{}, parked: map[string]string{}, parkedBy: map[string]int64{},
+		listed: map[string]int{}, fetching: map[*job]*host{}, parked: map[string]string{},
 	}
 }
 
@@ -135,7 +134,7 @@ func (s *scheduler) host(name string) *host {
 
 // put queues a job, or changes when it is due.
 func (s *scheduler) put(did string, generation uint64, due time.Time, tries int, hint string) {
-	s.unpark(did)
+	delete(s.parked, did)
 	j, exists := s.jobs[did]
 	if !exists {
 		j = &job{did: did, index: -1}
@@ -162,25 +161,6 @@ func (s *scheduler) put(did string, generation uint64, due time.Time, tries int,
 		j.due = due
 		heap.Fix(&s.waiting, j.index)
 	default: // it is due, and waits for its turn
-	}
-}
-
-// park notes why a repo is not retried, "" if its account is inactive.
-func (s *scheduler) park(did, failure string) {
-	s.unpark(did)
-	s.parked[did] = failure
-	s.parkedBy[failure]++
-}
-
-// unpark notes that a repo is retried.
-func (s *scheduler) unpark(did string) {
-	failure, ok := s.parked[did]
-	if !ok {
-		return
-	}
-	delete(s.parked, did)
-	if s.parkedBy[failure]--; s.parkedBy[failure] == 0 {
-		delete(s.parkedBy, failure)
 	}
 }
 

@@ -21,6 +21,14 @@ const (
 	rev   = "3kaaaaaaaaaaa"
 )
 
+// must ends a test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func op(action, path string, cid any) any {
 	return synth.Map{{Key: "cid", Value: cid}, {Key: "path", Value: path}, {Key: "action", Value: action}}
 }
@@ -309,9 +317,7 @@ func TestSharedBlock(t *testing.T) {
 		var m wire.Message
 		var d wire.Decoder
 		var batch batch.Batch
-		if err := wire.Parse(commit(ops, []synth.Block{b}, nil), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, wire.Parse(commit(ops, []synth.Block{b}, nil), &m))
 		d.Add(&m, &batch)
 		if _, n, size := batch.Size(); n != 5000 || size > 100_000 {
 			t.Errorf("%d operations need %d bytes, %d drops", n, size, len(d.Drops))

@@ -39,9 +39,7 @@ func TestOneBlockOfManyPaths(t *testing.T) {
 	}
 	d := wire.Decoder{Kinds: table}
 	var m wire.Message
-	if err := wire.Parse(commit(ops, []synth.Block{b}, nil), &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, wire.Parse(commit(ops, []synth.Block{b}, nil), &m))
 	var batch batch.Batch
 	d.Add(&m, &batch)
 	if got := batch.Describe()[1:]; !slices.Equal(got, want) {

@@ -169,9 +169,7 @@ func TestManySubjectsOfACommit(t *testing.T) {
 	add := func(ops []any, blocks ...synth.Block) []string {
 		t.Helper()
 		var m wire.Message
-		if err := wire.Parse(commit(ops, blocks, nil), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, wire.Parse(commit(ops, blocks, nil), &m))
 		var b batch.Batch
 		d.Add(&m, &b)
 		return b.Describe()[1:]
@@ -231,9 +229,7 @@ func TestAbuseEdges(t *testing.T) {
 			}
 			frame := commit(ops, []synth.Block{block}, nil)
 			var m wire.Message
-			if err := wire.Parse(frame, &m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, wire.Parse(frame, &m))
 			var b batch.Batch
 			d.Add(&m, &b)
 			for _, line := range b.Describe()[1:] {

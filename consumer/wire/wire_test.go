@@ -242,9 +242,7 @@ func TestErrorAndInfo(t *testing.T) {
 		"info-outdatedcursor":   "info OutdatedCursor Requested cursor exceeded limit. Possibly missing events",
 	} {
 		var m wire.Message
-		if err := wire.Parse(read(t, "../../testdata/pds/"+file+".frames")[0], &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, wire.Parse(read(t, "../../testdata/pds/"+file+".frames")[0], &m))
 		if got := fmt.Sprintf("%s %s %s", m.Type, m.Name, m.Text); got != want {
 			t.Errorf("%s: %q", file, got)
 		}
@@ -259,9 +257,7 @@ func TestNoAllocations(t *testing.T) {
 	run := func() {
 		b.Reset()
 		for _, frame := range all {
-			if err := wire.Parse(frame, &m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, wire.Parse(frame, &m))
 			d.Add(&m, &b)
 		}
 	}
@@ -303,9 +299,7 @@ func otherRev(t testing.TB, frame []byte) []byte {
 	t.Helper()
 	frame = bytes.Clone(frame)
 	var m wire.Message
-	if err := wire.Parse(frame, &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, wire.Parse(frame, &m))
 	if m.Rev[4] == 'p' { // Rev is a slice of frame
 		m.Rev[4] = 'r'
 	} else {
@@ -320,14 +314,10 @@ func withoutCID(t testing.TB, frame []byte) []byte {
 	r := bytes.NewReader(frame)
 	var h events.EventHeader
 	var e comatproto.SyncSubscribeRepos_Commit
-	if err := errors.Join(h.UnmarshalCBOR(r), e.UnmarshalCBOR(r)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(h.UnmarshalCBOR(r), e.UnmarshalCBOR(r)))
 	e.Ops[0].Cid = nil
 	var b bytes.Buffer
-	if err := errors.Join(h.MarshalCBOR(&b), e.MarshalCBOR(&b)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(h.MarshalCBOR(&b), e.MarshalCBOR(&b)))
 	return b.Bytes()
 }
 
