@@ -318,7 +318,7 @@ func TestInterrupted(t *testing.T) {
 		f := &failing{Store: store, left: n}
 		ended := false
 		if g, err = graph.Open(t.Context(), f, o); err == nil {
-			err = s.read(t.Context(), g, Options{Ops: 2000})
+			err = s.read(t.Context(), g, Options{Ops: 5000})
 			ended = err == nil
 		}
 		if err != nil && !errors.Is(err, errInterrupt) {

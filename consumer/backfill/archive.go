@@ -26,9 +26,13 @@ type archiver struct {
 // errUnsigned means that an archive cannot be read with a Verifier.
 var errUnsigned = errors.New("an archive has no signatures, so it cannot be read with --verify full; fetch repos instead")
 
-// start starts to read an archive.
+// start starts to read an archive, or continues the one that is stored.
 func (a *archiver) start(ctx context.Context, address string) error {
-	if _, err := archive.Source(address); err != nil {
+	r, err := archive.New(archive.Options{
+		URL: address, Key: a.o.ArchiveKey, Store: a.o.Store, Ops: a.o.ArchiveOps, Until: a.until,
+		Logger: a.o.Logger.With("archive", address), Dropped: func(reason wire.Reason) { a.o.Metrics.dropped(reason, 1) },
+	})
+	if err != nil {
 		return err
 	}
 	if a.o.Verifier != nil {
@@ -47,19 +51,12 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		a.jobs.end(jobArchive, "")
 		return err
 	}
-	return a.begin(running, address)
+	a.read(running, address, r)
+	return nil
 }
 
-// begin reads an archive in the background. Its job is reserved.
-func (a *archiver) begin(ctx context.Context, address string) error {
-	r, err := archive.New(archive.Options{
-		URL: address, Key: a.o.ArchiveKey, Store: a.o.Store, Ops: a.o.ArchiveOps, Until: a.until,
-		Logger: a.o.Logger.With("archive", address), Dropped: func(reason wire.Reason) { a.o.Metrics.dropped(reason, 1) },
-	})
-	if err != nil {
-		a.jobs.end(jobArchive, "")
-		return err
-	}
+// read reads an archive in the background. Its job is reserved.
+func (a *archiver) read(ctx context.Context, address string, r *archive.Reader) {
 	a.reader.Store(r)
 	a.jobs.wg.Go(func() {
 		a.o.Archiving(true)
@@ -81,7 +78,6 @@ func (a *archiver) begin(ctx context.Context, address string) error {
 		a.reader.Store(nil)
 		a.jobs.end(jobArchive, outcomeOf(ctx, err))
 	})
-	return nil
 }
 
 // report adds the archive that is being read to a Status.

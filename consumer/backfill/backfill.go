@@ -115,15 +115,11 @@ func (m *Manager) queueMissing(ctx context.Context) error {
 // resume continues the jobs that the last process left.
 func (m *Manager) resume(ctx context.Context) error {
 	b := m.o.Store.Backfill()
-	switch {
-	case b.Archive != "" && m.o.Verifier != nil:
-		m.o.Logger.Warn("not continuing the archive", "archive", b.Archive, "reason", errUnsigned.Error())
-	case b.Archive != "":
+	if b.Archive != "" {
 		m.o.Logger.Info("continuing the archive", "archive", b.Archive)
-		if _, err := m.jobs.reserve(jobArchive); err != nil {
-			return err
-		}
-		if err := m.archiver.begin(ctx, b.Archive); err != nil {
+		if err := m.Archive(ctx, b.Archive); errors.Is(err, errUnsigned) {
+			m.o.Logger.Warn("not continuing the archive", "archive", b.Archive, "reason", err.Error())
+		} else if err != nil {
 			return err
 		}
 	}

@@ -206,14 +206,15 @@ func (f *fetcher) askIfHidden(ctx context.Context, j *job) (hidden *graph.RepoSt
 		var status struct{ Active *bool }
 		err := f.client.askOnce(ctx, server, "com.atproto.sync.getRepoStatus", url.Values{"did": {j.did}}, &status)
 		a, isAnswer := errors.AsType[*answer](err)
-		switch {
-		case err == nil && status.Active != nil && !*status.Active:
+		if err == nil && status.Active != nil && !*status.Active {
 			return nil, &failure{why: inactive, err: fmt.Errorf("%s says that it is not active", server)}
-		case err == nil, isAnswer && a.isFinal():
-		case isAnswer:
-			return nil, &failure{why: failHost, err: fmt.Errorf("asking %s for the status: %w", server, err), busy: true, wait: time.Minute, after: a.after}
-		default:
-			return nil, &failure{why: failHost, err: fmt.Errorf("asking %s for the status: %w", server, err)}
+		}
+		if err != nil && (!isAnswer || !a.isFinal()) {
+			f := &failure{why: failHost, err: fmt.Errorf("asking %s for the status: %w", server, err)}
+			if isAnswer {
+				f.busy, f.wait, f.after = true, time.Minute, a.after
+			}
+			return nil, f
 		}
 	}
 	return &st, nil

@@ -8,6 +8,7 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
@@ -380,12 +381,8 @@ var nobody = []batch.Ref{{}}
 // i-th. It is called rarely.
 func (d *Decoder) superseded(i int) bool {
 	const enough = 1024 // ops to look at: the protocol allows 200
-	for j := i + 1; j < len(d.ops) && j < i+enough; j++ {
-		if bytes.Equal(d.ops[j].Path, d.ops[i].Path) {
-			return true
-		}
-	}
-	return false
+	later := d.ops[i+1 : min(len(d.ops), i+enough)]
+	return slices.ContainsFunc(later, func(o rawOp) bool { return bytes.Equal(o.Path, d.ops[i].Path) })
 }
 
 // named says which subjects the field of one kind in a record names, and why it does not name more.
