@@ -2,7 +2,6 @@ package archive
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -93,21 +92,6 @@ var errRefused = errors.New("connection refused")
 type scripted struct {
 	code  int
 	after string // Retry-After
-}
-
-// A wait ends when the run does.
-func TestRetryCanceled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := &client{base: "http://archive.example.com", tries: 50, delay: time.Hour, log: quiet}
-		cl.http = &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) { return nil, errRefused })}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err := cl.frame(ctx, "seg", 3, func(int64) {})
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-	})
 }
 
 // A file that is longer than a segment may be is refused before it is read, and an answer that is no

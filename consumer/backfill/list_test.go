@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,35 +96,6 @@ func TestHostsOfRelay(t *testing.T) {
 	}
 }
 
-// A relay that does not answer is asked again, and the status names it until it answers.
-func TestTrouble(t *testing.T) {
-	t.Parallel()
-	var requests atomic.Int64
-	var m *Manager
-	during := make(chan string, 10)
-	at := answering(t, func(w http.ResponseWriter, _ *http.Request) {
-		if n := requests.Add(1); n < 3 {
-			during <- m.progress().Trouble
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		during <- m.progress().Trouble
-		writeJSON(w, map[string]any{"hosts": []any{}})
-	})
-	m = idle(t, Options{Relay: at, Patience: Patience{Tries: 5}})
-	if _, err := m.client.hostsOfRelay(t.Context()); err != nil || requests.Load() != 3 {
-		t.Fatalf("%d requests: %v", requests.Load(), err)
-	}
-	for n, want := range []string{"", "1 of 5", "2 of 5"} {
-		if got := <-during; !strings.Contains(got, want) || (want == "") != (got == "") || want != "" && !strings.Contains(got, at) {
-			t.Errorf("at request %d: %q, want %q", n+1, got, want)
-		}
-	}
-	if got := m.progress().Trouble; got != "" {
-		t.Errorf("afterwards: %q", got)
-	}
-}
-
 // The reading of a host's list stops when the list is mostly of other hosts' repos, too long, or
 // nearly empty on many pages; the relay's list has no such bound.
 func TestBoundOfList(t *testing.T) {
@@ -185,30 +155,6 @@ func TestListJobErrors(t *testing.T) {
 	if err := m.Hosts(t.Context()); err == nil || !strings.Contains(err.Error(), "--host") {
 		t.Errorf("without a relay: %v", err)
 	}
-}
-
-// Only one list job runs at a time.
-func TestOneListJob(t *testing.T) {
-	w := newWorld(t, 1)
-	w.add(1, 3)
-	hold := make(chan struct{})
-	w.hold = hold
-	x := w.index(newStore(), nil)
-	must(t, x.m.Hosts(t.Context(), w.relay.URL))
-	if err := x.m.Hosts(t.Context()); !errors.Is(err, ErrBusy) {
-		t.Errorf("a second job: %v", err)
-	}
-	if st := x.m.StatusNow(); !st.Busy || st.Hosts != 1 || st.HostsDone != 0 {
-		t.Errorf("%+v", st)
-	}
-	close(hold)
-	if st := x.settle(t); st.Complete != 1 || st.HostsDone != 1 || st.Listed != 1 || st.Ended["repos"] != "ok" {
-		t.Errorf("%+v", st)
-	}
-	if err := x.m.Hosts(t.Context()); err != nil {
-		t.Errorf("after it: %v", err)
-	}
-	x.settle(t)
 }
 
 // An interrupted list continues, in the next process, after the last page that was stored, and its
