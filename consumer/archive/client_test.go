@@ -147,7 +147,6 @@ func TestBlocksOf(t *testing.T) {
 		n     int
 	}{
 		{planSegment{Mode: "segment", Blocks: []run{{1, 2}}}, -1, 1},
-		{planSegment{}, -1, 1},
 		{planSegment{Mode: "blocks", Blocks: []run{{3, 5}, {9, 9}}}, 3, 4},
 		{planSegment{Mode: "blocks", Blocks: []run{{5, 3}}}, 0, 0},
 		{planSegment{Mode: "blocks", Blocks: []run{{0, 1 << 40}}}, 0, 1 << 20},

@@ -15,13 +15,10 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	NewMetrics(reg, func() Status { return st })
 	st = Status{
-		Waiting: 7, Inactive: 3, Accounts: 40, Complete: 10, ArchiveSeq: 5, ArchiveTip: 9, Compared: time.UnixMilli(1_800_000_000_500),
+		Accounts: 40, Complete: 10, Compared: time.UnixMilli(1_800_000_000_500),
 		Failed: map[string]int64{failInvalid: 2, failTooLarge: 1},
 	}
 	want := `
-# HELP skein_backfill_archive_seq Sequence number up to which the archive has been read.
-# TYPE skein_backfill_archive_seq gauge
-skein_backfill_archive_seq 5
 # HELP skein_backfill_compared_timestamp_seconds Time at which all repos had been compared with the relay's list; 0: never.
 # TYPE skein_backfill_compared_timestamp_seconds gauge
 skein_backfill_compared_timestamp_seconds 1.8000000005e+09
@@ -42,14 +39,8 @@ skein_backfill_failed_repos{reason="private_host"} 0
 skein_backfill_failed_repos{reason="refused"} 0
 skein_backfill_failed_repos{reason="signature"} 0
 skein_backfill_failed_repos{reason="too_large"} 1
-# HELP skein_backfill_inactive_repos Repos whose host reports that the account is inactive.
-# TYPE skein_backfill_inactive_repos gauge
-skein_backfill_inactive_repos 3
-# HELP skein_backfill_waiting_repos Repos queued for a fetch.
-# TYPE skein_backfill_waiting_repos gauge
-skein_backfill_waiting_repos 7
 `
-	names := []string{"skein_backfill_archive_seq", "skein_backfill_compared_timestamp_seconds", "skein_backfill_coverage_ratio", "skein_backfill_failed_repos", "skein_backfill_inactive_repos", "skein_backfill_waiting_repos"}
+	names := []string{"skein_backfill_compared_timestamp_seconds", "skein_backfill_coverage_ratio", "skein_backfill_failed_repos"}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

@@ -135,8 +135,7 @@ func (q *Queue) next(isFull, mayResolve bool) (j *job, resolve bool, wait time.D
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	q.sched.setFull(isFull, now)
-	q.sched.share(now, q.o.IdleTimeout)
+	q.sched.share(now, isFull, q.o.IdleTimeout)
 	j, resolve, wait = q.sched.next(now, mayResolve)
 	most := time.Minute
 	if isFull {

@@ -260,18 +260,13 @@ func (s *scheduler) turns(now time.Time) (next *host, wait time.Duration) {
 // errOthersWait is why a request for a repo ends that took a fetcher too long from another domain's.
 var errOthersWait = errors.New("other hosts' repos have waited for it")
 
-// setFull notes whether all fetchers are busy: then next returns no repo to fetch.
-func (s *scheduler) setFull(isFull bool, now time.Time) {
+// share ends the longest request of the domain with the most fetches if all fetchers have been busy for so long, and the next
+// repo's domain has fewer than that without it. So a domain holds several fetchers only while nobody waits long for one.
+func (s *scheduler) share(now time.Time, isFull bool, wait time.Duration) {
 	if isFull && !s.isFull {
 		s.full = now
 	}
-	s.isFull = isFull
-}
-
-// share ends the longest request of the domain with the most fetches if all fetchers have been busy for so long, and the next
-// repo's domain has fewer than that without it. So a domain holds several fetchers only while nobody waits long for one.
-func (s *scheduler) share(now time.Time, wait time.Duration) {
-	if !s.isFull || now.Sub(s.full) < wait {
+	if s.isFull = isFull; !s.isFull || now.Sub(s.full) < wait {
 		return
 	}
 	next, _ := s.turns(now)

@@ -12,7 +12,6 @@ import (
 
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
-	"skein.blue/internal/identities"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -81,14 +80,6 @@ func TestDetails(t *testing.T) {
 		{
 			name: "no document", keys: func(*account) proof.Keys { return oneKey{err: errors.New("the directory answers 404")} },
 			reason: wire.NoKey, details: func(*parts) []string { return []string{"the directory answers 404"} },
-		},
-		{
-			name: "no directory", keys: func(*account) proof.Keys { return oneKey{err: identities.ErrUnreachable} },
-			reason: wire.KeyUnreachable, is: identities.ErrUnreachable, details: func(*parts) []string { return nil },
-		},
-		{
-			name: "too big", change: func(_ *account, p *parts) { p.m.TooBig = true },
-			reason: wire.TooBig, details: func(*parts) []string { return []string{"too big"} },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -132,28 +132,19 @@ type rawOp struct {
 // dropped.
 func (d *Decoder) Add(m *Message, b *batch.Batch) {
 	d.Drops = d.Drops[:0]
-	switch m.Type {
-	case Commit, Sync, Account:
-		if !dict.ValidDID(m.DID) {
-			d.drop(BadDID, nil)
-			break
-		}
-		if d.Owns != nil && !d.Owns(m.DID) {
-			break
-		}
-		switch m.Type {
-		case Commit:
-			d.commit(m, b)
-		case Sync:
-			d.sync(m, b)
-		default:
-			if !m.hasAct {
-				d.drop(BadAccount, nil)
-				break
-			}
-			b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
-		}
-	default: // changes no edge
+	switch {
+	case m.Type != Commit && m.Type != Sync && m.Type != Account: // changes no edge
+	case !dict.ValidDID(m.DID):
+		d.drop(BadDID, nil)
+	case d.Owns != nil && !d.Owns(m.DID):
+	case m.Type == Commit:
+		d.commit(m, b)
+	case m.Type == Sync:
+		d.sync(m, b)
+	case !m.hasAct:
+		d.drop(BadAccount, nil)
+	default:
+		b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
 	}
 	if m.Seq > 0 {
 		b.Seen(m.Seq, m.Time)
@@ -210,11 +201,10 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	case reason != "" && !m.TooBig: // the blocks of one that is too big are missing anyway
 		d.drop(reason, nil)
 	}
+	b.AddCommit(m.Seq, &c)
 	if len(c.Data) == 0 {
-		b.AddCommit(m.Seq, &c)
 		return
 	}
-	b.AddCommit(m.Seq, &c)
 	for i := range d.ops {
 		if reason := d.op(i, b); reason != "" {
 			d.drop(reason, d.ops[i].Path)
