@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/net/publicsuffix"
 	"golang.org/x/time/rate"
 
@@ -35,8 +35,11 @@ var errResting = errors.New("it asked for a pause")
 // The zero value is ready to use.
 type Broker struct {
 	mu        sync.Mutex // guards upstreams
-	upstreams map[string]*upstream
+	upstreams *lru.Cache[string, *upstream]
 }
+
+// maxUpstreams bounds the upstreams that are remembered: many more than are used within the time of a look-up.
+const maxUpstreams = 10_000
 
 // lane is what one of the two lanes of an upstream admits.
 type lane struct {
@@ -89,7 +92,6 @@ func handleLimits(handle string) []limit {
 
 // upstream is the state of an upstream.
 type upstream struct {
-	users           int // look-ups that are running or waiting
 	writer, clients gate
 
 	mu       sync.Mutex // guards the fields below
@@ -143,13 +145,11 @@ type visit struct {
 // enter waits until all upstreams of a look-up admit it, the narrowest first: a look-up that waits for its own host must not
 // hold what others need. It returns ErrBusy if ctx ends first, or will have ended before an upstream's pause does.
 func (b *Broker) enter(ctx context.Context, limits ...limit) (*visit, error) {
-	who := askerOf(ctx)
 	v := &visit{leave: func() {}}
 	for _, l := range limits {
-		u := b.use(l)
-		leave, err := u.enter(ctx, who)
+		u := b.upstream(l)
+		leave, err := u.enter(ctx, askerOf(ctx))
 		if err != nil {
-			b.unuse(u)
 			v.leave()
 			return nil, fmt.Errorf("%w: %s: %w", ErrBusy, l.upstream, err)
 		}
@@ -157,38 +157,25 @@ func (b *Broker) enter(ctx context.Context, limits ...limit) (*visit, error) {
 			v.at = u
 		}
 		before := v.leave
-		v.leave = func() { leave(); b.unuse(u); before() }
+		v.leave = func() { leave(); before() }
 	}
 	v.began = time.Now()
 	return v, nil
 }
 
-// maxUpstreams bounds the upstreams that are remembered while nobody uses them.
-const maxUpstreams = 10_000
-
-// use returns an upstream. Call unuse afterwards.
-func (b *Broker) use(l limit) *upstream {
+// upstream returns the state of an upstream.
+func (b *Broker) upstream(l limit) *upstream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := b.upstreams[l.upstream]
-	if u == nil {
-		if b.upstreams == nil {
-			b.upstreams = map[string]*upstream{}
-		}
-		if len(b.upstreams) >= maxUpstreams {
-			maps.DeleteFunc(b.upstreams, func(_ string, u *upstream) bool { return u.users == 0 })
-		}
-		u = &upstream{writer: l.writer.gate(), clients: l.clients.gate()}
-		b.upstreams[l.upstream] = u
+	if b.upstreams == nil {
+		b.upstreams, _ = lru.New[string, *upstream](maxUpstreams) // fails for sizes below 1
 	}
-	u.users++
+	u, ok := b.upstreams.Get(l.upstream)
+	if !ok {
+		u = &upstream{writer: l.writer.gate(), clients: l.clients.gate()}
+		b.upstreams.Add(l.upstream, u)
+	}
 	return u
-}
-
-func (b *Broker) unuse(u *upstream) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	u.users--
 }
 
 // enter waits until the upstream admits a look-up.

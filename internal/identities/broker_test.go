@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -233,7 +232,7 @@ func TestPauses(t *testing.T) {
 					all.Go(func() { _, _ = keys.Key(deadline(t, 100*time.Millisecond), did) })
 				}
 				all.Wait()
-				u := b.upstreams["plc"]
+				u := b.upstream(plcLimit(true))
 				if wait := time.Until(u.until); wait > pause || wait < pause-time.Second/2 {
 					t.Errorf("%+v: a pause of %v, want %v", c, wait, pause)
 				}
@@ -241,7 +240,7 @@ func TestPauses(t *testing.T) {
 			}
 		}
 		status = http.StatusOK
-		if _, err := look(t.Context(), time.Second); !errors.Is(err, identity.ErrDIDNotFound) || b.upstreams["plc"].refusals != 0 {
+		if _, err := look(t.Context(), time.Second); !errors.Is(err, identity.ErrDIDNotFound) || b.upstream(plcLimit(true)).refusals != 0 {
 			t.Errorf("once it answers: %v", err)
 		}
 
@@ -337,28 +336,14 @@ func TestBrokerProperties(t *testing.T) {
 			ended, end := context.WithCancel(t.Context())
 			end()
 			for _, l := range all {
-				u, free := b.upstreams[l.upstream], 0
+				u, free := b.upstream(l), 0
 				for u.clients.turns.Enter(ended, "") == nil {
 					free++
 				}
-				if u.users != 0 || free != l.clients.atOnce {
-					t.Errorf("seed %d: %s: %d users, %d of %d free", seed, l.upstream, u.users, free, l.clients.atOnce)
+				if free != l.clients.atOnce {
+					t.Errorf("seed %d: %s: %d of %d free", seed, l.upstream, free, l.clients.atOnce)
 				}
 			}
 		})
 	}
-}
-
-// Idle upstreams are forgotten: their names come from strangers.
-func TestUpstreamsAreForgotten(t *testing.T) {
-	var b Broker
-	v, err := b.enter(t.Context(), webLimits("did:web:kept.com")...)
-	must(t, err)
-	for i := range 2 * maxUpstreams {
-		b.unuse(b.use(webLimits(syntax.DID("did:web:h" + strconv.Itoa(i) + ".com"))[0]))
-	}
-	if len(b.upstreams) > maxUpstreams || b.upstreams["web kept.com"] != v.at {
-		t.Errorf("%d upstreams, that in use is %v", len(b.upstreams), b.upstreams["web kept.com"])
-	}
-	v.leave()
 }

@@ -33,14 +33,12 @@ type Options struct {
 	Resolver string
 	// AllowPrivate also allows look-ups at private addresses.
 	AllowPrivate bool
-	// Timeout bounds one resolution. 0 means five seconds.
-	Timeout time.Duration
 	// Broker admits look-ups. nil means one of the Resolver's own.
 	Broker *Broker
-	// Kept bounds the cached answers. They are cached for ten minutes, failures for one. 0
-	// means 100,000.
-	Kept int
 }
+
+// keptHandles bounds the cached answers. They are cached for ten minutes, failures for one.
+const keptHandles = 100_000
 
 // A Resolver finds the DIDs of handles. Any goroutine may use it.
 type Resolver struct {
@@ -54,23 +52,17 @@ type Resolver struct {
 
 // New returns a Resolver.
 func New(o Options) (*Resolver, error) {
-	if o.Timeout <= 0 {
-		o.Timeout = 5 * time.Second
-	}
 	if o.Broker == nil {
 		o.Broker = new(Broker)
 	}
-	if o.Kept <= 0 {
-		o.Kept = 100_000
-	}
 	r := &Resolver{
 		o:     o,
-		found: expirable.NewLRU[string, string](o.Kept, nil, 10*time.Minute), failed: expirable.NewLRU[string, error](o.Kept, nil, time.Minute),
+		found: expirable.NewLRU[string, string](keptHandles, nil, 10*time.Minute), failed: expirable.NewLRU[string, error](keptHandles, nil, time.Minute),
 	}
 	const most = 16 << 10
 	switch o.Resolver {
 	case "", "dns":
-		c := documents(outward.NewClient(outward.Options{AllowPrivate: o.AllowPrivate}), most, o.Timeout)
+		c := documents(outward.NewClient(outward.Options{AllowPrivate: o.AllowPrivate}), most, lookUpTimeout)
 		r.direct = &identity.BaseDirectory{HTTPClient: c}
 	case "off":
 	default:
@@ -79,7 +71,7 @@ func New(o Options) (*Resolver, error) {
 			return nil, fmt.Errorf("resolver %q is not dns, off, or the URL of a service with com.atproto.identity.resolveHandle", o.Resolver)
 		}
 		r.service = strings.TrimSuffix(o.Resolver, "/")
-		r.client = documents(outward.NewClient(outward.Options{Trusted: []string{o.Resolver}, AllowPrivate: o.AllowPrivate}), most, o.Timeout)
+		r.client = documents(outward.NewClient(outward.Options{Trusted: []string{o.Resolver}, AllowPrivate: o.AllowPrivate}), most, lookUpTimeout)
 	}
 	return r, nil
 }
@@ -115,7 +107,7 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	if did, known, err := r.Kept(handle); known { // by the resolution that we waited for
 		return did, err
 	}
-	bounded, cancel := context.WithTimeout(v.context(ctx), r.o.Timeout)
+	bounded, cancel := context.WithTimeout(v.context(ctx), lookUpTimeout)
 	defer cancel()
 	if r.direct != nil {
 		did, err = r.resolveDirect(bounded, handle)

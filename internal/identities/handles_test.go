@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // service starts a service that resolves handles.
@@ -61,37 +59,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func TestConcurrentResolutionsAreBounded(t *testing.T) {
-	url := service(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	r, err := New(Options{Resolver: url, Timeout: 50 * time.Millisecond})
-	must(t, err)
-	// Counted at the client: canceled requests may reach the service late.
-	var now, most, asked atomic.Int32
-	send := r.client.Transport
-	r.client.Transport = transport(func(req *http.Request) (*http.Response, error) {
-		asked.Add(1)
-		n := now.Add(1)
-		defer now.Add(-1)
-		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-		}
-		return send.RoundTrip(req)
-	})
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			if _, err := r.Resolve(ForClient(t.Context(), "192.0.2.1/32"), fmt.Sprintf("h%d.example.com", i/2)); !errors.Is(err, ErrFailed) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if most.Load() > ClientsOfHandles || most.Load() < ClientsOfHandles/2 || asked.Load() > 50 {
-		t.Errorf("%d at a time, %d in all", most.Load(), asked.Load())
-	}
-}
-
 func TestPrivate(t *testing.T) {
-	r, err := New(Options{Timeout: 5 * time.Second})
+	r, err := New(Options{})
 	must(t, err)
 	r.direct.Resolver.PreferGo = true
 	if _, err := r.Resolve(t.Context(), "skein.localhost"); err == nil {

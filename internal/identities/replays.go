@@ -1,10 +1,8 @@
 package identities
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -64,7 +62,7 @@ func (r *replays) add(issuer syntax.DID, id string, expires, now time.Time) erro
 		return ErrTooMany
 	}
 	if len(r.used) >= MaxRemembered {
-		r.forget()
+		r.forget(now)
 	}
 	if _, ok := r.used[key]; !ok {
 		r.of[payer]++
@@ -83,19 +81,15 @@ func (r *replays) sweep(now time.Time) {
 	r.swept = now
 }
 
-// forget forgets the eighth of the tokens that expires last. mu is held.
-func (r *replays) forget() {
-	type live struct {
-		key [16]byte
-		use
-	}
-	all := make([]live, 0, len(r.used))
-	for key, u := range r.used {
-		all = append(all, live{key, u})
-	}
-	slices.SortFunc(all, func(x, y live) int { return cmp.Compare(y.expires.UnixNano(), x.expires.UnixNano()) })
-	for _, l := range all[:len(all)/8] {
-		r.remove(l.key, l.use)
+// forget forgets expired tokens and, if that is not enough, those that expire last: after half of an hour from now, a quarter, and so on. mu is held.
+func (r *replays) forget(now time.Time) {
+	r.sweep(now)
+	for within := longestUse / 2; len(r.used) >= MaxRemembered; within /= 2 {
+		for key, u := range r.used {
+			if u.expires.Sub(now) > within {
+				r.remove(key, u)
+			}
+		}
 	}
 }
 
