@@ -72,15 +72,3 @@ func TestEventTimes(t *testing.T) {
 	}
 }
 
-// Events of the same minute cost no allocation.
-func BenchmarkEventTimes(b *testing.B) {
-	e := eventTimes{now: time.Now}
-	text := []byte(time.Now().UTC().Format(time.RFC3339Nano))
-	for range 2 * firstEvents {
-		e.usable(text)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		e.usable(text)
-	}
-}

@@ -676,18 +676,6 @@ func (s *awayStore) ExpireLabels(context.Context, time.Time) (bool, error) {
 	return false, fmt.Errorf("test: %w", kv.ErrUnavailable)
 }
 
-// A labeler that no longer has all labels says so, and its state keeps it.
-func TestOutdatedCursor(t *testing.T) {
-	f := newFake(t, labelerDID)
-	f.mu.Lock()
-	f.send(frame(1, "#info", map[string]any{"name": "OutdatedCursor", "message": "too old"}))
-	f.mu.Unlock()
-	f.say(t, label(did(0), "spam"))
-	w := newWorld(t, []string{labelerDID}, f)
-	w.await(labelerDID, "spam", 1, 0)
-	w.awaitState(labelerDID, func(l format.Labeler) bool { return !l.Missed.IsZero() })
-}
-
 // Labelers that are down, lie or flood do not keep another one from being read, nor the store from being
 // written. A labeler that is given by its address is known by its first label.
 func TestBadLabelers(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,52 +12,6 @@ import (
 
 	"skein.blue/internal/sim/harness"
 )
-
-// Clients take turns: a client with many queries delays only itself.
-func TestQueueTakesTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(1)
-		if err := q.Enter(t.Context(), "busy"); err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		var served []string
-		ask := func(client string) {
-			go func() {
-				if err := q.Enter(t.Context(), client); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				served = append(served, client)
-				mu.Unlock()
-				q.Leave(client, time.Now())
-			}()
-			synctest.Wait()
-		}
-		for range 8 {
-			ask("busy")
-		}
-		ask("small")
-		ask("other")
-		// One gives up while it waits, and one after its turn has come.
-		ctx, cancel := context.WithCancel(t.Context())
-		gaveUp := make(chan error, 1)
-		go func() { gaveUp <- q.Enter(ctx, "impatient") }()
-		synctest.Wait()
-		cancel()
-		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		q.Leave("busy", time.Now())
-		synctest.Wait()
-		if got := strings.Join(served[:3], " "); got != "busy small other" || len(served) != 10 {
-			t.Errorf("served %v", served)
-		}
-		if q.free != 1 || len(q.waiting) != 0 {
-			t.Errorf("left: %+v", q)
-		}
-	})
-}
 
 // A network whose clients keep the slots busy with long queries does not starve a newcomer: it is next, whatever the length of the queue.
 func TestAbuseSlots(t *testing.T) {
@@ -256,25 +209,3 @@ func TestQueueKeepsItsSlots(t *testing.T) {
 	}
 }
 
-func TestQueueMeasuresTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(1)
-		var took []time.Duration
-		q.Waited = func(d time.Duration) { took = append(took, d) }
-		if err := q.Enter(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		if err := q.Enter(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		go func() { time.Sleep(5 * time.Second); q.Leave("client", time.Now()) }()
-		if err := q.Enter(t.Context(), "b"); err != nil {
-			t.Error(err)
-		}
-		if fmt.Sprint(took) != "[0s 3s 5s]" {
-			t.Error(took)
-		}
-	})
-}

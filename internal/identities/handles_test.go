@@ -54,11 +54,6 @@ func TestService(t *testing.T) {
 	}
 }
 
-// transport is a function as an http.RoundTripper.
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 func TestPrivate(t *testing.T) {
 	r, err := New(Options{})
 	must(t, err)
