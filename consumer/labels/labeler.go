@@ -1,6 +1,7 @@
 package labels
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,8 +55,7 @@ type labeler struct {
 	key       atcrypto.PublicKey
 	keyOf     string    // the DID that it belongs to
 	keyTime   time.Time // when it was looked up
-	taken     time.Time // when the messages that are being verified were taken
-	candidate string    // the source of the connection's first label, while the labeler's DID is not known
+	candidate string    // the source of the first label, while the labeler's DID is not known
 	failedAt  time.Time // start of the current failure; zero if there is none
 
 	service   *url.URL  // its stream
@@ -98,6 +98,11 @@ func (l *labeler) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it ends because the process does
 		}
+		if errors.Is(err, errKey) {
+			pause(ctx, renewSoon-time.Since(l.keyTime))
+			continue
+		}
+		l.candidate = ""
 		if l.state.Seq != began || errors.Is(err, errAgain) {
 			wait = l.c.o.Retry
 		}
@@ -113,10 +118,7 @@ func (l *labeler) run(ctx context.Context) error {
 				return err
 			}
 		}
-		select {
-		case <-time.After(wait/2 + time.Duration(rand.Int64N(int64(wait)))): // spread, so that not all come back at once
-		case <-ctx.Done():
-		}
+		pause(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) // spread, so that not all come back at once
 		wait = min(2*wait, l.c.o.RetryMost)
 	}
 	return nil
@@ -144,8 +146,11 @@ func (l *labeler) write(ctx context.Context, labels []batch.Label, after graph.L
 	return nil
 }
 
-// errAgain reports that the labeler restarted its sequence. run reconnects after the shortest wait.
-var errAgain = errors.New("the labeler has restarted its sequence")
+// Reasons to connect again: the labeler restarted its sequence, or its key is not known or may be new, which connect looks up.
+var (
+	errAgain = errors.New("the labeler has restarted its sequence")
+	errKey   = errors.New("the labeler's key must be looked up")
+)
 
 // read connects, and reads until the connection fails.
 func (l *labeler) read(ctx context.Context) error {
@@ -158,7 +163,6 @@ func (l *labeler) read(ctx context.Context) error {
 	if held, ok := l.c.limiter.Allow(l.name + " connected"); ok {
 		l.log.Info("reading labels", "from", conn.RemoteAddr().String(), "after_seq", l.state.Seq, "connections", held+1)
 	}
-	l.candidate = ""
 	received := make(chan []byte, messagesWaiting)
 	failed := make(chan error, 1)
 	reading, stop := context.WithCancel(ctx)
@@ -183,48 +187,12 @@ func (l *labeler) read(ctx context.Context) error {
 			idle.Reset(seenEvery)
 			continue
 		}
-		if err := l.take(ctx, messages); err != nil {
+		if err := l.c.takeTurn(ctx, func() error { return l.apply(ctx, l.decodeAll(messages)) }); err != nil {
 			return err
 		}
 		idle.Reset(l.c.o.Quiet)
 	}
 }
-
-// take verifies and writes the labels of some messages. It looks up the key outside the turn, because a
-// look-up may take seconds.
-func (l *labeler) take(ctx context.Context, raw [][]byte) error {
-	var messages []message
-	l.taken = time.Now()
-	for {
-		err := l.c.takeTurn(ctx, func() error {
-			if messages == nil {
-				messages = l.decodeAll(raw)
-			}
-			return l.apply(ctx, messages)
-		})
-		wanted, is := errors.AsType[keyWanted](err)
-		if !is {
-			return err
-		}
-		if l.keyOf == wanted.did {
-			select {
-			case <-time.After(renewSoon - time.Since(l.keyTime)): // delays this labeler alone
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		_, key, err := l.c.o.Identities.Labeler(ctx, wanted.did)
-		if err != nil {
-			return fmt.Errorf("looking up the labeler's key: %w", err)
-		}
-		l.key, l.keyOf, l.keyTime = key, wanted.did, time.Now()
-	}
-}
-
-// keyWanted is returned before anything is written, if a key must be looked up first.
-type keyWanted struct{ did string }
-
-func (k keyWanted) Error() string { return "the key of " + k.did + " is wanted" }
 
 // gather appends messages that wait.
 func gather(from <-chan []byte, first []byte) (messages [][]byte) {
@@ -246,7 +214,6 @@ func gather(from <-chan []byte, first []byte) (messages [][]byte) {
 
 // decodeAll decodes messages. It drops what cannot be read.
 func (l *labeler) decodeAll(raw [][]byte) (messages []message) {
-	messages = []message{}
 	for _, b := range raw {
 		m, err := decode(b)
 		if err != nil {
@@ -295,16 +262,18 @@ func (l *labeler) atEnd(ctx context.Context) bool {
 // connect finds the labeler and connects to it.
 func (l *labeler) connect(ctx context.Context) (_ *websocket.Conn, err error) {
 	service, dial := l.name, dialer(nil)
-	if l.name == l.state.DID {
-		endpoint, key, err := l.c.o.Identities.Labeler(ctx, l.name)
+	if did := cmp.Or(l.state.DID, l.candidate); did != "" {
+		endpoint, key, err := l.c.o.Identities.Labeler(ctx, did)
 		if err != nil {
 			return nil, fmt.Errorf("looking up the labeler: %w", err)
 		}
-		if endpoint == "" {
+		l.key, l.keyOf, l.keyTime = key, did, time.Now()
+		if did == l.name {
+			service, dial = endpoint, l.c.o.Dial
+		}
+		if service == "" {
 			return nil, errors.New("its DID document names no labeler service (#atproto_labeler)")
 		}
-		l.key, l.keyOf, l.keyTime = key, l.name, time.Now()
-		service, dial = endpoint, l.c.o.Dial
 	}
 	if l.service, err = addressOf(service); err != nil {
 		return nil, fmt.Errorf("the address of the labeler: %w", err)

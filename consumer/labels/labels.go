@@ -183,11 +183,17 @@ func (c *Consumer) known(ctx context.Context) ([]graph.Labeler, error) {
 		if !errors.Is(err, kv.ErrUnavailable) {
 			return all, err
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, nil
+		if pause(ctx, time.Second); ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
+	}
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 
@@ -224,10 +230,7 @@ func (c *Consumer) takeTurn(ctx context.Context, fn func() error) error {
 	start := time.Now()
 	err := fn()
 	if c.worked += time.Since(start); c.worked > 10*time.Millisecond {
-		select {
-		case <-time.After(c.worked):
-		case <-ctx.Done():
-		}
+		pause(ctx, c.worked)
 		c.worked = 0
 	}
 	return err

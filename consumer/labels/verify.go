@@ -15,7 +15,7 @@ import (
 
 // This file decides which labels count, and converts them.
 
-// verify returns a label as the store keeps it, nil if it is dropped. Its error is a keyWanted.
+// verify returns a label as the store keeps it, nil if it is dropped. Its error is errKey.
 func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, error) {
 	out, why := stored(in)
 	if why != "" {
@@ -37,14 +37,15 @@ func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, erro
 		l.drop("signature", "subject", in.URI, "value", in.Val, "why", "it has none")
 		return nil, nil
 	}
-	if l.key == nil || l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
-		return nil, keyWanted{in.SourceDID}
+	if l.keyOf != in.SourceDID || time.Since(l.keyTime) > keyFor {
+		return nil, errKey
 	}
 	err := l.key.HashAndVerify(in.unsigned(), in.Sig)
-	// It may have a new key: surely not one that was looked up since the label was made, or just now.
-	isNewer := out.Time > l.keyTime.UnixMicro() && l.keyTime.Before(l.taken)
+	// It may have a new key, but not one that was looked up since the label was made, or just now.
+	made := time.UnixMicro(out.Time)
+	isNewer := made.After(l.keyTime) && time.Until(made) < renewSoon
 	if err != nil && (isNewer || time.Since(l.keyTime) > renewAfter) {
-		return nil, keyWanted{in.SourceDID}
+		return nil, errKey
 	}
 	if err != nil {
 		l.drop("signature", "subject", in.URI, "value", in.Val, "why", err)
