@@ -209,7 +209,10 @@ func TestFutureRevIsRefused(t *testing.T) {
 	}
 	now := uint64(time.Now().UnixMicro()) << 10
 	metrics := consumer.NewMetrics(prometheus.NewRegistry(), nil)
-	run(t, g, consumer.Options{Metrics: metrics}, commit(1, now), commit(2, now+uint64(time.Hour.Microseconds())<<10), commit(3, now+1))
+	run(t, g, consumer.Options{Metrics: metrics}, commit(1, now), commit(2, now+uint64(time.Hour.Microseconds())<<10), commit(3, now+1), commit(2, now+2))
+	if n := testutil.ToFloat64(metrics.Dropped.WithLabelValues("old_seq")); n != 1 {
+		t.Errorf("counted %v old numbers, want 1", n)
+	}
 	if n := testutil.ToFloat64(metrics.Dropped.WithLabelValues("future_rev")); n != 1 || follows(t, g) != 2 {
 		t.Errorf("counted %v future revs and %d follows, want 1 and 2", n, follows(t, g))
 	}

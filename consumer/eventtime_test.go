@@ -71,4 +71,3 @@ func TestEventTimes(t *testing.T) {
 		t.Errorf("after one event of 1990: started at %v, known %v", since, known)
 	}
 }
-

@@ -17,35 +17,21 @@ func settled(at time.Time) *eventTimes {
 	return e
 }
 
-// A time that begins like that of the event before it is not believed for that: the rest may be an
-// offset of hours, or no time at all, or so long that a batch does not keep it.
+// A time is not believed if it is in another zone than it seems, no time at all, or so long that a batch does not keep it.
 func TestForgedEventTimes(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 30, 5, 0, time.UTC)
 	last := at.Format("2006-01-02T15:04:05.000Z")
 	for text, isUsed := range map[string]bool{
-		"2026-11-22T12:30:06Z":                                  true,
-		"2026-11-22T12:30:06.1Z":                                true,
-		"2026-11-22T12:30:06.123456789Z":                        true,
-		"2026-11-22T12:30:06+00:00":                             true,
-		"2026-11-22T13:30:06+01:00":                             true,
-		"2026-11-22T12:30:06+14:00":                             false,
-		"2026-11-22T12:30:06-12:00":                             false,
-		"2026-11-22T12:30":                                      false,
-		"2026-11-22T12:30:":                                     false,
-		"2026-11-22T12:30:0Z":                                   false,
-		"2026-11-22T12:30:06":                                   false,
-		"2026-11-22T12:30:06.":                                  false,
-		"2026-11-22T12:30:06.Z":                                 false,
-		"2026-11-22T12:30:66Z":                                  false,
-		"2026-11-22T12:30:6xZ":                                  false,
-		"2026-11-22T12:30:06.12x4Z":                             false,
-		"2026-11-22T12:30:06z":                                  false,
-		"2026-11-22T12:30 tomorrow":                             false,
-		"2026-11-22T12:30:06.1Z\x00":                            false,
-		"2026-11-22T12:30:06." + strings.Repeat("1", 42) + "Z":  true,
-		"2026-11-22T12:30:06." + strings.Repeat("1", 43) + "Z":  false,
-		"2026-11-22T12:30:06." + strings.Repeat("1", 999) + "Z": false,
-		"2026-11-22T12:30:" + strings.Repeat("0", 1<<16):        false,
+		"2026-11-22T12:30:06Z":                                 true,
+		"2026-11-22T12:30:06+00:00":                            true,
+		"2026-11-22T13:30:06+01:00":                            true,
+		"2026-11-22T12:30:06+14:00":                            false,
+		"2026-11-22T12:30:06-12:00":                            false,
+		"2026-11-22T12:30":                                     false,
+		"2026-11-22T12:30 tomorrow":                            false,
+		"2026-11-22T12:30:06." + strings.Repeat("1", 42) + "Z": true,
+		"2026-11-22T12:30:06." + strings.Repeat("1", 43) + "Z": false,
+		"2026-11-22T12:30:" + strings.Repeat("0", 1<<16):       false,
 		"": false,
 	} {
 		want := last

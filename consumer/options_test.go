@@ -3,18 +3,14 @@ package consumer_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
@@ -216,48 +212,5 @@ func TestHeardSince(t *testing.T) {
 	}})
 	if at, known := c.HeardSince(); !known || time.Since(at.Add(time.Hour)).Abs() > 5*time.Second {
 		t.Errorf("%v, known: %v", at, known)
-	}
-}
-
-// Random streams, in which some numbers are forged, repeated or skipped: every event of the stream
-// is indexed, those with forged numbers far ahead never become the cursor, and each drop is counted.
-func TestForgedNumbers(t *testing.T) {
-	for seed := range uint64(40) {
-		rng := rand.New(rand.NewPCG(seed, 3))
-		g, _ := open(t)
-		seq, real := int64(1+rng.IntN(1_000_000)), int64(0)
-		var frames [][]byte
-		var sent []int64
-		old := 0
-		for n := range 300 {
-			seq += 1 + int64(rng.IntN(3))*int64(rng.IntN(50))
-			frames = append(frames, follow(seq, "r"+oracle.TID(seed<<32+uint64(n))))
-			sent = append(sent, seq)
-			real++
-			if n < 10 || n > 290 { // the first numbers, and the last, are what a run must believe
-				continue
-			}
-			switch rng.IntN(20) {
-			case 0: // one forged number, far ahead
-				frames = append(frames, follow(seq+1<<40+int64(rng.IntN(1<<30)), "forged"+oracle.TID(seed<<32+uint64(n))))
-			case 1: // an event again, under its own number
-				k := rng.IntN(len(sent))
-				frames = append(frames, follow(sent[k], "old"+oracle.TID(seed<<32+uint64(n))))
-				old++
-			}
-		}
-		metrics := consumer.NewMetrics(prometheus.NewRegistry(), func() consumer.Status { return consumer.Status{} })
-		run(t, g, consumer.Options{Metrics: metrics}, frames...)
-		if n := follows(t, g); n != real || cursor(g, "memory") != seq {
-			t.Errorf("seed %d: %d follows, want %d; cursor %d, want %d", seed, n, real, cursor(g, "memory"), seq)
-		}
-		if got := testutil.ToFloat64(metrics.Dropped.WithLabelValues("old_seq")); int(got) != old {
-			t.Errorf("seed %d: %v events with old numbers were counted, want %d", seed, got, old)
-		}
-		// The same stream again changes nothing.
-		run(t, g, consumer.Options{}, slices.Clone(frames)...)
-		if n := follows(t, g); n != real || cursor(g, "memory") != seq {
-			t.Errorf("seed %d, again: %d follows, cursor %d", seed, n, cursor(g, "memory"))
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -24,7 +25,9 @@ func ParseProxies(value string) (p Proxies, err error) {
 	if !ok || !headerName.MatchString(header) {
 		return p, fmt.Errorf("%q does not begin with the header in which the proxies name the client, as X-Forwarded-For=10.0.0.0/8,127.0.0.1 does", value)
 	}
-	p.header = http.CanonicalHeaderKey(header)
+	if p.header = http.CanonicalHeaderKey(header); p.header == "Forwarded" {
+		return p, errors.New("the header Forwarded is not read; have the proxies send X-Forwarded-For")
+	}
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
 		prefix, err := netip.ParsePrefix(part)
@@ -64,11 +67,7 @@ func (p *Proxies) client(r *http.Request) string {
 	}
 	hops := strings.Split(strings.Join(r.Header.Values(p.header), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		hop = strings.TrimSpace(hop)
-		if p.header == "Forwarded" {
-			hop = forwardedFor(hop)
-		}
-		addr, ok := parseHop(hop)
+		addr, ok := parseHop(strings.TrimSpace(hop))
 		if !ok {
 			break
 		}
@@ -77,17 +76,6 @@ func (p *Proxies) client(r *http.Request) string {
 		}
 	}
 	return unnamed
-}
-
-// forwardedFor returns the for parameter of an element of a Forwarded header (RFC 7239).
-func forwardedFor(element string) string {
-	for pair := range strings.SplitSeq(element, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-		if strings.EqualFold(name, "for") {
-			return strings.Trim(value, `"`)
-		}
-	}
-	return ""
 }
 
 // parseHop parses an address, with or without a port, an IPv6 address also in brackets.

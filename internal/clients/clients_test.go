@@ -42,40 +42,33 @@ func TestAddress(t *testing.T) {
 		r      *http.Request
 		want   string
 	}{
-		"direct":                         {xff, request("192.0.2.1:99"), "192.0.2.1/32"},
-		"IPv6: its network of 64 bits":   {xff, request("[2001:db8:1:2:3:4:5:6]:99"), "2001:db8:1:2::/64"},
-		"IPv6 with a zone":               {xff, request("[fe80::1%eth0]:99"), "fe80::/64"},
-		"IPv4 as IPv6":                   {xff, request("[::ffff:192.0.2.1]:99"), "192.0.2.1/32"},
-		"a stranger's header":            {xff, request("192.0.2.1:99", xff, "198.51.100.7"), "192.0.2.1/32"},
-		"a proxy's header":               {xff, request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
-		"in small letters":               {"x-forwarded-for", request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
-		"another header":                 {"X-Real-IP", request("10.1.1.1:99", "X-Real-IP", "198.51.100.7", xff, "203.0.113.9"), "198.51.100.7/32"},
-		"what the client forged":         {xff, request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7"), "198.51.100.7/32"},
-		"two proxies":                    {xff, request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7, 127.0.0.1"), "198.51.100.7/32"},
-		"in two headers":                 {xff, request("10.1.1.1:99", xff, "203.0.113.9", xff, "198.51.100.7"), "198.51.100.7/32"},
-		"with a port":                    {xff, request("10.1.1.1:99", xff, "198.51.100.7:4711"), "198.51.100.7/32"},
-		"only proxies":                   {xff, request("10.1.1.1:99", xff, "10.2.2.2"), unnamed},
-		"unreadable":                     {xff, request("10.1.1.1:99", xff, "unknown"), unnamed},
-		"unreadable behind a proxy":      {xff, request("10.1.1.1:99", xff, "198.51.100.7, unknown, 127.0.0.1"), unnamed},
-		"a proxy without a header":       {xff, request("10.1.1.1:99"), unnamed},
-		"an empty header":                {xff, request("10.1.1.1:99", xff, ""), unnamed},
-		"the other header":               {xff, request("10.1.1.1:99", fwd, "for=203.0.113.9"), unnamed},
-		"both headers":                   {xff, request("10.1.1.1:99", xff, "198.51.100.7", fwd, "for=203.0.113.9"), "198.51.100.7/32"},
-		"Forwarded":                      {fwd, request("10.1.1.1:99", fwd, `for=198.51.100.7;proto=https`), "198.51.100.7/32"},
-		"Forwarded, both headers":        {fwd, request("10.1.1.1:99", xff, "203.0.113.9", fwd, "for=198.51.100.7"), "198.51.100.7/32"},
-		"Forwarded, IPv6 with a port":    {fwd, request("10.1.1.1:99", fwd, `proto=https;FOR="[2001:db8:1:2::3]:47"`), "2001:db8:1:2::/64"},
-		"Forwarded, forged":              {fwd, request("10.1.1.1:99", fwd, `for=203.0.113.9, for=198.51.100.7`), "198.51.100.7/32"},
-		"Forwarded, a quote left open":   {fwd, request("10.1.1.1:99", fwd, `for="203.0.113.9, for=198.51.100.7`), "198.51.100.7/32"},
-		"Forwarded without for":          {fwd, request("10.1.1.1:99", fwd, `proto=https`), unnamed},
-		"Forwarded, hidden by the proxy": {fwd, request("10.1.1.1:99", fwd, `for=_secret`), unnamed},
-		"an IPv6 proxy":                  {xff, request("[2001:db8:ffff:1::1]:99", xff, "2001:db8:1:2::9"), "2001:db8:1:2::/64"},
+		"direct":                       {xff, request("192.0.2.1:99"), "192.0.2.1/32"},
+		"IPv6: its network of 64 bits": {xff, request("[2001:db8:1:2:3:4:5:6]:99"), "2001:db8:1:2::/64"},
+		"IPv6 with a zone":             {xff, request("[fe80::1%eth0]:99"), "fe80::/64"},
+		"IPv4 as IPv6":                 {xff, request("[::ffff:192.0.2.1]:99"), "192.0.2.1/32"},
+		"a stranger's header":          {xff, request("192.0.2.1:99", xff, "198.51.100.7"), "192.0.2.1/32"},
+		"a proxy's header":             {xff, request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
+		"in small letters":             {"x-forwarded-for", request("10.1.1.1:99", xff, "198.51.100.7"), "198.51.100.7/32"},
+		"another header":               {"X-Real-IP", request("10.1.1.1:99", "X-Real-IP", "198.51.100.7", xff, "203.0.113.9"), "198.51.100.7/32"},
+		"what the client forged":       {xff, request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7"), "198.51.100.7/32"},
+		"two proxies":                  {xff, request("10.1.1.1:99", xff, "203.0.113.9, 198.51.100.7, 127.0.0.1"), "198.51.100.7/32"},
+		"in two headers":               {xff, request("10.1.1.1:99", xff, "203.0.113.9", xff, "198.51.100.7"), "198.51.100.7/32"},
+		"with a port":                  {xff, request("10.1.1.1:99", xff, "198.51.100.7:4711"), "198.51.100.7/32"},
+		"only proxies":                 {xff, request("10.1.1.1:99", xff, "10.2.2.2"), unnamed},
+		"unreadable":                   {xff, request("10.1.1.1:99", xff, "unknown"), unnamed},
+		"unreadable behind a proxy":    {xff, request("10.1.1.1:99", xff, "198.51.100.7, unknown, 127.0.0.1"), unnamed},
+		"a proxy without a header":     {xff, request("10.1.1.1:99"), unnamed},
+		"an empty header":              {xff, request("10.1.1.1:99", xff, ""), unnamed},
+		"the other header":             {xff, request("10.1.1.1:99", fwd, "for=203.0.113.9"), unnamed},
+		"both headers":                 {xff, request("10.1.1.1:99", xff, "198.51.100.7", fwd, "for=203.0.113.9"), "198.51.100.7/32"},
+		"an IPv6 proxy":                {xff, request("[2001:db8:ffff:1::1]:99", xff, "2001:db8:1:2::9"), "2001:db8:1:2::/64"},
 	} {
 		proxies, err := ParseProxies(c.header + networks)
 		if got := proxies.client(c.r); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
 		}
 	}
-	for _, bad := range []string{"", "10.0.0.0/8", "10.0.0.0/8,127.0.0.1", "=10.0.0.0/8", "X Y=10.0.0.0/8", xff, xff + "=", xff + "=10.0.0.0/33", xff + "=example.com", xff + "=10.0.0.0/8,", xff + "=10.0.0.0/8," + fwd + "=::1"} {
+	for _, bad := range []string{"", "10.0.0.0/8", "10.0.0.0/8,127.0.0.1", "=10.0.0.0/8", "X Y=10.0.0.0/8", xff, xff + "=", xff + "=10.0.0.0/33", xff + "=example.com", xff + "=10.0.0.0/8,", fwd + "=10.0.0.0/8", xff + "=10.0.0.0/8," + fwd + "=::1"} {
 		if _, err := ParseProxies(bad); err == nil {
 			t.Errorf("--trusted-proxies %q is accepted", bad)
 		}
@@ -93,27 +86,25 @@ func TestAddress(t *testing.T) {
 // not behind a proxy that appends to one header and passes the others on.
 func TestForgedHeaders(t *testing.T) {
 	headers := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via"}
-	for n, header := range headers[:2] {
-		proxies, err := ParseProxies(header + "=10.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = quick.Check(func(forged [4]string, pick uint8) bool {
-			text := []string{"", "10.0.0.1", "for=10.0.0.1", `for="`, "192.0.2.9", "unknown", ","}
-			direct, proxied := request("192.0.2.1:99"), request("10.0.0.1:99")
-			for i, h := range headers {
-				if pick>>i&1 == 1 {
-					forged[i] = text[int(pick>>4)%len(text)]
-				}
-				direct.Header.Add(h, forged[i])
-				proxied.Header.Add(h, forged[i])
+	proxies, err := ParseProxies(headers[0] + "=10.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = quick.Check(func(forged [4]string, pick uint8) bool {
+		text := []string{"", "10.0.0.1", "for=10.0.0.1", `for="`, "192.0.2.9", "unknown", ","}
+		direct, proxied := request("192.0.2.1:99"), request("10.0.0.1:99")
+		for i, h := range headers {
+			if pick>>i&1 == 1 {
+				forged[i] = text[int(pick>>4)%len(text)]
 			}
-			proxied.Header.Set(header, forged[n]+", "+[]string{"", "for="}[n]+"192.0.2.1")
-			return proxies.client(direct) == "192.0.2.1/32" && proxies.client(proxied) == "192.0.2.1/32"
-		}, nil)
-		if err != nil {
-			t.Errorf("%s: %v", header, err)
+			direct.Header.Add(h, forged[i])
+			proxied.Header.Add(h, forged[i])
 		}
+		proxied.Header.Set(headers[0], forged[0]+", 192.0.2.1")
+		return proxies.client(direct) == "192.0.2.1/32" && proxies.client(proxied) == "192.0.2.1/32"
+	}, nil)
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -208,4 +208,3 @@ func TestQueueKeepsItsSlots(t *testing.T) {
 		t.Errorf("%d waits were measured, want %d", waits, 60*40)
 	}
 }
-
