@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -72,16 +71,10 @@ func newRefusal(address string, err error, resp *http.Response) *refusal {
 	return r
 }
 
-// brief extracts the message of a refusal's body: an XRPC error, or a line of plain text. It
-// returns "" for HTML, several lines, and lines over 120 bytes.
+// brief returns a body of one line, "" for HTML, several lines, and lines over 300 bytes.
 func brief(body []byte) string {
-	var xrpc struct{ Error, Message string }
-	if json.Unmarshal(body, &xrpc) == nil && xrpc.Error != "" {
-		return ": " + clip([]byte(strings.TrimSuffix(xrpc.Error+": "+xrpc.Message, ": ")))
-	}
-	const most = 120
-	line, _, more := strings.Cut(strings.TrimSpace(string(body)), "\n")
-	if line = strings.TrimSpace(line); line == "" || more || len(line) > most || strings.HasPrefix(line, "<") {
+	line := strings.TrimSpace(string(body))
+	if line == "" || len(line) > 300 || strings.Contains(line, "\n") || strings.HasPrefix(line, "<") {
 		return ""
 	}
 	return ": " + line

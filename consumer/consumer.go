@@ -125,12 +125,13 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	switch {
 	case o.Cursor != nil && *o.Cursor < 0:
 		return nil, fmt.Errorf("consumer: cursor %d is negative", *o.Cursor)
-	case o.Cursor != nil && isStored && !o.ForceCursor && stored.Future:
-		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which is in the relay's future; add --force-cursor to start after %d, or leave --cursor out to keep the stored one",
-			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
-	case o.Cursor != nil && isStored && !o.ForceCursor && batch.Seq(*o.Cursor) != stored.Seq:
-		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to continue from there, or add --force-cursor to start after %d instead",
-			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
+	case o.Cursor != nil && isStored && !o.ForceCursor && (stored.Future || batch.Seq(*o.Cursor) != stored.Seq):
+		where := "continue from there"
+		if stored.Future {
+			where = "keep that cursor, which is in the relay's future"
+		}
+		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to %s, or add --force-cursor to start after %d instead",
+			ErrCursorStored, c.source, stored.Seq, where, *o.Cursor)
 	case o.Cursor != nil:
 		c.from, c.hasFrom = batch.Seq(*o.Cursor), true
 	case isStored:

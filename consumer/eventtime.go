@@ -88,21 +88,14 @@ func (e *eventTimes) span() (position, present time.Time) {
 }
 
 // began returns when this run began to receive the stream, if that is known: the median time
-// of the first events if they agree, because the machine's clock may be wrong; else the later
+// of the first events, because the machine's clock may be wrong; of few events, the later
 // of that median and the arrival of the first event.
 func (e *eventTimes) began() (at time.Time, known bool) {
 	if e.arrived.IsZero() || len(e.first) < firstEvents && e.now().Sub(e.arrived) < firstWait {
 		return time.Time{}, false
 	}
-	first := slices.Clone(e.first)
-	median := time.UnixMicro(medianOf(first))
-	agree := 0
-	for _, micros := range first {
-		if d := time.UnixMicro(micros).Sub(median); d.Abs() <= maxSkew {
-			agree++
-		}
-	}
-	if len(first) >= firstEvents/2 && 4*agree >= 3*len(first) || e.arrived.Before(median) {
+	median := time.UnixMicro(medianOf(slices.Clone(e.first)))
+	if len(e.first) >= firstEvents/2 || e.arrived.Before(median) {
 		return median, true
 	}
 	return e.arrived, true

@@ -42,7 +42,7 @@ func TestCursorOptions(t *testing.T) {
 		{"an older one, forced", 20, false, at(10), true, "", "", 21}, // events that were applied change nothing
 		{"a newer one", 20, false, at(25), false, "add --force-cursor to start after 25", "", 0},
 		{"a newer one, forced", 20, false, at(25), true, "", "cursor_skipped", 26},
-		{"in the relay's future", 20, true, at(5), false, "leave --cursor out to keep the stored one", "", 0},
+		{"in the relay's future", 20, true, at(5), false, "leave --cursor out to keep that cursor", "", 0},
 		{"in the relay's future, forced", 20, true, at(5), true, "", "future_cursor", 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {

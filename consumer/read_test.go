@@ -156,7 +156,7 @@ func TestHandshakeLimit(t *testing.T) {
 	}
 }
 
-// The text of a refusal has one line of at most a few hundred bytes, and no page.
+// The text of a refusal has one line of at most 300 bytes, and no page.
 func TestBrief(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for body, want := range map[string]string{
@@ -167,14 +167,8 @@ func TestBrief(t *testing.T) {
 		"<html>":              "",
 		"<!doctype html>\nno": "",
 		long:                  "",
-		`{"error":"RateLimitExceeded","message":"slow down"}`: ": RateLimitExceeded: slow down",
-		`{"error":"RateLimitExceeded"}`:                       ": RateLimitExceeded",
-		`{"error":""}`:                                        `: {"error":""}`,
-		`{"message":"only"}`:                                  `: {"message":"only"}`,
-		`{"error":5}`:                                         `: {"error":5}`,
-		`{"error":"E","message":"` + long + `"}`:              ": E: " + long[:512-3] + "…",
-		"[1,2]":                                               ": [1,2]",
-		"\xff\xfe":                                            ": \xff\xfe",
+		`{"error":"E"}`:       `: {"error":"E"}`,
+		"\xff\xfe":            ": \xff\xfe",
 	} {
 		if got := brief([]byte(body)); got != want {
 			t.Errorf("%.40q yields %.80q, want %.80q", body, got, want)

@@ -232,7 +232,7 @@ func TestRefusedConnections(t *testing.T) {
 		want, not    string
 		again        bool // within a second
 	}{
-		"too many":  {429, "2", `{"error":"RateLimitExceeded","message":"slow down"}`, "RateLimitExceeded: slow down", "", false},
+		"too many":  {429, "2", `{"error":"RateLimitExceeded","message":"slow down"}`, "slow down", "", false},
 		"not found": {404, "2", "<!doctype html><html>a page</html>", "404 Not Found", "page", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -168,10 +168,11 @@ func (l *labeler) read(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { failed <- receive(reading, conn, received); close(received) }()
-	go ping(reading, conn)
 	defer context.AfterFunc(reading, func() { _ = conn.Close() })()
 	idle := time.NewTimer(l.c.o.Quiet)
 	defer idle.Stop()
+	pings := time.NewTicker(pingEvery) // they keep a quiet connection alive
+	defer pings.Stop()
 	for {
 		var messages [][]byte
 		select {
@@ -185,6 +186,9 @@ func (l *labeler) read(ctx context.Context) error {
 				return err
 			}
 			idle.Reset(seenEvery)
+			continue
+		case <-pings.C:
+			_ = conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)) // the reader notices a failure
 			continue
 		}
 		if err := l.c.takeTurn(ctx, func() error { return l.apply(ctx, l.decodeAll(messages)) }); err != nil {
@@ -308,22 +312,6 @@ func receive(ctx context.Context, conn *websocket.Conn, to chan<- []byte) error 
 		case to <- b:
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-	}
-}
-
-// ping keeps a quiet connection alive.
-func ping(ctx context.Context, conn *websocket.Conn) {
-	ticks := time.NewTicker(pingEvery)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ticks.C:
-			if conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(10*time.Second)) != nil {
-				return // the reader notices it, too
-			}
-		case <-ctx.Done():
-			return
 		}
 	}
 }
