@@ -117,9 +117,6 @@ func (c *intake) info(m *wire.Message) error {
 
 // carryOut does what the numbering decided about held events.
 func (c *intake) carryOut(v *decision) error {
-	for range v.late {
-		c.metrics.drop(oldSeq)
-	}
 	if v.old {
 		c.metrics.drop(oldSeq)
 	}
@@ -159,7 +156,7 @@ func (c *intake) warn(key, message string, args ...any) {
 }
 
 // noteHolding sets holding if events are held.
-func (c *intake) noteHolding() { c.holding.Store(len(c.sequence.numbers.runs) > 0) }
+func (c *intake) noteHolding() { c.holding.Store(len(c.sequence.numbers.held) > 0) }
 
 // decide decides about held events.
 func (c *intake) decide(how func(*numbering) decision) error {

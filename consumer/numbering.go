@@ -26,30 +26,18 @@ import (
 // The cursor does not cover held events: after a crash the relay sends them again.
 type numbering struct {
 	last batch.Seq // of the last accepted event; 0: none is known
-	runs []run     // the held events, in the order of arrival
+	held []held    // in the order of arrival
 }
 
-// run is a list of held events; each continues the one before.
-type run struct {
-	seqs     []batch.Seq
-	frames   []held
-	since    time.Time
-	accepted bool // the frames were accepted, without their numbers
-}
-
-// held is a message that is held, and the Verifier's ruling when it came: a second check would
+// held is an event that is held, with the Verifier's ruling when it came: a second check would
 // use the account's current key, which may have changed since.
 type held struct {
+	seq    batch.Seq
 	frame  []byte
 	ruling proof.Ruling
+	since  time.Time
+	taken  bool // it was accepted, without its number
 }
-
-func (r *run) first() batch.Seq { return r.seqs[0] }
-func (r *run) last() batch.Seq  { return r.seqs[len(r.seqs)-1] }
-
-// dropped returns the numbers of the events that are dropped with the run: those not
-// yet accepted.
-func (r *run) dropped() []batch.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
 
 const (
 	// implausibleJump is the distance from which a jump must be confirmed.
@@ -59,8 +47,8 @@ const (
 	// maxSeq is the largest integer that every implementation of the protocol can
 	// read: the limit of JavaScript, and so of the reference PDS.
 	maxSeq = 1<<53 - 1
-	// maxRuns bounds the number of held runs.
-	maxRuns = 4
+	// maxHeld bounds the number of held events.
+	maxHeld = 16
 
 	// firstHold and jumpHold are how long the first events, and those after a jump, are held.
 	firstHold = time.Second
@@ -72,7 +60,6 @@ const (
 type decision struct {
 	accept  bool // the offered event, after frames
 	old     bool // the offered event is dropped: its number is not above one already taken
-	late    int  // number of held events dropped as old: those of runs that began after the accepted run, but have lower numbers
 	frames  []held
 	refuted []batch.Seq
 	// unnumbered says not to believe the numbers of the frames.
@@ -84,8 +71,8 @@ type decision struct {
 // newest returns the number of the last accepted event, or, if there is none yet, of
 // the last held one.
 func (n *numbering) newest() batch.Seq {
-	if n.last == 0 && len(n.runs) > 0 {
-		return n.runs[len(n.runs)-1].last()
+	if n.last == 0 && len(n.held) > 0 {
+		return n.held[len(n.held)-1].seq
 	}
 	return n.last
 }
@@ -95,7 +82,7 @@ func continues(last, seq batch.Seq) bool { return seq > last && seq-last < impla
 // advance accepts an event that merely continues the stream, as nearly all do, and
 // reports whether it did. Other events go to offer.
 func (n *numbering) advance(seq batch.Seq) bool {
-	if n.last == 0 || !continues(n.last, seq) || len(n.runs) > 0 || seq > maxSeq {
+	if n.last == 0 || !continues(n.last, seq) || len(n.held) > 0 || seq > maxSeq {
 		return false
 	}
 	n.last = seq
@@ -109,77 +96,53 @@ func (n *numbering) offer(seq batch.Seq, frame []byte, ruled proof.Ruling, now t
 		v.refuted = []batch.Seq{seq}
 		return v
 	case n.last > 0 && continues(n.last, seq):
-		n.last, v.accept = seq, true
-		if len(n.runs) > 0 {
-			v.refuted = n.forget()
-		}
+		n.last, v.accept, v.refuted = seq, true, n.forget()
 		return v
-	case seq <= n.last:
+	case seq <= n.last || slices.ContainsFunc(n.held, func(h held) bool { return h.seq == seq }):
 		v.old = true
 		return v
 	}
-	i := slices.IndexFunc(n.runs, func(r run) bool { return seq >= r.first() && seq < r.last()+implausibleJump })
-	switch {
-	case i >= 0 && seq <= n.runs[i].last():
-		v.old = true
-		return v
-	case i < 0:
-		if len(n.runs) == maxRuns {
-			v.refuted = n.runs[0].dropped()
-			n.runs = n.runs[1:]
-		}
-		i = len(n.runs)
-		n.runs = append(n.runs, run{since: now})
+	if len(n.held) == maxHeld {
+		v.refuted, n.held = refute(n.held[:1]), n.held[1:]
 	}
-	r := &n.runs[i]
-	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, held{slices.Clone(frame), ruled})
-	if r.accepted {
-		r.since = now // of the frames not yet accepted
-		r.accepted = false
-	}
-	if len(r.seqs) >= confirmEvents {
-		n.believe(i, &v)
+	n.held = append(n.held, held{seq: seq, frame: slices.Clone(frame), ruling: ruled, since: now})
+	if n.row(len(n.held)-1) >= confirmEvents {
+		n.believe(seq, &v)
 	}
 	return v
 }
 
-// believe accepts a run, and the runs that came before it and lie below it. Runs
-// above it are refuted.
-func (n *numbering) believe(i int, v *decision) {
-	r := n.runs[i]
-	v.jumped, v.from = n.last > 0, n.last
-	below := []run{r}
-	for j, other := range n.runs {
-		switch {
-		case j == i:
-		case other.first() > r.last():
-			v.refuted = append(v.refuted, other.dropped()...)
-		case j < i:
-			below = append(below, other)
-		default:
-			v.late += len(other.frames)
+// row returns how many of the held events are in a row, up to the i-th.
+func (n *numbering) row(i int) (length int) {
+	next := n.held[i].seq
+	for _, h := range slices.Backward(n.held[:i]) {
+		if continues(h.seq, next) {
+			length++
+			next = h.seq
 		}
 	}
-	slices.SortFunc(below, func(x, y run) int { return cmp.Compare(x.first(), y.first()) })
-	for _, b := range below {
-		v.frames = append(v.frames, b.frames...)
-	}
-	n.last, n.runs = r.last(), nil
+	return length + 1
 }
 
-// expire decides about runs that have been held for too long.
+// believe accepts the held events up to a number. Those above it are refuted.
+func (n *numbering) believe(seq batch.Seq, v *decision) {
+	v.jumped, v.from = n.last > 0, n.last
+	slices.SortFunc(n.held, func(x, y held) int { return cmp.Compare(x.seq, y.seq) })
+	above := slices.IndexFunc(n.held, func(h held) bool { return h.seq == seq }) + 1
+	v.refuted = append(v.refuted, refute(n.held[above:])...)
+	v.frames = slices.DeleteFunc(n.held[:above], func(h held) bool { return h.taken })
+	n.last, n.held = seq, nil
+}
+
+// expire decides about events that have been held for too long.
 func (n *numbering) expire(now time.Time) (v decision) {
 	switch {
-	case len(n.runs) == 0:
+	case len(n.held) == 0:
 	case n.last > 0:
-		n.runs = slices.DeleteFunc(n.runs, func(r run) bool {
-			over := now.Sub(r.since) >= jumpHold
-			if over {
-				v.refuted = append(v.refuted, r.seqs...)
-			}
-			return over
-		})
-	case slices.ContainsFunc(n.runs, func(r run) bool { return !r.accepted && now.Sub(r.since) >= firstHold }):
+		if now.Sub(n.held[0].since) >= jumpHold {
+			v.refuted = n.forget()
+		}
+	case slices.ContainsFunc(n.held, func(h held) bool { return !h.taken && now.Sub(h.since) >= firstHold }):
 		return n.takeUnnumbered()
 	}
 	return v
@@ -192,37 +155,46 @@ func (n *numbering) takeUnnumbered() (v decision) {
 		return v
 	}
 	v.unnumbered = true
-	for i := range n.runs {
-		v.frames = append(v.frames, n.runs[i].frames...)
-		n.runs[i].frames, n.runs[i].accepted = nil, true
+	for i := range n.held {
+		if h := &n.held[i]; !h.taken {
+			v.frames = append(v.frames, *h)
+			h.frame, h.taken = nil, true
+		}
 	}
 	return v
 }
 
 // settle decides about the held events at the end of the stream. If a number is known, all are
-// dropped. Otherwise the longest run is accepted; of equally long runs the lowest, because that drops
+// dropped. Otherwise those up to the end of the longest row are accepted; of equally long rows the lowest, because that drops
 // nothing that may follow.
 func (n *numbering) settle() (v decision) {
-	if n.last > 0 || len(n.runs) == 0 {
+	if n.last > 0 || len(n.held) == 0 {
 		v.refuted = n.forget()
 		return v
 	}
 	best := 0
-	for i := range n.runs {
-		r, b := &n.runs[i], &n.runs[best]
-		if len(r.seqs) > len(b.seqs) || len(r.seqs) == len(b.seqs) && r.first() < b.first() {
+	for i := range n.held {
+		if c := cmp.Compare(n.row(i), n.row(best)); c > 0 || c == 0 && n.held[i].seq < n.held[best].seq {
 			best = i
 		}
 	}
-	n.believe(best, &v)
+	n.believe(n.held[best].seq, &v)
 	return v
 }
 
 // forget drops the held events, and returns their numbers.
-func (n *numbering) forget() (seqs []batch.Seq) {
-	for i := range n.runs {
-		seqs = append(seqs, n.runs[i].seqs...)
+func (n *numbering) forget() []batch.Seq {
+	all := n.held
+	n.held = nil
+	return refute(all)
+}
+
+// refute returns the numbers of the events that were not accepted without them.
+func refute(all []held) (seqs []batch.Seq) {
+	for _, h := range all {
+		if !h.taken {
+			seqs = append(seqs, h.seq)
+		}
 	}
-	n.runs = nil
 	return seqs
 }
