@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -59,16 +60,15 @@ type Gate struct {
 const largeAnswer = 512 << 10
 
 // patience is how long a request waits for others of its client, whose answers may use up the limit.
-const patience = 10 * time.Second
+// It looks every lookEvery whether they have been sent.
+const patience, lookEvery = 10 * time.Second, 20 * time.Millisecond
 
 // used is what a client has used of its limit.
 type used struct {
 	limit           Limit
 	requests, bytes *rate.Limiter
 
-	mu       sync.Mutex    // guards the fields below
-	inFlight int           // requests whose answers have not been sent, with a limit of bytes
-	fewer    chan struct{} // closed when there are fewer
+	inFlight atomic.Int64 // requests whose answers have not been sent, with a limit of bytes
 }
 
 // NewGate returns a gate in front of next.
@@ -175,21 +175,20 @@ func (u *used) enter(ctx context.Context, now func() time.Time) (left float64) {
 	patient, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for {
-		u.mu.Lock()
-		wanted := float64(u.inFlight+1) * largeAnswer
+		n := u.inFlight.Load() // before left: an answer is paid before it leaves
 		left = u.bytes.TokensAt(now())
-		if left < 0 || u.inFlight == 0 || left >= wanted {
-			if left >= 0 {
-				u.inFlight++
-			}
-			u.mu.Unlock()
+		wanted := float64(n+1) * largeAnswer
+		switch {
+		case left < 0:
 			return left
+		case n == 0 || left >= wanted:
+			if u.inFlight.CompareAndSwap(n, n+1) {
+				return left
+			}
+			continue
 		}
-		fewer := u.fewer
-		u.mu.Unlock()
 		select {
-		case <-fewer:
-		case <-time.After(time.Millisecond + time.Duration(min((wanted-left)/float64(u.bytes.Limit()), patience.Seconds())*float64(time.Second))):
+		case <-time.After(lookEvery):
 		case <-patient.Done():
 			return left - wanted
 		}
@@ -197,13 +196,7 @@ func (u *used) enter(ctx context.Context, now func() time.Time) (left float64) {
 }
 
 // leave ends what enter began.
-func (u *used) leave() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.inFlight--
-	close(u.fewer)
-	u.fewer = make(chan struct{})
-}
+func (u *used) leave() { u.inFlight.Add(-1) }
 
 // usedBy returns what a client has used. A reload of the tokens may have changed its limit.
 func (g *Gate) usedBy(name string, limit Limit) *used {
@@ -212,7 +205,7 @@ func (g *Gate) usedBy(name string, limit Limit) *used {
 	if u, ok := g.clients.Get(name); ok && u.limit == limit {
 		return u
 	}
-	u := &used{limit: limit, fewer: make(chan struct{})}
+	u := &used{limit: limit}
 	if limit.Requests > 0 {
 		u.requests = rate.NewLimiter(rate.Limit(limit.Requests), max(1, int(limit.Requests*BurstSeconds)))
 	}

@@ -194,19 +194,16 @@ func (p *Pool) Held() int64 {
 }
 
 // pathOf returns the networks that a client belongs to, the largest first, and the client.
-func pathOf(client string) []string {
-	prefix, err := netip.ParsePrefix(client)
-	if err != nil {
-		return []string{client}
-	}
-	widths := []int{24}
-	if prefix.Addr().Is6() {
-		widths = []int{48, 56}
-	}
-	var path []string
-	for _, bits := range widths {
-		if wide, err := prefix.Addr().Prefix(bits); err == nil && bits < prefix.Bits() {
-			path = append(path, wide.String())
+func pathOf(client string) (path []string) {
+	if prefix, err := netip.ParsePrefix(client); err == nil {
+		widths := []int{24}
+		if prefix.Addr().Is6() {
+			widths = []int{48, 56}
+		}
+		for _, bits := range widths {
+			if wide, err := prefix.Addr().Prefix(bits); err == nil && bits < prefix.Bits() {
+				path = append(path, wide.String())
+			}
 		}
 	}
 	return append(path, client)
