@@ -318,6 +318,7 @@ func TestAbuseParallelBytes(t *testing.T) {
 			for range 3 {
 				all.Go(func() { ask(g, stream) })
 			}
+			time.Sleep(time.Second) // they are open
 			sent, start := 0, time.Now()
 			for range harness.Size(64, 500) {
 				all.Go(func() {
