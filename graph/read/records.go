@@ -71,7 +71,7 @@ func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 }
 
 // buckets is Buckets for the chunks in [lo, hi). If the chunk at lo was spilled, it skips the chunks below it before below:
-// it goes on with the chunk whose key is the next longer beginning of below, and so on. If wanted is not nil, buckets of one chunk may lack the records whose subjects are not wanted.
+// it goes on with the chunk whose key is the next longer beginning of below, and so on. If wanted is not nil, buckets may lack records whose subjects are not wanted, from chunks that nothing was spilled from.
 func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) bool, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
 	defer recordReaders.Put(rr)
@@ -89,7 +89,7 @@ func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) boo
 			rr.reset()
 		}
 		rr.actor = actor
-		if wanted != nil && depth == 0 && rr.addNaming(kind, bucket, v, wanted) {
+		if wanted != nil && rr.addNaming(kind, bucket, v, wanted) {
 			jump = false
 			return true, nil
 		}
@@ -127,7 +127,7 @@ func (rr *Bucket) add(k kinds.Kind, number uint16, depth int, v []byte) (generat
 	return generation, err
 }
 
-// addNaming adds the records of a bucket's only chunk that name wanted subjects. It reports whether it could: add adds other chunks.
+// addNaming adds the records of a chunk without flags and generation that name wanted subjects. It reports whether it could: add adds other chunks.
 func (rr *Bucket) addNaming(k kinds.Kind, number uint16, v []byte, wanted func(subject dict.ID) bool) (ok bool) {
 	if rr.Records, ok = format.CoderOf(k, rr.actor, number).AppendNaming(rr.Records, v, wanted); ok {
 		rr.Number = number
