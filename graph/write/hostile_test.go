@@ -7,10 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
@@ -20,41 +18,27 @@ import (
 
 // hostile is one repo that writes what it likes.
 type hostile struct {
-	t     *testing.T
-	s     *graph.Store
+	commits
 	store kv.Store
-	seq   format.Seq
 }
 
 func newHostile(t *testing.T, store kv.Store) *hostile {
 	t.Helper()
-	return &hostile{t, open(t, store, graph.Options{}), store, 0}
+	return &hostile{commits{t: t, s: open(t, store, graph.Options{})}, store}
 }
 
 // commit applies one commit. A key that begins with a minus sign is deleted.
 func (h *hostile) commit(subject string, rkeys ...string) {
 	h.t.Helper()
-	h.seq++
-	var b batch.Batch
-	b.AddCommit(h.seq, &batch.Commit{DID: []byte("did:plc:hostile"), Rev: dict.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
+	h.begin(1)
 	for _, rkey := range rkeys {
 		if rest, del := strings.CutPrefix(rkey, "-"); del {
-			b.AddDelete(1, []byte(rest))
+			h.b.AddDelete(1, []byte(rest))
 		} else {
-			b.AddPut(1, []byte(rkey), []byte(subject))
+			h.b.AddPut(1, []byte(rkey), []byte(subject))
 		}
 	}
-	b.Seen(h.seq, nil)
-	done := make(chan error, 1)
-	go func() { done <- h.s.Apply(h.t.Context(), "test", &b) }()
-	select {
-	case err := <-done:
-		if err != nil {
-			h.t.Fatal(err)
-		}
-	case <-time.After(30 * time.Second):
-		h.t.Fatal("a commit is still being applied after 30 seconds")
-	}
+	h.apply()
 }
 
 func (h *hostile) records(want int) {
