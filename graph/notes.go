@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 )
@@ -66,10 +65,13 @@ func (n *notes) written(number uint32, dead, gaps int) {
 	n.source = max(n.source, number)
 }
 
-// trimNotes deletes the oldest notes of each keyspace if there are twice as many as are shown.
+// keptNotes is the number of the newest dead letters, and of the newest gaps, that a lane keeps. It may have twice as many.
+const keptNotes = 10_000
+
+// trimNotes deletes the oldest notes of each keyspace if there are too many.
 func (l *lane) trimNotes(ctx context.Context) error {
 	for keyspace, n := range l.notes.counts {
-		if n <= 2*read.MaxDeadLetters {
+		if n <= 2*keptNotes {
 			continue
 		}
 		old, err := oldNotes(ctx, l.store.kv, []byte{keyspace, l.first})
@@ -86,7 +88,7 @@ func (l *lane) trimNotes(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("graph: trimming the dead letters: %w", err)
 		}
-		l.notes.counts[keyspace] = read.MaxDeadLetters
+		l.notes.counts[keyspace] = keptNotes
 	}
 	return nil
 }
@@ -94,7 +96,7 @@ func (l *lane) trimNotes(ctx context.Context) error {
 // notesAtOnce is the number of notes that one write makes or deletes: all of them may be too large for one.
 const notesAtOnce = 500
 
-// oldNotes returns the keys of the notes under a prefix that are older than the newest MaxDeadLetters. A note that cannot be read is
+// oldNotes returns the keys of the notes under a prefix that are older than the newest keptNotes. A note that cannot be read is
 // old.
 func oldNotes(ctx context.Context, store kv.Store, prefix []byte) (old [][]byte, err error) {
 	var times []time.Time
@@ -109,7 +111,7 @@ func oldNotes(ctx context.Context, store kv.Store, prefix []byte) (old [][]byte,
 			return nil
 		})
 	})
-	if err != nil || len(old) <= read.MaxDeadLetters {
+	if err != nil || len(old) <= keptNotes {
 		return nil, err
 	}
 	byTime := make([]int, len(old))
@@ -117,7 +119,7 @@ func oldNotes(ctx context.Context, store kv.Store, prefix []byte) (old [][]byte,
 		byTime[i] = i
 	}
 	slices.SortStableFunc(byTime, func(x, y int) int { return times[x].Compare(times[y]) })
-	for _, i := range byTime[len(old)-read.MaxDeadLetters:] {
+	for _, i := range byTime[len(old)-keptNotes:] {
 		old[i] = nil
 	}
 	return slices.DeleteFunc(old, func(key []byte) bool { return key == nil }), nil

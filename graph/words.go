@@ -13,8 +13,6 @@ type (
 	View = ask.View
 	// A Cursor is the progress of a source.
 	Cursor = format.Cursor
-	// Counts are the totals of the store.
-	Counts = format.Counts
 	// A RepoState is what the index knows about a repo.
 	RepoState = format.RepoState
 	// A Root is the beginning of the hash of a repo's tree.
@@ -27,8 +25,6 @@ type (
 	Backfill = format.Backfill
 	// A HostBackfill is the progress of listing the repos of a host.
 	HostBackfill = format.HostBackfill
-	// A Round is a comparison of all repos with the relay's list.
-	Round = format.Round
 	// A Labeler is the read state of a labeler.
 	Labeler = format.Labeler
 )

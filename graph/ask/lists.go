@@ -162,18 +162,3 @@ func (s *edges) Lists(member dict.ID, from []dict.ID, w Window, each func(list d
 	}
 	return nil
 }
-
-// A ShownRecord picks the record of an edge that is shown.
-type ShownRecord struct{ edgeRecord }
-
-// Offer offers a record of the edge. since is the TID of the edge's subject, or Timeless.
-func (e *ShownRecord) Offer(p Path, since uint64) { e.offer(p, since) }
-
-// Path returns the path of the shown record; found is false if no record was offered. s may be
-// nil.
-func (e *ShownRecord) Path() (p Path, found bool) {
-	if e == nil {
-		return p, false
-	}
-	return e.path, e.found
-}

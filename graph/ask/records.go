@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -42,20 +43,28 @@ func lowerKey(p, q Path) bool {
 	return string(p.AppendRkey(nil)) < string(q.AppendRkey(nil))
 }
 
-// edgeRecord is the best record of an edge so far.
-type edgeRecord struct {
+// A ShownRecord picks the record of an edge that is shown.
+type ShownRecord struct {
 	path  Path
 	found bool
 }
 
-func (e *edgeRecord) offer(p Path, since uint64) {
+// Offer offers a record of the edge. since is the TID of the edge's subject, or Timeless.
+func (e *ShownRecord) Offer(p Path, since uint64) {
 	if e.found && !betterRecord(p, e.path, since) {
 		return
 	}
-	if p.Raw != nil {
-		p.Raw = append([]byte(nil), p.Raw...)
-	}
+	p.Raw = bytes.Clone(p.Raw)
 	e.path, e.found = p, true
+}
+
+// Path returns the path of the shown record; found is false if no record was offered. e may be
+// nil.
+func (e *ShownRecord) Path() (p Path, found bool) {
+	if e == nil {
+		return p, false
+	}
+	return e.path, e.found
 }
 
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
@@ -96,9 +105,9 @@ func (s *edges) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window,
 	}
 	isSubject := func(id dict.ID) bool { return id == subject }
 	for i := range ahead(s.state, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
-		var best edgeRecord
+		var best ShownRecord
 		err := read.RecordsNaming(s.r, k, actors[i], w, isSubject, func(r *format.Record) bool {
-			best.offer(r.Path, since)
+			best.Offer(r.Path, since)
 			return true
 		})
 		if err == nil && best.found {
@@ -132,10 +141,10 @@ func (s *edges) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window,
 	}
 	at := func(i int) uint64 { return TIDAt(uint64(members[i].Date) * second) }
 	rest, spilled, err := s.lookUpRecords(k, at, actors, left, func(i int, records []format.Record) (bool, error) {
-		var best edgeRecord
+		var best ShownRecord
 		for j := range records {
 			if r := &records[j]; r.Flags == 0 && r.Subject == subject && w.Has(r.Path) {
-				best.offer(r.Path, since)
+				best.Offer(r.Path, since)
 			}
 		}
 		if !best.found {
@@ -208,10 +217,10 @@ func (s *edges) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sin
 			first[id] = i
 		}
 	}
-	best := make([]edgeRecord, len(subjects))
+	best := make([]ShownRecord, len(subjects))
 	err := read.RecordsNaming(s.r, k, actor, w, func(id dict.ID) bool { _, ok := first[id]; return ok && id != dict.None }, func(r *format.Record) bool {
 		i := first[r.Subject]
-		best[i].offer(r.Path, since(i))
+		best[i].Offer(r.Path, since(i))
 		return true
 	})
 	for i, id := range subjects {

@@ -196,19 +196,15 @@ func (t *ActorSet) All() (sets.Set, error) {
 	if t.whole != nil {
 		return *t.whole, nil
 	}
-	base, err := t.s.source.sets.base(t)
+	t.s.source.sets.count("load")
+	base, err := t.set.Containers(t.s.r)
 	if err != nil {
 		return sets.Set{}, err
 	}
-	set := t.over(base)
+	set := sets.FromBitmap(t.set.Over(base)) // the row overrides the containers
 	t.whole = &set
 	t.s.source.sets.keep(t, base)
 	return set, nil
-}
-
-// over combines the containers with the row, which overrides them.
-func (t *ActorSet) over(base *roaring64.Bitmap) sets.Set {
-	return sets.FromBitmap(t.set.Over(base))
 }
 
 // probeBlocks bounds the containers that And looks up one by one. Above it, And reads the whole
@@ -316,7 +312,7 @@ func (c *setCache) count(result string) {
 
 // changed returns the set if it is cached, combined with the row.
 func (c *setCache) changed(t *ActorSet) *sets.Set {
-	e, base := c.find(t)
+	e := c.find(t)
 	if e == nil {
 		return nil
 	}
@@ -324,28 +320,28 @@ func (c *setCache) changed(t *ActorSet) *sets.Set {
 	if slices.Equal(e.row, t.set.Rows) {
 		return &e.set
 	}
-	set := t.over(base) // copies the set, so not under the lock
+	set := sets.FromBitmap(t.set.Over(e.base)) // copies the set, so not under the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.sets[string(t.set.Key)]; now != nil && now.generation == t.set.Generation {
-		size := int(base.GetSizeInBytes()) + len(t.set.Rows) + set.Bytes()
-		c.put(string(t.set.Key), &cachedSet{generation: now.generation, base: base, row: slices.Clone(t.set.Rows), set: set, size: size})
+		size := int(e.base.GetSizeInBytes()) + len(t.set.Rows) + set.Bytes()
+		c.put(string(t.set.Key), &cachedSet{generation: now.generation, base: e.base, row: slices.Clone(t.set.Rows), set: set, size: size})
 	}
 	return &set
 }
 
 // find returns the cached entry of a set if it has the set's generation. Entries never change;
 // they are replaced.
-func (c *setCache) find(t *ActorSet) (*cachedSet, *roaring64.Bitmap) {
+func (c *setCache) find(t *ActorSet) *cachedSet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.sets[string(t.set.Key)]
 	if e == nil || e.generation != t.set.Generation {
-		return nil, nil
+		return nil
 	}
 	c.tick++
 	e.used = c.tick
-	return e, e.base
+	return e
 }
 
 // visible returns the number of active members of a set, if it was counted before with the same row and
@@ -408,28 +404,15 @@ func (c *setCache) popular(t *ActorSet) bool {
 	return n >= popularAfter
 }
 
-// tooLarge notes that a set is too large for the cache.
-func (c *setCache) tooLarge(t *ActorSet) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.touched[string(t.set.Key)] = neverWhole
-}
-
-// base returns the containers of a set.
-func (c *setCache) base(t *ActorSet) (*roaring64.Bitmap, error) {
-	c.count("load")
-	return t.set.Containers(t.s.r)
-}
-
 // keep caches a set that was read whole, unless it is too large or a newer one is cached.
 func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 	size := int(base.GetSizeInBytes())
-	if size > c.budget/4 {
-		c.tooLarge(t)
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if size > c.budget/4 {
+		c.touched[string(t.set.Key)] = neverWhole
+		return
+	}
 	if old := c.sets[string(t.set.Key)]; old != nil && old.generation >= t.set.Generation {
 		return
 	}

@@ -64,8 +64,11 @@ func (c *Counts) addState(s *RepoState, n int64) {
 		total *int64
 		is    bool
 	}{
-		{&c.Hidden, s.Has(FlagHidden)}, {&c.Partial, s.Has(FlagPartial)}, {&c.Desynchronized, s.Has(FlagDesync)},
-		{&c.Complete, s.Complete()}, {&c.Incomplete, s.Incomplete()},
+		{&c.Hidden, s.Has(FlagHidden)},
+		{&c.Partial, s.Has(FlagPartial)},
+		{&c.Desynchronized, s.Has(FlagDesync)},
+		{&c.Complete, s.Complete()},
+		{&c.Incomplete, s.Incomplete()},
 	} {
 		if t.is {
 			*t.total += n
