@@ -136,7 +136,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 		}
 	}
 	var holes []format.Holes
-	if gap != nil && isHole(gap) {
+	if gap != nil && gap.Suspect {
 		for _, l := range s.lanes {
 			h, _ := l.holesAfter(source, []format.Gap{*gap})
 			holes = append(holes, h)

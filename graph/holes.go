@@ -46,10 +46,6 @@ func (s *past) uncompared() (uncompared, known bool) {
 	return noted > compared, true
 }
 
-// isHole reports whether repos may have changed unnoticed in a gap. The gap of an added kind is
-// not a hole of the stream: see View.Lacking.
-func isHole(g *format.Gap) bool { return g.Suspect && g.Reason != format.KindAdded }
-
 func cloneHoles(h format.Holes) format.Holes {
 	h.Floors = maps.Clone(h.Floors)
 	return h
@@ -59,7 +55,7 @@ func cloneHoles(h format.Holes) format.Holes {
 func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
 	h = l.holes
 	for i := range gaps {
-		if !isHole(&gaps[i]) {
+		if !gaps[i].Suspect { // no repo can have changed unnoticed
 			continue
 		}
 		if !changed {

@@ -37,20 +37,17 @@ func forget(t *testing.T, store kv.Store) {
 	}
 }
 
-func added(t *testing.T, store kv.Store) (sources []string) {
+// lacking returns how many kinds a store lacks earlier records of.
+func lacking(t *testing.T, s *graph.Store) (n int) {
 	t.Helper()
-	if err := store.View(t.Context(), func(r kv.Reader) error {
-		gaps, err := read.Gaps(r)
-		for _, g := range gaps {
-			if g.Reason == format.KindAdded {
-				sources = append(sources, g.Source)
-			}
-		}
+	if err := s.View(t.Context(), func(sn *ask.View) error {
+		all, err := sn.Lacking()
+		n = len(all)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return sources
+	return n
 }
 
 func fillOne(b *batch.Batch, did string, seq int64) {
@@ -76,8 +73,7 @@ func closed(t *testing.T, all ...*graph.Store) {
 	}
 }
 
-// A store that lacks a kind says so as a gap of every source, once; and the other writers of
-// it stop, which may not know the kind.
+// A store that lacks a kind says so, and the other writers of it stop, which may not know the kind.
 func TestKindAdded(t *testing.T) {
 	for name, settings := range map[string]dict.Settings{"alone": dict.DefaultSettings, "several": dict.SharedSettings} {
 		synctest.Test(t, func(t *testing.T) {
@@ -98,8 +94,8 @@ func TestKindAdded(t *testing.T) {
 			closed(t, writers[0])
 			forget(t, store)
 			s := openKinds(t, store, settings, graph.Share{I: 0, N: n}, nil)
-			if got := added(t, store); len(got) != n {
-				t.Errorf("%s: gaps of %q, there are %d sources", name, got, n)
+			if lacking(t, s) != 1 {
+				t.Errorf("%s: %d kinds are lacking", name, lacking(t, s))
 			}
 			for _, w := range writers[1:] {
 				b.Reset()
@@ -113,8 +109,8 @@ func TestKindAdded(t *testing.T) {
 			}
 			closed(t, s)
 			s = openKinds(t, store, settings, graph.Share{I: 0, N: n}, nil)
-			if len(added(t, store)) != n {
-				t.Errorf("%s, opened again: gaps of %q", name, added(t, store))
+			if lacking(t, s) != 1 {
+				t.Errorf("%s, opened again: %d kinds are lacking", name, lacking(t, s))
 			}
 			closed(t, s)
 			verify(t, store)
@@ -131,7 +127,7 @@ func TestKindsOfAnExport(t *testing.T) {
 	if err := errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	for gaps := range 2 {
+	for want := range 2 {
 		var text strings.Builder
 		if _, err := export.Write(t.Context(), from, &text, nil); err != nil {
 			t.Fatal(err)
@@ -146,10 +142,11 @@ func TestKindsOfAnExport(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed(t, s)
-		closed(t, openKinds(t, to, dict.Settings{}, graph.Share{}, nil))
-		if got := added(t, to); len(got) != gaps {
-			t.Errorf("gaps of %q, want %d", got, gaps)
+		s = openKinds(t, to, dict.Settings{}, graph.Share{}, nil)
+		if got := lacking(t, s); got != want {
+			t.Errorf("%d kinds are lacking, want %d", got, want)
 		}
+		closed(t, s)
 	}
 }
 
@@ -190,18 +187,6 @@ func testConfiguredBySeveral(t *testing.T) {
 	open := func(i int, more []kinds.Info) *graph.Store {
 		return openKinds(t, store, dict.SharedSettings, graph.Share{I: i, N: 2}, more)
 	}
-	lacking := func(s *graph.Store, want int, when string) {
-		t.Helper()
-		if err := s.View(t.Context(), func(sn *ask.View) error {
-			lacking, err := sn.Lacking()
-			if len(lacking) != want || want == 1 && lacking[kinds.FirstConfigured+1].IsZero() {
-				t.Errorf("%s: %v is lacking", when, lacking)
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	counts := func(s *graph.Store) (c format.Counts) {
 		t.Helper()
 		if err := s.View(t.Context(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
@@ -234,19 +219,25 @@ func testConfiguredBySeveral(t *testing.T) {
 	if n := counts(first).Records["listed1"]; n != 60 {
 		t.Errorf("%d records", n)
 	}
-	lacking(first, 0, "a new store")
+	if lacking(t, first) != 0 {
+		t.Error("a new store lacks a kind")
+	}
 	closed(t, first, second)
 	verify(t, store)
 	// Now the store has accounts: of what is added from here on, the past is lacking.
 	s := open(0, parsed(one+"\na.b.e x did xs ys"))
-	lacking(s, 1, "a store with accounts")
+	if lacking(t, s) != 1 {
+		t.Error("a store with accounts does not lack a new kind")
+	}
 	other := open(1, nil)
 	for n, w := range []*graph.Store{s, other} { // each queues what is its share
 		due := w.SweepDue()
 		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {
 			t.Fatal(err)
 		}
-		lacking(s, 1-n, fmt.Sprintf("after %d of two writers have queued all accounts", n+1))
+		if got := lacking(t, s); got != 1-n {
+			t.Errorf("after %d of two writers have queued all accounts, %d kinds are lacking", n+1, got)
+		}
 	}
 	// Repos that wait to be fetched keep the kind from nobody else: they are not complete themselves.
 	b.Reset()
@@ -257,9 +248,8 @@ func testConfiguredBySeveral(t *testing.T) {
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
 	}
-	lacking(s, 0, "while repos wait to be fetched")
-	if counts(s).Incomplete == 0 {
-		t.Error("repos wait to be fetched, and none is in doubt")
+	if lacking(t, s) != 0 || counts(s).Incomplete == 0 {
+		t.Errorf("while repos wait to be fetched, %d kinds are lacking, and %d repos are in doubt", lacking(t, s), counts(s).Incomplete)
 	}
 	closed(t, s, other)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -196,19 +195,15 @@ func (s *Store) configure(has *kinds.Table) error {
 	return nil
 }
 
-// addKinds adds the kinds that the store did not have to its header. For every source it records
-// a gap, since earlier records of these kinds are missing. Other writers lose their claims,
-// because their program may not index these kinds. A process that opens the store at the same
+// addKinds adds the kinds that the store did not have to its header, and notes that earlier records of them are missing. Other
+// writers lose their claims, because their program may not index these kinds. A process that opens the store at the same
 // time finds the added kinds here.
 func (s *Store) addKinds(ctx context.Context) error {
-	l := s.lanes[0]
-	var added []string
+	var added, names []string
 	var all *kinds.Table
 	var lacking map[string]format.Lack
-	noted := map[uint32]int{}
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		added = nil
-		clear(noted)
+		added, names = nil, nil
 		if err := s.check(tx); err != nil {
 			return err
 		}
@@ -219,11 +214,9 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if all, err = kinds.Configure(h.Table, s.o.Kinds); err != nil {
 			return err
 		}
-		now := time.Now().UTC()
 		if lacking, err = readLacking(tx); err != nil {
 			return err
 		}
-		var names []string
 		for i := range all.All {
 			if k := &all.All[i]; !slices.Contains(h.Kinds, k.Kind) {
 				added, names = append(added, k.Source()), append(names, k.Name)
@@ -232,7 +225,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if len(added) == 0 {
 			return nil
 		}
-		if lacking, err = lack(tx.Snapshot(), lacking, names, now); err != nil {
+		if lacking, err = lack(tx.Snapshot(), lacking, names, time.Now().UTC()); err != nil {
 			return err
 		}
 		if err := setLacking(tx, lacking); err != nil {
@@ -240,44 +233,19 @@ func (s *Store) addKinds(ctx context.Context) error {
 		}
 		h.Kinds = all.Numbers()
 		tx.Set(format.HeaderKey, h.Append(nil))
-		if err := setKinds(tx, all); err != nil {
-			return err
-		}
 		if s.claim != nil {
 			s.claim.stopOthers(tx)
 		}
-		cursors, err := read.Cursors(tx.Snapshot())
-		if err != nil {
-			return err
-		}
-		for _, c := range cursors {
-			gap := format.Gap{
-				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now.Truncate(time.Second), Suspect: true,
-				Detail: "earlier records of " + strings.Join(added, ", ") + " are not in the index",
-			}
-			number := l.cursors(c.Source)[0].Number
-			if err := l.notes.write(tx, c.Source, number, nil, []format.Gap{gap}); err != nil {
-				return err
-			}
-			noted[number]++
-		}
-		return nil
+		return setKinds(tx, all)
 	})
 	if err != nil {
 		return err
 	}
 	s.kinds.Store(all) // another writer may have added kinds since header was called
 	s.lacking.Store(&lacking)
-	if len(added) == 0 {
-		return nil
+	if len(added) > 0 && len(lacking) > 0 { // the store is not new
+		s.o.Logger.Warn("new kinds of links: earlier records of them are missing; skein backfill fetches them", "links", added)
 	}
-	for number, n := range noted {
-		l.notes.written(number, 0, n)
-	}
-	if len(lacking) == 0 { // the store is new
-		return nil
-	}
-	s.o.Logger.Warn("new kinds of links: earlier records of them are missing, recorded as a gap; skein backfill fetches them", "links", added, "sources", len(noted))
 	return nil
 }
 

@@ -59,9 +59,6 @@ type Gap struct {
 // Place distinguishes the gaps after one seq. Reading a part of the stream again finds gaps
 // with the same places.
 func (g *Gap) Place() string {
-	if g.Reason == KindAdded {
-		return g.Reason + " " + g.Detail
-	}
 	if g.Since.IsZero() {
 		return g.Reason
 	}
@@ -71,7 +68,5 @@ func (g *Gap) Place() string {
 // SourceOfNote returns the number of the source in a NoteNumber.
 func SourceOfNote(number uint32) uint32 { return number & 0xffffff }
 
-// KindAdded is the reason of the gap that every source gets when a program first opens the
-// store with a new kind: the store has no older records of it. The detail names the
-// collections.
+// KindAdded is the reason why a repo is fetched again because the store has no older records of a new kind.
 const KindAdded = "kind_added"
