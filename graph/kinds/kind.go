@@ -5,7 +5,7 @@
 // Some rows are built in (All). A new kind is one more row, with a number that was never used
 // before. More kinds can be configured (package graph, Options.Kinds; file.go documents the form).
 // A store gives them their numbers, so each store has its own Table. If a store is older than a
-// kind, graph.Open records the missing records as a gap. A Table is read-only; any goroutine may
+// kind, graph.Open notes that earlier records are missing. A Table is read-only; any goroutine may
 // use it.
 package kinds
 
