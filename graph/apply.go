@@ -27,20 +27,14 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	if err := s.begin(ctx, source, b); err != nil {
 		return err
 	}
-	if len(s.lanes) == 1 {
-		if err := s.lanes[0].apply(ctx, source, b); err != nil {
-			return err
-		}
-	} else {
-		errs := make([]error, len(s.lanes))
-		var wg sync.WaitGroup
-		for i, l := range s.lanes {
-			wg.Go(func() { errs[i] = l.apply(ctx, source, b) })
-		}
-		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+	errs := make([]error, len(s.lanes))
+	var wg sync.WaitGroup
+	for i, l := range s.lanes {
+		wg.Go(func() { errs[i] = l.apply(ctx, source, b) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	s.gauges()
 	return s.lanes[0].trimNotes(ctx)

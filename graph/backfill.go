@@ -57,14 +57,10 @@ func (s *past) setBackfill(b format.Backfill) {
 	s.backfill = b
 	s.status.Unlock()
 	for _, l := range s.lanes {
-		m := write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != ""}
+		m := &l.modes
+		*m = write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != ""}
 		m.Partial = m.Queues && b.Whole() && !m.Archiving
 		m.Past = m.Queues && (b.Whole() || len(b.Hosts) > 0)
-		l.modes = m
-		l.w.SetModes(m)
-		if l.archive != nil {
-			l.archive.SetModes(m)
-		}
 		if !m.Archiving {
 			l.archive = nil
 		}

@@ -38,32 +38,11 @@ func (s *labels) ApplyLabels(ctx context.Context, now time.Time, labels []batch.
 	if !s.OwnsLabels() {
 		return ErrNotOurLabels
 	}
-	l := s.lanes[0]
-	for {
-		n, state := len(labels), &after
-		for {
-			err := l.applyLabels(ctx, now, labels[:n], state)
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, kv.ErrTooLarge) || n <= 1 {
-				return err
-			}
-			l.w.Abandon()
-			s.o.Writes.Retried("too_large")
-			n, state = n/2, &before
-		}
-		if err := l.spill(ctx); err != nil {
-			return err
-		}
-		if labels = labels[n:]; state == &after {
-			return nil
-		}
-	}
+	return s.lanes[0].applyLabels(ctx, now, labels, before, after)
 }
 
-// applyLabels makes one write of labels.
-func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.Label, state *format.Labeler) error {
+// applyLabels is ApplyLabels in the lane that writes labels.
+func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.Label, before, after format.Labeler) error {
 	for {
 		l.w.Begin()
 		l.w.AddLabels(labels)
@@ -72,7 +51,7 @@ func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.La
 		}
 		var out write.Result
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			out, err = l.w.AttemptLabels(tx, labels, state, now.UnixMicro(), l.counts)
+			out, err = l.w.AttemptLabels(tx, labels, &after, now.UnixMicro(), l.counts)
 			return err
 		})
 		switch {
@@ -82,11 +61,19 @@ func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.La
 			l.counts = out.Totals
 			l.store.status.Unlock()
 			l.notify(nil, out.Sets, nil)
-			return nil
+			return l.spill(ctx)
 		case errors.Is(err, intern.ErrNoLease):
 			l.store.o.Writes.Retried("lease")
+		case errors.Is(err, kv.ErrTooLarge) && len(labels) > 1:
+			l.w.Abandon()
+			l.store.o.Writes.Retried("too_large")
+			half := len(labels) / 2
+			if err := l.applyLabels(ctx, now, labels[:half], before, before); err != nil {
+				return err
+			}
+			labels = labels[half:]
 		default:
-			return fmt.Errorf("graph: writing labels of %s: %w", state.Name, err)
+			return fmt.Errorf("graph: writing labels of %s: %w", after.Name, err)
 		}
 	}
 }

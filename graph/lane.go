@@ -96,7 +96,7 @@ func (l *lane) newWriter() *write.Writer {
 	s := l.store
 	return write.New(write.Options{
 		Layout: s.layout, Merger: s.merger, IDs: s.ids, Shared: s.shared(), Kinds: s.Kinds,
-		States: l.states, Holes: &l.holes,
+		States: l.states, Holes: &l.holes, Modes: &l.modes,
 	})
 }
 
@@ -108,7 +108,6 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 	}
 	if l.archive == nil {
 		l.archive = l.newWriter()
-		l.archive.SetModes(l.modes)
 	}
 	return l.archive
 }

@@ -16,7 +16,7 @@ import (
 // states of accounts and the queue of repos to fetch (queue.go), and keeps the last change of each path. The part for
 // snapshots of repos and rows of an archive is in placing.go.
 type events struct {
-	Modes
+	*Modes
 	layout format.Layout
 	holes  *format.Holes // the lane's
 

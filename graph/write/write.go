@@ -28,6 +28,7 @@ type Options struct {
 	// States are the states of accounts as of the last commit.
 	States *StateCache
 	Holes  *format.Holes // the lane's, as of the last commit
+	Modes  *Modes        // the lane's
 }
 
 // A Writer applies segments, one at a time. It reuses its buffers.
@@ -48,7 +49,7 @@ type Writer struct {
 func New(o Options) *Writer {
 	return &Writer{
 		Options: o, accounts: accounts{layout: o.Layout, cache: o.States}, edges: edges{searched: map[dict.ID]time.Time{}},
-		events: events{layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
+		events: events{Modes: o.Modes, layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
 	}
 }
 
@@ -237,6 +238,3 @@ func (w *Writer) Queued() []batch.Queued { return w.accounts.queued() }
 
 // ListChanges returns the pairs of list and member that the last attempt may have changed.
 func (w *Writer) ListChanges() []ListChange { return listChanges(w.events.changes) }
-
-// SetModes sets which repos the next attempts queue, and whether the past is being read.
-func (w *Writer) SetModes(m Modes) { w.events.Modes = m }
