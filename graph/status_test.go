@@ -1,41 +1,38 @@
 package graph_test
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
-	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 )
 
-// stuck is a store whose writes take as long as the test wants.
-type stuck struct {
-	kv.Store
-
-	armed       atomic.Bool // the next write takes long
-	begun, goOn chan struct{}
-}
-
-func (s *stuck) Update(ctx context.Context, fn func(kv.Txn) error) error {
-	if s.armed.CompareAndSwap(true, false) {
-		close(s.begun)
-		<-s.goOn
-	}
-	return s.Store.Update(ctx, fn)
-}
-
 // A slow write does not block readers of the status.
 func TestStatusDuringWrite(t *testing.T) {
-	store := &stuck{Store: memkv.Open(memkv.Options{Merger: merger()}), begun: make(chan struct{}), goOn: make(chan struct{})}
+	begun, goOn := make(chan struct{}, 99), make(chan struct{}, 99)
+	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(int) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	}})
+	opened := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-begun:
+				goOn <- struct{}{}
+			case <-opened:
+				return
+			}
+		}
+	}()
 	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.armed.Store(true)
+	opened <- struct{}{}
 	written := make(chan error, 1)
 	go func() {
 		var b batch.Batch
@@ -43,7 +40,7 @@ func TestStatusDuringWrite(t *testing.T) {
 		b.Seen(1, nil)
 		written <- s.Apply(t.Context(), "relay", &b)
 	}()
-	<-store.begun
+	<-begun
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
@@ -60,7 +57,7 @@ func TestStatusDuringWrite(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("a reader of the status waits for the write")
 	}
-	close(store.goOn)
+	close(goOn)
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
