@@ -38,11 +38,30 @@ func (s *labels) ApplyLabels(ctx context.Context, now time.Time, labels []batch.
 	if !s.OwnsLabels() {
 		return ErrNotOurLabels
 	}
-	return s.lanes[0].applyLabels(ctx, now, labels, before, after)
+	l := s.lanes[0]
+	for n := len(labels); ; {
+		state := after
+		if n < len(labels) {
+			state = before
+		}
+		err := l.applyLabels(ctx, now, labels[:n], &state)
+		switch {
+		case err == nil:
+			if labels, n = labels[n:], len(labels)-n; n == 0 {
+				return nil
+			}
+		case errors.Is(err, kv.ErrTooLarge) && n > 1:
+			l.w.Abandon()
+			s.o.Writes.Retried("too_large")
+			n /= 2
+		default:
+			return err
+		}
+	}
 }
 
-// applyLabels is ApplyLabels in the lane that writes labels.
-func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.Label, before, after format.Labeler) error {
+// applyLabels makes one write of labels.
+func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.Label, state *format.Labeler) error {
 	for {
 		l.w.Begin()
 		l.w.AddLabels(labels)
@@ -51,7 +70,7 @@ func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.La
 		}
 		var out write.Result
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			out, err = l.w.AttemptLabels(tx, labels, &after, now.UnixMicro(), l.counts)
+			out, err = l.w.AttemptLabels(tx, labels, state, now.UnixMicro(), l.counts)
 			return err
 		})
 		switch {
@@ -64,16 +83,8 @@ func (l *lane) applyLabels(ctx context.Context, now time.Time, labels []batch.La
 			return l.spill(ctx)
 		case errors.Is(err, intern.ErrNoLease):
 			l.store.o.Writes.Retried("lease")
-		case errors.Is(err, kv.ErrTooLarge) && len(labels) > 1:
-			l.w.Abandon()
-			l.store.o.Writes.Retried("too_large")
-			half := len(labels) / 2
-			if err := l.applyLabels(ctx, now, labels[:half], before, before); err != nil {
-				return err
-			}
-			labels = labels[half:]
 		default:
-			return fmt.Errorf("graph: writing labels of %s: %w", after.Name, err)
+			return fmt.Errorf("graph: writing labels of %s: %w", state.Name, err)
 		}
 	}
 }
