@@ -159,7 +159,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 			if err := erase(ctx, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err
 			}
-		case errors.Is(err, write.FarError{}):
+		case errors.Is(err, write.ErrFar):
 			m.Retried("far") // a commit that needs too many records is set aside
 		case errors.Is(err, intern.ErrNoLease):
 			m.Retried("lease")

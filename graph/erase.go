@@ -106,7 +106,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			// Prefer the state in memory: reading one folds everything that was merged into it.
 			var kept bool
 			if state, kept = l.states.Get(actor); !kept {
-				if state, err = read.Account(tx, layout, actor); err != nil {
+				if state, _, err = read.FindAccount(tx, layout, actor); err != nil {
 					return err
 				}
 			}

@@ -26,9 +26,6 @@ func (s *labels) Labelers(ctx context.Context) (all []format.Labeler, err error)
 	return all, err
 }
 
-// ErrNotOurLabels is returned if another process writes the labels.
-var ErrNotOurLabels = errors.New("graph: another process writes the labels")
-
 // ApplyLabels writes labels of a labeler, in the order of its stream, and its state after them, in one
 // atomic write. If they do not fit into one, it divides them; all writes but the last then have the
 // state of before, so that the rest comes again after a crash. Labels that expire by now are not live.
@@ -36,7 +33,7 @@ func (s *labels) ApplyLabels(ctx context.Context, now time.Time, labels []batch.
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !s.OwnsLabels() {
-		return ErrNotOurLabels
+		return errors.New("graph: another process writes the labels")
 	}
 	l := s.lanes[0]
 	for n := len(labels); ; {

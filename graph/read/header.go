@@ -65,12 +65,6 @@ func NotImporting(r kv.Reader) error {
 	return err
 }
 
-// Account reads the state of an account, or the zero state if the store has none.
-func Account(r kv.Reader, l format.Layout, actor dict.ID) (format.RepoState, error) {
-	s, _, err := FindAccount(r, l, actor)
-	return s, err
-}
-
 // FindAccount reads the state of an account, and reports whether there is one.
 func FindAccount(r kv.Reader, l format.Layout, actor dict.ID) (s format.RepoState, found bool, err error) {
 	v, ok, err := r.Get(l.AccountKey(nil, actor))

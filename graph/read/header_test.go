@@ -111,7 +111,7 @@ func TestFailingReads(t *testing.T) {
 			"Header":        func() error { _, err := read.Header(r); return err },
 			"FindHeader":    func() error { _, _, err := read.FindHeader(r); return err },
 			"NotImporting":  func() error { return read.NotImporting(r) },
-			"Account":       func() error { _, err := read.Account(r, l, 1); return err },
+			"FindAccount":   func() error { _, _, err := read.FindAccount(r, l, 1); return err },
 			"Counts":        func() error { _, err := read.Counts(r); return err },
 			"HiddenVersion": func() error { _, err := read.HiddenVersion(r, l); return err },
 			"Cursors":       func() error { _, err := read.Cursors(r); return err },

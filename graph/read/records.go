@@ -12,17 +12,17 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Bucket has the records of an actor and kind in one bucket, from all of its chunks one after
+// A bucket has the records of an actor and kind in one bucket, from all of its chunks one after
 // another. The chunk with the lowest depth has the newest change of an entry (format.Live).
-type Bucket struct {
-	Records []format.Record
+type bucket struct {
+	records []format.Record
 	raw     []byte // the raw keys of the records
 	actor   dict.ID
-	Number  uint16
-	Chunks  int
+	number  uint16
+	chunks  int
 }
 
-var recordReaders = sync.Pool{New: func() any { return new(Bucket) }}
+var recordReaders = sync.Pool{New: func() any { return new(bucket) }}
 
 // Records calls each for the live records of an actor, until each returns false. A record is
 // valid only during the call.
@@ -30,50 +30,39 @@ func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record)
 	if k.IsLabel() {
 		return labels(r, k, actor, Window{}, each)
 	}
-	return RecordsUnder(r, format.AppendRecordsKey(nil, k, actor), func(_ dict.ID, rec *format.Record) bool { return each(rec) })
-}
-
-// RecordsUnder is Records for the records of all actors whose keys begin with prefix, by actor.
-func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
-	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
-		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
-	})
+	prefix := format.AppendRecordsKey(nil, k, actor)
+	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, nil, func(rr *bucket) bool { return rr.live(each) })
 }
 
 // RecordsBetween is Records for the records of all actors in [from, to), by actor.
 func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor dict.ID, rec *format.Record) bool) error {
-	return buckets(r, format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), nil, nil, func(rr *Bucket) (more bool) {
+	return buckets(r, format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), nil, nil, func(rr *bucket) (more bool) {
 		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
 	})
 }
 
 // live calls each for the live records, until each returns false.
-func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
-	if rr.Chunks > 1 {
-		for rec := range format.Live(rr.Records, rr.Chunks) {
+func (rr *bucket) live(each func(rec *format.Record) bool) (more bool) {
+	if rr.chunks > 1 {
+		for rec := range format.Live(rr.records, rr.chunks) {
 			if !each(rec) {
 				return false
 			}
 		}
 		return true
 	}
-	for i := range rr.Records { // the usual case: format.Live of one chunk, without an iterator
-		if rec := &rr.Records[i]; rec.Flags != format.Removed && !each(rec) {
+	for i := range rr.records { // the usual case: format.Live of one chunk, without an iterator
+		if rec := &rr.records[i]; rec.Flags != format.Removed && !each(rec) {
 			return false
 		}
 	}
 	return true
 }
 
-// Buckets calls each for one bucket after another, until each returns false.
-func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
-	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, nil, each)
-}
-
-// buckets is Buckets for the chunks in [lo, hi). If the chunk at lo was spilled, it skips the chunks below it before below:
+// buckets calls each for one bucket after another of the chunks in [lo, hi), until each returns false. If the chunk at lo was spilled, it skips the chunks below it before below:
 // it goes on with the chunk whose key is the next longer beginning of below, and so on. If wanted is not nil, buckets may lack records whose subjects are not wanted, from chunks that nothing was spilled from.
-func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) bool, each func(*Bucket) bool) error {
-	rr, _ := recordReaders.Get().(*Bucket)
+func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) bool, each func(*bucket) bool) error {
+	rr, _ := recordReaders.Get().(*bucket)
 	defer recordReaders.Put(rr)
 	rr.reset()
 	more, jump, at := true, false, lo
@@ -82,7 +71,7 @@ func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) boo
 		if err != nil {
 			return false, err
 		}
-		if rr.Chunks > 0 && (bucket != rr.Number || actor != rr.actor) {
+		if rr.chunks > 0 && (bucket != rr.number || actor != rr.actor) {
 			if more = each(rr); !more {
 				return false, nil
 			}
@@ -105,33 +94,33 @@ func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) boo
 		at, jump = below[:len(at)+1], false
 		err = r.Scan(at, hi, false, chunk)
 	}
-	if err == nil && more && rr.Chunks > 0 {
+	if err == nil && more && rr.chunks > 0 {
 		each(rr)
 	}
 	return err
 }
 
 // reset empties the bucket.
-func (rr *Bucket) reset() { rr.Records, rr.raw, rr.Chunks = rr.Records[:0], rr.raw[:0], 0 }
+func (rr *bucket) reset() { rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0 }
 
 // add adds a chunk of the actor's bucket, and returns its generation, 0 unless it was spilled.
-func (rr *Bucket) add(k kinds.Kind, number uint16, depth int, v []byte) (generation uint64, err error) {
-	rr.Number = number
+func (rr *bucket) add(k kinds.Kind, number uint16, depth int, v []byte) (generation uint64, err error) {
+	rr.number = number
 	if number >= format.RawBucket { // raw keys point into v, and outlive this call
 		start := len(rr.raw)
 		rr.raw = append(rr.raw, v...)
 		v = rr.raw[start:]
 	}
-	rr.Chunks++
-	rr.Records, generation, err = format.CoderOf(k, rr.actor, number).Read(rr.Records, v, uint32(depth))
+	rr.chunks++
+	rr.records, generation, err = format.CoderOf(k, rr.actor, number).Read(rr.records, v, uint32(depth))
 	return generation, err
 }
 
 // addNaming adds the records of a chunk without flags and generation that name wanted subjects. It reports whether it could: add adds other chunks.
-func (rr *Bucket) addNaming(k kinds.Kind, number uint16, v []byte, wanted func(subject dict.ID) bool) (ok bool) {
-	if rr.Records, ok = format.CoderOf(k, rr.actor, number).AppendNaming(rr.Records, v, wanted); ok {
-		rr.Number = number
-		rr.Chunks++
+func (rr *bucket) addNaming(k kinds.Kind, number uint16, v []byte, wanted func(subject dict.ID) bool) (ok bool) {
+	if rr.records, ok = format.CoderOf(k, rr.actor, number).AppendNaming(rr.records, v, wanted); ok {
+		rr.number = number
+		rr.chunks++
 	}
 	return ok
 }

@@ -130,9 +130,9 @@ func TestMalformedRecords(t *testing.T) {
 			all := func(*format.Record) bool { return true }
 			for i, err := range []error{
 				read.Records(r, 1, actor, all),
-				read.RecordsUnder(r, []byte{format.KeyRecord, 1}, func(dict.ID, *format.Record) bool { return true }),
+				read.RecordsBetween(r, 1, 0, 1<<40, func(dict.ID, *format.Record) bool { return true }),
 				read.RecordsNaming(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
-				read.Buckets(r, []byte{format.KeyRecord}, func(*read.Bucket) bool { return true }),
+				read.RecordsIn(r, 1, actor, read.Window{}, all),
 			} {
 				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s: reader %d says %v, want %q", name, i, err, test.want)

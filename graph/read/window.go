@@ -97,7 +97,7 @@ func keysOf(k kinds.Kind, actor dict.ID, first, last uint64) (from, to, below []
 // not TIDs. It reads only chunks that may have one, so each may get others.
 func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64, raw bool, each func(*format.Record) bool) error {
 	more := true
-	live := func(rr *Bucket) bool { more = rr.live(each); return more }
+	live := func(rr *bucket) bool { more = rr.live(each); return more }
 	lo, hi, below := keysOf(k, actor, first, last)
 	if first <= last {
 		if err := buckets(r, lo, hi, below, nil, live); err != nil || !more {
@@ -140,7 +140,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 		last = math.MaxUint64
 	}
 	more := true
-	settle := func(rr *Bucket) bool { // takes the records of a bucket
+	settle := func(rr *bucket) bool { // takes the records of a bucket
 		rr.live(func(rec *format.Record) bool {
 			if rec.Flags == 0 && w.Has(rec.Path) {
 				dst = append(dst, uint64(rec.Subject))
@@ -150,7 +150,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 		dst, more = each(dst)
 		return more
 	}
-	rr, _ := recordReaders.Get().(*Bucket) // a bucket with several chunks
+	rr, _ := recordReaders.Get().(*bucket) // a bucket with several chunks
 	defer recordReaders.Put(rr)
 	rr.actor = actor
 	for more && lo != nil && bytes.Compare(lo, hi) < 0 {
@@ -161,7 +161,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 			if err != nil {
 				return false, err
 			}
-			if rr.Chunks > 0 && number != rr.Number {
+			if rr.chunks > 0 && number != rr.number {
 				if !settle(rr) {
 					return false, nil
 				}
@@ -183,7 +183,7 @@ func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, 
 			}
 			return true, nil
 		})
-		if err == nil && more && rr.Chunks > 0 {
+		if err == nil && more && rr.chunks > 0 {
 			settle(rr)
 		}
 		if err != nil || end == nil {
@@ -219,7 +219,7 @@ func RecordsNaming(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted fu
 	if lo == nil {
 		return nil
 	}
-	return buckets(r, lo, hi, below, wanted, func(rr *Bucket) bool {
+	return buckets(r, lo, hi, below, wanted, func(rr *bucket) bool {
 		return rr.live(func(rec *format.Record) bool { return !w.Has(rec.Path) || each(rec) })
 	})
 }

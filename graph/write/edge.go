@@ -2,7 +2,6 @@ package write
 
 import (
 	"cmp"
-	"errors"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -37,10 +36,7 @@ func compareEdges(x, y edge) int {
 	return cmp.Compare(x.subject, y.subject)
 }
 
-// errFar is the error of a metered Reader that may read no more.
-var errFar = errors.New("graph: an edge's other records are too far away")
-
-// metered ends scans once they have read more than so many bytes.
+// metered ends scans, with ErrFar, once they have read more than so many bytes.
 type metered struct {
 	kv.Reader
 
@@ -51,7 +47,7 @@ type metered struct {
 func (m *metered) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
 	return m.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
 		if m.left -= len(k) + len(v); m.left < 0 {
-			return false, errFar
+			return false, ErrFar
 		}
 		return each(k, v)
 	})

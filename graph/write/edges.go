@@ -205,7 +205,7 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 			e.wide = append(e.wide, one[0].actor)
 		}
 		switch {
-		case errors.Is(err, errFar):
+		case errors.Is(err, ErrFar):
 			e.far = append(e.far, one[0].actor)
 		case err == nil:
 			e.found = append(e.found, lost...)

@@ -2,6 +2,7 @@ package write
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,7 +33,7 @@ type events struct {
 	batch  *batch.Batch
 	now    time.Time
 	latest format.Rev       // Segment.Latest
-	far    map[dict.ID]bool // accounts whose commits are set aside until their repos are fetched, because of a FarError
+	far    map[dict.ID]bool // accounts whose commits are set aside until their repos are fetched, because of an ErrFar
 	rkey   []byte           // scratch
 }
 
@@ -59,12 +60,9 @@ func (e SegmentEndError) Error() string {
 	return fmt.Sprintf("graph: the write must end before its event %d: an earlier event of the write erases that event's account", e.Before)
 }
 
-// FarError is returned by Attempt if commits of accounts needed more of the accounts' records than one commit may read
+// ErrFar is returned by Attempt if commits of accounts needed more of the accounts' records than one commit may read
 // (Limits.Search). Attempt has set them aside (batch.Event.SetAside): try again.
-type FarError struct{}
-
-// Error implements error.
-func (FarError) Error() string { return "graph: the other records of an edge are too far away" }
+var ErrFar = errors.New("graph: the other records of an edge are too far away")
 
 // walk applies the segment's events to the states of their accounts, and collects the record
 // changes in e.changes.

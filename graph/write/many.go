@@ -43,7 +43,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous, m
 		m.records, m.raw, m.lost = m.records[:0], m.raw[:0], m.lost[:0]
 		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
 			err := m.read(&metered{tx, most}, one[0].kind, one[0].actor)
-			if errors.Is(err, errFar) {
+			if errors.Is(err, ErrFar) {
 				m.far = append(m.far, one[0].actor)
 				continue
 			}

@@ -133,7 +133,7 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 		for _, id := range far {
 			w.events.far[id] = true
 		}
-		return FarError{}
+		return ErrFar
 	}
 	return nil
 }
