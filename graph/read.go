@@ -5,8 +5,12 @@ import (
 	"fmt"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
 )
+
+// The rows that most questions read. On a cluster, a view begins to read them at once.
+var commonRows = [...][]byte{format.KeyHidden, format.KeyCounts, format.KeyHoles}
 
 // View calls fn with a consistent state of the graph.
 func (s *Store) View(ctx context.Context, fn func(*ask.View) error) error {
@@ -17,8 +21,10 @@ func (s *Store) View(ctx context.Context, fn func(*ask.View) error) error {
 // charge returns an error, the read ends with that error. charge may be nil.
 func (s *Store) ViewCharged(ctx context.Context, charge func(cost int) error, fn func(*ask.View) error) error {
 	return s.kv.View(ctx, func(r kv.Reader) error {
-		if s.shared() {
-			r = withCommonRows(r)
+		if p, ok := r.(kv.Prefetcher); ok && s.shared() {
+			for _, rows := range commonRows {
+				p.PrefetchScan(rows, kv.PrefixEnd(rows))
+			}
 		}
 		return s.view(r, charge, fn)
 	})
