@@ -9,54 +9,6 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// TestStatesInEveryCombination encodes and decodes states with every combination of flags and
-// parts. Parts that the flags do not announce are dropped.
-func TestStatesInEveryCombination(t *testing.T) {
-	seen := map[string]RepoState{}
-	for combination := range uint16(1 << 7) {
-		flags := combination&0x1f | combination>>5<<8 // those that Append does not make
-		for parts := range 1 << 3 {
-			for _, low := range []uint16{0, 1, 0xff, RawBucket, LowNone} {
-				s := RepoState{Flags: flags, Source: 1<<32 - 1, Seq: -1, Rev: 5 << 50, Data: Root{7, 7}, Top: 6 << 50, LowBucket: low}
-				if parts&1 != 0 {
-					s.AccountSource, s.AccountSeq = 1<<32-1, -1
-				}
-				if parts&2 != 0 {
-					s.DeletionSource, s.DeletionSeq = 1<<32-1, -1
-				}
-				if parts&4 != 0 {
-					s.Top = 4 << 50 // below rev
-					if parts&1 != 0 {
-						s.Top = uint64(s.Rev)
-					}
-				}
-				want := s
-				if flags&FlagHasRev == 0 {
-					want.Rev, want.Data = 0, Root{}
-				}
-				if flags&FlagHasRev == 0 || parts&4 != 0 {
-					want.Top = 0
-				}
-				v := s.Append([]byte("x"))[1:]
-				got, err := DecodeRepoState(v)
-				if err != nil || got != want {
-					t.Fatalf("%+v is written %x and read as %+v, %v", s, v, got, err)
-				}
-				if len(v) > 77 { // its length is one byte in a group
-					t.Fatalf("%+v takes %d bytes", s, len(v))
-				}
-				if again := got.Append(nil); !bytes.Equal(again, v) {
-					t.Fatalf("%x is read and written as %x", v, again)
-				}
-				if other, ok := seen[string(v)]; ok && other != want {
-					t.Fatalf("%+v and %+v are both %x", other, want, v)
-				}
-				seen[string(v)] = want
-			}
-		}
-	}
-}
-
 // TestStatesRefused decodes malformed rows of accounts.
 func TestStatesRefused(t *testing.T) {
 	for name, v := range map[string][]byte{

@@ -205,20 +205,3 @@ func useService(t *testing.T, url string) {
 		t.Setenv(name, value)
 	}
 }
-
-// A bucket's service, too, learns where to read about skein.
-func TestServiceReadsWhoAsks(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if agent := r.UserAgent(); !strings.Contains(agent, "skein") || !strings.Contains(agent, "(+https://skein.blue)") {
-			t.Errorf("%s asks for %s", agent, r.URL)
-		}
-		w.WriteHeader(http.StatusForbidden)
-	}))
-	defer srv.Close()
-	useService(t, srv.URL)
-	for _, name := range []string{"s3://bucket/x", srv.URL} {
-		if _, err := open(t, name).Get(t.Context(), "x"); err == nil {
-			t.Fatal("there is nothing")
-		}
-	}
-}

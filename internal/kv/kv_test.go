@@ -12,39 +12,6 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// PrefixEnd carries over 0xff bytes, and does not change its argument.
-func TestPrefixEnd(t *testing.T) {
-	for _, c := range []struct{ prefix, end string }{
-		{"\x00", "\x01"},
-		{"a", "b"},
-		{"\xfe", "\xff"},
-		{"a\x00", "a\x01"},
-		{"a\xff", "b"},
-		{"a\xff\xff", "b"},
-		{"\x00\xff", "\x01"},
-		{"a\xfe\xff", "a\xff"},
-		{"a\xffb", "a\xffc"},
-		{"\xff\x00", "\xff\x01"},
-		{"\xff\xfe\xff", "\xff\xff"},
-	} {
-		prefix := []byte(c.prefix)
-		if got := kv.PrefixEnd(prefix); string(got) != c.end {
-			t.Errorf("%q ends at %q, want %q", c.prefix, got, c.end)
-		}
-		if string(prefix) != c.prefix {
-			t.Errorf("PrefixEnd changed %q into %q", c.prefix, prefix)
-		}
-	}
-	for _, none := range []string{"", "\xff", "\xff\xff\xff"} {
-		if got := kv.PrefixEnd([]byte(none)); got != nil {
-			t.Errorf("%q ends at %q", none, got)
-		}
-	}
-	if got := kv.PrefixEnd(nil); got != nil {
-		t.Errorf("a nil prefix ends at %q", got)
-	}
-}
-
 // A key lies in [prefix, PrefixEnd(prefix)) exactly if it begins with prefix.
 func TestPrefixEndBoundsExactlyThePrefix(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -53,31 +53,3 @@ func TestClosing(t *testing.T) {
 	fail()
 	must(t, s.Close())
 }
-
-// An empty range has zero bytes and is not an error, on disk as in memory.
-func TestRangeBytesOfNothing(t *testing.T) {
-	s := openForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 8 << 20})
-	for range 2 {
-		if err := s.Update(t.Context(), func(tx kv.Txn) error {
-			for i := range 256 {
-				tx.Set([]byte{byte(i), byte(i)}, make([]byte, 1000))
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range [][2][]byte{
-			{{'b'}, {'a'}}, {{'a'}, {'a'}}, {{'a'}, {}}, {nil, {}}, {{0xff, 1}, {0xff}}, {{0xff, 0xff}, {0xff, 0xfe}},
-		} {
-			if n, err := s.RangeBytes(c[0], c[1]); n != 0 || err != nil {
-				t.Errorf("[%x, %x) takes %d bytes: %v", c[0], c[1], n, err)
-			}
-		}
-		must(t, s.Compact(t.Context()))
-		for _, lo := range [][]byte{nil, {0xff}, {0xff, 0}, {0xff, 0xff}} {
-			if n, err := s.RangeBytes(lo, nil); n == 0 || err != nil {
-				t.Errorf("from %x on: %d bytes, %v", lo, n, err)
-			}
-		}
-	}
-}

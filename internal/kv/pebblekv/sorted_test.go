@@ -36,29 +36,3 @@ func TestSort(t *testing.T) {
 		}
 	}
 }
-
-// A transaction has none of the previous one's writes, and the memory of a large one is
-// released.
-func TestWritesAreReset(t *testing.T) {
-	var w writes
-	for _, size := range []int{10, maxKeptWrites + 1, 10} {
-		w.reset()
-		if len(w.ops) != 0 || len(w.arena) != 0 || w.ranges || cap(w.arena) > maxKeptWrites {
-			t.Errorf("%d operations, %d bytes, %v, room for %d", len(w.ops), len(w.arena), w.ranges, cap(w.arena))
-		}
-		w.add(writeSet, []byte("k"), make([]byte, size))
-		w.add(writeDeleteRange, []byte("a"), []byte("b"))
-		if len(w.ops) != 2 || len(w.arena) != size+3 || !w.ranges || w.full() {
-			t.Errorf("%d operations, %d bytes, %v", len(w.ops), len(w.arena), w.ranges)
-		}
-	}
-}
-
-// A memtable takes two ninths of the memory, within bounds.
-func TestMemtableSize(t *testing.T) {
-	for memory, want := range map[int64]int64{0: 4 << 20, 1 << 20: 4 << 20, 18 << 20: 4 << 20, 36 << 20: 8 << 20, 576 << 20: 128 << 20, 1 << 40: 128 << 20} {
-		if got := memtableSize(memory); got != want {
-			t.Errorf("memory %d: got %d, want %d", memory, got, want)
-		}
-	}
-}
