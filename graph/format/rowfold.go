@@ -67,14 +67,6 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 		dst = append(dst, entry{id, r.Date(i), age<<entryFlags | present})
 	}
 	members := dst[start:]
-	if !slices.IsSortedFunc(members, compareEntries) {
-		slices.SortFunc(members, compareEntries)
-	}
-	for i := 1; i < len(members); i++ {
-		if members[i].id == members[i-1].id {
-			return dst, 0, errRow
-		}
-	}
 	find := func(id uint64) (int, bool) {
 		return slices.BinarySearchFunc(members, id, func(e entry, id uint64) int { return cmp.Compare(e.id, id) })
 	}
@@ -98,12 +90,7 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 	}
 	dst = slices.Grow(dst, len(f.ids))
 	members = dst[start:] // find uses it
-	last := uint64(0)
-	for i, id := range f.ids {
-		if i > 0 && id <= last {
-			return dst, 0, errRow
-		}
-		last = id
+	for _, id := range f.ids {
 		if at, found := find(id); found && r.Generation == 0 {
 			members[at].at |= returned
 		} else if found { // only operands may have it in both lists

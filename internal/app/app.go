@@ -134,7 +134,7 @@ func (x *Index) monitor() {
 	}
 	if m, ok := x.KV.(kv.Monitored); ok {
 		x.Registry.MustRegister(
-			gauge("skein_store_free_bytes", "Free bytes on the store's disk; 0 if unknown.", func() float64 { n, _ := m.FreeBytes(); return float64(n) }),
+			gauge("skein_store_free_bytes", "Free bytes on the store's disk; 0 if unknown.", func() float64 { return float64(m.FreeBytes()) }),
 			gauge("skein_store_full", "1 while nothing is written because the disk has too little free space.", func() float64 { return oneIf(x.diskFull()) }),
 			gauge("skein_store_disk_bytes", "Bytes of the store on disk.", func() float64 { return float64(x.KV.DiskBytes()) }))
 	}

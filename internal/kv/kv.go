@@ -78,8 +78,8 @@ type Health interface {
 // Monitored is implemented by engines that also know the disk of their store.
 type Monitored interface {
 	Health
-	// FreeBytes returns the free bytes of the disk, and whether they are known.
-	FreeBytes() (uint64, bool)
+	// FreeBytes returns the free bytes of the disk, 0 if they are unknown.
+	FreeBytes() uint64
 }
 
 // A Reader reads one snapshot of the store. Only one goroutine may use it at a time.

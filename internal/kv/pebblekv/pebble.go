@@ -102,7 +102,7 @@ func Open(o Options) (*Store, error) {
 // open opens Pebble after checking that this loses no data.
 func (s *Store) open(o Options, found bool) error {
 	if !o.ReadOnly {
-		if err := s.fs.room(); err != nil {
+		if err := s.fs.full(); err != nil {
 			return err
 		}
 	}
@@ -275,7 +275,7 @@ func (s *Store) Healthy() error {
 }
 
 // FreeBytes implements kv.Monitored.
-func (s *Store) FreeBytes() (uint64, bool) { return s.fs.freeBytes() }
+func (s *Store) FreeBytes() uint64 { return s.fs.free.Load() }
 
 // listener handles the events of Pebble's background jobs. It limits the rate of
 // repeated errors in the log, because Pebble retries continuously.

@@ -66,8 +66,7 @@ type space struct {
 	in      place
 	reserve uint64 // below so many free bytes, the disk counts as full
 	await   bool   // Options.AwaitSpace
-	free    atomic.Uint64
-	known   atomic.Bool // free is known
+	free    atomic.Uint64 // 0: unknown
 	low     atomic.Bool // free fell below reserve, and has not risen a tenth above it since
 }
 
@@ -88,7 +87,6 @@ func (sp *space) look() {
 	// A file system without a size, such as one in memory, has no limit.
 	if du, err := sp.in.GetDiskUsage(sp.in.dir); err == nil && du.TotalBytes > 0 {
 		sp.free.Store(du.AvailBytes)
-		sp.known.Store(true)
 		switch {
 		case du.AvailBytes < sp.reserve:
 			sp.low.Store(true)
@@ -97,8 +95,6 @@ func (sp *space) look() {
 		}
 	}
 }
-
-func (sp *space) freeBytes() (uint64, bool) { return sp.free.Load(), sp.known.Load() }
 
 // resumes returns the number of free bytes that ends a shortage. It is above reserve, so that
 // the space that writes and compactions take and free does not stop the writer every second.
@@ -111,12 +107,6 @@ func (sp *space) full() error {
 	}
 	return fmt.Errorf("pebblekv: %w: the disk of %s has %d MiB free, and writing needs %d MiB (--min-free); free some space, or move the store",
 		kv.ErrDiskFull, sp.in.dir, sp.free.Load()>>20, sp.resumes()>>20)
-}
-
-// room is full for Open: it runs look first.
-func (sp *space) room() error {
-	sp.look()
-	return sp.full()
 }
 
 // watchSpace measures the free space, and logs when it becomes too little and when it is enough
