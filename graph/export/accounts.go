@@ -3,7 +3,6 @@ package export
 import (
 	"encoding/hex"
 	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // pending is an account whose lines need strings that are not read yet.
@@ -68,50 +68,39 @@ func (x *exporter) gather(ids []dict.ID) error {
 		}
 		accounts = append(accounts, p)
 	}
-	for s := range kv.AheadOf(x.r, x.steps(accounts), func(p kv.Prefetcher, s step) {
-		if lo, hi := read.RangeOf(s.kind, s.account.id, read.Window{}); s.reads && lo != nil {
-			p.PrefetchScan(lo, hi)
+	// A step reads the records of an account that have a kind.
+	all := len(x.kinds.All)
+	steps := func(yield func(int) bool) {
+		for n := 0; n < len(accounts)*all && yield(n); n++ {
+		}
+	}
+	step := func(n int) (p *pending, k kinds.Kind, reads bool) {
+		p = &accounts[n/all]
+		return p, x.kinds.All[n%all].Kind, !p.state.Has(format.FlagErasing) && p.state.LowBucket != format.LowNone
+	}
+	for n := range kv.AheadOf(x.r, steps, func(ahead kv.Prefetcher, n int) {
+		p, k, reads := step(n)
+		if lo, hi := read.RangeOf(k, p.id, read.Window{}); reads && lo != nil {
+			ahead.PrefetchScan(lo, hi)
 		}
 	}) {
-		if s.reads {
-			if err := x.records(s.account, s.kind); err != nil {
+		p, k, reads := step(n)
+		if reads {
+			if err := x.records(p, k); err != nil {
 				return err
 			}
 		}
-		if !s.last {
+		if n%all < all-1 {
 			continue
 		}
-		x.pending = append(x.pending, *s.account)
-		if x.gathered += len(s.account.records); x.gathered >= recordsAtOnce {
+		x.pending = append(x.pending, *p)
+		if x.gathered += len(p.records); x.gathered >= recordsAtOnce {
 			if err := x.flush(); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// step is an account and a kind of its records; last is true for its last one. reads says that the records
-// are exported.
-type step struct {
-	account     *pending
-	kind        kinds.Kind
-	reads, last bool
-}
-
-// steps yields the steps of accounts.
-func (x *exporter) steps(accounts []pending) iter.Seq[step] {
-	return func(yield func(step) bool) {
-		for i := range accounts {
-			p := &accounts[i]
-			reads := !p.state.Has(format.FlagErasing) && p.state.LowBucket != format.LowNone
-			for n := range x.kinds.All {
-				if !yield(step{p, x.kinds.All[n].Kind, reads, n == len(x.kinds.All)-1}) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // past reads an account's row in the resync queue, and the stream's changes to it since.
@@ -199,21 +188,18 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 	if err := x.json.Encode(line{Account: a}); err != nil {
 		return err
 	}
-	for rest := p.records; len(rest) > 0; {
-		k := x.kinds.Info(rest[0].kind)
-		n := 1
-		for n < len(rest) && n < recordsOfLine && rest[n].kind == k.Kind {
-			n++
+	for of := range sets.Runs(p.records, func(x, y pendingRecord) bool { return x.kind == y.kind }) {
+		k := x.kinds.Info(of[0].kind)
+		for some := range slices.Chunk(of, recordsOfLine) {
+			l := line{DID: did, Kind: k.Name}
+			for _, r := range some {
+				l.Records = append(l.Records, [2]string{r.rkey, names[k.To.Is()][r.subject]}) // "" without a subject
+			}
+			if err := x.json.Encode(l); err != nil {
+				return err
+			}
+			x.counts.Records += int64(len(some))
 		}
-		l := line{DID: did, Kind: k.Name, Records: make([][2]string, n)}
-		for i, r := range rest[:n] {
-			l.Records[i] = [2]string{r.rkey, names[k.To.Is()][r.subject]} // "" without a subject
-		}
-		if err := x.json.Encode(l); err != nil {
-			return err
-		}
-		x.counts.Records += int64(n)
-		rest = rest[n:]
 	}
 	return nil
 }
