@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// tolerant is a Reader that reports damage, and continues after the damaged file.
+// tolerant is a Reader that reports damage, and continues after the damaged part.
 type tolerant struct {
 	kv.Reader
 
@@ -21,9 +21,10 @@ type tolerant struct {
 
 // damages is what the readers of one check have met.
 type damages struct {
-	mu    sync.Mutex  // guards the fields below
-	files []kv.Damage // damaged files
-	first error       // the first error of the engine that is not damage
+	mu     sync.Mutex  // guards the fields below
+	files  []kv.Damage // damaged files
+	failed int         // lookups that met damage
+	first  error       // the first error of the engine that is not damage
 }
 
 func newTolerant(r kv.Reader, report func(problem string)) *tolerant {
@@ -79,28 +80,34 @@ func (d *damages) any() bool {
 	return len(d.files) > 0
 }
 
-// has reports whether a key is between those of a damaged file. A lookup that meets damage costs far more than a
-// successful one, so keys there are no longer looked up.
-func (d *damages) has(key []byte) bool {
+// mostFailed is the number of failed lookups after which tolerant stops looking up keys in
+// damaged files. A failed lookup costs far more than a successful one.
+const mostFailed = 10_000
+
+// skips reports whether a key is no longer looked up.
+func (d *damages) skips(key []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.files, func(f kv.Damage) bool {
+	return d.failed > mostFailed && slices.ContainsFunc(d.files, func(f kv.Damage) bool {
 		return bytes.Compare(key, f.First) >= 0 && bytes.Compare(key, f.Last) <= 0
 	})
 }
 
 // Get implements kv.Reader. An unreadable key counts as missing.
 func (r *tolerant) Get(key []byte) (value []byte, ok bool, err error) {
-	if r.has(key) {
+	if r.skips(key) {
 		return nil, false, nil
 	}
 	if value, ok, err = r.Reader.Get(key); err == nil {
 		return value, ok, nil
 	}
-	if _, damaged := r.damaged(err); damaged {
-		return nil, false, nil
+	if _, damaged := r.damaged(err); !damaged {
+		return nil, false, err
 	}
-	return nil, false, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed++
+	return nil, false, nil
 }
 
 // MultiGet implements kv.Reader. After damage it looks up one key after the other.
@@ -132,22 +139,52 @@ func (r *tolerant) MultiGet(keys [][]byte, each func(i int, value []byte, ok boo
 
 // Scan implements kv.Reader.
 func (r *tolerant) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	at := bytes.Clone(lo)
 	for {
 		var inner error // the caller's own error, which is returned as it is
 		err := r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (more bool, err error) {
+			at = append(at[:0], key...)
 			more, inner = each(key, value)
 			return more, inner
 		})
 		if err == nil || inner != nil {
 			return err
 		}
-		after, ok := r.damaged(err)
+		end, ok := r.damaged(err)
 		if !ok {
 			return err
 		}
-		if reverse || bytes.Compare(after, lo) <= 0 || len(hi) > 0 && bytes.Compare(after, hi) >= 0 {
-			return nil // the next readable key is unknown, or not asked for
+		if reverse || end == nil {
+			return nil // the next readable key is unknown
 		}
-		lo = after
+		if lo, ok = r.resume(at, end, hi); !ok {
+			return nil
+		}
 	}
+}
+
+// resume finds a key after at from which the store is readable again. Usually a block of a
+// table is damaged, and not the whole file. It tries keys further and further away, and at
+// last the end of the damaged file.
+func (r *tolerant) resume(at, end, hi []byte) (next []byte, ok bool) {
+	for n := range slices.Backward(at) {
+		if next = kv.PrefixEnd(at[:n]); n == 0 || next == nil || bytes.Compare(next, end) > 0 {
+			next = end
+		}
+		if bytes.Compare(next, at) <= 0 || len(hi) > 0 && bytes.Compare(next, hi) >= 0 {
+			return nil, false
+		}
+		err := r.Reader.Scan(next, hi, false, func(_, _ []byte) (bool, error) { return false, nil })
+		if _, damaged := r.damaged(err); !damaged {
+			return next, true
+		}
+		if bytes.Equal(next, end) { // the next file is damaged, too
+			after, _ := r.damaged(err)
+			if after == nil || bytes.Compare(after, end) <= 0 {
+				return nil, false
+			}
+			return r.resume(end, after, hi)
+		}
+	}
+	return nil, false
 }
