@@ -117,16 +117,6 @@ func TestKeysOfTheOtherLayout(t *testing.T) {
 	})
 }
 
-// TestFitsReverseKey: keys of partitions that a store does not have do not fit it.
-func TestFitsReverseKey(t *testing.T) {
-	few := format.Layout{Settings: dict.Settings{ShardBits: 3, LeaseSize: 128, Partitions: 4}}
-	for part := range byte(dict.MaxPartitions) {
-		if key := append(format.AppendRowKey(nil, 1, 5), part); few.FitsReverseKey(key, true) != (part < 4) {
-			t.Errorf("of four partitions, the row %x of %d: %v", key, part, part >= 4)
-		}
-	}
-}
-
 // TestOtherForms: readable rows and containers in another form than their own are reported.
 func TestOtherForms(t *testing.T) {
 	bitmap := func(members ...int) []byte {

@@ -297,38 +297,6 @@ func (m *model) whole(t *testing.T, made []time.Time) {
 	}
 }
 
-// Random histories of a store that is backed up, of backups that are cut off anywhere, and of ones that
-// are not: every backup that exists restores to what was backed up.
-func TestHistories(t *testing.T) {
-	defer backup.SetPause(time.Microsecond)()
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			s, m := newStore(seed), newModel(t, 1+int(seed))
-			var made []time.Time
-			for range 20 {
-				content, after := s.step(), int64(1<<40)
-				if s.rng.IntN(2) == 0 {
-					after = 1 + s.rng.Int64N(40)
-				}
-				f := failing(m.to, after, s.rng.IntN(2) == 0)
-				_, err := m.backUp(t, f, content, s.now)
-				if err != nil && !errors.Is(err, errGone) {
-					t.Fatal(err)
-				}
-				all := m.check(t)
-				if slices.Contains(all, s.now) {
-					made = append(made, s.now)
-				} else if err == nil {
-					t.Fatal("a backup that was made is not there")
-				}
-				if err == nil && after == 1<<40 {
-					m.whole(t, made)
-				}
-			}
-		})
-	}
-}
-
 // A backup is cut off at each of its operations, which have happened or not. Earlier backups are
 // there still, but for those that it was to remove; it is there whole, or not at all; and the next one
 // works, and leaves nothing over.
