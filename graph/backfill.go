@@ -110,10 +110,7 @@ func (s *past) ChangeResync(ctx context.Context, did string, change func(*format
 		if err != nil || !change(&row) {
 			return err
 		}
-		if v, err = row.Append(nil); err == nil {
-			tx.Set(format.ResyncKey(id), v)
-		}
-		return err
+		return write.SetJSON(tx, format.ResyncKey(id), &row)
 	})
 	if err != nil {
 		return queued, fmt.Errorf("graph: changing the queue's row of %s: %w", did, err)

@@ -337,15 +337,9 @@ func (v *checker) accounts(k, value []byte) error {
 
 // named checks that an id has a string.
 func (v *checker) named(ns dict.Namespace, id dict.ID, what string) {
-	d := v.dictionary
-	if d.known[ns].Contains(uint64(id)) {
-		return
+	if !v.dictionary.known[ns].Contains(uint64(id)) {
+		v.broken("%s %d has no string", what, id)
 	}
-	if err := d.malformed[string(dict.AppendGroupKey(nil, ns, id))]; err != nil {
-		v.broken("%s %d: %v", what, id, err)
-		return
-	}
-	v.broken("%s %d has no string", what, id)
 }
 
 func (v *checker) totals() error {

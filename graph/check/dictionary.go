@@ -30,7 +30,6 @@ type dictionary struct {
 
 	// known are the ids that have a string, one bit each: ids are handed out in blocks.
 	known             [len(dict.Namespaces) + 1]*roaring64.Bitmap
-	malformed         map[string]error // groups of strings, by key
 	seed              uint64
 	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
 
@@ -40,7 +39,7 @@ type dictionary struct {
 }
 
 func newDictionary(p pass, settings dict.Settings, t *kinds.Table) *dictionary {
-	v := &dictionary{pass: p, settings: settings, forms: []kinds.Form{kinds.ATURI}, used: map[dict.BlockKey]uint32{}, malformed: map[string]error{}, seed: rand.Uint64()}
+	v := &dictionary{pass: p, settings: settings, forms: []kinds.Form{kinds.ATURI}, used: map[dict.BlockKey]uint32{}, seed: rand.Uint64()}
 	for i := range t.All {
 		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
 			v.forms = append(v.forms, f)
@@ -260,9 +259,7 @@ func (v *dictionary) eachString(k, value []byte, first bool, each func(ns dict.N
 	}
 	var entries []dict.Entry
 	if err := dict.EachEntry(value, func(e *dict.Entry) bool { entries = append(entries, *e); return true }); err != nil {
-		if broken("dictionary row %x: %v", k, err); first {
-			v.malformed[string(k)] = err
-		}
+		broken("dictionary row %x: %v", k, err)
 		return nil
 	}
 	if again, err := dict.FoldGroups(nil, [][]byte{value}); err != nil || !bytes.Equal(again, value) {

@@ -3,7 +3,6 @@ package format
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -306,20 +305,9 @@ var LabelersPrefix = []byte{KeyLabels, labelersByte}
 // LabelerKey returns the key of a labeler's row.
 func LabelerKey(name string) []byte { return append(slices.Clone(LabelersPrefix), name...) }
 
-// Value returns the row.
-func (l *Labeler) Value() ([]byte, error) {
-	v, err := json.Marshal(l)
-	if err != nil {
-		return nil, fmt.Errorf("format: writing the state of labeler %s: %w", l.Name, err)
-	}
-	return v, nil
-}
-
 // DecodeLabeler reads a row.
 func DecodeLabeler(key, value []byte) (l Labeler, err error) {
-	if err := json.Unmarshal(value, &l); err != nil {
-		return l, fmt.Errorf("format: the state of a labeler, key %x: %w", key, err)
-	}
+	l, err = decodeJSON[Labeler](value, "the state of a labeler")
 	l.Name = string(key[len(LabelersPrefix):])
-	return l, nil
+	return l, err
 }

@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -65,15 +64,6 @@ type PutBack struct {
 
 // IsZero reports whether the repo was not put back.
 func (b PutBack) IsZero() bool { return b.Above == 0 }
-
-// Append appends the value of the row.
-func (r *Resync) Append(dst []byte) ([]byte, error) {
-	v, err := json.Marshal(r)
-	if err != nil {
-		return dst, fmt.Errorf("format: writing a row of the resync queue: %w", err)
-	}
-	return append(dst, v...), nil
-}
 
 // DecodeResync reads the value of a row in the queue of resyncs.
 func DecodeResync(v []byte) (Resync, error) {

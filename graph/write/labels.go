@@ -76,11 +76,9 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 	if out.Sets, err = w.putLabels(tx, changes); err != nil {
 		return out, err
 	}
-	v, err := state.Value()
-	if err != nil {
+	if err := SetJSON(tx, format.LabelerKey(state.Name), state); err != nil {
 		return out, err
 	}
-	tx.Set(format.LabelerKey(state.Name), v)
 	return out, SetJSON(tx, w.Layout.PartKey(format.KeyCounts, 0), out.Totals)
 }
 

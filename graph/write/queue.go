@@ -427,11 +427,9 @@ func (a *accounts) writeQueued(tx kv.Txn, notes []note) error {
 			tx.Delete(format.ResyncKey(as.id))
 			continue
 		}
-		v, err := row.Append(nil)
-		if err != nil {
+		if err := SetJSON(tx, format.ResyncKey(as.id), &row.Resync); err != nil {
 			return err
 		}
-		tx.Set(format.ResyncKey(as.id), v)
 	}
 	var key, v []byte
 	for i := range notes {
