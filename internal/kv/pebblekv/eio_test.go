@@ -29,7 +29,7 @@ func TestMultiGetFails(t *testing.T) {
 		s := openForTest(t, Options{Dir: "/s", Create: true, FS: fs})
 		return s
 	}
-	const n, looked = 20_000, 200
+	const n, looked = 5000, 50
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 	s := open()
 	if err := s.Update(t.Context(), func(tx kv.Txn) error {

@@ -116,7 +116,7 @@ func TestManifestIsGuarded(t *testing.T) {
 	o := makeGuarded(t, dir)
 	b, err := os.ReadFile(manifestOf(t, dir))
 	must(t, err)
-	step := max(1, len(b)/60)
+	step := max(1, len(b)/20)
 	refused := map[string]int{}
 	for at := 0; at < len(b); at += step {
 		for what, spoil := range map[string]func() []byte{

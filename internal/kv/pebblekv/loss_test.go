@@ -74,7 +74,7 @@ func stepped(fs vfs.FS, step func()) vfs.FS {
 // A crash at any step, which tears unsynced data, never looks like damage and loses nothing
 // that was synced.
 func TestCrashIsNeverDamage(t *testing.T) {
-	const wanted = 700
+	const wanted = 300
 	crashes, torn := 0, 0
 	for seed := uint64(0); crashes < wanted && !t.Failed(); seed++ {
 		n, m := crashAtSteps(t, seed)

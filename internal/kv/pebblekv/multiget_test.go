@@ -15,7 +15,7 @@ func TestMultiGetIsGet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := openForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	key := func(i int) []byte { return fmt.Appendf(nil, "%c%d", "mk"[i%2], i) }
-	const stored = 6000
+	const stored = 3000
 	for part := range 3 { // in the last level, in an upper one, in the memtable
 		err := s.Update(t.Context(), func(tx kv.Txn) error {
 			for range stored / 2 {
@@ -42,7 +42,7 @@ func TestMultiGetIsGet(t *testing.T) {
 		must(t, err)
 	}
 	read := func(r kv.Reader) error {
-		for _, n := range []int{1, fewKeys - 1, fewKeys, keysAtOnce - 1, keysAtOnce + 1, keysPerWorker, 2*keysPerWorker - 1, 2 * keysPerWorker, 3*keysPerWorker + 17, 5000, 20, fewKeys} {
+		for _, n := range []int{1, fewKeys - 1, fewKeys, keysAtOnce - 1, keysAtOnce + 1, keysPerWorker, 2*keysPerWorker - 1, 2 * keysPerWorker, 3*keysPerWorker + 17, 2000, 20, fewKeys} {
 			keys := make([][]byte, n)
 			want := make([]string, n)
 			found := 0
