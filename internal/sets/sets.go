@@ -88,19 +88,7 @@ func (s Set) List(dst []uint64) []uint64 {
 	if s.bits == nil {
 		return append(dst, s.list...)
 	}
-	dst = slices.Grow(dst, int(s.bits.GetCardinality()))
-	n := len(dst)
-	dst = dst[:cap(dst)]
-	for it := s.bits.ManyIterator(); ; {
-		got := it.NextMany(dst[n:])
-		if got == 0 {
-			return dst[:n]
-		}
-		n += got
-		if n == len(dst) {
-			return dst
-		}
-	}
+	return slices.AppendSeq(slices.Grow(dst, int(s.bits.GetCardinality())), s.All())
 }
 
 // All yields the members in ascending order.
@@ -145,80 +133,42 @@ func And(a, b Set) Set {
 		return a.filter(b, true)
 	}
 	out := make([]uint64, 0, len(a.list))
-	walk(a.list, b.list, func(id uint64) { out = append(out, id) })
+	for x, y := a.list, b.list; len(x) > 0 && len(y) > 0; {
+		switch {
+		case x[0] < y[0]:
+			x = x[1:]
+		case x[0] > y[0]:
+			y = y[1:]
+		default:
+			out, x, y = append(out, x[0]), x[1:], y[1:]
+		}
+	}
 	return Set{list: out}
 }
 
-// AndLen returns the size of the intersection without building it.
+// AndLen returns the size of the intersection, without building that of two bitmaps.
 func AndLen(a, b Set) uint64 {
-	switch {
-	case a.bits != nil && b.bits != nil:
+	if a.bits != nil && b.bits != nil {
 		return a.bits.AndCardinality(b.bits)
-	case a.bits != nil:
-		return b.hits(a)
-	case b.bits != nil:
-		return a.hits(b)
 	}
-	if len(a.list) > len(b.list) {
-		a, b = b, a
-	}
-	if len(b.list) > gallop*len(a.list) {
-		return a.hits(b)
-	}
-	n := uint64(0)
-	walk(a.list, b.list, func(uint64) { n++ })
-	return n
-}
-
-// walk calls each for the ids in both lists.
-func walk(a, b []uint64, each func(uint64)) {
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0] < b[0]:
-			a = a[1:]
-		case a[0] > b[0]:
-			b = b[1:]
-		default:
-			each(a[0])
-			a, b = a[1:], b[1:]
-		}
-	}
+	return And(a, b).Len()
 }
 
 // filter returns the members of a list that are in o, or if in is false, those that are not.
 func (s Set) filter(o Set, in bool) Set {
 	out := make([]uint64, 0, len(s.list))
-	p := prober{set: o}
+	rest := o.list // from the id on
 	for _, id := range s.list {
-		if p.has(id) == in {
+		has := o.bits != nil && o.bits.Contains(id)
+		if o.bits == nil {
+			rest = rest[ahead(rest, id):]
+			has = len(rest) > 0 && rest[0] == id
+		}
+		if has == in {
 			out = append(out, id)
 		}
 	}
 	return Set{list: out}
-}
-
-func (s Set) hits(o Set) (n uint64) {
-	p := prober{set: o}
-	for _, id := range s.list {
-		if p.has(id) {
-			n++
-		}
-	}
-	return n
-}
-
-// prober looks up ascending ids in a set.
-type prober struct {
-	set Set
-	at  int
-}
-
-func (p *prober) has(id uint64) bool {
-	if p.set.bits != nil {
-		return p.set.bits.Contains(id)
-	}
-	p.at += ahead(p.set.list[p.at:], id)
-	return p.at < len(p.set.list) && p.set.list[p.at] == id
 }
 
 // ahead returns the number of ids at the beginning of list that are less than id. It expects few.
