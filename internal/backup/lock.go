@@ -18,7 +18,7 @@ const lockName = "lock.json"
 
 // lockFor is how long a lock lasts if nobody renews it. It is renewed every fifth of that time. The
 // clocks of two writers must agree within minutes.
-var lockFor = 5 * time.Minute
+const lockFor = 5 * time.Minute
 
 // content is the object lock.json.
 type content struct {
@@ -95,11 +95,9 @@ func (l *lock) write(put func(b []byte) error) error {
 func (l *lock) keep(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	l.done.Go(func() {
-		ticker := time.NewTicker(lockFor / 5)
-		defer ticker.Stop()
 		for {
 			select {
-			case <-ticker.C:
+			case <-time.After(lockFor / 5):
 			case <-ctx.Done():
 				return
 			}
@@ -118,20 +116,16 @@ func (l *lock) held(ctx context.Context) error {
 	}
 	var now content
 	if json.Unmarshal(b, &now) != nil || now.Owner != l.owner { // another took it, and may have given it back
-		return l.lost()
+		l.until.Store(0)
 	}
 	return l.current()
 }
 
 // current is held, without asking the target: nobody else takes a lock before it expires.
 func (l *lock) current() error {
-	if time.Now().UnixNano() > l.until.Load() {
-		return l.lost()
+	if time.Now().UnixNano() <= l.until.Load() {
+		return nil
 	}
-	return nil
-}
-
-func (l *lock) lost() error {
 	return fmt.Errorf("%s: %w: this process has lost its lock, because it could not renew it for %v", l.t, ErrBusy, lockFor)
 }
 
