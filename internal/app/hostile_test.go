@@ -46,6 +46,7 @@ func TestAbuseNotes(t *testing.T) {
 		}
 		for key, note := range map[string]any{
 			string(format.NoteKey(format.KeyGap, 1, 5, gap.Place())): gap, string(format.NoteKey(format.KeyDeadLetter, 1, 5, "x")): letter,
+			string(format.ResyncKey(actor.ID(at))): &row,
 		} {
 			v, err := json.Marshal(note)
 			if err != nil {
@@ -53,11 +54,6 @@ func TestAbuseNotes(t *testing.T) {
 			}
 			txn.Set([]byte(key), v)
 		}
-		v, err := row.Append(nil)
-		if err != nil {
-			return err
-		}
-		txn.Set(format.ResyncKey(actor.ID(at)), v)
 		return nil
 	})
 	must(t, err)

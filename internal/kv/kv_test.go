@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,44 +35,6 @@ func TestPrefixEndBoundsExactlyThePrefix(t *testing.T) {
 	}
 	if within < 1000 {
 		t.Errorf("only %d keys were in range, too few to prove anything", within)
-	}
-}
-
-// scanRecorder records the arguments of a Scan, and answers with rows.
-type scanRecorder struct {
-	kv.Reader
-
-	lo, hi  []byte
-	reverse bool
-	rows    []string
-	more    []bool // as the callback returned it
-}
-
-func (a *scanRecorder) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	a.lo, a.hi, a.reverse = lo, hi, reverse
-	for _, row := range a.rows {
-		more, err := each([]byte(row), []byte("v"+row))
-		a.more = append(a.more, more)
-		if err != nil || !more {
-			return err
-		}
-	}
-	return nil
-}
-
-func TestScanPrefix(t *testing.T) {
-	r := &scanRecorder{rows: []string{"aa", "ab", "ac"}}
-	var got []string
-	err := kv.ScanPrefix(r, []byte("a"), func(k, v []byte) error { got = append(got, string(k)+string(v)); return nil })
-	if err != nil || strings.Join(got, " ") != "aavaa abvab acvac" || !slices.Equal(r.more, []bool{true, true, true}) {
-		t.Errorf("%q, %v, %v", got, r.more, err)
-	}
-	if string(r.lo) != "a" || string(r.hi) != "b" || r.reverse {
-		t.Errorf("scanned [%q, %q), reverse %v", r.lo, r.hi, r.reverse)
-	}
-	err = kv.ScanPrefix(r, []byte{0xff}, func(_, _ []byte) error { return io.ErrUnexpectedEOF })
-	if !errors.Is(err, io.ErrUnexpectedEOF) || r.hi != nil || len(r.more) != 4 || r.more[3] {
-		t.Errorf("after an error: %v, hi %q, %v", err, r.hi, r.more)
 	}
 }
 

@@ -64,7 +64,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for i := range m.Levels {
 		l, level := &m.Levels[i], prometheus.Labels{"level": strconv.Itoa(i)}
 		send(prometheus.GaugeValue, "level_bytes", "Bytes of tables, by level of the LSM tree; level 0 grows if compactions do not keep up.", float64(l.TablesSize), level)
-		send(prometheus.CounterValue, "level_written_bytes_total", "Bytes that flushes and compactions wrote, by level. Compared with what arrives, they are the write amplification.", float64(l.TableBytesFlushed+l.TableBytesCompacted), level)
 	}
 	send(prometheus.GaugeValue, "read_amplification", "Tables that a read of one key may have to look at.", float64(m.ReadAmp()), nil)
 	send(prometheus.GaugeValue, "compaction_debt_bytes", "Bytes that compactions must still rewrite.", float64(m.Compact.EstimatedDebt), nil)

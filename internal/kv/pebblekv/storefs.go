@@ -64,10 +64,10 @@ type place struct {
 // space is the free space of a folder's disk.
 type space struct {
 	in      place
-	reserve uint64 // below so many free bytes, the disk counts as full
-	await   bool   // Options.AwaitSpace
+	reserve uint64        // below so many free bytes, the disk counts as full
+	await   bool          // Options.AwaitSpace
 	free    atomic.Uint64 // 0: unknown
-	low     atomic.Bool // free fell below reserve, and has not risen a tenth above it since
+	low     atomic.Bool   // free fell below reserve, and has not risen a tenth above it since
 }
 
 // memtableSize returns the size of a memtable, given the engine's memory.
