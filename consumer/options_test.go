@@ -138,7 +138,7 @@ func TestRateOfFile(t *testing.T) {
 			t.Errorf("%d follows in %v at %v a second", n, took, rate)
 		}
 		p := c.Progress()
-		if p.Events != 60 || p.Bytes != p.Size-4*60 || p.Size != int64(len(file)) || p.Applied != 60 || p.Seq != 60 || c.Ops() != 60 || p.Outdated || p.First.IsZero() || !p.Time.After(p.First) {
+		if p.Events != 60 || p.Bytes != p.Size-4*60 || p.Size != int64(len(file)) || p.Applied != 60 || p.Seq != 60 || c.Ops() != 60 || p.Outdated || p.Time.IsZero() {
 			t.Errorf("%+v, %d operations", p, c.Ops())
 		}
 	}

@@ -13,7 +13,6 @@ type Progress struct {
 	Seq     int64     // of the last message read
 	Applied int64     // seq of the last event committed
 	Time    time.Time // of the last event committed
-	First   time.Time // of the first event read
 
 	Outdated bool // the relay no longer had the next events at some point
 }
@@ -33,7 +32,7 @@ func (c *Consumer) Progress() Progress {
 	p := &c.progress
 	return Progress{
 		Events: p.events.Load(), Bytes: p.bytes.Load(), Size: p.size.Load(), Seq: p.seq.Load(), Applied: p.applied.Load(),
-		Time: timeOf(&p.micros), First: timeOf(&p.started), Outdated: p.outdated.Load(),
+		Time: timeOf(&p.micros), Outdated: p.outdated.Load(),
 	}
 }
 

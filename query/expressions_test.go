@@ -3,7 +3,6 @@ package query_test
 import (
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -31,12 +30,11 @@ func (w *world) streamed(set string) (members []string, total string) {
 	w.t.Helper()
 	status, body, h := w.get("/?" + url.Values{"set": {set}}.Encode())
 	for line := range strings.Lines(body) {
-		m, err := query.ParseMember([]byte(line))
-		var same struct{ Member string }
-		if err := errors.Join(err, json.Unmarshal([]byte(line), &same)); err != nil || m != same.Member || status != http.StatusOK {
-			w.t.Fatalf("%s: %q is %q: %v", set, line, m, err)
+		var m struct{ Member *string }
+		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Member == nil || status != http.StatusOK {
+			w.t.Fatalf("%s: %q: %v", set, line, err)
 		}
-		members = append(members, m)
+		members = append(members, *m.Member)
 	}
 	return members, h.Get("Skein-Total")
 }

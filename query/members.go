@@ -3,10 +3,8 @@ package query
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -118,13 +116,16 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) 
 			h.Set("Skein-Incomplete", c.Reason)
 		}
 		lines := json.NewEncoder(out)
+		var line struct {
+			Member string `json:"member"`
+		}
 		for after := dict.None; ; {
 			ids, names, last, err := v.Page(all, after, membersAtOnce)
 			if err != nil {
 				return err
 			}
-			for _, member := range names {
-				if err := lines.Encode(memberLine{&member}); err != nil {
+			for _, line.Member = range names {
+				if err := lines.Encode(&line); err != nil {
 					return err
 				}
 			}
@@ -135,18 +136,4 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) 
 		}
 	})
 	return err
-}
-
-// memberLine is a line of ServeMembers.
-type memberLine struct {
-	Member *string `json:"member"`
-}
-
-// ParseMember returns the member on a line of ServeMembers.
-func ParseMember(line []byte) (string, error) {
-	var m memberLine
-	if err := json.Unmarshal(line, &m); err != nil || m.Member == nil {
-		return "", fmt.Errorf("query: %.100q is not a line with a member: %w", line, cmp.Or(err, io.ErrUnexpectedEOF))
-	}
-	return *m.Member, nil
 }
