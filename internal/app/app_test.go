@@ -150,6 +150,9 @@ func TestTruth(t *testing.T) {
 			dir := t.TempDir()
 			zero := int64(0)
 			for round, limit := range []int{1000, 7} { // the second one from cursor 0 into the same store
+				if round == 1 && file == plainRelay {
+					break // once more changes as little as with the other file
+				}
 				x, closeIt := open(t, dir, nil)
 				o := consumer.Options{Frames: file}
 				if round == 1 {
