@@ -166,8 +166,8 @@ func recordsOf(ctx context.Context, r *repo.Reader) (map[record]string, error) {
 }
 
 // compareRecords compares an account's records in the index, and the sets of their subjects, with a repo that was read.
-// outcome is "" if the index does not have its rev yet: there is nothing to compare. Of kinds of which the index knows that it
-// lacks some records, none is compared.
+// outcome is "" if the index does not have its rev yet: there is nothing to compare. It skips kinds that are known to
+// lack records.
 func compareRecords(s *graph.View, table *kinds.Table, r *repo.Reader, want map[record]string) (outcome string, differences []string, err error) {
 	did, rev := string(r.DID), string(r.Rev)
 	st, known, row, err := s.Account(did)
