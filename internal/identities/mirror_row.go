@@ -18,7 +18,7 @@ const (
 	keyCursor  = 'c'
 )
 
-// What a row says.
+// Kinds of rows.
 const (
 	rowTombstone = iota // the account is deleted
 	rowOther            // the operation has something that a row cannot hold: ask the directory
