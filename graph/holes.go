@@ -37,15 +37,6 @@ func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 	return nil
 }
 
-// uncompared answers View.Uncompared from memory, if this process writes the whole store.
-func (s *past) uncompared() (uncompared, known bool) {
-	if !s.Alone() {
-		return false, false
-	}
-	noted, compared := s.Holes()
-	return noted > compared, true
-}
-
 func cloneHoles(h format.Holes) format.Holes {
 	h.Floors = maps.Clone(h.Floors)
 	return h

@@ -70,7 +70,7 @@ func (s *Store) newSource() *ask.Source {
 		results = func(result string) { m.Sets.WithLabelValues(result).Inc() }
 	}
 	return ask.NewSource(ask.Source{
-		Layout: s.layout, Kinds: s.Kinds, Uncompared: s.uncompared,
+		Layout: s.layout, Kinds: s.Kinds,
 		Owns: s.ownsPart,
 		Lacks: func() map[string]format.Lack {
 			if added := s.lacking.Load(); added != nil {

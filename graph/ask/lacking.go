@@ -75,9 +75,6 @@ func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.Re
 // Uncompared reports whether repos have not been compared with the relay's list since a hole of
 // the stream, for any writer.
 func (s *accounts) Uncompared() (uncompared bool, err error) {
-	if uncompared, known := s.source.Uncompared(); known {
-		return uncompared, nil
-	}
 	if s.holesRead {
 		return s.uncompared, nil
 	}

@@ -36,9 +36,6 @@ type Source struct {
 	Kinds func() *kinds.Table
 	// Lacks returns the kinds that were added after the store had accounts, by name.
 	Lacks func() map[string]format.Lack
-	// Uncompared reports whether repos have not been compared since a hole of the stream, if this
-	// process knows that without reading.
-	Uncompared func() (uncompared, known bool)
 	// Owns reports whether this process writes a partition.
 	Owns func(part uint8) bool
 
