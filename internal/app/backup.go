@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -154,21 +153,27 @@ func summaryOf(r kv.Reader) (s backup.Summary, err error) {
 	return s, nil
 }
 
+// checkpointPatience is how long a request waits for the checkpoint of another, whose client may just have left, to be
+// removed.
+const checkpointPatience = 5 * time.Second
+
 // checkpointEndpoint serves skein backup. POST /checkpoint makes a checkpoint, answers with it, and
 // removes it when the client closes the connection, or is gone.
 func (s *server) checkpointEndpoint(mux *http.ServeMux) {
-	var one sync.Mutex // checkpoints keep tables on the disk
+	one := make(chan struct{}, 1) // checkpoints keep tables on the disk
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		// The end of the connection is noticed only once the request has been read.
 		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err != nil {
 			refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		if !one.TryLock() {
+		select {
+		case one <- struct{}{}:
+			defer func() { <-one }()
+		case <-time.After(checkpointPatience):
 			refuse(w, http.StatusConflict, errors.New("another checkpoint of this daemon's store is in use, by a backup or an export; wait until it has ended"))
 			return
 		}
-		defer one.Unlock()
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{}) // the client waits for as long as its backup takes
 		_ = control.SetWriteDeadline(time.Time{})
