@@ -104,7 +104,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget)
 			seen[l] = true
 		}
 	}
-	return v, v.findLabelers()
+	return v, findLabelers(v)
 }
 
 // Lookup returns the ids of literals, dict.None for strings that have none.
@@ -180,9 +180,9 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 	case language.OpAtLeast:
 		t.Set, err = v.atLeast(n)
 	case language.OpRank:
-		t.Set, err = v.ranked(n)
+		t.Set, err = ranked(v, n)
 	case language.OpSample:
-		t.Set, err = v.sampled(n)
+		t.Set, err = sampled(v, n)
 	default:
 		t.Set, err = v.except(n)
 	}

@@ -12,7 +12,7 @@ import (
 
 // findLabelers reads the states of the labelers of the expression. It fails if the labels of one of them are
 // not read.
-func (v *Evaluation) findLabelers() (err error) {
+func findLabelers(v *Evaluation) (err error) {
 	for n := range v.Expr.Root.All() {
 		if !n.Op.IsSet() || !n.Kind.IsLabel() {
 			continue
@@ -36,7 +36,7 @@ func (v *Evaluation) findLabelers() (err error) {
 // CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
 func CheckLabelers(sn *ask.View, e *language.Expr) error {
 	v := Evaluation{Reader: &Reader{Ended: context.Background(), View: sn}, Expr: e}
-	return v.findLabelers()
+	return findLabelers(&v)
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.

@@ -23,7 +23,7 @@ const (
 // page, nil after the last one. set is the expression's result or, of a leaf, at most ask.LargeSet of its members. Sets that are
 // too large to sort are paged by id instead. On the first page, Records sets after.Sorted. Neither depends on the limit.
 func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
-	r := v.recordsOf(n)
+	r := recordsOf(v, n)
 	most := uint64(MaxSortedActors)
 	switch n.Op {
 	case language.OpForward, language.OpListed:

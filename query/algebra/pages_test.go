@@ -393,7 +393,7 @@ func TestRecordsAt(t *testing.T) {
 		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
 			v, err := NewEvaluation(t.Context(), sn, e, free())
 			must(t, err)
-			since := v.recordsOf(&e.Root).subjectTID()
+			since := recordsOf(v, &e.Root).subjectTID()
 			var members []ask.Dated
 			var ids []dict.ID
 			for _, did := range g.Accounts {

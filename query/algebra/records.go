@@ -23,13 +23,13 @@ type leafRecords struct {
 	l Leaf // of n, perhaps with a narrower window
 }
 
-func (v *Evaluation) recordsOf(n *language.Node) leafRecords {
+func recordsOf(v *Evaluation, n *language.Node) leafRecords {
 	return leafRecords{v, n, LeafOf(n, v.IDs)}
 }
 
 // EdgeRecords finds, for each of ids, the record that makes it a member of the leaf n. ids ascends.
 func (v *Evaluation) EdgeRecords(n *language.Node, ids []dict.ID) (found []MemberRecord, err error) {
-	return v.recordsOf(n).of(ids)
+	return recordsOf(v, n).of(ids)
 }
 
 // of finds the records of the members ids, which ascend.

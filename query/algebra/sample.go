@@ -14,7 +14,7 @@ import (
 // the lowest hashes of their ids (a bottom-k sample: Cohen and Kaplan, "Summarizing data using
 // bottom-k sketches", 2007). So it is the same for the same set and seed, changes by one member for
 // each change of the set, and the samples of two sets with one seed overlap as the sets do.
-func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
+func sampled(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 	if kept, ok := v.computed[n]; ok {
 		return kept, nil
 	}
@@ -26,7 +26,7 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 		hidden = v.View.Hidden()
 	}
 	if size := set.Len() - sets.AndLen(hidden, set); size > uint64(n.Least) {
-		set = lowest(set, hidden, n.Least, n.Seed, v.named(&n.Args[0]))
+		set = lowest(set, hidden, n.Least, n.Seed, named(v, &n.Args[0]))
 	}
 	v.computed[n] = set
 	if set.Len() > sets.ListMax {
@@ -37,7 +37,7 @@ func (v *Evaluation) sampled(n *language.Node) (set sets.Set, err error) {
 
 // named returns hashes of the strings that n names as members, by id. A sample uses these: such a string may have no id yet,
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
-func (v *Evaluation) named(n *language.Node) map[uint64]uint64 {
+func named(v *Evaluation, n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
 	for n := range n.All() {
 		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {

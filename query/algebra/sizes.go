@@ -36,7 +36,7 @@ func (v *Evaluation) BySize(set sets.Set, via language.Via, after Place, limit i
 		if v.Exact {
 			return nil, nil, &LimitError{fmt.Sprintf("order=size(%s) with exact=true reads a set of every member, and fails for sets of more than %d members; this one has %d", via.Name, most, size)}
 		}
-		set = lowest(set, v.Hidden(), most, 0, v.named(&v.Expr.Root))
+		set = lowest(set, v.Hidden(), most, 0, named(v, &v.Expr.Root))
 		v.samples = append(v.samples, fmt.Sprintf("order=size(%s) sorted %d of %d members", via.Name, most, size))
 	}
 	if set.Len() > manyTotals {

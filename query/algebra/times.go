@@ -18,7 +18,7 @@ const MaxTimed = 200_000
 // the expression, members of its Source: in microseconds, ask.Timeless for a record whose key has no time. They
 // ascend. Times of large reverse sets are whole seconds, except around now.
 func (v *Evaluation) Times(set sets.Set, w language.Window, now time.Time) (times []uint64, err error) {
-	r := v.recordsOf(v.Expr.Root.Source())
+	r := recordsOf(v, v.Expr.Root.Source())
 	r.l.Window = r.l.Window.And(Within(w))
 	var ids []uint64 // of members whose records have to be read
 	if set.Len() > v.dateAbove && r.l.Op == language.OpReverse {

@@ -65,7 +65,7 @@ func (r *Reader) authors(lists sets.Set) (map[dict.ID]dict.ID, error) {
 }
 
 // ranked evaluates a rank(…), once for each place where it stands.
-func (v *Evaluation) ranked(n *language.Node) (set sets.Set, err error) {
+func ranked(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 	if kept, ok := v.computed[n]; ok {
 		return kept, nil
 	}
@@ -101,7 +101,7 @@ func (v *Evaluation) ranked(n *language.Node) (set sets.Set, err error) {
 			ids[i] = results[i].ID
 		}
 		if set = sets.FromUnsorted(ids); n.Rank.KeepsWeights {
-			v.weigh(n, results)
+			weigh(v, n, results)
 		}
 	}
 	v.computed[n] = set

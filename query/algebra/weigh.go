@@ -138,7 +138,7 @@ func (r *Reader) Sizes(via language.Via, ids []dict.ID, each func(i int, total u
 }
 
 // weigh keeps the weights of the members of a ranking, for one with weigh=score.
-func (v *Evaluation) weigh(n *language.Node, results []Result) {
+func weigh(v *Evaluation, n *language.Node, results []Result) {
 	all := make(map[uint64]float64, len(results))
 	for _, r := range results {
 		if highest := results[0].Score; highest > 0 {
