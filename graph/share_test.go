@@ -22,7 +22,9 @@ var sharedSettings = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
 // Several writers on one store, each with a share of the partitions, and other
 // shares in each run: together they know what one alone would. They conflict
 // on strings, which they may, and on nothing of the graph.
-func TestShares(t *testing.T) {
+func TestShares(t *testing.T) { synctest.Test(t, testShares) } // writers beat and close in synthetic time, however busy the machine is
+
+func testShares(t *testing.T) {
 	var mu sync.Mutex
 	conflicts := map[byte]int{}
 	o := memkv.Options{Merger: merger(), Conflicted: func(key []byte) {
