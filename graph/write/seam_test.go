@@ -469,8 +469,8 @@ func TestArchiveSeams(t *testing.T) {
 	verify(t, store)
 }
 
-// What the stream says of an account stands against the markers of an archive, or has it fetched. TestArchiveInAnyWrites has an
-// archive's markers alone.
+// The status that the stream announced stands against the markers of an archive; after a commit of the stream, a #sync of the archive
+// queues the repo. TestArchiveInAnyWrites has an archive's markers alone.
 func TestArchivedMarkers(t *testing.T) {
 	store := memory(write.Limits{})
 	s := open(t, store, queues)
