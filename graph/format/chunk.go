@@ -351,6 +351,10 @@ func Live(records []Record, chunks int) iter.Seq[*Record] {
 			}
 			return
 		}
+		if upper, lower, ok := twoRuns(records); ok {
+			merged(upper, lower, yield)
+			return
+		}
 		starts := []int{0}
 		for i := 1; i < len(records); i++ {
 			if records[i].Age != records[i-1].Age {
@@ -366,6 +370,54 @@ func Live(records []Record, chunks int) iter.Seq[*Record] {
 			if r.Flags != Removed && !yield(r) {
 				return
 			}
+		}
+	}
+}
+
+// twoRuns divides the records of a chunk that was spilled once into those of the chunk itself and those
+// below it. ok is false if either does not ascend by path, as where chunks below were spilled in turn.
+func twoRuns(records []Record) (upper, lower []Record, ok bool) {
+	n := 0
+	for n < len(records) && records[n].Age == records[0].Age {
+		n++
+	}
+	upper, lower = records[:n], records[n:]
+	for _, run := range [][]Record{upper, lower} {
+		for i := 1; i < len(run); i++ {
+			if CompareEntries(&run[i-1], &run[i]) >= 0 {
+				return nil, nil, false
+			}
+		}
+	}
+	for i := range lower {
+		if lower[i].Age <= records[0].Age {
+			return nil, nil, false
+		}
+	}
+	return upper, lower, true
+}
+
+// merged yields the live records of two runs. upper overrides lower.
+func merged(upper, lower []Record, yield func(*Record) bool) {
+	for len(upper) > 0 || len(lower) > 0 {
+		c := -1
+		switch {
+		case len(upper) == 0:
+			c = 1
+		case len(lower) > 0:
+			c = CompareEntries(&upper[0], &lower[0])
+		}
+		var r *Record
+		if c > 0 {
+			r, lower = &lower[0], lower[1:]
+		} else {
+			r, upper = &upper[0], upper[1:]
+		}
+		if c == 0 {
+			lower = lower[1:]
+		}
+		if r.Flags != Removed && !yield(r) {
+			return
 		}
 	}
 }

@@ -3,6 +3,7 @@ package algebra
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"skein.blue/graph/ask"
@@ -90,6 +91,7 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 
 // place divides the dated members: those of a second with more than most of them are placed by id.
 func (m *mayBeNext) place(b *nextDates, rank func(uint32) uint32, most int) {
+	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
 	for some := range sets.Runs(b.dated, func(x, y datedID) bool { return x.rank == y.rank }) {
 		date := rank(some[0].rank)
 		m.oldest = min(m.oldest, date)
@@ -139,16 +141,51 @@ func (b *nextDates) add(id uint64, rank uint32) bool {
 	return true
 }
 
-// trim sorts the members by date and id, and drops those after the last date that is needed.
+// trim drops the members after the last date that is needed.
 func (b *nextDates) trim() {
-	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
 	if len(b.dated) <= b.need {
 		return
 	}
-	b.last = b.dated[b.need-1].rank
-	end := slices.IndexFunc(b.dated[b.need:], func(d datedID) bool { return d.rank > b.last })
-	if end >= 0 {
-		b.dated = b.dated[:b.need+end]
+	smallestFirst(b.dated, b.need)
+	b.last = 0
+	for _, d := range b.dated[:b.need] {
+		b.last = max(b.last, d.rank)
+	}
+	kept := b.dated[:b.need]
+	for _, d := range b.dated[b.need:] {
+		if d.rank == b.last { // none of these has a smaller one
+			kept = append(kept, d)
+		}
+	}
+	b.dated = kept
+}
+
+// smallestFirst moves the k members with the smallest ranks to the front (Hoare's quickselect).
+func smallestFirst(list []datedID, k int) {
+	for k > 0 && k < len(list) {
+		pivot := list[rand.IntN(len(list))].rank
+		less, same := 0, 0 // list begins with the smaller ones, then those like the pivot
+		for i := range list {
+			switch d := list[i]; {
+			case d.rank < pivot:
+				list[i] = list[less+same]
+				list[less+same] = list[less]
+				list[less] = d
+				less++
+			case d.rank == pivot:
+				list[i] = list[less+same]
+				list[less+same] = d
+				same++
+			}
+		}
+		switch {
+		case k < less:
+			list = list[:less]
+		case k <= less+same:
+			return
+		default:
+			list, k = list[less+same:], k-less-same
+		}
 	}
 }
 
