@@ -156,7 +156,7 @@ func exportedRecords(t *testing.T, store string) map[string]string {
 	return all
 }
 
-// fetchRepo fetches a repo from the hosts of a made-up network, some of which are faulty, into a file.
+// fetchRepo fetches a repo into a file. Some hosts of a made-up network are faulty.
 func fetchRepo(t *testing.T, address, did string) (file string) {
 	t.Helper()
 	var list struct{ Hosts []struct{ Hostname string } }

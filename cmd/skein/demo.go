@@ -85,7 +85,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	return x.Serve(ctx, o)
 }
 
-// examples returns the queries that the page proposes, and of which tour asks all but the last two.
+// examples returns the queries that the page proposes. tour asks all but the last two.
 func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	if h == nil {
 		return nil // the network's past is not made yet
