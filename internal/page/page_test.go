@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,11 +110,12 @@ func TestHandler(t *testing.T) {
 // Viewers receive the newest sample, and if they ask, the rates of the last quarter of an hour. A failed sample is
 // skipped. After several in a row, viewers learn that the state is unknown.
 func TestLive(t *testing.T) {
-	failing := true
+	var failing atomic.Bool
+	failing.Store(true)
 	next := samples()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLive(func(ctx context.Context) (Sample, error) {
-			if failing {
+			if failing.Load() {
 				return Sample{}, errors.New("the store is damaged")
 			}
 			return next(ctx)
@@ -132,14 +134,14 @@ func TestLive(t *testing.T) {
 		if _, code := ask("/live"); code != http.StatusServiceUnavailable {
 			t.Errorf("before the first sample: %d", code)
 		}
-		failing = false
+		failing.Store(false)
 		time.Sleep((history + 5) * time.Second)
 		synctest.Wait()
 		m, _ := ask("/live?history")
 		if n := int64(history + 5); m.Number != n || m.Edges != 5*n || m.EventRate != 10 || m.EdgeRate != 5 || len(m.History.Events) != history || len(m.History.Edges) != history || m.State != "live" {
 			t.Errorf("%+v", m)
 		}
-		failing = true
+		failing.Store(true)
 		for i := range 4 {
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -148,7 +150,7 @@ func TestLive(t *testing.T) {
 				t.Errorf("after %d failures: %+v", i+1, m)
 			}
 		}
-		failing = false
+		failing.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if m, _ = ask("/live"); m.State != "live" || m.EventRate != 2 { // ten events in five seconds
