@@ -289,15 +289,15 @@ func TestWhileWatched(t *testing.T) {
 					t.Fatal(err)
 				}
 				ctx, stop := context.WithCancelCause(t.Context())
-				time.AfterFunc(1200*time.Millisecond, func() {
-					if err := test.happens(t, silent, third, stop); err != nil {
-						t.Error(err)
-					}
-				})
+				happened := make(chan error, 1)
+				time.AfterFunc(1200*time.Millisecond, func() { happened <- test.happens(t, silent, third, stop) })
 				start := time.Now()
 				err := second.take(ctx)
 				if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) || time.Since(start) > 2*time.Second {
 					t.Errorf("after %v: %v", time.Since(start), err)
+				}
+				if err := <-happened; err != nil {
+					t.Error(err)
 				}
 				owned(t, store, test.owners, test.writers)
 				for _, c := range []*claim{silent, third, second} {
