@@ -416,7 +416,7 @@ func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 	}
 }
 
-// BenchmarkMembers streams all followers of A over loopback, as skein query --format does.
+// BenchmarkMembers streams all followers of A over loopback, as the admin listener does.
 func BenchmarkMembers(b *testing.B) {
 	x := asked(b)
 	srv := httptest.NewServer(http.HandlerFunc(server(b, x).ServeMembers))
