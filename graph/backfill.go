@@ -31,7 +31,7 @@ func (s *past) Backfill() format.Backfill {
 }
 
 func cloneBackfill(b format.Backfill) format.Backfill {
-	b.Hosts, b.Done = maps.Clone(b.Hosts), maps.Clone(b.Done)
+	b.Hosts, b.Roster.Unlisted = maps.Clone(b.Hosts), slices.Clone(b.Roster.Unlisted)
 	return b
 }
 
@@ -59,8 +59,8 @@ func (s *past) setBackfill(b format.Backfill) {
 	for _, l := range s.lanes {
 		m := &l.modes
 		*m = write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != ""}
-		m.Partial = m.Queues && b.Whole() && !m.Archiving
-		m.Past = m.Queues && (b.Whole() || len(b.Hosts) > 0)
+		m.Partial = m.Queues && b.Roster.Known() && !m.Archiving
+		m.Past = m.Queues && (b.Roster.Known() || len(b.Hosts) > 0)
 		if !m.Archiving {
 			l.archive = nil
 		}

@@ -21,6 +21,10 @@ type (
 	Path = format.Path
 	// A Resync is a row of the queue of repos to fetch.
 	Resync = format.Resync
+	// Roster is format.Roster.
+	Roster = format.Roster
+	// Around is format.Around.
+	Around = format.Around
 	// A Backfill records what is being backfilled, and the progress.
 	Backfill = format.Backfill
 	// A HostBackfill is the progress of listing the repos of a host.
@@ -37,14 +41,15 @@ const (
 	FlagNoRoot = format.FlagNoRoot
 )
 
-// States of a Resync, sources in Backfill.Done, and texts in the store that have a meaning.
+// States of a Resync, sources of a Roster, and texts in the store that have a meaning.
 const (
 	ResyncWaiting  = format.ResyncWaiting
 	ResyncFailed   = format.ResyncFailed
 	ResyncInactive = format.ResyncInactive
 
-	DoneRepos   = format.DoneRepos
-	DoneArchive = format.DoneArchive
+	RosterRepos   = format.RosterRepos
+	RosterStream  = format.RosterStream
+	RosterArchive = format.RosterArchive
 
 	KindAdded      = format.KindAdded
 	LabelerRemoved = format.LabelerRemoved

@@ -73,8 +73,8 @@ func (q *call) evaluate(ctx context.Context, e *language.Expr, c *caveats, fn fu
 // afterHole returns a gap if the stream had a hole, and the repos have not been
 // compared with the relay's list since.
 func afterHole(sn *ask.View) error {
-	uncompared, err := sn.Uncompared()
-	if err == nil && uncompared {
+	holes, err := sn.Holes()
+	if err == nil && holes.Uncompared() {
 		return gap("some events were lost, and skein has not yet compared all repos with the relay, so any account may have changed (operators: see /gaps on the admin address)")
 	}
 	return err

@@ -102,7 +102,7 @@ func TestArchiveJob(t *testing.T) {
 	if st.Ended["archive"] != "ok" || st.Archive != "" || st.Complete == 0 || st.Complete != st.Accounts || st.Records < 20_000 || st.Bytes == 0 || reading.Load() != 0 {
 		t.Errorf("%+v, reading %d archives", st, reading.Load())
 	}
-	if b := x.g.Backfill(); b.Archive != "" || !b.Begun.IsZero() || b.Done[format.DoneArchive+h.URL].IsZero() || len(b.Done) != 1 {
+	if b := x.g.Backfill(); b.Archive != "" || !b.Begun.IsZero() || b.Roster.Source != format.RosterArchive+h.URL || !b.Roster.Known() {
 		t.Errorf("stored: %+v", b)
 	}
 	if err := check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil); err != nil {

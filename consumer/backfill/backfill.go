@@ -96,7 +96,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 // queueMissing queues repos that are known to miss records but are not in the queue.
 func (m *Manager) queueMissing(ctx context.Context) error {
 	back := m.o.Store.Backfill()
-	partial := back.Whole() && back.Archive == ""
+	partial := back.Roster.Known() && back.Archive == ""
 	var missing []string
 	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
 		missing = nil

@@ -152,7 +152,8 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 // are indexed here.
 func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string, repos []listed) error {
 	c.listed += int64(len(repos))
-	whole := m.o.Store.Backfill().Whole()
+	roster := m.o.Store.Backfill().Roster
+	whole := roster.Known()
 	var b batch.Batch
 	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()

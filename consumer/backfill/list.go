@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,33 +96,37 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 
 // end records that the lists of a job were read.
 func (l *lister) end(ctx context.Context, job *listJob, err error) {
-	failed := 0
+	var unlisted []string
 	l.mu.Lock()
-	for _, list := range l.lists {
+	for host, list := range l.lists {
 		if list.Failed != "" {
-			failed++
+			unlisted = append(unlisted, host)
 		}
 	}
 	hosts := len(l.lists)
 	l.mu.Unlock()
+	slices.Sort(unlisted)
 	if err == nil {
 		err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
-			if job.named {
+			if job.named { // of the hosts of the roster that could not be listed, some may have been now
+				b.Roster.Unlisted = slices.DeleteFunc(b.Roster.Unlisted, func(host string) bool {
+					_, listed := job.hosts[host]
+					return listed && !slices.Contains(unlisted, host)
+				})
 				return
 			}
-			b.Finish(graph.DoneRepos)
-			b.ReposFrom = job.from
+			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted}
 		})
 	}
 	outcome := outcomeOf(ctx, err)
-	if err == nil && failed > 0 {
-		outcome = fmt.Sprintf("%d of %d hosts could not be listed", failed, hosts)
+	if err == nil && len(unlisted) > 0 {
+		outcome = fmt.Sprintf("%d of %d hosts could not be listed", len(unlisted), hosts)
 	}
 	if err != nil {
 		l.o.Logger.Error("reading the lists of repos failed; start again with skein backfill", "error", err)
 	} else {
-		l.o.Logger.Info("lists of repos read completely", "hosts", hosts, "hosts_failed", failed, "queued", l.queue.waiting())
+		l.o.Logger.Info("lists of repos read completely", "hosts", hosts, "hosts_failed", len(unlisted), "queued", l.queue.waiting())
 	}
 	l.jobs.end(jobRepos, outcome)
 }

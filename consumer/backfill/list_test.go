@@ -193,7 +193,7 @@ func TestListContinues(t *testing.T) {
 	if st.Hosts != 3 || st.HostsDone != 3 || st.Listed != 20+20+3 || st.Complete != 13 || st.Ended["repos"] != "1 of 3 hosts could not be listed" {
 		t.Errorf("%+v", st)
 	}
-	if b := x.g.Backfill(); b.Whole() || b.Named {
+	if b := x.g.Backfill(); b.Roster.Known() || b.Named {
 		t.Errorf("hosts that an operator named count as the whole network: %+v", b)
 	}
 	for i, did := range of(w.hosts[1]) {

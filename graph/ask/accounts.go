@@ -15,7 +15,7 @@ import (
 type accounts struct {
 	*state
 
-	holesRead, uncompared bool // what Uncompared has read
+	holes *format.Holes // what Holes has read
 }
 
 // Account returns the state of an account, and its row in the queue of resyncs, nil if it is not

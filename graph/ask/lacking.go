@@ -7,7 +7,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 )
 
 // Lacking returns the kinds that lack earlier records, and when they were added; nil if there are
@@ -17,40 +16,17 @@ func (s *accounts) Lacking() (map[kinds.Kind]time.Time, error) {
 	if len(added) == 0 {
 		return nil, nil
 	}
-	swept, err := s.swept()
+	past, err := read.Backfill(s.r, s.source.Layout)
 	if err != nil {
 		return nil, err
 	}
 	lacking := map[kinds.Kind]time.Time{}
 	for name, lack := range added {
-		if k := s.source.Kinds().ByName(name); k != nil && swept < lack.Sweep {
+		if k := s.source.Kinds().ByName(name); k != nil && past.Swept < lack.Sweep {
 			lacking[k.Kind] = lack.At
 		}
 	}
 	return lacking, nil
-}
-
-// swept returns the number of the last sweep that all writers have finished.
-func (s *accounts) swept() (swept uint64, err error) {
-	end := uint8(0) // rows were found for the partitions below end
-	err = kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
-		b, err := format.DecodeBackfill(v)
-		first := uint8(0)
-		if s.source.Layout.Shared() {
-			first = k[len(k)-1]
-		}
-		if first == 0 || b.Swept < swept {
-			swept = b.Swept
-		}
-		if first <= end {
-			end = max(end, b.End)
-		}
-		return err
-	})
-	if end < s.source.Layout.Settings.Partitions {
-		swept = 0 // a writer has not finished any
-	}
-	return swept, err
 }
 
 // EachAccount calls each for the accounts with a repo that this process writes, by ascending id,
@@ -72,13 +48,17 @@ func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.Re
 	return err
 }
 
-// Uncompared reports whether repos have not been compared with the relay's list since a hole of
-// the stream, for any writer.
-func (s *accounts) Uncompared() (uncompared bool, err error) {
-	if s.holesRead {
-		return s.uncompared, nil
+// Holes returns the holes of the stream.
+func (s *accounts) Holes() (format.Holes, error) {
+	if s.holes == nil {
+		h, err := read.Holes(s.r)
+		if err != nil {
+			return h, err
+		}
+		s.holes = &h
 	}
-	uncompared, err = read.Uncompared(s.r)
-	s.holesRead, s.uncompared = err == nil, uncompared
-	return uncompared, err
+	return *s.holes, nil
 }
+
+// Backfill returns the state of the backfill, of all writers.
+func (s *accounts) Backfill() (format.Backfill, error) { return read.Backfill(s.r, s.source.Layout) }

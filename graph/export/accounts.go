@@ -259,32 +259,9 @@ func (x *exporter) doubts() error {
 	return x.json.Encode(line{Doubts: &d})
 }
 
-// backfill combines the backfills of all writers: the sources that all of them have done, and
-// what any of them has under way.
-func (x *exporter) backfill() (b format.Backfill, err error) {
-	first := true
-	err = kv.ScanPrefix(x.r, format.KeyBackfill, func(_, v []byte) error {
-		one, err := format.DecodeBackfill(v)
-		if err != nil {
-			return err
-		}
-		if first {
-			b, first = one, false
-			return nil
-		}
-		for source, at := range b.Done {
-			if other, ok := one.Done[source]; !ok {
-				delete(b.Done, source)
-			} else if other.Before(at) {
-				b.Done[source] = other
-			}
-		}
-		if b.Archive == "" && len(b.Hosts) == 0 {
-			b.Archive, b.Begun, b.Hosts, b.Named, b.ListingFrom = one.Archive, one.Begun, one.Hosts, one.Named, one.ListingFrom
-		}
-		b.Sweep, b.Swept = max(b.Sweep, one.Sweep), min(b.Swept, one.Swept)
-		return nil
-	})
+// backfill returns the state of the backfill, without what means something in this store only.
+func (x *exporter) backfill() (format.Backfill, error) {
+	b, err := read.Backfill(x.r, x.layout)
 	b.End, b.SweepAt = 0, 0 // a partition and an id, of this store only
 	return b, err
 }

@@ -337,7 +337,8 @@ func goldenRest() (forms []harness.Form) {
 	}
 	backfill := Backfill{
 		Archive: "https://archive.example.com", Begun: at, Hosts: map[string]HostBackfill{"pds.example.com": {Cursor: "c", Listed: 5}},
-		Done: map[string]time.Time{"repos": at},
+		Roster: Roster{AsOf: at, Source: RosterRepos, Unlisted: []string{"https://pds2.example.com"}},
+		Around: Around{Centers: []string{"did:plc:ewvi7nxzyoun6zhxrhs64oiz"}, Hops: 1, Members: 500},
 	}
 	touched := TouchedCommit{Since: 5, Data: Root{1, 2}, Prev: Root{3}, HasPrev: true, Broken: true}
 	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}

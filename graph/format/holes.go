@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // KeyHoles is the key of the Holes of a partition.
@@ -15,6 +16,9 @@ type Holes struct {
 	// with the relay's list. While Compared is below Noted, no answer is complete.
 	Noted    uint64 `json:"noted"`
 	Compared uint64 `json:"compared"`
+	// Unbroken is since when the stream has been read without a hole: when listening began, or when the newest hole was
+	// noted.
+	Unbroken time.Time `json:"unbroken,omitzero"`
 	// Floors are the last events before the newest hole, by the number of their source in
 	// their partition (NoteNumber). The status that an #account up to there named may have
 	// changed in the hole.

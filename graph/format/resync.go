@@ -3,7 +3,6 @@ package format
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
 	"skein.blue/graph/kinds"
@@ -176,8 +175,6 @@ type Backfill struct {
 	End uint8 `json:"end,omitempty"`
 	// ListingFrom is when the listing of Hosts began.
 	ListingFrom time.Time `json:"listingFrom,omitzero"`
-	// ReposFrom is when the last finished listing of all hosts' repos began.
-	ReposFrom time.Time `json:"reposFrom,omitzero"`
 	// Sweep is the number of the newest sweep: queueing every account that the store had when
 	// a kind was added (Lack). SweepAt is the account at which it continues. Swept is the
 	// number of the last finished sweep.
@@ -186,34 +183,46 @@ type Backfill struct {
 	Swept   uint64  `json:"swept,omitempty"`
 	// Round is the last comparison with the relay's list.
 	Round Round `json:"round,omitzero"`
-	// Done has the time at which each source was read to its end.
-	Done map[string]time.Time `json:"done,omitempty"`
+	// Roster is the last list of all accounts that was read, zero if none was.
+	Roster Roster `json:"roster,omitzero"`
+	// Around says which part of the network the store holds; its Hops are 0 if that is all of it.
+	Around Around `json:"around,omitzero"`
 }
 
-// Whole reports whether the past of the whole network was fetched at least once.
-func (b Backfill) Whole() bool {
-	for source := range b.Done {
-		if source == DoneRepos || strings.HasPrefix(source, DoneArchive) {
-			return true
-		}
-	}
-	return false
+// A Roster is a list of all accounts of the network as of a time. Each of them that the index does not have whole is in the
+// queue of resyncs, or hidden. A hole of the stream ends what a roster says of later accounts, until a comparison with
+// the relay's list renews it (Holes).
+type Roster struct {
+	// AsOf is when reading the list began.
+	AsOf time.Time `json:"asOf,omitzero"`
+	// Source is what was read: RosterRepos, RosterStream, or RosterArchive followed by an address.
+	Source string `json:"source,omitempty"`
+	// Unlisted are the addresses of hosts whose lists could not be read.
+	Unlisted []string `json:"unlisted,omitempty"`
 }
 
-// Finish notes that a source was read to its end.
-func (b *Backfill) Finish(source string) {
-	if b.Done == nil {
-		b.Done = map[string]time.Time{}
-	}
-	b.Done[source] = time.Now().UTC()
-}
+// Known reports whether a list of all accounts was read, even if those of some hosts are missing.
+func (r *Roster) Known() bool { return !r.AsOf.IsZero() }
 
-// The sources in Backfill.Done: the repos of all hosts of the relay; an archive, followed by
-// its address.
+// The sources of a Roster: the lists of all hosts of the relay; the stream from its first event; an archive.
 const (
-	DoneRepos   = "repos"
-	DoneArchive = "archive "
+	RosterRepos   = "repos"
+	RosterStream  = "stream"
+	RosterArchive = "archive "
 )
+
+// An Around is the part of the network that a store holds: the records of the members, and of everybody else those
+// that name a center or one of its records.
+type Around struct {
+	// Centers are the DIDs of the accounts around which the part is.
+	Centers []string `json:"centers"`
+	// Lists are the AT URIs of lists whose members belong to the part.
+	Lists []string `json:"lists,omitempty"`
+	// Hops is 1 if the accounts that the centers follow belong to the part, 2 if those that these follow do, too.
+	Hops int `json:"hops"`
+	// Members is the number of accounts of the part.
+	Members int `json:"members"`
+}
 
 // A Round is a comparison of all repos with the relay's list.
 type Round struct {

@@ -90,14 +90,3 @@ func WriteState(r kv.Reader) (state string, err error) {
 	})
 	return state, err
 }
-
-// Uncompared reports whether the stream had a hole, a gap after which any repo may have changed, and
-// the repos have not been compared with the relay's list since.
-func Uncompared(r kv.Reader) (uncompared bool, err error) {
-	err = kv.ScanPrefix(r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.DecodeHoles(v)
-		uncompared = uncompared || h.Uncompared()
-		return err
-	})
-	return uncompared, err
-}

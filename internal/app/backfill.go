@@ -50,9 +50,9 @@ func (s *server) beginPast(ctx context.Context, past Past) {
 	b := s.Graph.Backfill()
 	begin := func() error { return nil }
 	switch {
-	case past.Archive != "" && b.Archive == "" && b.Done[format.DoneArchive+past.Archive].IsZero():
+	case past.Archive != "" && b.Archive == "" && b.Roster.Source != format.RosterArchive+past.Archive:
 		begin = func() error { return s.Backfill.Archive(ctx, past.Archive) }
-	case past.Repos && len(b.Hosts) == 0 && b.Done[format.DoneRepos].IsZero():
+	case past.Repos && len(b.Hosts) == 0 && b.Roster.Source != format.RosterRepos:
 		begin = func() error { return s.Backfill.Hosts(ctx) }
 	}
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {

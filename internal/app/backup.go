@@ -140,11 +140,11 @@ func summaryOf(r kv.Reader) (s backup.Summary, err error) {
 	if err != nil {
 		return s, err
 	}
-	uncompared, err := read.Uncompared(r)
+	holes, err := read.Holes(r)
 	if err != nil {
 		return s, err
 	}
-	s = backup.Summary{Format: int(h.Version), Accounts: counts.Accounts, Records: counts.Records, Complete: !uncompared && counts.Partial == 0 && counts.Desynchronized == 0}
+	s = backup.Summary{Format: int(h.Version), Accounts: counts.Accounts, Records: counts.Records, Complete: !holes.Uncompared() && counts.Partial == 0 && counts.Desynchronized == 0}
 	for _, c := range cursors {
 		if s.Source == "" || c.Time.After(s.Seen) {
 			s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()
