@@ -24,6 +24,9 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	if !b.Archived() {
 		s.noteWait(time.Since(began))
 	}
+	if err := errors.Join(s.refuteFirst(ctx), s.noteFirst(ctx, source, b)); err != nil {
+		return err
+	}
 	if err := s.begin(ctx, source, b); err != nil {
 		return err
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
@@ -39,6 +41,10 @@ func cloneBackfill(b format.Backfill) format.Backfill {
 func (s *past) ChangeBackfill(ctx context.Context, change func(*format.Backfill)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	return s.changeBackfill(ctx, change)
+}
+
+func (s *past) changeBackfill(ctx context.Context, change func(*format.Backfill)) error {
 	b := cloneBackfill(s.backfill)
 	change(&b)
 	for _, l := range s.lanes {
@@ -49,6 +55,36 @@ func (s *past) ChangeBackfill(ctx context.Context, change func(*format.Backfill)
 	}
 	s.setBackfill(b)
 	return nil
+}
+
+// noteFirst notes that a batch begins with the first event of a stream, in a store without accounts: all accounts are
+// those that the stream tells of.
+func (s *past) noteFirst(ctx context.Context, source string, b *batch.Batch) error {
+	if source == "" || b.Archived() || b.First() != 1 || s.backfill.Roster.Known() {
+		return nil
+	}
+	for _, l := range s.lanes {
+		if l.counts.Accounts+l.others.Accounts > 0 {
+			return nil
+		}
+		for _, rows := range l.sources {
+			if slices.ContainsFunc(rows, func(c format.CursorRow) bool { return c.Seq > 0 }) {
+				return nil
+			}
+		}
+	}
+	return s.changeBackfill(ctx, func(b *format.Backfill) {
+		b.Roster = format.Roster{AsOf: time.Now().UTC(), Source: format.RosterStream}
+	})
+}
+
+// refuteFirst ends a roster that the stream gave if the first commit that it brought of some repo had one before it: the
+// network is older than the stream. Apply calls it before it writes anything: until then that account is partial.
+func (s *past) refuteFirst(ctx context.Context) error {
+	if s.partial.Load() == 0 || s.backfill.Roster.Source != format.RosterStream || s.o.ReadOnly {
+		return nil
+	}
+	return s.changeBackfill(ctx, func(b *format.Backfill) { b.Roster = format.Roster{} })
 }
 
 // setBackfill takes over a state of the backfill.

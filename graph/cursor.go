@@ -126,6 +126,7 @@ func (s *cursors) Rewind(ctx context.Context, source string, seq format.Seq, gap
 // changeCursors changes the rows of a source in all partitions of this process, in one write.
 // It does not write rows whose number stays 0.
 func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.Gap, change func(*lane, *format.CursorRow)) error {
+	changed := false
 	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
 		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
@@ -135,12 +136,19 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 			change(l, &rows[i][j])
 		}
 	}
-	var holes []format.Holes
-	if gap != nil && gap.Suspect {
-		for _, l := range s.lanes {
-			h, _ := l.holesAfter(source, []format.Gap{*gap})
-			holes = append(holes, h)
-		}
+	if gap == nil {
+		gap = s.late()
+	}
+	var gaps []format.Gap
+	if gap != nil {
+		gaps = append(gaps, *gap)
+	}
+	holes := make([]format.Holes, len(s.lanes))
+	for i, l := range s.lanes {
+		holes[i], changed = l.holesAfter(source, gaps)
+	}
+	if !changed {
+		holes = nil
 	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {

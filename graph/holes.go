@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
@@ -20,6 +21,13 @@ func (s *past) Holes() (noted, compared uint64) {
 	}
 	h := &s.lanes[0].holes // all lanes receive the same stream
 	return h.Noted, h.Compared
+}
+
+// Unbroken reports whether a stream has been heard.
+func (s *past) Unbroken() bool {
+	s.status.Lock()
+	defer s.status.Unlock()
+	return len(s.lanes) > 0 && !s.lanes[0].holes.Unbroken.IsZero()
 }
 
 // SetCompared notes that all repos were compared with the relay's list. noted is the number of
@@ -42,18 +50,35 @@ func cloneHoles(h format.Holes) format.Holes {
 	return h
 }
 
-// holesAfter returns the holes after a source's gaps are added; changed is false if none of the gaps is a hole.
+// lateStart is the reason of the hole before the first stream of a store that had accounts already.
+const lateStart = "late_start"
+
+// late returns a hole if no stream was heard before, and the store has accounts: whatever it knows of them and of all
+// others was read earlier, and nobody listened since.
+func (s *core) late() *format.Gap {
+	for _, l := range s.lanes {
+		if l.holes.Unbroken.IsZero() && l.counts.Accounts+l.others.Accounts > 0 {
+			return &format.Gap{Reason: lateStart, Suspect: true, Time: time.Now().UTC(), Detail: "accounts were indexed before the stream was read"}
+		}
+	}
+	return nil
+}
+
+// holesAfter returns the holes after a source's gaps are added, and whether that changes them.
 func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
 	h = l.holes
+	now := time.Now().UTC()
+	if h.Unbroken.IsZero() {
+		h.Unbroken, changed = now, true
+	}
 	for i := range gaps {
 		if !gaps[i].Suspect { // no repo can have changed unnoticed
 			continue
 		}
-		if !changed {
-			if h, changed = cloneHoles(h), true; h.Floors == nil {
-				h.Floors = map[uint32]format.Seq{}
-			}
+		if h = cloneHoles(h); h.Floors == nil {
+			h.Floors = map[uint32]format.Seq{}
 		}
+		changed, h.Unbroken = true, now
 		h.Noted++
 		l.raiseFloors(h.Floors, source, gaps[i].After)
 	}
@@ -94,6 +119,7 @@ func (l *lane) setHoles(ctx context.Context, h format.Holes) error {
 // differently: a hole in any of their rows counts for all lanes.
 func (s *past) loadHoles(r kv.Reader) error {
 	var noted uint64
+	var unbroken time.Time
 	compared, uncompared := ^uint64(0), false
 	for _, l := range s.lanes {
 		l.holes = format.Holes{}
@@ -106,6 +132,9 @@ func (s *past) loadHoles(r kv.Reader) error {
 			if l.holes.Floors == nil {
 				l.holes.Floors = map[uint32]format.Seq{}
 			}
+			if h.Unbroken.After(unbroken) {
+				unbroken = h.Unbroken
+			}
 			maps.Copy(l.holes.Floors, h.Floors)
 			return err
 		})
@@ -117,7 +146,7 @@ func (s *past) loadHoles(r kv.Reader) error {
 		compared = noted
 	}
 	for _, l := range s.lanes {
-		l.holes.Noted, l.holes.Compared = noted, compared
+		l.holes.Noted, l.holes.Compared, l.holes.Unbroken = noted, compared, unbroken
 	}
 	return nil
 }

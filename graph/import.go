@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -94,6 +95,8 @@ type Doubts struct {
 	Hole bool
 	// Floors are the last events before the newest hole, by source.
 	Floors map[string]format.Seq
+	// Unbroken is since when the stream had no hole.
+	Unbroken time.Time
 	// Backfill says which past was being fetched.
 	Backfill format.Backfill
 }
@@ -107,10 +110,10 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	defer s.writing.Unlock()
 	err := s.kv.Update(ctx, func(tx kv.Txn) error { return setLacking(tx, d.Lacking) })
 	for _, l := range s.lanes {
-		if err != nil || !d.Hole && len(d.Floors) == 0 {
+		if err != nil || !d.Hole && len(d.Floors) == 0 && d.Unbroken.IsZero() {
 			break
 		}
-		h := format.Holes{Noted: 1, Compared: 1, Floors: map[uint32]format.Seq{}}
+		h := format.Holes{Noted: 1, Compared: 1, Unbroken: d.Unbroken, Floors: map[uint32]format.Seq{}}
 		if d.Hole {
 			h.Compared = 0
 		}

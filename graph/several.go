@@ -34,7 +34,11 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 		return err
 	}
 	dead, gaps := b.DeadLetters(), b.Gaps()
-	if len(dead)+len(gaps) == 0 {
+	if isStream := source != "" && !b.Archived() && b.First() > 0; isStream && s.lanes[0].holes.Unbroken.IsZero() {
+		if gap := s.late(); gap != nil {
+			gaps = append([]format.Gap{*gap}, gaps...)
+		}
+	} else if len(dead)+len(gaps) == 0 {
 		return nil
 	}
 	l := s.lanes[0]

@@ -39,6 +39,9 @@ func New(store *graph.Store, q *Queue) *Manager {
 	return m
 }
 
+// relistEvery is how often to ask the hosts again whose lists could not be read.
+const relistEvery = time.Hour
+
 // Run works until ctx ends: it continues the jobs that the last process left, and works on
 // the queue. It calls began, which may be nil, once other jobs can start.
 func (m *Manager) Run(ctx context.Context, began func()) error {
@@ -56,6 +59,13 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 		began()
 	}
 	m.jobs.wg.Go(func() { m.comparer.watchHoles(ctx) })
+	m.jobs.wg.Go(func() {
+		for wait(ctx, relistEvery) == nil {
+			if len(m.o.Store.Backfill().Roster.Unlisted) > 0 {
+				_ = m.Hosts(ctx) // it is running already, or fails again in an hour
+			}
+		}
+	})
 	if m.o.Audit > 0 {
 		m.jobs.wg.Go(func() { m.auditor.run(ctx) })
 	}

@@ -303,6 +303,9 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 	}
 	q := NewQueue(o)
 	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: q.Add, Kinds: w.kinds})
+	if err == nil {
+		err = g.SetLive(w.t.Context(), "stream", time.Now(), nil)
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}

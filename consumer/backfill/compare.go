@@ -152,8 +152,7 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 // are indexed here.
 func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string, repos []listed) error {
 	c.listed += int64(len(repos))
-	roster := m.o.Store.Backfill().Roster
-	whole := roster.Known()
+	roster := m.o.Store.Backfill().Roster // of accounts that it lacks, the hole may have hidden the beginning
 	var b batch.Batch
 	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
@@ -169,10 +168,14 @@ func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string
 			if a.known && a.listed.Active != nil {
 				b.AddStatus([]byte(a.listed.DID), *a.listed.Active)
 			}
-			if a.listed.Active != nil && !*a.listed.Active {
-				continue
-			}
+			inactive := a.listed.Active != nil && !*a.listed.Active
 			switch {
+			case inactive && (a.row != nil || !roster.Known() && !a.state.Has(graph.FlagHasRev)):
+			case inactive && a.state.Has(graph.FlagHasRev) && a.rev == a.state.Rev:
+			case inactive && a.state.Has(graph.FlagHasRev): // it wrote in the hole; once it is back, it is fetched
+				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed_inactive", Told: a.rev})
+			case inactive: // so that its return is noticed
+				b.AddStatus([]byte(a.listed.DID), false)
 			case a.row != nil && a.row.State != graph.ResyncWaiting: // its host may be back since the repo was given up
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
 			case a.row == nil && a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
@@ -180,9 +183,9 @@ func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string
 			case a.known && a.state.Has(graph.FlagHasRev) && a.rev != a.state.Rev,
 				// A repo without a rev that is queued learns the listed rev, so that an older
 				// snapshot is not accepted: its first commits may be in the hole.
-				!a.state.Has(graph.FlagHasRev) && (whole || a.row != nil):
+				!a.state.Has(graph.FlagHasRev) && (roster.Known() || a.row != nil):
 				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, page: cursor, trusted: true, since: time.Now()})
-			case whole && a.row == nil && !a.state.Whole():
+			case roster.Known() && a.row == nil && !a.state.Whole():
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})
 			}
 		}
@@ -336,14 +339,14 @@ func (m *comparer) listAgain(ctx context.Context, due []recheck) error {
 	return nil
 }
 
-// queueUnlisted queues the visible accounts that the relay does not list. The stream may have
-// missed their takedown or deletion in a hole, so their hosts are asked.
+// queueUnlisted queues the accounts that the relay does not list. The stream may have missed their takedown or deletion
+// in a hole, or of inactive ones what they wrote before, so their hosts are asked.
 func (m *comparer) queueUnlisted(ctx context.Context, c *comparison) error {
 	queued, err := m.queue.addAccounts(ctx, m.o, dict.None, "not_listed", func(id dict.ID, st *graph.RepoState) bool {
-		return !st.Has(graph.FlagHidden) && !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
+		return !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
 	}, nil)
 	if queued > 0 {
-		m.o.Logger.Info("active accounts missing from the relay's list; asking their hosts", "accounts", queued)
+		m.o.Logger.Info("accounts missing from the relay's list; asking their hosts", "accounts", queued)
 	}
 	return err
 }

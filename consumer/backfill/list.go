@@ -57,7 +57,7 @@ const (
 // listers is how many hosts' lists are read at once.
 const listers = 16
 
-// job makes a new job over hosts, or over those of the relay.
+// job makes a new job over hosts; over those that the roster lacks; or over all of the relay.
 func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err error) {
 	job = &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
 	if job.named {
@@ -66,8 +66,10 @@ func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err err
 			l.queue.named[HTTPAddress(h)] = true
 		}
 		l.queue.mu.Unlock()
-	} else if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
-		return nil, err
+	} else if hosts = l.o.Store.Backfill().Roster.Unlisted; len(hosts) == 0 {
+		if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for _, h := range hosts {
 		job.hosts[HTTPAddress(h)] = graph.HostBackfill{}
@@ -84,7 +86,10 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 	}
 	l.mu.Unlock()
 	l.jobs.wg.Go(func() {
-		err := l.sweep(ctx, job)
+		err := l.awaitStream(ctx)
+		if err == nil {
+			err = l.sweep(ctx, job)
+		}
 		if err == nil {
 			l.readLists(ctx, job)
 		}
@@ -92,6 +97,18 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 			l.end(ctx, job, err)
 		}
 	})
+}
+
+// awaitStream waits until the stream is heard, if there is one: accounts that are made while a list is read are then in the
+// stream.
+func (l *lister) awaitStream(ctx context.Context) (err error) {
+	for err == nil {
+		if since, ok := l.o.Listening(); ok && since.IsZero() || l.o.Store.Unbroken() {
+			return nil
+		}
+		err = wait(ctx, 20*time.Millisecond)
+	}
+	return err
 }
 
 // end records that the lists of a job were read.
@@ -109,7 +126,11 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	if err == nil {
 		err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
-			if job.named { // of the hosts of the roster that could not be listed, some may have been now
+			again := b.Roster.Known() // only hosts that the roster lacked
+			for host := range job.hosts {
+				again = again && slices.Contains(b.Roster.Unlisted, host)
+			}
+			if job.named || again {
 				b.Roster.Unlisted = slices.DeleteFunc(b.Roster.Unlisted, func(host string) bool {
 					_, listed := job.hosts[host]
 					return listed && !slices.Contains(unlisted, host)

@@ -2,8 +2,10 @@ package backfill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,14 +130,21 @@ func (l *lister) verify(ctx context.Context, list *listing, host string, dids []
 			break
 		}
 		var is [verifiers]bool
+		var errs [verifiers]error
 		var busy sync.WaitGroup
 		for i, did := range some {
 			busy.Go(func() {
 				at, err := l.client.resolve(ctx, did)
 				is[i] = err == nil && at == host
+				if failureOf(err).why == failIdentity && strings.HasPrefix(did, "did:plc:") { // unlike a site of did:web, the directory returns
+					errs[i] = err
+				}
 			})
 		}
 		busy.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			return own, err
+		}
 		for i, did := range some {
 			if is[i] {
 				list.own++

@@ -235,6 +235,9 @@ func (x *exporter) doubts() error {
 	err = kv.ScanPrefix(x.r, format.KeyHoles, func(_, v []byte) error {
 		h, err := format.DecodeHoles(v)
 		d.Hole = d.Hole || h.Uncompared()
+		if h.Unbroken.After(d.Unbroken) {
+			d.Unbroken = h.Unbroken
+		}
 		for number, seq := range h.Floors {
 			source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]
 			if !known {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -65,6 +66,8 @@ type doubts struct {
 	// are the last events before the newest hole, by source.
 	Hole   bool                  `json:"hole,omitempty"`
 	Floors map[string]format.Seq `json:"floors,omitempty"`
+	// Unbroken is since when the stream had no hole.
+	Unbroken time.Time `json:"unbroken,omitzero"`
 	// Backfill is the progress of backfills.
 	Backfill format.Backfill `json:"backfill"`
 }

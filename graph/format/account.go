@@ -187,6 +187,13 @@ func (s *RepoState) Incomplete() bool {
 	return s.Flags&(FlagPartial|FlagDesync|FlagResync) != 0 && !s.Has(FlagHidden)
 }
 
+// Missed reports whether the index may have missed something of the account since it first heard of it: it is active, and
+// an event was missed, or its repo is fetched again for another reason than its unknown past.
+func (s *RepoState) Missed() bool {
+	again := s.Flags&(FlagHasRev|FlagPartial|FlagResync) == FlagHasRev|FlagResync
+	return (s.Has(FlagDesync) || again) && !s.Has(FlagHidden)
+}
+
 // MoveTo makes rev and root those of the newest commit that the index has. Change Rev by no other
 // means: a rev bounds the keys of the records stored so far, and this bound must not fall with it.
 func (s *RepoState) MoveTo(rev Rev, root Root) {

@@ -15,6 +15,7 @@ type Counts struct {
 	Partial        int64            `json:"partial"`        // repos whose past was never seen
 	Desynchronized int64            `json:"desynchronized"` // repos that the index missed something of
 	Incomplete     int64            `json:"incomplete"`     // RepoState.Incomplete
+	Missed         int64            `json:"missed"`         // RepoState.Missed
 	Records        map[string]int64 `json:"records"`        // live records, by kind
 	Strings        map[string]int64 `json:"strings"`        // ids in use, by namespace
 }
@@ -41,6 +42,7 @@ func (c *Counts) Add(d Counts) {
 	c.Partial += d.Partial
 	c.Desynchronized += d.Desynchronized
 	c.Incomplete += d.Incomplete
+	c.Missed += d.Missed
 	for name, n := range d.Records {
 		c.Records[name] += n
 	}
@@ -69,6 +71,7 @@ func (c *Counts) addState(s *RepoState, n int64) {
 		{&c.Desynchronized, s.Has(FlagDesync)},
 		{&c.Complete, s.Complete()},
 		{&c.Incomplete, s.Incomplete()},
+		{&c.Missed, s.Missed()},
 	} {
 		if t.is {
 			*t.total += n
@@ -87,6 +90,7 @@ type AccountCounts struct {
 	Accounts   int64 `json:"accounts"`
 	Hidden     int64 `json:"hidden"`
 	Incomplete int64 `json:"incomplete"`
+	Missed     int64 `json:"missed"`
 }
 
 // DecodeAccountCounts reads them from the value of KeyCounts.

@@ -36,6 +36,7 @@ func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
 		total.Accounts += c.Accounts
 		total.Hidden += c.Hidden
 		total.Incomplete += c.Incomplete
+		total.Missed += c.Missed
 		return err
 	})
 	return total, err

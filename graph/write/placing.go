@@ -49,7 +49,7 @@ func (e *events) snapshot(ev *batch.Event, as *actorState) {
 			}
 		}
 		if !part.Last { // until the last part is placed, only some records are in the snapshot's state
-			st.Flags |= format.FlagPartial
+			st.Flags |= format.FlagDesync
 		}
 		row.Placing, row.changed = ev.Rev, true
 	}

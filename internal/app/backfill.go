@@ -52,7 +52,7 @@ func (s *server) beginPast(ctx context.Context, past Past) {
 	switch {
 	case past.Archive != "" && b.Archive == "" && b.Roster.Source != format.RosterArchive+past.Archive:
 		begin = func() error { return s.Backfill.Archive(ctx, past.Archive) }
-	case past.Repos && len(b.Hosts) == 0 && b.Roster.Source != format.RosterRepos:
+	case past.Repos && len(b.Hosts) == 0 && (b.Roster.Source != format.RosterRepos || len(b.Roster.Unlisted) > 0):
 		begin = func() error { return s.Backfill.Hosts(ctx) }
 	}
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
