@@ -39,16 +39,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // gauges updates the counters that readers ask for, and the gauges, after a commit.
 func (s *core) gauges() {
-	var desynchronized, partial, doubtful, erasing int64
+	var desynchronized, partial, erasing int64
 	for _, l := range s.lanes {
 		desynchronized += l.counts.Desynchronized + l.others.Desynchronized
 		partial += l.counts.Partial + l.others.Partial
-		doubtful += l.counts.Incomplete + l.others.Incomplete
 		erasing += int64(len(l.erasing))
 	}
 	s.desynchronized.Store(desynchronized)
 	s.partial.Store(partial)
-	s.doubtful.Store(doubtful)
 	if m := s.o.Metrics; m != nil {
 		m.Erasing.Set(float64(erasing))
 	}
@@ -59,7 +57,3 @@ func (s *core) gauges() {
 func (s *core) Incomplete() (desynchronized, partial int64) {
 	return s.desynchronized.Load(), s.partial.Load()
 }
-
-// Doubtful returns the number of this process's active accounts that are not complete. Answers
-// that depend on all accounts may lack their records.
-func (s *core) Doubtful() int64 { return s.doubtful.Load() }

@@ -10,7 +10,7 @@ import (
 )
 
 // The rows that most questions read. On a cluster, a view begins to read them at once.
-var commonRows = [...][]byte{format.KeyHidden, format.KeyCounts, format.KeyHoles}
+var commonRows = [...][]byte{format.KeyHidden, format.KeyCounts, format.KeyHoles, format.KeyBackfill}
 
 // View calls fn with a consistent state of the graph.
 func (s *Store) View(ctx context.Context, fn func(*ask.View) error) error {

@@ -105,7 +105,7 @@ type core struct {
 	// change them under both locks, and read them under writing alone.
 	status sync.Mutex
 
-	desynchronized, partial, doubtful atomic.Int64 // repos, as of the last commit
+	desynchronized, partial atomic.Int64 // repos, as of the last commit
 }
 
 // closeTime bounds Close: the store may not answer, and the next writer finds out what Close

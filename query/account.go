@@ -7,8 +7,9 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
+	"skein.blue/query/language"
 )
 
 // accountState is what the index has of an account.
@@ -43,19 +44,17 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 	var out accountState
 	err = q.View(ctx, func(sn *ask.View) error {
 		out = accountState{DID: account[0].S, Active: true, Records: map[string]int64{}}
-		st, known, row, err := sn.Account(account[0].S)
+		a := evidence.Account{DID: out.DID}
+		var err error
+		if a.State, a.Known, a.Queued, err = sn.Account(out.DID); err != nil {
+			return err
+		}
+		cl, err := q.claim(sn)
 		if err != nil {
 			return err
 		}
-		out.describe(&st, known)
-		var c caveats
-		if err := c.note(afterHole(sn)); err != nil {
-			return err
-		}
-		if c.Incomplete && out.State == "complete" {
-			out.State, out.Description = "unverified", accountStates["unverified"].description
-		}
-		if row != nil {
+		out.describe(&cl.index, &a)
+		if row := a.Queued; row != nil {
 			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}
 		}
 		ids, err := algebra.Lookup(sn, account)
@@ -71,14 +70,8 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 			if n > 0 {
 				out.Records[k.Name] = n
 			}
-			if out.State != "complete" {
-				continue
-			}
-			if err := c.note(q.lacks(sn, k.Kind)); err != nil {
-				return err
-			}
-			if c.Incomplete {
-				out.State, out.Description, out.Partial = "partial", c.Reason, true
+			if m := cl.index.Kind(k.Kind, language.Window{}); m != nil && out.State == evidence.Complete {
+				out.State, out.Description, out.Partial = evidence.Partial, m.Reason, true
 			}
 		}
 		return nil
@@ -87,16 +80,14 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 }
 
 // describe sets the account's state and a sentence that explains it.
-func (a *accountState) describe(st *ask.RepoState, known bool) {
+func (a *accountState) describe(x *evidence.Index, of *evidence.Account) {
+	st := &of.State
 	if st.Has(ask.FlagHasRev) {
-		a.Rev = st.Rev.String()
-		if tid, ok := dict.ParseTID([]byte(a.Rev)); ok {
-			a.Time = time.UnixMicro(int64(ask.MicrosOf(tid))).UTC().Format(time.RFC3339)
-		}
+		a.Rev, a.Time = st.Rev.String(), stamp(evidence.TimeOf(st.Rev))
 	}
-	a.State = stateOf(st, known)
-	a.Description = accountStates[a.State].description
-	a.Partial, a.Desync = st.Has(ask.FlagPartial) || a.State == "unknown", st.Has(ask.FlagDesync)
+	a.State = x.Account(of)
+	a.Description = evidence.Description(a.State)
+	a.Partial, a.Desync = st.Has(ask.FlagPartial) || a.State == evidence.Unknown, st.Has(ask.FlagDesync)
 	if a.Active = !st.Has(ask.FlagHidden); !a.Active {
 		a.Description = "The account is inactive, so it does not appear in answers. " + a.Description
 	}

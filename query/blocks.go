@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -85,8 +87,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	describe := func(sn *ask.View, dids []language.Literal, ids []dict.ID) (err error) {
 		l := newListBlocks(ctx, sn, q.Work)
 		out.Blocks, err = l.describe(direction, dids, ids)
-		l.note(&out.caveats)
-		return err
+		return errors.Join(err, l.note(q, &out.caveats))
 	}
 	if others != nil {
 		return &out, q.View(ctx, func(sn *ask.View) error {
@@ -99,14 +100,16 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 			if direction == blockedBy {
 				from, to = 1, len(dids)
 			}
-			out.caveats = caveats{}
-			if err := out.note(q.ownMissing(sn, dids[from:to], ids[from:to], blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)); err != nil {
+			err = q.rests(sn, &out.caveats, func(cl *claim) error {
+				return cl.own(dids[from:to], ids[from:to], language.Window{}, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)
+			})
+			if err != nil {
 				return err
 			}
 			return describe(sn, dids, ids)
 		})
 	}
-	return &out, q.evaluate(ctx, at.e, &out.caveats, func(v *algebra.Evaluation) error {
+	return &out, q.evaluate(ctx, at.e, evidence.Of(&at.e.Root), &out.caveats, func(v *algebra.Evaluation) error {
 		set, total, err := v.Result()
 		if err != nil {
 			return err

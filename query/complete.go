@@ -4,42 +4,44 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
-// caveats say that an answer may miss something, or rests on a sample, and why.
+// caveats say that an answer may miss something, or rests on a sample, and why; or what proves that it is complete.
 type caveats struct {
-	Incomplete bool   `json:"incomplete,omitempty"`
-	Reason     string `json:"reason,omitempty"`
-	Sampled    bool   `json:"sampled,omitempty"`
-	Sample     string `json:"sample,omitempty"`
+	Incomplete bool              `json:"incomplete,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
+	Missing    *evidence.Missing `json:"missing,omitempty"`
+	Proof      *evidence.Proof   `json:"proof,omitempty"` // if it was asked for
+	Sampled    bool              `json:"sampled,omitempty"`
+	Sample     string            `json:"sample,omitempty"`
 }
 
 // incomplete implements tabular.
 func (c *caveats) incomplete() string { return c.Reason }
 
-// A gap is why an answer may be incomplete. Functions that look for gaps return the first one as an error.
-type gap string
-
-// Error implements error.
-func (g gap) Error() string { return string(g) }
-
-// note says in c what a gap is, and returns other errors.
+// note says in c what is missing, if err is that, and returns other errors.
 func (c *caveats) note(err error) error {
-	if g, ok := errors.AsType[gap](err); ok {
-		c.Incomplete, c.Reason = true, string(g)
-		return nil
+	m, ok := errors.AsType[*evidence.Missing](err)
+	if !ok {
+		return err
 	}
-	return err
+	if !c.Incomplete {
+		c.Incomplete, c.Reason = true, m.Reason
+	}
+	c.Missing, c.Proof = c.Missing.Add(m), nil
+	return nil
 }
 
 // sampled says in c what an Evaluation sampled.
@@ -53,15 +55,14 @@ type call struct {
 }
 
 // evaluate calls fn with the evaluation of an expression in a state of the graph, and says in c what the answer may miss.
-func (q *call) evaluate(ctx context.Context, e *language.Expr, c *caveats, fn func(v *algebra.Evaluation) error) error {
+func (q *call) evaluate(ctx context.Context, e *language.Expr, needs []evidence.Need, c *caveats, fn func(v *algebra.Evaluation) error) error {
 	return q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
-		*c = caveats{} // an earlier attempt may have set it
 		v.Begin()
-		if err := c.note(q.missing(v)); err != nil {
+		if err := q.rests(sn, c, func(cl *claim) error { return cl.on(v, needs) }); err != nil {
 			return err
 		}
 		err = fn(v)
@@ -70,212 +71,262 @@ func (q *call) evaluate(ctx context.Context, e *language.Expr, c *caveats, fn fu
 	})
 }
 
-// afterHole returns a gap if the stream had a hole, and the repos have not been
-// compared with the relay's list since.
-func afterHole(sn *ask.View) error {
-	holes, err := sn.Holes()
-	if err == nil && holes.Uncompared() {
-		return gap("some events were lost, and skein has not yet compared all repos with the relay, so any account may have changed (operators: see /gaps on the admin address)")
+// rests says in c what is missing of what an answer rests on, which on tells, or what proves that nothing is.
+func (q *call) rests(sn *ask.View, c *caveats, on func(cl *claim) error) error {
+	*c = caveats{} // an earlier attempt may have set it
+	cl, err := q.claim(sn)
+	if err == nil {
+		err = on(cl)
 	}
-	return err
+	if err == nil {
+		err = cl.settle(c)
+	}
+	return c.note(err)
 }
 
-// ofEverybody returns the gap in an answer that depends on the records of all accounts.
-func (q *call) ofEverybody(sn *ask.View, of ...kinds.Kind) error {
-	if err := q.lacks(sn, of...); err != nil {
-		return err
-	}
-	if err := afterHole(sn); err != nil {
-		return err
-	}
-	doubtful := q.Store.Doubtful()
-	if !q.Store.Alone() { // other processes know about their accounts
-		counts, err := sn.AccountCounts()
-		if err != nil {
-			return err
-		}
-		doubtful = counts.Incomplete
-	}
-	if doubtful > 0 {
-		return gap("of some accounts, older records are missing, events were missed, or the repo has not been fetched yet (getStats counts these accounts)")
-	}
-	if !q.server.hasAccounts.Load() { // read until the index has an account
-		counts, err := sn.AccountCounts()
-		if err == nil && counts.Accounts == 0 {
-			return gap("nothing is indexed yet")
-		}
-		q.server.hasAccounts.Store(err == nil)
-		return err
-	}
-	return nil
+// A claim collects what an answer rests on, in one state of the graph.
+type claim struct {
+	q      *call
+	sn     *ask.View
+	index  evidence.Index
+	proves bool // the client asked for the proof
+
+	states    map[any]*evidence.Account // those that were read, by id, or by DID if they have none
+	everybody bool
+	lacking   map[any]bool // those of which something is missing
+	missing   *evidence.Missing
+	labelers  []string
 }
 
-// missing returns the gap in an expression's sets. Forward sets, such as follows,
-// depend on one account's records; others depend on the whole network. via is the set that a ranking looks up for
-// each member: with OpForward or OpListed, the answer also depends on the records of the accounts, or of
-// the authors of the lists, in members(…).
-func (q *call) missing(v *algebra.Evaluation, via ...language.Op) error {
-	d := dependence{v: v}
-	if err := d.walk(&v.Expr.Root, via); err != nil {
-		return err
-	}
-	if err := q.ownMissing(v.View, d.names, d.ids, d.kinds...); err != nil {
-		return err
-	}
-	switch {
-	case d.labels != nil:
-		return d.labels
-	case d.everybody:
-		return q.ofEverybody(v.View)
-	case len(d.ids) > 0:
-		return afterHole(v.View)
-	}
-	return nil
+func (q *call) claim(sn *ask.View) (*claim, error) {
+	c := &claim{q: q, sn: sn, states: map[any]*evidence.Account{}, lacking: map[any]bool{}}
+	c.index.Source = func(k kinds.Kind) string { return q.Words.Table.Info(k).Source() }
+	var err [5]error
+	c.proves, err[0] = q.Boolean("proof")
+	c.index.Holes, err[1] = sn.Holes()
+	c.index.Past, err[2] = sn.Backfill()
+	c.index.Counts, err[3] = sn.AccountCounts()
+	c.index.Lacking, err[4] = sn.Lacking()
+	return c, errors.Join(err[:]...)
 }
 
-// A dependence is what an expression's sets depend on.
-type dependence struct {
-	v         *algebra.Evaluation
-	kinds     []kinds.Kind
-	names     []language.Literal // accounts, for their own records
-	ids       []dict.ID          // of names
-	everybody bool               // on the records of all accounts
-	labels    error              // the first gap in a labeler's labels
+// lacks notes what is missing of an account, or of everybody.
+func (c *claim) lacks(m *evidence.Missing) {
+	if m != nil {
+		c.missing = c.missing.Add(m)
+	}
 }
 
-func (d *dependence) on(names []language.Literal, ids []dict.ID) {
-	d.names, d.ids = append(d.names, names...), append(d.ids, ids...)
-}
-
-// walk looks at a part of the expression. via is the set that a ranking looks up for each of its members.
-func (d *dependence) walk(n *language.Node, via []language.Op) error {
-	names, ids := d.v.Expr.Strings, d.v.IDs
-	if n.Op.IsSet() || n.Op == language.OpRank {
-		d.kinds = append(d.kinds, n.Kind)
-	}
-	switch {
-	case n.Op.IsSet() && n.Kind.IsLabel():
-		d.labels = cmp.Or(d.labels, missingLabels(d.v.Labeler(n)))
-	case n.Op == language.OpForward:
-		d.on(names[n.Of:n.Of+1], ids[n.Of:n.Of+1])
-	case n.Op == language.OpListed:
-		d.on(names[n.By:n.By+1], ids[n.By:n.By+1])
-	case n.Op == language.OpReverse, n.Op == language.OpLists, n.Op == language.OpRank: // of a ranking, on the records of accounts that it finds, or of all
-		d.everybody = true
-	case n.Op == language.OpMembers && slices.Contains(via, language.OpForward):
-		d.on(names[n.First:n.End], ids[n.First:n.End])
-	case n.Op == language.OpMembers && slices.Contains(via, language.OpListed):
-		authors, by, err := d.v.Authors(names[n.First:n.End])
-		if err != nil {
-			return err
-		}
-		d.on(authors, by)
-	}
-	for i := range n.Args {
-		if n.Op == language.OpRank { // it reads the records of the members of its first set
-			if via = nil; i == 0 {
-				via = []language.Op{n.Rank.Via.Op}
-			}
-		}
-		if err := d.walk(&n.Args[i], via); err != nil {
+// on notes what the parts of an expression depend on.
+func (c *claim) on(v *algebra.Evaluation, needs []evidence.Need) error {
+	for i := range needs {
+		if err := c.need(v, &needs[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// staleLabels is the age of a labeler's state from which it says nothing about the present: while the process
-// that reads the labeler runs, it writes the state every minute.
-const staleLabels = 5 * time.Minute
-
-// missingLabels returns the gap in the sets of a labeler's labels.
-func missingLabels(l ask.Labeler) error {
-	var what string
-	switch {
-	case !l.Missed.IsZero():
-		what = fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))
-	case l.Problem == ask.LabelerRemoved:
-		what = fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)
-	case l.Problem != "": // it may name addresses that are nobody's business
-		what = fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)
-	case l.Current && time.Since(l.Seen) > staleLabels:
-		what = fmt.Sprintf("skein last read labeler %s at %s; new labels may be missing", l.DID, l.Seen.Format(time.RFC3339))
-	case !l.Current:
-		what = fmt.Sprintf("skein may not have read all labels of %s yet", l.DID)
+func (c *claim) need(v *algebra.Evaluation, need *evidence.Need) error {
+	switch n := need.Own; {
+	case need.Labels != nil:
+		l := v.Labeler(need.Labels)
+		c.labelers = append(c.labelers, l.DID)
+		c.lacks(evidence.Labeler(l, time.Now()))
+	case need.Everybody != nil:
+		subject := ""
+		if of := need.Everybody; of.Op.IsSet() {
+			subject = v.Expr.Strings[of.Of].S
+		}
+		c.ofEverybody(subject, need.Window, need.Kind)
+	case n != nil:
+		of := n.Of
+		if n.Op == language.OpListed {
+			of = n.By
+		}
+		return c.own(v.Expr.Strings[of:of+1], v.IDs[of:of+1], need.Window, need.Kind)
 	default:
-		return nil
+		return c.members(v, need)
 	}
-	return gap(what)
+	return nil
 }
 
-// lacks returns a gap if a kind was added later, so that earlier records of it
-// may be missing.
-func (q *call) lacks(sn *ask.View, of ...kinds.Kind) error {
-	lacking, err := sn.Lacking()
+// ofEverybody notes that the answer depends on the records of some kinds of all accounts that name a subject, "" for any.
+func (c *claim) ofEverybody(subject string, w language.Window, of ...kinds.Kind) {
+	c.everybody = true
+	var worst *evidence.Missing
 	for _, k := range of {
-		if at, ok := lacking[k]; ok && err == nil {
-			return gap(fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", q.Words.Table.Info(k).Source(), at.Format(time.RFC3339)))
-		}
+		worst = cmp.Or(worst, c.index.Everybody(subject, k, w))
 	}
-	return err
+	c.lacks(worst)
 }
 
-// ownMissing returns the gap in the accounts' own records of some kinds.
-func (q *call) ownMissing(sn *ask.View, dids []language.Literal, ids []dict.ID, of ...kinds.Kind) error {
-	if err := q.lacks(sn, of...); err != nil {
-		return err
-	}
-	return missingOf(sn, dids, ids)
-}
-
-// missingOf returns the gap in accounts' own records.
-func missingOf(sn *ask.View, dids []language.Literal, ids []dict.ID) error {
+// own notes that the answer depends on the accounts' own records of some kinds.
+func (c *claim) own(names []language.Literal, ids []dict.ID, w language.Window, of ...kinds.Kind) error {
 	for _, id := range ids {
-		sn.BeginAccount(id)
+		c.sn.BeginAccount(id)
 	}
 	for i, id := range ids {
-		did := dids[i].S
-		if id == dict.None {
-			return gap("the index has never seen " + did)
-		}
-		if sn.IsHidden(id) {
-			continue
-		}
-		st, known, row, err := sn.AccountAndQueue(id)
-		state := stateOf(&st, known)
-		switch {
-		case err != nil:
+		if err := c.account(names[i].S, id, w, of); err != nil {
 			return err
-		case state != "unknown" && row != nil && row.State == ask.ResyncFailed:
-			return gap(fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", did, row.Failure))
-		case state != "complete":
-			return gap(fmt.Sprintf(accountStates[state].gap, did))
 		}
 	}
 	return nil
 }
 
-// accountStates are the states of accounts' own records, with what getAccount and other answers say.
-var accountStates = map[string]struct{ description, gap string }{
-	"complete":       {description: "The full history of this account's own records is indexed."},
-	"unknown":        {"The index has no records of this account.", "the index has no records of %s"},
-	"desynchronized": {"The index missed some of this account's events.", "the index missed some events of %s and has not refetched its repo yet"},
-	"partial":        {"Records from before the index first saw this account are missing.", "records of %s from before the index first saw it are missing"},
-	"queued":         {"The repo may have changed; skein will refetch it.", "the repo of %s may have changed; skein will refetch it"},
-	"unverified":     {description: "Some events were lost. This account may have changed since skein last checked it."},
+// account notes that the answer depends on an account's own records of some kinds. did may be "" if it has an id.
+func (c *claim) account(did string, id dict.ID, w language.Window, of []kinds.Kind) (err error) {
+	key := any(id)
+	if id == dict.None {
+		key = did
+	}
+	a := c.states[key]
+	if a == nil {
+		a = &evidence.Account{DID: did}
+		if id != dict.None {
+			if a.State, a.Known, a.Queued, err = c.sn.AccountAndQueue(id); err != nil {
+				return err
+			}
+		}
+		c.states[key] = a
+	}
+	for _, k := range of {
+		m := c.index.Own(a, k, w)
+		if m == nil || c.lacking[key] {
+			continue
+		}
+		c.lacking[key] = true
+		if a.DID == "" && c.missing == nil { // the reason names it
+			if err := c.sn.Strings(dict.DID, []dict.ID{id}, func(_ int, s []byte) error { a.DID = string(s); return nil }); err != nil {
+				return err
+			}
+			m = c.index.Own(a, k, w)
+		}
+		c.lacks(m)
+	}
+	return nil
 }
 
-// stateOf returns the state of an account's own records.
-func stateOf(st *ask.RepoState, known bool) string {
-	switch {
-	case !known || !st.Has(ask.FlagHasRev):
-		return "unknown"
-	case st.Has(ask.FlagDesync):
-		return "desynchronized"
-	case st.Has(ask.FlagPartial):
-		return "partial"
-	case !st.Complete():
-		return "queued"
+// mostStates bounds the accounts whose states are read for one set: of more, all accounts must be known.
+const mostStates = 100_000
+
+// members notes that the answer depends on the own records of the accounts that are in all of some sets, or of the authors of
+// the records in them.
+func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
+	if !c.proves && c.index.Everybody("", need.Kind, need.Window) == nil {
+		return nil
 	}
-	return "complete"
+	var set sets.Set
+	for i, n := range need.Members {
+		members, err := v.Set(n)
+		if err != nil {
+			return err
+		}
+		if set = sets.And(set, members); i == 0 {
+			set = members
+		}
+	}
+	if set.Len() > mostStates {
+		c.ofEverybody("", need.Window, need.Kind)
+		return nil
+	}
+	var ids []dict.ID
+	var names []language.Literal // of members(…) that the index does not know
+	for id := range set.All() {
+		if id := dict.ID(id); id >= dict.FirstReserved {
+			names = append(names, v.Expr.Strings[id-dict.FirstReserved])
+		} else {
+			ids = append(ids, id)
+		}
+	}
+	if need.Members[0].Is != dict.DID {
+		authors, err := v.AuthorsOf(set)
+		if err != nil {
+			return err
+		}
+		if names, err = appendUnknown(c.sn, names, authors); err != nil {
+			return err
+		}
+		ids = slices.Collect(maps.Values(authors))
+		slices.Sort(ids)
+		ids = slices.DeleteFunc(slices.Compact(ids), func(id dict.ID) bool { return id == dict.None })
+		by, known, err := v.Authors(names)
+		if err := errors.Join(err, c.own(by, known, need.Window, need.Kind)); err != nil {
+			return err
+		}
+	} else if err := c.own(names, make([]dict.ID, len(names)), need.Window, need.Kind); err != nil {
+		return err
+	}
+	return c.each(v.Ended, ids, need.Window, need.Kind)
+}
+
+// each is own of many accounts that have ids.
+func (c *claim) each(ended algebra.Ended, ids []dict.ID, w language.Window, of kinds.Kind) error {
+	for id := range ask.Ahead(c.sn, slices.Values(ids), c.sn.BeginAccount) {
+		if err := errors.Join(ended.Err(), c.account("", id, w, []kinds.Kind{of})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendUnknown appends the records whose authors have no id.
+func appendUnknown(sn *ask.View, names []language.Literal, authors map[dict.ID]dict.ID) ([]language.Literal, error) {
+	var unknown []dict.ID
+	for record, by := range authors {
+		if by == dict.None {
+			unknown = append(unknown, record)
+		}
+	}
+	err := sn.Strings(dict.URI, unknown, func(_ int, s []byte) error {
+		names = append(names, language.Literal{S: string(s), Is: dict.URI})
+		return nil
+	})
+	return names, err
+}
+
+// settle says what is missing, or what proves that nothing is.
+func (c *claim) settle(to *caveats) error {
+	if c.missing != nil {
+		if n := int64(len(c.lacking)); !c.everybody {
+			c.missing.Accounts = n
+		}
+		return c.missing
+	}
+	if !c.proves {
+		return nil
+	}
+	p := &evidence.Proof{Accounts: len(c.states), Sources: slices.Clone(c.labelers)}
+	oldest := c.index.Past.Roster.AsOf
+	if c.everybody {
+		p.Accounts = "everybody"
+		p.Sources = append(p.Sources, c.index.Past.Roster.Source)
+	} else if oldest = (time.Time{}); len(c.states) > 0 {
+		for _, a := range c.states {
+			if t := evidence.TimeOf(a.State.Rev); a.State.Has(ask.FlagHasRev) && (oldest.IsZero() || t.Before(oldest)) {
+				oldest = t
+			}
+		}
+	}
+	cursors, err := c.sn.Cursors()
+	var through time.Time
+	for _, cursor := range cursors {
+		p.Sources = append(p.Sources, sourceName(cursor.Source))
+		if cursor.Time.After(through) {
+			through = cursor.Time
+		}
+	}
+	slices.Sort(p.Sources)
+	p.Sources = slices.DeleteFunc(slices.Compact(p.Sources), func(s string) bool { return s == "" })
+	p.Since, p.Through, p.Oldest = stamp(c.index.Holes.Unbroken), stamp(through), stamp(oldest)
+	to.Proof = p
+	return err
+}
+
+// stamp writes a time for clients, "" if it is not known.
+func stamp(t time.Time) string {
+	if t.Unix() <= 0 {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
 }

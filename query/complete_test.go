@@ -83,25 +83,26 @@ func TestComplete(t *testing.T) {
 	w.commit(1, a[0], oracle.Op{Kind: "follow", Rkey: "x", Subject: a[1]})
 	everybody := []string{
 		"query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "list?set=follows(" + a[0] + ")&order=size(followers)", "list?set=follows(" + a[0] + ")&order=size(likes)",
-		"rank?of=members(" + a[0] + ")&via=follows", "getBlocks?actor=" + a[0] + "&direction=blockedBy", "counts?edge=followers&subject=" + a[1], "query?set=rank(of=members(" + never + "),via=followers)", "rank?of=members(" + never + ")&via=followers",
+		"getBlocks?actor=" + a[0] + "&direction=blockedBy", "counts?edge=followers&subject=" + a[1], "query?set=rank(of=members(" + never + "),via=followers)", "rank?of=members(" + never + ")&via=followers",
 		"known?actor=" + a[0] + "&edge=followers&subject=" + a[1],
 	}
-	own := []string{"query?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")&order=oldest", "list?set=follows(" + a[0] + ")&order=id", "query?set=members(" + a[0] + "," + never + ")"}
+	own := []string{"rank?of=members(" + a[0] + ")&via=follows", "query?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")&order=oldest", "list?set=follows(" + a[0] + ")&order=id", "query?set=members(" + a[0] + "," + never + ")"}
 	for _, call := range append(everybody, own...) {
 		w.incomplete(call, false)
 	}
-	for _, call := range []string{
+	ofUnknown := []string{ // accounts that are not in the network, as long as all of them are known
 		"rank?of=members(" + never + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + never + ")",
 		"counts?edge=follows&subject=" + a[0] + "&subject=" + never, "counts?edge=listed&subject=" + oracle.ListOf(never, 0),
 		"getBlocks?actor=" + never + "&direction=blocking", "getBlocks?actor=" + a[0] + "&direction=blockedBy&others=" + never,
 		"histogram?set=follows(" + never + ")", "query?set=rank(of=members(" + never + "),via=follows)", "query?set=rank(of=rank(of=members(" + never + "),via=follows),via=followers)",
 		"rank?of=members(" + oracle.ListOf(never, 0) + ")&via=listed", "query?set=rank(of=union(members(" + oracle.ListOf(never, 0) + "),lists(" + a[0] + ")),via=listed)",
 		"app.bsky.graph.getRelationships?actor=" + a[0] + "&others=" + never,
-	} {
-		w.incomplete(call, true)
+	}
+	for _, call := range ofUnknown {
+		w.incomplete(call, false)
 	}
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 2, DID: a[2], Since: oracle.TID(1 << 19), Rev: oracle.TID(1 << 21)}) // an older record of it may be missing
-	for _, call := range everybody {
+	for _, call := range append(everybody, ofUnknown...) {
 		w.incomplete(call, true)
 	}
 	for _, call := range own {

@@ -48,8 +48,7 @@ func counts(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		v := algebra.NewReader(ctx, sn, q.Work)
-		out.caveats = caveats{}
-		if err := out.note(q.countsMissing(v, edges, subjects)); err != nil {
+		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.sizes(v, edges, subjects, ids) }); err != nil {
 			return err
 		}
 		for n, edge := range edges {
@@ -89,23 +88,26 @@ func (q *call) edges() ([]language.Via, error) {
 	return edges, nil
 }
 
-// countsMissing returns the gap in sets of subjects, which depend on the subjects' own records, or on those
-// of the authors of lists, or on the records of all accounts.
-func (q *call) countsMissing(v *algebra.Reader, edges []language.Via, subjects []language.Literal) error {
-	var of []kinds.Kind
-	own := false
+// sizes notes what the sizes of sets of subjects depend on: the subjects' own records, those of the authors of lists, or those of
+// everybody.
+func (c *claim) sizes(v *algebra.Reader, edges []language.Via, subjects []language.Literal, ids []dict.ID) error {
 	for _, edge := range edges {
-		of = append(of, edge.Kind)
-		own = own || edge.Op == language.OpForward || edge.Op == language.OpListed
-	}
-	if own {
-		authors, by, err := v.Authors(subjects)
-		if err == nil {
-			err = missingOf(v.View, authors, by)
+		var err error
+		switch edge.Op {
+		case language.OpForward:
+			err = c.own(subjects, ids, language.Window{}, edge.Kind)
+		case language.OpListed:
+			var authors []language.Literal
+			var by []dict.ID
+			if authors, by, err = v.Authors(subjects); err == nil {
+				err = c.own(authors, by, language.Window{}, edge.Kind)
+			}
+		default:
+			c.ofEverybody("", language.Window{}, edge.Kind)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return q.ofEverybody(v.View, of...)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -57,7 +58,7 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		counted
 		caveats
 	}{Type: e.Type().String()}
-	err = q.evaluate(ctx, e, &out.caveats, func(v *algebra.Evaluation) error {
+	err = q.evaluate(ctx, e, evidence.Of(&e.Root), &out.caveats, func(v *algebra.Evaluation) error {
 		set, _, err := v.Result()
 		if err != nil {
 			return err

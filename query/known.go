@@ -70,15 +70,23 @@ func known(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		gap := missingOf(sn, actor, ids[:1])
-		if gap == nil {
-			gap = q.countsMissing(v, []language.Via{edge, {Op: language.OpReverse, Kind: followKind.Kind}}, subjects)
-		}
-		out.caveats = caveats{}
-		if err := out.note(gap); err != nil {
+		follows, err := v.Leaf(algebra.Leaf{Op: language.OpForward, Kind: followKind.Kind, Of: ids[0]})
+		if err != nil {
 			return err
 		}
-		follows, err := v.Leaf(algebra.Leaf{Op: language.OpForward, Kind: followKind.Kind, Of: ids[0]})
+		err = q.rests(sn, &out.caveats, func(cl *claim) error {
+			if err := cl.own(actor, ids[:1], language.Window{}, followKind.Kind); err != nil {
+				return err
+			}
+			if edge.Op == language.OpReverse { // of everybody who is in the sets, those matter whom the account follows
+				var ids []dict.ID
+				for id := range follows.Set.All() {
+					ids = append(ids, dict.ID(id))
+				}
+				return cl.each(v.Ended, ids, language.Window{}, edge.Kind)
+			}
+			return cl.sizes(v, []language.Via{edge}, subjects, of)
+		})
 		if err != nil {
 			return err
 		}

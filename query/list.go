@@ -10,6 +10,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -74,13 +75,12 @@ func list(ctx context.Context, q *call) (any, error) {
 		Cursor string     `json:"cursor,omitempty"`
 		caveats
 	}{Type: e.Type().String()}
-	err = q.evaluate(ctx, l.e, &out.caveats, func(v *algebra.Evaluation) error {
+	needs := evidence.Of(&l.e.Root)
+	if l.via != nil { // the order depends on each member's own set
+		needs = append(needs, evidence.Ranking(&l.e.Root, *l.via, language.Window{}, language.Weighing{})...)
+	}
+	err = q.evaluate(ctx, l.e, needs, &out.caveats, func(v *algebra.Evaluation) error {
 		v.Exact = exact
-		if l.via != nil && !out.Incomplete {
-			if err := out.note(q.ofEverybody(v.View, l.via.Kind)); err != nil {
-				return err
-			}
-		}
 		set, total, err := v.Result()
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -36,22 +37,31 @@ var errListBound = errors.New("query: more lists than one query may read")
 type listBlocks struct {
 	*algebra.Reader
 
-	blocks, items int // that may still be read
-	bound         gap // a bound was reached
-	missing       gap // records of a list's author may be missing
+	blocks, items int                // that may still be read
+	bound         *evidence.Missing  // a bound was reached
+	authors       []language.Literal // of the lists that were read
+	by            []dict.ID          // their ids
 }
 
 func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work) *listBlocks {
 	return &listBlocks{Reader: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 }
 
-// note says in c what was not read, or may be missing.
-func (l *listBlocks) note(c *caveats) {
-	if l.bound != "" {
-		_ = c.note(l.bound)
-	} else if l.missing != "" && !c.Incomplete {
-		_ = c.note(l.missing)
+// note says in c what was not read, or is missing of the authors of lists.
+func (l *listBlocks) note(q *call, c *caveats) error {
+	if l.bound != nil {
+		c.Incomplete = false // this reason says more
+		return c.note(l.bound)
 	}
+	var of caveats
+	err := q.rests(l.View, &of, func(cl *claim) error {
+		return cl.own(l.authors, l.by, language.Window{}, kinds.ListItem, kinds.ListMember)
+	})
+	if of.Incomplete {
+		of.Missing.Reason = of.Reason
+		err = c.note(of.Missing)
+	}
+	return err
 }
 
 // A blockedList is a list that accounts block.
@@ -123,7 +133,7 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 			return nil
 		})
 		if errors.Is(err, errListBound) {
-			l.bound = gap(fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems))
+			l.bound = &evidence.Missing{Reason: fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems)}
 			return nil
 		}
 		if err != nil {
@@ -150,7 +160,7 @@ func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, er
 		}
 		err := l.View.Records(listBlock.Kind, id, func(p ask.Path, list dict.ID) bool {
 			if l.blocks--; l.blocks < 0 {
-				l.bound = gap(fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks))
+				l.bound = &evidence.Missing{Reason: fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks)}
 				return false
 			}
 			p.Raw = slices.Clone(p.Raw)
@@ -199,11 +209,6 @@ func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, er
 			lists[id].author = known[i]
 		}
 	}
-	if l.missing == "" {
-		err = missingOf(l.View, names, asked)
-		if g, ok := errors.AsType[gap](err); ok {
-			l.missing, err = g, nil
-		}
-	}
+	l.authors, l.by = append(l.authors, names...), append(l.by, asked...)
 	return lists, err
 }

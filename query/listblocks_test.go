@@ -78,7 +78,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err := l.find(ids[:1], ids[1:], func(_, _, _ dict.ID, _ *blockedList, _ ask.Path) { found++ }); err != nil {
 			return err
 		}
-		if found == 0 || found > 10 || !strings.Contains(string(l.bound), "items") {
+		if found == 0 || found > 10 || !strings.Contains(l.bound.Error(), "items") {
 			t.Errorf("%d items were found, want 10 at most; the answer says %s", found, l.bound)
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -101,7 +102,7 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) 
 			return err
 		}
 		var c caveats
-		if err := c.note(q.missing(v)); err != nil {
+		if err := q.rests(sn, &c, func(cl *claim) error { return cl.on(v, evidence.Of(&e.Root)) }); err != nil {
 			return err
 		}
 		all, total, err := v.Result()

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -74,7 +76,7 @@ func query(ctx context.Context, q *call) (any, error) {
 		return nil, err
 	}
 	out := setAnswer{Type: e.Type().String()}
-	err = q.evaluate(ctx, at.e, &out.caveats, func(v *algebra.Evaluation) error {
+	err = q.evaluate(ctx, at.e, evidence.Of(&at.e.Root), &out.caveats, func(v *algebra.Evaluation) error {
 		set, total, err := v.Result()
 		if out.Total = total; err != nil || countOnly {
 			return err
@@ -146,8 +148,7 @@ func contains(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		out.caveats = caveats{}
-		if err := out.note(q.missing(v)); err != nil {
+		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.on(v, evidence.Of(&e.Root)) }); err != nil {
 			return err
 		}
 		ids, err := algebra.Lookup(sn, members)
@@ -193,12 +194,47 @@ type readLabeler struct {
 	Reason  string `json:"reason,omitempty"` // why its labels may be incomplete
 }
 
+// sourceName names a source to clients: the path of a recording on this machine is nobody's business.
+func sourceName(source string) string {
+	if filepath.IsAbs(source) {
+		return "file"
+	}
+	return source
+}
+
+// statsEvidence is what is known of the network as a whole, in getStats.
+type statsEvidence struct {
+	Since    string            `json:"since,omitempty"`  // since when the stream has had no hole
+	Roster   *ask.Roster       `json:"roster,omitempty"` // the list of all accounts
+	Around   *ask.Around       `json:"around,omitempty"` // the part of the network that is indexed
+	Reason   string            `json:"reason,omitempty"` // why answers that depend on everybody are incomplete
+	Evidence *evidence.Missing `json:"missing,omitempty"`
+}
+
+func evidenceOf(x *evidence.Index) (e statsEvidence) {
+	e.Since = stamp(x.Holes.Unbroken)
+	if r := x.Past.Roster; r.Known() {
+		e.Roster = &r
+	}
+	if a := x.Past.Around; a.Hops > 0 {
+		e.Around = &a
+	}
+	if e.Evidence = x.Everybody("", kinds.Hidden, language.Window{}); e.Evidence != nil {
+		e.Reason = e.Evidence.Reason
+	}
+	return e
+}
+
 func getStats(ctx context.Context, q *call) (any, error) {
 	o := &q.server.o
 	var counts ask.Counts
 	var cursors []ask.Cursor
 	var labelers map[string]ask.Labeler
+	var cl *claim
 	err := q.View(ctx, func(sn *ask.View) (err error) {
+		if cl, err = q.claim(sn); err != nil {
+			return err
+		}
 		if counts, err = sn.Counts(); err != nil {
 			return err
 		}
@@ -222,9 +258,10 @@ func getStats(ctx context.Context, q *call) (any, error) {
 		Failed     []failedRepos `json:"failed,omitempty"`
 		Audited    *Audits       `json:"audited,omitempty"`
 		ask.Counts
+		statsEvidence
 		Kinds    []indexedKind `json:"kinds"`
 		Labelers []readLabeler `json:"labelers,omitempty"`
-	}{Version: o.Version, Engine: q.Store.Engine(), Relay: o.Relay, State: "off", Counts: counts}
+	}{Version: o.Version, Engine: q.Store.Engine(), Relay: o.Relay, State: "off", Counts: counts, statsEvidence: evidenceOf(&cl.index)}
 	for i := range q.Words.Table.All {
 		k := &q.Words.Table.All[i]
 		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
@@ -234,8 +271,8 @@ func getStats(ctx context.Context, q *call) (any, error) {
 	}
 	for _, did := range slices.Sorted(maps.Keys(labelers)) {
 		l, reason := labelers[did], ""
-		if gap := missingLabels(l); gap != nil {
-			reason = gap.Error()
+		if m := evidence.Labeler(l, time.Now()); m != nil {
+			reason = m.Reason
 		}
 		out.Labelers = append(out.Labelers, readLabeler{did, l.Seq, l.Current && reason == "", reason})
 	}
@@ -249,9 +286,7 @@ func getStats(ctx context.Context, q *call) (any, error) {
 			}
 		}
 	}
-	if filepath.IsAbs(out.Relay) { // the path of a recording on this machine is nobody's business
-		out.Relay = "file"
-	}
+	out.Relay = sourceName(out.Relay)
 	if o.Queue != nil {
 		waiting, failed := o.Queue()
 		out.Waiting = &waiting

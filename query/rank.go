@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
@@ -77,8 +78,8 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	}
 	out := rankAnswer{Type: r.Via.Is.String()}
 	err = q.View(ctx, func(sn *ask.View) error {
-		out.Items, out.caveats = []rankItem{}, caveats{}
-		if err := out.note(q.rankMissing(ctx, sn, r)); err != nil {
+		out.Items = []rankItem{}
+		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.ranking(ctx, &r) }); err != nil {
 			return err
 		}
 		standing, err := rank.Rank(ctx, sn, q.Work, r)
@@ -116,22 +117,27 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	return &out, err
 }
 
-// rankMissing returns the gap in a ranking.
-func (q *call) rankMissing(ctx context.Context, sn *ask.View, r rank.Ranking) error {
-	via := []language.Op{r.Via.Op}
+// ranking notes what a ranking depends on.
+func (c *claim) ranking(ctx context.Context, r *rank.Ranking) error {
+	needs := evidence.Ranking(&r.Of.Root, r.Via, r.Window, r.Weighing)
 	for _, e := range []*language.Expr{r.Of, r.Except} {
 		if e == nil {
 			break
 		}
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		v, err := algebra.NewEvaluation(ctx, c.sn, e, c.q.Work)
 		if err != nil {
 			return err
 		}
 		v.Begin()
-		if err := q.missing(v, via...); err != nil {
+		if e == r.Except {
+			needs = evidence.Of(&e.Root)
+		}
+		if err := c.on(v, needs); err != nil {
 			return err
 		}
-		via = nil
 	}
-	return q.ofEverybody(sn, r.Via.Kind)
+	if r.By == rank.ByShare || r.By == rank.ByLift {
+		c.ofEverybody("", r.Window, r.Via.Kind)
+	}
+	return nil
 }

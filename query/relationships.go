@@ -98,7 +98,9 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 			dids, known = append(dids, of[i]), append(known, ids[i])
 		}
 	}
-	err = c.note(q.ownMissing(sn, dids, known, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember))
+	err = q.rests(sn, &c, func(cl *claim) error {
+		return cl.own(dids, known, language.Window{}, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)
+	})
 	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
 		return c, err
 	}
@@ -143,8 +145,7 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 			}
 		}
 	}
-	l.note(&c)
-	return c, nil
+	return c, l.note(q, &c)
 }
 
 var (

@@ -89,8 +89,6 @@ type Server struct {
 	forms    *xrpc.Forms
 	watcher  *watch.Watcher
 	inFlight atomic.Int64 // bytes of large answers that are being sent
-
-	hasAccounts atomic.Bool // the index has an account
 }
 
 // methods returns the methods that the server answers.

@@ -11,6 +11,18 @@ import (
 type (
 	// RepoState is what is known of an account's repo, with Flags.
 	RepoState = format.RepoState
+	// Resync is a row of the queue of repos to fetch.
+	Resync = format.Resync
+	// Holes count the holes of the stream.
+	Holes = format.Holes
+	// Backfill is what was read of the time before the stream, and of what is being read.
+	Backfill = format.Backfill
+	// Roster is a list of all accounts.
+	Roster = format.Roster
+	// Around is the part of the network that a store holds.
+	Around = format.Around
+	// AccountCounts are the totals of a store that are about accounts.
+	AccountCounts = format.AccountCounts
 	// Counts are the totals of a store.
 	Counts = format.Counts
 	// Cursor is how far a source has been read.
@@ -19,15 +31,17 @@ type (
 	Labeler = format.Labeler
 )
 
-// Flags of a RepoState, the State of a repo that was given up, and the Problem of a labeler that is no longer
-// configured.
+// Flags of a RepoState, the State of a repo that was given up, the Problem of a labeler that is no longer
+// configured, and the Source of a Roster that the stream gave.
 const (
 	FlagHasRev     = format.FlagHasRev
 	FlagHidden     = format.FlagHidden
 	FlagPartial    = format.FlagPartial
 	FlagDesync     = format.FlagDesync
+	FlagResync     = format.FlagResync
 	ResyncFailed   = format.ResyncFailed
 	LabelerRemoved = format.LabelerRemoved
+	RosterStream   = format.RosterStream
 )
 
 // ComparePaths orders the paths of one bucket.

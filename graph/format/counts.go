@@ -89,6 +89,7 @@ func DecodeCounts(v []byte) (c Counts, err error) {
 type AccountCounts struct {
 	Accounts   int64 `json:"accounts"`
 	Hidden     int64 `json:"hidden"`
+	Partial    int64 `json:"partial"`
 	Incomplete int64 `json:"incomplete"`
 	Missed     int64 `json:"missed"`
 }

@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"skein.blue/graph/kinds"
@@ -222,6 +223,11 @@ type Around struct {
 	Hops int `json:"hops"`
 	// Members is the number of accounts of the part.
 	Members int `json:"members"`
+}
+
+// Has reports whether a subject is a center, or a record of one.
+func (a *Around) Has(subject string) bool {
+	return subject != "" && slices.Contains(a.Centers, dict.AuthorityOf(subject))
 }
 
 // A Round is a comparison of all repos with the relay's list.

@@ -35,6 +35,7 @@ func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
 		c, err := format.DecodeAccountCounts(v)
 		total.Accounts += c.Accounts
 		total.Hidden += c.Hidden
+		total.Partial += c.Partial
 		total.Incomplete += c.Incomplete
 		total.Missed += c.Missed
 		return err

@@ -90,7 +90,7 @@ func (h *hop) start(members sets.Set, units int) (err error) {
 	h.t = &Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
 	h.left, h.limited = units, units > 0
 	if h.w.Via.Op == language.OpListed && h.authors == nil {
-		h.authors, err = h.v.authors(members)
+		h.authors, err = h.v.AuthorsOf(members)
 	}
 	return err
 }

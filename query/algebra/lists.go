@@ -65,7 +65,7 @@ func (r *Reader) listSizes(via language.Via, ids []dict.ID, each func(i int, tot
 			}
 		}
 		var err error
-		if authors, err = r.authors(sets.FromUnsorted(lists)); err != nil {
+		if authors, err = r.AuthorsOf(sets.FromUnsorted(lists)); err != nil {
 			return err
 		}
 		hidden = r.View.Hidden()

@@ -37,8 +37,8 @@ func (r *Reader) Authors(lists []language.Literal) (authors []language.Literal, 
 	return authors, ids, err
 }
 
-// authors returns the accounts that made lists.
-func (r *Reader) authors(lists sets.Set) (map[dict.ID]dict.ID, error) {
+// AuthorsOf returns the account that made each of some lists, or other records.
+func (r *Reader) AuthorsOf(lists sets.Set) (map[dict.ID]dict.ID, error) {
 	ids := make([]dict.ID, 0, lists.Len())
 	for id := range lists.All() {
 		if dict.ID(id) < dict.FirstReserved {

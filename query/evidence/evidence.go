@@ -1,0 +1,243 @@
+// Package evidence decides whether an answer is proven to be complete. It reads nothing: Of says what an expression depends
+// on, an Index has what is known of the index as a whole, and the methods of the Index infer what is missing.
+// docs/semantics.md#e1 and the rules after it are the inferences.
+package evidence
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/query/language"
+)
+
+// Missing is what an answer lacks the evidence for. It is an error, so that functions that look for it can return it.
+type Missing struct {
+	Accounts int64 `json:"accounts"` // whose records may be missing
+	Roster   int   `json:"roster"`   // lists of accounts: 1 if none was read to its end, else the hosts that could not be listed
+	Labelers int   `json:"labelers"` // whose labels may be missing
+
+	Reason string `json:"-"` // one sentence, without a period
+}
+
+// Error implements error.
+func (m *Missing) Error() string { return m.Reason }
+
+// Add adds what else is missing, which may be nil. The first reason stays.
+func (m *Missing) Add(more *Missing) *Missing {
+	if m == nil || more == nil {
+		if m == nil {
+			return more
+		}
+		return m
+	}
+	return &Missing{m.Accounts + more.Accounts, max(m.Roster, more.Roster), m.Labelers + more.Labelers, m.Reason}
+}
+
+// An Index is what is known of the index as a whole.
+type Index struct {
+	Holes   ask.Holes
+	Past    ask.Backfill
+	Counts  ask.AccountCounts
+	Lacking map[kinds.Kind]time.Time // kinds that were added to an index with accounts, and when
+	Source  func(kinds.Kind) string  // names a kind to clients
+}
+
+// since returns when a window begins; ok is false if it has no beginning.
+func since(w language.Window) (t time.Time, ok bool) {
+	if w.All() || w.From < 0 {
+		return t, false
+	}
+	return time.UnixMicro(w.From), true
+}
+
+// heard reports whether a window begins after the stream's newest hole: the index has heard everything that was made in it.
+func (x *Index) heard(w language.Window) bool {
+	from, ok := since(w)
+	return ok && !x.Holes.Uncompared() && !x.Holes.Unbroken.IsZero() && !from.Before(x.Holes.Unbroken)
+}
+
+// Kind returns what is missing of a kind: its records from before it was added.
+func (x *Index) Kind(k kinds.Kind, w language.Window) *Missing {
+	at, lacks := x.Lacking[k]
+	if from, ok := since(w); !lacks || ok && !from.Before(at) {
+		return nil
+	}
+	return &Missing{Accounts: x.Counts.Accounts, Reason: fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.Source(k), at.Format(time.RFC3339))}
+}
+
+// Roster returns why the index may not know every account.
+func (x *Index) Roster() *Missing {
+	r, around := &x.Past.Roster, &x.Past.Around
+	switch {
+	case around.Hops > 0:
+		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has the %d accounts of its part of the network, and of all others only what they did to %s since %s", around.Members, who(around.Centers), x.Holes.Unbroken.Format(time.RFC3339))}
+	case x.Holes.Uncompared():
+		return &Missing{Roster: 1, Reason: "some events were lost, and skein has not yet compared all repos with the relay's list, so any account may have changed (operators: see /gaps on the admin address)"}
+	case !r.Known() && x.Counts.Accounts == 0:
+		return &Missing{Roster: 1, Reason: "nothing is indexed yet"}
+	case !r.Known() && x.Past.Archive != "":
+		return &Missing{Roster: 1, Reason: "skein is reading the archive from which it will know all accounts"}
+	case !r.Known() && len(x.Past.Hosts) > 0:
+		return &Missing{Roster: 1, Reason: "skein is reading the lists of all accounts"}
+	case !r.Known() || r.Source == ask.RosterStream && x.Counts.Partial > 0: // an account is older than the stream
+		return &Missing{Roster: 1, Reason: "skein has not read a list of all accounts, so it may not know some (operators: skein backfill)"}
+	case len(r.Unlisted) > 0:
+		return &Missing{Roster: len(r.Unlisted), Reason: fmt.Sprintf("the accounts of %d hosts may be unknown, because their lists could not be read: %s (operators: skein backfill)", len(r.Unlisted), some(r.Unlisted))}
+	}
+	return nil
+}
+
+// who names the centers of a part.
+func who(centers []string) string {
+	if len(centers) == 1 {
+		return centers[0]
+	}
+	return fmt.Sprintf("%d named accounts", len(centers))
+}
+
+// some returns the first few of a list.
+func some(list []string) string {
+	const most = 3
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + ", …"
+	}
+	return strings.Join(list, ", ")
+}
+
+// Everybody returns what is missing of the records of a kind of all accounts, within a window. of is the subject that they name,
+// "" for any: in a part of the network, only records that name a center or its records are there.
+func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
+	if m := x.Kind(k, w); m != nil {
+		return m
+	}
+	heard := x.heard(w) && (x.Past.Around.Hops == 0 || x.Past.Around.Has(of))
+	doubtful := x.Counts.Incomplete
+	if heard {
+		doubtful = x.Counts.Missed
+	}
+	var missing *Missing
+	if !heard {
+		missing = x.Roster()
+	}
+	if doubtful > 0 {
+		missing = missing.Add(&Missing{Accounts: doubtful, Reason: fmt.Sprintf("records of %d accounts may be missing: their history, or some of their events, until skein has fetched their repos (getStats counts them)", doubtful)})
+	}
+	return missing
+}
+
+// An Account is what is known of an account.
+type Account struct {
+	DID    string
+	Known  bool // it has a state
+	State  ask.RepoState
+	Queued *ask.Resync // its row in the queue of repos to fetch; nil: none
+}
+
+// Own returns what is missing of an account's own records of a kind, within a window.
+func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
+	if a.State.Has(ask.FlagHidden) { // its sets are empty
+		return nil
+	}
+	if m := x.Kind(k, w); m != nil {
+		m.Accounts = 1
+		return m
+	}
+	if x.Account(a) == Complete || x.Past.Around.Hops == 0 && x.heard(w) && !a.State.Missed() {
+		return nil
+	}
+	return &Missing{Accounts: 1, Reason: x.explain(a)}
+}
+
+// The states of an account's own records.
+const (
+	Complete       = "complete"       // all of them are indexed
+	Unknown        = "unknown"        // none are known
+	Desynchronized = "desynchronized" // events were missed
+	Partial        = "partial"        // older ones are missing
+	Queued         = "queued"         // its repo is about to be fetched, because it may have changed
+	Unverified     = "unverified"     // events of the stream were missed, which may be its own
+)
+
+// Account returns the state of an account's own records.
+func (x *Index) Account(a *Account) string {
+	st := &a.State
+	bare := !a.Known || st.Flags&(ask.FlagHasRev|ask.FlagDesync|ask.FlagPartial|ask.FlagResync) == 0
+	switch {
+	case bare && x.Roster() == nil: // it is not in the network, or has not written anything since it is there
+		return Complete
+	case bare:
+		return Unknown
+	case st.Has(ask.FlagDesync):
+		return Desynchronized
+	case st.Has(ask.FlagPartial):
+		return Partial
+	case !st.Complete():
+		return Queued
+	case x.Holes.Uncompared():
+		return Unverified
+	}
+	return Complete
+}
+
+// Description returns a sentence about a state.
+func Description(state string) string { return descriptions[state].description }
+
+var descriptions = map[string]struct{ description, reason string }{
+	Complete:       {description: "The full history of this account's own records is indexed."},
+	Unknown:        {"The index has no records of this account.", "the index has no records of %s, and does not know whether there are any"},
+	Desynchronized: {"The index missed some of this account's events.", "the index missed some events of %s and has not refetched its repo yet"},
+	Partial:        {"Records from before the index first saw this account are missing.", "records of %s from before the index first saw it are missing"},
+	Queued:         {"The repo may have changed; skein will refetch it.", "the repo of %s may have changed; skein will refetch it"},
+	Unverified:     {"Some events were lost. This account may have changed since skein last checked it.", "some events were lost, which may be those of %s; skein has not compared its repo since"},
+}
+
+// explain says what is missing of an account.
+func (x *Index) explain(a *Account) string {
+	if a.Queued != nil && a.Queued.State == ask.ResyncFailed {
+		return fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", a.DID, a.Queued.Failure)
+	}
+	return fmt.Sprintf(descriptions[x.Account(a)].reason, a.DID)
+}
+
+// staleLabels is the age of a labeler's state from which it says nothing about the present: while the process that reads the
+// labeler runs, the labeler shows every minute that it has sent everything, or the state is not renewed.
+const staleLabels = 5 * time.Minute
+
+// Labeler returns what is missing of a labeler's labels.
+func Labeler(l ask.Labeler, now time.Time) *Missing {
+	var what string
+	switch {
+	case !l.Missed.IsZero():
+		what = fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))
+	case l.Problem == ask.LabelerRemoved:
+		what = fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)
+	case l.Problem != "": // it may name addresses that are nobody's business
+		what = fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)
+	case l.Current && now.Sub(l.Seen) > staleLabels:
+		what = fmt.Sprintf("skein last read labeler %s at %s; new labels may be missing", l.DID, l.Seen.Format(time.RFC3339))
+	case !l.Current:
+		what = fmt.Sprintf("skein may not have read all labels of %s yet", l.DID)
+	default:
+		return nil
+	}
+	return &Missing{Labelers: 1, Reason: what}
+}
+
+// A Proof names what a complete answer rests on.
+type Proof struct {
+	Since    string   `json:"since,omitempty"`   // since when the stream has had no hole
+	Through  string   `json:"through,omitempty"` // the time of the newest event
+	Sources  []string `json:"sources"`           // what was read
+	Accounts any      `json:"accounts"`          // how many accounts it depends on, or "everybody"
+	Oldest   string   `json:"oldest,omitempty"`  // the time of the oldest evidence: of the list of all accounts, or of the rev of one of the accounts
+}
+
+// TimeOf returns the time of a rev.
+func TimeOf(rev fmt.Stringer) time.Time {
+	tid, _ := dict.ParseTID([]byte(rev.String()))
+	return time.UnixMicro(int64(ask.MicrosOf(tid))).UTC()
+}

@@ -1,0 +1,155 @@
+package evidence
+
+import (
+	"slices"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/query/language"
+)
+
+// A Need is something that an expression depends on: records of a kind within a window, and whose they are.
+type Need struct {
+	Kind   kinds.Kind
+	Window language.Window
+
+	// One of these says whose.
+	Own       *language.Node   // a forward set, or listed: those of the account, or of the list's author
+	Everybody *language.Node   // all accounts' that name the subject of this reverse set, or anything if it is not one
+	Members   []*language.Node // those of the accounts in all of these sets, or of the authors of the records in them
+	Labels    *language.Node   // of the labeler, instead of records
+}
+
+// Of returns what a part of an expression depends on.
+func Of(n *language.Node) []Need { return within(n, nil) }
+
+// Ranking returns what a ranking depends on that is not written in one expression: the results of looking up what via leads to, of
+// each member of a set. Its except= is apart.
+func Ranking(of *language.Node, via language.Via, w language.Window, weighing language.Weighing) []Need {
+	return within(&language.Node{
+		Op: language.OpRank, Kind: via.Kind, Window: w, Is: via.Is, Args: []language.Node{*of},
+		Rank: &language.RankSpec{Weighing: weighing, Via: via},
+	}, nil)
+}
+
+// Known reports whether the members of a set depend on known accounts only, and not on everybody.
+func Known(n *language.Node) bool { known, _ := reach(n); return known }
+
+// reach reports whether n depends on no Everybody, and whether that is so once it is read within known sets.
+func reach(n *language.Node) (known, within bool) {
+	some, known, within := false, true, true
+	for i := range n.Args {
+		k, w := reach(&n.Args[i])
+		some, known, within = some || k, known && k, within && w
+	}
+	switch n.Op {
+	case language.OpReverse, language.OpLists:
+		return n.Kind.IsLabel(), true
+	case language.OpIntersect:
+		return some && within, within
+	case language.OpExcept:
+		first, _ := reach(&n.Args[0])
+		return first && within, within
+	case language.OpSample:
+		return known, known
+	case language.OpRank:
+		of, _ := reach(&n.Args[0])
+		known = known && isForward(n.Rank) && !damps(n.Rank)
+		return known, known || of && within && !cuts(n.Rank)
+	default:
+		return known, within
+	}
+}
+
+// isForward reports whether a ranking reads the records of the accounts in its set, or of the authors of the lists in it.
+func isForward(r *language.RankSpec) bool {
+	return r.Via.Op == language.OpForward || r.Via.Op == language.OpListed
+}
+
+// damps reports whether scores depend on the sizes of the results' own sets.
+func damps(r *language.RankSpec) bool { return r.Damped && r.Damp > 0 }
+
+// cuts reports whether other results decide which are among the first.
+func cuts(r *language.RankSpec) bool { return r.Top > 0 || damps(r) }
+
+// within returns what the members of n that are in all sets of among depend on. All of among are Known; if there are none, it
+// returns what all members depend on.
+func within(n *language.Node, among []*language.Node) (needs []Need) {
+	switch n.Op {
+	case language.OpForward, language.OpListed:
+		return []Need{{Kind: n.Kind, Window: n.Window, Own: n}}
+	case language.OpReverse:
+		if n.Kind.IsLabel() {
+			return []Need{{Kind: n.Kind, Window: n.Window, Labels: n}}
+		}
+		return []Need{reverse(n, among)}
+	case language.OpLists:
+		return []Need{reverse(n, among)}
+	case language.OpIntersect:
+		// A member is in all of the sets. So of a set that depends on everybody, it matters only whether it has the members
+		// of those that do not.
+		known := slices.Clone(among)
+		for i := range n.Args {
+			if Known(&n.Args[i]) {
+				known = append(known, &n.Args[i])
+			}
+		}
+		for i := range n.Args {
+			if Known(&n.Args[i]) { // not within itself: it may lack members
+				needs = append(needs, Of(&n.Args[i])...)
+			} else {
+				needs = append(needs, within(&n.Args[i], known)...)
+			}
+		}
+	case language.OpExcept:
+		// Of what is left out, it matters only whether it has members of the first set.
+		needs = within(&n.Args[0], among)
+		if Known(&n.Args[0]) {
+			among = append(slices.Clone(among), &n.Args[0])
+		}
+		for i := range n.Args[1:] {
+			needs = append(needs, within(&n.Args[1+i], among)...)
+		}
+	case language.OpUnion, language.OpAtLeast:
+		for i := range n.Args {
+			needs = append(needs, within(&n.Args[i], among)...)
+		}
+	case language.OpSample: // which members it has depends on all of them
+		return Of(&n.Args[0])
+	case language.OpRank:
+		return ranking(n, among)
+	default: // members(…)
+	}
+	return needs
+}
+
+// reverse returns what a reverse set depends on, or a ranking along one.
+func reverse(n *language.Node, among []*language.Node) Need {
+	if len(among) > 0 {
+		return Need{Kind: n.Kind, Window: n.Window, Members: among}
+	}
+	return Need{Kind: n.Kind, Window: n.Window, Everybody: n}
+}
+
+// ranking is within of a ranking.
+func ranking(n *language.Node, among []*language.Node) (needs []Need) {
+	of := &n.Args[0]
+	if cuts(n.Rank) {
+		among = nil
+	}
+	needs = Of(of)
+	switch {
+	case isForward(n.Rank) && Known(of):
+		needs = append(needs, Need{Kind: n.Kind, Window: n.Window, Members: []*language.Node{of}})
+	case isForward(n.Rank):
+		needs = append(needs, Need{Kind: n.Kind, Window: n.Window, Everybody: n})
+	default: // the results' own records lead to members of the set
+		needs = append(needs, reverse(n, among))
+	}
+	if damps(n.Rank) && isForward(n.Rank) { // by the size of the results' reverse sets
+		needs = append(needs, Need{Kind: n.Kind, Everybody: n})
+	}
+	if len(n.Args) > 1 {
+		needs = append(needs, within(&n.Args[1], among)...)
+	}
+	return needs
+}
