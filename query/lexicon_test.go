@@ -11,7 +11,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/language"
-	"skein.blue/query/lexicons"
+	"skein.blue/query/xrpc"
 )
 
 // The names of sets in the lexicons are those of the table of kinds.
@@ -50,9 +50,9 @@ func TestLexiconNames(t *testing.T) {
 	}
 }
 
-func readLexicons(t *testing.T) []lexicons.File {
+func readLexicons(t *testing.T) []xrpc.Lexicon {
 	t.Helper()
-	all, err := lexicons.Read(lexicons.Files, ".")
+	all, err := xrpc.ReadLexicons(xrpc.Lexicons)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestLexicons(t *testing.T) {
 		add("blue.microcosm.links.getManyToManyCounts", of+"listitem:subject&pathToOther=list&limit=1")
 	}
 	files := readLexicons(t)
-	defs := map[string]lexicons.Def{}
+	defs := map[string]xrpc.Def{}
 	served := 0
 	for _, lex := range files {
 		for name, d := range lex.Defs {
@@ -131,13 +131,13 @@ func TestLexicons(t *testing.T) {
 // checker compares the answers of a method with its lexicon.
 type checker struct {
 	t    *testing.T
-	of   string                  // the lexicon's NSID
-	defs map[string]lexicons.Def // by NSID#name
-	seen map[string]bool         // fields that had a value in an answer
+	of   string              // the lexicon's NSID
+	defs map[string]xrpc.Def // by NSID#name
+	seen map[string]bool     // fields that had a value in an answer
 }
 
 // resolved returns the definition that a ref names.
-func (c *checker) resolved(ref string) lexicons.Def {
+func (c *checker) resolved(ref string) xrpc.Def {
 	if strings.HasPrefix(ref, "#") {
 		ref = c.of + ref
 	}
@@ -146,7 +146,7 @@ func (c *checker) resolved(ref string) lexicons.Def {
 	return s
 }
 
-func (c *checker) check(s lexicons.Def, where string, v any) {
+func (c *checker) check(s xrpc.Def, where string, v any) {
 	c.t.Helper()
 	c.seen[where] = true
 	if s.Ref != "" {
@@ -189,7 +189,7 @@ func (c *checker) check(s lexicons.Def, where string, v any) {
 	}
 }
 
-func (c *checker) checkFields(s lexicons.Def, where string, m map[string]any) {
+func (c *checker) checkFields(s xrpc.Def, where string, m map[string]any) {
 	c.t.Helper()
 	for _, r := range s.Required {
 		if _, has := m[r]; !has {
@@ -209,7 +209,7 @@ func (c *checker) checkFields(s lexicons.Def, where string, m map[string]any) {
 }
 
 // allSeen checks that the answers had a value at every place of a schema.
-func (c *checker) allSeen(s lexicons.Def, where string) {
+func (c *checker) allSeen(s xrpc.Def, where string) {
 	c.t.Helper()
 	if !c.seen[where] && !strings.HasSuffix(where, "ByList") { // blocks by lists are rare in this world
 		c.t.Errorf("no answer has %s", where)

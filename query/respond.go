@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"skein.blue/query/language"
-	"skein.blue/query/lexicons"
 	"skein.blue/query/xrpc"
 )
 
@@ -118,7 +118,7 @@ var openAPI json.RawMessage
 func (s *Server) serveDescriptions() {
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) { s.write(w, r, http.StatusOK, openAPI) })
 	s.mux.HandleFunc("GET /lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
-		b, err := lexicons.Files.ReadFile(r.PathValue("file"))
+		b, err := fs.ReadFile(xrpc.Lexicons, r.PathValue("file"))
 		if err != nil {
 			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", language.Brief(r.PathValue("file"))))
 			return

@@ -26,7 +26,7 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/lexicon"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein.blue/query/lexicons"
+	"skein.blue/query/xrpc"
 )
 
 // collection is the collection of lexicon records.
@@ -51,7 +51,7 @@ func run(out io.Writer, did string, args []string) error {
 	if _, err := syntax.ParseDID(did); err != nil {
 		return fmt.Errorf("--did %q: expected the DID of the account that publishes the lexicons: %w", did, err)
 	}
-	records, err := recordsOf(lexicons.Files)
+	records, err := recordsOf(xrpc.Lexicons)
 	if err != nil {
 		return err
 	}

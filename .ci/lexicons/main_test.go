@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"skein.blue/query/lexicons"
+	"skein.blue/query/xrpc"
 )
 
 // Each lexicon of this project becomes a record with the same contents and the fields that the
@@ -24,7 +24,7 @@ func TestRecords(t *testing.T) {
 	if want := "_lexicon.graph.skein.blue. 3600 IN TXT \"did=did:plc:aaaaaaaaaaaaaaaaaaaaaaaa\"\n"; out.String() != want {
 		t.Errorf("%q, expected %q", out.String(), want)
 	}
-	all, err := lexicons.Files.ReadDir(".")
+	all, err := fs.ReadDir(xrpc.Lexicons, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestRecords(t *testing.T) {
 		return v
 	}
 	for _, f := range files {
-		lexicon, record := read(lexicons.Files.ReadFile(f.Name())), read(os.ReadFile(filepath.Join(dir, f.Name())))
+		lexicon, record := read(fs.ReadFile(xrpc.Lexicons, f.Name())), read(os.ReadFile(filepath.Join(dir, f.Name())))
 		if record["$type"] != "com.atproto.lexicon.schema" || record["lexicon"] != 1.0 || record["id"] != strings.TrimSuffix(f.Name(), ".json") {
 			t.Errorf("%s: $type %v, lexicon %v, id %v", f.Name(), record["$type"], record["lexicon"], record["id"])
 		}

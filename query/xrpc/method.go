@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"skein.blue/query/lexicons"
 )
 
 // A Method is an XRPC query, or a query at a path of its own.
@@ -33,11 +31,11 @@ type Method struct {
 // Described returns the method with the parameters of its lexicon. A method that has no lexicon,
 // such as /links, lists its own parameters.
 func (m Method) Described() Method {
-	b, err := fs.ReadFile(lexicons.Files, m.NSID+".json")
+	b, err := fs.ReadFile(Lexicons, m.NSID+".json")
 	if err != nil {
 		return m
 	}
-	var l lexicons.File
+	var l Lexicon
 	if err := json.Unmarshal(b, &l); err != nil {
 		panic("xrpc: lexicon " + m.NSID + ": " + err.Error()) // lexicons are built in
 	}

@@ -14,7 +14,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/language"
-	"skein.blue/query/lexicons"
 )
 
 var method = Method{NSID: "com.example.method", Takes: []string{"set", "limit", "member", "count"}, Many: []string{"member"}, Form: true, Off: map[string]string{"viewer": "is off here"}}
@@ -252,16 +251,16 @@ func TestExpressions(t *testing.T) {
 
 // A method takes the parameters of its lexicon: the required ones first, and arrays repeatedly.
 func TestMethodsHaveTheParametersOfTheirLexicons(t *testing.T) {
-	files, err := fs.Glob(lexicons.Files, "*.json")
+	files, err := fs.Glob(Lexicons, "*.json")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d lexicons: %v", len(files), err)
 	}
 	for _, file := range files {
-		b, err := fs.ReadFile(lexicons.Files, file)
+		b, err := fs.ReadFile(Lexicons, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var l lexicons.File
+		var l Lexicon
 		if err := json.Unmarshal(b, &l); err != nil {
 			t.Fatal(err)
 		}

@@ -1,22 +1,21 @@
-// Package lexicons has the lexicons (https://atproto.com/specs/lexicon) of the methods that the server answers. It reads only
-// the parts that the OpenAPI description (package query) and the typed clients (.ci/generate) need.
-package lexicons
+package xrpc
 
 import (
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"path"
 )
 
-// Files has the lexicons, as NSID.json.
-//
-//go:embed *.json
-var Files embed.FS
+//go:embed lexicons/*.json
+var embedded embed.FS
 
-// File is a lexicon file.
-type File struct {
+// Lexicons has the lexicons (https://atproto.com/specs/lexicon) of the methods that the server answers, as NSID.json.
+var Lexicons, _ = fs.Sub(embedded, "lexicons")
+
+// Lexicon is a lexicon file. It has only the parts that the methods, the OpenAPI description and the typed clients
+// (.ci/generate) need.
+type Lexicon struct {
 	// ID is the NSID of the method.
 	ID string `json:"id"`
 	// Defs are the definitions by name. The method itself is "main". A file without "main" has
@@ -44,7 +43,10 @@ type Def struct {
 	Default     any            `json:"default"`
 	Output      *Body          `json:"output"`
 	Message     *Body          `json:"message"`
-	Errors      []Error        `json:"errors"`
+	// Errors are those that a method may answer.
+	Errors []struct {
+		Name string `json:"name"`
+	} `json:"errors"`
 }
 
 // Body is the body of a method's answer, or of each of its messages.
@@ -52,20 +54,15 @@ type Body struct {
 	Schema Def `json:"schema"`
 }
 
-// Error is an error that a method may answer.
-type Error struct {
-	Name string `json:"name"`
-}
-
-// Read reads the lexicons in a folder, in the order of their file names.
-func Read(files fs.FS, folder string) ([]File, error) {
-	entries, err := fs.ReadDir(files, folder)
+// ReadLexicons reads the lexicons in a folder, in the order of their file names.
+func ReadLexicons(folder fs.FS) ([]Lexicon, error) {
+	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
 		return nil, fmt.Errorf("reading the lexicons: %w", err)
 	}
-	all := make([]File, len(entries))
+	all := make([]Lexicon, len(entries))
 	for i, e := range entries {
-		b, err := fs.ReadFile(files, path.Join(folder, e.Name()))
+		b, err := fs.ReadFile(folder, e.Name())
 		if err != nil {
 			return nil, fmt.Errorf("reading the lexicons: %w", err)
 		}
