@@ -451,9 +451,9 @@ func FuzzBlock(f *testing.F) {
 		var batch batch.Batch
 		fold := newFolder(kinds.BuiltIn, nil, 0, nil)
 		fold.add(&b, &batch)
-		for _, l := range batch.Describe() {
-			if len(l) == 0 {
-				t.Error("an event with an empty description")
+		for i := range batch.Events() {
+			if len(batch.Bytes(batch.Event(i).DID)) == 0 {
+				t.Error("an event without an account")
 			}
 		}
 	})

@@ -42,7 +42,7 @@ func TestOneBlockOfManyPaths(t *testing.T) {
 	must(t, wire.Parse(commit(ops, []synth.Block{b}, nil), &m))
 	var batch batch.Batch
 	d.Add(&m, &batch)
-	if got := batch.Describe()[1:]; !slices.Equal(got, want) {
+	if got := describe(&batch)[1:]; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if len(d.Drops) != 1 || d.Drops[0].Reason != wire.BadSubject || string(d.Drops[0].Path) != "a.b.d/1" {

@@ -172,7 +172,7 @@ func TestManySubjectsOfACommit(t *testing.T) {
 		must(t, wire.Parse(commit(ops, blocks, nil), &m))
 		var b batch.Batch
 		d.Add(&m, &b)
-		return b.Describe()[1:]
+		return describe(&b)[1:]
 	}
 	got := add([]any{op("create", "a.b.c/1", good.CID), op("update", "a.b.c/2", empty.CID), op("create", "a.b.c/3", bad.CID), op("delete", "a.b.c/4", nil), op("create", "a.b.c/5", good.CID)}, good, empty, bad)
 	want := []string{
@@ -232,7 +232,7 @@ func TestAbuseEdges(t *testing.T) {
 			must(t, wire.Parse(frame, &m))
 			var b batch.Batch
 			d.Add(&m, &b)
-			for _, line := range b.Describe()[1:] {
+			for _, line := range describe(&b)[1:] {
 				if strings.HasPrefix(line, "  put") {
 					n++
 				}

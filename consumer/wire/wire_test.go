@@ -51,7 +51,49 @@ func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
 		return nil, nil, err
 	}
 	d.Add(&m, &b)
-	return b.Describe(), &m, nil
+	return describe(&b), &m, nil
+}
+
+// describe lists the events of a batch in words, one per line, each commit before its operations.
+func describe(b *batch.Batch) (lines []string) {
+	for i := range b.Events() {
+		e := b.Event(i)
+		switch e.Kind {
+		case batch.EventAccount:
+			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.Seq, b.Bytes(e.DID), e.Flags&batch.IsActive != 0, e.Flags&batch.IsDeleted != 0))
+			continue
+		case batch.EventSync:
+			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.Seq, b.Bytes(e.DID), e.Rev, e.Data))
+			continue
+		default:
+		}
+		line := fmt.Sprintf("%d commit %s", e.Seq, b.Bytes(e.DID))
+		if e.Flags&batch.HasRev != 0 {
+			line += fmt.Sprintf(" rev=%s", e.Rev)
+		}
+		if e.Flags&batch.HasSince != 0 {
+			line += fmt.Sprintf(" since=%s", e.Since)
+		}
+		if e.Flags&batch.HasData != 0 {
+			line += fmt.Sprintf(" data=%x", e.Data)
+		}
+		if e.Flags&batch.HasPrevData != 0 {
+			line += fmt.Sprintf(" prevData=%x", e.PrevData)
+		}
+		if e.Flags&batch.IsDamaged != 0 {
+			line += " damaged"
+		}
+		lines = append(lines, line)
+		for n := e.Ops.Start; n < e.Ops.End; n++ {
+			o := b.Op(n)
+			if o.Delete {
+				lines = append(lines, fmt.Sprintf("  delete %s %s", o.Kind, b.Bytes(o.Rkey)))
+			} else {
+				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.Kind, b.Bytes(o.Rkey), b.Bytes(o.Subject)))
+			}
+		}
+	}
+	return lines
 }
 
 // indigoSays describes in the same text how indigo reads a frame. Like this package, it takes the

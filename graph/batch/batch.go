@@ -1,8 +1,6 @@
 package batch
 
 import (
-	"fmt"
-
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -167,46 +165,4 @@ func (b *Batch) addOp(o Op) {
 	}
 	b.ops = append(b.ops, o)
 	b.events[len(b.events)-1].Ops.End = uint32(len(b.ops))
-}
-
-// Describe lists the events in words, one per line, each commit before its operations. It is
-// for tests and debugging.
-func (b *Batch) Describe() (lines []string) {
-	for i := range b.events {
-		e := &b.events[i]
-		switch e.Kind {
-		case EventAccount:
-			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.Seq, b.Bytes(e.DID), e.Flags&IsActive != 0, e.Flags&IsDeleted != 0))
-			continue
-		case EventSync:
-			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.Seq, b.Bytes(e.DID), e.Rev, e.Data))
-			continue
-		default:
-		}
-		line := fmt.Sprintf("%d commit %s", e.Seq, b.Bytes(e.DID))
-		if e.Flags&HasRev != 0 {
-			line += fmt.Sprintf(" rev=%s", e.Rev)
-		}
-		if e.Flags&HasSince != 0 {
-			line += fmt.Sprintf(" since=%s", e.Since)
-		}
-		if e.Flags&HasData != 0 {
-			line += fmt.Sprintf(" data=%x", e.Data)
-		}
-		if e.Flags&HasPrevData != 0 {
-			line += fmt.Sprintf(" prevData=%x", e.PrevData)
-		}
-		if e.Flags&IsDamaged != 0 {
-			line += " damaged"
-		}
-		lines = append(lines, line)
-		for _, o := range b.ops[e.Ops.Start:e.Ops.End] {
-			if o.Delete {
-				lines = append(lines, fmt.Sprintf("  delete %s %s", o.Kind, b.Bytes(o.Rkey)))
-			} else {
-				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.Kind, b.Bytes(o.Rkey), b.Bytes(o.Subject)))
-			}
-		}
-	}
-	return lines
 }
