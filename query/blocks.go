@@ -73,7 +73,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, xrpc.Invalid("actor: %v", err)
 	}
-	at, err := q.place(e)
+	at, err := q.place(e, byID)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,9 @@ func list(ctx context.Context, q *call) (any, error) {
 		}
 		out.Items, out.Cursor, err = l.page(v, set, limit)
 		out.Total, out.Order = total, l.order
+		if l.via == nil && !l.after.Sorted {
+			out.Order = byID
+		}
 		return err
 	})
 	return out, err
@@ -94,18 +97,15 @@ func list(ctx context.Context, q *call) (any, error) {
 
 // listing is a call of list: an expression, an order, and where the page starts.
 type listing struct {
-	place // for order=id
+	place
 
-	q     *call
-	order string
-	bound string        // what a cursor is bound to beside the expression
-	via   *language.Via // of order=size(…), else nil
-	after algebra.Place // for the other orders
+	q   *call
+	via *language.Via // of order=size(…), else nil
 }
 
 // listing reads the parameters order and cursor.
 func (q *call) listing(e *language.Expr) (l *listing, err error) {
-	l = &listing{place: place{e: e}, q: q, order: q.Values.Get("order")}
+	l = &listing{place: place{order: q.Values.Get("order")}, q: q}
 	hasRecords := e.Root.Source() != nil
 	switch {
 	case l.order == "" && q.Values.Has("order"):
@@ -131,17 +131,7 @@ func (q *call) listing(e *language.Expr) (l *listing, err error) {
 		}
 		l.via = &via
 	}
-	if l.order != newestFirst {
-		l.bound = l.order
-	}
-	if !q.Values.Has("cursor") {
-		return l, nil
-	}
-	if l.order == byID {
-		l.place, err = q.place(e)
-	} else if l.e, l.after, err = q.Cursors.OpenList(e, l.bound, q.Values.Get("cursor")); err != nil {
-		err = xrpc.Invalid("%v", err)
-	}
+	l.place, err = q.place(e, l.order)
 	return l, err
 }
 
@@ -174,15 +164,12 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 			ids, items = append(ids, uint64(r.ID)), append(items, listItem{})
 			paths[uint64(r.ID)] = r.Path
 		}
-		if !l.after.Sorted {
-			l.order = byID
-		}
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	if last != nil {
-		cursor = l.q.Cursors.SealList(l.e, l.bound, *last)
+		cursor = l.q.Cursors.SealList(l.e, l.order, *last)
 	}
 	return items, cursor, describeItems(v, ids, items, paths)
 }

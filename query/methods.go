@@ -71,7 +71,7 @@ func query(ctx context.Context, q *call) (any, error) {
 	if withRecords && !e.IsLeaf() {
 		return nil, xrpc.Invalid("set: records=true takes a single set, such as likers(at://…), and no operators")
 	}
-	at, err := q.place(e)
+	at, err := q.place(e, byID)
 	if err != nil {
 		return nil, err
 	}
@@ -96,29 +96,27 @@ func query(ctx context.Context, q *call) (any, error) {
 	return &out, err
 }
 
-// A place is where a page of members by id begins.
+// A place is where a page of a set begins.
 type place struct {
 	e     *language.Expr // as of the first page
-	after dict.ID
+	order string
+	after algebra.Place
 }
 
 // place reads the parameter cursor.
-func (q *call) place(e *language.Expr) (p place, err error) {
-	if p.e = e; !q.Values.Has("cursor") {
-		return p, nil
+func (q *call) place(e *language.Expr, order string) (p place, err error) {
+	p = place{e: e, order: order}
+	if q.Values.Has("cursor") {
+		p.e, p.after, err = q.Cursors.OpenList(e, order, q.Values.Get("cursor"))
 	}
-	e, at, err := q.Cursors.OpenList(e, byID, q.Values.Get("cursor"))
-	if err != nil {
-		return p, xrpc.Invalid("%v", err)
-	}
-	return place{e, at.ID}, nil
+	return p, err
 }
 
 // page returns the page of a set at a place, and the cursor of the next one.
 func (q *call) page(v *algebra.Evaluation, set sets.Set, at place, limit int) (ids []uint64, members []string, cursor string, err error) {
-	ids, members, last, err := v.Page(set, at.after, limit)
+	ids, members, last, err := v.Page(set, at.after.ID, limit)
 	if last != dict.None {
-		cursor = q.Cursors.SealList(at.e, byID, algebra.Place{ID: last})
+		cursor = q.Cursors.SealList(at.e, at.order, algebra.Place{ID: last})
 	}
 	return ids, members, cursor, err
 }

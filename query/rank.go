@@ -11,7 +11,6 @@ import (
 	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/rank"
-	"skein.blue/query/xrpc"
 )
 
 type rankItem struct {
@@ -66,7 +65,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	if q.Values.Has("cursor") {
 		after, err := rank.OpenPlace(q.Cursors, question, q.Values.Get("cursor"))
 		if err != nil {
-			return nil, xrpc.Invalid("%v", err)
+			return nil, err
 		}
 		if after.Micros > 0 {
 			now = time.UnixMicro(int64(after.Micros))

@@ -170,7 +170,7 @@ func (b *backlinks) oneOfEach(q *xrpc.Query, v *algebra.Evaluation, set sets.Set
 	var after algebra.Place
 	if b.cursor != "" {
 		if _, after, err = q.Cursors.OpenList(b.of, b.more(), b.cursor); err != nil {
-			return nil, xrpc.Invalid("%v", err)
+			return nil, err
 		}
 	}
 	page, last, err := v.Records(&b.of.Root, set, &after, b.limit, b.order(after.At(time.Now())))

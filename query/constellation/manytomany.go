@@ -3,7 +3,6 @@ package constellation
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -171,11 +170,11 @@ func getManyToManyCounts(ctx context.Context, q *xrpc.Query) (any, error) {
 	}
 	var after dict.ID
 	if m.cursor != "" {
-		plain, err := q.Cursors.Open(m.cursor, m.more+m.of.Question())
-		if err != nil || len(plain) != 8 {
-			return nil, xrpc.Invalid("%v", xrpc.ErrCursor)
+		at, _, err := q.Cursors.Open(m.more+m.of.Question(), m.cursor)
+		if err != nil || len(at) != 1 {
+			return nil, xrpc.ErrCursor
 		}
-		after = dict.ID(binary.BigEndian.Uint64(plain))
+		after = dict.ID(at[0])
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Counts, out.Cursor = []countOfOther{}, nil
@@ -203,7 +202,7 @@ func getManyToManyCounts(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 		if ids = ids[from:]; len(ids) > m.limit {
 			ids = ids[:m.limit]
-			out.Cursor = new(q.Cursors.Seal(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.Question()))
+			out.Cursor = new(q.Cursors.Seal(m.more+m.of.Question(), nil, uint64(ids[len(ids)-1])))
 		}
 		return sn.Strings(m.to.To.Is(), ids, func(i int, other []byte) error {
 			out.Counts = append(out.Counts, countOfOther{string(other), counts[ids[i]].total, counts[ids[i]].distinct})

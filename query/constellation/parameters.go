@@ -1,7 +1,6 @@
 package constellation
 
 import (
-	"encoding/binary"
 	"strings"
 
 	"skein.blue/graph/ask"
@@ -28,17 +27,16 @@ func missing(name string) error { return xrpc.Invalid("parameter %q is missing",
 
 // seal seals the place of a record, with another number.
 func seal(q *xrpc.Query, question string, x, y uint64, p ask.Path) *string {
-	plain := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, x), y)
-	return new(q.Cursors.Seal(p.AppendRkey(plain), question))
+	return new(q.Cursors.Seal(question, p.AppendRkey(nil), x, y))
 }
 
 // open opens the parameter cursor.
 func open(q *xrpc.Query, question string) (x, y uint64, p ask.Path, err error) {
-	plain, err := q.Cursors.Open(q.Values.Get("cursor"), question)
-	if err != nil || len(plain) < 17 {
-		return 0, 0, p, xrpc.Invalid("%v", xrpc.ErrCursor)
+	at, rkey, err := q.Cursors.Open(question, q.Values.Get("cursor"))
+	if err != nil || len(at) != 2 {
+		return 0, 0, p, xrpc.ErrCursor
 	}
-	return binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), ask.ParsePath(plain[16:]), nil
+	return at[0], at[1], ask.ParsePath(rkey), nil
 }
 
 // authors limit an answer to the records of some accounts, if any are given.

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -136,7 +135,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	at := place{micros: uint64(time.Now().UnixMicro())}
 	if q.Values.Has("cursor") {
 		if at, err = g.open(q.Cursors, q.Values.Get("cursor")); err != nil {
-			return nil, xrpc.Invalid("%v", err)
+			return nil, err
 		}
 	}
 	out := struct {
@@ -275,30 +274,22 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Ex
 
 // seal seals the start of the next page of a feed.
 func (f feed) seal(c *xrpc.Cursors, p place) string {
-	plain := binary.BigEndian.AppendUint64(nil, p.micros)
-	plain = binary.BigEndian.AppendUint64(plain, p.after)
-	plain = binary.BigEndian.AppendUint64(plain, p.id)
-	last := uint64(0)
+	at, last := []uint64{p.micros, p.after, p.id}, uint64(0)
 	for _, id := range p.shown {
-		plain = binary.AppendUvarint(plain, id-last)
-		last = id
+		at, last = append(at, id-last), id // which take few bytes
 	}
-	return c.Seal(plain, f.question())
+	return c.Seal(f.question(), nil, at...)
 }
 
 func (f feed) open(c *xrpc.Cursors, cursor string) (p place, err error) {
-	plain, err := c.Open(cursor, f.question())
-	if err != nil || len(plain) < 24 {
+	at, _, err := c.Open(f.question(), cursor)
+	if err != nil || len(at) < 3 {
 		return p, xrpc.ErrCursor
 	}
-	p = place{micros: binary.BigEndian.Uint64(plain), after: binary.BigEndian.Uint64(plain[8:]), id: binary.BigEndian.Uint64(plain[16:])}
+	p = place{micros: at[0], after: at[1], id: at[2]}
 	last := uint64(0)
-	for rest := plain[24:]; len(rest) > 0; {
-		more, n := binary.Uvarint(rest)
-		if n <= 0 || more == 0 || len(p.shown) == maxFeed {
-			return p, xrpc.ErrCursor
-		}
-		last, rest = last+more, rest[n:]
+	for _, more := range at[3:] {
+		last += more
 		p.shown = append(p.shown, last)
 	}
 	return p, nil

@@ -254,7 +254,7 @@ func TestPlacesReturn(t *testing.T) {
 				t.Errorf("a cursor of %v for %v: %+v, %v", all[i], all[j], got, err)
 			}
 		}
-		if _, err := OpenPlace(c, question, c.Seal(make([]byte, 35), question)); !errors.Is(err, xrpc.ErrCursor) {
+		if _, err := OpenPlace(c, question, c.Seal(question, nil, 1, 2, 3, 4)); !errors.Is(err, xrpc.ErrCursor) {
 			t.Errorf("a cursor of another form: %v", err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"math"
 	"math/bits"
 	"net/url"
@@ -175,24 +174,16 @@ func Question(q *xrpc.Query, r *Ranking) string {
 
 // SealPlace seals the start of the next page of a Ranking.
 func SealPlace(c *xrpc.Cursors, question string, p Place) string {
-	plain := binary.BigEndian.AppendUint64(nil, p.Micros)
-	plain = binary.BigEndian.AppendUint64(plain, p.ID)
-	plain = binary.BigEndian.AppendUint32(plain, p.Count)
-	plain = binary.BigEndian.AppendUint64(plain, p.Total)
-	return c.Seal(binary.BigEndian.AppendUint64(plain, math.Float64bits(p.Score)), question)
+	return c.Seal(question, nil, p.Micros, p.ID, uint64(p.Count), p.Total, math.Float64bits(p.Score))
 }
 
 // OpenPlace opens a cursor of this Ranking.
 func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
-	plain, err := c.Open(cursor, question)
-	if err != nil || len(plain) != 36 {
+	at, _, err := c.Open(question, cursor)
+	if err != nil || len(at) != 5 {
 		return p, xrpc.ErrCursor
 	}
-	result := Result{
-		ID: binary.BigEndian.Uint64(plain[8:]), Count: binary.BigEndian.Uint32(plain[16:]),
-		Total: binary.BigEndian.Uint64(plain[20:]), Score: math.Float64frombits(binary.BigEndian.Uint64(plain[28:])),
-	}
-	return Place{result, binary.BigEndian.Uint64(plain)}, nil
+	return Place{Result{ID: at[1], Count: uint32(at[2]), Total: at[3], Score: math.Float64frombits(at[4])}, at[0]}, nil
 }
 
 // isRecent reports whether a result is a record in the window subjectsSince.

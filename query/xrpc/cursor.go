@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 )
 
 // ErrCursor is returned for a cursor that this store did not make for this query.
-var ErrCursor = errors.New("the cursor does not belong to this query on this server")
+var ErrCursor = Invalid("the cursor does not belong to this query on this server")
 
 // Cursors seals page cursors. A cursor holds the place of the last member of a page and, if it matters, the
 // time of the first page. It is encrypted and bound to the expression with the store's secret.
@@ -45,8 +44,13 @@ func NewCursors(secret []byte) *Cursors {
 	return &Cursors{aead, key}
 }
 
-// Seal seals the content of a cursor for one query.
-func (c *Cursors) Seal(plain []byte, question string) string {
+// Seal seals numbers, and a text after them, for one query.
+func (c *Cursors) Seal(question string, text []byte, numbers ...uint64) string {
+	plain := binary.AppendUvarint(nil, uint64(len(numbers)))
+	for _, n := range numbers {
+		plain = binary.AppendUvarint(plain, n)
+	}
+	plain = append(plain, text...)
 	mac := hmac.New(sha256.New, c.key[:])
 	// The length keeps contents apart whose bytes are divided differently: a nonce that serves two
 	// contents gives both away.
@@ -57,44 +61,49 @@ func (c *Cursors) Seal(plain []byte, question string) string {
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(question)))
 }
 
-// Open returns the content of a cursor that was sealed for a query.
-func (c *Cursors) Open(cursor, question string) ([]byte, error) {
+// Open returns what Seal sealed for a query.
+func (c *Cursors) Open(question, cursor string) (numbers []uint64, text []byte, err error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	n := c.aead.NonceSize()
 	if err != nil || len(sealed) < n || strings.ContainsAny(cursor, "\r\n") { // the decoder skips line ends
-		return nil, ErrCursor
+		return nil, nil, ErrCursor
 	}
 	plain, err := c.aead.Open(nil, sealed[:n], sealed[n:], []byte(question))
 	if err != nil {
-		return nil, ErrCursor
+		return nil, nil, ErrCursor
 	}
-	return plain, nil
+	count, n := binary.Uvarint(plain)
+	for range count {
+		plain = plain[n:]
+		var number uint64
+		if number, n = binary.Uvarint(plain); n <= 0 { // of another version
+			return nil, nil, ErrCursor
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, plain[max(n, 0):], nil
 }
 
 // SealList seals the start of the next page of a set or a list. more is what it depends on besides
 // the set.
 func (c *Cursors) SealList(e *language.Expr, more string, p algebra.Place) string {
-	plain := []byte{0}
+	sorted, now := uint64(0), p.Now
 	if p.Sorted {
-		plain[0] = 1
+		sorted = 1
 	}
-	plain = binary.BigEndian.AppendUint64(plain, p.Micros)
-	plain = binary.BigEndian.AppendUint64(plain, uint64(p.ID))
-	now := p.Now
 	if e.HasAge { // otherwise the same page has the same cursor, unless the time matters
 		now = e.Now.UnixMicro()
 	}
-	plain = binary.BigEndian.AppendUint64(plain, uint64(now))
-	return c.Seal(plain, "list "+more+"\x00"+e.Question())
+	return c.Seal("list "+more+"\x00"+e.Question(), nil, sorted, p.Micros, uint64(p.ID), uint64(now))
 }
 
 // OpenList opens a cursor of SealList, and returns the expression with its ages counted back from the time of the first page.
 func (c *Cursors) OpenList(e *language.Expr, more, cursor string) (*language.Expr, algebra.Place, error) {
-	plain, err := c.Open(cursor, "list "+more+"\x00"+e.Question())
-	if err != nil || len(plain) != 25 {
+	at, _, err := c.Open("list "+more+"\x00"+e.Question(), cursor)
+	if err != nil || len(at) != 4 {
 		return e, algebra.Place{}, ErrCursor
 	}
-	p := algebra.Place{Begun: true, Sorted: plain[0] == 1, Micros: binary.BigEndian.Uint64(plain[1:]), ID: dict.ID(binary.BigEndian.Uint64(plain[9:])), Now: int64(binary.BigEndian.Uint64(plain[17:]))}
+	p := algebra.Place{Begun: true, Sorted: at[0] == 1, Micros: at[1], ID: dict.ID(at[2]), Now: int64(at[3])}
 	if e.HasAge {
 		e, err = e.AsOf(time.UnixMicro(p.Now))
 	}
