@@ -56,10 +56,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	if direction != blocking && direction != blockedBy {
 		return nil, xrpc.Invalid("parameter direction is %q; it must be %s or %s", language.Brief(direction), blocking, blockedBy)
 	}
-	limit, err := q.Integer("limit", 1, maxBlocks, 50)
-	if err != nil {
-		return nil, err
-	}
+	limit := q.Integer("limit", 1, maxBlocks, 50)
 	var others []language.Literal
 	if q.Values.Has("others") {
 		if q.Values.Has("cursor") || q.Values.Has("limit") {

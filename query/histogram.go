@@ -41,10 +41,7 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		return nil, xrpc.Invalid("histogram needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument")
 	}
 	now := time.Now()
-	window, err := q.Window(now)
-	if err != nil {
-		return nil, err
-	}
+	window := q.Window(now)
 	if !q.Values.Has("until") && !window.All() { // records ahead of the present are counted apart
 		window.To = math.MaxInt64
 	}

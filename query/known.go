@@ -41,10 +41,7 @@ func known(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := q.Integer("limit", 0, maxSample, defaultSample)
-	if err != nil {
-		return nil, err
-	}
+	limit := q.Integer("limit", 0, maxSample, defaultSample)
 	out := struct {
 		Subjects []knownSubject `json:"subjects"`
 		caveats

@@ -55,14 +55,7 @@ func list(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := q.Integer("limit", 1, 1000, 50)
-	if err != nil {
-		return nil, err
-	}
-	exact, err := q.Boolean("exact")
-	if err != nil {
-		return nil, err
-	}
+	limit, exact := q.Integer("limit", 1, 1000, 50), q.Boolean("exact")
 	l, err := q.listing(e)
 	if err != nil {
 		return nil, err

@@ -53,18 +53,7 @@ func query(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := q.Integer("limit", 1, 1000, 100)
-	if err != nil {
-		return nil, err
-	}
-	countOnly, err := q.Boolean("count")
-	if err != nil {
-		return nil, err
-	}
-	withRecords, err := q.Boolean("records")
-	if err != nil {
-		return nil, err
-	}
+	limit, countOnly, withRecords := q.Integer("limit", 1, 1000, 100), q.Boolean("count"), q.Boolean("records")
 	if withRecords && e.Root.Kind.IsLabel() {
 		return nil, xrpc.Invalid("set: records=true does not work with labeled(…), because a label is not a record")
 	}

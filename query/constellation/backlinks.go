@@ -83,12 +83,7 @@ func backlinksOf(q *xrpc.Query, from parameters) (b backlinks, err error) {
 		return b, err
 	}
 	b.of = q.Words.ActorsOf(q.Words.KindAt(collection, path), target)
-	if b.limit, err = q.Integer("limit", 0, 1000, 100); err != nil {
-		return b, err
-	}
-	if b.oldest, err = q.Boolean("reverse"); err != nil {
-		return b, err
-	}
+	b.limit, b.oldest = q.Integer("limit", 0, 1000, 100), q.Boolean("reverse")
 	b.cursor = q.Values.Get("cursor")
 	given := q.Values["did"]
 	if q.Values.Has("from_dids") {
@@ -101,7 +96,7 @@ func backlinksOf(q *xrpc.Query, from parameters) (b backlinks, err error) {
 	if len(b.by.dids) > maxDIDs {
 		return b, xrpc.Invalid("parameter did occurs %d times; at most %d are allowed", len(b.by.dids), maxDIDs)
 	}
-	return b, nil
+	return b, q.Err()
 }
 
 // backlinkPage is a page of records, or of their authors.

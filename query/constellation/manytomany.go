@@ -47,9 +47,7 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	}
 	m.of = q.Words.ActorsOf(q.Words.KindAt(collection, path), q.Values.Get("subject"))
 	m.to = q.Words.KindAt(collection, q.Values.Get("pathToOther"))
-	if m.limit, err = q.Integer("limit", 1, 1000, 100); err != nil {
-		return m, err
-	}
+	m.limit = q.Integer("limit", 1, 1000, 100)
 	for _, name := range []string{by, "otherSubject"} {
 		if n := len(q.Values[name]); n > maxDIDs {
 			return m, xrpc.Invalid("parameter %s occurs %d times; at most %d are allowed", name, n, maxDIDs)
@@ -73,7 +71,7 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	}
 	m.cursor = q.Values.Get("cursor")
 	m.more = fmt.Sprintf("many2 %s %q %q %q ", by, q.Values.Get("pathToOther"), q.Values[by], q.Values["otherSubject"]) // quoted, so that no two questions have the same text
-	return m, nil
+	return m, q.Err()
 }
 
 // compareLinks orders the links of one actor: by record, then by the other subject. A record may

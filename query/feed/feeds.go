@@ -123,14 +123,13 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	if !ok {
 		return nil, xrpc.Errorf(http.StatusBadRequest, "UnknownFeed", "unknown feed %q", language.Brief(q.Values.Get("feed")))
 	}
-	limit, err := q.Integer("limit", 1, 100, 50)
+	limit := q.Integer("limit", 1, 100, 50)
+	err := q.Err()
+	if g.viewer && err == nil {
+		g.did, err = f.viewerOf(ctx, q)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if g.viewer {
-		if g.did, err = f.viewerOf(ctx, q); err != nil {
-			return nil, err
-		}
 	}
 	at := place{micros: uint64(time.Now().UnixMicro())}
 	if q.Values.Has("cursor") {

@@ -75,9 +75,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 			return r, xrpc.Invalid("%v", err)
 		}
 	}
-	if r.Window, err = q.Window(now); err != nil {
-		return r, err
-	}
+	r.Window = q.Window(now)
 	for _, name := range []string{"weigh", "damp", "decay"} {
 		if q.Values.Has(name) && q.Values.Get(name) == "" {
 			return r, xrpc.Invalid("parameter %s is empty", name)
@@ -96,9 +94,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 			return r, xrpc.Invalid("by=%s does not work with weigh, damp or decay, which order by score", language.Brief(r.By))
 		}
 	}
-	if r.Exact, err = q.Boolean("exact"); err != nil {
-		return r, err
-	}
+	r.Exact = q.Boolean("exact")
 	least := 1
 	switch r.By {
 	case ByCount, ByScore:
@@ -110,10 +106,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	if lists := r.Via.Op == language.OpLists || r.Via.Op == language.OpListed; lists && (r.By == ByShare || r.By == ByLift) {
 		return r, xrpc.Invalid("by=%s does not work with via=%s", r.By, r.Via.Name)
 	}
-	if least, err = q.Integer("min", 1, 1<<30, least); err != nil {
-		return r, err
-	}
-	r.min = uint32(least)
+	r.min = uint32(q.Integer("min", 1, 1<<30, least))
 	if q.Values.Has("subjectsSince") {
 		if r.Via.Is != dict.URI {
 			return r, xrpc.Invalid("subjectsSince works only for results that are %s; these are %s, which have no time", language.Plural(dict.URI), language.Plural(r.Via.Is))
@@ -124,8 +117,8 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 		}
 		r.subjects = ask.WindowOf(language.FirstMicro(t), language.EndSince(isAge, now))
 	}
-	r.Limit, err = q.Integer("limit", 1, 1000, 100)
-	return r, err
+	r.Limit = q.Integer("limit", 1, 1000, 100)
+	return r, q.Err()
 }
 
 // Rank expands the members of a set, and orders the results.

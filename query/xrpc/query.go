@@ -32,6 +32,19 @@ type Query struct {
 	Resolve func(list []language.Literal, where func(i int) string) error
 	// Viewer returns the DID of the viewer who called the method.
 	Viewer func(context.Context) (string, error)
+
+	err error // see Err
+}
+
+// Err returns what is wrong with the first bad parameter that Integer, Boolean or Window has read. View returns it, too: a
+// method that only works on a View need not ask.
+func (q *Query) Err() error { return q.err }
+
+// wrong notes a bad parameter for Err.
+func (q *Query) wrong(format string, args ...any) {
+	if q.err == nil {
+		q.err = Invalid(format, args...)
+	}
 }
 
 // Parse reads the query string and the form of a call. An unknown parameter is an error,
@@ -117,38 +130,36 @@ func (q *Query) List(name string, hi int, forms ...kinds.Form) ([]language.Liter
 }
 
 // Integer reads a parameter that is a number from lo to hi.
-func (q *Query) Integer(name string, lo, hi, otherwise int) (int, error) {
+func (q *Query) Integer(name string, lo, hi, otherwise int) int {
 	if !q.Values.Has(name) {
-		return otherwise, nil
+		return otherwise
 	}
 	n, err := strconv.Atoi(q.Values.Get(name))
 	if err != nil || n < lo || n > hi {
-		return 0, Invalid("parameter %s is %q; it must be a number from %d to %d", name, language.Brief(q.Values.Get(name)), lo, hi)
+		q.wrong("parameter %s is %q; it must be a number from %d to %d", name, language.Brief(q.Values.Get(name)), lo, hi)
 	}
-	return n, nil
+	return n
 }
 
 // Boolean reads a parameter that is true or false.
-func (q *Query) Boolean(name string) (bool, error) {
-	switch v := q.Values.Get(name); {
-	case !q.Values.Has(name) || v == "false":
-		return false, nil
-	case v == "true":
-		return true, nil
+func (q *Query) Boolean(name string) bool {
+	v := q.Values.Get(name)
+	if q.Values.Has(name) && v != "true" && v != "false" {
+		q.wrong("parameter %s is %q; it must be true or false", name, language.Brief(v))
 	}
-	return false, Invalid("parameter %s is %q; it must be true or false", name, language.Brief(q.Values.Get(name)))
+	return v == "true"
 }
 
 // Window reads the parameters since and until.
-func (q *Query) Window(now time.Time) (language.Window, error) {
+func (q *Query) Window(now time.Time) language.Window {
 	for _, name := range []string{"since", "until"} {
 		if q.Values.Has(name) && q.Values.Get(name) == "" {
-			return language.Window{}, Invalid("parameter %s is empty: give a time, or leave it out", name)
+			q.wrong("parameter %s is empty: give a time, or leave it out", name)
 		}
 	}
 	w, _, err := language.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
 	if err != nil {
-		return w, Invalid("parameter %v", err)
+		q.wrong("parameter %v", err)
 	}
-	return w, nil
+	return w
 }

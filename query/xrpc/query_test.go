@@ -122,19 +122,24 @@ func query(p url.Values) *Query {
 // A number is taken exactly from its lowest to its highest value.
 func TestIntegers(t *testing.T) {
 	for n := range 8 {
-		got, err := query(url.Values{"n": {fmt.Sprint(n)}}).Integer("n", 2, 5, 7)
+		q := query(url.Values{"n": {fmt.Sprint(n)}})
+		got, err := q.Integer("n", 2, 5, 7), q.Err()
 		if n >= 2 && n <= 5 && (err != nil || got != n) {
 			t.Errorf("%d: %d, %v", n, got, err)
 		} else if n < 2 || n > 5 {
 			says(t, "a number", err, fmt.Sprintf("parameter n is %q; it must be a number from 2 to 5", fmt.Sprint(n)))
 		}
 	}
-	if got, err := query(nil).Integer("n", 2, 5, 7); got != 7 || err != nil {
-		t.Errorf("no number: %d, %v", got, err)
+	q := query(nil)
+	if got := q.Integer("n", 2, 5, 7); got != 7 || q.Err() != nil {
+		t.Errorf("no number: %d, %v", got, q.Err())
 	}
 	for _, bad := range []string{"", " ", "5 ", " 5", "5.0", "1e2", "0x5", "ten", "5,", "5_0", "٥", "５", "--5", "9223372036854775808", strings.Repeat("9", 10_000), "5\x00", "true"} {
-		_, err := query(url.Values{"n": {bad}}).Integer("n", 0, 1<<62, 7)
-		says(t, "a number", err, "it must be a number from 0")
+		q := query(url.Values{"n": {bad}, "m": {"no"}})
+		q.Integer("n", 0, 1<<62, 7)
+		q.Boolean("m")
+		says(t, "a number", q.Err(), "it must be a number from 0")
+		says(t, "a view", q.View(t.Context(), nil), "parameter n is ")
 	}
 }
 

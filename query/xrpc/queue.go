@@ -93,6 +93,9 @@ func (w *Work) charge(cost int) error {
 // called again with a slot of the large queue. While it waits, the query holds neither sets nor a
 // state of the store.
 func (q *Query) View(ctx context.Context, fn func(*ask.View) error) error {
+	if q.err != nil {
+		return q.err
+	}
 	err := q.Store.ViewCharged(ctx, q.Work.charge, fn)
 	if !errors.Is(err, errLarge) {
 		return err
