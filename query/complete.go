@@ -56,6 +56,7 @@ type call struct {
 
 // evaluate calls fn with the evaluation of an expression in a state of the graph, and says in c what the answer may miss.
 func (q *call) evaluate(ctx context.Context, e *language.Expr, needs []evidence.Need, c *caveats, fn func(v *algebra.Evaluation) error) error {
+	q.Boolean("proof")
 	return q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
@@ -101,12 +102,12 @@ type claim struct {
 func (q *call) claim(sn *ask.View) (*claim, error) {
 	c := &claim{q: q, sn: sn, states: map[any]*evidence.Account{}, lacking: map[any]bool{}}
 	c.index.Source = func(k kinds.Kind) string { return q.Words.Table.Info(k).Source() }
-	var err [5]error
-	c.proves, err[0] = q.Boolean("proof")
-	c.index.Holes, err[1] = sn.Holes()
-	c.index.Past, err[2] = sn.Backfill()
-	c.index.Counts, err[3] = sn.AccountCounts()
-	c.index.Lacking, err[4] = sn.Lacking()
+	c.proves = q.Boolean("proof")
+	var err [4]error
+	c.index.Holes, err[0] = sn.Holes()
+	c.index.Past, err[1] = sn.Backfill()
+	c.index.Counts, err[2] = sn.AccountCounts()
+	c.index.Lacking, err[3] = sn.Lacking()
 	return c, errors.Join(err[:]...)
 }
 

@@ -76,6 +76,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 		r.After = &after
 	}
 	out := rankAnswer{Type: r.Via.Is.String()}
+	q.Boolean("proof")
 	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items = []rankItem{}
 		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.ranking(ctx, &r) }); err != nil {

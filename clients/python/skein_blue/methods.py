@@ -25,6 +25,9 @@ __all__ = [
     "ContainsMembership",
     "CountsCountedSubject",
     "CountsOutput",
+    "Around",
+    "Missing",
+    "Roster",
     "GetAccountOutput",
     "GetAccountQueued",
     "GetBlocksBlock",
@@ -137,6 +140,7 @@ class GetRelationshipsOutput(_GetRelationshipsOutput, total=False):
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
     #: Why the answer may be incomplete.
     reason: str
 
@@ -217,6 +221,7 @@ class ContainsOutput(_ContainsOutput, total=False):
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
     #: Why the answer may be incomplete.
     reason: str
     #: The part that skein read, for each ranking or list that it sampled.
@@ -246,8 +251,49 @@ class CountsOutput(_CountsOutput, total=False):
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
+
+
+class _Around(TypedDict):
+    centers: List[str]
+    hops: int
+    #: The number of accounts.
+    members: int
+
+
+class Around(_Around, total=False):
+    """The part of the network that is indexed: the members' records, and of everybody else those that name a center or its records."""
+
+    lists: List[str]
+
+
+class Missing(TypedDict):
+    """What evidence an answer lacks."""
+
+    #: Accounts whose records may be missing.
+    accounts: int
+    #: Labelers whose labels may be missing.
+    labelers: int
+    #: Lists of accounts that are missing: 1 if no list of all accounts is valid, else the number of hosts that could not be listed.
+    roster: int
+
+
+class _Roster(TypedDict):
+    #: When reading the list began.
+    asOf: str
+    #: repos: the lists of all hosts of the relay. stream: the stream from its first event. archive, followed by an address.
+    source: str
+
+
+class Roster(_Roster, total=False):
+    """A list of all accounts of the network. All of them are indexed, or in the resync queue."""
+
+    #: Hosts whose lists could not be read.
+    unlisted: List[str]
 
 
 class _GetAccountOutput(TypedDict):
@@ -335,6 +381,7 @@ class GetBlocksOutput(_GetBlocksOutput, total=False):
     cursor: str
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
     #: Why the answer may be incomplete.
     reason: str
     #: The exact number of accounts on all pages. Absent with others.
@@ -409,6 +456,7 @@ class _GetStatsOutput(TypedDict):
 class GetStatsOutput(_GetStatsOutput, total=False):
     """Describes the contents of the index, and how current it is."""
 
+    around: Around
     audited: GetStatsAudited
     #: The last committed sequence number of the relay. Absent before the first event.
     cursor: int
@@ -420,6 +468,14 @@ class GetStatsOutput(_GetStatsOutput, total=False):
     labelers: List[GetStatsLabeler]
     #: The age of the newest event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event.
     lagSeconds: int
+    #: Active accounts of which something may have been missed since skein first heard of them.
+    missed: int
+    missing: Missing
+    #: Why answers that depend on all accounts may be incomplete. Absent if they are complete.
+    reason: str
+    roster: Roster
+    #: Since when the stream has had no hole.
+    since: str
     #: Repos in the resync queue. Absent if this server fetches none.
     waiting: int
 
@@ -463,6 +519,7 @@ class HistogramOutput(_HistogramOutput, total=False):
     incomplete: bool
     #: Members whose records are dated in the future; without until they have no bucket. Absent if there are none.
     later: int
+    missing: Missing
     #: Why the answer may be incomplete.
     reason: str
     #: The part that skein read, for each ranking or list that it sampled.
@@ -490,6 +547,7 @@ class KnownOutput(_KnownOutput, total=False):
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
     #: Why the answer may be incomplete.
     reason: str
 
@@ -523,6 +581,9 @@ class ListOutput(_ListOutput, total=False):
     cursor: str
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
     #: The part that skein read, for each ranking or list that it sampled.
@@ -545,6 +606,9 @@ class QueryOutput(_QueryOutput, total=False):
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     members: List[str]
+    missing: Missing
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
     #: With records=true: the record that makes the edge, by member. If there are several, the first one after the subject by their keys, or else the last one before it.
@@ -569,8 +633,11 @@ class RankOutput(_RankOutput, total=False):
     cursor: str
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
+    missing: Missing
     #: For share and lift: the number of accounts in the set.
     of: int
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
     #: The part that skein read, for each ranking or list that it sampled.
@@ -705,13 +772,14 @@ class Methods:
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
-    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str]) -> CountsOutput:
+    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
         edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
         subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
+        proof: Return what proves that the answer is complete.
         """
-        answer: CountsOutput = self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject})
+        answer: CountsOutput = self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject, "proof": proof})
         return answer
 
     def get_account(self, did: str) -> GetAccountOutput:
@@ -759,29 +827,31 @@ class Methods:
         answer: KnownOutput = self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
-    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
+    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
+        proof: Return what proves that the answer is complete.
         """
-        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order})
+        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order, "proof": proof})
         return answer
 
-    def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
+    def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
         set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
+        proof: Return what proves that the answer is complete.
         records: Return the record that makes the edge with each member. Works only for a single set.
         """
-        answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
+        answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "proof": proof, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -793,12 +863,13 @@ class Methods:
         exact: Fail instead of reading a sample. A ranking then reads up to 67 million edges.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
+        proof: Return what proves that the answer is complete.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer
 
 
@@ -899,13 +970,14 @@ class AsyncMethods:
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
-    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str]) -> CountsOutput:
+    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
         edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
         subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
+        proof: Return what proves that the answer is complete.
         """
-        answer: CountsOutput = await self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject})
+        answer: CountsOutput = await self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject, "proof": proof})
         return answer
 
     async def get_account(self, did: str) -> GetAccountOutput:
@@ -953,29 +1025,31 @@ class AsyncMethods:
         answer: KnownOutput = await self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
-    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None) -> ListOutput:
+    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
+        proof: Return what proves that the answer is complete.
         """
-        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order})
+        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order, "proof": proof})
         return answer
 
-    async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
+    async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
         set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
+        proof: Return what proves that the answer is complete.
         records: Return the record that makes the edge with each member. Works only for a single set.
         """
-        answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
+        answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "proof": proof, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -987,10 +1061,11 @@ class AsyncMethods:
         exact: Fail instead of reading a sample. A ranking then reads up to 67 million edges.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
+        proof: Return what proves that the answer is complete.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer

@@ -70,6 +70,7 @@ export interface GetRelationshipsOutput {
   actor: string;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
+  missing?: Missing;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** One for each of others, in the same order. */
@@ -208,6 +209,7 @@ export interface ContainsOutput {
   incomplete?: boolean;
   /** In the order of the query. */
   members: ContainsMembership[];
+  missing?: Missing;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** The part that skein read, for each ranking or list that it sampled. */
@@ -230,6 +232,8 @@ export interface CountsCountedSubject {
 export interface CountsParams {
   /** The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject. */
   edge: ('follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {}))[];
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
   /** DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token. */
   subject: string[];
 }
@@ -237,10 +241,42 @@ export interface CountsParams {
 export interface CountsOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
+  missing?: Missing;
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** In the order of the query. */
   subjects: CountsCountedSubject[];
+}
+
+/** The part of the network that is indexed: the members' records, and of everybody else those that name a center or its records. */
+export interface Around {
+  centers: string[];
+  hops: number;
+  lists?: string[];
+  /** The number of accounts. */
+  members: number;
+}
+
+/** What evidence an answer lacks. */
+export interface Missing {
+  /** Accounts whose records may be missing. */
+  accounts: number;
+  /** Labelers whose labels may be missing. */
+  labelers: number;
+  /** Lists of accounts that are missing: 1 if no list of all accounts is valid, else the number of hosts that could not be listed. */
+  roster: number;
+}
+
+/** A list of all accounts of the network. All of them are indexed, or in the resync queue. */
+export interface Roster {
+  /** When reading the list began. */
+  asOf: string;
+  /** repos: the lists of all hosts of the relay. stream: the stream from its first event. archive, followed by an address. */
+  source: string;
+  /** Hosts whose lists could not be read. */
+  unlisted?: string[];
 }
 
 export interface GetAccountParams {
@@ -324,6 +360,7 @@ export interface GetBlocksOutput {
   cursor?: string;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
+  missing?: Missing;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** The exact number of accounts on all pages. Absent with others. */
@@ -369,6 +406,7 @@ export interface GetStatsLabeler {
 
 export interface GetStatsOutput {
   accounts: number;
+  around?: Around;
   audited?: GetStatsAudited;
   /** Accounts with full history: all of their records are in the index, as far as is known. */
   complete: number;
@@ -389,10 +427,18 @@ export interface GetStatsOutput {
   labelers?: GetStatsLabeler[];
   /** The age of the newest event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event. */
   lagSeconds?: number;
+  /** Active accounts of which something may have been missed since skein first heard of them. */
+  missed?: number;
+  missing?: Missing;
   /** Repos whose history is not indexed. */
   partial: number;
+  /** Why answers that depend on all accounts may be incomplete. Absent if they are complete. */
+  reason?: string;
   records: GetStatsRecords;
   relay: string;
+  roster?: Roster;
+  /** Since when the stream has had no hole. */
+  since?: string;
   /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. full: the disk is full, and nothing is indexed until there is space. off: this process is a query node. */
   state: 'connecting' | 'live' | 'catchingUp' | 'blocked' | 'full' | 'off' | (string & {});
   strings: GetStatsStrings;
@@ -443,6 +489,7 @@ export interface HistogramOutput {
   incomplete?: boolean;
   /** Members whose records are dated in the future; without until they have no bucket. Absent if there are none. */
   later?: number;
+  missing?: Missing;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** The part that skein read, for each ranking or list that it sampled. */
@@ -477,6 +524,7 @@ export interface KnownParams {
 export interface KnownOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
+  missing?: Missing;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** In the order of the query. */
@@ -501,6 +549,8 @@ export interface ListParams {
   limit?: number;
   /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
   order?: 'newest' | 'oldest' | 'id' | (string & {});
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
   /** A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
@@ -511,8 +561,11 @@ export interface ListOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: ListItem[];
+  missing?: Missing;
   /** The order of the items. Instead of newest or oldest it is id for sets that are too large to be sorted by time. */
   order: string;
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** The part that skein read, for each ranking or list that it sampled. */
@@ -530,6 +583,8 @@ export interface QueryParams {
   /** The cursor of the previous page of the same set. */
   cursor?: string;
   limit?: number;
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
   /** Return the record that makes the edge with each member. Works only for a single set. */
   records?: boolean;
   /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token. */
@@ -542,6 +597,9 @@ export interface QueryOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   members?: string[];
+  missing?: Missing;
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** With records=true: the record that makes the edge, by member. If there are several, the first one after the subject by their keys, or else the last one before it. */
@@ -573,6 +631,8 @@ export interface RankParams {
   min?: number;
   /** An expression for a set. $viewer stands for the DID of the account in the service auth token. */
   of: string;
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
   /** Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d. */
   since?: string | Date;
   /** If the results are records, return only those with a time in their key from then on. */
@@ -593,8 +653,11 @@ export interface RankOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: RankRanked[];
+  missing?: Missing;
   /** For share and lift: the number of accounts in the set. */
   of?: number;
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
   /** The part that skein read, for each ranking or list that it sampled. */
