@@ -237,9 +237,14 @@ func (l *labeler) decodeAll(raw [][]byte) (messages []message) {
 // be slow. So skein asks.
 func (l *labeler) quiet(ctx context.Context) error {
 	l.failedAt = time.Time{}
-	l.caughtUp = l.caughtUp || l.atEnd(ctx)
-	if l.caughtUp && l.state.Current && time.Since(l.state.Seen) >= seenEvery {
-		return l.write(ctx, nil, l.state)
+	if l.caughtUp && time.Since(l.state.Seen) < seenEvery {
+		return l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = true, "" })
+	}
+	// Having been at the end once says nothing of later labels: a connection may hang.
+	if atEnd := l.atEnd(ctx); atEnd && l.state.Current {
+		return l.write(ctx, nil, l.state) // seen now
+	} else if atEnd {
+		l.caughtUp = true
 	}
 	return l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = l.caughtUp, "" })
 }
