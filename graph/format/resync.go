@@ -203,7 +203,7 @@ type Roster struct {
 }
 
 // Known reports whether a list of all accounts was read, even if those of some hosts are missing.
-func (r *Roster) Known() bool { return !r.AsOf.IsZero() }
+func (r Roster) Known() bool { return !r.AsOf.IsZero() }
 
 // The sources of a Roster: the lists of all hosts of the relay; the stream from its first event; an archive.
 const (
@@ -226,7 +226,7 @@ type Around struct {
 }
 
 // Has reports whether a subject is a center, or a record of one.
-func (a *Around) Has(subject string) bool {
+func (a Around) Has(subject string) bool {
 	return subject != "" && slices.Contains(a.Centers, dict.AuthorityOf(subject))
 }
 
