@@ -328,21 +328,3 @@ func (c *claim) close(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Writers returns the owners of all claims, and whether they are alive: whether their last
-// heartbeat is, by the clocks of the machines, younger than twice the time after which another
-// writer takes over.
-func Writers(r kv.Reader) (alive map[string]bool, err error) {
-	alive = map[string]bool{}
-	return alive, scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row format.ClaimRow) error {
-		if alive[row.Owner] {
-			return nil
-		}
-		v, ok, err := r.Get(format.HeartbeatKey(row.Token))
-		if ok && len(v) == 8 {
-			at := time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
-			alive[row.Owner] = time.Since(at) < 2*patience*defaultBeat
-		}
-		return err
-	})
-}

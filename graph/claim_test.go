@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
@@ -34,7 +35,7 @@ func logging(c *claim, b *bytes.Buffer) *claim {
 }
 
 func open(faults memkv.Faults) *memkv.Store {
-	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: faults})
+	return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Faults: faults})
 }
 
 // take claims partitions, and gives them up at the end of the test.
@@ -413,56 +414,11 @@ func TestMalformedClaims(t *testing.T) {
 		}
 		for i, err := range []error{
 			writer(store, "b", 0, 4, time.Second).take(t.Context()), writer(store, "b", 8, 9, time.Second).take(t.Context()), checked(t, store, c),
-			store.View(t.Context(), func(r kv.Reader) error { _, err := Writers(r); return err }),
 		} {
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s: %d: %v, want %q", name, i, err, test.says)
 			}
 		}
-	}
-}
-
-// TestWriters: Writers lists the owners of claims, and which of them are alive. An owner with
-// several claims is alive if one of its heartbeats is recent.
-func TestWriters(t *testing.T) {
-	store := open(memkv.Faults{})
-	ago := func(d time.Duration) []byte {
-		return binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(-d).UnixMilli()))
-	}
-	if err := store.Update(t.Context(), func(tx kv.Txn) error {
-		for i, c := range []struct {
-			owner string
-			beat  []byte // nil for none
-		}{
-			{"now", ago(0)},
-			{"a while ago", ago(6 * time.Second)},
-			{"long ago", ago(10 * time.Second)},
-			{"ahead", ago(-time.Minute)}, // another machine's clock
-			{"never", nil},
-			{"cut", []byte{1, 2, 3}},
-			{"restarted", ago(time.Hour)},
-			{"restarted", ago(0)},
-			{"dying", ago(0)},
-			{"dying", ago(time.Hour)},
-		} {
-			token := []byte{byte(i)}
-			v, err := json.Marshal(format.ClaimRow{Token: token, Owner: c.owner})
-			if err != nil {
-				return err
-			}
-			tx.Set(format.ClaimKey(uint8(i*2)), v)
-			if c.beat != nil {
-				tx.Set(format.HeartbeatKey(token), c.beat)
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]bool{"now": true, "a while ago": true, "long ago": false, "ahead": true, "restarted": true, "dying": true}
-	var got map[string]bool
-	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = Writers(r); return err }); err != nil || !maps.Equal(got, want) {
-		t.Errorf("%v, want %v: %v", got, want, err)
 	}
 }
 

@@ -177,7 +177,7 @@ func TestDraw(t *testing.T) {
 
 // TestHome: leases come from the home shard, one block after another, also after a restart.
 func TestHome(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 10, LeaseSize: 16, Partitions: 1}, Shards: &dict.ShardRange{First: 500, Last: 510}}
 	home, next := uint32(0), map[dict.Namespace]uint64{}
 	for life := range 4 {
@@ -229,7 +229,7 @@ func TestLeaseRefuses(t *testing.T) {
 			}
 		}, "skein check"},
 	} {
-		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		store := memkv.Open(memkv.Options{Merger: Merger{}})
 		if err := store.Update(t.Context(), func(tx kv.Txn) error { c.write(tx); return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestLeaseRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	for _, bad := range []dict.ShardRange{{First: 1, Last: 0}, {First: 0, Last: 2}} {
 		if _, err := Open(t.Context(), store, Options{Settings: settings, Shards: &bad}); !errors.Is(err, dict.ErrSettings) {
 			t.Errorf("shards %s: %v", bad, err)
@@ -250,7 +250,7 @@ func TestLeaseRefuses(t *testing.T) {
 // TestPrepareEnds: the end of a context ends waiting for a lease. After Close there are no more leases.
 func TestPrepareEnds(t *testing.T) {
 	for _, partitions := range []uint8{1, 2} {
-		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		store := memkv.Open(memkv.Options{Merger: Merger{}})
 		o := Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 64, Partitions: partitions}, Owner: "me"}
 		in := openAs(t, store, o)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -281,7 +281,7 @@ func TestPrepareEnds(t *testing.T) {
 
 // TestLeasesOfOne: leases have one id each, the smallest size. The very first has none.
 func TestLeasesOfOne(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 1, Partitions: 1}}
 	w := newTwin()
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -33,7 +33,7 @@ var adders = map[string]func(batch *Batch, i int){
 func BenchmarkResolve(b *testing.B) {
 	for name, add := range adders {
 		b.Run(name, func(b *testing.B) {
-			store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: dict.Merger{}})
+			store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: Merger{}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func BenchmarkClaim(b *testing.B) {
 
 func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 	const size, batches = 10_000, 20
-	store := kvtest.Open(b, kvtest.Options(b, dict.Merger{}))
+	store := kvtest.Open(b, kvtest.Options(b, Merger{}))
 	var took time.Duration
 	made, measured := 0, 0
 	for b.Loop() {

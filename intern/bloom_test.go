@@ -50,7 +50,7 @@ func TestStringFilter(t *testing.T) {
 }
 
 func testStringFilter(t *testing.T, budget int64) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	rng := rand.New(rand.NewPCG(3, uint64(budget)))
 	ids := map[string]dict.ID{}
 	did := func() string {

@@ -46,7 +46,7 @@ func TestClaimersTwin(t *testing.T) {
 		t.Run(settings.String(), func(t *testing.T) { testClaimersTwin(t, faulty(uint64(seed)), settings, uint64(seed)) })
 	}
 	t.Run("fdb", func(t *testing.T) {
-		testClaimersTwin(t, kvtest.Open(t, kvtest.Options(t, dict.Merger{})), dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 64}, 9)
+		testClaimersTwin(t, kvtest.Open(t, kvtest.Options(t, Merger{})), dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 64}, 9)
 	})
 }
 
@@ -147,7 +147,7 @@ func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed
 // another. A later claim of URIs does not use these.
 func TestClaimEndsAtALease(t *testing.T) {
 	settings := dict.Settings{ShardBits: 6, LeaseSize: 64, Partitions: 2}
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	cutting := &cutter{Store: store}
 	in := openAs(t, cutting, Options{Settings: settings})
 	w := newTwin()
@@ -194,7 +194,7 @@ func TestClaimEndsAtALease(t *testing.T) {
 // TestClaimerMade: a Claimer knows which strings of a batch are new, and its Resolve does
 // nothing in the transaction.
 func TestClaimerMade(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	in := openAs(t, store, Options{Settings: dict.SharedSettings})
 	var b Batch
 	old := b.Add(dict.DID, []byte("did:web:old.com"))

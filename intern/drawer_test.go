@@ -122,7 +122,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 // TestDrawerCounts: without faults, Resolve returns exactly the new strings. A batch without
 // Committed or Abandon loses its ids, and nothing else.
 func TestDrawerCounts(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 4, LeaseSize: 1024, Partitions: 1}}
 	in := openAs(t, store, o)
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -186,7 +186,7 @@ func TestDrawerCounts(t *testing.T) {
 // TestNoLease: if more strings are new than Prepare knew of, Resolve returns ErrNoLease and
 // creates none. With enough ids, it continues.
 func TestNoLease(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 4, LeaseSize: 16, Partitions: 1}}
 	in := openAs(t, store, o)
 	var b Batch
@@ -235,7 +235,7 @@ func TestNoLease(t *testing.T) {
 // TestAbandonedIdsGoToOthers: abandoned strings are not in the cache, and other strings get
 // their ids.
 func TestAbandonedIdsGoToOthers(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 64, Partitions: 1}}
 	in := openAs(t, store, o)
 	if err := in.Prepare(t.Context(), nil, 10); err != nil {

@@ -94,7 +94,7 @@ func TestFilterTwin(t *testing.T) {
 // TestFilterIsFilled: filters that are not ready report nothing. Those of an empty store are
 // ready at once; others once they are filled with all its strings.
 func TestFilterIsFilled(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	log := slog.New(slog.DiscardHandler)
 	k := newStringFilter(1<<20, log)
 	it := filterItem{ns: dict.DID, key: cacheKey{1, 2}}

@@ -17,7 +17,7 @@ import (
 )
 
 // copyOf returns a store with the same rows.
-func copyOf(s *memkv.Store) *memkv.Store { return s.Copy(memkv.Options{Merger: dict.Merger{}}) }
+func copyOf(s *memkv.Store) *memkv.Store { return s.Copy(memkv.Options{Merger: Merger{}}) }
 
 // A fileHistory is a random history of a store and the file of its filters.
 type fileHistory struct {
@@ -148,7 +148,7 @@ func (h *fileHistory) end(t *testing.T, d *Drawer) {
 func TestFilterFile(t *testing.T) {
 	var restored, refused, rebuilt, saves int
 	for seed := range uint64(5) {
-		h := &fileHistory{rng: rand.New(rand.NewPCG(seed, 7)), store: memkv.Open(memkv.Options{Merger: dict.Merger{}}), file: filepath.Join(t.TempDir(), "filters")}
+		h := &fileHistory{rng: rand.New(rand.NewPCG(seed, 7)), store: memkv.Open(memkv.Options{Merger: Merger{}}), file: filepath.Join(t.TempDir(), "filters")}
 		for range 60 {
 			h.round(t)
 		}
@@ -164,7 +164,7 @@ func TestFilterFile(t *testing.T) {
 // strings. After a crash the file is not used.
 func TestFilterFileIsUsed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
-	store, file := memkv.Open(memkv.Options{Merger: dict.Merger{}}), filepath.Join(t.TempDir(), "filters")
+	store, file := memkv.Open(memkv.Options{Merger: Merger{}}), filepath.Join(t.TempDir(), "filters")
 	open := func() *Drawer {
 		in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: file})
 		if err != nil {

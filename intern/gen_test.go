@@ -157,7 +157,7 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) {
 	t.Helper()
 	leased := map[dict.BlockKey]bool{}
 	viewOf(t, store, func(r kv.Reader) error {
-		return Leases(r, func(l dict.Lease) error { leased[l.BlockKey()] = true; return nil })
+		return leasesOf(r, func(l dict.Lease) error { leased[l.BlockKey()] = true; return nil })
 	})
 	for n, id := range w.ids {
 		if !leased[s.BlockOf(n.ns, id)] {
@@ -168,7 +168,7 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) {
 
 // faulty is a store whose commits sometimes fail or have unknown outcomes.
 func faulty(seed uint64) *memkv.Store {
-	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.15, Unknown: 0.15}})
+	return memkv.Open(memkv.Options{Merger: Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.15, Unknown: 0.15}})
 }
 
 // openAs opens an Interner.
@@ -198,3 +198,25 @@ func put(ctx context.Context, s kv.Store, in Interner, b *Batch) error {
 }
 
 var errGiveUp = errors.New("given up")
+
+// Merger is the merger of stores that have nothing but a dictionary.
+type Merger struct{}
+
+// Name implements kv.Merger.
+func (Merger) Name() string { return "skein.intern.v2" }
+
+// Fold implements kv.Merger.
+func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
+	return dict.FoldGroups(dst, values)
+}
+
+// leasesOf calls each for every lease of the store, by namespace, shard and block.
+func leasesOf(r kv.Reader, each func(dict.Lease) error) error {
+	return kv.ScanPrefix(r, []byte{dict.KeyLease}, func(k, v []byte) error {
+		l, err := dict.DecodeLease(k, v)
+		if err != nil {
+			return err
+		}
+		return each(l)
+	})
+}

@@ -31,7 +31,7 @@ func (h *hook) Update(ctx context.Context, fn func(kv.Txn) error) error {
 // with the string that it was drawn for. It goes out again, and the group keeps the strings that
 // it has by then.
 func TestFirstOfGroupComesBack(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	settings := dict.Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}
 	open := func(slot uint8) *Claimer {
 		in, err := Open(t.Context(), store, Options{Settings: settings, Slot: slot})
@@ -81,7 +81,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 
 // TestClaimAfterClose: a claim after Close is an error, and does not wait forever.
 func TestClaimAfterClose(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	in, err := Open(t.Context(), store, Options{Settings: dict.SharedSettings})
 	if err != nil {
 		t.Fatal(err)

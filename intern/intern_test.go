@@ -20,7 +20,7 @@ import (
 )
 
 func mem(seed uint64) *memkv.Store {
-	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
+	return memkv.Open(memkv.Options{Merger: intern.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
 }
 
 func open(t testing.TB, s kv.Store, o intern.Options) intern.Interner {
@@ -61,7 +61,7 @@ func uri(i int) string {
 // string has one id and each id one string, in both namespaces and over restarts.
 func TestConcurrentWriters(t *testing.T) {
 	onMemory := func(*testing.T) kv.Store { return mem(7) }
-	onFDB := func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, dict.Merger{})) }
+	onFDB := func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, intern.Merger{})) }
 	for _, c := range []struct {
 		dict.Settings
 		engine string
@@ -153,7 +153,7 @@ func TestConcurrentWriters(t *testing.T) {
 
 // TestDense: the ids of a single writer are one dense sequence, block after block.
 func TestDense(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
 	in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256}})
 	var b intern.Batch
 	for i := range 1000 {
@@ -173,7 +173,7 @@ func TestDense(t *testing.T) {
 // namespace wait.
 func TestNobodyWaits(t *testing.T) {
 	for _, partitions := range []uint8{1, 4} {
-		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
 		metrics := intern.NewMetrics(prometheus.NewRegistry())
 		in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1, Metrics: metrics})
 		waits := func() (n float64) {
@@ -207,7 +207,7 @@ func TestNobodyWaits(t *testing.T) {
 func TestExhausted(t *testing.T) {
 	// Two shards have 2^32 ids each, in blocks of 2^16, except for the reserved ones. Put
 	// their counters at the end.
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
 	in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 65536}})
 	err := store.Update(t.Context(), func(tx kv.Txn) error {
 		for shard := range uint32(2) {

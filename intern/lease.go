@@ -15,17 +15,6 @@ import (
 // ErrExhausted is returned if none of the drawn shards has a free block.
 var ErrExhausted = errors.New("intern: id shards exhausted")
 
-// Leases calls each for every lease of the store, by namespace, shard and block.
-func Leases(r kv.Reader, each func(dict.Lease) error) error {
-	return kv.ScanPrefix(r, []byte{dict.KeyLease}, func(k, v []byte) error {
-		l, err := dict.DecodeLease(k, v)
-		if err != nil {
-			return err
-		}
-		return each(l)
-	})
-}
-
 // A leaser leases blocks of ids for one writer, ahead of need.
 type leaser struct {
 	store    kv.Store

@@ -30,9 +30,9 @@ type handed struct {
 func TestManyIDs(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) kv.Store{
 		"memory": func(*testing.T) kv.Store {
-			return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: 5, Conflict: 0.05, Unknown: 0.05}})
+			return memkv.Open(memkv.Options{Merger: Merger{}, Faults: memkv.Faults{Seed: 5, Conflict: 0.05, Unknown: 0.05}})
 		},
-		"fdb": func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, dict.Merger{})) },
+		"fdb": func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, Merger{})) },
 	} {
 		t.Run(name, func(t *testing.T) { testManyIDs(t, open(t)) })
 	}
@@ -114,7 +114,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 	}
 	leases, used := 0, int64(0)
 	viewOf(t, store, func(r kv.Reader) error {
-		return Leases(r, func(l dict.Lease) error {
+		return leasesOf(r, func(l dict.Lease) error {
 			leases++
 			if h := blocks[l.BlockKey()]; h != nil {
 				for _, word := range h.set {

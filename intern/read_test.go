@@ -15,7 +15,7 @@ import (
 // filled returns a store with some hundred strings, and its twin.
 func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	in := openAs(t, store, o)
 	rng := rand.New(rand.NewPCG(9, 9))
 	w := newTwin()
@@ -212,7 +212,7 @@ func TestMalformedRows(t *testing.T) {
 		"a lease": {
 			[]byte{dict.KeyLease, byte(dict.DID), 1},
 			make([]byte, 30),
-			func(r kv.Reader) error { return Leases(r, func(dict.Lease) error { return nil }) },
+			func(r kv.Reader) error { return leasesOf(r, func(dict.Lease) error { return nil }) },
 		},
 		"a count of claims": {
 			[]byte{dict.KeyClaims, byte(dict.DID), 0, 0},
@@ -225,7 +225,7 @@ func TestMalformedRows(t *testing.T) {
 			func(r kv.Reader) error { _, err := Claimed(r); return err },
 		},
 	} {
-		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		store := memkv.Open(memkv.Options{Merger: Merger{}})
 		viewOf(t, store, func(r kv.Reader) error {
 			if err := c.read(r); err != nil && name[0] == 'a' && !strings.Contains(err.Error(), "has no string") {
 				t.Errorf("%s: without it: %v", name, err)

@@ -1,8 +1,6 @@
 package ask
 
 import (
-	"fmt"
-
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -119,25 +117,4 @@ func AccountID(r kv.Reader, did string) (dict.ID, error) {
 	n := b.Add(dict.DID, []byte(did))
 	err := intern.Lookup(r, &b)
 	return b.ID(n), err
-}
-
-// SomeAccounts returns up to n active accounts, those that the index saw first. In a store that
-// started live these are busy accounts.
-func (s *accounts) SomeAccounts(n int) (ids []dict.ID, err error) {
-	prefix := []byte{format.KeyAccount}
-	keys := 0
-	err = s.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		err := s.source.Layout.EachState(k, v, func(id dict.ID, _ format.RepoState) error {
-			if len(ids) < n && !s.IsHidden(id) {
-				ids = append(ids, id)
-			}
-			return nil
-		})
-		keys++
-		return err == nil && len(ids) < n && keys < 4*n, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("graph: reading some accounts: %w", err)
-	}
-	return ids, nil
 }

@@ -163,16 +163,5 @@ func FoldGroups(dst []byte, values [][]byte) ([]byte, error) {
 	return dst, nil
 }
 
-// Merger is the merger of stores that have nothing but a dictionary.
-type Merger struct{}
-
-// Name implements kv.Merger.
-func (Merger) Name() string { return "skein.intern.v2" }
-
-// Fold implements kv.Merger.
-func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
-	return FoldGroups(dst, values)
-}
-
 // CompareEntries orders entries by id.
 func CompareEntries(x, y Entry) int { return cmp.Compare(x.ID, y.ID) }

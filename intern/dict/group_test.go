@@ -110,7 +110,7 @@ func TestGroups(t *testing.T) {
 		for len(values) > 1 {
 			i := rng.IntN(len(values) - 1)
 			n := min(2+rng.IntN(3), len(values)-i)
-			v, err := Merger{}.Fold(nil, nil, values[i:i+n], rng.IntN(2) == 0)
+			v, err := FoldGroups(nil, values[i:i+n])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestGroupsRefused(t *testing.T) {
 		if err := EachEntry(append([]byte{KindOwn<<GroupBits | 2}, v...), func(*Entry) bool { calls++; return false }); err != nil || calls != 1 {
 			t.Errorf("%s: %d calls, %v", name, calls, err)
 		}
-		if got, err := (Merger{}).Fold(nil, nil, [][]byte{nil, v}, false); err == nil {
+		if got, err := FoldGroups(nil, [][]byte{nil, v}); err == nil {
 			t.Errorf("%s: %x folds to %x", name, v, got)
 		}
 	}

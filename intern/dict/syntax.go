@@ -89,17 +89,6 @@ func ValidRkey[S ~string | ~[]byte](s S) bool {
 	return all(s, alnum|rkeyExtra)
 }
 
-// IndexNotRkey returns the index of the first byte of s that a record key cannot contain, or -1.
-// If it returns -1 and s has 3 to MaxRkey bytes, s is a valid record key.
-func IndexNotRkey[S ~string | ~[]byte](s S) int {
-	for i := range len(s) {
-		if class[s[i]]&(alnum|rkeyExtra) == 0 {
-			return i
-		}
-	}
-	return -1
-}
-
 // ValidURI reports whether s is an AT URI (https://atproto.com/specs/at-uri-scheme)
 // without query or fragment, of at most MaxURI bytes. Its authority may be a
 // handle.

@@ -124,16 +124,3 @@ func TestSpaceURIs(t *testing.T) {
 		}
 	}
 }
-
-// IndexNotRkey and ValidRkey agree.
-func TestIndexNotRkey(t *testing.T) {
-	for _, s := range corpus() {
-		if len(s) < 3 || len(s) > dict.MaxRkey {
-			continue
-		}
-		i := dict.IndexNotRkey(s)
-		if valid := dict.ValidRkey(s); valid != (i < 0) || i > 0 && dict.IndexNotRkey(s[:i]) >= 0 {
-			t.Errorf("%q: %d, valid: %v", s, i, valid)
-		}
-	}
-}

@@ -34,7 +34,7 @@ func TestLabeledTypes(t *testing.T) {
 		"except(labeled(@mod.example.com, x), labeled(L, !hide))":     {kinds.LabeledAccount, kinds.LabeledAccount},
 		"union(members(P), except(labeled(L, x), labeled(L, !hide)))": {kinds.LabeledRecord, kinds.LabeledRecord},
 	} {
-		x, err := Parse(e(source))
+		x, err := builtIn.Parse(e(source), MaxExpr, noon)
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -71,7 +71,7 @@ func TestLabeledTypes(t *testing.T) {
 		"union(labeled(L, x, on=records), followers(A))": "cannot combine",
 		"intersect(likes(A), followers(A))":              "cannot combine",
 	} {
-		if _, err := Parse(e(source)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := builtIn.Parse(e(source), MaxExpr, noon); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", source, err, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestLabeledTypes(t *testing.T) {
 
 // A labeler that is given as a handle is resolved with its value.
 func TestLabelerHandle(t *testing.T) {
-	e, err := Parse("labeled(@mod.example.com, spam)")
+	e, err := builtIn.Parse("labeled(@mod.example.com, spam)", MaxExpr, noon)
 	if err != nil {
 		t.Fatal(err)
 	}

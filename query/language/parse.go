@@ -45,12 +45,6 @@ func NewVocabulary(t *kinds.Table) *Vocabulary {
 	return &Vocabulary{t, f}
 }
 
-// builtIn is the vocabulary of the built-in kinds.
-var builtIn = NewVocabulary(kinds.BuiltIn)
-
-// Parse parses a set expression over the built-in kinds. Its errors are *SyntaxError.
-func Parse(source string) (*Expr, error) { return builtIn.Parse(source, MaxExpr, time.Now()) }
-
 // Parse parses a set expression of at most most bytes. Ages in windows are counted back from
 // now. Its errors are *SyntaxError.
 func (v *Vocabulary) Parse(source string, most int, now time.Time) (*Expr, error) {

@@ -18,6 +18,9 @@ import (
 	"skein.blue/internal/sim/oracle"
 )
 
+// builtIn is the vocabulary of the built-in kinds.
+var builtIn = NewVocabulary(kinds.BuiltIn)
+
 // noon is the time of the questions in these tests.
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 

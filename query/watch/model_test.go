@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/clients"
@@ -60,9 +61,13 @@ func (w *watched) round() {
 	w.before, w.release = now, release
 }
 
+func parse(text string) (*language.Expr, error) {
+	return language.NewVocabulary(kinds.BuiltIn).Parse(text, language.MaxExpr, time.Now())
+}
+
 func (w *watched) subscribe(client, set, cursor string) *Subscriber {
 	w.t.Helper()
-	e, err := language.Parse(set)
+	e, err := parse(set)
 	if err != nil {
 		w.t.Fatalf("%s: %v", set, err)
 	}
@@ -495,7 +500,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 		w.h.pool = clients.NewPool(int64(limit))
 		var all []*Subscriber
 		add := func(client string) bool {
-			e, err := language.Parse("followers(" + w.Any(w.Accounts) + ")")
+			e, err := parse("followers(" + w.Any(w.Accounts) + ")")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -553,7 +558,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	w.h.pool = clients.NewPool(1 << 20)
 	var last *Subscriber
 	for i := range maxWatches {
-		e, err := language.Parse("followers(" + oracle.Account(i) + ")")
+		e, err := parse("followers(" + oracle.Account(i) + ")")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -561,14 +566,14 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, err := language.Parse("follows(" + oracle.Account(0) + ")")
+	e, err := parse("follows(" + oracle.Account(0) + ")")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.h.Subscribe(e, "x", ""); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
 		t.Errorf("%d expressions: %v", len(w.h.watches), err)
 	}
-	equal, err := language.Parse(last.w.e.Source)
+	equal, err := parse(last.w.e.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,7 +620,7 @@ func TestWatchable(t *testing.T) {
 		"intersect(union(except(union(follows(" + did + ")))))":                 "",
 		"union(likes(" + did + "),members(at://" + did + "/x.y.z/k))":           "",
 	} {
-		e, err := language.Parse(text)
+		e, err := parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -661,7 +666,7 @@ func bubble(t *testing.T, test func(t *testing.T, g *oracle.Graph, h *Watcher, d
 // follow subscribes to the followers of an account.
 func follow(t *testing.T, h *Watcher, did, cursor string) *Subscriber {
 	t.Helper()
-	e, err := language.Parse("followers(" + did + ")")
+	e, err := parse("followers(" + did + ")")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -745,7 +750,7 @@ func TestFailedReads(t *testing.T) {
 		s := follow(t, h, star, "")
 		cursor := (<-s.Messages).Cursor
 		disk.fails.Store(true)
-		waiting, err := language.Parse("followers(" + g.Accounts[1] + ")")
+		waiting, err := parse("followers(" + g.Accounts[1] + ")")
 		if err != nil {
 			t.Fatal(err)
 		}

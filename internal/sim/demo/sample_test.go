@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/query/algebra"
@@ -49,7 +50,7 @@ func TestSampledTopTen(t *testing.T) {
 	h := n.highlights()
 	// top returns the first results of a ranking, and what was sampled.
 	top := func(text string, results, units int) (all map[uint64]bool, sampled string) {
-		e, err := language.Parse(text)
+		e, err := language.NewVocabulary(kinds.BuiltIn).Parse(text, language.MaxExpr, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,10 +17,13 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/network"
 	"skein.blue/query"
 )
@@ -130,10 +133,26 @@ func BenchmarkSecondDegree(b *testing.B) {
 	s := server(b, x)
 	var ids []dict.ID // the first accounts of the store are its most active ones
 	var names []string
-	err := x.Graph.View(b.Context(), func(sn *ask.View) (err error) {
-		if ids, err = sn.SomeAccounts(1182); err != nil {
+	err := x.KV.View(b.Context(), func(r kv.Reader) error {
+		h, err := read.Header(r)
+		if err != nil {
 			return err
 		}
+		first := []byte{format.KeyAccount}
+		return r.Scan(first, kv.PrefixEnd(first), false, func(k, v []byte) (bool, error) {
+			err := format.Layout{Settings: h.Settings}.EachState(k, v, func(id dict.ID, st format.RepoState) error {
+				if len(ids) < 1182 && !st.Has(format.FlagHidden) {
+					ids = append(ids, id)
+				}
+				return nil
+			})
+			return err == nil && len(ids) < 1182, err
+		})
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = x.Graph.View(b.Context(), func(sn *ask.View) (err error) {
 		slices.Sort(ids)
 		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error { names = append(names, string(did)); return nil })
 	})
