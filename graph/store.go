@@ -80,7 +80,7 @@ type Store struct {
 	secret []byte
 	made   bool // by this Open
 
-	watcher Watcher // nil: there is none. Guarded by writing
+	watchers []Watcher // guarded by writing
 
 	waited  atomic.Int64 // see TakeWait
 	limiter say.Limiter

@@ -20,20 +20,27 @@ type Change struct {
 // A ListChange names a list and an account that a write may have added to it or removed from it.
 type ListChange = write.ListChange
 
-// A Watcher receives what this process commits. Changed is called under the Store's write lock,
-// must not call the Store, and must copy what it keeps of the slices.
+// A Watcher receives what this process commits. Changed is called under the Store's write lock, by
+// several lanes at the same time, must not call the Store, and must copy what it keeps of the slices.
 type Watcher interface {
 	Changed(edges []Change, lists []ListChange, hidden []dict.ID)
 }
 
-// Watch sets the Watcher that receives later commits; nil ends that.
+// Watch makes a Watcher receive later commits.
 func (s *Store) Watch(w Watcher) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.watcher = w
+	s.watchers = append(s.watchers, w)
 }
 
-// Freeze calls fn while no write runs: a View that fn takes shows exactly what the Watcher has
+// Unwatch ends Watch.
+func (s *Store) Unwatch(w Watcher) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.watchers = slices.DeleteFunc(s.watchers, func(other Watcher) bool { return other == w })
+}
+
+// Freeze calls fn while no write runs: a View that fn takes shows exactly what the Watchers have
 // received.
 func (s *Store) Freeze(fn func()) {
 	s.writing.Lock()
@@ -66,10 +73,9 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.
 	}
 }
 
-// notify passes the result of a write to the watcher.
+// notify passes the result of a write to the watchers.
 func (l *lane) notify(lists []write.ListChange, sets []write.SetChange, hidden map[dict.ID]bool) {
-	to := l.store.watcher
-	if to == nil || len(lists) == 0 && len(sets) == 0 && len(hidden) == 0 {
+	if len(l.store.watchers) == 0 || len(lists) == 0 && len(sets) == 0 && len(hidden) == 0 {
 		return
 	}
 	l.changes = l.changes[:0]
@@ -77,5 +83,7 @@ func (l *lane) notify(lists []write.ListChange, sets []write.SetChange, hidden m
 		c := &sets[i]
 		l.changes = append(l.changes, Change{c.Kind, c.Member, c.Subject})
 	}
-	to.Changed(l.changes, lists, slices.Collect(maps.Keys(hidden)))
+	for _, to := range l.store.watchers {
+		to.Changed(l.changes, lists, slices.Collect(maps.Keys(hidden)))
+	}
 }

@@ -67,6 +67,6 @@ func TestWatcher(t *testing.T) {
 	step(heard{edges: 2, lists: 1}, item(5, "3kaaaaaaaaaad", "2", "x")) // the edges are there already
 	step(heard{edges: 1, lists: 2}, item(6, "3kaaaaaaaaaae", "2", "y")) // it may be on either list now
 	step(heard{lists: 1}, item(7, "3kaaaaaaaaaaf", "2", "y"))           // the same again
-	s.Watch(nil)
+	s.Unwatch(&h)
 	step(heard{}, func(b *batch.Batch) { b.AddAccount(8, did, true, false); b.Seen(8, nil) })
 }

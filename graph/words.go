@@ -11,6 +11,8 @@ import (
 type (
 	// A View reads one snapshot of the store.
 	View = ask.View
+	// A Window is a period of time.
+	Window = ask.Window
 	// A Cursor is the progress of a source.
 	Cursor = format.Cursor
 	// A RepoState is what the index knows about a repo.
@@ -35,10 +37,11 @@ type (
 
 // Flags of a RepoState.
 const (
-	FlagHasRev = format.FlagHasRev
-	FlagHidden = format.FlagHidden
-	FlagResync = format.FlagResync
-	FlagNoRoot = format.FlagNoRoot
+	FlagHasRev  = format.FlagHasRev
+	FlagHidden  = format.FlagHidden
+	FlagPartial = format.FlagPartial
+	FlagResync  = format.FlagResync
+	FlagNoRoot  = format.FlagNoRoot
 )
 
 // States of a Resync, sources of a Roster, and texts in the store that have a meaning.

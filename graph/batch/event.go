@@ -67,6 +67,7 @@ const (
 	IsSync                             // archived status: it is a #sync
 	IsRefuted                          // failed verification: nothing in it is believed
 	IsAnswer                           // status: of the account's host and the relay, which were asked
+	IsOutside                          // commit, #account: of an account outside the part of the network that the store holds
 )
 
 // An Op is the change of one record.

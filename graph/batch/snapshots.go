@@ -109,6 +109,9 @@ type Cause struct {
 	// Trust accepts what the host sends even if the stream announced a newer state: an operator
 	// knows that the host was restored from a backup.
 	Trust bool
+	// Leaves takes the account out of the queue instead: it no longer belongs to the part of the network that the store
+	// holds, so what the index has of its repo becomes out of date.
+	Leaves bool
 }
 
 // AddResync queues a repo for a refetch.

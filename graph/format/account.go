@@ -165,7 +165,7 @@ const (
 	flagDeleted                    // the account was deleted once
 	flagAhead                      // top is above rev
 	FlagResync                     // it has a row in the queue of resyncs (resync.go)
-	FlagNoRoot                     // rev is from a row of an archive, and data is unknown
+	FlagNoRoot                     // rev is not of a commit that follows from another: from a row of an archive, or of an account outside the part that the store holds
 	FlagBehind                     // the stream announced a state newer than rev that was not applied
 )
 
@@ -200,6 +200,13 @@ func (s *RepoState) MoveTo(rev Rev, root Root) {
 	s.Top = max(s.Top, uint64(s.Rev))
 	s.Rev, s.Data = rev, root
 	s.Flags |= FlagHasRev
+}
+
+// SetPartial notes that only some commits of the repo arrive: no root can be known.
+func (s *RepoState) SetPartial() {
+	if s.Flags |= FlagPartial; s.Has(FlagHasRev) {
+		s.Flags |= FlagNoRoot
+	}
 }
 
 // MayHold reports whether the repo may have a record of the path already.

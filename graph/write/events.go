@@ -35,6 +35,9 @@ type events struct {
 	latest format.Rev       // Segment.Latest
 	far    map[dict.ID]bool // accounts whose commits are set aside until their repos are fetched, because of an ErrFar
 	rkey   []byte           // scratch
+	// outside says that the event is of an account outside the part of the network that the store holds: most of its commits do
+	// not arrive, so its repo is partial for good, no chain connects its commits, and it is never queued.
+	outside bool
 }
 
 // ErasingError is returned by Attempt if the segment has an event of an account whose records are
@@ -71,6 +74,11 @@ func (e *events) walk(seg *Segment, of *accounts) error {
 	e.notes, e.changes, e.replays, e.hidden, e.erasing = e.notes[:0], e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
 		as, ev := of.ofEvent(i), seg.Batch.Event(int(p.N))
+		if e.outside = ev.Flags&batch.IsOutside != 0; e.outside && as.now.Whole() {
+			// The account has joined the part since the event was read, and its repo is in place. The event may have lost operations.
+			ev.SetAside()
+			e.outside = false
+		}
 		if e.far[as.id] {
 			ev.SetAside() // without another search
 		}
@@ -157,7 +165,7 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	case st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0:
 		if ev.Rev <= st.Rev {
 			// After an import, a commit's block may still have the older rev under which it was signed.
-			if ev.Flags&batch.HasData != 0 && st.Source == source &&
+			if !e.outside && ev.Flags&batch.HasData != 0 && st.Source == source &&
 				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || as.continuesPutBack(ev)) {
 				e.putBack(as, "rev_in_the_past", ev)
 				st.Seq = ev.Seq
@@ -168,6 +176,9 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		}
 	}
 	as.changed = true
+	if e.outside {
+		st.SetPartial()
+	}
 	if st.Has(format.FlagHidden) && (st.AccountSource == 0 || st.AccountSource == source && ev.Seq > st.AccountSeq) {
 		e.doubtHidden(as)
 	}
@@ -189,6 +200,7 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		return // unreadable: nothing is applied, and the rev does not advance
 	}
 	switch {
+	case e.outside:
 	case !st.Has(format.FlagHasRev):
 		if ev.Flags&batch.HasSince != 0 {
 			st.Flags |= format.FlagPartial
@@ -202,12 +214,15 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		e.markMissed(as, "chain")
 	}
 	st.Flags &^= format.FlagNoRoot | format.FlagBehind
-	noted := e.isNoting(as)
+	noted := !e.outside && e.isNoting(as) // what is noted must be whole
 	if noted {
 		e.noteCommit(as, ev, broken)
 	}
 	st.MoveTo(ev.Rev, ev.Data)
 	st.Source, st.Seq = source, ev.Seq
+	if e.outside {
+		st.SetPartial()
+	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		e.op(as, i)
 		if o := e.batch.Op(i); noted {

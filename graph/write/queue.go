@@ -201,7 +201,7 @@ func (e *events) queue(as *actorState, reason string) *queueRow {
 func (e *events) markMissed(as *actorState, reason string) {
 	as.changed = true
 	as.now.Flags |= format.FlagDesync
-	if e.Queues {
+	if e.Queues && !e.outside {
 		e.queue(as, reason)
 	}
 }
@@ -217,6 +217,12 @@ func (as *actorState) dequeue() {
 // queueFor queues a repo for a Cause, and applies what the Cause says of its revs and host, except a
 // rev above the latest one.
 func (e *events) queueFor(as *actorState, c *batch.Cause) {
+	if c.Leaves {
+		as.dequeue()
+		as.changed = true
+		as.now.SetPartial()
+		return
+	}
 	row := e.queue(as, c.Reason)
 	if c.Host != "" {
 		row.Host = c.Host
@@ -344,7 +350,7 @@ func (e *events) reactivated(as *actorState) {
 // doubtHidden notes that a hidden account has made a commit: a relay may repair an account's status without an
 // #account. Fetching its repo asks its host and the relay.
 func (e *events) doubtHidden(as *actorState) {
-	if row := as.inQueue(); e.Queues && (row == nil || row.State != format.ResyncWaiting) {
+	if row := as.inQueue(); e.Queues && !e.outside && (row == nil || row.State != format.ResyncWaiting) {
 		e.queue(as, "hidden_commit")
 	}
 }

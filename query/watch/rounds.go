@@ -30,7 +30,7 @@ func (h *Watcher) rounds() {
 			if released != nil {
 				released()
 			}
-			h.store.Watch(nil)
+			h.store.Unwatch(h)
 			h.abort(err)
 			return
 		}
@@ -42,7 +42,7 @@ func (h *Watcher) rounds() {
 		if h.expireIdle() {
 			release()
 			before, release = nil, func() {}
-			h.store.Watch(nil)
+			h.store.Unwatch(h)
 			if h.stopIfIdle() {
 				return
 			}
