@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 )
@@ -73,6 +74,8 @@ type Options struct {
 	// them, with the arrival time and the number of events that it stands for (itself and
 	// those after it).
 	Committed func(arrived time.Time, events int)
+	// Part, if set, is the part of the network that the store holds.
+	Part *wire.Part
 	// Verifier, if set, checks what the relay sends: see Verifier.
 	Verifier Verifier
 	// UserAgent is sent to the relay.
@@ -103,7 +106,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	}
 	o.MinBackoff, o.MaxBackoff = cmp.Or(o.MinBackoff, time.Second), cmp.Or(o.MaxBackoff, time.Minute)
 	c := &Consumer{store: store, intake: intake{o: o, metrics: o.Metrics, feed: newFeed(), sequence: sequence{times: eventTimes{now: time.Now}}}}
-	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
+	c.decoder.Owns, c.decoder.Part, c.decoder.Kinds = store.Owns, o.Part, store.Kinds()
 	c.decoder.Latest = func() batch.Rev {
 		_, present := c.sequence.times.span()
 		return graph.LatestRev(present)

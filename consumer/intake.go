@@ -195,9 +195,12 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 	}
 	err := c.feed.add(func(b *batch.Batch) {
 		detail := ""
-		if ruled.Reason == "" {
+		switch {
+		case ruled.Skip:
+			c.decoder.Skip(m, b)
+		case ruled.Reason == "":
 			c.decoder.Add(m, b)
-		} else {
+		default:
 			c.decoder.Reject(m, b, ruled.Reason)
 			if ruled.Detail != nil {
 				detail = clip([]byte(ruled.Detail.Error()))

@@ -42,6 +42,12 @@ func (c *Consumer) verified(receive func() proof.Item, unblock func()) (next fun
 	if c.o.Verifier == nil {
 		return receive, func() {}
 	}
-	o := &proof.Order{Rule: c.rule, Changed: c.o.Verifier.Changed, Owns: c.decoder.Owns}
+	o := &proof.Order{Rule: c.rule, Changed: c.o.Verifier.Changed, Wants: func(m *wire.Message) bool {
+		wanted := c.decoder.Wants(m)
+		if wanted && c.o.Part != nil { // the account's next deletions must be verified, too, even if this message is decoded later
+			c.o.Part.Note(m.DID)
+		}
+		return wanted
+	}}
 	return o.Ahead(receive, unblock)
 }

@@ -16,6 +16,7 @@ import (
 type Ruling struct {
 	Reason wire.Reason
 	Detail error
+	Skip   bool // nobody wanted the message, and it was not checked
 }
 
 // An Item is a message of a stream, and its Ruling.
@@ -38,8 +39,8 @@ type Order struct {
 	Rule func(ctx context.Context, m *wire.Message) Ruling
 	// Changed says that an account's DID document may have changed.
 	Changed func(did []byte)
-	// Owns, if set, reports whether to check the messages of an account.
-	Owns func(did []byte) bool
+	// Wants reports whether to check a Commit or a Sync. It is called in the order of the messages.
+	Wants func(m *wire.Message) bool
 
 	underWay sync.WaitGroup
 	mu       sync.Mutex               // guards last
@@ -52,7 +53,10 @@ func (o *Order) check(ctx context.Context, i *Item) {
 	m := new(wire.Message)
 	switch {
 	case i.Err != nil || wire.Parse(i.Frame, m) != nil:
-	case m.Type == wire.Identity, (m.Type == wire.Commit || m.Type == wire.Sync) && (o.Owns == nil || o.Owns(m.DID)):
+	case m.Type != wire.Identity && m.Type != wire.Commit && m.Type != wire.Sync:
+	case m.Type != wire.Identity && !o.Wants(m):
+		i.Ruling.Skip = true
+	default:
 		before := o.follow(string(m.DID), i.done)
 		o.underWay.Go(func() {
 			if before != nil {

@@ -106,6 +106,8 @@ type Decoder struct {
 	// Owns, if set, reports whether to index an account; events of other accounts are not
 	// decoded.
 	Owns func(did []byte) bool
+	// Part, if set, says which accounts are indexed whole, and what of the others.
+	Part *Part
 	// Latest, if set, returns the highest rev to believe now. It is asked when a rev is above what it
 	// returned last.
 	Latest func() batch.Rev
@@ -119,6 +121,8 @@ type Decoder struct {
 	ops   []rawOp
 	block CommitBlock
 
+	standing standing // of the message's account
+
 	latest [13]byte // the TID of what Latest returned last
 }
 
@@ -131,12 +135,12 @@ type rawOp struct {
 // Add adds the changes that the message makes to the batch. Afterwards d.Drops has what it
 // dropped.
 func (d *Decoder) Add(m *Message, b *batch.Batch) {
-	d.Drops = d.Drops[:0]
+	d.Drops, d.standing = d.Drops[:0], d.Part.of(m.DID)
 	switch {
 	case m.Type != Commit && m.Type != Sync && m.Type != Account: // changes no edge
 	case !dict.ValidDID(m.DID):
 		d.drop(BadDID, nil)
-	case d.Owns != nil && !d.Owns(m.DID):
+	case !d.takes(m):
 	case m.Type == Commit:
 		d.commit(m, b)
 	case m.Type == Sync:
@@ -145,9 +149,34 @@ func (d *Decoder) Add(m *Message, b *batch.Batch) {
 		d.drop(BadAccount, nil)
 	default:
 		b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
+		d.mark(m, b)
 	}
 	if m.Seq > 0 {
 		b.Seen(m.Seq, m.Time)
+	}
+}
+
+// Wants reports whether Add may index something of a message. Any goroutine may call it.
+func (d *Decoder) Wants(m *Message) bool {
+	return (d.Owns == nil || d.Owns(m.DID)) && d.Part.wants(m, d.Part.of(m.DID))
+}
+
+func (d *Decoder) takes(m *Message) bool {
+	return (d.Owns == nil || d.Owns(m.DID)) && d.Part.wants(m, d.standing)
+}
+
+// Skip is Add for a message of which nothing is indexed.
+func (d *Decoder) Skip(m *Message, b *batch.Batch) {
+	if d.Drops = d.Drops[:0]; m.Seq > 0 {
+		b.Seen(m.Seq, m.Time)
+	}
+}
+
+// mark marks the last event of the batch if its account is outside the Part.
+func (d *Decoder) mark(m *Message, b *batch.Batch) {
+	if d.standing != member {
+		d.Part.Note(m.DID)
+		b.Event(b.Events() - 1).Flags |= batch.IsOutside
 	}
 }
 
@@ -155,11 +184,12 @@ func (d *Decoder) Add(m *Message, b *batch.Batch) {
 // included. Its account counts as having missed an event, so that its repo is fetched, unless the
 // account does not exist (NoKey): anybody can make up a DID.
 func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
-	d.Drops = d.Drops[:0]
-	if d.Owns == nil || d.Owns(m.DID) {
+	d.Drops, d.standing = d.Drops[:0], d.Part.of(m.DID)
+	if d.takes(m) {
 		d.drop(r, nil)
 		if r != NoKey {
 			b.AddCommit(m.Seq, &batch.Commit{DID: m.DID, Refuted: true})
+			d.mark(m, b)
 		}
 	}
 	if m.Seq > 0 {
@@ -184,6 +214,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	if !dict.ValidTID(m.Rev) {
 		d.drop(BadRev, nil)
 		b.AddCommit(m.Seq, &c)
+		d.mark(m, b)
 		return
 	}
 	c.Rev = m.Rev
@@ -200,8 +231,11 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 		c.Data = nil
 	case reason != "" && !m.TooBig: // the blocks of one that is too big are missing anyway
 		d.drop(reason, nil)
+	case reason == "" && d.standing != member && !d.touchesCenters(b):
+		return
 	}
 	b.AddCommit(m.Seq, &c)
+	d.mark(m, b)
 	if len(c.Data) == 0 {
 		return
 	}
@@ -347,6 +381,14 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 	all, reason := d.subjects(o, b)
 	if reason == NoBlock && d.superseded(i) {
 		reason = "" // a commit need not contain blocks that it replaces itself
+	}
+	if d.standing != member && !d.namesCenter(all, b) {
+		if string(o.Action) == "update" { // the record may have named one before
+			for _, k := range o.of.Kinds {
+				b.AddDelete(k.Kind, rkey)
+			}
+		}
+		return reason
 	}
 	for n, k := range o.of.Kinds {
 		var subjects []batch.Ref
