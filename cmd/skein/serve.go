@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -39,7 +40,8 @@ type node struct {
 	source  reading // of from and follow
 
 	consume, repair        bool
-	labelers               []string
+	labelers, around       []string
+	hops                   int
 	resolver, host         string
 	tokenFile, tokens      string
 	backupTo, from, follow string
@@ -73,6 +75,8 @@ func (n *node) indexFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "force-cursor", Usage: "start at --cursor although the store has a cursor; without this flag, that is an error", Destination: &n.stream.ForceCursor, Sources: command.Env("force-cursor")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; with --consume=false, only answer queries, from a store that another process fills or that is complete (default: true)", Destination: &n.consume, Sources: command.Env("consume")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "where to fetch older records from: off, repos (from every host that the relay lists) or archive=URL (an archive of the network's history, Jetstream v2). You need it for answers about what happened before skein was first started. The backfill begins when skein is first started with this option, and resumes after a restart", Validator: n.parseBackfill, Sources: command.Env("backfill")},
+		&cli.StringSliceFlag{Name: "around", Usage: "index a part of the network: these accounts, those that they follow, and the members of these lists; separated by commas. Records of others are indexed if they name one of these accounts or its records. Accounts are named like @alice.example.com, lists by AT URI or address at bsky.app", Destination: &n.around, Sources: command.Env("around")},
+		&cli.IntFlag{Name: "hops", Value: 1, Usage: "with --around: 2 also indexes those whom the followed accounts follow, which may be hundreds of thousands", Destination: &n.hops, Sources: command.Env("hops")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "when skein has missed events of a repo, refetch the repo from its host; --repair=false if this process may reach no hosts (default: true)", Destination: &n.repair, Sources: command.Env("repair")},
 		&cli.StringFlag{Name: "audit", Value: "0", Usage: "number of random repos per hour to fetch and compare with the index, such as 100/h, if you want evidence that the index is right; 0: off", Validator: n.parseAudit, Sources: command.Env("audit")},
 		&cli.StringSliceFlag{Name: "labelers", Usage: "labelers to index, separated by commas: DIDs or service URLs. Queries can then use labeled(LABELER, VALUE), the accounts or records to which LABELER gave the label VALUE", Destination: &n.labelers, Sources: command.Env("labelers")},
@@ -152,7 +156,7 @@ func (n *node) check() (err error) {
 	if n.serve.AdminToken, err = command.AdminToken(n.tokenFile); err != nil {
 		return err
 	}
-	past, inFolder, j := n.serve.Past != app.Past{}, app.InFolder(n.store.Store), &n.backups.Job
+	past, part, inFolder, j := n.serve.Past != app.Past{}, len(n.around) > 0, app.InFolder(n.store.Store), &n.backups.Job
 	for _, f := range []struct {
 		wrong bool
 		why   string
@@ -162,6 +166,11 @@ func (n *node) check() (err error) {
 		{n.stream.ForceCursor && n.stream.Cursor == nil, "--force-cursor needs --cursor"},
 		{n.drain < 0 || n.drain > time.Hour, "--drain " + n.drain.String() + ": must be from 0s to 1h"},
 		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},
+		{part && (!n.consume || !n.repair), "--around indexes the stream and fetches repos, which --consume=false and --repair=false forbid; to answer from the store of a part, leave --around out"},
+		{part && past, "--around fetches the history of its accounts; remove --backfill"},
+		{part && n.store.Share.N > 1, "--around: a part of the network has one writer; remove --partition"},
+		{!part && n.hops != 1, "--hops needs --around"},
+		{n.hops < 1 || n.hops > 2, "--hops must be 1 or 2"},
 		{past && !n.repair, "--backfill fetches repos, which --repair=false forbids; remove --repair=false"},
 		{n.feeds.Path == "" && (n.feeds.Preview || n.feeds.Publisher != ""), "--feed-preview and --feed-publisher need --feeds FILE"},
 		{n.feeds.Preview && !app.OnLoopback(n.serve.Listen), "--feed-preview answers as any account without a token, so --listen must be a loopback address, and " + n.serve.Listen + " is not one; use 127.0.0.1:3210, or remove --feed-preview"},
@@ -185,7 +194,7 @@ func (n *node) check() (err error) {
 }
 
 // build builds what the flags describe.
-func (n *node) build() (err error) {
+func (n *node) build(ctx context.Context) (err error) {
 	o := &n.serve
 	n.network.Consume(&n.stream)
 	n.network.Backfill(&n.fetch)
@@ -200,6 +209,14 @@ func (n *node) build() (err error) {
 	}
 	if o.Handles, err = n.network.Handles(n.resolver); err != nil {
 		return err
+	}
+	if len(n.around) > 0 {
+		if n.fetch.Around, err = n.network.Around(ctx, n.around, n.hops, o.Handles); err != nil {
+			return err
+		}
+		n.stream.Part = n.fetch.Around.Part
+		n.fetch.Fetchers, n.fetch.PerHost = 16, 4 // hosts allow some ten repos a second
+		n.store.Memory = cmp.Or(n.store.Memory, app.AroundMemory)
 	}
 	if n.host == "" && n.feeds.Preview {
 		n.host = "localhost" // only this machine sees the feeds
@@ -240,7 +257,7 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 	for _, name := range command.UnknownVariables(os.Environ(), flags) {
 		log.Warn("unknown environment variable", "name", name)
 	}
-	if err := n.build(); err != nil {
+	if err := n.build(ctx); err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may exit; the index goes on

@@ -23,6 +23,7 @@ type Manager struct {
 	comparer *comparer
 	archiver *archiver
 	auditor  *auditor
+	grower   *grower // nil unless the store holds a part of the network
 }
 
 // New returns a Manager of a store whose Options.Queued is Queue.Add. It has the Options of the
@@ -32,7 +33,10 @@ func New(store *graph.Store, q *Queue) *Manager {
 	o.Store = store
 	m := &Manager{o: &o, queue: q, jobs: newJobs(), client: newClient(&o)}
 	m.fetcher = newFetcher(&o, q, m.client, m.jobs)
-	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs}
+	if o.Around != nil {
+		m.grower = &grower{o: &o, queue: q, change: make(chan struct{}, 1)}
+	}
+	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs, grower: m.grower}
 	m.lister = &lister{o: &o, queue: q, client: m.client, jobs: m.jobs, comparer: m.comparer, lists: map[string]*listing{}}
 	m.archiver = &archiver{o: &o, jobs: m.jobs, queue: q, fetcher: m.fetcher}
 	m.auditor = &auditor{o: &o, fetcher: m.fetcher}
@@ -41,6 +45,17 @@ func New(store *graph.Store, q *Queue) *Manager {
 
 // relistEvery is how often to ask the hosts again whose lists could not be read.
 const relistEvery = time.Hour
+
+// Enclose makes the store hold Options.Around, if that is set. Call it before Run, and before the stream is read.
+func (m *Manager) Enclose(ctx context.Context) error {
+	if m.grower == nil {
+		return nil
+	}
+	if err := m.grower.enclose(ctx); err != nil {
+		return fmt.Errorf("--around: %w", err)
+	}
+	return nil
+}
 
 // Run works until ctx ends: it continues the jobs that the last process left, and works on
 // the queue. It calls began, which may be nil, once other jobs can start.
@@ -66,6 +81,9 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 			}
 		}
 	})
+	if m.grower != nil {
+		m.jobs.wg.Go(func() { m.grower.run(ctx) })
+	}
 	if m.o.Audit > 0 {
 		m.jobs.wg.Go(func() { m.auditor.run(ctx) })
 	}
@@ -106,6 +124,9 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 // queueMissing queues repos that are known to miss records but are not in the queue.
 func (m *Manager) queueMissing(ctx context.Context) error {
 	back := m.o.Store.Backfill()
+	if back.Around.Hops > 0 {
+		return nil // the grower queues those of the part
+	}
 	partial := back.Roster.Known() && back.Archive == ""
 	var missing []string
 	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
@@ -145,12 +166,18 @@ func (m *Manager) resume(ctx context.Context) error {
 
 // Resync queues repos for a fetch, whatever is known of them.
 func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) error {
+	if err := m.o.within(dids...); err != nil {
+		return err
+	}
 	return m.o.resync(ctx, batch.Cause{Reason: reason}, dids...)
 }
 
 // Believe queues repos for a fetch, and accepts older states than the stream has brought,
 // because an operator knows that the repos were restored.
 func (m *Manager) Believe(ctx context.Context, dids ...string) error {
+	if err := m.o.within(dids...); err != nil {
+		return err
+	}
 	return m.o.resync(ctx, batch.Cause{Reason: "operator", Trust: true}, dids...)
 }
 
@@ -158,6 +185,9 @@ func (m *Manager) Believe(ctx context.Context, dids ...string) error {
 func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	if len(hosts) == 0 && m.o.Relay == "" {
 		return errors.New("no relay to list the hosts; give --relay or --host")
+	}
+	if m.o.Store.Backfill().Around.Hops > 0 {
+		return errWhole
 	}
 	running, err := m.jobs.reserve(jobRepos)
 	if err != nil {
@@ -174,8 +204,14 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 
 // Archive starts to read an archive.
 func (m *Manager) Archive(ctx context.Context, address string) error {
+	if m.o.Store.Backfill().Around.Hops > 0 {
+		return errWhole
+	}
 	return m.archiver.start(ctx, address)
 }
+
+// errWhole is returned by jobs that fetch more than a part of the network.
+var errWhole = errors.New("this index holds a part of the network (--around), whose history it fetches by itself")
 
 // Audits counts what the audits of this process have compared so far.
 type Audits struct {

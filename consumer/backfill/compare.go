@@ -21,6 +21,7 @@ type comparer struct {
 	queue  *Queue
 	client *client
 	jobs   *jobs
+	grower *grower // nil unless the store holds a part of the network
 }
 
 // A comparison reads the relay's list of repos, and queues those whose newest state the index
@@ -67,7 +68,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 	began := time.Now()
 	var hole uint64
 	var since time.Time
-	for m.o.Relay != "" {
+	for m.o.Relay != "" || m.grower != nil {
 		noted, compared := m.o.Store.Holes()
 		switch {
 		case noted <= compared:
@@ -76,6 +77,11 @@ func (m *comparer) watchHoles(ctx context.Context) {
 			}
 		case noted != hole:
 			hole, since = noted, time.Now()
+		case time.Since(since) > m.o.Settle && m.grower != nil:
+			m.o.Logger.Info("hole in the stream: fetching all repos of the part of the network again", "holes", noted)
+			if err := m.grower.afterHole(ctx, noted); err != nil && ctx.Err() == nil {
+				m.o.Logger.Error("queueing the repos of the part failed; retrying", "error", err)
+			}
 		case time.Since(since) > m.o.Settle:
 			m.o.Logger.Info("hole in the stream: comparing all repos with the relay's list; until the end, answers say that they are incomplete", "holes", noted)
 			if m.compare(ctx, &comparison{noted: noted}) {
@@ -342,7 +348,7 @@ func (m *comparer) listAgain(ctx context.Context, due []recheck) error {
 // queueUnlisted queues the accounts that the relay does not list. The stream may have missed their takedown or deletion
 // in a hole, or of inactive ones what they wrote before, so their hosts are asked.
 func (m *comparer) queueUnlisted(ctx context.Context, c *comparison) error {
-	queued, err := m.queue.addAccounts(ctx, m.o, dict.None, "not_listed", func(id dict.ID, st *graph.RepoState) bool {
+	queued, err := m.queue.addAccounts(ctx, m.o, dict.None, batch.Cause{Reason: "not_listed"}, func(id dict.ID, st *graph.RepoState) bool {
 		return !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
 	}, nil)
 	if queued > 0 {

@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// Store receives the repos. New sets it.
 	Store *graph.Store
+	// Around, if set, is the part of the network that the store holds.
+	Around *Around
 	// Relay is the address of the relay that lists hosts and repos: http(s):// or ws(s)://.
 	// "" means none.
 	Relay string

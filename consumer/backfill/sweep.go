@@ -22,7 +22,7 @@ func (l *lister) sweep(ctx context.Context, job *listJob) error {
 		from = b.SweepAt
 	}
 	l.o.Logger.Info("a kind was added; refetching all indexed repos for its older records")
-	_, err := l.queue.addAccounts(ctx, l.o, from, graph.KindAdded, func(dict.ID, *graph.RepoState) bool { return true }, func(next dict.ID, more bool) error {
+	_, err := l.queue.addAccounts(ctx, l.o, from, batch.Cause{Reason: graph.KindAdded}, func(dict.ID, *graph.RepoState) bool { return true }, func(next dict.ID, more bool) error {
 		return l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			if b.Sweep, b.SweepAt = number, next; !more {
 				b.Swept = number
@@ -34,7 +34,7 @@ func (l *lister) sweep(ctx context.Context, job *listJob) error {
 
 // addAccounts queues the accounts of the index from an id on for which needs returns true, page by page, and calls
 // done, which may be nil, after each page.
-func (q *Queue) addAccounts(ctx context.Context, o *Options, from dict.ID, reason string, needs func(dict.ID, *graph.RepoState) bool, done func(next dict.ID, more bool) error) (queued int, err error) {
+func (q *Queue) addAccounts(ctx context.Context, o *Options, from dict.ID, cause batch.Cause, needs func(dict.ID, *graph.RepoState) bool, done func(next dict.ID, more bool) error) (queued int, err error) {
 	for more := true; more; {
 		if err := q.awaitRoom(ctx, ""); err != nil {
 			return queued, err
@@ -55,7 +55,7 @@ func (q *Queue) addAccounts(ctx context.Context, o *Options, from dict.ID, reaso
 			}
 			more = len(ids) == pageSize
 			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-				b.AddResync(did, batch.Cause{Reason: reason})
+				b.AddResync(did, cause)
 				return nil
 			})
 		})
