@@ -200,7 +200,12 @@ func (g *grower) enclose(ctx context.Context) error {
 func (g *grower) tell(ctx context.Context) error {
 	a := g.o.Around.Around
 	a.Members = g.o.Around.Part.Members()
-	return g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Around = a })
+	return g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+		if a.Since = b.Around.Since; !slices.Equal(a.Centers, b.Around.Centers) {
+			a.Since = time.Now().UTC()
+		}
+		b.Around = a
+	})
 }
 
 // run queues the members, and those that join, until ctx ends.

@@ -221,6 +221,8 @@ type Around struct {
 	Lists []string `json:"lists,omitempty"`
 	// Hops is 1 if the accounts that the centers follow belong to the part, 2 if those that these follow do, too.
 	Hops int `json:"hops"`
+	// Since is when the part was given these centers: of what others did to them before, the store may have nothing.
+	Since time.Time `json:"since,omitzero"`
 	// Members is the number of accounts of the part.
 	Members int `json:"members"`
 }

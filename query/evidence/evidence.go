@@ -57,7 +57,15 @@ func since(w language.Window) (t time.Time, ok bool) {
 // heard reports whether a window begins after the stream's newest hole: the index has heard everything that was made in it.
 func (x *Index) heard(w language.Window) bool {
 	from, ok := since(w)
-	return ok && !x.Holes.Uncompared() && !x.Holes.Unbroken.IsZero() && !from.Before(x.Holes.Unbroken)
+	return ok && !x.Holes.Uncompared() && !x.Holes.Unbroken.IsZero() && !from.Before(x.began())
+}
+
+// began returns since when everything is heard: since the newest hole, and in a part of the network since it has its centers.
+func (x *Index) began() time.Time {
+	if began := x.Past.Around.Since; began.After(x.Holes.Unbroken) {
+		return began
+	}
+	return x.Holes.Unbroken
 }
 
 // Kind returns what is missing of a kind: its records from before it was added.
@@ -74,7 +82,7 @@ func (x *Index) Roster() *Missing {
 	r, around := &x.Past.Roster, &x.Past.Around
 	switch {
 	case around.Hops > 0:
-		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has the %d accounts of its part of the network, and of all others only what they did to %s since %s", around.Members, who(around.Centers), x.Holes.Unbroken.Format(time.RFC3339))}
+		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has the %d accounts of its part of the network, and of all others only what they did to %s since %s", around.Members, who(around.Centers), x.began().Format(time.RFC3339))}
 	case x.Holes.Uncompared():
 		return &Missing{Roster: 1, Reason: "some events were lost, and skein has not yet compared all repos with the relay's list, so any account may have changed (operators: see /gaps on the admin address)"}
 	case !r.Known() && x.Counts.Accounts == 0:
