@@ -269,6 +269,8 @@ class Around(_Around, total=False):
     """The part of the network that is indexed: the members' records, and of everybody else those that name a center or its records."""
 
     lists: List[str]
+    #: When the part was given these centers.
+    since: str
 
 
 class Missing(TypedDict):

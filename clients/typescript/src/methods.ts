@@ -257,6 +257,8 @@ export interface Around {
   lists?: string[];
   /** The number of accounts. */
   members: number;
+  /** When the part was given these centers. */
+  since?: string;
 }
 
 /** What evidence an answer lacks. */
