@@ -100,15 +100,19 @@ type claim struct {
 }
 
 func (q *call) claim(sn *ask.View) (*claim, error) {
-	c := &claim{q: q, sn: sn, states: map[any]*evidence.Account{}, lacking: map[any]bool{}}
-	c.index.Source = func(k kinds.Kind) string { return q.Words.Table.Info(k).Source() }
-	c.proves = q.Boolean("proof")
+	x, err := Evidence(sn)
+	return &claim{q: q, sn: sn, index: x, proves: q.Boolean("proof"), states: map[any]*evidence.Account{}, lacking: map[any]bool{}}, err
+}
+
+// Evidence returns what is known of the index as a whole.
+func Evidence(sn *ask.View) (evidence.Index, error) {
+	x := evidence.Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }}
 	var err [4]error
-	c.index.Holes, err[0] = sn.Holes()
-	c.index.Past, err[1] = sn.Backfill()
-	c.index.Counts, err[2] = sn.AccountCounts()
-	c.index.Lacking, err[3] = sn.Lacking()
-	return c, errors.Join(err[:]...)
+	x.Holes, err[0] = sn.Holes()
+	x.Past, err[1] = sn.Backfill()
+	x.Counts, err[2] = sn.AccountCounts()
+	x.Lacking, err[3] = sn.Lacking()
+	return x, errors.Join(err[:]...)
 }
 
 // lacks notes what is missing of an account, or of everybody.

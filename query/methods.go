@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
@@ -206,7 +205,7 @@ func evidenceOf(x *evidence.Index) (e statsEvidence) {
 	if a := x.Past.Around; a.Hops > 0 {
 		e.Around = &a
 	}
-	if e.Evidence = x.Everybody("", kinds.Hidden, language.Window{}); e.Evidence != nil {
+	if e.Evidence = x.All(); e.Evidence != nil {
 		e.Reason = e.Evidence.Reason
 	}
 	return e

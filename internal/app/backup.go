@@ -20,6 +20,7 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/say"
+	"skein.blue/query/evidence"
 )
 
 // This file makes backups of a store in a folder, automatically or for skein backup, to which the
@@ -136,15 +137,19 @@ func summaryOf(r kv.Reader) (s backup.Summary, err error) {
 	if err != nil {
 		return s, err
 	}
-	cursors, err := read.Cursors(r)
-	if err != nil {
+	var x evidence.Index
+	var cursors []format.Cursor
+	var errs [5]error
+	var lacks bool
+	cursors, errs[0] = read.Cursors(r)
+	x.Holes, errs[1] = read.Holes(r)
+	x.Past, errs[2] = read.Backfill(r, format.Layout{Settings: h.Settings})
+	x.Counts, errs[3] = read.AccountCounts(r)
+	_, lacks, errs[4] = r.Get(format.KeyLacking)
+	if err := errors.Join(errs[:]...); err != nil {
 		return s, err
 	}
-	holes, err := read.Holes(r)
-	if err != nil {
-		return s, err
-	}
-	s = backup.Summary{Format: int(h.Version), Accounts: counts.Accounts, Records: counts.Records, Complete: !holes.Uncompared() && counts.Partial == 0 && counts.Desynchronized == 0}
+	s = backup.Summary{Format: int(h.Version), Accounts: counts.Accounts, Records: counts.Records, Complete: !lacks && x.All() == nil}
 	for _, c := range cursors {
 		if s.Source == "" || c.Time.After(s.Seen) {
 			s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/page"
 	"skein.blue/internal/say"
+	"skein.blue/query"
 )
 
 // sample returns the state of the index, for the page and the log.
@@ -23,10 +25,15 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: s.status().State, Disk: s.KV.DiskBytes()}
 	var cursors []format.Cursor
 	err := s.Graph.View(ctx, func(v *ask.View) (err error) {
-		if now.Counts, err = v.Counts(); err == nil {
-			cursors, err = v.Cursors()
+		x, err := query.Evidence(v)
+		if missing := x.All(); missing != nil {
+			now.Reason = missing.Reason
 		}
-		return err
+		now.Members = x.Past.Around.Members
+		var errs [2]error
+		now.Counts, errs[0] = v.Counts()
+		cursors, errs[1] = v.Cursors()
+		return errors.Join(err, errs[0], errs[1])
 	})
 	if err != nil {
 		s.log.Debug("cannot read the index's state", "error", err)

@@ -23,6 +23,8 @@ type Sample struct {
 	Disk       uint64        `json:"disk"`                 // bytes
 	Waiting    *int64        `json:"waiting,omitempty"`    // repos in the resync queue
 	Audited    *int64        `json:"audited,omitempty"`    // repos compared with their hosts
+	Reason     string        `json:"reason,omitempty"`     // why answers that depend on everybody are incomplete
+	Members    int           `json:"members,omitempty"`    // accounts of the part of the network that is indexed; 0: it is all of it
 	Edges      int64         `json:"edges"`                // records
 	Counts     format.Counts `json:"counts"`
 	// Differences is the number of records of Audited repos that differ.

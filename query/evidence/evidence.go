@@ -99,6 +99,15 @@ func (x *Index) Roster() *Missing {
 	return nil
 }
 
+// All returns what is missing of all records of everybody.
+func (x *Index) All() *Missing {
+	m := x.Everybody("", kinds.Hidden, language.Window{})
+	for k := range x.Lacking {
+		m = m.Add(x.Kind(k, language.Window{}))
+	}
+	return m
+}
+
 // who names the centers of a part.
 func who(centers []string) string {
 	if len(centers) == 1 {

@@ -70,7 +70,7 @@ function live(m) {
   const c = m.counts;
   $('tiles').replaceChildren(
     tile('Follows, likes, …', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' of them inactive' : ''),
-    tile('Accounts with full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + '%' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'history not fetched yet'),
+    tile('Accounts with full history', rough.format(c.complete), m.members ? `of the ${number.format(m.members)} of this part of the network` : m.reason || `all of ${rough.format(c.accounts)}`),
     tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Accounts with missed events', number.format(c.desynchronized)),
     tile('Last event from the relay', m.cursor === undefined ? '–' : 'no. ' + number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
     ...(m.audited === undefined ? [] : [tile('Repos compared with their hosts', number.format(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
