@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -154,9 +155,8 @@ func (s *past) ChangeResync(ctx context.Context, did string, change func(*format
 	return queued, nil
 }
 
-// EndArchive is called once an archive was read to its end. It makes partial repos complete,
-// except those of deleted accounts and those with missed events, which need a refetch: it
-// returns these accounts. If it is interrupted, call it again.
+// EndArchive is called once an archive was read to its end. It makes partial repos complete if the archive has what the
+// stream lacks. The others missed something, and need a refetch: it returns their accounts. If it is interrupted, call it again.
 func (s *past) EndArchive(ctx context.Context) (doubtful []string, err error) {
 	var ids []dict.ID
 	for i := range s.lanes {
@@ -204,17 +204,18 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 				return false, nil
 			}
 			return true, s.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-				switch {
-				case !st.Has(format.FlagPartial) || !l.has(s.layout.Settings.PartitionOfID(id)) || st.Has(format.FlagResync):
-				case st.Has(format.FlagDesync) || st.DeletionSource != 0:
-					doubtful = append(doubtful, id)
-				default:
-					was := st
-					st.Flags &^= format.FlagPartial
-					states = append(states, changed{id, st})
-					counts.Move(&was, &st)
+				if !st.Has(format.FlagPartial) || !l.has(s.layout.Settings.PartitionOfID(id)) || st.Has(format.FlagResync) {
+					return nil
 				}
-				return nil
+				was := st
+				proven, err := wasArchived(tx, id, &st)
+				if st.Flags &^= format.FlagPartial; !proven {
+					doubtful = append(doubtful, id)
+					st.Flags = was.Flags | format.FlagDesync
+				}
+				states = append(states, changed{id, st})
+				counts.Move(&was, &st)
+				return err
 			})
 		})
 		if err != nil {
@@ -238,6 +239,29 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 	}
 	s.gauges()
 	return next, doubtful, nil
+}
+
+// wasArchived reports whether an archive that was read to its end has all of a partial account from before the stream took
+// over: its last rev is the one that the stream's first commit follows, or no commit has come since.
+func wasArchived(r kv.Reader, id dict.ID, st *format.RepoState) (bool, error) {
+	if st.Has(format.FlagDesync) || st.DeletionSource != 0 {
+		return false, nil
+	}
+	if st.Has(format.FlagNoRoot) {
+		return true, nil
+	}
+	since, reached := st.Rev, format.Rev(0)
+	prefix := format.AppendTouchedKey(nil, id, kinds.Hidden, []byte{})
+	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		t, err := format.DecodeTouched(k, v)
+		if !t.IsReached() {
+			since = t.Commit.Since
+			return false, err
+		}
+		reached = t.Commit.Since
+		return true, err
+	})
+	return reached != 0 && reached == since, err
 }
 
 // forgetSlice deletes the notes of stream changes to repos that are not queued.

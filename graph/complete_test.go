@@ -76,7 +76,7 @@ func TestComplete(t *testing.T) {
 	if 3*total["complete"] < total["claims"] {
 		t.Error("fewer than a third of all claims are complete: saying nothing must not pass")
 	}
-	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered", "new", "listed", "unlistable", "everybody", "window", "claims"} {
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "archive", "lacking", "sweep", "import", "kill", "redelivered", "new", "listed", "unlistable", "everybody", "window", "claims"} {
 		if total[what] == 0 {
 			t.Errorf("%q never happened: the test shows nothing of it", what)
 		}
@@ -113,6 +113,7 @@ type netEvent struct {
 	form            string // of a commit: "damaged", "unreadable", "too big", "refuted", "lost op", "future rev"
 	active, deleted bool   // of the account, after it
 	lost            bool   // in a hole
+	needed          bool   // not lost: nothing else shows that the archive lacks what was before
 }
 
 // A netFetch is a repo that was fetched, and is being put in place.
@@ -157,7 +158,9 @@ type net struct {
 	since    uint64
 
 	archive   bool
-	row, rows int // of the archive
+	row, rows int         // of the archive
+	lacking   map[int]int // by account, the row from which on the archive lacks its rows
+	shown     int         // how far the stream has to come to show it
 
 	did  map[string]int
 	said []string
@@ -529,17 +532,18 @@ func (n *net) fetch(a int, cached bool) {
 		f.asked = &st
 	}
 	// From before a repo was put back in a hole nothing is sent: its rev may be above all that
-	// the index was ever told, and nobody could tell it from the newest state. Nor from before
-	// a commit that did not even name its rev. Nor is a state with a rev of the far future sent once there is a
-	// newer one: that rev does not tell which is older.
-	oldest, unreadable := acc.born, false
+	// the index was ever told, and nobody could tell it from the newest state; likewise if the index heard no commit before.
+	// Nor from before the index listened, or from before a commit that did not even name its rev. Nor is a state with a rev of
+	// the far future sent once there is a newer one: that rev does not tell which is older.
+	oldest, unreadable, heard := acc.born, false, false
 	for _, i := range acc.events {
 		e := &n.stream[i]
 		isUnreadable := e.form == "unreadable" || e.form == "refuted" || e.form == "future rev"
 		unreadable = unreadable || isUnreadable
-		if e.what == "sync" && (e.lost || unreadable) || isUnreadable {
+		if e.what == "sync" && (e.lost || unreadable || !heard) || isUnreadable || i < n.heard {
 			oldest = max(oldest, e.state)
 		}
+		heard = heard || e.what == "commit" && i >= n.heard && !e.lost
 		if acc.states[e.state].rev >= futureRev {
 			oldest = max(oldest, min(e.state+1, f.state))
 		}
@@ -740,7 +744,7 @@ func (n *net) readLists(canFail bool) {
 }
 
 // beginArchive begins to read an archive, which holds all that happened, up to a time after
-// the index began to listen.
+// the index began to listen. It may lack the last rows of an account, if the stream then brings a commit.
 func (n *net) beginArchive() {
 	if n.archive || n.at < n.heard {
 		return
@@ -755,10 +759,26 @@ func (n *net) beginArchive() {
 		}
 	}
 	n.do("archive", n.rows)
+	n.lacking, n.shown = map[int]int{}, 0
+	for a, acc := range n.accounts {
+		next, _ := slices.BinarySearch(acc.events, n.at)
+		if next == 0 || next == len(acc.events) || n.rng.IntN(2) > 0 {
+			continue
+		}
+		if e := &n.stream[acc.events[next]]; e.what == "commit" && e.form == "" && !e.first && !e.lost {
+			e.needed = true
+			n.lacking[a], n.shown = acc.events[n.rng.IntN(next)], max(n.shown, acc.events[next]+1)
+			n.do("lacking", a, " from ", n.lacking[a])
+		}
+	}
 }
 
 // readArchive reads the next rows of the archive, and ends with it.
 func (n *net) readArchive(most int) {
+	if n.row >= n.rows && n.at < n.shown {
+		n.deliver(n.shown - n.at)
+		return
+	}
 	if n.row >= n.rows {
 		doubtful, err := n.s.EndArchive(n.t.Context())
 		if n.killed(err) {
@@ -766,6 +786,7 @@ func (n *net) readArchive(most int) {
 		}
 		var b batch.Batch
 		for _, did := range doubtful {
+			n.do("doubtful", did)
 			b.AddResync([]byte(did), batch.Cause{Reason: "archive_doubtful"})
 		}
 		if n.killed(n.s.Apply(n.t.Context(), "", &b)) || n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
@@ -790,6 +811,9 @@ func (n *net) readArchive(most int) {
 
 func (n *net) archiveRow(b *batch.Batch, i int) {
 	e := &n.stream[i]
+	if from, lacks := n.lacking[e.account]; lacks && i >= from {
+		return
+	}
 	acc := n.accounts[e.account]
 	st, did := &acc.states[e.state], []byte(acc.did)
 	seq := format.Seq(i + 1)
@@ -898,7 +922,7 @@ func (n *net) step() {
 		n.deliver(1 + n.rng.IntN(4))
 	case what < 53 && n.at+1 < len(n.stream):
 		for i := range min(1+n.rng.IntN(5), len(n.stream)-n.at-1) {
-			n.stream[n.at+i].lost = true
+			n.stream[n.at+i].lost = !n.stream[n.at+i].needed
 		}
 	case what < 56:
 		n.redeliver()
@@ -915,7 +939,7 @@ func (n *net) step() {
 	case what == 90 && n.rng.IntN(4) == 0:
 		n.beginLists()
 	case what < 94 && n.archive:
-		n.readArchive(1 + n.rng.IntN(6))
+		n.readArchive(1 + n.rng.IntN(6+n.rows/30))
 	case what == 94 && n.rng.IntN(4) == 0:
 		n.beginArchive()
 	case what == 95 && n.s.Erasing():

@@ -71,7 +71,7 @@ func (a *applier) part(ctx context.Context, one *part) error {
 		}
 		a.fold.add(&a.block, a.filling)
 		a.read = max(a.read, a.fold.last)
-		if _, ops, _ := a.filling.Size(); ops >= a.ops {
+		if events, ops, _ := a.filling.Size(); max(ops, events/2) >= a.ops { // an event without operations is half as large
 			if err := a.apply(ctx); err != nil {
 				return err
 			}

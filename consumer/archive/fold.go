@@ -59,29 +59,35 @@ func (f *folder) dropped(reason wire.Reason) {
 	}
 }
 
+// commit adds a row of a record. One of a collection that is not indexed adds its rev: the account's next commit must
+// follow the last rev of the archive, whatever it changed.
 func (f *folder) commit(r *row, to *batch.Batch) {
-	of := f.kinds.Collection(string(r.collection))
-	if of == nil {
-		return
+	if !f.open || !bytes.Equal(r.did, f.did) || !bytes.Equal(r.rev, f.rev) {
+		if !f.begin(r, to) {
+			return
+		}
 	}
-	if f.open && bytes.Equal(r.did, f.did) && bytes.Equal(r.rev, f.rev) {
+	if of := f.kinds.Collection(string(r.collection)); of != nil {
 		f.op(of, r, to)
-		return
 	}
+}
+
+// begin begins a commit.
+func (f *folder) begin(r *row, to *batch.Batch) bool {
 	if !dict.ValidDID(r.did) {
 		f.dropped(wire.BadDID)
-		return
+		return false
 	}
 	if f.owns != nil && !f.owns(r.did) {
-		return
+		return false
 	}
 	if !dict.ValidTID(r.rev) {
 		f.dropped(wire.BadRev)
-		return
+		return false
 	}
 	f.open, f.did, f.rev = true, r.did, r.rev
 	to.AddArchived(batch.Seq(r.seq), r.did, r.rev)
-	f.op(of, r, to)
+	return true
 }
 
 func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {

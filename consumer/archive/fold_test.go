@@ -255,3 +255,40 @@ func TestFold(t *testing.T) {
 		}
 	}
 }
+
+// A commit that changes only collections that are not indexed adds its rev, once.
+func TestFoldOtherCollections(t *testing.T) {
+	did, other := []byte("did:web:a.example.com"), []byte("did:web:b.example.com")
+	post, like := []byte("app.bsky.feed.post"), []byte("app.bsky.feed.like")
+	rev := func(n uint64) []byte { return dict.AppendTID(nil, n<<40) }
+	rows := []row{
+		{kind: create, did: did, collection: like, rkey: rev(1), rev: rev(1)},
+		{kind: create, did: did, collection: post, rkey: rev(1), rev: rev(1)},
+		{kind: create, did: did, collection: post, rkey: rev(2), rev: rev(2)},
+		{kind: remove, did: did, collection: post, rkey: rev(1), rev: rev(2)},
+		{kind: remove, did: did, collection: like, rkey: rev(1), rev: rev(2)},
+		{kind: create, did: other, collection: post, rkey: rev(3), rev: rev(3)},
+		{kind: create, did: other, collection: post, rkey: rev(4), rev: []byte("soon")},
+		{kind: remove, did: did, collection: post, rkey: rev(2), rev: rev(5)},
+	}
+	for i := range rows {
+		rows[i].seq = int64(i + 1)
+	}
+	b := block{buf: columns(rows, 1_800_000_000_000_000)}
+	must(t, b.parse())
+	var to batch.Batch
+	drops := 0
+	newFolder(kinds.BuiltIn, nil, 0, func(wire.Reason) { drops++ }).add(&b, &to)
+	var got []string
+	for i := range to.Events() {
+		e := to.Event(i)
+		got = append(got, fmt.Sprintf("%d %s %s %d", e.Seq, to.Bytes(e.DID), e.Rev, e.Ops.End-e.Ops.Start))
+	}
+	want := []string{
+		fmt.Sprintf("1 %s %s 1", did, rev(1)), fmt.Sprintf("5 %s %s 1", did, rev(2)),
+		fmt.Sprintf("6 %s %s 0", other, rev(3)), fmt.Sprintf("8 %s %s 0", did, rev(5)),
+	}
+	if !slices.Equal(got, want) || drops != 2 { // the like's payload, and the rev
+		t.Errorf("%d dropped, events\n%s\nwant\n%s", drops, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

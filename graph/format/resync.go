@@ -76,6 +76,7 @@ func DecodeResync(v []byte) (Resync, error) {
 //
 //	't' actor kind rkey → rev(8)                          a path, and the last commit that put or deleted it
 //	't' actor 0 rev(8)  → since(8) data(8) prev(8) flags(1)  a commit (TouchedCommit)
+//	't' actor 0 0(8)    → since(8) 0(17)                     the last rev of an archive before these commits
 const KeyTouched = 't'
 
 // AppendTouchedKey appends the key of a path. Without an rkey it is the prefix of all keys of
@@ -103,7 +104,11 @@ type Touched struct {
 	Commit TouchedCommit
 }
 
-// A TouchedCommit is the part of a commit that shows whether it follows a snapshot.
+// IsReached reports whether the row says how far an archive reaches: Commit.Since is the highest rev of its rows below that
+// of the first commit.
+func (t *Touched) IsReached() bool { return t.Kind == kinds.Hidden && t.Rev == 0 }
+
+// A TouchedCommit is the part of a commit that shows whether it follows a snapshot or an archive.
 type TouchedCommit struct {
 	Since      Rev
 	Data, Prev Root

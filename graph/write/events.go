@@ -199,25 +199,26 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		}
 		return // unreadable: nothing is applied, and the rev does not advance
 	}
+	const archived = format.FlagNoRoot | format.FlagPartial // it may follow rows that are still to come: EndArchive compares it
 	switch {
 	case e.outside:
+	case !st.Has(format.FlagHasRev) && ev.Flags&batch.HasSince == 0:
+		st.Flags &^= format.FlagPartial // an archive emptied the account before
 	case !st.Has(format.FlagHasRev):
-		if ev.Flags&batch.HasSince != 0 {
-			st.Flags |= format.FlagPartial
-			if e.Partial {
-				e.queue(as, "partial")
-			}
+		st.Flags |= format.FlagPartial
+		if e.Partial {
+			e.queue(as, "partial")
 		}
-	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev,
-		!st.Has(format.FlagNoRoot) && (ev.Since != st.Rev || ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data):
+	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && st.Flags&archived != archived,
+		!st.Has(format.FlagNoRoot) && ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data:
 		broken = true
 		e.markMissed(as, "chain")
 	}
-	st.Flags &^= format.FlagNoRoot | format.FlagBehind
 	noted := !e.outside && e.isNoting(as) // what is noted must be whole
 	if noted {
 		e.noteCommit(as, ev, broken)
 	}
+	st.Flags &^= format.FlagNoRoot | format.FlagBehind
 	st.MoveTo(ev.Rev, ev.Data)
 	st.Source, st.Seq = source, ev.Seq
 	if e.outside {

@@ -146,15 +146,19 @@ func (e *events) archived(ev *batch.Event, as *actorState) {
 		return
 	}
 	as.changed = true
-	if ev.Rev > e.latest {
+	since := as.touched
+	switch {
+	case ev.Rev > e.latest:
 		e.markMissed(as, "future_rev")
 		return
-	}
-	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
+	case !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot):
 		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
 		st.Flags |= format.FlagNoRoot | format.FlagPartial
+	case ev.Rev > st.Rev: // the stream, which has taken over, is still to bring it
+		return
+	default:
+		since.reach(ev.Rev)
 	}
-	since := as.touched
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
@@ -185,10 +189,13 @@ func (e *events) archivedStatus(ev *batch.Event, as *actorState) {
 		return
 	}
 	as.changed = true
-	if st.LowBucket == format.LowNone {
-		return // it has no records, in the store or in this write
+	if ev.Flags&batch.IsSync == 0 && !st.Has(format.FlagHasRev) && st.LowBucket == format.LowNone {
+		return // there is nothing to void
 	}
-	flags := st.Flags & (format.FlagHidden | format.FlagResync)
-	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}
-	e.erasing = append(e.erasing, as.id)
+	flags := st.Flags&(format.FlagHidden|format.FlagResync|format.FlagDesync) | format.FlagPartial
+	*st = format.RepoState{Flags: flags, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}
+	if st.LowBucket != format.LowNone { // it has records, in the store or in this write
+		st.Flags |= format.FlagErasing
+		e.erasing = append(e.erasing, as.id)
+	}
 }

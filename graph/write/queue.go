@@ -42,6 +42,8 @@ type touched struct {
 	keys    [][]byte
 	paths   map[string]format.Rev // by kind and record key
 	commits []format.Touched      // ascending
+	reached format.Rev            // the highest archived rev below them
+	changed bool                  // reached is another one than the store has
 }
 
 // note is what the write adds to the notes of the stream's changes: a path or a commit.
@@ -123,9 +125,12 @@ func (as *actorState) readTouched(tx kv.Txn) error {
 			return err
 		}
 		t.keys = append(t.keys, key)
-		if one.Kind == kinds.Hidden {
+		switch {
+		case one.IsReached():
+			t.reached = one.Commit.Since
+		case one.Kind == kinds.Hidden:
 			t.commits = append(t.commits, one)
-		} else {
+		default:
 			t.paths[pathName(one.Kind, one.Rkey)] = one.Rev
 		}
 		return nil
@@ -377,6 +382,9 @@ func (e *events) isNoting(as *actorState) bool {
 
 // noteCommit notes a commit: its rev and root, and the state that it follows. Call it only if isNoting(as) is true.
 func (e *events) noteCommit(as *actorState, ev *batch.Event, broken bool) {
+	if as.now.Has(format.FlagNoRoot) {
+		e.notes = append(e.notes, note{as, format.Touched{Commit: format.TouchedCommit{Since: as.now.Rev}}})
+	}
 	e.notes = append(e.notes, note{as, format.Touched{Rev: ev.Rev, Commit: format.TouchedCommit{
 		Since: ev.Since, Data: ev.Data, Prev: ev.PrevData, HasPrev: ev.Flags&batch.HasPrevData != 0, Broken: broken,
 	}}})
@@ -404,6 +412,13 @@ func (t *touched) follows(rev format.Rev, root format.Root, current format.Rev) 
 	return reached && rev == current
 }
 
+// reach notes the rev of rows of an archive that lie before the noted commits.
+func (t *touched) reach(rev format.Rev) {
+	if t != nil && rev > t.reached && (len(t.commits) == 0 || rev < t.commits[0].Rev) {
+		t.reached, t.changed = rev, true
+	}
+}
+
 // isEmpty reports whether no commit was noted.
 func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
 
@@ -421,6 +436,9 @@ func (a *accounts) writeQueued(tx kv.Txn, notes []note) error {
 	for i := range a.states {
 		as := &a.states[i]
 		row := as.row
+		if t := as.touched; t != nil && t.changed {
+			notes = append(notes, note{as, format.Touched{Commit: format.TouchedCommit{Since: t.reached}}})
+		}
 		if row == nil || !row.changed {
 			continue
 		}
