@@ -231,7 +231,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 		c.Data = nil
 	case reason != "" && !m.TooBig: // the blocks of one that is too big are missing anyway
 		d.drop(reason, nil)
-	case reason == "" && d.standing != member && !d.touchesCenters(b):
+	case reason == "" && !m.TooBig && d.standing != member && !d.touchesCenters(b):
 		return
 	}
 	b.AddCommit(m.Seq, &c)

@@ -96,9 +96,9 @@ func (p *Part) wants(m *Message, s standing) bool {
 	case m.Type != Commit:
 		return false
 	}
-	// What a deletion or an update removes, no block says. Operations that cannot be read may be such ones.
+	// What a deletion or an update removes, no block says. Operations that are missing or cannot be read may be such ones.
 	return p.mentioned(m.Blocks) ||
-		s == noted && !EachOp(m.Ops, func(o Op) bool { return string(o.Action) == "create" })
+		s == noted && (m.TooBig || !EachOp(m.Ops, func(o Op) bool { return string(o.Action) == "create" }))
 }
 
 // mentioned reports whether bytes contain the DID of a center.

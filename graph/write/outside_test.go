@@ -1,0 +1,94 @@
+package write_test
+
+import (
+	"testing"
+
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/internal/sim/oracle"
+)
+
+// Events of an account outside the part that a store holds need no chain, and never queue its repo.
+func TestOutside(t *testing.T) {
+	store := memory(smallLimits)
+	o := queues
+	o.SliceSize = 1
+	s := open(t, store, o)
+	seq := format.Seq(0)
+	give := func(outside bool, events ...event) {
+		t.Helper()
+		var b batch.Batch
+		for _, add := range events {
+			seq++
+			add(&b, seq)
+			if outside {
+				b.Event(b.Events() - 1).Flags |= batch.IsOutside
+			}
+			b.Seen(seq, nil)
+		}
+		apply(t, s, "relay", &b)
+	}
+	queue := func(c batch.Cause) {
+		t.Helper()
+		var b batch.Batch
+		b.AddResync([]byte(chained), c)
+		apply(t, s, "", &b)
+	}
+	place := func(rev uint64) batch.Outcome {
+		t.Helper()
+		_, row := account(t, s, chained)
+		var b batch.Batch
+		b.AddSnapshot(&batch.Snapshot{DID: []byte(chained), Rev: []byte(oracle.TID(rev << 20)), Data: root(byte(rev)), Generation: row.Generation, First: true, Last: true})
+		follow(&b, rev)
+		apply(t, s, "", &b)
+		return b.Outcome(0)
+	}
+	is := func(what string, queued bool, flags uint16) {
+		t.Helper()
+		const all = format.FlagPartial | format.FlagDesync | format.FlagNoRoot | format.FlagHidden | format.FlagBehind
+		if st, row := account(t, s, chained); st.Flags&all != flags || (row != nil) != queued {
+			t.Errorf("%s: flags %b, want %b; queued: %t", what, st.Flags&all, flags, row != nil)
+		}
+	}
+	const partial = format.FlagPartial | format.FlagNoRoot
+
+	give(true, commit(2, 0, 0, 2))
+	is("a first commit", false, partial)
+	give(true, commit(5, 3, 9, 5), imported(false, 4, 4), commit(5, 3, 9, 6))
+	is("commits that do not follow from each other, and older ones", false, partial)
+	give(true, status(false, false), commit(6, 5, 5, 6))
+	is("a commit of a hidden account", false, partial|format.FlagHidden)
+	give(true, status(true, false), commit(0, 0, 0, 0))
+	is("a commit that cannot be read", false, partial|format.FlagDesync|format.FlagBehind)
+	give(true, commit(7, 2, 0, 7))
+	is("the next one", false, partial|format.FlagDesync)
+
+	// It joins: its next commit follows from none that the index knows, and a snapshot from before the last one is too old.
+	give(false, commit(9, 8, 8, 9))
+	is("a commit of a member", false, format.FlagPartial|format.FlagDesync)
+	queue(batch.Cause{Reason: "around"})
+	give(true, commit(10, 9, 9, 10)) // read before it joined
+	if o := place(9); o != batch.Older {
+		t.Errorf("a snapshot from before a commit of which only a part was taken: %v", o)
+	}
+	if o := place(10); o != batch.Placed {
+		t.Errorf("a snapshot: %v", o)
+	}
+	is("in place", false, 0)
+	give(true, commit(11, 10, 10, 11)) // likewise
+	is("a commit of which only a part was taken", true, format.FlagDesync|format.FlagBehind)
+	if o := place(11); o != batch.Placed {
+		t.Errorf("a snapshot: %v", o)
+	}
+
+	queue(batch.Cause{Reason: "operator"})
+	queue(batch.Cause{Leaves: true})
+	is("it leaves", false, partial)
+	give(true, commit(12, 11, 11, 12), status(false, true), commit(13, 0, 0, 13))
+	is("deleted, and back while it is being erased", false, format.FlagPartial|format.FlagHidden|format.FlagDesync|format.FlagBehind)
+	erase(t, s)
+	give(true, commit(14, 13, 13, 14))
+	is("erased", false, partial|format.FlagHidden|format.FlagDesync)
+	verify(t, store)
+	closeAll(t, s, store)
+}
