@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -19,120 +20,107 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// An Around is a part of the network, and what the stream brings of it.
+// An Around is the part of the network that a store holds, and what a consumer takes of it.
 type Around struct {
 	graph.Around
 
-	// Part is what the consumer takes from the stream.
 	Part *wire.Part
 }
 
-// NewAround returns the part of the network around centers, with the authors of its lists.
+// NewAround returns a part, whose first members are its centers and the authors of its lists.
 func NewAround(a graph.Around) *Around {
-	p := &Around{Around: a, Part: wire.NewPart(a.Centers...)}
+	p := &Around{a, wire.NewPart(a.Centers...)}
 	for _, list := range a.Lists {
 		p.Part.Join([]byte(dict.AuthorityOf(list)))
 	}
 	return p
 }
 
-// ErrAround means that a store cannot hold a part of the network.
-var ErrAround = errors.New("the store holds records of the whole network: name another --store for a part of it, or remove --around")
+// Errors of stores that hold a part of the network, or all of it.
+var (
+	// ErrAround means that a store cannot hold a part.
+	ErrAround = errors.New("the store holds records of the whole network; name another --store for a part of it, or remove --around")
+
+	errPart = errors.New("this index holds a part of the network (--around), and fetches its history automatically")
+)
+
+// A grower finds the members of a part in what the store has of follows and lists, and queues their repos. An account joins
+// the Part first, and its repo is fetched later: what the stream brought of the account before, and nobody took, its host
+// had by then, and so the fetched repo has it, too. In the opposite order, the commits between would be missed.
+type grower struct {
+	o       *Options
+	queue   *Queue
+	changed atomic.Bool // the members may have changed
+	due     int64       // repos that were due when the progress was last logged
+
+	growing sync.Mutex       // guards members, which have been queued, or were in place
+	members roaring64.Bitmap // never shrinks: the stream of accounts that were unfollowed is still taken
+
+	sources atomic.Pointer[roaring64.Bitmap] // accounts whose follows make members; with dict.None while some are unknown
+}
 
 var followKind = kinds.ByName("follow").Kind
 
-// A grower finds the members of a part of the network, in a store that holds their follows and lists, and queues their
-// repos. It rests on an order: an account joins the Part first, and its repo is fetched later. Whatever the stream
-// brought of the account before it joined is in the fetched repo, because its host had it before; and whatever comes
-// later is applied. With the opposite order, commits between would be missed.
-type grower struct {
-	o      *Options
-	queue  *Queue
-	change chan struct{} // the members may have changed; one token
-
-	due int64 // repos that were due when the progress was logged last
-
-	mu      sync.Mutex        // guards the fields below
-	members roaring64.Bitmap  // accounts whose repos were queued, unless they were in place
-	sources *roaring64.Bitmap // accounts whose follows make members; nil: not all are known
-}
-
-// Changed implements graph.Watcher: it notices new members.
+// Changed implements graph.Watcher.
 func (g *grower) Changed(edges []graph.Change, lists []graph.ListChange, hidden []dict.ID) {
-	g.mu.Lock()
-	sources := g.sources
-	g.mu.Unlock()
-	isSource := func(id dict.ID) bool { return sources == nil || sources.Contains(uint64(id)) }
-	if slices.ContainsFunc(edges, func(c graph.Change) bool { return c.Kind == followKind && isSource(c.Actor) }) ||
-		slices.ContainsFunc(hidden, isSource) || len(lists) > 0 && len(g.o.Around.Lists) > 0 {
-		g.poke()
+	sources := g.sources.Load()
+	isSource := func(id dict.ID) bool { return sources.Contains(uint64(id)) || sources.Contains(uint64(dict.None)) }
+	if len(lists) > 0 && len(g.o.Around.Lists) > 0 || slices.ContainsFunc(hidden, isSource) ||
+		slices.ContainsFunc(edges, func(c graph.Change) bool { return c.Kind == followKind && isSource(c.Actor) }) {
+		g.changed.Store(true)
 	}
 }
 
-// find returns the ids of the members that the store has, and those of the accounts whose follows make members; nil
-// while it does not have all centers.
+// find returns the members by what the store has, and the accounts whose follows make members.
 func (g *grower) find(s *graph.View) (members, sources *roaring64.Bitmap, err error) {
-	a := g.o.Around
-	var names intern.Batch
-	var at []int
-	for _, did := range a.Centers {
-		at = append(at, names.Add(dict.DID, []byte(did)))
+	id := func(ns dict.Namespace, name string) dict.ID {
+		var b intern.Batch
+		n := b.Add(ns, []byte(name))
+		err = errors.Join(err, s.Lookup(&b))
+		return b.ID(n)
 	}
-	for _, list := range a.Lists {
-		at = append(at, names.Add(dict.URI, []byte(list)), names.Add(dict.DID, []byte(dict.AuthorityOf(list))))
-	}
-	if err := s.Lookup(&names); err != nil {
-		return nil, nil, err
+	var follows []uint64
+	add := func(actor dict.ID) {
+		sources.Add(uint64(actor))
+		more, failed := s.AppendSubjects(follows, followKind, actor, graph.Window{})
+		follows, err = more, errors.Join(err, failed)
 	}
 	members, sources = roaring64.New(), roaring64.New()
-	var follows []uint64
-	for i := range a.Centers {
-		sources.Add(uint64(names.ID(at[i])))
-		if follows, err = s.AppendSubjects(follows, followKind, names.ID(at[i]), graph.Window{}); err != nil {
-			return nil, nil, err
-		}
+	for _, did := range g.o.Around.Centers {
+		add(id(dict.DID, did))
 	}
 	members.Or(sources)
-	if a.Hops > 1 {
-		for _, id := range slices.Clone(follows) {
-			sources.Add(id)
-			if follows, err = s.AppendSubjects(follows, followKind, dict.ID(id), graph.Window{}); err != nil {
-				return nil, nil, err
-			}
+	if g.o.Around.Hops > 1 {
+		for _, did := range slices.Clone(follows) {
+			add(dict.ID(did))
 		}
 	}
 	members.AddMany(follows)
-	for i := len(a.Centers); i < len(at); i += 2 {
-		list, author := names.ID(at[i]), names.ID(at[i+1])
+	for _, name := range g.o.Around.Lists {
+		list, author := id(dict.URI, name), id(dict.DID, dict.AuthorityOf(name))
 		members.Add(uint64(author))
-		if list == dict.None || author == dict.None {
-			continue
-		}
-		err := s.Listed(list, author, graph.Window{}, func(member dict.ID, _ graph.Path) { members.Add(uint64(member)) })
-		if err != nil {
-			return nil, nil, err
+		if list != dict.None && author != dict.None {
+			err = errors.Join(err, s.Listed(list, author, graph.Window{}, func(member dict.ID, _ graph.Path) { members.Add(uint64(member)) }))
 		}
 	}
 	members.Remove(uint64(dict.None))
-	if sources.Contains(uint64(dict.None)) {
-		sources = nil
-	}
-	return members, sources, nil
+	return members, sources, err
 }
 
-// join makes accounts members of the Part that the store has as such. It returns their ids, and the DIDs of those that the
-// grower has not queued before.
-func (g *grower) join(ctx context.Context) (members *roaring64.Bitmap, joined []string, err error) {
-	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) (err error) {
-		joined = nil
-		var sources *roaring64.Bitmap
-		if members, sources, err = g.find(s); err != nil {
+// join makes those accounts members of the Part that are members by what the store has, and returns the members' ids, and
+// the DIDs of those that are new, or with all of all.
+func (g *grower) join(ctx context.Context, all bool) (members *roaring64.Bitmap, joined []string, err error) {
+	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+		found, sources, err := g.find(s)
+		if err != nil {
 			return err
 		}
-		g.mu.Lock()
-		fresh := roaring64.AndNot(members, &g.members)
-		g.sources = sources
-		g.mu.Unlock()
+		g.sources.Store(sources)
+		members, joined = roaring64.Or(found, &g.members), nil
+		fresh := members
+		if !all {
+			fresh = roaring64.AndNot(members, &g.members)
+		}
 		return s.Strings(dict.DID, idsOf(fresh), func(_ int, did []byte) error {
 			g.o.Around.Part.Join(did)
 			joined = append(joined, string(did))
@@ -150,39 +138,22 @@ func idsOf(b *roaring64.Bitmap) (ids []dict.ID) {
 }
 
 // enclose makes the store hold the part. Accounts that no longer belong to it lose what is claimed of them, because their
-// commits no longer arrive. It must end before the stream is read.
+// commits no longer arrive.
 func (g *grower) enclose(ctx context.Context) error {
-	store := g.o.Store
-	var accounts int64
-	err := store.View(ctx, func(s *graph.View) error {
-		counts, err := s.Counts()
-		accounts = counts.Accounts
-		return err
-	})
+	members, _, err := g.join(ctx, true)
+	if err == nil {
+		err = g.tell(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	if accounts > 0 && store.Backfill().Around.Hops == 0 {
-		return ErrAround
-	}
-	members, _, err := g.join(ctx)
-	if err != nil {
-		return err
-	}
-	if err := g.tell(ctx); err != nil {
-		return err
-	}
-	_, err = store.ViewAcross(ctx, func(s *graph.View) error {
-		var outside []dict.ID
-		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool {
-			if !members.Contains(uint64(id)) {
-				outside = append(outside, id)
-			}
-			return true
-		}); err != nil {
+	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+		outside := roaring64.New()
+		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { outside.Add(uint64(id)); return true }); err != nil {
 			return err
 		}
-		return s.Strings(dict.DID, outside, func(_ int, did []byte) error { g.o.Around.Part.Note(did); return nil })
+		outside.AndNot(members)
+		return s.Strings(dict.DID, idsOf(outside), func(_ int, did []byte) error { g.o.Around.Part.Note(did); return nil })
 	})
 	if err != nil {
 		return err
@@ -212,152 +183,117 @@ func (g *grower) tell(ctx context.Context) error {
 func (g *grower) run(ctx context.Context) {
 	g.o.Store.Watch(g)
 	defer g.o.Store.Unwatch(g)
-	ticker := time.NewTicker(sayEvery)
-	defer ticker.Stop()
-	a := g.o.Around
-	joined := slices.Clone(a.Centers) // the store may have no ids of these yet
-	for _, list := range a.Lists {
-		joined = append(joined, dict.AuthorityOf(list))
-	}
-	for {
-		if err := g.grow(ctx, joined); err == nil {
-			joined = nil
-		} else if ctx.Err() == nil {
-			g.o.Logger.Error("looking for new accounts of the part failed; retrying", "error", err)
-			g.poke()
+	g.changed.Store(true)
+	for n := 1; ; n++ {
+		if g.changed.Swap(false) && !g.grow(ctx, 0) {
+			g.changed.Store(true)
 		}
-		for waits := true; waits; {
-			select {
-			case <-ticker.C:
-				g.say()
-			case <-g.change:
-				waits = false
-			case <-ctx.Done():
-				return
-			}
+		if n%5 == 0 {
+			g.say()
 		}
-		if wait(ctx, min(growEvery, g.o.Settle)) != nil { // many changes may come at once
+		if wait(ctx, min(time.Second, g.o.Settle)) != nil { // many changes may come at once
 			return
 		}
 	}
 }
 
-// growEvery is how often to look for new members at most; sayEvery is how often to log the progress.
-const (
-	growEvery = time.Second
-	sayEvery  = 5 * time.Second
-)
-
-func (g *grower) poke() {
-	select {
-	case g.change <- struct{}{}:
-	default:
+// grow queues the repos of members that have joined; after a hole of the stream, whose number is given, of all, any of
+// which may have changed in it. What others did to the centers in a hole stays unknown.
+func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
+	g.growing.Lock()
+	defer g.growing.Unlock()
+	cause, sweep := batch.Cause{Reason: "around"}, g.o.Store.SweepDue()
+	switch {
+	case sweep != 0:
+		cause.Reason = graph.KindAdded
+	case hole != 0:
+		cause.Reason = "hole"
 	}
+	members, joined, err := g.join(ctx, sweep != 0 || hole != 0)
+	if g.members.IsEmpty() { // the store may not have these yet
+		joined = append(joined, g.o.Around.Centers...)
+		for _, list := range g.o.Around.Lists {
+			joined = append(joined, dict.AuthorityOf(list))
+		}
+	}
+	queued := 0
+	for some := range slices.Chunk(joined, pageSize) {
+		if err == nil {
+			err = g.enqueue(ctx, cause, some, &queued)
+		}
+	}
+	if err == nil && len(joined) > 0 {
+		err = g.tell(ctx)
+	}
+	if err == nil && sweep != 0 {
+		err = g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Sweep, b.Swept = sweep, sweep })
+	}
+	if err == nil && hole != 0 {
+		err = g.o.Store.SetCompared(ctx, hole)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			g.o.Logger.Error("queueing repos of the part of the network failed; retrying", "error", err)
+		}
+		return false
+	}
+	g.members.Or(members)
+	if queued > 0 {
+		const each = 100 * time.Millisecond // hosts allow some ten repos a second
+		g.o.Logger.Info("fetching repos of the part of the network", "accounts", g.o.Around.Part.Members(), "queued", queued, "about", (time.Duration(queued) * each).String())
+	}
+	return true
 }
 
-// grow queues the repos of members that have joined, and of more, unless they are in place.
-func (g *grower) grow(ctx context.Context, more []string) error {
-	members, joined, err := g.join(ctx)
+// enqueue queues repos for a cause; with "around", those that are not in place.
+func (g *grower) enqueue(ctx context.Context, cause batch.Cause, dids []string, queued *int) error {
+	if err := g.queue.awaitRoom(ctx, ""); err != nil {
+		return err
+	}
+	var b batch.Batch
+	err := g.o.Store.View(ctx, func(s *graph.View) error {
+		b.Reset()
+		for _, did := range dids {
+			st, _, row, err := s.Account(did)
+			if err != nil {
+				return err
+			}
+			gone := st.DeletionSource != 0 && st.Has(graph.FlagHidden) // the stream says that it was deleted
+			if !gone && (cause.Reason != "around" || row == nil && !st.Whole()) {
+				b.AddResync([]byte(did), cause)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if joined = append(more, joined...); len(joined) == 0 {
-		return nil
-	}
-	if err := g.tell(ctx); err != nil {
-		return err
-	}
-	sweep, queued := g.o.Store.SweepDue(), 0
-	for some := range slices.Chunk(joined, pageSize) {
-		if err := g.queue.awaitRoom(ctx, ""); err != nil {
-			return err
-		}
-		var b batch.Batch
-		err := g.o.Store.View(ctx, func(s *graph.View) error {
-			b.Reset()
-			for _, did := range some {
-				st, _, row, err := s.Account(did)
-				switch {
-				case err != nil:
-					return err
-				case st.DeletionSource != 0 && st.Has(graph.FlagHidden): // the stream says that it was deleted
-				case sweep != 0:
-					b.AddResync([]byte(did), batch.Cause{Reason: graph.KindAdded})
-				case row == nil && !st.Whole():
-					b.AddResync([]byte(did), batch.Cause{Reason: "around"})
-				}
-			}
-			return nil
-		})
-		if err == nil {
-			err = g.o.apply(ctx, &b)
-		}
-		if err != nil {
-			return err
-		}
-		queued += b.Events()
-	}
-	if sweep != 0 {
-		if err := g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Sweep, b.Swept = sweep, sweep }); err != nil {
-			return err
-		}
-	}
-	g.mu.Lock()
-	g.members.Or(members)
-	g.mu.Unlock()
-	if queued > 0 {
-		g.o.Logger.Info("fetching repos of the part of the network", "accounts", g.o.Around.Part.Members(), "queued", queued, "about", (time.Duration(queued) * perRepo).String())
-	}
-	return nil
+	*queued += b.Events()
+	return g.o.apply(ctx, &b)
 }
-
-// perRepo is a guess of how long a repo takes, until some were fetched: hosts allow some ten a second.
-const perRepo = 100 * time.Millisecond
 
 // say logs the progress, if repos wait that are due soon.
 func (g *grower) say() {
 	var st Status
 	g.queue.report(&st)
-	due := st.Waiting - st.Later
-	if due > 0 {
-		left := "unknown"
-		if fetched := g.due - due; fetched > 0 {
-			left = (time.Duration(due/fetched) * sayEvery).String()
-		}
-		all := int64(g.o.Around.Part.Members())
-		g.o.Logger.Info("fetching repos of the part of the network", "fetched", max(all-st.Waiting, 0), "of", all, "remaining", left)
-	} else if g.due > 0 {
-		g.o.Logger.Info("the part of the network is in place", "accounts", g.o.Around.Part.Members(), "retried_later", st.Later)
+	due, all := st.Waiting-st.Later, int64(g.o.Around.Part.Members())
+	switch done := g.due - due; {
+	case due > 0 && done > 0:
+		g.o.Logger.Info("fetching repos of the part of the network", "fetched", all-due, "of", all, "remaining", (time.Duration(due*5/done) * time.Second).String())
+	case due > 0:
+		g.o.Logger.Info("fetching repos of the part of the network", "fetched", all-due, "of", all)
+	case g.due > 0:
+		g.o.Logger.Info("the part of the network is in place", "accounts", all, "retried_later", st.Later)
 	}
 	g.due = due
 }
 
-// afterHole queues all members, any of whom may have changed in a hole of the stream. What others did to the centers in
-// it stays unknown.
-func (g *grower) afterHole(ctx context.Context, noted uint64) error {
-	members, _, err := g.join(ctx)
-	if err != nil {
-		return err
-	}
-	g.mu.Lock()
-	members.Or(&g.members) // some may have been unfollowed since
-	g.mu.Unlock()
-	_, err = g.queue.addAccounts(ctx, g.o, dict.None, batch.Cause{Reason: "hole"}, func(id dict.ID, _ *graph.RepoState) bool { return members.Contains(uint64(id)) }, nil)
-	if err != nil {
-		return err
-	}
-	return g.o.Store.SetCompared(ctx, noted)
-}
-
-// within returns an error unless a repo of an account may be put in place: commits of accounts outside a part are not
-// applied, so theirs would become out of date.
+// within returns an error unless the store holds the whole network, or all the accounts belong to its part: repos of others
+// would become out of date.
 func (o *Options) within(dids ...string) error {
 	around := o.Store.Backfill().Around
-	if around.Hops == 0 {
-		return nil
-	}
 	for _, did := range dids {
-		if o.Around == nil || !o.Around.Part.Has([]byte(did)) {
+		if around.Hops > 0 && (o.Around == nil || !o.Around.Part.Has([]byte(did))) {
 			return fmt.Errorf("%s is not in the part of the network that this index holds (--around %s)", did, strings.Join(append(around.Centers, around.Lists...), ","))
 		}
 	}

@@ -34,7 +34,8 @@ func New(store *graph.Store, q *Queue) *Manager {
 	m := &Manager{o: &o, queue: q, jobs: newJobs(), client: newClient(&o)}
 	m.fetcher = newFetcher(&o, q, m.client, m.jobs)
 	if o.Around != nil {
-		m.grower = &grower{o: &o, queue: q, change: make(chan struct{}, 1)}
+		o.CompareEvery = 0 // the relay's list has forty million repos
+		m.grower = &grower{o: &o, queue: q}
 	}
 	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs, grower: m.grower}
 	m.lister = &lister{o: &o, queue: q, client: m.client, jobs: m.jobs, comparer: m.comparer, lists: map[string]*listing{}}
@@ -51,10 +52,14 @@ func (m *Manager) Enclose(ctx context.Context) error {
 	if m.grower == nil {
 		return nil
 	}
-	if err := m.grower.enclose(ctx); err != nil {
-		return fmt.Errorf("--around: %w", err)
+	st, err := m.Status(ctx)
+	if err == nil && st.Accounts > 0 && m.o.Store.Backfill().Around.Hops == 0 {
+		err = ErrAround
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return m.grower.enclose(ctx)
 }
 
 // Run works until ctx ends: it continues the jobs that the last process left, and works on
@@ -187,7 +192,7 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 		return errors.New("no relay to list the hosts; give --relay or --host")
 	}
 	if m.o.Store.Backfill().Around.Hops > 0 {
-		return errWhole
+		return errPart
 	}
 	running, err := m.jobs.reserve(jobRepos)
 	if err != nil {
@@ -205,13 +210,10 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 // Archive starts to read an archive.
 func (m *Manager) Archive(ctx context.Context, address string) error {
 	if m.o.Store.Backfill().Around.Hops > 0 {
-		return errWhole
+		return errPart
 	}
 	return m.archiver.start(ctx, address)
 }
-
-// errWhole is returned by jobs that fetch more than a part of the network.
-var errWhole = errors.New("this index holds a part of the network (--around), whose history it fetches by itself")
 
 // Audits counts what the audits of this process have compared so far.
 type Audits struct {

@@ -77,12 +77,11 @@ func (m *comparer) watchHoles(ctx context.Context) {
 			}
 		case noted != hole:
 			hole, since = noted, time.Now()
-		case time.Since(since) > m.o.Settle && m.grower != nil:
+		case time.Since(since) <= m.o.Settle:
+		case m.grower != nil:
 			m.o.Logger.Info("hole in the stream: fetching all repos of the part of the network again", "holes", noted)
-			if err := m.grower.afterHole(ctx, noted); err != nil && ctx.Err() == nil {
-				m.o.Logger.Error("queueing the repos of the part failed; retrying", "error", err)
-			}
-		case time.Since(since) > m.o.Settle:
+			m.grower.grow(ctx, noted)
+		default:
 			m.o.Logger.Info("hole in the stream: comparing all repos with the relay's list; until the end, answers say that they are incomplete", "holes", noted)
 			if m.compare(ctx, &comparison{noted: noted}) {
 				continue
