@@ -29,6 +29,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as the indexer takes", Destination: &o.Rate},
 		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long to offer events", Destination: &o.Duration},
 		&cli.Int64Flag{Name: "backfill", Usage: "events before the index starts; it fetches all repos meanwhile, from hosts that are partly faulty", Destination: &o.Backfill},
+		&cli.IntFlag{Name: "around", Usage: "with --backfill: index only a part of the network, around this many of its most active accounts, and measure once the part is in place", Destination: &o.Around},
 		&cli.BoolFlag{Name: "healthy-hosts", Usage: "use no faulty hosts for --backfill", Destination: &o.Healthy},
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the comparison", Destination: &o.Profile},
@@ -43,6 +44,8 @@ func loadCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--duration must be more than 0, and --backfill not negative")
 			case o.Backfill > 0 && (o.Kill || o.Rate == 0 || o.Network.History > 0 || c.IsSet("fault")):
 				return command.UsageError("--backfill needs --rate, and cannot be combined with --past, --kill or --fault")
+			case o.Around > 0 && o.Backfill == 0:
+				return command.UsageError("--around needs --backfill, which makes the repos of the part")
 			case o.Kill && o.Rate == 0:
 				return command.UsageError("--kill needs --rate")
 			case o.Faults.Jump > 0 && (o.Kill || o.Network.History > 0):

@@ -40,6 +40,9 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Watchdog: time.Minute,
 		Committed: func(arrived time.Time, events int) { r.lags.add(time.Since(arrived), events) },
 	}
+	if r.part != nil {
+		o.Part = r.part.Part
+	}
 	if events > 0 {
 		last := from + events
 		for last > from+1 && r.o.Faults.Hit(last) {
@@ -91,7 +94,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	}
 	rep := &r.report
 	rep.RateOffered = r.o.Rate
-	rep.Events = r.event(p.Applied) - from
+	rep.Events = r.event(p.Applied) - r.first
 	rep.Seconds = end.Sub(r.started).Seconds()
 	rep.EventsPerSecond = float64(rep.Events) / rep.Seconds
 	rep.MegabytesPerSecond = float64(p.Bytes) / rep.Seconds / 1e6
@@ -130,6 +133,11 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		case <-ticker.C:
 		}
 	}
+	if r.part != nil {
+		r.awaitPart(ctx)
+		from = r.event(c.Progress().Applied)
+	}
+	r.first = from
 	r.startClock()
 	const tick = 100 * time.Millisecond
 	ticker.Reset(tick)

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/internal/sim/network"
 )
 
 // fetchPast starts to fetch all repos if the run has a past. ended waits until
@@ -20,7 +24,10 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 	begun := time.Now()
 	go func() { stopped <- m.Run(running, func() { close(began) }) }()
 	<-began
-	err := m.Hosts(ctx)
+	var err error
+	if r.part == nil {
+		err = m.Hosts(ctx)
+	}
 	var took time.Duration
 	var watching sync.WaitGroup
 	watching.Go(func() { // until the first fetch of all repos is over
@@ -51,3 +58,28 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 
 // fetchTime bounds the fetching after the end of the stream.
 const fetchTime = 5 * time.Minute
+
+// aroundOf returns the part around the most active accounts.
+func aroundOf(o network.Options, centers int) *backfill.Around {
+	n := network.New(o)
+	a := graph.Around{Hops: 1}
+	const mostActive = 4096 // one in so many accounts: see Network.active
+	for i := range centers {
+		a.Centers = append(a.Centers, string(n.AppendDID(nil, i*mostActive%n.Accounts())))
+	}
+	return backfill.NewAround(a)
+}
+
+// awaitPart waits until the part of the network is in place.
+func (r *run) awaitPart(ctx context.Context) {
+	for quiet := 0; quiet < 50 && ctx.Err() == nil; quiet++ {
+		if st := r.x.Backfill.StatusNow(); st.Waiting > 0 || r.part.Part.Members() <= len(r.part.Centers) {
+			quiet = 0
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	st := r.x.Backfill.StatusNow()
+	r.report.Repos = st.Fetched
+	_, peak := usage()
+	r.say("%d accounts in place, %d records, peak memory %d MiB; given up: %v", r.part.Part.Members(), st.Records, peak>>20, st.Failed)
+}
