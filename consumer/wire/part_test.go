@@ -61,7 +61,7 @@ func TestPart(t *testing.T) {
 		must(t, wire.Parse(step.frame, &m))
 		d.Add(&m, &b)
 		var got []string
-		for i, line := range b.Describe() {
+		for i, line := range describe(&b) {
 			line = strings.TrimSpace(line)
 			switch _, op, _ := strings.Cut(line, " "); {
 			case i == 0 && b.Event(0).Flags&batch.IsOutside == 0:
@@ -115,7 +115,7 @@ func TestPartRejected(t *testing.T) {
 			t.Errorf("%d events, want %d", b.Events(), want)
 		}
 		if d.Skip(&m, &skipped); skipped.Events() > 0 || skipped.Last() != 5 || len(d.Drops) > 0 {
-			t.Errorf("skipped: %q", skipped.Describe())
+			t.Errorf("skipped: %q", describe(&skipped))
 		}
 	}
 }
