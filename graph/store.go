@@ -150,13 +150,6 @@ func (s *core) ShardBits() uint8 { return s.layout.Settings.ShardBits }
 // shared reports whether several processes may write the store.
 func (s *core) shared() bool { return s.layout.Shared() }
 
-// Alone reports whether this process writes the whole store, so that its own counters are
-// the store's.
-func (s *core) Alone() bool { return s.layout.Settings.Partitions == 1 && !s.o.ReadOnly }
-
-// ReadOnly reports whether it was opened for questions only.
-func (s *core) ReadOnly() bool { return s.o.ReadOnly }
-
 // Made reports whether Open created the store, rather than finding it.
 func (s *Store) Made() bool { return s.made }
 

@@ -20,11 +20,9 @@ type allocator struct {
 	ns     dict.Namespace
 	part   uint8
 
-	// Only fetch uses these: the shard of the last lease, if any, and the number of attempts
-	// that the lease took.
+	// Only fetch uses these: the shard of the last lease, if any.
 	shard    uint32
 	hasShard bool
-	attempts int
 
 	mu       sync.Mutex    // guards the fields below
 	held     []idRange     // of leases, never checked out; the one in use first

@@ -132,7 +132,7 @@ func (p *leaser) lease(ctx context.Context, a *allocator) (ids idRange, err erro
 	if err != nil {
 		return ids, fmt.Errorf("intern: leasing %s ids: %w", a.ns, err)
 	}
-	a.shard, a.hasShard, a.attempts = l.Shard, true, attempts
+	a.shard, a.hasShard = l.Shard, true
 	ids.next = p.settings.Start(l.Shard, l.Block)
 	ids.end = ids.next + dict.ID(p.settings.LeaseSize)
 	if ids.next == dict.None {

@@ -16,7 +16,6 @@ import (
 // An archiver reads archives.
 type archiver struct {
 	o       *Options
-	queue   *Queue
 	jobs    *jobs
 	fetcher *fetcher // counts what was read
 

@@ -39,7 +39,7 @@ func New(store *graph.Store, q *Queue) *Manager {
 	}
 	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs, grower: m.grower}
 	m.lister = &lister{o: &o, queue: q, client: m.client, jobs: m.jobs, comparer: m.comparer, lists: map[string]*listing{}}
-	m.archiver = &archiver{o: &o, jobs: m.jobs, queue: q, fetcher: m.fetcher}
+	m.archiver = &archiver{o: &o, jobs: m.jobs, fetcher: m.fetcher}
 	m.auditor = &auditor{o: &o, fetcher: m.fetcher}
 	return m
 }

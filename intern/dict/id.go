@@ -45,14 +45,6 @@ func (ns Namespace) String() string {
 	return fmt.Sprintf("namespace(%d)", uint8(ns))
 }
 
-// Valid reports whether s can be interned in the namespace.
-func (ns Namespace) Valid(s []byte) bool {
-	if ns == DID {
-		return ValidDID(s)
-	}
-	return ValidURI(s)
-}
-
 const (
 	shortBits = 40 // the ids of the shards' first counters are below 1<<shortBits
 	longBit   = 1 << 63

@@ -79,24 +79,10 @@ func TestKeysSort(t *testing.T) {
 	}
 }
 
-// TestNamespaces: a namespace has a name, and accepts its own strings.
+// TestNamespaces: a namespace has a name.
 func TestNamespaces(t *testing.T) {
-	for _, c := range []struct {
-		ns         Namespace
-		name       string
-		mine, none []string
-	}{
-		{DID, "did", []string{goldenDID, "did:web:x.com"}, []string{"", "did:plc", "at://" + goldenDID, "did:web:a\x00b"}},
-		{URI, "uri", []string{"at://" + goldenDID, "at://x.com/a.b.c/self"}, []string{"", goldenDID, "https://x.com", "at://x.com/a.b.c/\x00"}},
-	} {
-		if c.ns.String() != c.name {
-			t.Errorf("namespace %d has the name %q", c.ns, c.ns)
-		}
-		for i, s := range append(c.mine, c.none...) {
-			if c.ns.Valid([]byte(s)) != (i < len(c.mine)) {
-				t.Errorf("%s: %q is valid: %v", c.name, s, i >= len(c.mine))
-			}
-		}
+	if DID.String() != "did" || URI.String() != "uri" {
+		t.Errorf("the namespaces have the names %q and %q", DID, URI)
 	}
 	if s := Namespace(9).String(); s != "namespace(9)" {
 		t.Errorf("an unknown namespace has the name %q", s)

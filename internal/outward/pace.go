@@ -21,11 +21,6 @@ type Pace struct {
 	Within time.Duration
 }
 
-// Kept reports whether a transfer that moved so many bytes in a time was fast enough on average.
-func (p Pace) Kept(moved int64, in time.Duration) bool {
-	return moved > 0 && float64(moved)*float64(p.Within) >= float64(p.Bytes)*float64(in)
-}
-
 // Paced returns a transport that ends a request if the server reads the request's body or sends the
 // answer's more slowly than p. Between the two it may take twice p.Within.
 func Paced(t http.RoundTripper, p Pace) http.RoundTripper { return paced{t, p} }

@@ -184,16 +184,3 @@ func TestPaceOfRepeatedBodies(t *testing.T) {
 		}
 	})
 }
-
-func TestPaceKept(t *testing.T) {
-	p := Pace{Bytes: 1000, Within: 10 * time.Second}
-	for _, c := range []struct {
-		moved int64
-		in    time.Duration
-		kept  bool
-	}{{0, 0, false}, {1, 0, true}, {100, time.Second, true}, {99, time.Second, false}, {1 << 40, time.Hour, true}, {5, time.Hour, false}} {
-		if got := p.Kept(c.moved, c.in); got != c.kept {
-			t.Errorf("%d bytes in %v: %v", c.moved, c.in, got)
-		}
-	}
-}

@@ -73,16 +73,6 @@ func (s Set) Has(id uint64) bool {
 	return found
 }
 
-// Bitmap returns the set as a bitmap. The caller must not change it.
-func (s Set) Bitmap() *roaring64.Bitmap {
-	if s.bits != nil {
-		return s.bits
-	}
-	b := roaring64.New()
-	b.AddMany(s.list)
-	return b
-}
-
 // List appends the members to dst in ascending order.
 func (s Set) List(dst []uint64) []uint64 {
 	if s.bits == nil {

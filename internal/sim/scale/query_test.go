@@ -115,7 +115,10 @@ func setOf(b *testing.B, x *app.Index, account int) (set *roaring64.Bitmap) {
 			return err
 		}
 		all, err := t.All()
-		set = all.Bitmap()
+		set = roaring64.New()
+		for id := range all.All() {
+			set.Add(id)
+		}
 		return err
 	})
 	if err != nil {
