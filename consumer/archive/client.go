@@ -96,10 +96,8 @@ func (c *client) do(ctx context.Context, what, url string, body []byte, take fun
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		c.log.Warn("archive request failed; retrying", "request", what, "error", err, "retry_in", wait.Round(time.Millisecond).String())
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := outward.Wait(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

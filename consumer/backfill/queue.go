@@ -100,10 +100,8 @@ func (q *Queue) hasRoom(host string) bool {
 // awaitRoom waits until more repos of a host's list may be queued.
 func (q *Queue) awaitRoom(ctx context.Context, host string) error {
 	for !q.hasRoom(host) {
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := wait(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil

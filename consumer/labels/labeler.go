@@ -22,6 +22,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/outward"
 )
 
 // Bounds on what a labeler sends, and how long it may be silent.
@@ -99,7 +100,7 @@ func (l *labeler) run(ctx context.Context) error {
 			return nil //nolint:nilerr // it ends because the process does
 		}
 		if errors.Is(err, errKey) {
-			pause(ctx, renewSoon-time.Since(l.keyTime))
+			_ = outward.Wait(ctx, renewSoon-time.Since(l.keyTime))
 			continue
 		}
 		l.candidate = ""
@@ -118,7 +119,7 @@ func (l *labeler) run(ctx context.Context) error {
 				return err
 			}
 		}
-		pause(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) // spread, so that not all come back at once
+		_ = outward.Wait(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) // spread, so that not all come back at once
 		wait = min(2*wait, l.c.o.RetryMost)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 )
 
@@ -183,17 +184,9 @@ func (c *Consumer) known(ctx context.Context) ([]graph.Labeler, error) {
 		if !errors.Is(err, kv.ErrUnavailable) {
 			return all, err
 		}
-		if pause(ctx, time.Second); ctx.Err() != nil {
-			return nil, ctx.Err()
+		if err := outward.Wait(ctx, time.Second); err != nil {
+			return nil, err
 		}
-	}
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 
@@ -230,7 +223,7 @@ func (c *Consumer) takeTurn(ctx context.Context, fn func() error) error {
 	start := time.Now()
 	err := fn()
 	if c.worked += time.Since(start); c.worked > 10*time.Millisecond {
-		pause(ctx, c.worked)
+		_ = outward.Wait(ctx, c.worked)
 		c.worked = 0
 	}
 	return err

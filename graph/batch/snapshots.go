@@ -160,13 +160,8 @@ func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {
 // of the account.
 func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	b.archived = true
-	e := b.add(seq, EventArchivedStatus, &Commit{DID: did})
-	e.Flags = 0
-	if isActive {
-		e.Flags = IsActive
-	} else if erase {
-		e.Flags = IsDeleted
-	}
+	b.AddAccount(seq, did, isActive, erase)
+	b.events[len(b.events)-1].Kind = EventArchivedStatus
 }
 
 // AddArchivedSync adds a #sync of an archive. It voids the archive's earlier rows of the repo;

@@ -101,10 +101,7 @@ func again(ctx context.Context, try func() error) error {
 		case err == nil, n == attempts, errors.Is(err, ErrPart), errors.Is(err, errChanged):
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		_ = outward.Wait(ctx, wait) // try sees that ctx has ended
 		wait *= 2
 	}
 }

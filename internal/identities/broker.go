@@ -215,10 +215,8 @@ func (u *upstream) rested(ctx context.Context) error {
 		if end, ok := ctx.Deadline(); ok && end.Before(until) {
 			return fmt.Errorf("%w, which ends in %v", errResting, wait.Round(time.Second))
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := outward.Wait(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

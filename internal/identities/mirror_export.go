@@ -50,7 +50,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			if held, ok := m.limit.Allow("export"); ok {
 				m.log.Warn("reading the did:plc directory failed; retrying, and asking it for each account meanwhile", "directory", m.o.URL, "error", err, "retry_in", wait, "occurrences", held+1)
 			}
-			pause(ctx, wait)
+			_ = outward.Wait(ctx, wait)
 			continue
 		}
 		failed = 0
@@ -70,14 +70,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			m.log.Info("the copy of the did:plc directory is complete")
 		}
 		from = max(m.newest.Load()-overlap.Milliseconds(), from)
-		pause(ctx, m.o.poll)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		_ = outward.Wait(ctx, m.o.poll)
 	}
 }
 

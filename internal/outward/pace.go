@@ -21,6 +21,16 @@ type Pace struct {
 	Within time.Duration
 }
 
+// Wait waits for d. If ctx ends first, Wait returns its error.
+func Wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Paced returns a transport that ends a request if the server reads the request's body or sends the
 // answer's more slowly than p. Between the two it may take twice p.Within.
 func Paced(t http.RoundTripper, p Pace) http.RoundTripper { return paced{t, p} }
