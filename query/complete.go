@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -235,13 +234,13 @@ func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
 		c.ofEverybody("", need.Window, need.Kind)
 		return nil
 	}
-	var ids []dict.ID
+	var accounts sets.Collector
 	var names []language.Literal // of members(…) that the index does not know
 	for id := range set.All() {
-		if id := dict.ID(id); id >= dict.FirstReserved {
-			names = append(names, v.Expr.Strings[id-dict.FirstReserved])
-		} else {
-			ids = append(ids, id)
+		if dict.ID(id) >= dict.FirstReserved {
+			names = append(names, v.Expr.Strings[dict.ID(id)-dict.FirstReserved])
+		} else if need.Members[0].Is == dict.DID {
+			accounts.Add(id)
 		}
 	}
 	if need.Members[0].Is != dict.DID {
@@ -252,9 +251,11 @@ func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
 		if names, err = appendUnknown(c.sn, names, authors); err != nil {
 			return err
 		}
-		ids = slices.Collect(maps.Values(authors))
-		slices.Sort(ids)
-		ids = slices.DeleteFunc(slices.Compact(ids), func(id dict.ID) bool { return id == dict.None })
+		for _, by := range authors {
+			if by != dict.None {
+				accounts.Add(uint64(by))
+			}
+		}
 		by, known, err := v.Authors(names)
 		if err := errors.Join(err, c.own(by, known, need.Window, need.Kind)); err != nil {
 			return err
@@ -262,13 +263,13 @@ func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
 	} else if err := c.own(names, make([]dict.ID, len(names)), need.Window, need.Kind); err != nil {
 		return err
 	}
-	return c.each(v.Ended, ids, need.Window, need.Kind)
+	return c.each(v.Ended, accounts.Set(), need.Window, need.Kind)
 }
 
-// each is own of many accounts that have ids.
-func (c *claim) each(ended algebra.Ended, ids []dict.ID, w language.Window, of kinds.Kind) error {
-	for id := range ask.Ahead(c.sn, slices.Values(ids), c.sn.BeginAccount) {
-		if err := errors.Join(ended.Err(), c.account("", id, w, []kinds.Kind{of})); err != nil {
+// each is own of the accounts in a set.
+func (c *claim) each(ended algebra.Ended, accounts sets.Set, w language.Window, of kinds.Kind) error {
+	for id := range ask.Ahead(c.sn, accounts.All(), func(id uint64) { c.sn.BeginAccount(dict.ID(id)) }) {
+		if err := errors.Join(ended.Err(), c.account("", dict.ID(id), w, []kinds.Kind{of})); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"skein.blue/graph/ask"
@@ -72,15 +73,8 @@ func known(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		err = q.rests(sn, &out.caveats, func(cl *claim) error {
-			if err := cl.own(actor, ids[:1], language.Window{}, followKind.Kind); err != nil {
-				return err
-			}
-			if edge.Op == language.OpReverse { // of everybody who is in the sets, those matter whom the account follows
-				var ids []dict.ID
-				for id := range follows.Set.All() {
-					ids = append(ids, dict.ID(id))
-				}
-				return cl.each(v.Ended, ids, language.Window{}, edge.Kind)
+			if err := cl.own(actor, ids[:1], language.Window{}, followKind.Kind); err != nil || edge.Op == language.OpReverse {
+				return errors.Join(err, cl.each(v.Ended, follows.Set, language.Window{}, edge.Kind)) // of the sets, those matter whom the account follows
 			}
 			return cl.sizes(v, []language.Via{edge}, subjects, of)
 		})

@@ -131,3 +131,10 @@ func (q *Queue) pass() {
 	q.used[next.client] = u
 	close(next.turn)
 }
+
+// Waiting returns the number of queries that wait for a slot.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
