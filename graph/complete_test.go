@@ -76,7 +76,7 @@ func TestComplete(t *testing.T) {
 	if 3*total["complete"] < total["claims"] {
 		t.Error("fewer than a third of all claims are complete: saying nothing must not pass")
 	}
-	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "archive", "lacking", "sweep", "import", "kill", "redelivered", "new", "listed", "unlistable", "everybody", "window", "claims"} {
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "archive", "lacking", "sweep", "import", "kill", "redelivered", "new", "listed", "unlistable", "everybody", "window", "claims", "dropped"} {
 		if total[what] == 0 {
 			t.Errorf("%q never happened: the test shows nothing of it", what)
 		}
@@ -113,6 +113,7 @@ type netEvent struct {
 	form            string // of a commit: "damaged", "unreadable", "too big", "refuted", "lost op", "future rev"
 	active, deleted bool   // of the account, after it
 	lost            bool   // in a hole
+	dropped         bool   // by the relay, silently: the account was inactive
 	needed          bool   // not lost: nothing else shows that the archive lacks what was before
 }
 
@@ -350,6 +351,9 @@ func (n *net) happen() {
 		if e.form != "" {
 			n.do(e.form, a)
 		}
+		if e.dropped = !acc.active && n.rng.IntN(2) == 0; e.dropped {
+			n.do("dropped", a)
+		}
 		n.do("commit", a, " ", n.now(a).rev)
 	}
 	e.state, e.active, e.deleted = len(acc.states)-1, acc.active, acc.gone
@@ -487,6 +491,10 @@ func (n *net) deliver(most int) {
 			continue
 		}
 		lost = false
+		if n.stream[at].dropped {
+			b.Seen(format.Seq(at+1), nil)
+			continue
+		}
 		n.event(&b, at)
 	}
 	if n.killed(n.s.Apply(n.t.Context(), "relay", &b)) {
@@ -500,7 +508,7 @@ func (n *net) redeliver() {
 	from := max(n.at-n.rng.IntN(15), n.heard)
 	var b batch.Batch
 	for i := from; i < n.at; i++ {
-		if !n.stream[i].lost {
+		if !n.stream[i].lost && !n.stream[i].dropped {
 			n.event(&b, i)
 		}
 	}
@@ -533,14 +541,14 @@ func (n *net) fetch(a int, cached bool) {
 	}
 	// From before a repo was put back in a hole nothing is sent: its rev may be above all that
 	// the index was ever told, and nobody could tell it from the newest state; likewise if the index heard no commit before.
-	// Nor from before the index listened, or from before a commit that did not even name its rev. Nor is a state with a rev of
+	// Nor from before the index listened, or from before a commit that did not even name its rev, or that the relay dropped. Nor is a state with a rev of
 	// the far future sent once there is a newer one: that rev does not tell which is older.
 	oldest, unreadable, heard := acc.born, false, false
 	for _, i := range acc.events {
 		e := &n.stream[i]
 		isUnreadable := e.form == "unreadable" || e.form == "refuted" || e.form == "future rev"
 		unreadable = unreadable || isUnreadable
-		if e.what == "sync" && (e.lost || unreadable || !heard) || isUnreadable || i < n.heard {
+		if e.what == "sync" && (e.lost || unreadable || !heard) || isUnreadable || e.dropped || i < n.heard {
 			oldest = max(oldest, e.state)
 		}
 		heard = heard || e.what == "commit" && i >= n.heard && !e.lost
@@ -1021,7 +1029,7 @@ func (n *net) check() {
 			n.t.Fatal(err)
 		}
 		own, hidden := x.Account(&of) == evidence.Complete, of.State.Has(format.FlagHidden)
-		if n.claim(own); own {
+		if n.claim(own); own && !hidden {
 			n.same(a, &of, x, language.Window{}, "own")
 		}
 		each = each && (own || hidden)

@@ -214,6 +214,9 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		broken = true
 		e.markMissed(as, "chain")
 	}
+	if !broken {
+		e.continues(as)
+	}
 	noted := !e.outside && e.isNoting(as) // what is noted must be whole
 	if noted {
 		e.noteCommit(as, ev, broken)
@@ -290,6 +293,7 @@ func (e *events) sync(ev *batch.Event, as *actorState, source uint32) {
 		e.noteNewer(as, "sync", ev)
 	case known:
 		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
+		e.continues(as)
 	}
 }
 

@@ -339,16 +339,33 @@ func (e *events) statusKnown(as *actorState) bool {
 	return e.holes.Known(&as.now, e.layout.Settings.PartitionOfID(as.id))
 }
 
-// reactivated notes that an account is active again. If its repo is in the queue as inactive or given
-// up, it becomes due. If the backfill skipped it because the account was hidden, it is queued.
+// back is the reason to fetch the repo of an account that is active again, and backWait how long to wait for a #sync or a
+// commit, which may make that unnecessary.
+const (
+	back     = "back"
+	backWait = 10 * time.Second
+)
+
+// reactivated notes that an account is active again. Relays drop the commits of inactive accounts, and a backfill skips them,
+// so its repo is queued. If it is in the queue as inactive or given up, it becomes due.
 func (e *events) reactivated(as *actorState) {
-	if e.Past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
-		e.queue(as, "back")
+	if e.Queues && !e.outside && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && (e.Past || as.now.Has(format.FlagHasRev)) {
+		if row := e.queue(as, back); as.now.Whole() {
+			row.Due = e.now.Add(backWait)
+		}
 		return
 	}
 	if row := as.inQueue(); row != nil && row.State != format.ResyncWaiting {
 		row.State, row.Due, row.Tries = format.ResyncWaiting, e.now, 0
 		row.due, row.changed = true, true
+	}
+}
+
+// continues notes that the stream shows the state that the index has of a repo, or continues from it: an account that is active
+// again has missed nothing.
+func (e *events) continues(as *actorState) {
+	if row := as.inQueue(); row != nil && row.Reason == back && as.now.Whole() {
+		as.dequeue()
 	}
 }
 
