@@ -136,8 +136,11 @@ func (c *claim) ranking(ctx context.Context, r *rank.Ranking) error {
 			return err
 		}
 	}
-	if r.By == rank.ByShare || r.By == rank.ByLift {
+	switch r.By {
+	case rank.ByShare:
 		c.ofEverybody("", r.Window, r.Via.Kind)
+	case rank.ByLift: // the number of accounts counts, too
+		c.ofEverybody("", language.Window{}, r.Via.Kind)
 	}
 	return nil
 }
