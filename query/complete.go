@@ -128,6 +128,9 @@ func (c *claim) on(v *algebra.Evaluation, needs []evidence.Need) error {
 			return err
 		}
 	}
+	if c.missing == nil && slices.ContainsFunc(slices.Collect(v.Expr.Root.All()), func(n *language.Node) bool { return n.Is == dict.DID }) {
+		c.lacks(c.index.Statuses())
+	}
 	return nil
 }
 

@@ -77,6 +77,17 @@ func (x *Index) Kind(k kinds.Kind, w language.Window) *Missing {
 	return &Missing{Accounts: x.Counts.Accounts, Reason: fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.Source(k), at.Format(time.RFC3339))}
 }
 
+// unheard is the reason after a hole.
+const unheard = "some events were lost, and skein has not yet compared all repos with the relay's list, so any account may have changed (operators: see /gaps on the admin address)"
+
+// Statuses returns why accounts that the index shows may not be active, or others may be.
+func (x *Index) Statuses() *Missing {
+	if x.Holes.Uncompared() {
+		return &Missing{Roster: 1, Reason: unheard}
+	}
+	return nil
+}
+
 // Roster returns why the index may not know every account.
 func (x *Index) Roster() *Missing {
 	r, around := &x.Past.Roster, &x.Past.Around
@@ -84,7 +95,7 @@ func (x *Index) Roster() *Missing {
 	case around.Hops > 0:
 		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has the %d accounts of its part of the network, and of all others only what they did to %s since %s", around.Members, who(around.Centers), x.began().Format(time.RFC3339))}
 	case x.Holes.Uncompared():
-		return &Missing{Roster: 1, Reason: "some events were lost, and skein has not yet compared all repos with the relay's list, so any account may have changed (operators: see /gaps on the admin address)"}
+		return &Missing{Roster: 1, Reason: unheard}
 	case !r.Known() && x.Counts.Accounts == 0:
 		return &Missing{Roster: 1, Reason: "nothing is indexed yet"}
 	case !r.Known() && x.Past.Archive != "":
@@ -156,7 +167,7 @@ type Account struct {
 
 // Own returns what is missing of an account's own records of a kind, within a window.
 func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
-	if a.State.Has(ask.FlagHidden) { // its sets are empty
+	if a.State.Has(ask.FlagHidden) && x.Statuses() == nil { // its sets are empty
 		return nil
 	}
 	if m := x.Kind(k, w); m != nil {

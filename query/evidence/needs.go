@@ -27,7 +27,7 @@ func Of(n *language.Node) []Need { return within(n, nil) }
 func Ranking(of *language.Node, via language.Via, w language.Window, weighing language.Weighing) []Need {
 	return within(&language.Node{
 		Op: language.OpRank, Kind: via.Kind, Window: w, Is: via.Is, Args: []language.Node{*of},
-		Rank: &language.RankSpec{Weighing: weighing, Via: via},
+		Rank: &language.RankSpec{Weighing: weighing, Via: via, Top: 1}, // a page has the first
 	}, nil)
 }
 
@@ -65,11 +65,11 @@ func isForward(r *language.RankSpec) bool {
 	return r.Via.Op == language.OpForward || r.Via.Op == language.OpListed
 }
 
-// damps reports whether scores depend on the sizes of the results' own sets.
-func damps(r *language.RankSpec) bool { return r.Damped && r.Damp > 0 }
+// cuts reports whether other results decide which are among the first. Without, there are no scores.
+func cuts(r *language.RankSpec) bool { return r.Top > 0 }
 
-// cuts reports whether other results decide which are among the first.
-func cuts(r *language.RankSpec) bool { return r.Top > 0 || damps(r) }
+// damps reports whether scores depend on the sizes of the results' own sets.
+func damps(r *language.RankSpec) bool { return cuts(r) && r.Damped && r.Damp > 0 }
 
 // within returns what the members of n that are in all sets of among depend on. All of among are Known; if there are none, it
 // returns what all members depend on.
@@ -145,7 +145,7 @@ func ranking(n *language.Node, among []*language.Node) (needs []Need) {
 	default: // the results' own records lead to members of the set
 		needs = append(needs, reverse(n, among))
 	}
-	if damps(n.Rank) && isForward(n.Rank) { // by the size of the results' reverse sets
+	if damps(n.Rank) { // by the size of the results' sets, of all times
 		needs = append(needs, Need{Kind: n.Kind, Everybody: n})
 	}
 	if len(n.Args) > 1 {
