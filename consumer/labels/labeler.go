@@ -30,9 +30,8 @@ const (
 	messageBytes    = 1 << 20
 	silence         = 90 * time.Second // without a message or an answer to a ping
 	pingEvery       = 30 * time.Second
-	messagesAtOnce  = 1000        // in one write, and about a messageBytes
-	messagesWaiting = 64          // not decoded yet; a quarter of them if they are large
-	seenEvery       = time.Minute // Seen is written, or the labeler asked for its end, that often while it sends nothing
+	messagesAtOnce  = 1000 // in one write, and about a messageBytes
+	messagesWaiting = 64   // not decoded yet; a quarter of them if they are large
 	askTime         = 10 * time.Second
 )
 
@@ -140,7 +139,7 @@ func (l *labeler) note(ctx context.Context, change func(*graph.Labeler)) error {
 
 // write writes labels and the state after them.
 func (l *labeler) write(ctx context.Context, labels []batch.Label, after graph.Labeler) error {
-	if after.Current {
+	if after.Current && l.caughtUp {
 		after.Seen = now()
 	}
 	if err := l.c.store.ApplyLabels(ctx, time.Now(), labels, l.state, after); err != nil {
@@ -190,7 +189,7 @@ func (l *labeler) read(ctx context.Context) error {
 			if err := l.quiet(ctx); err != nil {
 				return err
 			}
-			idle.Reset(seenEvery)
+			idle.Reset(l.seenEvery())
 			continue
 		case <-pings.C:
 			_ = conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)) // the reader notices a failure
@@ -238,18 +237,20 @@ func (l *labeler) decodeAll(raw [][]byte) (messages []message) {
 	return messages
 }
 
+// seenEvery is how often a labeler is asked for its end while it sends nothing.
+func (l *labeler) seenEvery() time.Duration { return 6 * l.c.o.Quiet }
+
 // quiet is called when the labeler has sent nothing for a while. That alone says nothing: it may be at its end, or
 // be slow. So skein asks.
 func (l *labeler) quiet(ctx context.Context) error {
 	l.failedAt = time.Time{}
-	if l.caughtUp && time.Since(l.state.Seen) < seenEvery {
+	if l.caughtUp && time.Since(l.state.Seen) < l.seenEvery() {
 		return l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = true, "" })
 	}
 	// Having been at the end once says nothing of later labels: a connection may hang.
-	if atEnd := l.atEnd(ctx); atEnd && l.state.Current {
+	atEnd := l.atEnd(ctx)
+	if l.caughtUp = l.caughtUp || atEnd; atEnd && l.state.Current {
 		return l.write(ctx, nil, l.state) // seen now
-	} else if atEnd {
-		l.caughtUp = true
 	}
 	return l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = l.caughtUp, "" })
 }

@@ -618,6 +618,51 @@ func TestSilenceIsNoEnd(t *testing.T) {
 	}
 }
 
+// A labeler that has shown its end shows it again and again. If it no longer answers, it was seen when it last did.
+func TestSeen(t *testing.T) {
+	f := newFake(t, labelerDID)
+	f.say(t, label(did(1), "spam"))
+	w := newWorld(t, nil, f)
+	w.stop()
+	w.names, w.quiet = []string{labelerDID}, 5*time.Millisecond
+	w.start()
+	var seen time.Time
+	later := func(l format.Labeler) bool {
+		is := l.Current && l.Seen.After(seen)
+		if is {
+			seen = l.Seen
+		}
+		return is
+	}
+	asked := func(times int) { // more times
+		f.mu.Lock()
+		from := len(f.asked)
+		f.mu.Unlock()
+		for n := from; n < from+times; {
+			time.Sleep(time.Millisecond)
+			f.mu.Lock()
+			n = len(f.asked)
+			f.mu.Unlock()
+		}
+	}
+	for range 3 {
+		w.awaitState(labelerDID, later)
+	}
+	f.mu.Lock()
+	f.refuses = true // what is connected stays so
+	f.mu.Unlock()
+	asked(2) // the first may have been answered
+	w.awaitState(labelerDID, func(l format.Labeler) bool { seen = l.Seen; return l.Current && l.Seq == 1 })
+	asked(5)
+	if all, err := w.store.Labelers(t.Context()); err != nil || !all[0].Current || !all[0].Seen.Equal(seen) {
+		t.Fatalf("seen at %v: %+v, %v", seen, all, err)
+	}
+	f.mu.Lock()
+	f.refuses = false
+	f.mu.Unlock()
+	w.awaitState(labelerDID, later)
+}
+
 // statesStore counts the states that are current before the last number.
 type statesStore struct {
 	Store
