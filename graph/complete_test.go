@@ -1166,7 +1166,7 @@ func (n *net) rest() {
 			n.place(0)
 		}
 		st, row = n.account(a)
-		if st.Has(format.FlagHidden) == acc.active {
+		if hasRepo := st.Has(format.FlagHasRev) || n.now(a).rev != 0 && !acc.gone; hasRepo && st.Has(format.FlagHidden) == acc.active {
 			n.t.Errorf("account %d is active=%v, and hidden=%v in the index, at rest: %+v", a, acc.active, st.Has(format.FlagHidden), st)
 		}
 		if acc.active && n.now(a).rev != 0 && !st.Complete() {
