@@ -1061,6 +1061,9 @@ func (n *net) same(a int, of *evidence.Account, x *evidence.Index, w language.Wi
 	if newest != nil && newest.deleted && st.Has(format.FlagHidden) || st.Has(format.FlagErasing) {
 		return // in a hole: it is hidden, and to be fetched when it is back
 	}
+	if st.Has(format.FlagHidden) && !st.Has(format.FlagHasRev) {
+		return // known by its status alone: its sets are empty while it is hidden, and its repo is fetched when it is back
+	}
 	from := 0
 	if newest != nil {
 		from = newest.state
