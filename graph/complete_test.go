@@ -51,7 +51,7 @@ var completeSteps = flag.Int("complete.steps", 12_000, "steps of TestComplete, o
 //
 // What is drawn: accounts, old and new; commits, some damaged, too big, refuted, forged, with an operation that is lost, with a rev of the far future, or sent again; repos that are put back to an
 // older state; takedowns, deactivations, deletions, returns, some without an #account; holes with any of these inside;
-// comparisons with a list; lists of hosts, some of which cannot be read; snapshots in parts, of the newest state, or of an older one from a
+// comparisons with a list; lists of hosts, readable or not; snapshots in parts, of the newest state, or of an older one from a
 // cache, any number of times; an archive; a kind that is added; export and import; and kills
 // before and after any write.
 func TestComplete(t *testing.T) {
@@ -640,15 +640,14 @@ func (n *net) compare() {
 	n.do("compare", l.noted)
 	roster := n.s.Backfill().Roster
 	for a, acc := range n.accounts[:len(l.revs)] {
-		st, row := n.account(a)
-		if l.revs[a] == 0 && !st.Has(format.FlagHasRev) { // it has no repo
+		if st, _ := n.account(a); l.revs[a] == 0 && !st.Has(format.FlagHasRev) { // it has no repo
 			continue
 		}
 		if n.status(a, l.active[a]) {
 			return
 		}
 		var c batch.Cause
-		switch st, row = n.account(a); {
+		switch st, row := n.account(a); {
 		case !l.active[a] && (row != nil || !st.Has(format.FlagHasRev) || l.revs[a] == uint64(st.Rev)):
 			continue
 		case !l.active[a]:

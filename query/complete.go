@@ -93,7 +93,7 @@ type claim struct {
 
 	states    map[any]*evidence.Account // those that were read, by id, or by DID if they have none
 	everybody bool
-	lacking   map[any]bool // those of which something is missing
+	lacking   map[any]bool // those with missing records
 	missing   *evidence.Missing
 	labelers  []string
 }

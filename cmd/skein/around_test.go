@@ -177,7 +177,7 @@ func TestAround(t *testing.T) {
 	check(second)
 	run(t, 0, "no problems found", "check", "--store", store)
 
-	// What excludes each other.
+	// Flags and stores that exclude each other.
 	for _, c := range []struct {
 		code  int
 		says  string

@@ -288,7 +288,7 @@ func TestFoldOtherCollections(t *testing.T) {
 		fmt.Sprintf("1 %s %s 1", did, rev(1)), fmt.Sprintf("5 %s %s 1", did, rev(2)),
 		fmt.Sprintf("6 %s %s 0", other, rev(3)), fmt.Sprintf("8 %s %s 0", did, rev(5)),
 	}
-	if !slices.Equal(got, want) || drops != 2 { // the like's payload, and the rev
+	if !slices.Equal(got, want) || drops != 2 { // a payload, and the rev
 		t.Errorf("%d dropped, events\n%s\nwant\n%s", drops, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

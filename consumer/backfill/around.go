@@ -198,7 +198,7 @@ func (g *grower) run(ctx context.Context) {
 }
 
 // grow queues the repos of members that have joined; after a hole of the stream, whose number is given, of all, any of
-// which may have changed in it. What others did to the centers in a hole stays unknown.
+// which may have changed in it. Nobody tells what others did to the centers in a hole.
 func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 	g.growing.Lock()
 	defer g.growing.Unlock()

@@ -119,7 +119,7 @@ func (l *labeler) run(ctx context.Context) error {
 			}
 		}
 		next := wait/2 + time.Duration(rand.Int64N(int64(wait))) // spread, so that not all come back at once
-		if l.state.Problem == "" { // which is written once badFor has passed
+		if l.state.Problem == "" {                               // which is written once badFor has passed
 			next = min(next, max(badFor-time.Since(l.failedAt), 0))
 		}
 		_ = outward.Wait(ctx, next)

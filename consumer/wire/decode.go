@@ -165,7 +165,7 @@ func (d *Decoder) takes(m *Message) bool {
 	return (d.Owns == nil || d.Owns(m.DID)) && d.Part.wants(m, d.standing)
 }
 
-// Skip is Add for a message of which nothing is indexed.
+// Skip is Add for a message that is not indexed.
 func (d *Decoder) Skip(m *Message, b *batch.Batch) {
 	if d.Drops = d.Drops[:0]; m.Seq > 0 {
 		b.Seen(m.Seq, m.Time)

@@ -28,7 +28,7 @@ type standing uint8
 
 const (
 	stranger standing = iota
-	noted             // it is no member, and the index may have records of it
+	noted             // it is not a member, and the index may have records of it
 	member
 )
 
@@ -96,7 +96,7 @@ func (p *Part) wants(m *Message, s standing) bool {
 	case m.Type != Commit:
 		return false
 	}
-	// What a deletion or an update removes, no block says. Operations that are missing or cannot be read may be such ones.
+	// No block says what a deletion or an update removes. Operations that are missing or cannot be read may be such ones.
 	return p.mentioned(m.Blocks) ||
 		s == noted && (m.TooBig || !EachOp(m.Ops, func(o Op) bool { return string(o.Action) == "create" }))
 }

@@ -16,7 +16,9 @@ const carol = "did:plc:cccccccccccccccccccccccc"
 
 // An index around bob takes of alice's messages, one after the other, what concerns bob; and all of them, once she joins.
 func TestPart(t *testing.T) {
-	block := func(kind, subject string) synth.Block { return synth.NewBlock(synth.Record(*kinds.ByName(kind), subject)) }
+	block := func(kind, subject string) synth.Block {
+		return synth.NewBlock(synth.Record(*kinds.ByName(kind), subject))
+	}
 	follow, like := "app.bsky.graph.follow/", "app.bsky.feed.like/"
 	toBob, toCarol, toPost := block("follow", bob), block("follow", carol), block("like", post)
 	item := synth.NewBlock(synth.ListItem(bob, "at://"+alice+"/app.bsky.graph.list/a", "2026-01-01T00:00:00Z"))

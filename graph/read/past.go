@@ -17,10 +17,9 @@ func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
 		if l.Shared() {
 			first = k[len(k)-1]
 		}
-		switch {
-		case first == 0:
+		if first == 0 {
 			b = one
-		default:
+		} else {
 			b.Roster = both(b.Roster, one.Roster)
 			b.Sweep, b.Swept = max(b.Sweep, one.Sweep), min(b.Swept, one.Swept)
 			if b.Archive == "" && len(b.Hosts) == 0 {

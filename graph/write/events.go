@@ -215,7 +215,7 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		e.markMissed(as, "chain")
 	}
 	if !broken {
-		e.continues(as)
+		as.continues()
 	}
 	noted := !e.outside && e.isNoting(as) // what is noted must be whole
 	if noted {
@@ -293,7 +293,7 @@ func (e *events) sync(ev *batch.Event, as *actorState, source uint32) {
 		e.noteNewer(as, "sync", ev)
 	case known:
 		st.MoveTo(max(st.Rev, ev.Rev), st.Data)
-		e.continues(as)
+		as.continues()
 	}
 }
 

@@ -363,7 +363,7 @@ func (e *events) reactivated(as *actorState) {
 
 // continues notes that the stream shows the state that the index has of a repo, or continues from it: an account that is active
 // again has missed nothing.
-func (e *events) continues(as *actorState) {
+func (as *actorState) continues() {
 	if row := as.inQueue(); row != nil && row.Reason == back && as.now.Whole() {
 		as.dequeue()
 	}

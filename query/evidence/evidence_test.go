@@ -195,7 +195,7 @@ func TestLabelers(t *testing.T) {
 	}
 }
 
-// What several inferences miss is added up, and the first reason stays.
+// Missing evidence of several inferences is added up, and the first reason stays.
 func TestMissing(t *testing.T) {
 	var none *evidence.Missing
 	a, b := &evidence.Missing{Accounts: 2, Roster: 1, Reason: "first"}, &evidence.Missing{Accounts: 3, Roster: 4, Labelers: 1, Reason: "second"}

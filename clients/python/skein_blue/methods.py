@@ -274,7 +274,7 @@ class Around(_Around, total=False):
 
 
 class Missing(TypedDict):
-    """What evidence an answer lacks."""
+    """The evidence that an answer lacks."""
 
     #: Accounts whose records may be missing.
     accounts: int
@@ -470,7 +470,7 @@ class GetStatsOutput(_GetStatsOutput, total=False):
     labelers: List[GetStatsLabeler]
     #: The age of the newest event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event.
     lagSeconds: int
-    #: Active accounts of which something may have been missed since skein first heard of them.
+    #: Active accounts whose changes skein may have missed since it first heard of them.
     missed: int
     missing: Missing
     #: Why answers that depend on all accounts may be incomplete. Absent if they are complete.

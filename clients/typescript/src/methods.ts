@@ -261,7 +261,7 @@ export interface Around {
   since?: string;
 }
 
-/** What evidence an answer lacks. */
+/** The evidence that an answer lacks. */
 export interface Missing {
   /** Accounts whose records may be missing. */
   accounts: number;
@@ -429,7 +429,7 @@ export interface GetStatsOutput {
   labelers?: GetStatsLabeler[];
   /** The age of the newest event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event. */
   lagSeconds?: number;
-  /** Active accounts of which something may have been missed since skein first heard of them. */
+  /** Active accounts whose changes skein may have missed since it first heard of them. */
   missed?: number;
   missing?: Missing;
   /** Repos whose history is not indexed. */
