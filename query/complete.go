@@ -271,6 +271,13 @@ func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
 
 // each is own of the accounts in a set.
 func (c *claim) each(ended algebra.Ended, accounts sets.Set, w language.Window, of kinds.Kind) error {
+	switch {
+	case !c.proves && c.index.Everybody("", of, w) == nil:
+		return nil
+	case accounts.Len() > mostStates:
+		c.ofEverybody("", w, of)
+		return nil
+	}
 	for id := range ask.Ahead(c.sn, accounts.All(), func(id uint64) { c.sn.BeginAccount(dict.ID(id)) }) {
 		if err := errors.Join(ended.Err(), c.account("", dict.ID(id), w, []kinds.Kind{of})); err != nil {
 			return err
