@@ -648,11 +648,12 @@ func (n *net) compare() {
 		}
 		var c batch.Cause
 		switch st, row := n.account(a); {
-		case !l.active[a] && (row != nil || !st.Has(format.FlagHasRev) || l.revs[a] == uint64(st.Rev)):
-			continue
-		case !l.active[a]:
+		case !l.active[a] && !st.Has(format.FlagHasRev):
+			if !roster.Known() {
+				continue
+			}
 			c = batch.Cause{Reason: "listed_inactive", Told: format.Rev(l.revs[a])}
-		case st.Has(format.FlagHidden):
+		case l.active[a] && st.Has(format.FlagHidden):
 			c = batch.Cause{Reason: "listed_active"}
 		case !st.Has(format.FlagHasRev) && row == nil && !roster.Known():
 			continue

@@ -175,22 +175,22 @@ func (m *comparer) comparePage(ctx context.Context, c *comparison, cursor string
 			}
 			inactive := a.listed.Active != nil && !*a.listed.Active
 			switch {
-			case inactive && (a.row != nil || !roster.Known() && !a.state.Has(graph.FlagHasRev)):
-			case inactive && a.state.Has(graph.FlagHasRev) && a.rev == a.state.Rev:
-			case inactive && a.state.Has(graph.FlagHasRev): // it wrote in the hole; once it is back, it is fetched
-				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed_inactive", Told: a.rev})
-			case inactive: // so that its return is noticed
-				b.AddStatus([]byte(a.listed.DID), false)
-			case a.row != nil && a.row.State != graph.ResyncWaiting: // its host may be back since the repo was given up
+			case inactive && !a.state.Has(graph.FlagHasRev) && (!roster.Known() || a.state.DeletionSource != 0):
+			case inactive && (a.rev == 0 || !a.state.Has(graph.FlagHasRev)): // once it is back, it is fetched
+				if a.row == nil || a.row.Told < a.rev {
+					b.AddStatus([]byte(a.listed.DID), false)
+					b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed_inactive", Told: a.rev})
+				}
+			case !inactive && a.row != nil && a.row.State != graph.ResyncWaiting: // its host may be back since the repo was given up
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
-			case a.row == nil && a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
+			case !inactive && a.row == nil && a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed_active"})
 			case a.known && a.state.Has(graph.FlagHasRev) && a.rev != a.state.Rev,
 				// A repo without a rev that is queued learns the listed rev, so that an older
 				// snapshot is not accepted: its first commits may be in the hole.
 				!a.state.Has(graph.FlagHasRev) && (roster.Known() || a.row != nil):
 				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, page: cursor, trusted: true, since: time.Now()})
-			case roster.Known() && a.row == nil && !a.state.Whole():
+			case !inactive && roster.Known() && a.row == nil && !a.state.Whole():
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})
 			}
 		}
