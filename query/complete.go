@@ -313,16 +313,18 @@ func (c *claim) settle(to *caveats) error {
 		return nil
 	}
 	p := &evidence.Proof{Accounts: len(c.states), Sources: slices.Clone(c.labelers)}
-	oldest := c.index.Past.Roster.AsOf
-	if c.everybody {
-		p.Accounts = "everybody"
-		p.Sources = append(p.Sources, c.index.Past.Roster.Source)
-	} else if oldest = (time.Time{}); len(c.states) > 0 {
-		for _, a := range c.states {
-			if t := evidence.TimeOf(a.State.Rev); a.State.Has(ask.FlagHasRev) && (oldest.IsZero() || t.Before(oldest)) {
-				oldest = t
-			}
+	var oldest time.Time
+	roster := c.everybody
+	for _, a := range c.states {
+		if roster = roster || !a.State.Has(ask.FlagHasRev); a.State.Has(ask.FlagHasRev) {
+			oldest = earlier(oldest, evidence.TimeOf(a.State.Rev))
 		}
+	}
+	if c.everybody {
+		p.Accounts, oldest = "everybody", time.Time{}
+	}
+	if roster { // that an account without a rev has no records rests on it, too
+		p.Sources, oldest = append(p.Sources, c.index.Past.Roster.Source), earlier(oldest, c.index.Past.Roster.AsOf)
 	}
 	cursors, err := c.sn.Cursors()
 	var through time.Time
@@ -337,6 +339,14 @@ func (c *claim) settle(to *caveats) error {
 	p.Since, p.Through, p.Oldest = stamp(c.index.Holes.Unbroken), stamp(through), stamp(oldest)
 	to.Proof = p
 	return err
+}
+
+// earlier returns the earlier of two times, of which a zero one is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // stamp writes a time for clients, "" if it is not known.
