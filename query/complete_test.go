@@ -1,8 +1,10 @@
 package query_test
 
 import (
+	"encoding/json"
 	"maps"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -156,4 +158,78 @@ func TestInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("after the comparison", false, false, "complete")
+}
+
+// With proof=true, a complete answer says what it rests on: since and until when the stream was heard, what was read, on how many
+// accounts it depends, and the time of the oldest evidence.
+func TestProof(t *testing.T) {
+	w := newWorld(t, 96, 0)
+	a := w.history.Accounts()
+	at := func(day int) time.Time { return time.Date(2026, 11, day, 0, 0, 0, 0, time.UTC) }
+	for i, follows := range []string{a[1], a[2], a[0]} {
+		w.happen(&oracle.Event{
+			Type: oracle.CommitEvent, Seq: int64(i + 1), DID: a[i], Rev: oracle.TID(uint64(at(20-i).UnixMicro()) << 10),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: follows}},
+		})
+	}
+	l := format.Labeler{Name: oracle.Labelers[0], DID: oracle.Labelers[0], Current: true, Seen: time.Now()}
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, l, l); err != nil {
+		t.Fatal(err)
+	}
+	type proof struct {
+		Since, Through, Oldest string
+		Sources                []string
+		Accounts               any
+	}
+	ask := func(call string) (p *proof) {
+		t.Helper()
+		var answer struct{ Proof *proof }
+		_, body, _ := w.get(call)
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		return answer.Proof
+	}
+	whole := proof{Oldest: "roster", Accounts: "everybody", Sources: []string{"memory", "stream"}}
+	all := map[string]proof{
+		"query?set=members(" + a[0] + ")":                                      {Accounts: 0.0},
+		"query?set=follows(" + a[0] + ")":                                      {Accounts: 1.0, Oldest: "2026-11-20T00:00:00Z"},
+		"query?set=follows(" + never + ")":                                     {Accounts: 1.0, Oldest: "roster", Sources: []string{"memory", "stream"}},
+		"query?set=labeled(" + l.DID + ",x)":                                   {Accounts: 0.0, Sources: []string{l.DID, "memory"}},
+		"list?set=union(follows(" + a[0] + "),follows(" + a[1] + "))":          {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
+		"list?set=intersect(followers(" + a[1] + "),follows(" + a[2] + "))":    {Accounts: 2.0, Oldest: "2026-11-18T00:00:00Z"},
+		"rank?via=follows&of=members(" + a[0] + "," + a[2] + "," + never + ")": {Accounts: 3.0, Oldest: "2026-11-18T00:00:00Z", Sources: []string{"memory", "stream"}},
+		"rank?via=follows&of=follows(" + a[0] + ")":                            {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
+		"counts?edge=follows&subject=" + a[0] + "&subject=" + a[1]:             {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
+		"counts?edge=followers&subject=" + a[0]:                                whole, "query?set=followers(" + a[0] + ")": whole, "rank?via=followers&of=members(" + a[0] + ")": whole,
+	}
+	ended := time.Now()
+	for call, want := range all {
+		got := ask(call + "&proof=true")
+		if ask(call) != nil || ask(call+"&proof=false") != nil || got == nil {
+			t.Fatalf("%s: %+v", call, got)
+		}
+		if want.Sources == nil {
+			want.Sources = []string{"memory"}
+		}
+		since, err := time.Parse(time.RFC3339, got.Since)
+		if want.Oldest == "roster" { // it is of the first event
+			oldest, err2 := time.Parse(time.RFC3339, got.Oldest)
+			if want.Oldest = got.Oldest; err2 != nil || since.Sub(oldest).Abs() > 2*time.Second {
+				t.Errorf("%s: %+v, %v", call, got, err2)
+			}
+		}
+		if err != nil || ended.Sub(since) > time.Minute || since.After(ended) {
+			t.Errorf("%s: %+v, %v", call, got, err)
+		}
+		if want.Since, want.Through = got.Since, "2023-11-14T22:13:23Z"; !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s: %+v, want %+v", call, *got, want)
+		}
+	}
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 4, DID: a[3], Since: oracle.TID(1 << 19), Rev: oracle.TID(1 << 21)}) // an older record of it may be missing
+	for call, want := range all {
+		if got := ask(call + "&proof=true"); (got == nil) != (want.Oldest == "roster" || strings.Contains(call, never)) {
+			t.Errorf("%s of an index that misses something: %+v", call, got)
+		}
+	}
 }
