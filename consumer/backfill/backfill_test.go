@@ -77,6 +77,7 @@ type pds struct {
 	// left are accounts that have moved away, and endless makes pages of an endless list.
 	left    []*account
 	endless func() []any
+	down    atomic.Bool // it does not answer
 }
 
 func newWorld(t *testing.T, hosts int) *world {
@@ -176,6 +177,9 @@ func (w *world) list(rw http.ResponseWriter, r *http.Request, of *pds) {
 
 // ServeHTTP implements http.Handler.
 func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.down.Load() {
+		panic(http.ErrAbortHandler)
+	}
 	if strings.HasSuffix(r.URL.Path, "listRepos") {
 		h.w.list(w, r, h)
 		return

@@ -245,9 +245,8 @@ func (e *events) queueFor(as *actorState, c *batch.Cause) {
 	if row.Back.IsZero() || told > row.Back.Above {
 		row.Told = max(row.Told, told)
 	}
-	// Ignore the listed older rev if Told is set: the stream may have announced a newer state after
-	// the list was read.
-	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 {
+	// Ignore the listed older rev if a state newer than the index's was announced: that may have been after the list was read.
+	if c.Back != 0 && c.Back < as.now.Rev && row.Told <= as.now.Rev {
 		e.setBack(as, row, format.PutBack{Rev: c.Back})
 	}
 	if c.Trust {

@@ -96,12 +96,12 @@ func (x *Index) Roster() *Missing {
 		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has the %d accounts of its part of the network, and of all others only what they did to %s since %s", around.Members, who(around.Centers), x.began().Format(time.RFC3339))}
 	case x.Holes.Uncompared():
 		return &Missing{Roster: 1, Reason: unheard}
-	case !r.Known() && x.Counts.Accounts == 0:
-		return &Missing{Roster: 1, Reason: "nothing is indexed yet"}
 	case !r.Known() && x.Past.Archive != "":
 		return &Missing{Roster: 1, Reason: "skein is reading the archive from which it will know all accounts"}
 	case !r.Known() && len(x.Past.Hosts) > 0:
 		return &Missing{Roster: 1, Reason: "skein is reading the lists of all accounts"}
+	case !r.Known() && x.Counts.Accounts == 0:
+		return &Missing{Roster: 1, Reason: "nothing is indexed yet"}
 	case !r.Known() || r.Source == ask.RosterStream && x.Counts.Partial > 0: // an account is older than the stream
 		return &Missing{Roster: 1, Reason: "skein has not read a list of all accounts, so it may not know some (operators: skein backfill)"}
 	case len(r.Unlisted) > 0:

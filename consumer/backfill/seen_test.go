@@ -1,0 +1,159 @@
+package backfill
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/query"
+	"skein.blue/query/evidence"
+)
+
+// missing returns what the index lacks of everybody's records.
+func (x *index) missing(t *testing.T) (m *evidence.Missing) {
+	t.Helper()
+	must(t, x.g.View(t.Context(), func(sn *ask.View) error {
+		known, err := query.Evidence(sn)
+		m = known.All()
+		return err
+	}))
+	return m
+}
+
+// lacksRoster checks that the index says that it may not know every account.
+func (x *index) lacksRoster(t *testing.T, why string) {
+	t.Helper()
+	if m := x.missing(t); m == nil || m.Roster != 1 || !strings.Contains(m.Reason, why) {
+		t.Errorf("missing is %+v, want a roster, because %s", m, why)
+	}
+}
+
+// proven checks that everybody's records are complete, and that they are.
+func (x *index) proven(t *testing.T, w *world) {
+	t.Helper()
+	x.settle(t)
+	if m := x.missing(t); m != nil {
+		t.Errorf("all is known, and missing is %+v", m)
+	}
+	x.has(t, w)
+}
+
+// Claims of completeness that nothing proved, each once seen beside the reference PDS.
+func TestNothingProvesIt(t *testing.T) {
+	hole := func(x *index) {
+		x.deliver(t, func(b *batch.Batch) {
+			b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
+		})
+	}
+	status := func(w *world, x *index, a *account, active bool) {
+		w.mu.Lock()
+		a.active = active
+		w.mu.Unlock()
+		x.deliver(t, func(b *batch.Batch) {
+			w.seq++
+			b.AddAccount(w.seq, []byte(a.did), active, false)
+			b.Seen(w.seq, nil)
+		})
+	}
+	rng := rand.New(rand.NewPCG(1, 49))
+	const reads = "has not read a list of all accounts"
+
+	t.Run("a file of one repo", func(t *testing.T) {
+		w := newWorld(t, 2)
+		a := w.add(0, 9)
+		w.add(1, 9)
+		x := w.index(newStore(), nil)
+		_, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(a.car()))
+		must(t, err)
+		x.lacksRoster(t, reads)
+		must(t, x.m.Hosts(t.Context()))
+		x.proven(t, w)
+	})
+	t.Run("a live stream without history", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.add(0, 9)
+		quiet := w.add(1, 9)
+		w.seq = 100 // the stream began before
+		x := w.index(newStore(), nil)
+		x.lacksRoster(t, "nothing is indexed")
+		status(w, x, quiet, true)
+		x.lacksRoster(t, reads)
+	})
+	t.Run("an account made in a hole", func(t *testing.T) {
+		for _, lists := range []bool{true, false} {
+			w := newWorld(t, 2)
+			x := w.index(newStore(), nil)
+			if lists {
+				w.add(0, 9)
+				must(t, x.m.Hosts(t.Context()))
+			} else {
+				x.deliver(t, func(b *batch.Batch) { b.Seen(1, nil) }) // the stream from its first event
+			}
+			x.proven(t, w)
+			w.add(1, 9)
+			hole(x)
+			x.awaitComparison(t)
+			x.proven(t, w)
+		}
+	})
+	t.Run("an account that wrote in a hole and was inactive at the comparison", func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.add(0, 9)
+		w.add(1, 9)
+		x := w.index(newStore(), nil)
+		must(t, x.m.Hosts(t.Context()))
+		x.proven(t, w)
+		status(w, x, a, false)
+		w.commit(rng, a, nil)
+		hole(x)
+		x.awaitComparison(t)
+		x.settle(t)
+		if st, _ := x.stateOf(t, a.did); st.Complete() {
+			t.Errorf("it is complete: %+v", st)
+		}
+		status(w, x, a, true)
+		x.proven(t, w)
+	})
+	t.Run("a host that is down", func(t *testing.T) {
+		w := newWorld(t, 2)
+		for i := range 12 {
+			w.add(i, 3)
+		}
+		w.hosts[1].down.Store(true)
+		x := w.index(newStore(), func(o *Options) { o.Tries = 1 })
+		must(t, x.m.Hosts(t.Context()))
+		x.lacksRoster(t, "is reading the lists")
+		x.settle(t)
+		x.lacksRoster(t, w.hosts[1].srv.URL)
+		w.hosts[1].down.Store(false)
+		must(t, x.m.Hosts(t.Context()))
+		x.proven(t, w)
+	})
+	t.Run("an account that wrote while it was inactive", func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.add(0, 9)
+		x := w.index(newStore(), nil)
+		must(t, x.m.Hosts(t.Context()))
+		x.proven(t, w)
+		status(w, x, a, false)
+		w.commit(rng, a, nil) // which relays drop
+		status(w, x, a, true)
+		if st, _ := x.stateOf(t, a.did); st.Complete() {
+			t.Errorf("it is complete: %+v", st)
+		}
+		must(t, x.m.Resync(t.Context(), "now", a.did)) // without the wait for a #sync
+		x.proven(t, w)
+		status(w, x, a, false)
+		status(w, x, a, true)
+		x.deliver(t, func(b *batch.Batch) { w.commit(rng, a, b) }) // it continues from what is indexed
+		if m := x.missing(t); m != nil {
+			t.Errorf("it went on from the state that the index has, and missing is %+v", m)
+		}
+		x.has(t, w)
+	})
+}
