@@ -147,22 +147,37 @@ func (g *grower) enclose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var leaving []string
 	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
-		outside := roaring64.New()
-		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { outside.Add(uint64(id)); return true }); err != nil {
+		leaving = nil
+		var outside []dict.ID
+		var whole []bool
+		if err := s.EachAccount(dict.None, func(id dict.ID, st *graph.RepoState) bool {
+			if !members.Contains(uint64(id)) {
+				outside, whole = append(outside, id), append(whole, !st.Has(graph.FlagPartial))
+			}
+			return true
+		}); err != nil {
 			return err
 		}
-		outside.AndNot(members)
-		return s.Strings(dict.DID, idsOf(outside), func(_ int, did []byte) error { g.o.Around.Part.Note(did); return nil })
+		err := s.Strings(dict.DID, outside, func(i int, did []byte) error {
+			if g.o.Around.Part.Note(did); whole[i] {
+				leaving = append(leaving, string(did))
+			}
+			return nil
+		})
+		return errors.Join(err, s.Resyncs(func(did string, _ graph.Resync) error {
+			if !g.o.Around.Part.Has([]byte(did)) {
+				leaving = append(leaving, did)
+			}
+			return nil
+		}))
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = g.o.resync(ctx, batch.Cause{Leaves: true}, leaving...)
 	}
-	left, err := g.queue.addAccounts(ctx, g.o, dict.None, batch.Cause{Leaves: true}, func(id dict.ID, st *graph.RepoState) bool {
-		return !members.Contains(uint64(id)) && (!st.Has(graph.FlagPartial) || st.Has(graph.FlagResync))
-	}, nil)
-	if left > 0 {
-		g.o.Logger.Info("accounts left the part of the network", "accounts", left)
+	if err == nil && len(leaving) > 0 {
+		g.o.Logger.Info("accounts left the part of the network", "accounts", len(leaving))
 	}
 	return err
 }

@@ -314,6 +314,7 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 		w.t.Fatal(err)
 	}
 	x := &index{store: store, g: g, m: New(g, q)}
+	must(w.t, x.m.Enclose(w.t.Context()))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	began, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -56,7 +56,7 @@ func TestOutside(t *testing.T) {
 	is("a first commit", false, partial)
 	give(true, commit(5, 3, 9, 5), imported(false, 4, 4), commit(5, 3, 9, 6))
 	is("commits that do not follow from each other, and older ones", false, partial)
-	give(true, status(false, false), commit(6, 5, 5, 6))
+	give(true, status(false, false), commit(6, 1, 5, 6))
 	is("a commit of a hidden account", false, partial|format.FlagHidden)
 	give(true, status(true, false), commit(0, 0, 0, 0))
 	is("a commit that cannot be read", false, partial|format.FlagDesync|format.FlagBehind)
