@@ -114,7 +114,7 @@ func TestAroundMembers(t *testing.T) {
 	}
 	x.end()
 
-	// Two hops. Who was unfollowed leaves, and is taken out of the queue, fetched before or not; an outsider with missed events is not fetched.
+	// Two hops. Unfollowed accounts leave, and are taken out of the queue, fetched before or not; an outsider with missed events is not fetched.
 	x.deliver(t, func(b *batch.Batch) {
 		b.AddResync([]byte(later.did), batch.Cause{Reason: "test"})
 		b.AddResync([]byte(gone.did), batch.Cause{Reason: "test"})
@@ -149,7 +149,7 @@ func TestAroundMembers(t *testing.T) {
 	x.end()
 	must(t, x.g.Close(t.Context()))
 
-	// A kind is added: whoever is in place is fetched again.
+	// A kind is added: all members are fetched again.
 	var err error
 	w.kinds, err = kinds.Parse("app.bsky.feed.threadgate post at-uri gated gaters")
 	must(t, err)
