@@ -192,16 +192,17 @@ func TestProof(t *testing.T) {
 	}
 	whole := proof{Oldest: "roster", Accounts: "everybody", Sources: []string{"memory", "stream"}}
 	all := map[string]proof{
-		"query?set=members(" + a[0] + ")":                                      {Accounts: 0.0},
-		"query?set=follows(" + a[0] + ")":                                      {Accounts: 1.0, Oldest: "2026-11-20T00:00:00Z"},
-		"query?set=follows(" + never + ")":                                     {Accounts: 1.0, Oldest: "roster", Sources: []string{"memory", "stream"}},
-		"query?set=labeled(" + l.DID + ",x)":                                   {Accounts: 0.0, Sources: []string{l.DID, "memory"}},
-		"list?set=union(follows(" + a[0] + "),follows(" + a[1] + "))":          {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
-		"list?set=intersect(followers(" + a[1] + "),follows(" + a[2] + "))":    {Accounts: 2.0, Oldest: "2026-11-18T00:00:00Z"},
-		"rank?via=follows&of=members(" + a[0] + "," + a[2] + "," + never + ")": {Accounts: 3.0, Oldest: "2026-11-18T00:00:00Z", Sources: []string{"memory", "stream"}},
-		"rank?via=follows&of=follows(" + a[0] + ")":                            {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
-		"counts?edge=follows&subject=" + a[0] + "&subject=" + a[1]:             {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
-		"counts?edge=followers&subject=" + a[0]:                                whole, "query?set=followers(" + a[0] + ")": whole, "rank?via=followers&of=members(" + a[0] + ")": whole,
+		"query?set=members(" + a[0] + ")":                                                          {Accounts: 0.0},
+		"query?set=follows(" + a[0] + ")":                                                          {Accounts: 1.0, Oldest: "2026-11-20T00:00:00Z"},
+		"query?set=follows(" + never + ")":                                                         {Accounts: 1.0, Oldest: "roster", Sources: []string{"memory", "stream"}},
+		"query?set=labeled(" + l.DID + ",x)":                                                       {Accounts: 0.0, Sources: []string{l.DID, "memory"}},
+		"list?set=union(follows(" + a[0] + "),follows(" + a[1] + "))":                              {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
+		"list?set=intersect(followers(" + a[1] + "),follows(" + a[2] + "))":                        {Accounts: 2.0, Oldest: "2026-11-18T00:00:00Z"},
+		"rank?via=follows&of=members(" + a[0] + "," + a[2] + "," + never + ")":                     {Accounts: 3.0, Oldest: "2026-11-18T00:00:00Z", Sources: []string{"memory", "stream"}},
+		"query?set=intersect(followers(" + a[1] + "),follows(" + a[2] + "),members(" + a[1] + "))": {Accounts: 1.0, Oldest: "2026-11-18T00:00:00Z"},
+		"rank?via=follows&of=follows(" + a[0] + ")":                                                {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
+		"counts?edge=follows&subject=" + a[0] + "&subject=" + a[1]:                                 {Accounts: 2.0, Oldest: "2026-11-19T00:00:00Z"},
+		"counts?edge=followers&subject=" + a[0]:                                                    whole, "query?set=followers(" + a[0] + ")": whole, "rank?via=followers&of=members(" + a[0] + ")": whole,
 	}
 	ended := time.Now()
 	for call, want := range all {

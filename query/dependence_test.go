@@ -78,9 +78,12 @@ func newNetwork(t *testing.T, seed uint64) *network {
 		n.times = append(n.times, n.from.Add(at).UTC().Format(time.RFC3339))
 	}
 	doubt := []int{0, 0, 0, 1, 2, 5}[n.rng.IntN(6)] // of six accounts, how many the index does not know well
+	how, differ := n.rng.IntN(howMany), n.rng.IntN(2) == 0
 	for _, did := range n.accounts {
 		if n.how[did] = isWhole; n.rng.IntN(6) < doubt {
-			n.how[did] = n.rng.IntN(howMany)
+			if n.how[did] = how; differ {
+				n.how[did] = n.rng.IntN(howMany)
+			}
 		}
 		n.hidden[did] = n.rng.IntN(8) == 0 && n.how[did] != isUnknown && n.how[did] != isListed && n.how[did] != isBare
 	}

@@ -46,18 +46,12 @@ type Index struct {
 	Source  func(kinds.Kind) string  // names a kind to clients
 }
 
-// since returns when a window begins; ok is false if it has no beginning.
-func since(w language.Window) (t time.Time, ok bool) {
-	if w.All() || w.From < 0 {
-		return t, false
-	}
-	return time.UnixMicro(w.From), true
-}
+// since reports whether a window begins at a time or later.
+func since(w language.Window, t time.Time) bool { return !w.All() && !time.UnixMicro(w.From).Before(t) }
 
 // heard reports whether a window begins after the stream's newest hole: the index has heard everything that was made in it.
 func (x *Index) heard(w language.Window) bool {
-	from, ok := since(w)
-	return ok && !x.Holes.Uncompared() && !x.Holes.Unbroken.IsZero() && !from.Before(x.began())
+	return !x.Holes.Uncompared() && !x.Holes.Unbroken.IsZero() && since(w, x.began())
 }
 
 // began returns since when everything is heard: since the newest hole, and in a part of the network since it has its centers.
@@ -71,7 +65,7 @@ func (x *Index) began() time.Time {
 // Kind returns what is missing of a kind: its records from before it was added.
 func (x *Index) Kind(k kinds.Kind, w language.Window) *Missing {
 	at, lacks := x.Lacking[k]
-	if from, ok := since(w); !lacks || ok && !from.Before(at) {
+	if !lacks || since(w, at) {
 		return nil
 	}
 	return &Missing{Accounts: x.Counts.Accounts, Reason: fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.Source(k), at.Format(time.RFC3339))}
