@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/sim/oracle"
@@ -158,6 +159,51 @@ func TestInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("after the comparison", false, false, "complete")
+}
+
+// A stream is unbroken since its newest hole, or its first event. If accounts were indexed before it, it begins with a hole; else
+// all accounts are those of the stream, until one is older.
+func TestUnbroken(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		w := newWorld(t, 97, 0)
+		did := w.history.Accounts()[0]
+		seq, noted := format.Seq(0), uint64(0)
+		apply := func(source string, fill func(b *batch.Batch)) (h format.Holes) {
+			t.Helper()
+			var b batch.Batch
+			if fill(&b); source != "" {
+				seq++
+				b.Seen(seq, nil)
+			}
+			err := w.store.Apply(t.Context(), source, &b)
+			if err == nil {
+				err = w.store.View(t.Context(), func(sn *ask.View) (err error) { h, err = sn.Holes(); return err })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		gap := func(suspect bool) func(b *batch.Batch) {
+			return func(b *batch.Batch) { b.AddGap(format.Gap{After: seq, Reason: "test", Suspect: suspect}) }
+		}
+		if late {
+			noted = 1
+			apply("", func(b *batch.Batch) { b.AddResync([]byte(did), batch.Cause{Reason: "test"}) })
+		}
+		first, roster := apply("relay", func(*batch.Batch) {}), w.store.Backfill().Roster
+		again, after := apply("relay", gap(false)), apply("relay", gap(true))
+		if first.Noted != noted || first.Unbroken.IsZero() || again.Noted != noted || !again.Unbroken.Equal(first.Unbroken) || after.Noted != noted+1 || !after.Unbroken.After(first.Unbroken) {
+			t.Errorf("late %v: %+v, %+v, %+v", late, first, again, after)
+		}
+		apply("relay", func(b *batch.Batch) {
+			b.AddCommit(seq+1, &batch.Commit{DID: []byte(did), Rev: []byte(oracle.TID(2 << 20)), Since: []byte(oracle.TID(1 << 20)), Data: make([]byte, 32)})
+		})
+		apply("relay", func(*batch.Batch) {})
+		if refuted := w.store.Backfill().Roster; roster.Known() == late || refuted.Known() {
+			t.Errorf("late %v: the roster is %+v, then %+v", late, roster, refuted)
+		}
+	}
 }
 
 // With proof=true, a complete answer says what it rests on: since and until when the stream was heard, what was read, on how many
