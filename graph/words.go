@@ -55,6 +55,7 @@ const (
 	RosterArchive = format.RosterArchive
 
 	KindAdded      = format.KindAdded
+	NeverHeard     = format.NeverHeard
 	LabelerRemoved = format.LabelerRemoved
 )
 

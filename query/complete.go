@@ -341,7 +341,7 @@ func (c *claim) settle(to *caveats) error {
 	return err
 }
 
-// earlier returns the earlier of two times, of which a zero one is none.
+// earlier returns the earlier of two times. The zero time stands for none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

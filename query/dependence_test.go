@@ -32,8 +32,8 @@ const (
 	isBare           // not at all; it has no records
 	isPartial        // its commits since the stream began
 	isUnknown        // not at all, though it has records
-	isListed         // likewise, and its repo is to be fetched
-	isQueued         // its repo is to be fetched: anything may have changed
+	isListed         // likewise, and its repo waits to be fetched
+	isQueued         // its repo waits to be fetched: anything may have changed
 	isDesync         // likewise, because commits were missed
 	howMany
 )

@@ -289,7 +289,7 @@ func (m *comparer) confirmDue(ctx context.Context, due []recheck) error {
 			case st.DeletionSource != 0 && st.Has(graph.FlagHidden):
 				continue // the stream says that it was deleted
 			case !st.Has(graph.FlagHasRev):
-				cause.Reason = "unknown"
+				cause.Reason = graph.NeverHeard
 			case c.listed > st.Rev:
 				cause.Reason = "rev_differs"
 			case c.listed < st.Rev && st.Rev == c.index && c.trusted && c.listed != 0 && c.again:

@@ -70,3 +70,6 @@ func SourceOfNote(number uint32) uint32 { return number & 0xffffff }
 
 // KindAdded is the reason why a repo is fetched again because the store has no older records of a new kind.
 const KindAdded = "kind_added"
+
+// NeverHeard is the reason why a repo is fetched that a comparison found, and that the stream never brought.
+const NeverHeard = "unknown"

@@ -236,7 +236,7 @@ func (e *events) queueFor(as *actorState, c *batch.Cause) {
 	if told > e.latest {
 		told = 0
 	}
-	if as.now.Has(format.FlagHasRev) && (told > as.now.Rev || c.Back != 0) { // a list shows a state that the stream did not bring
+	if c.Reason == format.NeverHeard || as.now.Has(format.FlagHasRev) && (told > as.now.Rev || c.Back != 0) { // a list shows a state that the stream did not bring
 		as.now.Flags |= format.FlagDesync
 	}
 	if c.Reason == format.KindAdded { // what the stream changed of the kind before was not noted
