@@ -702,8 +702,8 @@ func (n *net) beginLists() {
 
 // readLists reads the list of a host, if it can, and ends with the last one.
 func (n *net) readLists(canFail bool) {
-	for host, unread := range n.lists { // at most two, and either order will do
-		if !unread {
+	for _, host := range slices.Sorted(maps.Keys(n.lists)) {
+		if !n.lists[host] {
 			continue
 		}
 		n.lists[host] = false
