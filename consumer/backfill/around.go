@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,86 +54,73 @@ type grower struct {
 
 	growing sync.Mutex       // guards members, which have been queued, or were in place
 	members roaring64.Bitmap // never shrinks: the stream of accounts that were unfollowed is still taken
-
-	sources atomic.Pointer[roaring64.Bitmap] // accounts whose follows make members; with dict.None while some are unknown
 }
 
 var followKind = kinds.ByName("follow").Kind
 
-// Changed implements graph.Watcher.
+// Changed implements graph.Watcher. A part has few follows but those that may bring members.
 func (g *grower) Changed(edges []graph.Change, lists []graph.ListChange, hidden []dict.ID) {
-	sources := g.sources.Load()
-	isSource := func(id dict.ID) bool { return sources.Contains(uint64(id)) || sources.Contains(uint64(dict.None)) }
-	if len(lists) > 0 && len(g.o.Around.Lists) > 0 || slices.ContainsFunc(hidden, isSource) ||
-		slices.ContainsFunc(edges, func(c graph.Change) bool { return c.Kind == followKind && isSource(c.Actor) }) {
+	if len(lists) > 0 || len(hidden) > 0 || slices.ContainsFunc(edges, func(c graph.Change) bool { return c.Kind == followKind }) {
 		g.changed.Store(true)
 	}
 }
 
-// find returns the members by what the store has, and the accounts whose follows make members.
-func (g *grower) find(s *graph.View) (members, sources *roaring64.Bitmap, err error) {
+// find returns the members by what the store has.
+func (g *grower) find(s *graph.View) (members *roaring64.Bitmap, err error) {
 	id := func(ns dict.Namespace, name string) dict.ID {
 		var b intern.Batch
 		n := b.Add(ns, []byte(name))
 		err = errors.Join(err, s.Lookup(&b))
 		return b.ID(n)
 	}
-	var follows []uint64
-	add := func(actor dict.ID) {
-		sources.Add(uint64(actor))
-		more, failed := s.AppendSubjects(follows, followKind, actor, graph.Window{})
-		follows, err = more, errors.Join(err, failed)
-	}
-	members, sources = roaring64.New(), roaring64.New()
+	var all []uint64
 	for _, did := range g.o.Around.Centers {
-		add(id(dict.DID, did))
+		all = append(all, uint64(id(dict.DID, did)))
 	}
-	members.Or(sources)
-	if g.o.Around.Hops > 1 {
-		for _, did := range slices.Clone(follows) {
-			add(dict.ID(did))
+	for hop, from := 0, 0; hop < g.o.Around.Hops; hop++ {
+		sources := slices.Clone(all[from:])
+		from = len(all)
+		for _, actor := range sources {
+			more, failed := s.AppendSubjects(all, followKind, dict.ID(actor), graph.Window{})
+			all, err = more, errors.Join(err, failed)
 		}
 	}
-	members.AddMany(follows)
 	for _, name := range g.o.Around.Lists {
 		list, author := id(dict.URI, name), id(dict.DID, dict.AuthorityOf(name))
-		members.Add(uint64(author))
+		all = append(all, uint64(author))
 		if list != dict.None && author != dict.None {
-			err = errors.Join(err, s.Listed(list, author, graph.Window{}, func(member dict.ID, _ graph.Path) { members.Add(uint64(member)) }))
+			err = errors.Join(err, s.Listed(list, author, graph.Window{}, func(member dict.ID, _ graph.Path) { all = append(all, uint64(member)) }))
 		}
 	}
+	members = roaring64.BitmapOf(all...)
 	members.Remove(uint64(dict.None))
-	return members, sources, err
+	return members, err
 }
 
 // join makes those accounts members of the Part that are members by what the store has, and returns the members' ids, and
 // the DIDs of those that are new, or with all of all.
 func (g *grower) join(ctx context.Context, all bool) (members *roaring64.Bitmap, joined []string, err error) {
 	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
-		found, sources, err := g.find(s)
+		found, err := g.find(s)
 		if err != nil {
 			return err
 		}
-		g.sources.Store(sources)
 		members, joined = roaring64.Or(found, &g.members), nil
 		fresh := members
 		if !all {
 			fresh = roaring64.AndNot(members, &g.members)
 		}
-		return s.Strings(dict.DID, idsOf(fresh), func(_ int, did []byte) error {
+		var ids []dict.ID
+		for it := fresh.Iterator(); it.HasNext(); {
+			ids = append(ids, dict.ID(it.Next()))
+		}
+		return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
 			g.o.Around.Part.Join(did)
 			joined = append(joined, string(did))
 			return nil
 		})
 	})
 	return members, joined, err
-}
-
-func idsOf(b *roaring64.Bitmap) (ids []dict.ID) {
-	for it := b.Iterator(); it.HasNext(); {
-		ids = append(ids, dict.ID(it.Next()))
-	}
-	return ids
 }
 
 // enclose makes the store hold the part. Accounts that no longer belong to it lose what is claimed of them, because their
@@ -292,12 +278,13 @@ func (g *grower) say() {
 	var st Status
 	g.queue.report(&st)
 	due, all := st.Waiting-st.Later, int64(g.o.Around.Part.Members())
-	switch done := g.due - due; {
-	case due > 0 && done > 0:
-		g.o.Logger.Info("fetching repos of the part of the network", "fetched", all-due, "of", all, "remaining", (time.Duration(due*5/done) * time.Second).String())
-	case due > 0:
-		g.o.Logger.Info("fetching repos of the part of the network", "fetched", all-due, "of", all)
-	case g.due > 0:
+	if due > 0 {
+		remaining := "unknown"
+		if done := g.due - due; done > 0 {
+			remaining = (time.Duration(due*5/done) * time.Second).String()
+		}
+		g.o.Logger.Info("fetching repos of the part of the network", "fetched", all-due, "of", all, "remaining", remaining)
+	} else if g.due > 0 {
 		g.o.Logger.Info("the part of the network is in place", "accounts", all, "retried_later", st.Later)
 	}
 	g.due = due
@@ -306,10 +293,9 @@ func (g *grower) say() {
 // within returns an error unless the store holds the whole network, or all the accounts belong to its part: repos of others
 // would become out of date.
 func (o *Options) within(dids ...string) error {
-	around := o.Store.Backfill().Around
 	for _, did := range dids {
-		if around.Hops > 0 && (o.Around == nil || !o.Around.Part.Has([]byte(did))) {
-			return fmt.Errorf("%s is not in the part of the network that this index holds (--around %s)", did, strings.Join(append(around.Centers, around.Lists...), ","))
+		if o.Store.Backfill().Around.Hops > 0 && (o.Around == nil || !o.Around.Part.Has([]byte(did))) {
+			return fmt.Errorf("%s is not in the part of the network that this index holds (--around)", did)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,9 +53,5 @@ func (s *server) enclose(ctx context.Context) error {
 	if s.o.Consume.Part == nil {
 		return nil
 	}
-	err := s.Backfill.Enclose(ctx)
-	if errors.Is(err, backfill.ErrAround) {
-		return UsageError("%v", err)
-	}
-	return err
+	return asUsage(s.Backfill.Enclose(ctx))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -128,7 +129,7 @@ func (o *StoreOptions) Check() error {
 
 // asUsage makes an ErrUsage of an error whose cause are options that the store cannot have.
 func asUsage(err error) error {
-	for _, cause := range []error{graph.ErrShare, kinds.ErrContradiction, dict.ErrSettings, pebblekv.ErrMinFree} {
+	for _, cause := range []error{graph.ErrShare, kinds.ErrContradiction, dict.ErrSettings, pebblekv.ErrMinFree, backfill.ErrAround} {
 		if errors.Is(err, cause) {
 			return fmt.Errorf("%w: %w", ErrUsage, err)
 		}
