@@ -255,7 +255,7 @@ func TestMirror(t *testing.T) {
 			t.Errorf("faults: %d busy, %d cut, %d nonsense: the test proves nothing", busy, cut, nonsense)
 		}
 	}()
-	for seed := range uint64(3) {
+	for seed := range uint64(5) {
 		d := newDirectory(t, seed)
 		d.grow(3000)
 		server := httptest.NewServer(d)
