@@ -989,11 +989,9 @@ func (n *net) index() *evidence.Index {
 	n.t.Helper()
 	x := &evidence.Index{Source: func(k kinds.Kind) string { return fmt.Sprint(k) }}
 	if err := n.s.View(n.t.Context(), func(sn *ask.View) error {
-		var err [4]error
-		x.Holes, err[0] = sn.Holes()
-		x.Past, err[1] = sn.Backfill()
-		x.Counts, err[2] = sn.AccountCounts()
-		x.Lacking, err[3] = sn.Lacking()
+		var err [2]error
+		x.Known, err[0] = sn.Known()
+		x.Lacking, err[1] = sn.Lacking()
 		return errors.Join(err[:]...)
 	}); err != nil {
 		n.t.Fatal(err)

@@ -106,11 +106,9 @@ func (q *call) claim(sn *ask.View) (*claim, error) {
 // Evidence returns what is known of the index as a whole.
 func Evidence(sn *ask.View) (evidence.Index, error) {
 	x := evidence.Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }}
-	var err [4]error
-	x.Holes, err[0] = sn.Holes()
-	x.Past, err[1] = sn.Backfill()
-	x.Counts, err[2] = sn.AccountCounts()
-	x.Lacking, err[3] = sn.Lacking()
+	var err [2]error
+	x.Known, err[0] = sn.Known()
+	x.Lacking, err[1] = sn.Lacking()
 	return x, errors.Join(err[:]...)
 }
 

@@ -177,7 +177,7 @@ func TestUnbroken(t *testing.T) {
 			}
 			err := w.store.Apply(t.Context(), source, &b)
 			if err == nil {
-				err = w.store.View(t.Context(), func(sn *ask.View) (err error) { h, err = sn.Holes(); return err })
+				err = w.store.View(t.Context(), func(sn *ask.View) error { k, err := sn.Known(); h = k.Holes; return err })
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -75,6 +75,7 @@ func TestArchiveJob(t *testing.T) {
 	var reading atomic.Int64
 	w := newWorld(t, 1)
 	x := w.index(newStore(), func(o *Options) {
+		o.Relay = "" // its list has none of these accounts
 		o.Archiving = func(is bool) {
 			if is {
 				reading.Add(1)
@@ -122,25 +123,26 @@ func TestArchiveJob(t *testing.T) {
 func TestInterruptedArchiveJob(t *testing.T) {
 	h := begin(t)
 	w := newWorld(t, 1)
-	whole := w.index(newStore(), nil)
+	alone := func(o *Options) { o.Relay = "" }
+	whole := w.index(newStore(), alone)
 	must(t, whole.m.Archive(t.Context(), h.URL))
 	whole.settle(t)
 	want := exported(t, whole.store)
 
 	store := newStore()
-	x := w.index(store, func(o *Options) { o.ArchiveOps = 1000 })
+	x := w.index(store, func(o *Options) { o.Relay, o.ArchiveOps = "", 1000 })
 	must(t, x.m.Archive(t.Context(), h.URL))
 	await(t, "a first write", func() bool { c, ok := x.g.Cursor("archive " + h.URL); return ok && c.Seq > 0 })
 	x.end()
 	if b := x.g.Backfill(); b.Archive != h.URL {
 		t.Fatalf("stored after the interruption: %+v", b)
 	}
-	verifying := w.index(store, func(o *Options) { o.Verifier = proof.NewVerifier(strangers{}) })
+	verifying := w.index(store, func(o *Options) { o.Relay, o.Verifier = "", proof.NewVerifier(strangers{}) })
 	if st := verifying.m.StatusNow(); st.Archive != "" || verifying.g.Backfill().Archive != h.URL {
 		t.Errorf("with a Verifier: %+v", st)
 	}
 	verifying.end()
-	x = w.index(store, nil)
+	x = w.index(store, alone)
 	await(t, "the end of the archive", func() bool { return x.m.StatusNow().Ended["archive"] != "" })
 	if st := x.settle(t); st.Ended["archive"] != "ok" || st.Complete != st.Accounts {
 		t.Errorf("%+v", st)

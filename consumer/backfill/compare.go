@@ -71,6 +71,9 @@ func (m *comparer) watchHoles(ctx context.Context) {
 	for m.o.Relay != "" || m.grower != nil {
 		noted, compared := m.o.Store.Holes()
 		switch {
+		case noted <= compared && m.o.Store.Backfill().Roster.Unconfirmed:
+			m.o.Logger.Info("an archive was read: comparing all repos with the relay's list; until the end, answers about everybody say that they are incomplete")
+			m.compare(ctx, &comparison{noted: noted})
 		case noted <= compared:
 			if due := m.o.CompareEvery > 0 && time.Since(began) > min(10*time.Minute, m.o.CompareEvery) && m.roundDue(); due {
 				m.compare(ctx, &comparison{slow: true, noted: noted})
@@ -146,7 +149,7 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	if err := m.queueUnlisted(ctx, c); err != nil {
 		return err
 	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Ended = time.Now().UTC() })
+	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Ended, b.Roster.Unconfirmed = time.Now().UTC(), false })
 	if err != nil {
 		return err
 	}

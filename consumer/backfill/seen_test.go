@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -117,6 +118,19 @@ func TestNothingProvesIt(t *testing.T) {
 			t.Errorf("it is complete: %+v", st)
 		}
 		status(w, x, a, true)
+		x.proven(t, w)
+	})
+	t.Run("an archive that lacks the end of a history", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.add(0, 9)
+		x := w.index(newStore(), nil)
+		must(t, x.g.ChangeBackfill(t.Context(), func(b *graph.Backfill) {
+			b.Roster = graph.Roster{AsOf: time.Now(), Source: graph.RosterArchive, Unconfirmed: true}
+		}))
+		if m := x.missing(t); m != nil {
+			x.lacksRoster(t, "has not yet compared")
+		}
+		await(t, "the comparison", func() bool { return !x.g.Backfill().Roster.Unconfirmed })
 		x.proven(t, w)
 	})
 	t.Run("a host that is down", func(t *testing.T) {

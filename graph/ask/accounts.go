@@ -13,7 +13,7 @@ import (
 type accounts struct {
 	*state
 
-	holes *format.Holes // what Holes has read
+	known *Known // nil until it was read
 }
 
 // Account returns the state of an account, and its row in the queue of resyncs, nil if it is not

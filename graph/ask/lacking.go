@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"bytes"
+	"errors"
 	"time"
 
 	"skein.blue/graph/format"
@@ -48,17 +50,66 @@ func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.Re
 	return err
 }
 
-// Holes returns the holes of the stream.
-func (s *accounts) Holes() (format.Holes, error) {
-	if s.holes == nil {
-		h, err := read.Holes(s.r)
-		if err != nil {
-			return h, err
-		}
-		s.holes = &h
-	}
-	return *s.holes, nil
+// Known is what is known of the index as a whole.
+type Known struct {
+	Holes  format.Holes         // of the stream
+	Past   format.Backfill      // what was read of the time before, and is being read, by all writers
+	Counts format.AccountCounts // of accounts
 }
 
-// Backfill returns the state of the backfill, of all writers.
-func (s *accounts) Backfill() (format.Backfill, error) { return read.Backfill(s.r, s.source.Layout) }
+// knownRows are the rows that Known was read from. Most questions read them, and they change at most once a write.
+type knownRows struct {
+	rows [3][]byte
+	Known
+}
+
+var knownKeys = [][]byte{format.KeyHoles, format.KeyBackfill, format.KeyCounts}
+
+// Known returns what is known of the index as a whole.
+func (s *accounts) Known() (Known, error) {
+	if s.known == nil {
+		k, err := s.readKnown()
+		if err != nil {
+			return k, err
+		}
+		s.known = &k
+	}
+	return *s.known, nil
+}
+
+func (s *accounts) readKnown() (k Known, err error) {
+	var errs [3]error
+	if s.source.Layout.Shared() {
+		k.Holes, errs[0] = read.Holes(s.r)
+		k.Past, errs[1] = read.Backfill(s.r, s.source.Layout)
+		k.Counts, errs[2] = read.AccountCounts(s.r)
+		return k, errors.Join(errs[:]...)
+	}
+	last, next, same := s.source.known.Load(), knownRows{}, true
+	err = s.r.MultiGet(knownKeys, func(i int, v []byte, _ bool) error {
+		if bytes.Equal(v, last.rows[i]) {
+			next.rows[i] = last.rows[i]
+		} else {
+			next.rows[i], same = bytes.Clone(v), false
+		}
+		return nil
+	})
+	if err != nil || same {
+		return last.Known, err
+	}
+	for i, v := range next.rows {
+		switch {
+		case len(v) == 0: // the store has no such row yet
+		case i == 0:
+			next.Holes, errs[i] = format.DecodeHoles(v)
+		case i == 1:
+			next.Past, errs[i] = format.DecodeBackfill(v)
+		default:
+			next.Counts, errs[i] = format.DecodeAccountCounts(v)
+		}
+	}
+	if err = errors.Join(errs[:]...); err == nil {
+		s.source.known.Store(&next)
+	}
+	return next.Known, err
+}

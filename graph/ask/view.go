@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"sync/atomic"
+
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph/format"
@@ -39,7 +41,8 @@ type Source struct {
 	// Owns reports whether this process writes a partition.
 	Owns func(part uint8) bool
 
-	sets *setCache
+	sets  *setCache
+	known *atomic.Pointer[knownRows]
 }
 
 // NewSource returns a Source whose views share up to setBytes of decoded large sets; 0 means
@@ -48,6 +51,8 @@ type Source struct {
 func NewSource(o Source, setBytes int64, results func(result string)) *Source {
 	o.sets = newSetCache(setBytes)
 	o.sets.results = results
+	o.known = new(atomic.Pointer[knownRows])
+	o.known.Store(new(knownRows))
 	return &o
 }
 
@@ -129,9 +134,6 @@ func (s *state) Kind(k kinds.Kind) *kinds.Info { return s.source.Kinds().Info(k)
 
 // Counts returns the totals.
 func (s *accounts) Counts() (format.Counts, error) { return read.Counts(s.r) }
-
-// AccountCounts returns those of Counts that are about accounts, with less work.
-func (s *accounts) AccountCounts() (format.AccountCounts, error) { return read.AccountCounts(s.r) }
 
 // Cursors returns the cursors of all sources.
 func (s *accounts) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }

@@ -203,6 +203,8 @@ type Roster struct {
 	AsOf time.Time `json:"asOf,omitzero"`
 	// Source is what was read: RosterRepos, RosterStream, or RosterArchive followed by an address.
 	Source string `json:"source,omitempty"`
+	// Unconfirmed says that the list was not compared with the relay's yet: an archive may lack the end of a history.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// Unlisted are the addresses of hosts whose lists could not be read.
 	Unlisted []string `json:"unlisted,omitempty"`
 }

@@ -45,6 +45,7 @@ func both(a, b format.Roster) format.Roster {
 	if b.AsOf.Before(a.AsOf) {
 		a.AsOf = b.AsOf
 	}
+	a.Unconfirmed = a.Unconfirmed || b.Unconfirmed
 	a.Unlisted = append(slices.Clone(a.Unlisted), b.Unlisted...)
 	slices.Sort(a.Unlisted)
 	a.Unlisted = slices.Compact(a.Unlisted)

@@ -39,9 +39,8 @@ func (m *Missing) Add(more *Missing) *Missing {
 
 // An Index is what is known of the index as a whole.
 type Index struct {
-	Holes   ask.Holes
-	Past    ask.Backfill
-	Counts  ask.AccountCounts
+	ask.Known
+
 	Lacking map[kinds.Kind]time.Time // kinds that were added to an index with accounts, and when
 	Source  func(kinds.Kind) string  // names a kind to clients
 }
@@ -98,6 +97,8 @@ func (x *Index) Roster() *Missing {
 		return &Missing{Roster: 1, Reason: "nothing is indexed yet"}
 	case !r.Known() || r.Source == ask.RosterStream && x.Counts.Partial > 0: // an account is older than the stream
 		return &Missing{Roster: 1, Reason: "skein has not read a list of all accounts, so it may not know some (operators: skein backfill)"}
+	case r.Unconfirmed:
+		return &Missing{Roster: 1, Reason: "skein has read an archive, and has not yet compared all repos with the relay's list"}
 	case len(r.Unlisted) > 0:
 		return &Missing{Roster: len(r.Unlisted), Reason: fmt.Sprintf("the accounts of %d hosts may be unknown, because their lists could not be read: %s (operators: skein backfill)", len(r.Unlisted), some(r.Unlisted))}
 	}

@@ -28,9 +28,11 @@ func from(after time.Duration) language.Window {
 // index returns an index that has everything, changed.
 func index(changes ...func(x *evidence.Index)) *evidence.Index {
 	x := &evidence.Index{
-		Holes:  ask.Holes{Unbroken: noon},
-		Past:   ask.Backfill{Roster: ask.Roster{AsOf: noon, Source: format.RosterRepos}},
-		Counts: ask.AccountCounts{Accounts: 100},
+		Known: ask.Known{
+			Holes:  ask.Holes{Unbroken: noon},
+			Past:   ask.Backfill{Roster: ask.Roster{AsOf: noon, Source: format.RosterRepos}},
+			Counts: ask.AccountCounts{Accounts: 100},
+		},
 		Source: func(k kinds.Kind) string { return kinds.BuiltIn.Info(k).Name },
 	}
 	for _, change := range changes {

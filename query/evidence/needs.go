@@ -87,14 +87,15 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 	case language.OpIntersect:
 		// A member is in all of the sets. So of a set that depends on everybody, it matters only whether it has the members
 		// of those that do not.
+		first := firsts(n.Args)
 		known := slices.Clone(among)
 		for i := range n.Args {
-			if Known(&n.Args[i]) {
+			if first(&n.Args[i]) {
 				known = append(known, &n.Args[i])
 			}
 		}
 		for i := range n.Args {
-			if Known(&n.Args[i]) { // not within itself: it may lack members
+			if first(&n.Args[i]) { // not within itself: it may lack members
 				needs = append(needs, Of(&n.Args[i])...)
 			} else {
 				needs = append(needs, within(&n.Args[i], known)...)
@@ -120,6 +121,34 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 	default: // members(…)
 	}
 	return needs
+}
+
+// firsts returns which operands of an intersection are read whole, and the others within them: those that are plain; if there are
+// none, those that are Known.
+func firsts(operands []language.Node) func(*language.Node) bool {
+	for i := range operands {
+		if plain(&operands[i]) {
+			return plain
+		}
+	}
+	return Known
+}
+
+// plain reports whether a set depends on the accounts that it names, and on no members of sets.
+func plain(n *language.Node) bool {
+	for i := range n.Args {
+		if !plain(&n.Args[i]) {
+			return false
+		}
+	}
+	switch n.Op {
+	case language.OpReverse:
+		return n.Kind.IsLabel()
+	case language.OpLists, language.OpRank:
+		return false
+	default:
+		return true
+	}
 }
 
 // reverse returns what a reverse set depends on, or a ranking along one.

@@ -48,11 +48,11 @@ type Standing struct {
 // measure looks up the totals of the results, and orders them by score. In a window, the results with the highest
 // counts come first: those that are not counted before the budget is spent are left out.
 func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
-	counts, err := st.sn.AccountCounts()
+	known, err := st.sn.Known()
 	if err != nil {
 		return err
 	}
-	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
+	st.Accounts = uint64(max(known.Counts.Accounts-known.Counts.Hidden, 1))
 	st.results = st.tally.Top(r.min, algebra.MaxScored)
 	if r.Window.All() {
 		slices.SortFunc(st.results, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
