@@ -161,6 +161,9 @@ func (x *Index) Close(ctx context.Context) error {
 
 // Consumer builds a consumer of the index. Metrics report the most recent consumer.
 func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
+	if o.Part == nil && x.Graph.Backfill().Around.Hops > 0 {
+		return nil, UsageError("the store holds a part of the network, and can index nothing else: use skein serve --around, or name another --store")
+	}
 	o.Logger = x.log
 	x.consumerMetrics.Do(func() {
 		x.consuming = consumer.NewMetrics(x.Registry, func() consumer.Status {

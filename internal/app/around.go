@@ -44,14 +44,3 @@ func (n *Network) Around(ctx context.Context, names []string, hops int, handles 
 	}
 	return backfill.NewAround(a), nil
 }
-
-// enclose makes the store hold the part of the network that its consumer takes from the stream, or all of it.
-func (s *server) enclose(ctx context.Context) error {
-	if s.Graph.Backfill().Around.Hops > 0 && s.o.Consume.Part == nil {
-		return UsageError("the store holds a part of the network, and can index nothing else: start with --around, or name another --store")
-	}
-	if s.o.Consume.Part == nil {
-		return nil
-	}
-	return asUsage(s.Backfill.Enclose(ctx))
-}

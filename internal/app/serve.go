@@ -103,8 +103,10 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 // build builds the consumer and the query API.
 func (s *server) build() (err error) {
 	if s.o.Consume != nil {
-		if err := s.enclose(s.tasks.ctx); err != nil {
-			return err
+		if s.o.Consume.Part != nil {
+			if err := s.Backfill.Enclose(s.tasks.ctx); err != nil {
+				return asUsage(err)
+			}
 		}
 		if s.stream, err = s.Consumer(*s.o.Consume); err != nil {
 			return err
