@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,7 @@ var (
 // the Part first, and its repo is fetched later: what the stream brought of the account before, and nobody took, its host
 // had by then, and so the fetched repo has it, too. In the opposite order, the commits between would be missed.
 type grower struct {
+	client  *client
 	o       *Options
 	queue   *Queue
 	changed atomic.Bool // the members may have changed
@@ -230,6 +232,9 @@ func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 		err = g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Sweep, b.Swept = sweep, sweep })
 	}
 	if err == nil && hole != 0 {
+		err = g.askOutsiders(ctx)
+	}
+	if err == nil && hole != 0 {
 		err = g.o.Store.SetCompared(ctx, hole)
 	}
 	if err != nil {
@@ -244,6 +249,41 @@ func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 		g.o.Logger.Info("fetching repos of the part of the network", "accounts", g.o.Around.Part.Members(), "queued", queued, "about", (time.Duration(queued) * each).String())
 	}
 	return true
+}
+
+// askOutsiders asks the relay which of the other accounts that the store knows are active: that may have changed in a hole.
+func (g *grower) askOutsiders(ctx context.Context) error {
+	var dids []string
+	err := g.o.Store.View(ctx, func(s *graph.View) error {
+		var ids []dict.ID
+		for id := range s.Hidden().All() {
+			ids = append(ids, dict.ID(id))
+		}
+		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { ids = append(ids, id); return true }); err != nil {
+			return err
+		}
+		return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
+			if !g.o.Around.Part.Has(did) {
+				dids = append(dids, string(did))
+			}
+			return nil
+		})
+	})
+	for _, did := range dids {
+		var status struct{ Active *bool }
+		if err == nil && g.o.Relay != "" {
+			err = g.client.ask(ctx, g.o.Relay, "com.atproto.sync.getRepoStatus", url.Values{"did": {did}}, &status)
+		}
+		if a, ok := errors.AsType[*answer](err); ok && a.isFinal() { // it does not know the account
+			err = nil
+		} else if err == nil && status.Active != nil {
+			var b batch.Batch
+			b.AddStatus([]byte(did), *status.Active)
+			b.Event(0).Flags |= batch.IsOutside
+			err = g.o.apply(ctx, &b)
+		}
+	}
+	return err
 }
 
 // enqueue queues repos for a cause; with "around", those that are not in place.

@@ -97,9 +97,18 @@ func TestAroundMembers(t *testing.T) {
 	for _, a := range []*account{later, listed, author, stranger} {
 		w.commit(rng, a, nil)
 	}
+	w.seq++
+	x.deliver(t, func(b *batch.Batch) { // an outsider that is active again in the hole
+		b.AddAccount(w.seq, []byte(stranger.did), false, false)
+		b.Event(0).Flags |= batch.IsOutside
+		b.Seen(w.seq, nil)
+	})
 	x.deliver(t, func(b *batch.Batch) { b.AddGap(batch.Gap{After: w.seq, Reason: "test", Suspect: true}) })
 	is(center, friend, author, later, listed)
 	await(t, "the hole to be closed", func() bool { return !x.uncompared() })
+	if st, _ := x.stateOf(t, stranger.did); st.Has(format.FlagHidden) {
+		t.Error("an outsider that the relay shows as active is hidden")
+	}
 
 	for what, err := range map[string]error{
 		"an outsider": x.m.Resync(t.Context(), "operator", center.did, stranger.did), "its host": x.m.Believe(t.Context(), stranger.did),

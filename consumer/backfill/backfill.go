@@ -35,7 +35,7 @@ func New(store *graph.Store, q *Queue) *Manager {
 	m.fetcher = newFetcher(&o, q, m.client, m.jobs)
 	if o.Around != nil {
 		o.CompareEvery = 0 // the relay's list has forty million repos
-		m.grower = &grower{o: &o, queue: q}
+		m.grower = &grower{client: m.client, o: &o, queue: q}
 	}
 	m.comparer = &comparer{o: &o, queue: q, client: m.client, jobs: m.jobs, grower: m.grower}
 	m.lister = &lister{o: &o, queue: q, client: m.client, jobs: m.jobs, comparer: m.comparer, lists: map[string]*listing{}}

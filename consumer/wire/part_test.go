@@ -31,6 +31,7 @@ func TestPart(t *testing.T) {
 	}
 	ops := func(blocks []synth.Block, ops ...any) []byte { return commit(ops, blocks, nil) }
 	status := synth.AppendAccount(nil, []byte(alice), 5, []byte("2026-01-01T00:00:00Z"), false, "deactivated")
+	active := synth.AppendAccount(nil, []byte(alice), 5, []byte("2026-01-01T00:00:00Z"), true, "")
 	root := synth.CommitBlock(alice, rev, [32]byte{7})
 	repoSync := synth.AppendSync(nil, []byte(alice), []byte(rev), 5, []byte("2026-01-01T00:00:00Z"), synth.CAR(root.CID, root))
 
@@ -39,11 +40,11 @@ func TestPart(t *testing.T) {
 		what, want string
 		frame      []byte
 	}{
-		{"the status of a stranger", "", status},
+		{"a stranger is active", "", active},
 		{"a deletion by a stranger", "", ops(nil, op("delete", follow+"1", toBob))},
 		{"what names nobody", "", ops([]synth.Block{toCarol}, op("create", follow+"1", toCarol))},
 		{"a text about a center", "", ops([]synth.Block{text}, op("create", "app.bsky.feed.post/1", text))},
-		{"still a stranger", "", status},
+		{"still a stranger", "", active},
 		{"a commit that cannot be read, and names a center", "damaged", commit([]any{op("create", follow+"1", toBob)}, []synth.Block{toBob}, set("commit", nil))},
 		{"a follow of a center, and another", "put follow 1 " + bob, ops([]synth.Block{toBob, toCarol}, op("create", follow+"1", toBob), op("create", follow+"2", toCarol))},
 		{"a like of its post", "put like 3 " + post, ops([]synth.Block{toPost}, op("create", like+"3", toPost))},
@@ -87,6 +88,9 @@ func TestPart(t *testing.T) {
 		}
 	}
 
+	if lines, _, err := decode(&d, synth.AppendAccount(nil, []byte(carol), 5, []byte("2026-01-01T00:00:00Z"), false, "takendown")); err != nil || len(lines) != 1 {
+		t.Errorf("a stranger that is not active, whoever follows it: %q, %v", lines, err)
+	}
 	d.Part.Join([]byte(alice))
 	d.Part.Join([]byte(alice))
 	for frame, want := range map[string]int{string(status): 1, string(repoSync): 1, string(ops([]synth.Block{toCarol}, op("create", follow+"1", toCarol))): 2} {

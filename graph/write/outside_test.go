@@ -57,7 +57,7 @@ func TestOutside(t *testing.T) {
 	give(true, commit(5, 3, 9, 5), imported(false, 4, 4), commit(5, 3, 9, 6))
 	is("commits that do not follow from each other, and older ones", false, partial)
 	give(true, status(false, false), commit(6, 1, 5, 6))
-	is("a commit of a hidden account", false, partial|format.FlagHidden)
+	is("a commit of a hidden account, which is active again", false, partial)
 	give(true, status(true, false), commit(0, 0, 0, 0))
 	is("a commit that cannot be read", false, partial|format.FlagDesync|format.FlagBehind)
 	give(true, commit(7, 2, 0, 7))
@@ -88,7 +88,7 @@ func TestOutside(t *testing.T) {
 	is("deleted, and back while it is being erased", false, format.FlagPartial|format.FlagHidden|format.FlagDesync|format.FlagBehind)
 	erase(t, s)
 	give(true, commit(14, 13, 13, 14))
-	is("erased", false, partial|format.FlagHidden|format.FlagDesync)
+	is("erased, and active again", false, partial|format.FlagDesync)
 	verify(t, store)
 	closeAll(t, s, store)
 }

@@ -371,7 +371,11 @@ func (as *actorState) continues() {
 // doubtHidden notes that a hidden account has made a commit: a relay may repair an account's status without an
 // #account. Fetching its repo asks its host and the relay.
 func (e *events) doubtHidden(as *actorState) {
-	if row := as.inQueue(); e.Queues && !e.outside && (row == nil || row.State != format.ResyncWaiting) {
+	if e.outside { // nobody fetches its repo; relays send no commits of inactive accounts
+		e.setHidden(as, false)
+		return
+	}
+	if row := as.inQueue(); e.Queues && (row == nil || row.State != format.ResyncWaiting) {
 		e.queue(as, "hidden_commit")
 	}
 }
