@@ -92,7 +92,7 @@ func (p *Part) wants(m *Message, s standing) bool {
 	case s == member:
 		return true
 	case m.Type == Account:
-		return s == noted || !m.active // inactive accounts are in no answer, whoever names them
+		return s == noted || !m.active // inactive accounts are in no answer
 	case m.Type != Commit:
 		return false
 	}

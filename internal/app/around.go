@@ -14,7 +14,7 @@ import (
 )
 
 // AroundMemory is the default memory budget for a part of the network, in bytes.
-const AroundMemory = 128 << 20
+const AroundMemory = 96 << 20
 
 // Around returns the part of the network around accounts and lists, which are named as in queries.
 func (n *Network) Around(ctx context.Context, names []string, hops int, handles query.Handles) (*backfill.Around, error) {
