@@ -207,6 +207,7 @@ func (c *claim) account(did string, id dict.ID, w language.Window, of []kinds.Ki
 			}
 			m = c.index.Own(a, k, w)
 		}
+		m.Accounts = 0 // settle counts them
 		c.lacks(m)
 	}
 	return nil
@@ -302,9 +303,7 @@ func appendUnknown(sn *ask.View, names []language.Literal, authors map[dict.ID]d
 // settle says what is missing, or what proves that nothing is.
 func (c *claim) settle(to *caveats) error {
 	if c.missing != nil {
-		if n := int64(len(c.lacking)); !c.everybody {
-			c.missing.Accounts = n
-		}
+		c.missing.Accounts = max(c.missing.Accounts, int64(len(c.lacking)))
 		return c.missing
 	}
 	if !c.proves {
