@@ -86,7 +86,7 @@ func (x *Index) Roster() *Missing {
 	r, around := &x.Past.Roster, &x.Past.Around
 	switch {
 	case around.Hops > 0:
-		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has the %d accounts of its part of the network, and of all others only what they did to %s since %s", around.Members, who(around.Centers), x.began().Format(time.RFC3339))}
+		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has %s, a part of the network, and of all others only what they did to %s since %s", counted(around.Members, "account"), who(around.Centers), x.began().Format(time.RFC3339))}
 	case x.Holes.Uncompared():
 		return &Missing{Roster: 1, Reason: unheard}
 	case !r.Known() && x.Past.Archive != "":
@@ -100,7 +100,7 @@ func (x *Index) Roster() *Missing {
 	case r.Unconfirmed:
 		return &Missing{Roster: 1, Reason: "skein has read an archive, and has not yet compared all repos with the relay's list"}
 	case len(r.Unlisted) > 0:
-		return &Missing{Roster: len(r.Unlisted), Reason: fmt.Sprintf("the accounts of %d hosts may be unknown, because their lists could not be read: %s (operators: skein backfill)", len(r.Unlisted), some(r.Unlisted))}
+		return &Missing{Roster: len(r.Unlisted), Reason: fmt.Sprintf("the accounts of %s may be unknown, because skein could not read all lists: %s (operators: skein backfill)", counted(len(r.Unlisted), "host"), some(r.Unlisted))}
 	}
 	return nil
 }
@@ -112,6 +112,14 @@ func (x *Index) All() *Missing {
 		m = m.Add(x.Kind(k, language.Window{}))
 	}
 	return m
+}
+
+// counted returns a number with a noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // who names the centers of a part.
@@ -147,7 +155,7 @@ func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
 		missing = x.Roster()
 	}
 	if doubtful > 0 {
-		missing = missing.Add(&Missing{Accounts: doubtful, Reason: fmt.Sprintf("records of %d accounts may be missing: their history, or some of their events, until skein has fetched their repos (getStats counts them)", doubtful)})
+		missing = missing.Add(&Missing{Accounts: doubtful, Reason: fmt.Sprintf("records of %s may be missing, older ones or some of their changes, until skein has fetched their repos (getStats counts them)", counted(int(doubtful), "account"))})
 	}
 	return missing
 }
