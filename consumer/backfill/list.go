@@ -102,9 +102,12 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 // awaitStream waits until the stream is heard, if there is one: accounts that are made while a list is read are then in the
 // stream.
 func (l *lister) awaitStream(ctx context.Context) (err error) {
-	for err == nil {
+	for waits := 1; err == nil; waits++ {
 		if since, ok := l.o.Listening(); ok && since.IsZero() || l.o.Store.Unbroken() {
 			return nil
+		}
+		if waits == 500 {
+			l.o.Logger.Warn("the stream is not heard yet; the lists of repos are read once it is, because accounts that are made meanwhile must be in it", "relay", l.o.Relay)
 		}
 		err = wait(ctx, 20*time.Millisecond)
 	}
