@@ -251,14 +251,11 @@ func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 	return true
 }
 
-// askOutsiders asks the relay which of the other accounts that the store knows are active: that may have changed in a hole.
+// askOutsiders asks the relay which of the other accounts with records are active: that may have changed in a hole.
 func (g *grower) askOutsiders(ctx context.Context) error {
 	var dids []string
 	err := g.o.Store.View(ctx, func(s *graph.View) error {
 		var ids []dict.ID
-		for id := range s.Hidden().All() {
-			ids = append(ids, dict.ID(id))
-		}
 		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { ids = append(ids, id); return true }); err != nil {
 			return err
 		}

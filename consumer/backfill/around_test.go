@@ -99,8 +99,11 @@ func TestAroundMembers(t *testing.T) {
 	}
 	w.seq++
 	x.deliver(t, func(b *batch.Batch) { // an outsider that is active again in the hole
-		b.AddAccount(w.seq, []byte(stranger.did), false, false)
+		w.commit(rng, stranger, b)
 		b.Event(0).Flags |= batch.IsOutside
+		w.seq++
+		b.AddAccount(w.seq, []byte(stranger.did), false, false)
+		b.Event(1).Flags |= batch.IsOutside
 		b.Seen(w.seq, nil)
 	})
 	x.deliver(t, func(b *batch.Batch) { b.AddGap(batch.Gap{After: w.seq, Reason: "test", Suspect: true}) })
@@ -143,7 +146,7 @@ func TestAroundMembers(t *testing.T) {
 		var b batch.Batch
 		var m wire.Message
 		must(t, wire.Parse(synth.AppendAccount(nil, []byte(a.did), 1, nil, true, ""), &m))
-		if d.Add(&m, &b); (b.Events() == 1) != (a == later || a == listed || a == author) { // the others have no records
+		if d.Add(&m, &b); (b.Events() == 1) != (a == later || a == listed || a == author || a == stranger) { // the others have no records
 			t.Errorf("%s: %d events of the status of an outsider", a.did, b.Events())
 		}
 		if a == stranger {
@@ -173,6 +176,7 @@ func TestAroundMembers(t *testing.T) {
 
 	whole := w.index(newStore(), nil)
 	whole.deliver(t, func(b *batch.Batch) { b.AddAccount(1, []byte(stranger.did), true, false); b.Seen(1, nil) })
+	whole.end()
 	whole.m.grower = &grower{o: &Options{Store: whole.g, Around: around}}
 	if err := whole.m.Enclose(t.Context()); !errors.Is(err, ErrAround) {
 		t.Errorf("a store of the whole network: %v", err)

@@ -123,7 +123,7 @@ func (m *comparer) compare(ctx context.Context, c *comparison) (ended bool) {
 }
 
 func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
-	cursor := ""
+	cursor, began := "", m.o.Store.Backfill().Roster
 	for more := true; more; {
 		page, err := m.client.page(ctx, m.o.Relay, cursor)
 		if err != nil {
@@ -148,6 +148,9 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	}
 	if err := m.queueUnlisted(ctx, c); err != nil {
 		return err
+	}
+	if r := m.o.Store.Backfill().Roster; r.Known() && (!began.Known() || r.Unconfirmed && !began.Unconfirmed) {
+		return errors.New("a list of all accounts was read meanwhile, which the comparison has to confirm")
 	}
 	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Ended, b.Roster.Unconfirmed = time.Now().UTC(), false })
 	if err != nil {

@@ -39,6 +39,7 @@ const (
 	FlagPartial    = format.FlagPartial
 	FlagDesync     = format.FlagDesync
 	FlagResync     = format.FlagResync
+	FlagNoRoot     = format.FlagNoRoot
 	ResyncFailed   = format.ResyncFailed
 	LabelerRemoved = format.LabelerRemoved
 	RosterStream   = format.RosterStream

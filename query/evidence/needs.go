@@ -88,17 +88,24 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 		// A member is in all of the sets. So of a set that depends on everybody, it matters only whether it has the members
 		// of those that do not.
 		first := firsts(n.Args)
-		known := slices.Clone(among)
+		whole, known := slices.Clone(among), slices.Clone(among)
 		for i := range n.Args {
-			if first(&n.Args[i]) {
-				known = append(known, &n.Args[i])
+			arg := &n.Args[i]
+			if first(arg) {
+				whole = append(whole, arg)
+			}
+			if first(arg) || Known(arg) {
+				known = append(known, arg)
 			}
 		}
 		for i := range n.Args {
-			if first(&n.Args[i]) { // not within itself: it may lack members
-				needs = append(needs, Of(&n.Args[i])...)
-			} else {
-				needs = append(needs, within(&n.Args[i], known)...)
+			switch arg := &n.Args[i]; { // none within itself: it may lack members
+			case first(arg):
+				needs = append(needs, Of(arg)...)
+			case Known(arg):
+				needs = append(needs, within(arg, whole)...)
+			default:
+				needs = append(needs, within(arg, known)...)
 			}
 		}
 	case language.OpExcept:
@@ -134,7 +141,7 @@ func firsts(operands []language.Node) func(*language.Node) bool {
 	return Known
 }
 
-// plain reports whether a set depends on the accounts that it names, and on no members of sets.
+// plain reports whether a set has no reverse sets, which are better read within others.
 func plain(n *language.Node) bool {
 	for i := range n.Args {
 		if !plain(&n.Args[i]) {
@@ -144,8 +151,10 @@ func plain(n *language.Node) bool {
 	switch n.Op {
 	case language.OpReverse:
 		return n.Kind.IsLabel()
-	case language.OpLists, language.OpRank:
+	case language.OpLists:
 		return false
+	case language.OpRank:
+		return isForward(n.Rank) && !damps(n.Rank)
 	default:
 		return true
 	}
