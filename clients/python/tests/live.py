@@ -60,7 +60,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert skein.get_account(star)["state"] == "complete"
     assert skein.get_stats()["records"]["follow"] > 1000
 
-    # All accounts are known here, so that one that nobody has seen has no sets, and nothing is incomplete.
+    # All accounts are known here, so an unknown one has no sets, and nothing is incomplete.
     nobody = "follows(did:plc:neverseenaaaaaaaaaaaaaaa)"
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -44,7 +44,7 @@ assert.ok(Array.isArray(blocks) && blockers >= Math.min(blocks.length, 100) && b
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
 
-// All accounts are known here, so that one that nobody has seen has no sets, and nothing is incomplete.
+// All accounts are known here, so an unknown one has no sets, and nothing is incomplete.
 const nobody = 'follows(did:plc:neverseenaaaaaaaaaaaaaaa)';
 const count = await skein.count({set: nobody}), pages = skein.members({set: nobody});
 for await (const did of pages) assert.fail(did);
