@@ -149,10 +149,15 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	if err := m.queueUnlisted(ctx, c); err != nil {
 		return err
 	}
-	if r := m.o.Store.Backfill().Roster; r.Known() && (!began.Known() || r.Unconfirmed && !began.Unconfirmed) {
-		return errors.New("a list of all accounts was read meanwhile, which the comparison has to confirm")
+	confirms := false
+	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+		if r := &b.Roster; !r.Known() || began.Known() && (!r.Unconfirmed || began.Unconfirmed) {
+			b.Round.Ended, r.Unconfirmed, confirms = time.Now().UTC(), false, true
+		}
+	})
+	if err == nil && !confirms {
+		err = errors.New("a list of all accounts was read meanwhile, which another comparison has to confirm")
 	}
-	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Round.Ended, b.Roster.Unconfirmed = time.Now().UTC(), false })
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,8 @@ func (m *Manager) Status(ctx context.Context) (Status, error) {
 	st := m.progress()
 	noted, compared := m.o.Store.Holes()
 	st.Hole = noted > compared
-	st.Compared = m.o.Store.Backfill().Round.Ended
+	back := m.o.Store.Backfill()
+	st.Compared, st.Busy = back.Round.Ended, st.Busy || back.Roster.Unconfirmed // a comparison follows
 	return st, m.o.Store.View(ctx, func(s *graph.View) error {
 		counts, err := s.Counts()
 		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized

@@ -208,7 +208,7 @@ func (x *Index) Account(a *Account) string {
 		return Partial
 	case !st.Complete():
 		return Queued
-	case x.Holes.Uncompared(), x.Past.Roster.Unconfirmed && st.Has(ask.FlagNoRoot):
+	case x.Holes.Uncompared(), (x.Past.Roster.Unconfirmed || x.Past.Archive != "") && st.Has(ask.FlagNoRoot):
 		return Unverified
 	}
 	return Complete

@@ -208,3 +208,17 @@ func TestMissing(t *testing.T) {
 	x := index(missed, lacking)
 	check(t, "all records", x.All(), 102, 0, 0, "records of 2 accounts")
 }
+
+// Until an archive's rows are compared with the relay's list, or followed by a commit, they prove no account.
+func TestArchiveIsUnconfirmed(t *testing.T) {
+	archived := &evidence.Account{Known: true, State: ask.RepoState{Flags: format.FlagHasRev | format.FlagNoRoot}}
+	followed := &evidence.Account{Known: true, State: ask.RepoState{Flags: format.FlagHasRev}}
+	reading := index(func(x *evidence.Index) { x.Past.Archive = "https://archive.example.com" })
+	read := index(func(x *evidence.Index) { x.Past.Roster.Unconfirmed = true })
+	for x, want := range map[*evidence.Index]string{index(): evidence.Complete, reading: evidence.Unverified, read: evidence.Unverified} {
+		if got := x.Account(archived); got != want || x.Account(followed) != evidence.Complete {
+			t.Errorf("%+v: %s and %s, want %s and complete", x.Past, got, x.Account(followed), want)
+		}
+	}
+	check(t, "everybody", read.All(), 0, 1, 0, "has not yet compared")
+}
