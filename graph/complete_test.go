@@ -130,6 +130,7 @@ type netFetch struct {
 type netList struct {
 	at     int // the length of the stream then
 	noted  uint64
+	roster format.Roster
 	revs   []uint64 // 0: not listed
 	active []bool
 	index  []format.Rev // what the index had then
@@ -621,6 +622,7 @@ func (n *net) compare() {
 	if n.list == nil {
 		l := &netList{at: len(n.stream)}
 		l.noted, _ = n.s.Holes()
+		l.roster = n.s.Backfill().Roster
 		for a, acc := range n.accounts {
 			rev := n.now(a).rev
 			if acc.gone {
@@ -674,7 +676,12 @@ func (n *net) compare() {
 			return
 		}
 	}
-	n.killed(n.s.SetCompared(n.t.Context(), l.noted))
+	if now := n.s.Backfill().Roster; now.Known() && (!l.roster.Known() || now.Unconfirmed && !l.roster.Unconfirmed) {
+		return // a list was read meanwhile, which another comparison has to confirm
+	}
+	if !n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Roster.Unconfirmed = false })) {
+		n.killed(n.s.SetCompared(n.t.Context(), l.noted))
+	}
 }
 
 // beginLists begins to read the lists of hosts: of those that the roster lacks, or of all.
@@ -686,8 +693,9 @@ func (n *net) beginLists() {
 	if len(hosts) == 0 {
 		hosts = []string{"0", "1"}
 	}
+	noted, _ := n.s.Holes()
 	if n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
-		b.Hosts = map[string]format.HostBackfill{}
+		b.Hosts, b.ListingHoles = map[string]format.HostBackfill{}, noted
 		for _, host := range hosts {
 			b.Hosts[host] = format.HostBackfill{}
 		}
@@ -741,12 +749,13 @@ func (n *net) readLists(canFail bool) {
 	failed := n.failed
 	slices.Sort(failed)
 	n.lists, n.failed = nil, nil
+	noted, _ := n.s.Holes()
 	n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
 		b.Hosts = nil
 		if again {
 			b.Roster.Unlisted = failed
 		} else {
-			b.Roster = format.Roster{AsOf: time.Now().UTC(), Source: format.RosterRepos, Unlisted: failed}
+			b.Roster = format.Roster{AsOf: time.Now().UTC(), Source: format.RosterRepos, Unlisted: failed, Unconfirmed: noted > b.ListingHoles}
 		}
 	}))
 }
@@ -798,7 +807,7 @@ func (n *net) readArchive(most int) {
 			b.AddResync([]byte(did), batch.Cause{Reason: "archive_doubtful"})
 		}
 		if n.killed(n.s.Apply(n.t.Context(), "", &b)) || n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
-			b.Archive, b.Roster = "", format.Roster{AsOf: time.Now().UTC(), Source: format.RosterArchive}
+			b.Archive, b.Roster = "", format.Roster{AsOf: time.Now().UTC(), Source: format.RosterArchive, Unconfirmed: n.rng.IntN(2) == 0}
 		})) {
 			return
 		}
@@ -914,7 +923,7 @@ func (n *net) step() {
 		case n.rng.IntN(40) == 0 || !n.s.Backfill().Roster.Known() || len(n.s.Backfill().Roster.Unlisted) > 0:
 			n.beginLists()
 		default:
-			if noted, compared := n.s.Holes(); noted > compared {
+			if noted, compared := n.s.Holes(); noted > compared || n.s.Backfill().Roster.Unconfirmed {
 				n.compare()
 			}
 			n.fetch(n.rng.IntN(len(n.accounts)), false)

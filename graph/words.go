@@ -51,7 +51,6 @@ const (
 	ResyncInactive = format.ResyncInactive
 
 	RosterRepos   = format.RosterRepos
-	RosterStream  = format.RosterStream
 	RosterArchive = format.RosterArchive
 
 	KindAdded      = format.KindAdded

@@ -164,7 +164,7 @@ func (m *Manager) resume(ctx context.Context) error {
 			return err
 		}
 		m.o.Logger.Info("continuing the lists of repos", "hosts", len(b.Hosts))
-		m.lister.begin(ctx, &listJob{named: b.Named, hosts: b.Hosts, from: b.ListingFrom})
+		m.lister.begin(ctx, &listJob{named: b.Named, hosts: b.Hosts, from: b.ListingFrom, holes: b.ListingHoles})
 	}
 	return nil
 }

@@ -49,10 +49,12 @@ type world struct {
 	seq   format.Seq
 	clock uint64
 
-	lookedUp *atomic.Int64     // counts requests for DID documents
-	hold     chan struct{}     // the relay lists repos once this is closed
-	stale    map[string]uint64 // revs that the relay lists once instead of the repos' own
-	hides    map[string]bool   // accounts that the relay says are inactive when it is asked
+	lookedUp   *atomic.Int64     // counts requests for DID documents
+	hold       chan struct{}     // the relay lists repos once this is closed
+	holdsLater bool              // but for the first page
+	held       atomic.Bool       // a request waits for hold
+	stale      map[string]uint64 // revs that the relay lists once instead of the repos' own
+	hides      map[string]bool   // accounts that the relay says are inactive when it is asked
 }
 
 type account struct {
@@ -77,7 +79,8 @@ type pds struct {
 	// left are accounts that have moved away, and endless makes pages of an endless list.
 	left    []*account
 	endless func() []any
-	down    atomic.Bool // it does not answer
+	down    atomic.Bool   // it does not answer
+	gate    chan struct{} // it lists its repos once this is closed; nil: at once
 }
 
 func newWorld(t *testing.T, hosts int) *world {
@@ -118,7 +121,8 @@ func (w *world) serveRelay(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		hold := w.hold
 		w.mu.Unlock()
-		if hold != nil {
+		if hold != nil && (!w.holdsLater || r.URL.Query().Get("cursor") != "") {
+			w.held.Store(true)
 			<-hold
 		}
 		w.list(rw, r, nil)
@@ -181,6 +185,9 @@ func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if strings.HasSuffix(r.URL.Path, "listRepos") {
+		if h.gate != nil {
+			<-h.gate
+		}
 		h.w.list(w, r, h)
 		return
 	}

@@ -72,7 +72,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 		noted, compared := m.o.Store.Holes()
 		switch {
 		case noted <= compared && m.o.Store.Backfill().Roster.Unconfirmed:
-			m.o.Logger.Info("an archive was read: comparing all repos with the relay's list; until the end, answers about everybody say that they are incomplete")
+			m.o.Logger.Info("an archive, or lists beside a hole, were read: comparing all repos with the relay's list; until the end, answers about everybody say that they are incomplete")
 			m.compare(ctx, &comparison{noted: noted})
 		case noted <= compared:
 			if due := m.o.CompareEvery > 0 && time.Since(began) > min(10*time.Minute, m.o.CompareEvery) && m.roundDue(); due {

@@ -31,6 +31,7 @@ type listJob struct {
 	from  time.Time                     // start of the job, even if a later process continues it
 	hosts map[string]graph.HostBackfill // where to continue, by address
 	named bool                          // an operator named the hosts
+	holes uint64                        // of the stream, at the start
 }
 
 // listing is the progress in a host's list.
@@ -74,7 +75,10 @@ func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err err
 	for _, h := range hosts {
 		job.hosts[HTTPAddress(h)] = graph.HostBackfill{}
 	}
-	return job, l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Hosts, b.Named, b.ListingFrom = job.hosts, job.named, job.from })
+	job.holes, _ = l.o.Store.Holes()
+	return job, l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+		b.Hosts, b.Named, b.ListingFrom, b.ListingHoles = job.hosts, job.named, job.from, job.holes
+	})
 }
 
 // begin reads the lists of a job in the background.
@@ -126,6 +130,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	hosts := len(l.lists)
 	l.mu.Unlock()
 	slices.Sort(unlisted)
+	noted, _ := l.o.Store.Holes()
 	if err == nil {
 		err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
@@ -140,7 +145,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				})
 				return
 			}
-			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted}
+			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: noted > job.holes && l.o.Relay != ""}
 		})
 	}
 	outcome := outcomeOf(ctx, err)

@@ -120,6 +120,36 @@ func TestNothingProvesIt(t *testing.T) {
 		status(w, x, a, true)
 		x.proven(t, w)
 	})
+	t.Run("an account made in a hole, on a host that was listed before", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.add(0, 9)
+		w.add(1, 9)
+		w.hosts[1].gate = make(chan struct{})
+		x := w.index(newStore(), nil)
+		must(t, x.m.Hosts(t.Context()))
+		await(t, "the first list", func() bool { return x.m.StatusNow().HostsDone == 1 })
+		w.add(2, 9)
+		hole(x)
+		x.awaitComparison(t) // which knows of no list of all accounts
+		close(w.hosts[1].gate)
+		x.proven(t, w)
+	})
+	t.Run("a comparison that began before the end of an archive", func(t *testing.T) {
+		w := newWorld(t, 1)
+		for i := range 12 { // two pages
+			w.add(i, 3)
+		}
+		w.hold, w.holdsLater = make(chan struct{}), true
+		x := w.index(newStore(), nil)
+		hole(x)
+		await(t, "the second page to be asked for", w.held.Load)
+		must(t, x.g.ChangeBackfill(t.Context(), func(b *graph.Backfill) {
+			b.Roster = graph.Roster{AsOf: time.Now(), Source: graph.RosterArchive, Unconfirmed: true}
+		}))
+		close(w.hold)
+		x.awaitComparison(t)
+		x.proven(t, w)
+	})
 	t.Run("an archive that lacks the end of a history", func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.add(0, 9)

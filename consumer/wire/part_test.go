@@ -89,7 +89,7 @@ func TestPart(t *testing.T) {
 	}
 
 	if lines, _, err := decode(&d, synth.AppendAccount(nil, []byte(carol), 5, []byte("2026-01-01T00:00:00Z"), false, "takendown")); err != nil || len(lines) != 1 {
-		t.Errorf("a stranger that is not active, whoever follows it: %q, %v", lines, err)
+		t.Errorf("a stranger that is not active: %q, %v", lines, err)
 	}
 	d.Part.Join([]byte(alice))
 	d.Part.Join([]byte(alice))

@@ -31,8 +31,8 @@ type (
 	Labeler = format.Labeler
 )
 
-// Flags of a RepoState, the State of a repo that was given up, the Problem of a labeler that is no longer
-// configured, and the Source of a Roster that the stream gave.
+// Flags of a RepoState, the State of a repo that was given up, the Problem of a labeler that was
+// removed, and the Source of a Roster that the stream gave.
 const (
 	FlagHasRev     = format.FlagHasRev
 	FlagHidden     = format.FlagHidden

@@ -181,6 +181,8 @@ type Backfill struct {
 	End uint8 `json:"end,omitempty"`
 	// ListingFrom is when the listing of Hosts began.
 	ListingFrom time.Time `json:"listingFrom,omitzero"`
+	// ListingHoles is the number of holes of the stream then.
+	ListingHoles uint64 `json:"listingHoles,omitempty"`
 	// Sweep is the number of the newest sweep: queueing every account that the store had when
 	// a kind was added (Lack). SweepAt is the account at which it continues. Swept is the
 	// number of the last finished sweep.
@@ -203,7 +205,8 @@ type Roster struct {
 	AsOf time.Time `json:"asOf,omitzero"`
 	// Source is what was read: RosterRepos, RosterStream, or RosterArchive followed by an address.
 	Source string `json:"source,omitempty"`
-	// Unconfirmed says that the list was not compared with the relay's yet: an archive may lack the end of a history.
+	// Unconfirmed says that the list was not compared with the relay's yet: an archive may lack the end of a history, and
+	// lists that were read beside a hole of the stream may lack accounts that were made in it.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// Unlisted are the addresses of hosts whose lists could not be read.
 	Unlisted []string `json:"unlisted,omitempty"`

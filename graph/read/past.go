@@ -23,7 +23,7 @@ func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
 			b.Roster = both(b.Roster, one.Roster)
 			b.Sweep, b.Swept = max(b.Sweep, one.Sweep), min(b.Swept, one.Swept)
 			if b.Archive == "" && len(b.Hosts) == 0 {
-				b.Archive, b.Begun, b.Hosts, b.Named, b.ListingFrom = one.Archive, one.Begun, one.Hosts, one.Named, one.ListingFrom
+				b.Archive, b.Begun, b.Hosts, b.Named, b.ListingFrom, b.ListingHoles = one.Archive, one.Begun, one.Hosts, one.Named, one.ListingFrom, one.ListingHoles
 			}
 		}
 		if first <= end {

@@ -69,14 +69,14 @@ func TestOutside(t *testing.T) {
 	queue(batch.Cause{Reason: "around"})
 	give(true, commit(10, 9, 9, 10)) // read before it joined
 	if o := place(9); o != batch.Older {
-		t.Errorf("a snapshot from before a commit of which only a part was taken: %v", o)
+		t.Errorf("a snapshot from before a commit that was taken in part: %v", o)
 	}
 	if o := place(10); o != batch.Placed {
 		t.Errorf("a snapshot: %v", o)
 	}
 	is("in place", false, 0)
 	give(true, commit(11, 10, 10, 11)) // likewise
-	is("a commit of which only a part was taken", true, format.FlagDesync|format.FlagBehind)
+	is("a commit that was taken in part", true, format.FlagDesync|format.FlagBehind)
 	if o := place(11); o != batch.Placed {
 		t.Errorf("a snapshot: %v", o)
 	}

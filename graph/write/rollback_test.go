@@ -82,3 +82,25 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 		verify(t, store)
 	}
 }
+
+// A list shows that a repo was put back. A rev that was announced before, and that the index has reached, does not hide that; a
+// newer one does.
+func TestListedRollback(t *testing.T) {
+	for told, want := range map[uint64]uint64{2: 3, 7: 0} {
+		store := memory(smallLimits)
+		s := open(t, store, queues)
+		var b batch.Batch
+		b.AddCommit(1, header(5, 0, 0, 1))
+		b.Seen(1, nil)
+		apply(t, s, "pds", &b)
+		b.Reset()
+		b.AddResync([]byte(chained), batch.Cause{Reason: "listed", Told: batch.Rev(told << 20)})
+		b.AddResync([]byte(chained), batch.Cause{Reason: "rev_lower", Back: batch.Rev(3 << 20)})
+		apply(t, s, "", &b)
+		st, row := account(t, s, chained)
+		if row == nil || uint64(row.Back.Rev) != want<<20 || st.Rev != 5<<20 {
+			t.Errorf("told of %d: %+v of %+v, want the rev %d", told, row, st, want)
+		}
+		closeAll(t, s, store)
+	}
+}

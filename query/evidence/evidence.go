@@ -98,7 +98,7 @@ func (x *Index) Roster() *Missing {
 	case !r.Known() || r.Source == ask.RosterStream && x.Counts.Partial > 0: // an account is older than the stream
 		return &Missing{Roster: 1, Reason: "skein has not read a list of all accounts, so it may not know some (operators: skein backfill)"}
 	case r.Unconfirmed:
-		return &Missing{Roster: 1, Reason: "skein has read an archive, and has not yet compared all repos with the relay's list"}
+		return &Missing{Roster: 1, Reason: "skein has read a list of all accounts, and has not yet compared it with the relay's"}
 	case len(r.Unlisted) > 0:
 		return &Missing{Roster: len(r.Unlisted), Reason: fmt.Sprintf("the accounts of %s may be unknown, because skein could not read all lists: %s (operators: skein backfill)", counted(len(r.Unlisted), "host"), some(r.Unlisted))}
 	}
@@ -190,7 +190,7 @@ const (
 	Desynchronized = "desynchronized" // events were missed
 	Partial        = "partial"        // older ones are missing
 	Queued         = "queued"         // its repo is about to be fetched, because it may have changed
-	Unverified     = "unverified"     // events of the stream were missed, which may be its own
+	Unverified     = "unverified"     // it was not compared with the relay's list since events were lost, or since an archive was read
 )
 
 // Account returns the state of an account's own records.
@@ -223,7 +223,7 @@ var descriptions = map[string]struct{ description, reason string }{
 	Desynchronized: {"The index missed some of this account's events.", "the index missed some events of %s and has not refetched its repo yet"},
 	Partial:        {"Records from before the index first saw this account are missing.", "records of %s from before the index first saw it are missing"},
 	Queued:         {"The repo may have changed; skein will refetch it.", "the repo of %s may have changed; skein will refetch it"},
-	Unverified:     {"Some events were lost. This account may have changed since skein last checked it.", "some events were lost, which may be those of %s; skein has not compared its repo since"},
+	Unverified:     {"skein has not compared this account with the relay's list since events were lost, or since it read an archive.", "skein has not compared the repo of %s with the relay's list since events were lost, or since it read an archive"},
 }
 
 // explain says what is missing of an account.

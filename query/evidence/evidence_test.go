@@ -220,5 +220,5 @@ func TestArchiveIsUnconfirmed(t *testing.T) {
 			t.Errorf("%+v: %s and %s, want %s and complete", x.Past, got, x.Account(followed), want)
 		}
 	}
-	check(t, "everybody", read.All(), 0, 1, 0, "has not yet compared")
+	check(t, "everybody", read.All(), 0, 1, 0, "has not yet compared it")
 }
