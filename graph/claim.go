@@ -142,11 +142,11 @@ func (c *claim) write(ctx context.Context, dead map[string]rival, seen time.Time
 		}
 		for token, v := range dead {
 			// Reading the heartbeat makes this write conflict with a beat.
-			beat, found, err := tx.Get(format.HeartbeatKey([]byte(token)))
+			beat, _, err := tx.Get(format.HeartbeatKey([]byte(token)))
 			if err != nil {
 				return err
 			}
-			if found && !bytes.Equal(beat, v.beat) {
+			if v.beats(beat) {
 				return v.alive()
 			}
 			tx.Delete(format.HeartbeatKey([]byte(token)))
@@ -176,6 +176,12 @@ func (c *claim) logStall(d time.Duration) {
 		"stood_still", d.Round(time.Millisecond).String(), "watching_for", (patience * c.beat).String())
 }
 
+// beats reports whether the heartbeat has changed. One that is gone has not: another writer took over some of the partitions and
+// deleted it, and every write of the claim's owner fails.
+func (v rival) beats(now []byte) bool {
+	return len(now) > 0 && !bytes.Equal(v.beat, now)
+}
+
 func (v rival) alive() error {
 	return fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --ids other shards", ErrClaimed, v.why)
 }
@@ -202,7 +208,7 @@ func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 		}
 		seen = at
 		for token, v := range now {
-			if was, known := first[token]; !known || !bytes.Equal(was.beat, v.beat) {
+			if was, known := first[token]; !known || was.beats(v.beat) {
 				return nil, seen, v.alive()
 			}
 		}

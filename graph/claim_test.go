@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -262,6 +263,91 @@ func TestTakeOver(t *testing.T) {
 					t.Errorf("after the old writer closed: %v", err)
 				}
 			})
+		})
+	}
+}
+
+// TestNumberOfWriters: the number of writers changes from run to run, while those of earlier runs are dead, closed or alive. All of a
+// run begin within seconds of each other. One is refused if and only if a living writer has any of its partitions, and takes all
+// of them otherwise, from whomever. A dead writer that lost any can no longer write.
+func TestNumberOfWriters(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			store := open(memkv.Faults{Seed: seed, Conflict: 0.1 * float64(seed%3), Unknown: 0.1 * float64(seed%3)})
+			var living, dead []*claim
+			owners := map[uint8]*claim{}
+			for run := range 6 {
+				n := 1 + rng.IntN(6)
+				errs := make([]error, n)
+				var began sync.WaitGroup
+				claims := make([]*claim, n)
+				for i := range n {
+					first, end, err := (Share{i, n}).partitions(64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					claims[i] = writer(store, fmt.Sprintf("%d-%d/%d-", run, i, n), first, end, time.Second)
+					delay := time.Duration(rng.Int64N(int64(7 * time.Second)))
+					began.Go(func() {
+						time.Sleep(delay)
+						errs[i] = claims[i].take(t.Context())
+					})
+				}
+				began.Wait()
+				before := slices.Clone(living)
+				for i, c := range claims {
+					at := slices.IndexFunc(before, func(l *claim) bool { return c.first < l.end && l.first < c.end })
+					if at >= 0 != errors.Is(errs[i], ErrClaimed) || at < 0 && errs[i] != nil {
+						t.Fatalf("seed %d: %s: %v", seed, c.row.Owner, errs[i])
+					}
+					if at >= 0 {
+						continue
+					}
+					living = append(living, c)
+					for part := c.first; part < c.end; part++ {
+						owners[part] = c
+					}
+				}
+				heartbeats := 0
+				for _, c := range slices.Concat(living, dead) {
+					lost := false
+					for part := c.first; part < c.end; part++ {
+						lost = lost || owners[part] != c
+					}
+					if err := checked(t, store, c); lost != errors.Is(err, ErrClaimed) || !lost && err != nil {
+						t.Fatalf("seed %d: %s writes: %v", seed, c.row.Owner, err)
+					}
+					if !lost {
+						heartbeats++
+					}
+				}
+				var all []string
+				for _, part := range slices.Sorted(maps.Keys(owners)) {
+					all = append(all, fmt.Sprintf("%s%d", owners[part].row.Owner, part))
+				}
+				owned(t, store, strings.Join(all, " "), heartbeats)
+				living = slices.DeleteFunc(living, func(c *claim) bool {
+					fate := rng.IntN(3)
+					switch fate {
+					case 0: // killed
+						c.stop()
+						c.stopped.Wait()
+						dead = append(dead, c)
+					case 1:
+						if err := c.close(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+						maps.DeleteFunc(owners, func(_ uint8, by *claim) bool { return by == c })
+					}
+					return fate < 2
+				})
+			}
+			for _, c := range living {
+				if err := c.close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 		})
 	}
 }
