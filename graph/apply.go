@@ -184,7 +184,6 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 	if out.Cursors != nil {
 		l.sources[seg.Source] = out.Cursors
 	}
-	l.store.hidden.changed(out.HiddenVersion, out.Hidden)
 	for _, id := range out.Erasing {
 		l.erasing[id] = true
 	}

@@ -221,10 +221,16 @@ func (v *checker) rest() error {
 			return err
 		}
 	}
-	if _, err := read.HiddenVersion(v.r, v.Layout); err != nil {
+	if _, err := read.Hidden(v.r, v.Layout); err != nil {
 		return v.malformed(err)
 	}
-	return nil
+	return v.scan(format.KeyHiding, func(key, value []byte) error {
+		version, err := format.ReadHiding(value, func(dict.ID, bool) {})
+		if err != nil || byte(version%format.HidingRing) != key[len(key)-1] {
+			v.broken("changes of the hidden accounts %x: %x", key, value)
+		}
+		return nil
+	})
 }
 
 func isNote(key, value []byte, note any) error {

@@ -182,6 +182,16 @@ func TestMalformedRest(t *testing.T) {
 			return fmt.Sprintf("the hidden set's version is %x", v)
 		}
 	}
+	for name, v := range map[string][]byte{
+		"cut": make([]byte, 7), "of another version": format.AppendHiding(nil, 2, nil, nil), "of half an account": append(make([]byte, 9), 1, 2),
+		"neither hidden nor shown": append(make([]byte, 8), 2, 0, 0, 0, 0, 1),
+	} {
+		ways["changes of the hidden accounts, "+name] = func(b *bench) string {
+			key := b.HidingKey(0, 256)
+			b.rows[string(key)] = v
+			return fmt.Sprintf("changes of the hidden accounts %x: %x", key, v)
+		}
+	}
 	testBroken(t, ways)
 	// Healthy rows are not reported. Only stores with several writers have claims.
 	eachStore(t, func(t *testing.T, h healthy) {

@@ -23,6 +23,7 @@
 //	'm' "graph"                  → Header         (header.go)
 //	'm' "counts"                 → Counts, JSON   (counts.go)
 //	'm' "hidden"                 → version of the hidden set (8)
+//	'm' "hiding" version(1)      → what made the version (hiding.go)
 //	'm' "holes"                  → Holes, JSON    (holes.go)
 //	'm' "kinds"                  → configured kinds, JSON (kinds.go)
 //	'm' "lacking"                → a Lack by the name of each late kind, JSON (resync.go)
@@ -42,7 +43,7 @@
 //	'v' kind subject 0xff block  → container      a block's ids are of one partition
 //	'a' actor                    → repo state, a group of one
 //	'c' 0 part source            → cursor row
-//	'm' "counts", "hidden", "writer", "backfill", "holes", each followed by the first
+//	'm' "counts", "hidden", "hiding", "writer", "backfill", "holes", each followed by the first
 //	                               partition of the lane that writes it; totals are sums
 //	'd', 'g'                       the source's number has that partition in its first byte
 //	'p' part                     → claim, JSON    the process that indexes it (claim.go)

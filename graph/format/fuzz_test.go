@@ -44,8 +44,10 @@ func FuzzChunk(f *testing.F)     { fuzzCodec(f, "chunk of TIDs", "chunk of raw k
 func FuzzContainer(f *testing.F) { fuzzCodec(f, "container") }
 func FuzzState(f *testing.F)     { fuzzCodec(f, "state", "accounts") }
 func FuzzSettings(f *testing.F)  { fuzzCodec(f, "header") }
-func FuzzCursor(f *testing.F)    { fuzzCodec(f, "cursor", "version of the hidden set") }
-func FuzzCounts(f *testing.F)    { fuzzCodec(f, "counts") }
+func FuzzCursor(f *testing.F) {
+	fuzzCodec(f, "cursor", "version of the hidden set", "changes of the hidden accounts")
+}
+func FuzzCounts(f *testing.F) { fuzzCodec(f, "counts") }
 
 // FuzzKey: a key that parses survives a round trip.
 func FuzzKey(f *testing.F) { fuzzCodec(f, "chunk key", "set key", "row group key", "actor key") }

@@ -100,6 +100,7 @@ func goldenKeys() []harness.Form {
 		name := []string{"alone", "shared"}[i]
 		add(name+": counts", l.PartKey(KeyCounts, 9), readPlainKey)
 		add(name+": hidden", l.PartKey(KeyHidden, 9), readPlainKey)
+		add(name+": hiding", l.HidingKey(9, 257), readPlainKey)
 		add(name+": writer", l.PartKey(KeyWriter, 9), readPlainKey)
 		add(name+": cursor", l.CursorKey(9, "wss://bsky.network"), readCursorKey)
 		add(name+": row of hidden", l.AppendMemberKey(nil, kinds.Hidden, 0, longID), readSetKey)

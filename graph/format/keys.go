@@ -28,6 +28,7 @@ const (
 var (
 	KeyCounts = []byte("mcounts")
 	KeyHidden = []byte("mhidden")
+	KeyHiding = []byte("mhiding")
 	KeySecret = []byte("msecret")
 	KeyKinds  = []byte("mkinds")
 	// KeyLacking is the key of the kinds that were added to a store with accounts: a Lack by

@@ -43,18 +43,56 @@ func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
 	return total, err
 }
 
-// HiddenVersion returns the version of the hidden set: the sum of the versions of its parts.
-// These only grow, so two states with the same sum have the same parts.
-func HiddenVersion(r kv.Reader, l format.Layout) (version uint64, err error) {
+// HiddenVersions are the versions of the partitions' hidden accounts. They only grow.
+type HiddenVersions [dict.MaxPartitions]uint64
+
+// Hidden returns the versions of the hidden set.
+func Hidden(r kv.Reader, l format.Layout) (at HiddenVersions, err error) {
 	if !l.Shared() {
-		return Version(r, format.KeyHidden)
+		at[0], err = Version(r, format.KeyHidden)
+		return at, err
 	}
-	err = kv.ScanPrefix(r, format.KeyHidden, func(_, v []byte) error {
-		n, err := format.DecodeVersion(v)
-		version += n
+	err = kv.ScanPrefix(r, format.KeyHidden, func(k, v []byte) (err error) {
+		part := k[len(k)-1]
+		if len(k) != len(format.KeyHidden)+1 || part >= dict.MaxPartitions {
+			return fmt.Errorf("the key %x of a version of the hidden set is malformed", k)
+		}
+		at[part], err = format.DecodeVersion(v)
 		return err
 	})
-	return version, err
+	return at, err
+}
+
+// UpTo reports whether a state is not newer than another one.
+func (at *HiddenVersions) UpTo(later *HiddenVersions) bool {
+	for part, version := range at {
+		if version > later[part] {
+			return false
+		}
+	}
+	return true
+}
+
+// HiddenSince calls each for the accounts that were hidden or shown again between two states, in order. ok is false if the changes
+// are not kept any more, or cannot be read; then each may have been called for some.
+func HiddenSince(r kv.Reader, l format.Layout, from, to *HiddenVersions, each func(id dict.ID, hide bool)) (ok bool, err error) {
+	var keys [][]byte
+	var versions []uint64
+	for part, version := range from {
+		if to[part]-version > format.HidingRing {
+			return false, nil
+		}
+		for version++; version <= to[part]; version++ {
+			keys, versions = append(keys, l.HidingKey(uint8(part), version)), append(versions, version)
+		}
+	}
+	ok = true
+	err = r.MultiGet(keys, func(i int, v []byte, _ bool) error {
+		version, err := format.ReadHiding(v, each)
+		ok = ok && err == nil && version == versions[i]
+		return nil
+	})
+	return ok, err
 }
 
 // Version reads the version of a part of the hidden set, or 0 if the key is missing.

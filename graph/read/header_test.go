@@ -108,20 +108,24 @@ func TestFailingReads(t *testing.T) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
 		l := format.Layout{Settings: settings}
 		for name, do := range map[string]func() error{
-			"Header":        func() error { _, err := read.Header(r); return err },
-			"FindHeader":    func() error { _, _, err := read.FindHeader(r); return err },
-			"NotImporting":  func() error { return read.NotImporting(r) },
-			"FindAccount":   func() error { _, _, err := read.FindAccount(r, l, 1); return err },
-			"Counts":        func() error { _, err := read.Counts(r); return err },
-			"HiddenVersion": func() error { _, err := read.HiddenVersion(r, l); return err },
-			"Cursors":       func() error { _, err := read.Cursors(r); return err },
-			"WriteState":    func() error { _, err := read.WriteState(r); return err },
-			"DeadLetters":   func() error { _, err := read.DeadLetters(r); return err },
-			"Gaps":          func() error { _, err := read.Gaps(r); return err },
-			"HasEdge":       func() error { _, err := read.HasEdge(r, l, 1, 2, 3); return err },
-			"Bitmap":        func() error { _, err := read.Bitmap(r, l, 1, 2); return err },
-			"Containers":    func() error { _, err := new(read.Set).Containers(r); return err },
-			"Records":       func() error { return read.Records(r, 1, 2, func(*format.Record) bool { return true }) },
+			"Header":       func() error { _, err := read.Header(r); return err },
+			"FindHeader":   func() error { _, _, err := read.FindHeader(r); return err },
+			"NotImporting": func() error { return read.NotImporting(r) },
+			"FindAccount":  func() error { _, _, err := read.FindAccount(r, l, 1); return err },
+			"Counts":       func() error { _, err := read.Counts(r); return err },
+			"Hidden":       func() error { _, err := read.Hidden(r, l); return err },
+			"HiddenSince": func() error {
+				_, err := read.HiddenSince(r, l, &read.HiddenVersions{}, &read.HiddenVersions{1}, nil)
+				return err
+			},
+			"Cursors":     func() error { _, err := read.Cursors(r); return err },
+			"WriteState":  func() error { _, err := read.WriteState(r); return err },
+			"DeadLetters": func() error { _, err := read.DeadLetters(r); return err },
+			"Gaps":        func() error { _, err := read.Gaps(r); return err },
+			"HasEdge":     func() error { _, err := read.HasEdge(r, l, 1, 2, 3); return err },
+			"Bitmap":      func() error { _, err := read.Bitmap(r, l, 1, 2); return err },
+			"Containers":  func() error { _, err := new(read.Set).Containers(r); return err },
+			"Records":     func() error { return read.Records(r, 1, 2, func(*format.Record) bool { return true }) },
 		} {
 			if err := do(); !errors.Is(err, gone) {
 				t.Errorf("%s: %v", name, err)

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -36,6 +37,9 @@ type Writer struct {
 	Options
 
 	strings intern.Batch // the strings of the write
+	// skips is how many versions the next change of the hidden set skips: the first one of a Writer more than are kept. Another one may have
+	// left changes of the same accounts with another partition's versions, and the versions of two partitions have no order.
+	skips uint64
 
 	accounts accounts
 	events   events
@@ -48,7 +52,7 @@ type Writer struct {
 // New returns a Writer.
 func New(o Options) *Writer {
 	return &Writer{
-		Options: o, accounts: accounts{layout: o.Layout, cache: o.States}, edges: edges{searched: map[dict.ID]time.Time{}},
+		Options: o, skips: format.HidingRing, accounts: accounts{layout: o.Layout, cache: o.States}, edges: edges{searched: map[dict.ID]time.Time{}},
 		events: events{Modes: o.Modes, layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
 	}
 }
@@ -56,9 +60,8 @@ func New(o Options) *Writer {
 // A Result is what an attempt did. It is meaningful only if the attempt is committed. Added,
 // Removed and Sets are valid until the next attempt.
 type Result struct {
-	Totals        format.Counts      // after the write
-	Cursors       []format.CursorRow // nil: no cursor moved
-	HiddenVersion uint64             // of the hidden set, if it changed
+	Totals  format.Counts      // after the write
+	Cursors []format.CursorRow // nil: no cursor moved
 
 	Replays        int                 // events dropped because they had been applied before
 	Hidden         map[dict.ID]bool    // accounts that were hidden (true) or shown again
@@ -184,8 +187,12 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 	if err != nil {
 		return err
 	}
-	out.HiddenVersion = version + 1
-	tx.Set(key, binary.BigEndian.AppendUint64(nil, out.HiddenVersion))
+	version += w.skips
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(w.events.hidden)), format.HidingMax) {
+		version++
+		tx.Set(w.Layout.HidingKey(first, version), format.AppendHiding(nil, version, ids, w.events.hidden))
+	}
+	tx.Set(key, binary.BigEndian.AppendUint64(nil, version))
 	for id, hide := range w.events.hidden {
 		member := []uint64{uint64(id)}
 		row := format.AppendRow(nil, 0, 0, member, nil)
@@ -228,6 +235,9 @@ func (w *Writer) Committed() {
 	w.IDs.Committed(&w.strings)
 	w.accounts.committed()
 	w.edges.committed()
+	if len(w.events.hidden) > 0 {
+		w.skips = 0
+	}
 }
 
 // LabelsCommitted is Committed for AttemptLabels.
