@@ -68,8 +68,10 @@ func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row format.
 
 // rival is the claim of another writer that prevents ours.
 type rival struct {
-	beat []byte
-	why  string
+	beat  []byte
+	why   string
+	parts uint64    // a bit for each of its partitions
+	heard time.Time // when a heartbeat was last new, or watching began again
 }
 
 // rivals returns, by token, the claims of writers that have one of our partitions, or draw
@@ -77,7 +79,9 @@ type rival struct {
 func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
 	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row format.ClaimRow) error {
-		if _, known := found[string(row.Token)]; known {
+		if v, known := found[string(row.Token)]; known {
+			v.parts |= 1 << part
+			found[string(row.Token)] = v
 			return nil
 		}
 		var why string
@@ -90,7 +94,7 @@ func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 			return nil
 		}
 		beat, _, err := r.Get(format.HeartbeatKey(row.Token))
-		found[string(row.Token)] = rival{bytes.Clone(beat), why}
+		found[string(row.Token)] = rival{beat: bytes.Clone(beat), why: why, parts: 1 << part}
 		return err
 	})
 	return found, err

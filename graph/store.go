@@ -72,6 +72,7 @@ type Store struct {
 	cursors
 	past
 	labels
+	writers
 
 	merger *write.Merger
 	source *ask.Source

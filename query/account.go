@@ -7,6 +7,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 	"skein.blue/query/evidence"
 	"skein.blue/query/language"
@@ -53,6 +54,7 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
+		a.Unwritten = cl.index.Unwritten.Has(out.DID, dict.None)
 		out.describe(&cl.index, &a)
 		if row := a.Queued; row != nil {
 			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}

@@ -193,6 +193,7 @@ func (c *claim) account(did string, id dict.ID, w language.Window, of []kinds.Ki
 				return err
 			}
 		}
+		a.Unwritten = c.index.Unwritten.Has(did, id)
 		c.states[key] = a
 	}
 	for _, k := range of {

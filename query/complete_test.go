@@ -1,18 +1,24 @@
 package query_test
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/url"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query"
 )
 
 // An answer that depends on an incomplete account is incomplete, and getAccount describes every
@@ -159,6 +165,68 @@ func TestInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("after the comparison", false, false, "complete")
+}
+
+// While a writer is missing, what depends on its accounts is incomplete, and nothing else. getStats says how much of the network that is.
+func TestUnwritten(t *testing.T) {
+	store := memory(write.Limits{})
+	w := newWorldOn(t, oracle.NewHistory(96, 40), store, graph.Options{Defaults: dict.SharedSettings})
+	a := append(w.history.Accounts(), "did:web:unknown.example.com")
+	for i, did := range a[:30] {
+		w.commit(int64(i+1), did, oracle.Op{Kind: "like", Rkey: "x", Subject: "at://" + a[0] + "/app.bsky.feed.post/x"})
+	}
+	want := func(percent int, first, last uint8) {
+		t.Helper()
+		followed := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { followed <- w.store.FollowWriters(ctx) }()
+		for w.store.Unwritten().Percent() != percent && t.Context().Err() == nil {
+			runtime.Gosched()
+		}
+		for _, did := range a {
+			part := dict.SharedSettings.PartitionOf([]byte(did))
+			missing := percent > 0 && part >= first && part <= last
+			w.incomplete("query?set=likes("+did+")", missing)
+			state := "complete"
+			if missing {
+				state = "unwritten"
+			}
+			w.says("getAccount?did="+did, 200, `"state":"`+state+`"`)
+		}
+		w.incomplete("query?set=likers(at://"+a[0]+"/app.bsky.feed.post/x)", percent > 0)
+		w.incomplete("query?set=members("+a[0]+")", percent > 0) // who is active may have changed
+		var stats struct {
+			Unwritten int
+			Reason    string
+		}
+		w.ask("getStats", nil, &stats)
+		if stats.Unwritten != percent || strings.Contains(stats.Reason, "is not indexed at present") != (percent > 0) {
+			t.Errorf("%+v, want %d %%", stats, percent)
+		}
+		if stop(); <-followed != nil {
+			t.Error("it failed")
+		}
+	}
+	want(0, 0, 0)
+	for _, share := range []graph.Share{{I: 1, N: 2}, {I: 0, N: 4}} {
+		if err := w.store.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g, err := graph.Open(t.Context(), store, graph.Options{Share: share})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.store = g
+		w.serve(query.Options{})
+		if share.I == 1 {
+			want(50, 0, 31)
+		} else {
+			want(75, 16, 63)
+		}
+	}
+	if err := w.store.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A stream is unbroken since its newest hole, or its first event. If accounts were indexed before it, it begins with a hole; else

@@ -195,10 +195,12 @@ type statsEvidence struct {
 	Around   *ask.Around       `json:"around,omitempty"` // the part of the network that is indexed
 	Reason   string            `json:"reason,omitempty"` // why answers that depend on everybody are incomplete
 	Evidence *evidence.Missing `json:"missing,omitempty"`
+
+	Unwritten int `json:"unwritten,omitempty"` // percent of the network
 }
 
 func evidenceOf(x *evidence.Index) (e statsEvidence) {
-	e.Since = stamp(x.Holes.Unbroken)
+	e.Since, e.Unwritten = stamp(x.Holes.Unbroken), x.Unwritten.Percent()
 	if r := x.Past.Roster; r.Known() {
 		e.Roster = &r
 	}

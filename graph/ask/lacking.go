@@ -3,6 +3,7 @@ package ask
 import (
 	"bytes"
 	"errors"
+	"math/bits"
 	"time"
 
 	"skein.blue/graph/format"
@@ -55,6 +56,34 @@ type Known struct {
 	Holes  format.Holes         // of the stream
 	Past   format.Backfill      // what was read of the time before, and is being read, by all writers
 	Counts format.AccountCounts // of accounts
+
+	Unwritten Unwritten // what nobody indexes at present
+}
+
+// Unwritten is the part of the network that no living writer indexes, in a store that several processes write.
+type Unwritten struct {
+	Parts    uint64 // a bit for each such partition
+	Settings dict.Settings
+}
+
+// Percent returns how much of the network that is, rounded up.
+func (u Unwritten) Percent() int {
+	if u.Parts == 0 {
+		return 0
+	}
+	n := int(u.Settings.Partitions)
+	return (100*bits.OnesCount64(u.Parts) + n - 1) / n
+}
+
+// Has reports whether an account belongs to it. did may be "" if the account has an id.
+func (u Unwritten) Has(did string, id dict.ID) bool {
+	switch {
+	case u.Parts == 0:
+		return false
+	case id != dict.None:
+		return u.Parts>>u.Settings.PartitionOfID(id)&1 != 0
+	}
+	return u.Parts>>u.Settings.PartitionOf([]byte(did))&1 != 0
 }
 
 // knownRows are the rows that Known was read from. Most questions read them, and they change at most once a write.
@@ -72,6 +101,7 @@ func (s *accounts) Known() (Known, error) {
 		if err != nil {
 			return k, err
 		}
+		k.Unwritten = s.source.Unwritten()
 		s.known = &k
 	}
 	return *s.known, nil

@@ -40,6 +40,8 @@ type Source struct {
 	Lacks func() map[string]format.Lack
 	// Owns reports whether this process writes a partition.
 	Owns func(part uint8) bool
+	// Unwritten returns the partitions that no living writer has.
+	Unwritten func() Unwritten
 
 	sets  *setCache
 	known *atomic.Pointer[knownRows]

@@ -74,6 +74,10 @@ func (s *server) admin() http.Handler {
 			http.Error(w, say.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
 		}
+		if err := s.written(); err != nil {
+			_, _ = w.Write([]byte(say.Line("ready, but "+err.Error()) + "\n"))
+			return
+		}
 		if h, ok := s.KV.(kv.Health); ok {
 			if err := h.Healthy(); err != nil {
 				_, _ = w.Write([]byte(say.Line("ready, but not indexing: "+err.Error()) + "\n"))

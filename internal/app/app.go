@@ -128,6 +128,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 func (x *Index) monitor() {
 	x.Registry.MustRegister(
 		gauge("skein_consumer_desynchronized_repos", "Repos with missed events.", func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
+		gauge("skein_graph_unwritten_ratio", "Share of the network without a living writer, in a store that several processes write.", func() float64 { return float64(x.Graph.Unwritten().Percent()) / 100 }),
 		gauge("skein_consumer_partial_repos", "Repos whose history is not indexed.", func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
 	if c, ok := x.KV.(interface{ Collector() prometheus.Collector }); ok {
 		x.Registry.MustRegister(c.Collector())

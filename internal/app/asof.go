@@ -58,6 +58,14 @@ func (s *server) within(most string) error {
 	case st.Lag > limit:
 		return fmt.Errorf("the index is %v behind, which is more than %v", st.Lag.Round(time.Second), limit)
 	}
+	return s.written()
+}
+
+// written returns an error if a part of the network has no living writer.
+func (s *server) written() error {
+	if percent := s.Graph.Unwritten().Percent(); percent > 0 {
+		return fmt.Errorf("%d %% of the network is not indexed: a writer has stopped", percent)
+	}
 	return nil
 }
 

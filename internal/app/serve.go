@@ -152,6 +152,7 @@ func (s *server) start() error {
 		s.front.serve(t, o, api, admin)
 	}
 	t.run("fence", s.awaitFenced)
+	t.run("writers", s.Graph.FollowWriters)
 	if o.Space != nil {
 		t.run("space", s.awaitSpace)
 	}

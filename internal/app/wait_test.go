@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 )
@@ -150,6 +152,36 @@ func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 		admin.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if rec.Code != test.code || rec.Body.String() != test.body {
 			t.Errorf("%v: %d %s", test.err, rec.Code, rec.Body)
+		}
+	}
+}
+
+// While a writer is missing, a node is ready, but not current, and its metric says of how much.
+func TestReadyzNamesWhatIsUnwritten(t *testing.T) {
+	x := openHere(t)
+	store := memkv.Open(memkv.Options{Merger: graph.Merger()})
+	g, err := graph.Open(t.Context(), store, graph.Options{Defaults: dict.SharedSettings, Share: graph.Share{I: 1, N: 4}})
+	must(t, err)
+	defer func() { must(t, g.Close(context.Background())) }()
+	x.Graph, x.KV = g, store
+	s := &server{Index: x}
+	s.stored.Store(time.Now().UnixMicro())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = g.FollowWriters(ctx) }()
+	for g.Unwritten().Parts == 0 && t.Context().Err() == nil {
+		runtime.Gosched()
+	}
+	admin := s.admin()
+	for path, want := range map[string]string{
+		"/readyz":           "200 ready, but 75 % of the network is not indexed: a writer has stopped\n",
+		"/readyz?maxLag=1h": "503 not ready: 75 % of the network is not indexed: a writer has stopped\n",
+		"/metrics":          "\nskein_graph_unwritten_ratio 0.75\n",
+	} {
+		rec := httptest.NewRecorder()
+		admin.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		if got := fmt.Sprintf("%d %s", rec.Code, rec.Body); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", path, got)
 		}
 	}
 }

@@ -73,15 +73,25 @@ func (x *Index) Kind(k kinds.Kind, w language.Window) *Missing {
 // unheard is the reason after a hole.
 const unheard = "some events were lost, and skein has not yet compared all repos with the relay's list, so any account may have changed (operators: see /gaps on the admin address)"
 
+// unwritten returns what is missing of accounts that no living writer indexes.
+func (x *Index) unwritten() *Missing {
+	percent := x.Unwritten.Percent()
+	if percent == 0 {
+		return nil
+	}
+	accounts := (x.Counts.Accounts*int64(percent) + 99) / 100
+	return &Missing{Accounts: accounts, Roster: 1, Reason: fmt.Sprintf("%d %% of the network is not indexed at present: a writer of the index has stopped (operators: see getStats)", percent)}
+}
+
 // Statuses returns why accounts that the index shows may not be active, or others may be.
 func (x *Index) Statuses() *Missing {
 	if x.Holes.Uncompared() {
 		return &Missing{Roster: 1, Reason: unheard}
 	}
-	return nil
+	return x.unwritten()
 }
 
-// Roster returns why the index may not know every account.
+// Roster returns why the index may not know every account that it has a writer for.
 func (x *Index) Roster() *Missing {
 	r, around := &x.Past.Roster, &x.Past.Around
 	switch {
@@ -150,9 +160,9 @@ func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
 	if heard {
 		doubtful = x.Counts.Missed
 	}
-	var missing *Missing
+	missing := x.unwritten()
 	if !heard {
-		missing = x.Roster()
+		missing = missing.Add(x.Roster())
 	}
 	if doubtful > 0 {
 		missing = missing.Add(&Missing{Accounts: doubtful, Reason: fmt.Sprintf("records of %s may be missing, older ones or some of their changes, until skein has fetched their repos (getStats counts them)", counted(int(doubtful), "account"))})
@@ -166,18 +176,20 @@ type Account struct {
 	Known  bool // it has a state
 	State  ask.RepoState
 	Queued *ask.Resync // its row in the queue of repos to fetch; nil: none
+
+	Unwritten bool // no living writer indexes it
 }
 
 // Own returns what is missing of an account's own records of a kind, within a window.
 func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
-	if a.State.Has(ask.FlagHidden) && x.Statuses() == nil { // its sets are empty
+	if a.State.Has(ask.FlagHidden) && !x.Holes.Uncompared() && !a.Unwritten { // its sets are empty
 		return nil
 	}
 	if m := x.Kind(k, w); m != nil {
 		m.Accounts = 1
 		return m
 	}
-	if x.Account(a) == Complete || x.Past.Around.Hops == 0 && x.heard(w) && !a.State.Missed() {
+	if x.Account(a) == Complete || x.Past.Around.Hops == 0 && x.heard(w) && !a.State.Missed() && !a.Unwritten {
 		return nil
 	}
 	return &Missing{Accounts: 1, Reason: x.explain(a)}
@@ -190,6 +202,7 @@ const (
 	Desynchronized = "desynchronized" // events were missed
 	Partial        = "partial"        // older ones are missing
 	Queued         = "queued"         // its repo is about to be fetched, because it may have changed
+	Unwritten      = "unwritten"      // no living writer indexes the account's part of the network
 	Unverified     = "unverified"     // it was not compared with the relay's list since events were lost, or since an archive was read
 )
 
@@ -198,6 +211,8 @@ func (x *Index) Account(a *Account) string {
 	st := &a.State
 	bare := !a.Known || st.Flags&(ask.FlagHasRev|ask.FlagDesync|ask.FlagPartial|ask.FlagResync) == 0
 	switch {
+	case a.Unwritten:
+		return Unwritten
 	case bare && x.Roster() == nil: // it is not in the network, or has not written anything since it is there
 		return Complete
 	case bare:
@@ -223,6 +238,7 @@ var descriptions = map[string]struct{ description, reason string }{
 	Desynchronized: {"The index missed some of this account's events.", "the index missed some events of %s and has not refetched its repo yet"},
 	Partial:        {"Records from before the index first saw this account are missing.", "records of %s from before the index first saw it are missing"},
 	Queued:         {"The repo may have changed; skein will refetch it.", "the repo of %s may have changed; skein will refetch it"},
+	Unwritten:      {"Nothing of this account is indexed at present, because a writer of the index has stopped.", "%s is not indexed at present, because a writer of the index has stopped"},
 	Unverified:     {"skein has not compared this account with the relay's list since events were lost, or since it read an archive.", "skein has not compared the repo of %s with the relay's list since events were lost, or since it read an archive"},
 }
 

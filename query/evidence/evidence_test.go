@@ -8,6 +8,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 )
@@ -47,6 +48,10 @@ func healed(x *evidence.Index)  { x.Holes.Noted, x.Holes.Compared = 1, 1 }
 func live(x *evidence.Index)    { unread(x); x.Counts.Partial, x.Counts.Incomplete = 7, 7 }
 func missed(x *evidence.Index)  { x.Counts.Incomplete, x.Counts.Missed = 2, 2 }
 func lacking(x *evidence.Index) { x.Lacking = map[kinds.Kind]time.Time{likes: noon.Add(time.Minute)} }
+
+func stopped(x *evidence.Index) { // the writer of partition 1 of 4
+	x.Unwritten = ask.Unwritten{Parts: 2, Settings: dict.Settings{ShardBits: 8, Partitions: 4}}
+}
 
 func part(x *evidence.Index) {
 	unread(x)
@@ -99,6 +104,9 @@ func TestEverybody(t *testing.T) {
 		"a kind that was added":             {x: index(lacking), accounts: 100, reason: "like has been indexed only since 2026-11-28T12:01:00Z"},
 		"a kind that was added, before":     {x: index(lacking), w: from(time.Second), accounts: 100, reason: "like has been indexed only"},
 		"a kind that was added, since":      {x: index(lacking), w: from(time.Minute)},
+		"a writer has stopped":              {x: index(stopped), accounts: 25, roster: 1, reason: "25 % of the network is not indexed at present"},
+		"a writer has stopped, in a window": {x: index(live, stopped), w: from(0), accounts: 25, roster: 1, reason: "25 % of the network"},
+		"a writer has stopped, some missed": {x: index(missed, stopped), accounts: 27, roster: 1, reason: "25 % of the network"},
 		"a part":                            {x: index(part), of: "did:web:a.example.com", roster: 1, reason: "this index has 9 accounts, a part of the network, and of all others only what they did to did:web:a.example.com since 2026-11-28T12:01:00Z"},
 		"a part, a center since":            {x: index(part), of: "did:web:a.example.com", w: from(time.Minute)},
 		"a part, a center's post since":     {x: index(part), of: "at://did:web:a.example.com/x/y", w: from(time.Minute)},
@@ -118,6 +126,7 @@ func TestOwn(t *testing.T) {
 		return evidence.Account{DID: "did:web:x.example.com", Known: true, State: ask.RepoState{Flags: flags}}
 	}
 	const rev = ask.FlagHasRev
+	unwritten := func(flags uint16) evidence.Account { a := state(flags); a.Unwritten = true; return a }
 	unknown := evidence.Account{DID: "did:web:x.example.com"}
 	failed := state(rev | ask.FlagResync)
 	failed.Queued = &ask.Resync{State: ask.ResyncFailed, Failure: "no such host"}
@@ -154,6 +163,14 @@ func TestOwn(t *testing.T) {
 		"after a hole":                     {index(hole), state(rev), all, evidence.Unverified, "the repo of did:web:x.example.com with the relay"},
 		"since a hole":                     {index(hole), state(rev), from(time.Hour), evidence.Unverified, "since events were lost"},
 		"after a compared hole":            {index(healed), state(rev), all, evidence.Complete, ""},
+		"its writer has stopped":           {index(stopped), unwritten(rev), all, evidence.Unwritten, "did:web:x.example.com is not indexed at present"},
+		"its writer has stopped, since":    {index(live, stopped), unwritten(rev), from(0), evidence.Unwritten, "not indexed at present"},
+		"its writer has stopped, hidden":   {index(stopped), unwritten(rev | ask.FlagHidden), all, evidence.Unwritten, "not indexed at present"},
+		"its writer has stopped, unknown":  {index(stopped), evidence.Account{DID: "did:web:x.example.com", Unwritten: true}, all, evidence.Unwritten, "not indexed"},
+		"another writer has stopped":       {index(stopped), state(rev), all, evidence.Complete, ""},
+		"another has stopped, since":       {index(live, stopped), state(rev | ask.FlagPartial), from(0), evidence.Partial, ""},
+		"another has stopped, unknown":     {index(stopped), unknown, all, evidence.Complete, ""},
+		"another has stopped, hidden":      {index(stopped), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
 		"hidden":                           {index(live), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
 		"hidden, after a hole":             {index(hole), state(rev | ask.FlagHidden), all, evidence.Unverified, "since events were lost"},
 		"whole, of a kind that was added":  {index(lacking), state(rev), all, evidence.Complete, "like has been indexed only since"},
@@ -170,6 +187,7 @@ func TestOwn(t *testing.T) {
 		}
 	}
 	check(t, "statuses", index(live).Statuses(), 0, 0, 0, "")
+	check(t, "statuses if a writer has stopped", index(stopped).Statuses(), 25, 1, 0, "25 % of the network")
 	check(t, "statuses after a hole", index(hole).Statuses(), 0, 1, 0, "some events were lost")
 }
 

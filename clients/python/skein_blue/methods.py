@@ -310,8 +310,8 @@ class _GetAccountOutput(TypedDict):
     partial: bool
     #: The number of its indexed records, by the name of the kind (getStats).
     records: Dict[str, Any]
-    #: complete: all of its records are indexed. partial: records from before the index first saw it are missing. desynchronized: events were missed. queued: its repo waits to be refetched. unverified: the stream had a gap, and the account has not been compared with the relay's list since. unknown: none of its records are indexed.
-    state: Union[Literal["complete", "partial", "desynchronized", "queued", "unverified", "unknown"], str]
+    #: complete: all of its records are indexed. partial: records from before the index first saw it are missing. desynchronized: events were missed. queued: its repo waits to be refetched. unwritten: nothing of it is indexed at present, because a writer of the index has stopped. unverified: the stream had a gap, and the account has not been compared with the relay's list since. unknown: none of its records are indexed.
+    state: Union[Literal["complete", "partial", "desynchronized", "queued", "unwritten", "unverified", "unknown"], str]
 
 
 class GetAccountOutput(_GetAccountOutput, total=False):
@@ -478,6 +478,8 @@ class GetStatsOutput(_GetStatsOutput, total=False):
     roster: Roster
     #: Since when the stream has had no hole.
     since: str
+    #: Percent of the network that nothing is indexed of at present, because a writer of the index has stopped. Absent if there is none.
+    unwritten: int
     #: Repos in the resync queue. Absent if this server fetches none.
     waiting: int
 

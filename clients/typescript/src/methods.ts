@@ -301,8 +301,8 @@ export interface GetAccountOutput {
   records: Record<string, unknown>;
   /** The rev of its last indexed commit. */
   rev?: string;
-  /** complete: all of its records are indexed. partial: records from before the index first saw it are missing. desynchronized: events were missed. queued: its repo waits to be refetched. unverified: the stream had a gap, and the account has not been compared with the relay's list since. unknown: none of its records are indexed. */
-  state: 'complete' | 'partial' | 'desynchronized' | 'queued' | 'unverified' | 'unknown' | (string & {});
+  /** complete: all of its records are indexed. partial: records from before the index first saw it are missing. desynchronized: events were missed. queued: its repo waits to be refetched. unwritten: nothing of it is indexed at present, because a writer of the index has stopped. unverified: the stream had a gap, and the account has not been compared with the relay's list since. unknown: none of its records are indexed. */
+  state: 'complete' | 'partial' | 'desynchronized' | 'queued' | 'unwritten' | 'unverified' | 'unknown' | (string & {});
   /** The time in rev. */
   time?: string;
 }
@@ -444,6 +444,8 @@ export interface GetStatsOutput {
   /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. full: the disk is full, and nothing is indexed until there is space. off: this process is a query node. */
   state: 'connecting' | 'live' | 'catchingUp' | 'blocked' | 'full' | 'off' | (string & {});
   strings: GetStatsStrings;
+  /** Percent of the network that nothing is indexed of at present, because a writer of the index has stopped. Absent if there is none. */
+  unwritten?: number;
   version: string;
   /** Repos in the resync queue. Absent if this server fetches none. */
   waiting?: number;
