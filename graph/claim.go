@@ -103,6 +103,7 @@ func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 // take claims the partitions. It returns ErrClaimed if a live writer has one of them. While
 // the store does not answer, it waits, and logs that.
 func (c *claim) take(ctx context.Context) error {
+	ctx = kv.Urgent(ctx)
 	c.row.Token, c.row.Since = make([]byte, 16), time.Now().UTC().Truncate(time.Second)
 	if _, err := rand.Read(c.row.Token); err != nil {
 		return fmt.Errorf("graph: making a token: %w", err)
@@ -323,7 +324,7 @@ func (c *claim) stopOthers(tx kv.Txn) {
 func (c *claim) close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()
-	err := c.store.Update(ctx, func(tx kv.Txn) error {
+	err := c.store.Update(kv.Urgent(ctx), func(tx kv.Txn) error {
 		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 			if bytes.Equal(row.Token, c.row.Token) {
 				tx.Delete(format.ClaimKey(part))

@@ -151,7 +151,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 		holes = nil
 	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
-	err := s.kv.Update(ctx, func(tx kv.Txn) error {
+	err := s.kv.Update(kv.Urgent(ctx), func(tx kv.Txn) error {
 		if err := s.check(tx); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (s *writers) FollowWriters(ctx context.Context) error {
 	known, last := map[string]rival{}, time.Now()
 	for s.shared() && ctx.Err() == nil {
 		var found map[string]rival
-		err := s.kv.View(ctx, func(r kv.Reader) (err error) { found, err = all.rivals(r); return err })
+		err := s.kv.View(kv.Urgent(ctx), func(r kv.Reader) (err error) { found, err = all.rivals(r); return err })
 		if err == nil {
 			at := time.Now()
 			s.unwritten.Store(all.unwritten(s.layout.Settings.Partitions, known, found, last, at))

@@ -141,7 +141,8 @@ type Store interface {
 	// the engine drops the snapshot, the Reader continues in a newer one instead
 	// of failing with ErrTooOld. ViewAcross returns how often that happened: if it
 	// did, fn has seen a mix of states, unless the caller knows that nothing was
-	// written meanwhile. Do not answer queries with it.
+	// written meanwhile. Do not answer queries with it: while the engine is busy, it
+	// comes after all other work.
 	ViewAcross(ctx context.Context, fn func(Reader) error) (crossings int, err error)
 
 	// Update calls fn and commits its writes atomically. If it returns nil, the
@@ -189,6 +190,15 @@ type Merger interface {
 	// missing key alike. An error means corruption.
 	Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error)
 }
+
+type urgent struct{}
+
+// Urgent returns ctx for calls of View and Update that come before all others while the engine is busy. They must be small and rare:
+// heartbeats, and cursors without data.
+func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgent{}, true) }
+
+// IsUrgent reports whether ctx is from Urgent.
+func IsUrgent(ctx context.Context) bool { return ctx.Value(urgent{}) != nil }
 
 // ScanPrefix calls each for the keys that begin with prefix, in ascending order, until
 // it returns an error.

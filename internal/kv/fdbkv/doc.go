@@ -12,6 +12,9 @@
 // Update retries until it is committed, its context ends, or it is too large. Any number of
 // processes and goroutines may use a store.
 //
+// ViewAcross has batch priority: while the cluster is near its limits, it waits. What is kv.Urgent has system
+// immediate priority, and everything else the default.
+//
 // A monitor (monitor.go) knows whether the cluster answers. While it does not, a View fails
 // at once with kv.ErrUnavailable, and an Update waits.
 package fdbkv

@@ -155,7 +155,7 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 			if err = tr.Options().SetTimeout((time.Since(begun) + patience).Milliseconds()); err != nil {
 				break
 			}
-			err = s.attempt(tr, fn)
+			err = s.attempt(tr, kv.IsUrgent(ctx), fn)
 			if err == nil {
 				stop()
 				s.cluster.success()
@@ -221,9 +221,14 @@ func (s *Store) begin() (fdb.Transaction, error) {
 
 // attempt calls fn and commits. Reads never see the transaction's own writes
 // (kv.Txn), so the client library need not merge them into its reads.
-func (s *Store) attempt(tr fdb.Transaction, fn func(fdb.Transaction) error) error {
+func (s *Store) attempt(tr fdb.Transaction, urgent bool, fn func(fdb.Transaction) error) error {
 	if err := tr.Options().SetReadYourWritesDisable(); err != nil {
 		return err
+	}
+	if urgent {
+		if err := tr.Options().SetPrioritySystemImmediate(); err != nil {
+			return err
+		}
 	}
 	if err := fn(tr); err != nil {
 		return err
@@ -302,14 +307,11 @@ func (s *Store) view(ctx, caller context.Context, crossings int, fn func(kv.Read
 	if err != nil {
 		return 0, err
 	}
-	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, ctx: caller, mayCross: crossings, begun: time.Now()}
-	if err := r.allow(); err != nil {
-		return 0, s.explain(err)
-	}
+	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, ctx: caller, mayCross: crossings, urgent: kv.IsUrgent(ctx), begun: time.Now()}
 	stop := context.AfterFunc(ctx, tr.Cancel)
 	defer stop()
 	// Take the snapshot now, not at the first read.
-	if _, err := tr.GetReadVersion().Get(); err != nil {
+	if err := r.snapshot(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

@@ -29,7 +29,8 @@ type reader struct {
 	ctx      interface{ Err() error } // its end ends the reads
 	allowed  time.Time                // when the timeout was last extended
 	timedOut bool                     // a read timed out after the cluster's last answer
-	mayCross int                      // how often it may continue in a newer snapshot
+	mayCross int                      // how often it may continue in a newer snapshot; if it may, it has batch priority
+	urgent   bool                     // kv.Urgent
 	crossed  int
 
 	trips kv.Trips
@@ -291,7 +292,7 @@ func (r *reader) recover(err error) error {
 		r.crossed++
 		r.tr.Reset()
 		r.begun = time.Now()
-		return r.allow()
+		return r.snapshot()
 	case codeFutureVersion, codeBehind:
 		if version, err = r.tr.GetReadVersion().Get(); err != nil {
 			return err
@@ -308,9 +309,34 @@ func (r *reader) recover(err error) error {
 	return r.allow()
 }
 
+// snapshot takes a snapshot. A ViewAcross waits for one while the cluster has time only for others.
+func (r *reader) snapshot() error {
+	for {
+		if err := r.allow(); err != nil {
+			return err
+		}
+		_, err := r.tr.GetReadVersion().Get()
+		var fe fdb.Error
+		if r.mayCross == 0 || !errors.As(err, &fe) || fe.Code != codeTimedOut || r.s.cluster.err() != nil || r.ctx.Err() != nil {
+			return err
+		}
+		r.tr.Reset()
+		r.begun = time.Now()
+	}
+}
+
 // allow extends the View's timeout to twice stateAge, and Options.Timeout, from now on. FoundationDB counts
-// the timeout from the beginning of the transaction.
-func (r *reader) allow() error {
+// the timeout from the beginning of the transaction. It also sets the priority, which a retry forgets.
+func (r *reader) allow() (err error) {
+	switch {
+	case r.mayCross > 0:
+		err = r.tr.Options().SetPriorityBatch()
+	case r.urgent:
+		err = r.tr.Options().SetPrioritySystemImmediate()
+	}
+	if err != nil {
+		return err
+	}
 	r.allowed = time.Now()
 	return r.tr.Options().SetTimeout((r.allowed.Sub(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
 }
