@@ -18,10 +18,8 @@ import (
 // possible. Each write stores the cursor that it reaches, and no commit is split. Apply drops
 // events that were applied before, and events of partitions that this Store does not write.
 func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error {
-	if source == "" || b.Archived() {
-		if err := s.admitted(ctx); err != nil {
-			return err
-		}
+	if source == "" || b.Archived() { // of the past: first await a turn outside the lock, where the stream's next write would wait, too
+		_, _ = s.kv.ViewAcross(ctx, func(kv.Reader) error { return nil }) // an error is the write's, too
 	}
 	began := time.Now()
 	s.writing.Lock()
@@ -46,20 +44,6 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	}
 	s.gauges()
 	return s.lanes[0].trimNotes(ctx)
-}
-
-// admitted waits until the engine has time for what can wait: writes of the past. It holds no lock. The write itself does not wait
-// in the engine, because the stream's next one waits for it.
-func (s *Store) admitted(ctx context.Context) error {
-	for {
-		_, err := s.kv.ViewAcross(ctx, func(kv.Reader) error { return nil })
-		if !errors.Is(err, kv.ErrUnavailable) {
-			return err
-		}
-		if err := sleep(ctx, s.o.Beat); err != nil {
-			return err
-		}
-	}
 }
 
 // noteWait notes how long a batch of the stream waited for its turn.

@@ -269,7 +269,7 @@ func TestTakeOver(t *testing.T) {
 
 // TestNumberOfWriters: the number of writers changes from run to run, while those of earlier runs are dead, closed or alive. All of a
 // run begin within seconds of each other. One is refused if and only if a living writer has any of its partitions, and takes all
-// of them otherwise, from whomever. A dead writer that lost any can no longer write.
+// of them otherwise. A dead writer that lost any can no longer write.
 func TestNumberOfWriters(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {

@@ -253,12 +253,12 @@ func TestHiddenReads(t *testing.T) {
 		t.Errorf("the changes were read %d times", n)
 	}
 
-	for _, v := range [][]byte{nil, {1}, format.AppendHiding(nil, 7, nil, nil)} {
+	for _, v := range [][]byte{nil, []byte("{"), []byte(`{"Version":7}`)} {
 		h.change(t, 20, 1<<30)
 		if err := h.store.Update(t.Context(), func(tx kv.Txn) error {
 			tx.DeleteRange(format.KeyHiding, kv.PrefixEnd(format.KeyHiding))
 			at, err := read.Hidden(tx, node.layout)
-			for part, version := range at {
+			for part, version := range at.Parts {
 				if version > 0 && v != nil {
 					tx.Set(node.layout.HidingKey(uint8(part), version), v)
 				}

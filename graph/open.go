@@ -44,7 +44,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
 	s := &Store{core: core{kv: store, o: o}, merger: merger}
-	s.cursors.core, s.past.core, s.labels.core, s.writers.core, s.hidden.core = &s.core, &s.core, &s.core, &s.core, &s.core
+	s.cursors.core, s.past.core, s.labels.core, s.hidden.core = &s.core, &s.core, &s.core, &s.core
 	header, err := s.header(ctx)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,6 @@ type Store struct {
 	cursors
 	past
 	labels
-	writers
 
 	merger *write.Merger
 	source *ask.Source
@@ -107,6 +106,8 @@ type core struct {
 	status sync.Mutex
 
 	desynchronized, partial atomic.Int64 // repos, as of the last commit
+
+	unwritten atomic.Uint64 // ask.Unwritten.Parts, as of the last look of FollowWriters
 }
 
 // closeTime bounds Close: the store may not answer, and the next writer finds out what Close

@@ -71,7 +71,7 @@ func TestUrgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		node := &writers{core: &core{kv: b, o: Options{Beat: time.Second}}}
+		node := &core{kv: b, o: Options{Beat: time.Second}}
 		node.layout.Settings = sharedForTests
 		go func() { _ = node.FollowWriters(ctx) }()
 		time.Sleep(10 * time.Second)

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -10,21 +9,14 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// writers knows which partitions have a living writer, in a store that several processes write. Its methods are Store's.
-type writers struct {
-	*core
-
-	unwritten atomic.Uint64 // ask.Unwritten.Parts
-}
-
 // Unwritten returns the partitions that no living writer had at the last look of FollowWriters.
-func (s *writers) Unwritten() ask.Unwritten {
+func (s *core) Unwritten() ask.Unwritten {
 	return ask.Unwritten{Parts: s.unwritten.Load(), Settings: s.layout.Settings}
 }
 
 // FollowWriters watches the heartbeats of the store's writers until ctx ends. A writer is dead if a claim would take its
 // partitions over.
-func (s *writers) FollowWriters(ctx context.Context) error {
+func (s *core) FollowWriters(ctx context.Context) error {
 	all := claim{end: dict.MaxPartitions, beat: s.o.Beat}
 	known, last := map[string]rival{}, time.Now()
 	for s.shared() && ctx.Err() == nil {

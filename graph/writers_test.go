@@ -13,9 +13,9 @@ import (
 )
 
 // follow makes a node watch the store's writers, whose partitions are four.
-func follow(t *testing.T, conn *connection) (node *writers, unwritten func(after time.Duration, want string)) {
+func follow(t *testing.T, conn *connection) (node *core, unwritten func(after time.Duration, want string)) {
 	t.Helper()
-	node = &writers{core: &core{kv: conn, layout: format.Layout{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}}, o: Options{Beat: time.Second, Logger: writer(nil, "", 0, 0, 0).log}}}
+	node = &core{kv: conn, layout: format.Layout{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}}, o: Options{Beat: time.Second, Logger: writer(nil, "", 0, 0, 0).log}}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- node.FollowWriters(ctx) }()
@@ -82,7 +82,7 @@ func TestUnwritten(t *testing.T) {
 
 // TestUnwrittenAccounts: an account is unwritten if its partition is, whether it has an id or not.
 func TestUnwrittenAccounts(t *testing.T) {
-	node := &writers{core: &core{layout: format.Layout{Settings: sharedForTests}}}
+	node := &core{layout: format.Layout{Settings: sharedForTests}}
 	for part := range sharedForTests.Partitions {
 		node.unwritten.Store(1 << part)
 		for i := range 100 {

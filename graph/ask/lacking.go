@@ -68,22 +68,16 @@ type Unwritten struct {
 
 // Percent returns how much of the network that is, rounded up.
 func (u Unwritten) Percent() int {
-	if u.Parts == 0 {
-		return 0
-	}
-	n := int(u.Settings.Partitions)
+	n := max(1, int(u.Settings.Partitions))
 	return (100*bits.OnesCount64(u.Parts) + n - 1) / n
 }
 
 // Has reports whether an account belongs to it. did may be "" if the account has an id.
 func (u Unwritten) Has(did string, id dict.ID) bool {
-	switch {
-	case u.Parts == 0:
-		return false
-	case id != dict.None:
+	if id != dict.None {
 		return u.Parts>>u.Settings.PartitionOfID(id)&1 != 0
 	}
-	return u.Parts>>u.Settings.PartitionOf([]byte(did))&1 != 0
+	return u.Parts != 0 && u.Parts>>u.Settings.PartitionOf([]byte(did))&1 != 0
 }
 
 // knownRows are the rows that Known was read from. Most questions read them, and they change at most once a write.

@@ -225,8 +225,8 @@ func (v *checker) rest() error {
 		return v.malformed(err)
 	}
 	return v.scan(format.KeyHiding, func(key, value []byte) error {
-		version, err := format.ReadHiding(value, func(dict.ID, bool) {})
-		if err != nil || byte(version%format.HidingRing) != key[len(key)-1] {
+		var h format.Hiding
+		if err := json.Unmarshal(value, &h); err != nil || byte(h.Version) != key[len(key)-1] {
 			v.broken("changes of the hidden accounts %x: %x", key, value)
 		}
 		return nil

@@ -23,7 +23,7 @@
 //	'm' "graph"                  → Header         (header.go)
 //	'm' "counts"                 → Counts, JSON   (counts.go)
 //	'm' "hidden"                 → version of the hidden set (8)
-//	'm' "hiding" version(1)      → what made the version (hiding.go)
+//	'm' "hiding" version(1)      → Hiding, JSON   (hiding.go)
 //	'm' "holes"                  → Holes, JSON    (holes.go)
 //	'm' "kinds"                  → configured kinds, JSON (kinds.go)
 //	'm' "lacking"                → a Lack by the name of each late kind, JSON (resync.go)

@@ -45,7 +45,7 @@ func FuzzContainer(f *testing.F) { fuzzCodec(f, "container") }
 func FuzzState(f *testing.F)     { fuzzCodec(f, "state", "accounts") }
 func FuzzSettings(f *testing.F)  { fuzzCodec(f, "header") }
 func FuzzCursor(f *testing.F) {
-	fuzzCodec(f, "cursor", "version of the hidden set", "changes of the hidden accounts")
+	fuzzCodec(f, "cursor", "version of the hidden set")
 }
 func FuzzCounts(f *testing.F) { fuzzCodec(f, "counts") }
 

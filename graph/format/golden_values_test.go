@@ -352,10 +352,7 @@ func goldenRest() (forms []harness.Form) {
 			c, err := DecodeTouched(AppendTouchedCommitKey(nil, shortID, 7), v)
 			return fmt.Sprintf("%+v", c.Commit), err
 		}),
-		harness.NewForm("hiding", AppendHiding(nil, 257, []dict.ID{shortID, longID}, map[dict.ID]bool{longID: true}), func(v []byte) (words string, err error) {
-			version, err := ReadHiding(v, func(id dict.ID, hide bool) { words += fmt.Sprintf(", %d %v", id, hide) })
-			return fmt.Sprintf("version %d%s", version, words), err
-		}),
+		harness.NewForm("hiding", asJSON(Hiding{Version: 257, Hidden: []dict.ID{longID}, Shown: []dict.ID{shortID}}), readJSON[Hiding]),
 		harness.NewForm("claim", asJSON(claim), readJSON[ClaimRow]),
 		harness.NewForm("claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
 			var c ClaimRow

@@ -86,16 +86,6 @@ func versionAgain(v []byte) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(nil, n), err
 }
 
-func hidingAgain(v []byte) ([]byte, error) {
-	var again []byte
-	hidden := map[dict.ID]bool{}
-	version, err := ReadHiding(v, func(id dict.ID, hide bool) { // an account may come twice
-		hidden[id] = hide
-		again = append(again, AppendHiding(nil, 0, []dict.ID{id}, hidden)[8:]...)
-	})
-	return append(binary.BigEndian.AppendUint64(nil, version), again...), err
-}
-
 // codecs lists the codec of every decoder, with its golden forms.
 func codecs() []harness.Codec {
 	valid := func(forms []harness.Form, has ...string) (out [][]byte) {
@@ -125,7 +115,6 @@ func codecs() []harness.Codec {
 		{Name: "header", Again: headerAgain, Valid: valid(goldenRest(), "header of", "header without"), Exact: true, Cut: true},
 		{Name: "counts", Again: countsAgain, Valid: valid(goldenRest(), "counts"), Cut: true},
 		{Name: "version of the hidden set", Again: versionAgain, Valid: [][]byte{make([]byte, 8), bytes.Repeat([]byte{0xff}, 8)}, Exact: true, Cut: true},
-		{Name: "changes of the hidden accounts", Again: hidingAgain, Valid: valid(goldenRest(), "hiding"), Exact: true},
 		{Name: "chunk key", Again: chunkKeyAgain, Valid: valid(goldenKeys(), "chunk"), Exact: true, Cut: true},
 		{Name: "set key", Again: setKeyAgain, Valid: valid(goldenKeys(), ": row", "container"), Exact: true, Cut: true},
 		{Name: "row group key", Again: rowGroupKeyAgain, Valid: valid(goldenKeys(), "row group"), Exact: true, Cut: true},

@@ -2,6 +2,7 @@ package read
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -43,53 +44,46 @@ func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
 	return total, err
 }
 
-// HiddenVersions are the versions of the partitions' hidden accounts. They only grow.
-type HiddenVersions [dict.MaxPartitions]uint64
+// HiddenVersions are the versions of the partitions' hidden accounts, and their sum. They only grow, so two states with the same sum are
+// the same.
+type HiddenVersions struct {
+	Parts [dict.MaxPartitions]uint64
+	Sum   uint64
+}
 
 // Hidden returns the versions of the hidden set.
 func Hidden(r kv.Reader, l format.Layout) (at HiddenVersions, err error) {
 	if !l.Shared() {
-		at[0], err = Version(r, format.KeyHidden)
+		at.Sum, err = Version(r, format.KeyHidden)
+		at.Parts[0] = at.Sum
 		return at, err
 	}
-	err = kv.ScanPrefix(r, format.KeyHidden, func(k, v []byte) (err error) {
-		part := k[len(k)-1]
-		if len(k) != len(format.KeyHidden)+1 || part >= dict.MaxPartitions {
-			return fmt.Errorf("the key %x of a version of the hidden set is malformed", k)
-		}
-		at[part], err = format.DecodeVersion(v)
+	err = kv.ScanPrefix(r, format.KeyHidden, func(k, v []byte) error {
+		n, err := format.DecodeVersion(v)
+		at.Parts[k[len(k)-1]%dict.MaxPartitions] = n
+		at.Sum += n
 		return err
 	})
 	return at, err
 }
 
-// UpTo reports whether a state is not newer than another one.
-func (at *HiddenVersions) UpTo(later *HiddenVersions) bool {
-	for part, version := range at {
-		if version > later[part] {
-			return false
-		}
-	}
-	return true
-}
-
-// HiddenSince calls each for the accounts that were hidden or shown again between two states, in order. ok is false if the changes
-// are not kept any more, or cannot be read; then each may have been called for some.
-func HiddenSince(r kv.Reader, l format.Layout, from, to *HiddenVersions, each func(id dict.ID, hide bool)) (ok bool, err error) {
+// HiddenSince calls each with what was changed between two states, in order. ok is false if not all of that is kept and can be read.
+func HiddenSince(r kv.Reader, l format.Layout, from, to *HiddenVersions, each func(*format.Hiding)) (ok bool, err error) {
 	var keys [][]byte
 	var versions []uint64
-	for part, version := range from {
-		if to[part]-version > format.HidingRing {
+	for part, version := range from.Parts {
+		if to.Parts[part]-version > format.HidingRing {
 			return false, nil
 		}
-		for version++; version <= to[part]; version++ {
+		for version++; version <= to.Parts[part]; version++ {
 			keys, versions = append(keys, l.HidingKey(uint8(part), version)), append(versions, version)
 		}
 	}
 	ok = true
 	err = r.MultiGet(keys, func(i int, v []byte, _ bool) error {
-		version, err := format.ReadHiding(v, each)
-		ok = ok && err == nil && version == versions[i]
+		var h format.Hiding
+		ok = ok && json.Unmarshal(v, &h) == nil && h.Version == versions[i]
+		each(&h)
 		return nil
 	})
 	return ok, err

@@ -59,7 +59,7 @@ func TestVersionsOfWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 				after, state := look()
-				if seen[state] || (after != before) != (hide != hidden[did]) || !before.UpTo(&after) {
+				if seen[state] || (after != before) != (hide != hidden[did]) || after.Sum < before.Sum {
 					t.Errorf("%s hidden=%v, before %v: version %v became %v, state %q", did, hide, hidden[did], before, after, state)
 				}
 				seen[state], hidden[did] = true, hide

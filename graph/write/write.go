@@ -37,8 +37,8 @@ type Writer struct {
 	Options
 
 	strings intern.Batch // the strings of the write
-	// skips is how many versions the next change of the hidden set skips: the first one of a Writer more than are kept. Another one may have
-	// left changes of the same accounts with another partition's versions, and the versions of two partitions have no order.
+	// skips is how many versions of the hidden set the next change skips: a Writer's first, more than are kept. Another Writer may have
+	// counted its changes of the same accounts elsewhere, and versions of two partitions have no order.
 	skips uint64
 
 	accounts accounts
@@ -190,7 +190,17 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 	version += w.skips
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(w.events.hidden)), format.HidingMax) {
 		version++
-		tx.Set(w.Layout.HidingKey(first, version), format.AppendHiding(nil, version, ids, w.events.hidden))
+		h := format.Hiding{Version: version}
+		for _, id := range ids {
+			if w.events.hidden[id] {
+				h.Hidden = append(h.Hidden, id)
+			} else {
+				h.Shown = append(h.Shown, id)
+			}
+		}
+		if err := SetJSON(tx, w.Layout.HidingKey(first, version), h); err != nil {
+			return err
+		}
 	}
 	tx.Set(key, binary.BigEndian.AppendUint64(nil, version))
 	for id, hide := range w.events.hidden {
