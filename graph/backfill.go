@@ -228,7 +228,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 				}
 			}
 		})
-		return write.SetJSON(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.SetJSON(tx, format.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return nil, nil, err

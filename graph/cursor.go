@@ -163,7 +163,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 		for i, l := range s.lanes {
 			for j, c := range rows[i] {
 				if isSet(c) {
-					tx.Set(s.layout.CursorKey(l.first+uint8(j), source), c.Value())
+					tx.Set(format.CursorKey(l.first+uint8(j), source), c.Value())
 				}
 			}
 		}

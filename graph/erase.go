@@ -110,11 +110,11 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 					return err
 				}
 			}
-			state.Flags &^= format.FlagErasing
-			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
+			state.Flags &^= format.FlagErasing | format.FlagRecords // no record is left
+			state.Top = 0
 			write.States(tx, layout, func(yield func(dict.ID, *format.RepoState) bool) { yield(actor, &state) })
 		}
-		return write.SetJSON(tx, layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.SetJSON(tx, format.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)
@@ -137,7 +137,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 }
 
 // eraseRecords deletes a slice of the actor's records, kind by kind, from the last chunk to the
-// first: chunks that were spilled into go before the chunk above them. It starts below the key
+// first: leaves go before their head. It starts below the key
 // resume, and returns the key below which to continue, nil at the end.
 func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []write.SetChange, err error) {
 	var sets []write.SetChange

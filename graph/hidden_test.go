@@ -260,7 +260,7 @@ func TestHiddenReads(t *testing.T) {
 			at, err := read.Hidden(tx, node.layout)
 			for part, version := range at.Parts {
 				if version > 0 && v != nil {
-					tx.Set(node.layout.HidingKey(uint8(part), version), v)
+					tx.Set(format.HidingKey(uint8(part), version), v)
 				}
 			}
 			return err

@@ -160,7 +160,7 @@ func (l *lane) load(r kv.Reader) error {
 // eachPart calls each with the values of a row that each partition of the lane may have.
 func (l *lane) eachPart(r kv.Reader, key []byte, each func(part uint8, v []byte) error) error {
 	for part := l.first; part < l.end; part++ {
-		v, ok, err := r.Get(l.store.layout.PartKey(key, part))
+		v, ok, err := r.Get(format.PartKey(key, part))
 		if err == nil && ok {
 			err = each(part, v)
 		}
@@ -175,9 +175,9 @@ func (l *lane) eachPart(r kv.Reader, key []byte, each func(part uint8, v []byte)
 // differently, wrote for the others.
 func (l *lane) setFirst(tx kv.Txn, key []byte, v any) error {
 	for part := l.first + 1; part < l.end; part++ {
-		tx.Delete(l.store.layout.PartKey(key, part))
+		tx.Delete(format.PartKey(key, part))
 	}
-	return write.SetJSON(tx, l.store.layout.PartKey(key, l.first), v)
+	return write.SetJSON(tx, format.PartKey(key, l.first), v)
 }
 
 // cursors returns a copy of the source's rows, or new rows.
@@ -234,7 +234,7 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	var token [16]byte
 	binary.BigEndian.PutUint64(token[:], rand.Uint64())
 	binary.BigEndian.PutUint64(token[8:], rand.Uint64())
-	key := l.store.layout.PartKey(format.KeyWriter, l.first)
+	key := format.PartKey(format.KeyWriter, l.first)
 	attempts := 0
 	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
 		if err := l.store.check(tx); err != nil {

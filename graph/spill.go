@@ -22,12 +22,11 @@ func (l *lane) spill(ctx context.Context) error {
 		if len(keys) == 0 {
 			return nil
 		}
-		keys = l.store.merger.Topmost(keys)
 		spilled := 0
 		err := l.update(ctx, func(tx kv.Txn) error {
 			spilled = 0
 			for _, key := range keys {
-				n, err := l.store.merger.SpillOne(tx, []byte(key))
+				n, err := l.store.merger.SpillOne(tx, l.store.layout, []byte(key))
 				if err != nil {
 					return fmt.Errorf("%x: %w", key, err)
 				}

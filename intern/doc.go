@@ -12,7 +12,7 @@
 //	filterfile.go           the filters of bloom.go after a clean stop
 //
 // Ids come from random shards in leased blocks: in one small transaction, a writer takes an
-// aligned block of 65,536 ids (one Roaring container) from a random shard. It then hands out
+// aligned block of 65,536 ids (one container of a Roaring bitmap) from a random shard. It then hands out
 // the ids from memory. So writers contend 65,536 times less often than if they drew single
 // ids, and the ids of a block fill one container. docs/decisions/0002 has the measurements.
 //

@@ -53,13 +53,13 @@ func known(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		of := ids[1:]
-		sn.BeginSubjects(followKind.Kind, ids[0], ask.Window{})
+		sn.BeginSubjects(followKind.Kind, ids[0])
 		for i := range subjects {
 			switch edge.Op {
 			case language.OpReverse:
 				sn.BeginActors(edge.Kind, of[i])
 			case language.OpForward:
-				sn.BeginSubjects(edge.Kind, of[i], ask.Window{})
+				sn.BeginSubjects(edge.Kind, of[i])
 			default:
 			}
 		}

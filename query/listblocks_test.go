@@ -62,7 +62,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	}
 	harness.Figure(t, "two accounts that block lists", "%d lists each: %v, %d bytes and look-ups' worth of bytes read", lists, time.Since(start).Round(time.Millisecond), cost)
 	// Two look-ups for each block of a list that is looked at: of its address, and in the list's
-	// bucket. The blocks beyond the bound cost nothing.
+	// chunk. The blocks beyond the bound cost nothing.
 	if most := 1024 * maxListBlocks; cost > most {
 		t.Errorf("it cost %d, want %d at most", cost, most)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestRoundTrips: on a cluster, the round trips of a question hardly grow with the number of its items. Few
-// reads are begun and not used: those of the containers that small sets do not have.
+// reads are begun and not used: those of the leaves that small sets do not have.
 func TestRoundTrips(t *testing.T) {
 	const people = 320
 	var mu sync.Mutex // guards what follows

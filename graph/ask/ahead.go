@@ -3,7 +3,6 @@ package ask
 import (
 	"iter"
 
-	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
@@ -25,14 +24,14 @@ func ahead[T any](s *state, seq iter.Seq[T], begin func(T)) iter.Seq[T] {
 }
 
 // BeginSubjects begins the read of Subjects, AppendSubjects, EachSubject and NewestTo.
-func (s *state) BeginSubjects(k kinds.Kind, actor dict.ID, w Window) {
+func (s *state) BeginSubjects(k kinds.Kind, actor dict.ID) {
 	if !s.IsHidden(actor) {
-		s.beginRecords(k, actor, w)
+		s.beginRecords(k, actor)
 	}
 }
 
 // BeginRecords begins the read of Records and of Joined, whose first kind is k.
-func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, actor, Window{}) }
+func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, actor) }
 
 // BeginAccount begins the read of AccountAndQueue.
 func (s *state) BeginAccount(id dict.ID) {
@@ -41,39 +40,28 @@ func (s *state) BeginAccount(id dict.ID) {
 	}
 }
 
-// beginRecords begins the read of an actor's records in a window.
-func (s *state) beginRecords(k kinds.Kind, actor dict.ID, w Window) {
+// beginRecords begins the read of an actor's records.
+func (s *state) beginRecords(k kinds.Kind, actor dict.ID) {
 	if p, ok := s.ahead.(kv.Prefetcher); ok && actor != dict.None {
-		if lo, hi := read.RangeOf(k, actor, w); lo != nil {
-			p.PrefetchScan(lo, hi)
-		}
+		read.Begin(p, k, actor)
 	}
 }
 
 // BeginActors begins the read of Actors.
 func (s *state) BeginActors(k kinds.Kind, subject dict.ID) {
-	p, ok := s.ahead.(kv.Prefetcher)
-	if !ok || subject == dict.None {
-		return
-	}
-	if s.source.Layout.Shared() {
-		row := format.AppendRowKey(nil, k, subject)
-		p.PrefetchScan(row, s.source.Layout.Containers(row))
-	} else {
-		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, dict.None))
+	if p, ok := s.ahead.(kv.Prefetcher); ok && subject != dict.None {
+		read.BeginSet(p, s.source.Layout, k, subject)
 	}
 }
 
-// BeginEdge begins the reads of HasEdgeIn. HasEdge reads a second value of a large set only; it is read in
-// any case, because a second round trip costs more.
+// BeginEdge begins the first read of HasEdgeIn.
 func (s *state) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
 	p, ok := s.ahead.(kv.Prefetcher)
 	switch {
 	case !ok || actor == dict.None || subject == dict.None:
 	case w.All():
 		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, actor))
-		p.PrefetchGet(s.source.Layout.AppendMemberContainerKey(nil, k, subject, actor))
 	default:
-		s.beginRecords(k, actor, w)
+		s.beginRecords(k, actor)
 	}
 }

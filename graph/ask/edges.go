@@ -2,7 +2,6 @@ package ask
 
 import (
 	"errors"
-	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -65,47 +64,26 @@ func (s *edges) NewestTo(k kinds.Kind, actor, subject dict.ID, w Window) (tid ui
 	return tid, found, err
 }
 
-// ActorsIn returns the members of from that have an edge to subject by a record in a window. In a window within one
-// bucket, it looks up that bucket of all members together; otherwise it scans the records of each.
+// ActorsIn returns the members of from that have an edge to subject by a record in a window.
 func (s *edges) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from sets.Set) (sets.Set, error) {
 	var in sets.Collector
-	if w.InOneBucket() && subject != dict.None && !k.IsLabel() {
-		var actors []dict.ID
-		var all []int
-		for id := range from.All() {
-			all = append(all, len(actors))
-			actors = append(actors, dict.ID(id))
-		}
-		_, spilled, err := s.lookUpRecords(k, func(int) uint64 { return w.From }, actors, all, func(i int, records []format.Record) (bool, error) {
-			if slices.ContainsFunc(records, func(r format.Record) bool { return r.Flags == 0 && r.Subject == subject && w.Has(r.Path) }) {
-				in.Add(uint64(actors[i]))
-			}
-			return true, nil
-		})
-		if err != nil {
-			return sets.Set{}, err
-		}
-		scan := make([]uint64, len(spilled))
-		for n, i := range spilled {
-			scan[n] = uint64(actors[i])
-		}
-		from = sets.FromUnsorted(scan)
+	if subject == dict.None {
+		return in.Set(), nil
 	}
-	for actor := range ahead(s.state, from.All(), func(actor uint64) { s.BeginEdge(k, dict.ID(actor), subject, w) }) {
-		has, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
-		if err != nil {
-			return sets.Set{}, err
-		}
-		if has {
-			in.Add(actor)
-		}
+	var actors []dict.ID
+	for id := range from.All() {
+		actors = append(actors, dict.ID(id))
 	}
-	return in.Set(), nil
+	err := s.eachNaming(k, subject, Window{}, func(int) Window { return w }, actors, func(i int, _ Path) bool {
+		in.Add(uint64(actors[i]))
+		return false
+	})
+	return in.Set(), err
 }
 
 // DatedIn divides the members of a reverse set, by their dates: those that have an edge to subject by a
 // record in a window (in), and those whose records must be read to know it (unsure). For a set without
-// containers, all are unsure. The window must not be the one that includes everything.
+// leaves, all are unsure. The window must not be the one that includes everything.
 func (s *edges) DatedIn(k kinds.Kind, subject dict.ID, w Window) (in, unsure sets.Set, err error) {
 	from, to := MicrosOf(w.From), MicrosOf(w.To)
 	var sure, open sets.Collector
@@ -131,19 +109,6 @@ func (s *edges) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each fun
 		return 0, nil
 	}
 	return read.Dates(s.r, s.source.Layout, k, subject, wanted, each)
-}
-
-// Repeated returns the members of a reverse set that may have several records of the edge. known is false if any
-// member may: if the set has containers, and for kinds whose sets do not note it (format.HasRepeated).
-func (s *edges) Repeated(k kinds.Kind, subject dict.ID) (members sets.Set, known bool, err error) {
-	if subject == dict.None || !format.HasRepeated(k) {
-		return members, false, nil
-	}
-	t, err := read.OpenSet(s.r, s.source.Layout, k, subject)
-	if err != nil || t.Generation > 0 {
-		return members, false, err
-	}
-	return sets.FromUnsorted(t.Repeated), true, nil
 }
 
 // HasEdgeIn reports whether a record of actor in a window names subject, even if either account

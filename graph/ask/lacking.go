@@ -86,7 +86,7 @@ type knownRows struct {
 	Known
 }
 
-var knownKeys = [][]byte{format.KeyHoles, format.KeyBackfill, format.KeyCounts}
+var knownKeys = [][]byte{format.PartKey(format.KeyHoles, 0), format.PartKey(format.KeyBackfill, 0), format.PartKey(format.KeyCounts, 0)}
 
 // Known returns what is known of the index as a whole.
 func (s *accounts) Known() (Known, error) {

@@ -76,27 +76,11 @@ func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.
 		}
 		return failed == nil
 	}
-	const few = 16 // records: up to so many, only their buckets are read
-	if len(raw) == 0 && len(tids) <= few {
-		for _, n := range tids {
-			s.beginRecords(to, actor, Window{From: n.tid, To: n.tid + 1})
-		}
-		for i, n := range tids {
-			if i > 0 && tids[i-1].tid == n.tid {
-				continue
-			}
-			if err = read.RecordsIn(s.r, to, actor, Window{From: n.tid, To: n.tid + 1}, found); err != nil || failed != nil {
-				break
-			}
-		}
-	} else {
-		if len(raw) == 0 {
-			w = Window{From: tids[0].tid, To: tids[len(tids)-1].tid + 1}
-		} else {
-			w = Window{}
-		}
-		err = read.RecordsIn(s.r, to, actor, w, found)
+	w = Window{}
+	if len(raw) == 0 {
+		w = Window{From: tids[0].tid, To: tids[len(tids)-1].tid + 1}
 	}
+	err = read.RecordsIn(s.r, to, actor, w, found)
 	if err == nil {
 		err = failed
 	}
@@ -129,7 +113,7 @@ func (s *edges) Lists(member dict.ID, from []dict.ID, w Window, each func(list d
 			}
 		}
 	}
-	for i := range ahead(s.state, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i], w) }) {
+	for i := range ahead(s.state, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i]) }) {
 		author := from[i]
 		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p Path, list dict.ID) error {
 			p.Raw = bytes.Clone(p.Raw)

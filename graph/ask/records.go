@@ -2,7 +2,7 @@ package ask
 
 import (
 	"bytes"
-	"fmt"
+	"cmp"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -68,56 +68,9 @@ func (e *ShownRecord) Path() (p Path, found bool) {
 }
 
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
-// an edge to subject. It skips actors without one. since is the TID of the subject, or Timeless:
-// records are most likely soon after it, and RecordsTo looks there first.
+// an edge to subject. It skips actors without one. since is the TID of the subject, or Timeless.
 func (s *edges) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p Path) error) error {
-	left := make([]int, len(actors))
-	for i := range left {
-		left[i] = i
-	}
-	if since < EndOfTime && (w.All() || since >= w.From) {
-		const soon = 2 // buckets of 12.7 days
-		var scan []int
-		for n := range uint64(soon) {
-			if since+n<<format.BucketShift >= EndOfTime {
-				break // the records there have no time
-			}
-			rest, spilled, err := s.lookUpRecords(k, func(int) uint64 { return since + n<<format.BucketShift }, actors, left, func(i int, records []format.Record) (bool, error) {
-				for j := range records { // they ascend
-					r := &records[j]
-					switch {
-					case r.Flags != 0 || r.Subject != subject || r.Path.TID < since:
-					case w.Has(r.Path):
-						return true, each(i, r.Path)
-					default:
-						scan = append(scan, i)
-						return true, nil
-					}
-				}
-				return false, nil
-			})
-			if err != nil {
-				return err
-			}
-			left, scan = rest, append(scan, spilled...)
-		}
-		left = append(left, scan...)
-	}
-	isSubject := func(id dict.ID) bool { return id == subject }
-	for i := range ahead(s.state, slices.Values(left), func(i int) { s.beginRecords(k, actors[i], w) }) {
-		var best ShownRecord
-		err := read.RecordsNaming(s.r, k, actors[i], w, isSubject, func(r *format.Record) bool {
-			best.Offer(r.Path, since)
-			return true
-		})
-		if err == nil && best.found {
-			err = each(i, best.path)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.shownTo(k, subject, since, func(int) Window { return w }, actors, each)
 }
 
 // A Dated is a member of a reverse set and its date: all of its records of the edge are of that second (format.DateOf).
@@ -126,82 +79,103 @@ type Dated struct {
 	Date  uint32
 }
 
-// RecordsAt is RecordsTo for members whose dates are known: it looks up one bucket of each, and reads the records of those
-// whose bucket was spilled.
+// RecordsAt is RecordsTo for members whose dates may be known: of large accounts, it reads the records of that second.
 func (s *edges) RecordsAt(k kinds.Kind, subject dict.ID, since uint64, w Window, members []Dated, each func(i int, p Path) error) error {
 	actors := make([]dict.ID, len(members))
-	left := make([]int, 0, len(members))
-	var scan []int
 	for i, m := range members {
-		if actors[i] = m.Actor; !k.IsLabel() && format.InOneBucket(m.Date) {
-			left = append(left, i)
-		} else {
-			scan = append(scan, i)
-		}
+		actors[i] = m.Actor
 	}
-	at := func(i int) uint64 { return TIDAt(uint64(members[i].Date) * second) }
-	rest, spilled, err := s.lookUpRecords(k, at, actors, left, func(i int, records []format.Record) (bool, error) {
-		var best ShownRecord
-		for j := range records {
-			if r := &records[j]; r.Flags == 0 && r.Subject == subject && w.Has(r.Path) {
-				best.Offer(r.Path, since)
-			}
+	at := func(i int) Window {
+		if members[i].Date >= format.OneRecord {
+			return w
 		}
-		if !best.found {
-			return false, nil
-		}
-		return true, each(i, best.path)
-	})
-	if err != nil {
-		return err
+		from := int64(members[i].Date) * second
+		return w.And(read.WindowOf(from, from+second))
 	}
-	scan = slices.Concat(scan, rest, spilled)
-	others := make([]dict.ID, len(scan))
-	for n, i := range scan {
-		others[n] = actors[i]
-	}
-	return s.RecordsTo(k, subject, since, w, others, func(n int, p Path) error { return each(scan[n], p) })
+	return s.shownTo(k, subject, since, at, actors, each)
 }
 
-// lookUpRecords looks up one bucket of each of the actors in left: that of the TID that at returns. It calls wanted with the records there, in
-// order, removed ones included. lookUpRecords returns the actors that have none there or for which wanted returned false (rest), and those
-// whose bucket was spilled, for which it does not call wanted.
-func (s *edges) lookUpRecords(k kinds.Kind, at func(i int) uint64, actors []dict.ID, left []int, wanted func(i int, records []format.Record) (bool, error)) (rest, spilled []int, err error) {
+// shownTo is RecordsTo with a window for each of the actors.
+func (s *edges) shownTo(k kinds.Kind, subject dict.ID, since uint64, within func(i int) Window, actors []dict.ID, each func(i int, p Path) error) (err error) {
+	var best ShownRecord
+	at := -1
+	show := func() {
+		if err == nil && best.found {
+			err = each(at, best.path)
+		}
+		best = ShownRecord{}
+	}
+	var near Window
+	if since < EndOfTime { // records are most likely soon after it
+		const soon = 1 << 51 // 26 days, as a TID
+		near = Window{From: since, To: min(since+soon, EndOfTime)}
+	}
+	scanned := s.eachNaming(k, subject, near, within, actors, func(i int, p Path) bool {
+		if i != at {
+			show()
+			at = i
+		}
+		best.Offer(p, since)
+		return err == nil
+	})
+	if scanned == nil {
+		show()
+	}
+	return cmp.Or(err, scanned)
+}
+
+// eachNaming calls each with the paths of the records by which actors have an edge to subject, within the window of each actor: actor by
+// actor, by path, until each returns false for this actor. It looks the heads of many actors up together. Of actors whose heads do not have all records, it
+// first reads those in the window near, unless that is the zero Window: if it finds some there, each gets no others.
+func (s *edges) eachNaming(k kinds.Kind, subject dict.ID, near Window, within func(i int) Window, actors []dict.ID, each func(i int, p Path) (more bool)) error {
+	isSubject := func(id dict.ID) bool { return id == subject }
+	naming := func(i int) error {
+		found := false
+		read := func(w Window) error {
+			return read.RecordsNaming(s.r, k, actors[i], w, isSubject, func(r *format.Record) bool { found = true; return each(i, r.Path) })
+		}
+		if !near.All() && !k.IsLabel() {
+			if err := read(within(i).And(near)); err != nil || found {
+				return err
+			}
+		}
+		return read(within(i))
+	}
 	const most = 2048 // keys at once: their values are in memory together, and the engine reads them before it charges for the first
 	var key []byte
 	var records []format.Record
-	for some := range slices.Chunk(left, most) {
+	for from := 0; from < len(actors); from += most {
+		some := actors[from:min(from+most, len(actors))]
+		var others []int // whose records have to be read one by one
 		var keys kv.Keys
-		for _, i := range some {
-			key = format.AppendChunkKey(key[:0], k, actors[i], Path{TID: at(i)}, 0)
+		for _, actor := range some {
+			key = format.AppendRecordsKey(key[:0], k, actor)
 			keys.Add(key)
 		}
-		err = s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) error {
-			i := some[n]
-			if !ok {
-				rest = append(rest, i)
-				return nil
+		err := s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) error {
+			i := from + n
+			var simple bool
+			if records, simple = format.CoderOf(k, actors[i]).AppendNaming(records[:0], v, isSubject); !simple || k.IsLabel() {
+				others = append(others, i)
 			}
-			var generation uint64
-			var err error
-			if records, generation, err = format.CoderOf(k, actors[i], Path{TID: at(i)}.Bucket()).Read(records[:0], v, 0); err != nil {
-				return fmt.Errorf("graph: reading records %x: %w", keys.List()[n], err)
+			w := within(i)
+			for j := range records {
+				if w.Has(records[j].Path) && !each(i, records[j].Path) {
+					break
+				}
 			}
-			if generation > 0 {
-				spilled = append(spilled, i)
-				return nil
-			}
-			found, err := wanted(i, records)
-			if err == nil && !found {
-				rest = append(rest, i)
-			}
-			return err
+			return nil
 		})
 		if err != nil {
-			return nil, nil, err
+			return err
+		}
+		for i := range ahead(s.state, slices.Values(others), func(i int) { s.beginRecords(k, actors[i]) }) {
+			if err := naming(i); err != nil {
+				return err
+			}
 		}
 	}
-	return rest, spilled, nil
+	return nil
 }
 
 // RecordsFrom calls each, in no order, with the record in a window by which actor has an edge to

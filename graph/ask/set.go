@@ -16,13 +16,13 @@ import (
 	"skein.blue/internal/sets"
 )
 
-// An ActorSet is an open reverse set, such as followers. Its row is in memory; its containers, if
+// An ActorSet is an open reverse set, such as followers. Its row is in memory; its leaves, if
 // it has any, are read when they are needed.
 type ActorSet struct {
 	s       *state
 	set     read.Set
 	row     sets.Set  // the members in the row or rows
-	removed sets.Set  // the removals there, which override the containers
+	removed sets.Set  // the removals there, which override the leaves
 	whole   *sets.Set // the whole set, once it is known
 }
 
@@ -50,7 +50,7 @@ func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 // each of the subjects. It calls heavy, if there is one, before it reads a large set that is not in
 // memory; an error ends the work.
 func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
-	var whole []int // subjects whose sets have containers
+	var whole []int // subjects whose sets have leaves
 	if s.source.Layout.Shared() {
 		for i := range subjects {
 			whole = append(whole, i)
@@ -73,7 +73,7 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 		var members []uint64
 		err := s.r.MultiGet(keys.List(), func(i int, v []byte, _ bool) error {
 			var row format.Row
-			v, err := s.source.Layout.RowIn(k, subjects[i], v)
+			v, err := format.RowOf(k, subjects[i], v)
 			if err == nil {
 				row, err = format.ParseRow(subjects[i], v)
 			}
@@ -132,7 +132,7 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 func (s *edges) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
 	c := s.SubjectCounter(k)
 	i := 0
-	for actor := range ahead(s.state, slices.Values(actors), func(actor dict.ID) { s.BeginSubjects(k, actor, Window{}) }) {
+	for actor := range ahead(s.state, slices.Values(actors), func(actor dict.ID) { s.BeginSubjects(k, actor) }) {
 		total, err := c.Count(actor, math.MaxUint64)
 		if err == nil {
 			err = each(i, total)
@@ -197,22 +197,18 @@ func (t *ActorSet) All() (sets.Set, error) {
 		return *t.whole, nil
 	}
 	t.s.source.sets.count("load")
-	base, err := t.set.Containers(t.s.r)
+	base, err := t.set.Leaves(t.s.r)
 	if err != nil {
 		return sets.Set{}, err
 	}
-	set := sets.FromBitmap(t.set.Over(base)) // the row overrides the containers
+	set := sets.FromBitmap(t.set.Over(base)) // the row overrides the leaves
 	t.whole = &set
 	t.s.source.sets.keep(t, base)
 	return set, nil
 }
 
-// probeBlocks bounds the containers that And looks up one by one. Above it, And reads the whole
-// set, which has some 600 containers if it has all accounts of the network.
-const probeBlocks = 512
-
 // And returns the members that are in x. Unless the set is known, or asked for so often that it
-// is worth caching, And reads only the containers in which x has members.
+// is worth caching, And reads only the leaves in which x may have members.
 func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
 	if t.whole == nil && (x.Len() > sets.ListMax || t.s.source.sets.popular(t)) {
 		if _, err := t.All(); err != nil {
@@ -222,54 +218,16 @@ func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
 	if t.whole != nil {
 		return sets.And(x, *t.whole), nil
 	}
-	ids := x.List(nil)
-	var blocks []uint64
-	for _, id := range ids {
-		if b := format.BlockOf(id); len(blocks) == 0 || blocks[len(blocks)-1] != b {
-			blocks = append(blocks, b)
-		}
-	}
-	if len(blocks) > probeBlocks {
-		if _, err := t.All(); err != nil {
-			return sets.Set{}, err
-		}
-		return sets.And(x, *t.whole), nil
-	}
-	var keys kv.Keys
-	for _, b := range blocks {
-		keys.Add(t.set.ContainerKey(b))
-	}
 	t.s.source.sets.count("probe")
-	below := make([]uint64, 0, len(ids))
-	err := t.s.r.MultiGet(keys.List(), func(i int, v []byte, ok bool) error {
-		n := 0
-		for n < len(ids) && format.BlockOf(ids[n]) == blocks[i] {
-			n++
-		}
-		mine := ids[:n]
-		ids = ids[n:]
-		if !ok {
-			return nil
-		}
-		for _, id := range mine {
-			has, err := format.ContainerHas(v, uint16(id))
-			if err != nil {
-				return fmt.Errorf("graph: container %x: %w", keys.List()[i], err)
-			}
-			if has {
-				below = append(below, id)
-			}
-		}
-		return nil
-	})
+	below, err := t.set.AppendLeafMembers(t.s.r, t.s.source.Layout, nil, x.List(nil))
 	if err != nil {
 		return sets.Set{}, err
 	}
-	set := sets.AndNot(sets.FromList(below), t.removed)
+	set := sets.AndNot(sets.FromUnsorted(below), t.removed)
 	return sets.Or(set, sets.And(x, t.row)), nil
 }
 
-// setCache is an LRU cache of decoded large sets within a budget of bytes. The containers below a
+// setCache is an LRU cache of decoded large sets within a budget of bytes. The leaves below a
 // row change only when the row's generation does. Every question reads the row from its own
 // state, so the generation there says whether a cached set is right, and the row's members and
 // removals override it. Writes need not invalidate anything.

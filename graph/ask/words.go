@@ -45,7 +45,7 @@ const (
 	RosterStream   = format.RosterStream
 )
 
-// ComparePaths orders the paths of one bucket.
+// ComparePaths orders the paths of an actor's records.
 func ComparePaths(x, y Path) int { return format.ComparePaths(x, y) }
 
 // TIDOf returns the record key of an AT URI as a TID, Timeless if it names no time, or s is another string.

@@ -66,7 +66,7 @@ func TestBrokenAccounts(t *testing.T) {
 		"a key that is not a group's": func(b *bench) string {
 			key := string(dict.AppendID([]byte{format.KeyAccount}, 257))
 			b.rows[key] = nil
-			if b.Shared() {
+			if b.AccountMask() == 0 {
 				return ""
 			}
 			return fmt.Sprintf("account key %x is not the key of a group", key)
@@ -74,7 +74,7 @@ func TestBrokenAccounts(t *testing.T) {
 		"a second account in a group of one": func(b *bench) string {
 			key := b.AccountKey(nil, b.id(alice))
 			b.rows[string(key)] = append([]byte{5}, b.rows[string(key)][1:]...)
-			if !b.Shared() {
+			if b.AccountMask() != 0 {
 				return ""
 			}
 			return fmt.Sprintf("group %x has an unexpected account at 5", key)
@@ -85,7 +85,7 @@ func TestBrokenAccounts(t *testing.T) {
 		},
 		"hidden only by the set": func(b *bench) string {
 			id := b.id(alice)
-			b.merge(b.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, nil, []uint64{uint64(id)}))
+			b.merge(b.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, nil, []uint64{uint64(id)}, nil))
 			return fmt.Sprintf("account %d is in the hidden set, but its state is active", id)
 		},
 		"no hidden set": func(b *bench) string {
@@ -127,7 +127,7 @@ func TestBrokenCounts(t *testing.T) {
 			return "the counts are"
 		},
 		"a record without a subject": func(b *bench) string {
-			b.chunk(1, b.id(zoe), 7, 0, format.Record{Path: format.Path{TID: 7 << format.BucketShift}, Flags: format.NoSubject})
+			b.add(1, b.id(zoe), format.Record{Path: at(7, 0).Path, Flags: format.NoSubject})
 			return "the counts are"
 		},
 	}

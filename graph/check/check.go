@@ -94,11 +94,10 @@ func Store(ctx context.Context, store kv.Store, report func(problem string), pro
 type checker struct {
 	format.Layout
 
-	unreadable   bool // a chunk, or a value of a set, was malformed
-	summing      bool // the first pass over the records and the sets, which adds up
-	datesChecked bool // the form of the dates was checked
-	dictionary   *dictionary
-	dates        dates
+	unreadable bool // a chunk, or a value of a set, was malformed
+	summing    bool // the first pass over the records and the sets, which adds up
+	dictionary *dictionary
+	dates      dates
 
 	pass
 
@@ -108,14 +107,14 @@ type checker struct {
 	kinds    *kinds.Table
 	records  map[kinds.Kind]edgeSum
 	sets     map[kinds.Kind]edgeSum
-	reader   bucketReader
-	repeated repeated
+	reader   chunkReader
 	hidden   *roaring64.Bitmap // by the states of the accounts
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
 	setKey   []byte   // the prefix of the keys of the last set
-	over     []uint64 // the ids that its rows override in the containers
-	spilled  uint64   // the partitions of its rows that have containers, a bit each
+	over     []uint64 // the ids that its rows override in the leaves
+	spilled  uint64   // the partitions of its rows that have leaves, a bit each
+	lastLeaf []byte   // the key of its last leaf
 }
 
 // parallel runs passes, each with a checker of its own, at the same time if the engine can read one state

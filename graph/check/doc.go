@@ -3,7 +3,7 @@
 //
 //	check.go       the order of the checks; accounts, totals, keyspaces
 //	edges.go       the records and the sets have the same edges; the form of the records
-//	sets.go        the form of rows, row groups and containers; the hidden set
+//	sets.go        the form of rows, row groups and leaves; the hidden set
 //	dictionary.go  the dictionary is one to one, in leased blocks
 //	damaged.go     a reader that continues after damaged parts of the disk
 //	usage.go       the bytes of each part of a store

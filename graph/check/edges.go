@@ -55,9 +55,6 @@ func (v *checker) edges() error {
 				return nil
 			})
 			counted = w.counts.Records
-			if err == nil {
-				err = w.ofDates().lookUpRepeated()
-			}
 			return err
 		},
 		func(w *checker) error {
@@ -157,15 +154,17 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 	})
 }
 
-// bucketReader gathers the records of an actor and kind from a scan.
-type bucketReader struct {
+// chunkReader gathers the records of an actor and kind from a scan.
+type chunkReader struct {
 	kind    kinds.Kind
 	actor   dict.ID
-	bucket  uint16
-	above   [format.MaxChunkDepth + 1][]byte // the keys of the spilled chunks above, by depth
-	chunks  int
-	records []format.Record // of the bucket
-	raw     []byte
+	coder   format.ChunkCoder
+	spilled bool            // the head was
+	head    []format.Record // those that no leaf came for yet
+	leaves  int             // so far
+	last    format.Path     // of the last of them
+	value   []byte          // of the head; keys of its records point into it
+	leaf    []format.Record
 	all     []uint64 // the subjects of the actor
 	dated   []datedSubject
 }
@@ -175,58 +174,72 @@ type bucketReader struct {
 // being erased, but does not call each for them.
 func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
-	*b = bucketReader{}
+	*b = chunkReader{}
 	v.counts.Records = format.Counts{}.Clone().Records
 	if err := v.scan([]byte{format.KeyRecord}, func(key, value []byte) error {
-		k, actor, bucket, depth, err := format.ParseChunkKey(key)
+		k, actor, last, isLeaf, err := format.ParseChunkKey(key)
 		if err != nil || v.kinds.Info(k) == nil || k.IsLabel() {
 			v.broken("record key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
-		if b.kind != k || b.actor != actor || b.bucket != bucket {
-			v.endBucket()
-			b.bucket, b.chunks = bucket, 0
-			if b.kind != k || b.actor != actor {
-				if err := v.endActor(each); err != nil {
-					return err
-				}
-				b.kind, b.actor = k, actor
-				v.named(dict.DID, actor, "actor")
+		if b.kind != k || b.actor != actor {
+			if err := v.endActor(each); err != nil {
+				return err
 			}
+			*b = chunkReader{kind: k, actor: actor, coder: format.CoderOf(k, actor), value: b.value, leaf: b.leaf, all: b.all, dated: b.dated}
+			v.named(dict.DID, actor, "actor")
 		}
-		v.chunk(key, value, depth)
+		if isLeaf {
+			v.leaf(key, value, last)
+		} else {
+			v.head(key, value)
+		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	v.endBucket()
 	return v.endActor(each)
 }
 
-// chunk reads and checks one chunk of the bucket.
-func (v *checker) chunk(key, value []byte, depth int) {
+// head reads and checks a head.
+func (v *checker) head(key, value []byte) {
 	b := &v.reader
-	if depth > 0 && !v.erasing[b.actor] && !bytes.Equal(b.above[depth-1], key[:len(key)-1]) {
-		v.broken("chunk %x has no spilled chunk above it", key)
+	b.value = append(b.value[:0], value...)
+	b.head, _ = v.chunk(key, b.value, nil)
+	b.spilled = format.IsSpilled(value)
+}
+
+// leaf reads and checks a leaf.
+func (v *checker) leaf(key, value []byte, last format.Path) {
+	b := &v.reader
+	if !b.spilled && !v.erasing[b.actor] {
+		v.broken("chunk %x has no spilled head above it", key)
 	}
-	b.chunks++
-	start := len(b.raw)
-	b.raw = append(b.raw, value...)
-	value = b.raw[start:]
-	c := format.CoderOf(b.kind, b.actor, b.bucket)
-	from := len(b.records)
-	var generation uint64
-	var err error
-	if b.records, generation, err = c.Read(b.records, value, uint32(depth)); err != nil {
+	var ok bool
+	if b.leaf, ok = v.chunk(key, value, b.leaf[:0]); ok && (format.IsSpilled(value) || len(b.leaf) == 0) {
+		v.broken("leaf %x has a generation, or no records", key)
+	}
+	if n := len(b.leaf); n > 0 && (b.leaves > 0 && format.ComparePaths(b.leaf[0].Path, b.last) <= 0 || format.ComparePaths(b.leaf[n-1].Path, last) > 0) {
+		v.broken("leaf %x has records that belong elsewhere", key)
+	}
+	n := 0
+	for n < len(b.head) && format.ComparePaths(b.head[n].Path, last) <= 0 {
+		n++
+	}
+	format.Merged(b.head[:n], b.leaf, v.record)
+	b.head = b.head[n:]
+	b.last, b.leaves = format.Path{TID: last.TID, Raw: bytes.Clone(last.Raw)}, b.leaves+1
+}
+
+// chunk reads and checks a chunk, and appends its records. ok is false if it is malformed.
+func (v *checker) chunk(key, value []byte, dst []format.Record) (mine []format.Record, ok bool) {
+	c := v.reader.coder
+	mine, generation, err := c.Read(dst, value, 0)
+	if err != nil {
 		v.broken("chunk %x: %v", key, err)
 		v.unreadable = true
-		return
+		return nil, false
 	}
-	b.above[depth] = b.above[depth][:0]
-	if generation > 0 {
-		b.above[depth] = append(b.above[depth], key...)
-	}
-	mine := b.records[from:]
 	if again := c.AppendStored(nil, generation, mine); string(again) != string(value) && string(c.Append(nil, generation, mine)) != string(value) {
 		v.broken("chunk %x is %x; expected %x", key, value, again)
 	}
@@ -235,32 +248,27 @@ func (v *checker) chunk(key, value []byte, depth int) {
 		if i > 0 && format.CompareEntries(&mine[i-1], r) >= 0 {
 			v.broken("chunk %x does not ascend", key)
 		}
-		if string(format.AppendChunkKey(nil, b.kind, b.actor, r.Path, depth)) != string(key) {
-			v.broken("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
-		}
-		if r.Path.Raw != nil {
-			if _, isTID := dict.ParseTID(r.Path.Raw); isTID || !dict.ValidRkey(r.Path.Raw) {
-				v.broken("chunk %x has the invalid record key %q", key, r.Path.Raw)
-			}
+		if rkey := r.Path.AppendRkey(nil); format.ComparePaths(format.ParsePath(rkey), r.Path) != 0 || r.Path.Raw != nil && !dict.ValidRkey(r.Path.Raw) {
+			v.broken("chunk %x has the invalid record key %q", key, rkey)
 		}
 		if r.Flags == format.Removed && generation == 0 {
 			v.broken("chunk %x keeps the removed %q with nothing below it", key, r.Path.AppendRkey(nil))
 		}
 	}
+	return mine, true
 }
 
-func (v *checker) endBucket() {
+// record takes a live record.
+func (v *checker) record(r *format.Record) (more bool) {
 	b := &v.reader
-	for r := range format.Live(b.records, b.chunks) {
-		v.counts.Records[v.kinds.Info(b.kind).Name]++
-		if r.Subject != dict.None {
-			b.all = append(b.all, uint64(r.Subject))
-			if v.summing && v.dates.isLarge(b.kind, uint64(r.Subject)) {
-				b.dated = append(b.dated, datedSubject{uint64(r.Subject), format.DateOf(r.Path)})
-			}
+	v.counts.Records[v.kinds.Info(b.kind).Name]++
+	if r.Subject != dict.None {
+		b.all = append(b.all, uint64(r.Subject))
+		if v.summing && v.dates.isLarge(b.kind, uint64(r.Subject)) {
+			b.dated = append(b.dated, datedSubject{uint64(r.Subject), format.DateOf(r.Path)})
 		}
 	}
-	b.records, b.raw, b.chunks = b.records[:0], b.raw[:0], 0
+	return true
 }
 
 func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
@@ -268,14 +276,14 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 	if b.kind == 0 {
 		return nil
 	}
+	format.Merged(b.head, nil, v.record)
 	slices.Sort(b.all)
 	defer func() { b.all, b.dated = b.all[:0], b.dated[:0] }()
 	if v.erasing[b.actor] {
 		return nil
 	}
 	if v.summing {
-		slices.SortFunc(b.dated, func(x, y datedSubject) int { return cmp.Compare(x.subject, y.subject) })
-		if err := v.noteRepeated(b.kind, b.actor, b.all, b.dated); err != nil {
+		if err := v.noteRepeated(b.kind, b.actor, b.all); err != nil {
 			return err
 		}
 	}

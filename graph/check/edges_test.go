@@ -1,7 +1,9 @@
 package check
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,9 +12,9 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// at is a record of a TID, an offset after the start of a bucket.
-func at(bucket uint16, after uint64, subject dict.ID) format.Record {
-	return format.Record{Path: format.Path{TID: uint64(bucket)<<format.BucketShift + after}, Subject: subject}
+// at is a record of a TID. The stores have no others of its time.
+func at(after uint64, subject dict.ID) format.Record {
+	return format.Record{Path: format.Path{TID: 9<<40 + after}, Subject: subject}
 }
 
 // rawRecord is a record whose key is not a TID.
@@ -21,73 +23,133 @@ func rawRecord(rkey string) format.Record {
 }
 
 func TestBrokenChunks(t *testing.T) {
-	const empty = 9 // a bucket without records
+	const none = 4 // zoe has no records of this kind
 	testBroken(t, map[string]breakage{
 		"an unknown kind": func(b *bench) string {
-			key := b.chunk(1, b.id(alice), empty, 0)
+			key := b.head(none, b.id(zoe), 0)
 			delete(b.rows, key)
 			key = "r\xc8" + key[2:]
 			b.rows[key] = nil
 			return fmt.Sprintf("record key %x is malformed, or of an unknown kind", key)
 		},
+		"a key that is neither a head's nor a leaf's": func(b *bench) string {
+			key := b.head(none, b.id(zoe), 1) + "\x01"
+			b.rows[key] = nil
+			return fmt.Sprintf("record key %x is malformed, or of an unknown kind", key)
+		},
 		"an actor without a string": func(b *bench) string {
-			b.chunk(1, b.free(), empty, 0, at(empty, 1, b.id(alice)))
+			b.head(1, b.free(), 0, at(1, b.id(alice)))
 			return fmt.Sprintf("actor %d has no string", b.free())
 		},
-		"a chunk under an unspilled parent": func(b *bench) string {
-			key := b.chunk(1, b.id(alice), empty, 0) + "\x00"
-			b.rows[key] = nil
-			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
+		"a leaf without a head": func(b *bench) string {
+			r := at(1, b.id(alice))
+			return fmt.Sprintf("chunk %x has no spilled head above it", b.leaf(none, b.id(zoe), r.Path, r))
 		},
-		"a chunk two levels under a spilled one": func(b *bench) string {
-			key := b.chunk(1, b.id(alice), empty, 1) + "\x00\x00"
-			b.rows[key] = nil
-			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
+		"a leaf under a head that was not spilled": func(b *bench) string {
+			r := at(1, b.id(alice))
+			b.head(none, b.id(zoe), 0, r)
+			return fmt.Sprintf("chunk %x has no spilled head above it", b.leaf(none, b.id(zoe), r.Path, r))
 		},
-		"a chunk two levels down without its parent, beside a spilled one": func(b *bench) string {
-			top := b.chunk(1, b.id(alice), empty, 1)
-			key := top + "\x03\x04"
-			b.rows[top+"\x01"] = b.rows[top]
-			b.rows[key] = format.CoderOf(1, b.id(alice), empty).Append(nil, 0, []format.Record{at(empty, 0x0304<<34, b.id(alice))})
-			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
+		"a leaf after those of another actor": func(b *bench) string {
+			r := at(1, b.id(alice))
+			b.head(none, b.id(zoe), 1)
+			b.leaf(none, b.id(zoe), r.Path, r)
+			return fmt.Sprintf("chunk %x has no spilled head above it", b.leaf(none, b.id(zoe)+1, r.Path, r))
+		},
+		"an empty leaf": func(b *bench) string {
+			b.head(none, b.id(zoe), 1)
+			return fmt.Sprintf("leaf %x has a generation, or no records", b.leaf(none, b.id(zoe), at(1, 0).Path))
+		},
+		"a leaf with a generation": func(b *bench) string {
+			r := at(1, b.id(alice))
+			b.head(none, b.id(zoe), 1)
+			key := b.leaf(none, b.id(zoe), r.Path)
+			b.rows[key] = format.CoderOf(none, b.id(zoe)).Append(nil, 1, []format.Record{r})
+			return fmt.Sprintf("leaf %x has a generation, or no records", key)
+		},
+		"a record after the end of its leaf": func(b *bench) string {
+			b.head(none, b.id(zoe), 1)
+			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), at(6, 0).Path, at(5, b.id(alice)), at(7, b.id(alice))))
+		},
+		"a raw key in a leaf of TIDs": func(b *bench) string {
+			b.head(none, b.id(zoe), 1)
+			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), at(6, 0).Path, at(5, b.id(alice)), rawRecord("self")))
+		},
+		"a record of the leaf before": func(b *bench) string {
+			b.head(none, b.id(zoe), 1)
+			b.leaf(none, b.id(zoe), at(6, 0).Path, at(5, b.id(alice)))
+			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), at(9, 0).Path, at(6, b.id(alice)), at(7, b.id(alice))))
+		},
+		"a raw key of the leaf before": func(b *bench) string {
+			b.head(none, b.id(zoe), 1)
+			b.leaf(none, b.id(zoe), rawRecord("b").Path, rawRecord("a"))
+			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), rawRecord("self").Path, rawRecord("a")))
 		},
 		"malformed": func(b *bench) string {
-			key := b.chunk(1, b.id(alice), empty, 0)
+			key := b.head(none, b.id(zoe), 0)
+			b.rows[key] = []byte{1}
+			return fmt.Sprintf("chunk %x: %v", key, format.ErrChunk)
+		},
+		"a malformed leaf": func(b *bench) string {
+			b.head(none, b.id(zoe), 1)
+			key := b.leaf(none, b.id(zoe), at(1, 0).Path)
 			b.rows[key] = []byte{1}
 			return fmt.Sprintf("chunk %x: %v", key, format.ErrChunk)
 		},
 		"another form of a chunk": func(b *bench) string {
-			key := b.chunk(1, b.id(alice), empty, 0, at(empty, 0, b.id(alice)))
+			key := b.head(none, b.id(zoe), 0, at(0, b.id(alice)))
 			v := b.rows[key]
-			b.rows[key] = []byte{1, 0, 0, 0} // with a clock that equals the previous one
-			return fmt.Sprintf("chunk %x is 01000000; expected %x", key, v)
+			other := append([]byte{v[0] | 1}, v[1:]...) // with a clock that equals the previous one
+			n := bytes.IndexFunc(v, func(r rune) bool { return r < 0x80 }) + 1
+			b.rows[key] = slices.Insert(other, n, 0, 0)
+			return fmt.Sprintf("chunk %x is %x; expected %x", key, b.rows[key], v)
 		},
 		"a duplicate path": func(b *bench) string {
-			r := at(empty, 7, b.id(alice))
-			return fmt.Sprintf("chunk %x does not ascend", b.chunk(1, b.id(alice), empty, 0, r, r))
-		},
-		"a record of another bucket": func(b *bench) string {
-			r := at(empty+1, 7, b.id(alice))
-			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
-		},
-		"a record of another chunk of the bucket": func(b *bench) string {
-			key := b.chunk(1, b.id(alice), empty, 1) + "\x05"
-			r := at(empty, 6<<42, b.id(alice))
-			b.rows[key] = format.CoderOf(1, b.id(alice), empty).Append(nil, 0, []format.Record{r})
-			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
+			r := at(7, b.id(alice))
+			return fmt.Sprintf("chunk %x does not ascend", b.head(none, b.id(zoe), 0, r, r))
 		},
 		"a raw key that is a TID": func(b *bench) string {
 			r := rawRecord(string(dict.AppendTID(nil, 12345)))
-			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), r.Path.Raw)
+			return fmt.Sprintf("chunk %x has the invalid record key %q", b.head(none, b.id(zoe), 0, r), r.Path.Raw)
+		},
+		"a TID that names no time": func(b *bench) string {
+			r := format.Record{Path: format.Path{TID: format.EndOfTime}, Subject: b.id(alice)}
+			return fmt.Sprintf("chunk %x has the invalid record key %q", b.head(none, b.id(zoe), 0, r), r.Path.AppendRkey(nil))
 		},
 		"an invalid record key": func(b *bench) string {
-			r := rawRecord("a/b")
-			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), "a/b")
+			return fmt.Sprintf("chunk %x has the invalid record key %q", b.head(none, b.id(zoe), 0, rawRecord("a/b")), "a/b")
 		},
 		"removed from nothing": func(b *bench) string {
-			r := format.Record{Path: at(empty, 1, 0).Path, Flags: format.Removed}
-			return fmt.Sprintf("chunk %x keeps the removed %q with nothing below it", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
+			r := format.Record{Path: at(1, 0).Path, Flags: format.Removed}
+			return fmt.Sprintf("chunk %x keeps the removed %q with nothing below it", b.head(none, b.id(zoe), 0, r), r.Path.AppendRkey(nil))
 		},
+		"removed in a leaf": func(b *bench) string {
+			r := format.Record{Path: at(1, 0).Path, Flags: format.Removed}
+			b.head(none, b.id(zoe), 1)
+			return fmt.Sprintf("chunk %x keeps the removed %q with nothing below it", b.leaf(none, b.id(zoe), r.Path, r), r.Path.AppendRkey(nil))
+		},
+	})
+}
+
+// TestBelowMalformedHead: what is below a malformed head, or in a malformed leaf, is not reported as well.
+func TestBelowMalformedHead(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		for _, breaks := range []func(b *bench, head string){
+			func(b *bench, head string) { b.rows[head] = append(b.rows[head], 1) },
+			func(b *bench, _ string) { b.rows[b.leaf(4, b.id(zoe), at(9, 0).Path)] = []byte{1} },
+		} {
+			b := h.bench(t)
+			head := b.head(4, b.id(zoe), 1)
+			for i := range uint64(5) {
+				r := at(i, b.id(alice))
+				r.Flags, r.Subject = format.NoSubject, dict.None
+				b.leaf(4, b.id(zoe), r.Path, r)
+			}
+			breaks(b, head)
+			if found := b.problems(); len(found) != 2 || !strings.Contains(found[0], format.ErrChunk.Error()) || !strings.HasPrefix(found[1], "the counts are") {
+				t.Errorf("%q", found)
+			}
+		}
 	})
 }
 
@@ -98,7 +160,7 @@ func (b *bench) row(k kinds.Kind, subject, member dict.ID) []byte {
 
 // value returns the value of a set's row, or of the group that has only this row.
 func (b *bench) value(k kinds.Kind, subject dict.ID, row []byte) []byte {
-	if !b.Grouped(k) {
+	if !format.HasGroups(k) {
 		return row
 	}
 	var g format.RowGroup
@@ -106,14 +168,17 @@ func (b *bench) value(k kinds.Kind, subject dict.ID, row []byte) []byte {
 	return g.Value
 }
 
-// newSet adds a spilled set of page, which has none yet, with a member in alice's container,
-// and returns the container's key.
-func (b *bench) newSet(v []byte) (container string) {
-	row := b.row(4, b.id(zoe), b.id(alice))
-	b.rows[string(row)] = format.AppendRow(nil, b.id(zoe), 1, nil, nil)
-	container = string(format.AppendContainerKey(nil, row, format.BlockOf(uint64(b.id(alice)))))
-	b.rows[container] = v
-	return container
+// spilledSet adds the row of a spilled set, in alice's partition, of a subject that has none yet. It returns the id of alice.
+func (b *bench) spilledSet() (member uint64) {
+	b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = format.AppendRow(nil, b.id(zoe), 1, nil, nil, nil)
+	return uint64(b.id(alice))
+}
+
+// setLeaf adds a leaf of this set, up to a member, and returns its key.
+func (b *bench) setLeaf(last, generation uint64, removed, members []uint64) (key string) {
+	key = string(b.AppendSetLeafKey(nil, 4, b.id(zoe), dict.ID(last)))
+	b.rows[key] = format.AppendRow(nil, b.id(zoe), generation, removed, members, nil)
+	return key
 }
 
 func TestBrokenSets(t *testing.T) {
@@ -121,7 +186,7 @@ func TestBrokenSets(t *testing.T) {
 		"an unknown kind": func(b *bench) string {
 			key := string(format.AppendRowKey(nil, 200, 5))
 			b.rows[key] = nil
-			return fmt.Sprintf("set key %x is malformed, or of an unknown kind", key)
+			return fmt.Sprintf("set key %x is malformed, not of this store's layout, or of an unknown kind", key)
 		},
 		"a malformed row": func(b *bench) string {
 			key := string(b.row(4, b.id(zoe), b.id(alice)))
@@ -131,29 +196,30 @@ func TestBrokenSets(t *testing.T) {
 		"a row in another form": func(b *bench) string {
 			key := string(b.row(1, b.id(alice), b.id(zoe)))
 			v := b.rows[key]
-			_, rest, _ := strings.Cut(string(format.AppendRow(nil, b.id(alice), 1, nil, []uint64{uint64(b.id(zoe))})), "\x03")
+			_, rest, _ := strings.Cut(string(format.AppendRow(nil, b.id(alice), 1, nil, []uint64{uint64(b.id(zoe))}, nil)), "\x03")
 			b.rows[key] = append([]byte{1}, rest...)
-			return fmt.Sprintf("row %x is %x; expected %x", key, b.rows[key], v)
+			return fmt.Sprintf("set %x is %x; expected %x", key, b.rows[key], v)
 		},
 		"removed from nothing": func(b *bench) string {
 			key := b.row(4, b.id(zoe), b.id(alice))
-			b.rows[string(key)] = format.AppendRow(nil, b.id(zoe), 0, []uint64{uint64(b.id(alice))}, nil)
-			return fmt.Sprintf("row %x keeps 1 removed members with nothing below it", key)
+			b.rows[string(key)] = format.AppendRow(nil, b.id(zoe), 0, []uint64{uint64(b.id(alice))}, nil, nil)
+			return fmt.Sprintf("row %x keeps dates, or removed members, with nothing below it", key)
 		},
-		"a repeated member that is none": func(b *bench) string {
-			key := string(b.row(1, b.id(alice), b.id(zoe)))
-			b.rows[key] = append(format.AppendRepeated(nil, b.id(alice), []uint64{uint64(b.id(zoe)) + 1}), b.rows[key]...)
-			return fmt.Sprintf("row %x has %d as a repeated member, but not as a member", key, b.id(zoe)+1)
+		"dates with nothing below": func(b *bench) string {
+			key := b.row(1, b.id(alice), b.id(zoe))
+			b.rows[string(key)] = format.AppendRow(nil, b.id(alice), 0, nil, []uint64{uint64(b.id(zoe))}, []uint32{format.DateOf(format.Path{TID: postTID + 5})})
+			return fmt.Sprintf("row %x keeps dates, or removed members, with nothing below it", key)
 		},
-		"a repeated member above containers": func(b *bench) string {
-			key := string(b.row(4, b.id(zoe), b.id(alice)))
-			id := []uint64{uint64(b.id(alice))}
-			b.rows[key] = format.AppendRow(format.AppendRepeated(nil, b.id(zoe), id), b.id(zoe), 1, nil, id)
-			return fmt.Sprintf("row %x has repeated members; rows of its kind, or above containers, have none", key)
+		"an undated member that is none": func(b *bench) string {
+			key, id := string(b.row(1, b.id(alice), b.id(zoe))), uint64(b.id(zoe))
+			undated := format.AppendRow(nil, b.id(alice), 0, nil, []uint64{id + 1}, []uint32{format.Undated})
+			plain := format.AppendRow(nil, b.id(alice), 0, nil, []uint64{id + 1}, nil)
+			b.rows[key] = append(undated[:len(undated)-len(plain)], b.rows[key]...)
+			return fmt.Sprintf("set %x: format: malformed set row", key)
 		},
-		"two records of a member that is not repeated": func(b *bench) string {
-			b.chunk(1, b.id(zoe), 900, 0, at(900, 7, b.id(alice)))
-			return fmt.Sprintf("actor %d has several follow records of %d, but is not a repeated member", b.id(zoe), b.id(alice))
+		"two records of a member whose date says that it has one": func(b *bench) string {
+			b.add(1, b.id(zoe), at(7, b.id(alice)))
+			return fmt.Sprintf("actor %d has several follow records of %d, and its date in the set, %d, says that it has one", b.id(zoe), b.id(alice), uint32(format.OneRecord))
 		},
 		"a member of another partition": func(b *bench) string {
 			if !b.Shared() {
@@ -165,27 +231,83 @@ func TestBrokenSets(t *testing.T) {
 			delete(b.rows, string(key))
 			key[len(key)-1] ^= 1
 			b.rows[string(key)] = v
-			return fmt.Sprintf("row %x has member %d, which is in partition %d", key, member, b.Settings.PartitionOfID(member))
+			return fmt.Sprintf("set %x has member %d, which is in partition %d", key, member, b.Settings.PartitionOfID(member))
 		},
 		"a subject without a string": func(b *bench) string {
 			member := uint64(b.id(alice))
-			b.rows[string(b.row(1, b.free(), b.id(alice)))] = format.AppendRow(nil, b.free(), 0, nil, []uint64{member})
+			b.rows[string(b.row(1, b.free(), b.id(alice)))] = format.AppendRow(nil, b.free(), 0, nil, []uint64{member}, nil)
 			return fmt.Sprintf("subject %d has no string", b.free())
 		},
-		"a container under an unspilled row": func(b *bench) string {
-			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
-			b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = nil
-			return fmt.Sprintf("container %x has no spilled row above it", key)
+		"a leaf without a row": func(b *bench) string {
+			m := b.spilledSet()
+			delete(b.rows, string(b.row(4, b.id(zoe), b.id(alice))))
+			return fmt.Sprintf("leaf %x has no spilled row above it", b.setLeaf(m, 0, nil, []uint64{m}))
 		},
-		"a malformed container": func(b *bench) string {
-			return fmt.Sprintf("set %x: %v", b.newSet([]byte{0, 1, 2, 3}), format.ErrContainer)
+		"a leaf under a row that was not spilled": func(b *bench) string {
+			m := b.spilledSet()
+			b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = format.AppendRow(nil, b.id(zoe), 0, nil, []uint64{m}, nil)
+			return fmt.Sprintf("leaf %x has no spilled row above it", b.setLeaf(m, 0, nil, []uint64{m}))
 		},
-		"a container with a duplicate member": func(b *bench) string {
-			return fmt.Sprintf("container %x does not ascend", b.newSet(format.AppendContainer(nil, []uint16{5, 5}, nil)))
+		"a leaf of a partition whose row was not spilled": func(b *bench) string {
+			b.spilledSet()
+			if b.Settings.PartitionOfID(b.id(famous)) == b.Settings.PartitionOfID(b.id(alice)) {
+				return ""
+			}
+			m := uint64(b.id(famous))
+			return fmt.Sprintf("leaf %x has no spilled row above it", b.setLeaf(m, 0, nil, []uint64{m}))
 		},
-		"removed from a container": func(b *bench) string {
-			return fmt.Sprintf("container %x keeps 2 removed members with nothing below it", b.newSet(format.AppendContainer(nil, nil, []uint16{5, 6})))
+		"a malformed leaf": func(b *bench) string {
+			m := b.spilledSet()
+			key := b.setLeaf(m, 0, nil, []uint64{m})
+			b.rows[key] = []byte{0x81}
+			return fmt.Sprintf("set %x: format: malformed set row", key)
 		},
+		"an empty leaf": func(b *bench) string {
+			return fmt.Sprintf("leaf %x has generation 0, 0 removed members, and 0 members", b.setLeaf(b.spilledSet(), 0, nil, nil))
+		},
+		"a leaf with removed members": func(b *bench) string {
+			m := b.spilledSet()
+			return fmt.Sprintf("leaf %x has generation 0, 1 removed members, and 1 members", b.setLeaf(m, 0, []uint64{m - 1}, []uint64{m}))
+		},
+		"a leaf with a generation": func(b *bench) string {
+			m := b.spilledSet()
+			return fmt.Sprintf("leaf %x has generation 3, 0 removed members, and 1 members", b.setLeaf(m, 3, nil, []uint64{m}))
+		},
+		"a leaf with a duplicate member": func(b *bench) string {
+			m := b.spilledSet()
+			return fmt.Sprintf("set %x: format: malformed set row", b.setLeaf(m, 0, nil, []uint64{m, m}))
+		},
+		"a member after the end of its leaf": func(b *bench) string {
+			m := b.spilledSet()
+			return fmt.Sprintf("leaf %x has members that belong elsewhere", b.setLeaf(m, 0, nil, []uint64{m, m + 1}))
+		},
+		"a member of the leaf before": func(b *bench) string {
+			m := b.spilledSet()
+			b.setLeaf(m+2, 0, nil, []uint64{m})
+			return fmt.Sprintf("leaf %x has members that belong elsewhere", b.setLeaf(m+5, 0, nil, []uint64{m + 2, m + 4}))
+		},
+		"a leaf's member of another partition": func(b *bench) string {
+			m, other := b.spilledSet(), b.id(famous)
+			if b.Settings.PartitionOfID(other) == b.Settings.PartitionOfID(b.id(alice)) {
+				return ""
+			}
+			key := b.setLeaf(m, 0, nil, []uint64{uint64(other)})
+			return fmt.Sprintf("set %x has member %d, which is in partition %d", key, other, b.Settings.PartitionOfID(other))
+		},
+	})
+}
+
+// TestLeafMembers: members of leaves that end with others' members, or that a row overrides, are not reported.
+func TestLeafMembers(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		m := b.spilledSet()
+		b.setLeaf(m+2, 0, nil, []uint64{m + 1, m + 2})
+		b.setLeaf(m+9, 0, nil, []uint64{m + 3})
+		b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = format.AppendRow(nil, b.id(zoe), 1, []uint64{m + 1, m + 2, m + 3}, nil, nil)
+		for _, p := range b.problems() {
+			t.Error(p)
+		}
 	})
 }
 
@@ -206,12 +328,11 @@ func TestBrokenEdges(t *testing.T) {
 			return noRecord(b, "follow", zoe, alice)
 		},
 		"a record with another subject, the set of the new one": func(b *bench) string {
-			p := at(uint16(postTID>>format.BucketShift), (postTID+5)%(1<<format.BucketShift), b.id(famous))
-			b.chunk(1, b.id(zoe), p.Path.Bucket(), 0, p)
+			b.add(1, b.id(zoe), format.Record{Path: format.Path{TID: postTID + 5}, Subject: b.id(famous)})
 			return noMember(b, "follow", zoe, famous)
 		},
 		"an extra record": func(b *bench) string {
-			b.chunk(2, b.id(zoe), 9, 0, at(9, 5, b.id(post)))
+			b.add(2, b.id(zoe), at(5, b.id(post)))
 			return noMember(b, "like", zoe, post)
 		},
 		"a missing member": func(b *bench) string {
@@ -219,24 +340,24 @@ func TestBrokenEdges(t *testing.T) {
 			return noMember(b, "follow", zoe, alice)
 		},
 		"an extra member": func(b *bench) string {
-			b.merge(b.row(2, b.id(page), b.id(zoe)), b.value(2, b.id(page), format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(zoe))})))
+			b.merge(b.row(2, b.id(page), b.id(zoe)), b.value(2, b.id(page), format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(zoe))}, nil)))
 			return noRecord(b, "like", zoe, page)
 		},
-		"a member of a container, removed by its row": func(b *bench) string {
+		"a member of a leaf, removed by its row": func(b *bench) string {
 			if !b.spilled {
 				return ""
 			}
-			b.merge(b.row(1, b.id(famous), b.id(alice)), format.AppendRow(nil, b.id(famous), 0, []uint64{uint64(b.id(alice))}, nil))
+			b.merge(b.row(1, b.id(famous), b.id(alice)), format.AppendRow(nil, b.id(famous), 0, []uint64{uint64(b.id(alice))}, nil, nil))
 			return noMember(b, "follow", alice, famous)
 		},
-		"a missing container": func(b *bench) string {
+		"a missing leaf of a set": func(b *bench) string {
 			if !b.spilled {
 				return ""
 			}
 			set := string(format.AppendRowKey(nil, 1, b.id(famous)))
 			delete(b.rows, b.first(format.KeyReverse, func(k string, _ []byte) bool {
-				_, _, _, isRow, err := format.ParseReverseKey([]byte(k))
-				return err == nil && !isRow && strings.HasPrefix(k, set)
+				_, _, _, _, isLeaf, err := b.ParseSetKey([]byte(k))
+				return err == nil && isLeaf && strings.HasPrefix(k, set)
 			}))
 			return fmt.Sprintf("has a follow record of %d, but is not in the subject's set", b.id(famous))
 		},
@@ -252,13 +373,13 @@ func TestBrokenEdges(t *testing.T) {
 func TestErasedEdges(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
-		prefix := string(format.AppendRecordsKey(nil, 1, b.id(erased)))
-		key := b.first(format.KeyRecord, func(k string, _ []byte) bool { return strings.HasPrefix(k, prefix) })
+		prefix := string(format.AppendRecordsKey(nil, 2, b.id(erased)))
+		key := b.first(format.KeyRecord, func(k string, v []byte) bool { return strings.HasPrefix(k, prefix) && len(v) > 10 })
 		if key == "" {
 			t.Fatal("there is no record to delete")
 		}
 		id := uint64(b.id(erased))
-		b.merge(b.row(1, b.id(famous), b.id(erased)), format.AppendRow(nil, b.id(famous), 0, nil, []uint64{id}))
+		b.merge(b.row(1, b.id(famous), b.id(erased)), format.AppendRow(nil, b.id(famous), 0, nil, []uint64{id}, nil))
 		for _, p := range b.problems() {
 			t.Error(p)
 		}

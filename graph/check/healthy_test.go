@@ -125,12 +125,12 @@ var (
 	page = "at://" + alice + "/com.example.page/x"
 )
 
-// stores are healthy stores: with one partition and with several, spilled and not.
+// stores are healthy stores: with one partition and with several, with groups and without, spilled and not.
 var stores = sync.OnceValues(func() (all []healthy, err error) {
-	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
+	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings, {ShardBits: 10, LeaseSize: dict.MaxLeaseSize, Partitions: 4, Group: 16}} {
 		for _, limits := range []write.Limits{{Row: 5, Chunk: 8}, {Row: 2000, Chunk: 2000}} {
 			h := healthy{
-				name:   fmt.Sprintf("%d partitions, limits %v", settings.Partitions, limits),
+				name:   fmt.Sprintf("%s, limits %v", settings, limits),
 				layout: format.Layout{Settings: settings}, spilled: limits.Chunk == 8,
 			}
 			if h.rows, err = h.make(limits); err != nil {
@@ -184,7 +184,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	}
 	commit(followers[5], func() { put(1, postTID+9, famous) })
 	commit(busy, func() {
-		for i := range uint64(300) { // a burst: spilled chunks go deep
+		for i := range uint64(300) { // a burst
 			put(2, postTID+i<<14+i<<36&(7<<36), page)
 		}
 	})
@@ -197,14 +197,15 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	}
 	for n := range 20 {
 		commit(busy, func() {
-			for i := range 60 { // some share a bucket
+			for i := range 60 {
 				b.AddPut(3, fmt.Appendf(nil, "key-%d-%d", n, i), []byte(post))
 			}
 		})
 	}
 	commit(erased, func() {
 		for i := range uint64(10) {
-			put(1, postTID+i<<48, alice)
+			put(1, postTID+i<<48, alice) // these are erased
+			put(2, postTID+i<<48, page)
 		}
 	})
 	commit(alice, func() {
@@ -343,11 +344,24 @@ func (b *bench) setState(did string, change func(*format.RepoState)) {
 	b.merge(key, group)
 }
 
-// chunk writes the chunk of a bucket, at the depth 0.
-func (b *bench) chunk(k kinds.Kind, actor dict.ID, bucket uint16, generation uint64, records ...format.Record) (key string) {
-	key = string(format.AppendRecordsKey(nil, k, actor)) + string([]byte{byte(bucket >> 8), byte(bucket)})
-	b.rows[key] = format.CoderOf(k, actor, bucket).Append(nil, generation, records)
+// head writes the head of an actor's records of a kind, and nothing below it.
+func (b *bench) head(k kinds.Kind, actor dict.ID, generation uint64, records ...format.Record) (key string) {
+	key = string(format.AppendRecordsKey(nil, k, actor))
+	b.rows[key] = format.CoderOf(k, actor).Append(nil, generation, records)
 	return key
+}
+
+// leaf writes the leaf up to a path.
+func (b *bench) leaf(k kinds.Kind, actor dict.ID, last format.Path, records ...format.Record) (key string) {
+	key = string(format.AppendLeafKey(format.AppendRecordsKey(nil, k, actor), last))
+	b.rows[key] = format.CoderOf(k, actor).Append(nil, 0, records)
+	return key
+}
+
+// add adds records to those of an actor.
+func (b *bench) add(k kinds.Kind, actor dict.ID, records ...format.Record) {
+	b.t.Helper()
+	b.merge(format.AppendRecordsKey(nil, k, actor), format.CoderOf(k, actor).Append(nil, 0, records))
 }
 
 // problems returns the reports of Verify.
@@ -367,24 +381,23 @@ func TestHealthy(t *testing.T) {
 		for _, p := range b.problems() {
 			t.Error(p)
 		}
-		deep, containers, jobs := 0, 0, 0
+		leaves, setLeaves, jobs := 0, 0, 0
 		for k := range h.rows {
 			switch k[0] {
 			case format.KeyRecord:
-				_, _, _, depth, err := format.ParseChunkKey([]byte(k))
-				if deep = max(deep, depth); err != nil {
-					t.Error(err)
+				if _, _, _, isLeaf, err := format.ParseChunkKey([]byte(k)); err != nil || isLeaf {
+					leaves++
 				}
 			case format.KeyReverse:
-				if _, _, _, isRow, err := format.ParseReverseKey([]byte(k)); err != nil || !isRow {
-					containers++
+				if _, _, _, _, isLeaf, err := b.ParseSetKey([]byte(k)); err != nil || isLeaf {
+					setLeaves++
 				}
 			case format.KeyErase:
 				jobs++
 			}
 		}
-		if (deep > 2) != h.spilled || (containers > 0) != h.spilled || jobs != 1 {
-			t.Errorf("chunks are %d deep, there are %d containers and %d erase jobs", deep, containers, jobs)
+		if (leaves > 20) != h.spilled || (setLeaves > 10) != h.spilled || jobs != 1 {
+			t.Errorf("there are %d leaves of records, %d of sets, and %d erase jobs", leaves, setLeaves, jobs)
 		}
 	})
 }

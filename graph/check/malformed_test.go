@@ -1,6 +1,7 @@
 package check
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,88 +57,61 @@ func TestMalformedGroupOfStrings(t *testing.T) {
 	})
 }
 
-// TestKeysOfTheOtherLayout: nothing reads keys of the other layout, so they are reported.
+// TestKeysOfTheOtherLayout: nothing reads keys of another layout, so they are reported.
 func TestKeysOfTheOtherLayout(t *testing.T) {
-	says := func(key []byte) string { return fmt.Sprintf("set key %x does not fit this store's layout", key) }
-	row := func(b *bench) []byte { return format.AppendRow(nil, b.id(zoe), 0, nil, []uint64{uint64(b.id(alice))}) }
-	// container makes a set whose row is right, and whose container lies under a given key.
-	container := func(b *bench, key func(set []byte, block uint64) []byte) string {
-		at := b.newSet(nil)
-		delete(b.rows, at)
-		k := key(format.AppendRowKey(nil, 4, b.id(zoe)), format.BlockOf(uint64(b.id(alice))))
-		b.rows[string(k)] = format.AppendContainer(nil, []uint16{uint16(b.id(alice))}, nil)
-		return says(k)
+	other := func(shared bool, key func(b *bench, l format.Layout) []byte) breakage {
+		return func(b *bench) string {
+			if b.Shared() != shared {
+				return ""
+			}
+			l := format.Layout{Settings: dict.SharedSettings}
+			if l.Settings.ShardBits = b.Settings.ShardBits; shared {
+				l.Settings.Partitions = 1
+			}
+			b.spilledSet()
+			k := key(b, l)
+			b.rows[string(k)] = format.AppendRow(nil, b.id(zoe), 0, nil, []uint64{uint64(b.id(alice))}, nil)
+			return fmt.Sprintf("set key %x is malformed, not of this store's layout, or of an unknown kind", k)
+		}
 	}
+	row := func(b *bench, l format.Layout) []byte { return l.AppendMemberKey(nil, 4, b.id(zoe), b.id(alice)) }
+	leaf := func(b *bench, l format.Layout) []byte { return l.AppendSetLeafKey(nil, 4, b.id(zoe), b.id(alice)) }
 	testBroken(t, map[string]breakage{
-		"several partitions, a row key without a partition": func(b *bench) string {
-			if !b.Shared() {
-				return ""
-			}
-			key := format.AppendRowKey(nil, 4, b.id(zoe))
-			b.rows[string(key)] = row(b)
-			return says(key)
-		},
-		"several partitions, a container without the mark": func(b *bench) string {
-			if !b.Shared() {
-				return ""
-			}
-			return container(b, format.AppendBlock)
-		},
-		"one partition, a row key with a partition": func(b *bench) string {
-			if b.Shared() {
-				return ""
-			}
-			key := append(format.AppendRowKey(nil, 4, b.id(zoe)), 0)
-			b.rows[string(key)] = row(b)
-			return says(key)
-		},
-		"one partition, a container with the mark": func(b *bench) string {
-			if b.Shared() {
-				return ""
-			}
-			return container(b, func(set []byte, block uint64) []byte {
-				return format.AppendBlock(format.Layout{Settings: dict.SharedSettings}.Containers(set), block)
-			})
-		},
-		"one partition, the hidden set's key with a partition": func(b *bench) string {
-			if b.Shared() {
-				return ""
-			}
-			key := append(format.AppendRowKey(nil, kinds.Hidden, 0), 0)
-			b.rows[string(key)] = row(b)
-			return says(key)
-		},
+		"several partitions, a row key without a partition":  other(true, row),
+		"several partitions, a leaf key without a partition": other(true, leaf),
+		"several partitions, a partition that is none": other(true, func(b *bench, _ format.Layout) []byte {
+			return append(format.AppendRowKey(nil, 4, b.id(zoe)), b.Settings.Partitions)
+		}),
+		"several partitions, a leaf of another partition than its last member": other(true, func(b *bench, _ format.Layout) []byte {
+			key := b.AppendSetLeafKey(nil, 4, b.id(zoe), b.id(alice))
+			key[len(b.LeavesBeside(key))-1] ^= 1
+			return key
+		}),
+		"one partition, a row key with a partition":  other(false, row),
+		"one partition, a leaf key with a partition": other(false, leaf),
+		"one partition, the hidden set's key with a partition": other(false, func(*bench, format.Layout) []byte {
+			return append(format.AppendRowKey(nil, kinds.Hidden, 0), 0)
+		}),
 	})
 }
 
-// TestOtherForms: readable rows and containers in another form than their own are reported.
+// TestOtherForms: readable rows and leaves in another form than their own are reported.
 func TestOtherForms(t *testing.T) {
-	bitmap := func(members ...int) []byte {
-		v := make([]byte, 1+format.BitmapBytes) // no removed members
-		for _, m := range members {
-			v[1+m/8] |= 1 << (m % 8)
-		}
-		return v
-	}
-	ascending := func(n int) (all []int) {
-		for i := range n {
-			all = append(all, 3*i)
-		}
-		return all
-	}
-	short := func(members []int) breakage {
-		return func(b *bench) string {
-			return fmt.Sprintf("container %x has %d bytes; expected %d", b.newSet(bitmap(members...)), 1+format.BitmapBytes, 1+2*len(members))
-		}
-	}
 	testBroken(t, map[string]breakage{
-		"a row that removes its member": func(b *bench) string {
-			key, id := string(b.row(4, b.id(zoe), b.id(alice))), uint64(b.id(alice))
-			b.rows[key] = format.AppendRow(nil, b.id(zoe), 1, []uint64{id}, []uint64{id})
-			return fmt.Sprintf("row %x has %d both as a member and as removed", key, id)
+		"a row with dates that say nothing": func(b *bench) string {
+			b.spilledSet()
+			key, id := string(b.row(4, b.id(zoe), b.id(alice))), []uint64{uint64(b.id(alice))}
+			v := format.AppendRow(nil, b.id(zoe), 1, nil, id, []uint32{7})
+			b.rows[key] = binary.LittleEndian.AppendUint32(v[:len(v)-4], format.OneRecord)
+			return fmt.Sprintf("set %x is %x; expected %x", key, b.rows[key], format.AppendRow(nil, b.id(zoe), 1, nil, id, nil))
 		},
-		"an empty bitmap":             short(nil),
-		"a bitmap of too few members": short(ascending(format.ArrayMax - 1)),
+		"a leaf with the length of its list in two bytes": func(b *bench) string {
+			m := []uint64{b.spilledSet()}
+			key := b.setLeaf(m[0], 0, nil, m)
+			v := format.AppendRow(nil, b.id(zoe), 0, nil, m, []uint32{7})
+			b.rows[key] = append([]byte{v[0], v[1], 0x81, 0}, v[3:]...)
+			return fmt.Sprintf("set %x is %x; expected %x", key, b.rows[key], v)
+		},
 	})
 }
 
@@ -178,13 +152,13 @@ func TestMalformedRest(t *testing.T) {
 	}
 	for name, v := range map[string][]byte{"empty": {}, "cut": make([]byte, 7), "too long": make([]byte, 9)} {
 		ways["the hidden set's version, "+name] = func(b *bench) string {
-			b.rows[string(b.PartKey(format.KeyHidden, 0))] = v
+			b.rows[string(format.PartKey(format.KeyHidden, 0))] = v
 			return fmt.Sprintf("the hidden set's version is %x", v)
 		}
 	}
 	for name, v := range map[string][]byte{"empty": {}, "cut": []byte(`{"Version":256`), "of another version": []byte(`{"Version":258}`)} {
 		ways["changes of the hidden accounts, "+name] = func(b *bench) string {
-			key := b.HidingKey(0, 256)
+			key := format.HidingKey(0, 256)
 			b.rows[string(key)] = v
 			return fmt.Sprintf("changes of the hidden accounts %x: %x", key, v)
 		}
@@ -194,7 +168,7 @@ func TestMalformedRest(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
 		b.rows[string(format.ClaimKey(3))] = []byte(`{"token":"AA==","owner":"a","since":"2026-01-02T03:04:05Z"}`)
-		b.rows[string(b.CursorKey(0, "another"))] = format.CursorRow{Number: 9, Seq: 5}.Value()
+		b.rows[string(format.CursorKey(0, "another"))] = format.CursorRow{Number: 9, Seq: 5}.Value()
 		b.rows[string(format.NoteKey(format.KeyGap, 9, 5, ""))] = []byte(`{"source":"another","after":5}`)
 		for _, p := range b.problems() {
 			t.Error(p)

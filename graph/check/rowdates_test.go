@@ -1,76 +1,104 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"skein.blue/graph/format"
+	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 )
 
-// A member with several records whose date says that it has one, or is that of one only, is found.
-func TestWrongOneRecord(t *testing.T) {
-	tried := 0
-	eachStore(t, func(t *testing.T, h healthy) {
-		b := h.bench(t)
-		for key, v := range b.rows {
-			k, subject, block, err := format.ParseDatesKey([]byte(key))
-			if err != nil || !format.HasRepeated(k) {
-				continue
-			}
-			var present []format.Dated
-			if err := format.EachDate(0, v, func(id uint64, date uint32) {
-				present = append(present, format.Dated{Member: uint16(id), Date: date})
-			}); err != nil || len(present) == 0 {
-				continue
-			}
-			want, date := "but its date says that it has one", uint32(format.OneRecord)
-			if tried%2 == 1 {
-				want, date = "is not that of all of them", 1234
-			}
-			present[0].Date = date
-			actor := dict.ID(block<<format.DateShift | uint64(present[0].Member))
-			value, err := b.RowIn(k, subject, b.rows[string(b.AppendMemberKey(nil, k, subject, actor))])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if row, err := format.ParseRow(subject, value); err != nil || row.Has(uint64(actor)) || row.HasRemoved(uint64(actor)) {
-				continue
-			}
-			b.rows[key] = format.AppendDates(nil, nil, present)
-			const free = 9
-			b.chunk(k, actor, free, 0, at(free, 7, subject))
-			if found := b.problems(); !slices.ContainsFunc(found, func(p string) bool { return strings.Contains(p, want) }) {
-				t.Errorf("%q, want %q among them", found, want)
-			}
-			tried++
-			return
-		}
-	})
-	if tried < 2 {
-		t.Error("fewer than two stores have dates")
+// datedMember returns a member of a leaf of famous' followers that has a date, and is not in a row: the leaf's key, and the member's place.
+func (b *bench) datedMember() (key string, members []uint64, dates []uint32, place int) {
+	b.t.Helper()
+	set, err := read.OpenSet(b.table, b.Layout, 1, b.id(famous))
+	if err != nil {
+		b.t.Fatal(err)
 	}
+	key = b.first(format.KeyReverse, func(k string, v []byte) bool {
+		if !strings.HasPrefix(k, string(format.Leaves(set.Key))) {
+			return false
+		}
+		_, _, members, dates, err = format.MergeRows(b.id(famous), v)
+		for place = range members {
+			if err == nil && dates[place] < format.OneRecord && !slices.Contains(set.Members, members[place]) && !slices.Contains(set.Removed, members[place]) {
+				return true
+			}
+		}
+		return false
+	})
+	if key == "" {
+		b.t.Fatal("no leaf has such a date")
+	}
+	return key, members, dates, place
 }
 
-// Of a set whose row was spilled when it had no members left, no dates are in blocks. The date in the row is compared
-// with the member's records.
-func TestDatesWithoutBlocks(t *testing.T) {
-	const free, second, problem = 9, 1_000_000 << format.ClockBits, "is not that of all of them"
+// TestDates: the date of a member in a leaf, or in a row above leaves, is that of its only record, or says less.
+func TestDates(t *testing.T) {
+	tried := 0
 	eachStore(t, func(t *testing.T, h healthy) {
-		for _, test := range []struct {
-			apart uint64 // the second record is that much later than the first
-			wrong bool
-		}{{1 << format.ClockBits, false}, {3 * second, true}} {
-			b := h.bench(t)
-			member, subject := b.id(alice), b.id(zoe)
-			first, other := at(free, second, subject), at(free, second+test.apart, subject)
-			b.rows[string(b.row(4, subject, member))] = format.AppendDatedRow(nil, subject, 1, nil, []uint64{uint64(member)}, []uint32{format.DateOf(first.Path)})
-			b.chunk(4, member, free, 0, first, other)
-			found := b.problems()
-			if got := slices.ContainsFunc(found, func(p string) bool { return strings.Contains(p, problem) }); got != test.wrong {
-				t.Errorf("records %d apart: %q, want %q among them: %t", test.apart, found, problem, test.wrong)
+		if !h.spilled {
+			return
+		}
+		tried++
+		for _, inRow := range []bool{false, true} {
+			for name, c := range map[string]struct {
+				date  func(right uint32) uint32
+				again bool   // it has a second record
+				says  string // "": nothing
+			}{
+				"right":           {func(d uint32) uint32 { return d }, false, ""},
+				"a second late":   {func(d uint32) uint32 { return d + 1 }, false, "wrong"},
+				"one record":      {func(uint32) uint32 { return format.OneRecord }, false, ""},
+				"undated":         {func(uint32) uint32 { return format.Undated }, false, ""},
+				"right, of two":   {func(d uint32) uint32 { return d }, true, "several"},
+				"wrong, of two":   {func(d uint32) uint32 { return d + 1 }, true, "several"},
+				"one record, two": {func(uint32) uint32 { return format.OneRecord }, true, "several"},
+				"undated, of two": {func(uint32) uint32 { return format.Undated }, true, ""},
+			} {
+				b := h.bench(t)
+				subject := b.id(famous)
+				key, members, dates, i := b.datedMember()
+				member, right := dict.ID(members[i]), dates[i]
+				dates[i] = c.date(right)
+				if inRow {
+					row := string(b.row(1, subject, member))
+					generation, removed, added, of, err := format.MergeRows(subject, b.rows[row],
+						format.AppendRow(nil, subject, 0, []uint64{members[i]}, []uint64{members[i]}, dates[i:i+1]))
+					if err != nil {
+						t.Fatal(err)
+					}
+					b.rows[row] = format.AppendRow(nil, subject, generation, removed, added, of)
+				} else {
+					b.rows[key] = format.AppendRow(nil, subject, 0, nil, members, dates)
+				}
+				var wants []string
+				if c.again {
+					b.add(1, member, at(7, subject))
+					wants = []string{"the counts are"}
+				}
+				switch c.says {
+				case "several":
+					wants = append(wants, fmt.Sprintf("actor %d has several follow records of %d, and its date in the set, %d, says that it has one", member, subject, dates[i]))
+				case "wrong":
+					wants = append(wants, fmt.Sprintf("actor %d has the date %d in the follow set of %d; its records have [%d]", member, dates[i], subject, right))
+				}
+				found := b.problems()
+				for _, want := range wants {
+					if !slices.ContainsFunc(found, func(p string) bool { return strings.HasPrefix(p, want) }) {
+						t.Errorf("%s, in a row: %t: %q, want %q", name, inRow, found, want)
+					}
+				}
+				if c.says == "" && len(found) != len(wants) {
+					t.Errorf("%s, in a row: %t: %q", name, inRow, found)
+				}
 			}
 		}
 	})
+	if tried < 3 {
+		t.Error("fewer than three stores have leaves")
+	}
 }

@@ -2,7 +2,6 @@ package check
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -12,7 +11,7 @@ import (
 )
 
 // eachSet reads all reverse sets, checks their form, and calls each with the members of every
-// row and container: first those of the rows in groups. It compares the hidden set with the accounts.
+// row and leaf: first those of the rows in groups. It compares the hidden set with the accounts.
 func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	unmet := v.hidden.Clone()
 	if err := v.scan([]byte{format.KeyRows}, func(key, value []byte) error { return v.rowGroup(key, value, each) }); err != nil {
@@ -20,31 +19,25 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 	}
 	v.setKey = v.setKey[:0]
 	if err := v.scan([]byte{format.KeyReverse}, func(key, value []byte) error {
-		k, subject, block, isRow, err := format.ParseReverseKey(key)
+		k, subject, part, last, isLeaf, err := v.ParseSetKey(key)
 		if err != nil || k != kinds.Hidden && v.kinds.Info(k) == nil {
-			v.broken("set key %x is malformed, or of an unknown kind", key)
+			v.broken("set key %x is malformed, not of this store's layout, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
-		if !v.FitsReverseKey(key, isRow) {
-			v.broken("set key %x does not fit this store's layout", key)
-			return nil
-		}
 		var members []uint64
-		if v.beginSet(format.AppendRowKey(nil, k, subject)) {
-			if v.Grouped(k) {
-				if err := v.readOver(k, subject); err != nil {
-					return err
-				}
+		if v.beginSet(format.AppendRowKey(nil, k, subject)) && format.HasGroups(k) {
+			if err := v.readOver(k, subject); err != nil {
+				return err
 			}
 		}
-		if isRow {
-			members, err = v.row(subject, key, value)
+		if isLeaf {
+			members, err = v.setLeaf(subject, key, value, part, last)
 		} else {
-			members, err = v.container(k, subject, key, value, block)
+			members, err = v.row(subject, key, value, part)
 		}
 		for _, m := range members {
-			if len(key) > len(v.setKey) && isRow && v.Settings.PartitionOfID(dict.ID(m)) != key[len(key)-1] {
-				v.broken("row %x has member %d, which is in partition %d", key, m, v.Settings.PartitionOfID(dict.ID(m)))
+			if v.Settings.PartitionOfID(dict.ID(m)) != part {
+				v.broken("set %x has member %d, which is in partition %d", key, m, v.Settings.PartitionOfID(dict.ID(m)))
 			}
 		}
 		if err != nil {
@@ -60,7 +53,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			}
 			return nil
 		}
-		if isRow && len(members) > 0 {
+		if !isLeaf && len(members) > 0 {
 			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
 		}
 		return each(k, subject, members)
@@ -76,22 +69,26 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 // rowGroup checks a row group, and calls each with the members of every row.
 func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	k, first, err := format.ParseRowGroupKey(key)
-	if err == nil && !v.Grouped(k) {
-		err = errors.New("it does not fit this store's layout")
-	}
 	if err != nil {
 		v.broken("key %x of a row group: %v", key, err)
 		return nil
 	}
+	part := v.PartitionOfKey(key)
 	var again format.RowGroup
 	var ended error // by each
 	err = format.EachRow(first, value, func(subject dict.ID, row []byte) error {
 		again.Add(subject, row)
 		set := format.AppendRowKey(nil, k, subject)
 		v.beginSet(set)
-		members, err := v.row(subject, set, row)
+		members, err := v.row(subject, set, row, part)
 		if err != nil {
 			return err
+		}
+		for _, m := range members {
+			if !bytes.Equal(key, v.AppendMemberKey(nil, k, subject, dict.ID(m))) {
+				v.broken("row group %x has member %d of %d, which belongs elsewhere", key, m, subject)
+				break
+			}
 		}
 		if len(members) > 0 {
 			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
@@ -111,70 +108,35 @@ func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject di
 	return nil
 }
 
-// readOver reads the row of a set that lies in a group, for container. rowGroup has reported what is malformed.
+// allParts are all partitions, a bit each.
+const allParts = 1<<64 - 1
+
+// readOver reads the rows of a set that lies in groups, for setLeaf. rowGroup has reported what is malformed.
 func (v *checker) readOver(k kinds.Kind, subject dict.ID) error {
 	t, err := read.OpenSet(v.r, v.Layout, k, subject)
 	if err != nil {
-		v.unreadable, v.spilled = true, 1
+		v.unreadable, v.spilled = true, allParts
 		return v.damage.failure()
 	}
 	if t.Generation > 0 {
-		v.spilled = 1
+		v.spilled = allParts
 	}
 	v.over = append(append(v.over, t.Removed...), t.Members...)
 	slices.Sort(v.over)
 	return nil
 }
 
-// row checks a row, and returns its members. It adds its ids to over, so that container does
+// row checks a row, and returns its members. It adds its ids to over, so that setLeaf does
 // not return them again.
-func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err error) {
-	r, err := format.ParseRow(subject, value)
+func (v *checker) row(subject dict.ID, key, value []byte, part uint8) (members []uint64, err error) {
+	r, members, removed, err := v.content(subject, key, value)
 	if err != nil {
 		return nil, err
 	}
-	if members, err = r.AppendMembers(nil); err != nil {
-		return nil, err
-	}
-	removed, err := r.AppendRemoved(nil)
-	if err != nil {
-		return nil, err
-	}
-	dates := make([]uint32, len(members))
-	for i := range dates {
-		dates[i] = r.Date(i)
-	}
-	if r.Generation == 0 && r.Dates != nil {
-		v.broken("row %x has dates, with nothing below it", key)
-	}
-	repeated, err := r.AppendRepeated(nil)
-	if err != nil {
-		return nil, err
-	}
-	if again := format.AppendDatedRow(format.AppendRepeated(nil, subject, repeated), subject, r.Generation, removed, members, dates); string(again) != string(value) {
-		v.broken("row %x is %x; expected %x", key, value, again)
-	}
-	for _, id := range repeated {
-		if _, is := slices.BinarySearch(members, id); !is {
-			v.broken("row %x has %d as a repeated member, but not as a member", key, id)
-		}
-	}
-	if len(repeated) > 0 && (r.Generation > 0 || !format.HasRepeated(kinds.Kind(key[1]))) {
-		v.broken("row %x has repeated members; rows of its kind, or above containers, have none", key)
-	}
-	for _, id := range removed {
-		if _, both := slices.BinarySearch(members, id); both {
-			v.broken("row %x has %d both as a member and as removed", key, id)
-		}
-	}
-	if len(removed) > 0 && r.Generation == 0 {
-		v.broken("row %x keeps %d removed members with nothing below it", key, len(removed))
+	if r.Generation == 0 && (r.Dates != nil || len(removed) > 0) {
+		v.broken("row %x keeps dates, or removed members, with nothing below it", key)
 	}
 	if r.Generation > 0 {
-		part := uint8(0)
-		if v.Shared() {
-			part = key[len(key)-1]
-		}
 		v.spilled |= 1 << part
 	}
 	v.over = append(append(v.over, removed...), members...)
@@ -182,44 +144,51 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 	return members, nil
 }
 
+// content decodes a row or a leaf, and checks its form.
+func (v *checker) content(subject dict.ID, key, value []byte) (r format.Row, members, removed []uint64, err error) {
+	var dates []uint32
+	if r, err = format.ParseRow(subject, value); err == nil {
+		members, err = r.AppendMembers(nil)
+	}
+	if err == nil {
+		removed, err = r.AppendRemoved(nil)
+	}
+	if err == nil {
+		dates, err = r.AppendDates(nil, members)
+	}
+	if err != nil {
+		return r, nil, nil, err
+	}
+	if again := format.AppendRow(nil, subject, r.Generation, removed, members, dates); string(again) != string(value) {
+		v.broken("set %x is %x; expected %x", key, value, again)
+	}
+	return r, members, removed, nil
+}
+
 // beginSet reports whether the key is in another set than the last, and forgets the rows of that one.
 func (v *checker) beginSet(key []byte) (another bool) {
 	if another = !bytes.Equal(key, v.setKey); another {
-		v.setKey, v.over, v.spilled = append(v.setKey[:0], key...), v.over[:0], 0
+		v.setKey, v.over, v.spilled, v.lastLeaf = append(v.setKey[:0], key...), v.over[:0], 0, nil
 	}
 	return another
 }
 
-// container checks a container, and returns the members that its row does not override.
-func (v *checker) container(k kinds.Kind, subject dict.ID, key, value []byte, block uint64) (members []uint64, err error) {
-	if v.spilled>>v.Settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
-		v.broken("container %x has no spilled row above it", key)
+// setLeaf checks a leaf, and returns the members that its row does not override.
+func (v *checker) setLeaf(subject dict.ID, key, value []byte, part uint8, last dict.ID) (members []uint64, err error) {
+	if v.spilled>>part&1 == 0 {
+		v.broken("leaf %x has no spilled row above it", key)
 	}
-	removed, _, err := format.SplitContainer(value)
+	r, members, removed, err := v.content(subject, key, value)
 	if err != nil {
 		return nil, err
 	}
-	if members, err = format.ContainerMembers(block<<16, value); err != nil {
-		return nil, err
+	if r.Generation > 0 || len(removed) > 0 || len(members) == 0 {
+		v.broken("leaf %x has generation %d, %d removed members, and %d members", key, r.Generation, len(removed), len(members))
 	}
-	for i := 1; i < len(members); i++ {
-		if members[i-1] >= members[i] {
-			v.broken("container %x does not ascend", key)
-			break
-		}
+	above := v.lastLeaf != nil && bytes.Equal(v.LeavesBeside(v.lastLeaf), v.LeavesBeside(key))
+	if _, _, _, before, _, _ := v.ParseSetKey(v.lastLeaf); len(members) > 0 && (members[len(members)-1] > uint64(last) || above && members[0] <= uint64(before)) {
+		v.broken("leaf %x has members that belong elsewhere", key)
 	}
-	low := make([]uint16, len(members))
-	for i, m := range members {
-		low[i] = uint16(m)
-		if v.summing && k != kinds.Hidden {
-			v.add(v.dates.members, k, m, uint64(subject))
-		}
-	}
-	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && len(value) > 0 && !bytes.Equal(again, value) { // an emptied container has no bytes
-		v.broken("container %x has %d bytes; expected %d", key, len(value), len(again))
-	}
-	if len(removed) > 0 {
-		v.broken("container %x keeps %d removed members with nothing below it", key, len(removed)/2)
-	}
+	v.lastLeaf = bytes.Clone(key)
 	return slices.DeleteFunc(members, func(m uint64) bool { _, over := slices.BinarySearch(v.over, m); return over }), nil
 }

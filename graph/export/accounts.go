@@ -76,12 +76,12 @@ func (x *exporter) gather(ids []dict.ID) error {
 	}
 	step := func(n int) (p *pending, k kinds.Kind, reads bool) {
 		p = &accounts[n/all]
-		return p, x.kinds.All[n%all].Kind, !p.state.Has(format.FlagErasing) && p.state.LowBucket != format.LowNone
+		return p, x.kinds.All[n%all].Kind, !p.state.Has(format.FlagErasing) && p.state.Has(format.FlagRecords)
 	}
 	for n := range kv.AheadOf(x.r, steps, func(ahead kv.Prefetcher, n int) {
 		p, k, reads := step(n)
-		if lo, hi := read.RangeOf(k, p.id, read.Window{}); reads && lo != nil {
-			ahead.PrefetchScan(lo, hi)
+		if reads {
+			read.Begin(ahead, k, p.id)
 		}
 	}) {
 		p, k, reads := step(n)

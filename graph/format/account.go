@@ -32,24 +32,21 @@ func (r Rev) String() string { return string(dict.AppendTID(nil, uint64(r))) }
 // only that its own repo is desynchronized.
 type Root [8]byte
 
-// accountBits is the binary logarithm of the size of a group. The states of accounts lie in
-// groups of 256 neighbouring ids. Those belong to accounts that were first seen at about the
+// The states of accounts lie in
+// groups of 256 neighbouring ids (dict.Settings.Group). Those belong to accounts that were first seen at about the
 // same time; package intern groups their DIDs the same way. A batch of events changes most
 // accounts that are awake, and writing some hundred bytes to a group costs little more than
 // writing one row of its own (docs/decisions/0006). A group is, ascending by id,
 //
 //	the id's lowest eight bits (1), the row's length (1), the row (RepoState)
 //
-// An operand and a stored group have the same form; the newest row of an account wins. In a
-// store with several writers, which is FoundationDB, merging a large value reads it first.
-// There each account is a group of its own, with 0 for the bits, and is set.
-const accountBits = 8
+// An operand and a stored group have the same form; the newest row of an account wins. A group of one account, with 0 for the bits, is set.
 
 // AppendAccount appends an account to its group.
 func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	start := len(dst) + 2
 	dst = s.Append(append(dst, byte(actor&l.AccountMask()), 0))
-	dst[start-1] = byte(len(dst) - start) // at most 77
+	dst[start-1] = byte(len(dst) - start) // at most 76
 	return dst
 }
 
@@ -108,7 +105,7 @@ func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) e
 
 // foldAccounts appends the group that the groups in values, oldest first, fold to.
 func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
-	var rows [1 << accountBits][]byte
+	var rows [dict.MaxGroup][]byte
 	for _, v := range values {
 		if err := EachAccount(v, func(low byte, row []byte) bool { rows[low] = row; return true }); err != nil {
 			return nil, err
@@ -129,16 +126,11 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 //	uvarint source, uvarint seq               of the last deletion, if flagDeleted
 //	rev(8) data(8)                            if flagHasRev
 //	top(8)                                    if flagAhead
-//	low(2)                                    if it is known
 //	more flags(1)                             the upper eight, if any is set
 //
 // top is the highest TID that is, or was, the key of an indexed record, if it is above rev.
 // That is rare: a PDS draws a commit's rev after its keys, so it takes a repo that was put
 // back to an older state. A new record whose key is above both is not in the index yet.
-//
-// low is 1 + the lowest bucket that may have a record, or LowNone if the account never had
-// one. It is known only if all keys of the account's records have been TIDs since the
-// account was first seen. low and top bound all its records.
 type RepoState struct {
 	Flags                 uint16
 	Source, AccountSource uint32
@@ -148,11 +140,7 @@ type RepoState struct {
 	Rev                   Rev
 	Data                  Root
 	Top                   uint64
-	LowBucket             uint16
 }
-
-// LowNone is the LowBucket of an account that never had a record.
-const LowNone = 0xffff
 
 // The flags of a RepoState. Append sets those that announce a part of the row.
 const (
@@ -167,6 +155,7 @@ const (
 	FlagResync                     // it has a row in the queue of resyncs (resync.go)
 	FlagNoRoot                     // rev is not of a commit that follows from another: from a row of an archive, or of an account outside the part that the store holds
 	FlagBehind                     // the stream announced a state newer than rev that was not applied
+	FlagRecords                    // the store has, or had, a record of the account
 )
 
 // Has reports whether a flag is set.
@@ -214,22 +203,6 @@ func (s *RepoState) MayHold(p Path) bool {
 	return s.Has(FlagHasRev) && (p.Raw != nil || p.TID <= max(uint64(s.Rev), s.Top))
 }
 
-// NoteLow lowers LowBucket for a record that is put under a path.
-func (s *RepoState) NoteLow(p Path) {
-	switch {
-	case s.LowBucket == 0: // unknown
-	case p.Raw != nil:
-		s.LowBucket = 0
-	default:
-		s.LowBucket = min(s.LowBucket, p.Bucket()+1)
-	}
-}
-
-// InOneBucket reports whether all records of the account are known to be in one bucket.
-func (s *RepoState) InOneBucket() bool {
-	return s.LowBucket != 0 && s.LowBucket != LowNone && s.Has(FlagHasRev) && Path{TID: max(uint64(s.Rev), s.Top)}.Bucket() == s.LowBucket-1
-}
-
 // Append appends the row.
 func (s *RepoState) Append(dst []byte) []byte {
 	flags := s.Flags &^ (flagAccount | flagDeleted | flagAhead)
@@ -259,9 +232,6 @@ func (s *RepoState) Append(dst []byte) []byte {
 	}
 	if flags&flagAhead != 0 {
 		dst = binary.BigEndian.AppendUint64(dst, s.Top)
-	}
-	if s.LowBucket != 0 {
-		dst = binary.BigEndian.AppendUint16(dst, s.LowBucket)
 	}
 	if more := byte(flags >> 8); more != 0 {
 		dst = append(dst, more)
@@ -309,13 +279,10 @@ func DecodeRepoState(v []byte) (s RepoState, err error) {
 		}
 		s.Top, rest = binary.BigEndian.Uint64(rest), rest[8:]
 	}
-	if len(rest) >= 2 {
-		s.LowBucket, rest = binary.BigEndian.Uint16(rest), rest[2:]
-	}
 	if len(rest) == 1 && rest[0] != 0 {
 		flags, rest = flags|uint16(rest[0])<<8, nil
 	}
-	if !ok || len(rest) != 0 || flags >= FlagBehind<<1 || s.LowBucket > RawBucket && s.LowBucket != LowNone {
+	if !ok || len(rest) != 0 || flags >= FlagRecords<<1 {
 		return bad()
 	}
 	s.Flags = flags &^ (flagAccount | flagDeleted | flagAhead)

@@ -14,11 +14,8 @@ func TestStatesRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
 		"a seq of eleven bytes":          {0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1},
 		"more flags that are none":       {0, 1, 1, 0},
-		"more flags that nobody has":     {0, 1, 1, 8},
-		"a low bucket and flags of none": {0, 1, 1, 0, 1, 0},
-		"a low bucket and too much":      {0, 1, 1, 0, 1, 1, 1},
-		"a low bucket beyond the TIDs'":  {0, 1, 1, 0x40, 1},
-		"a low bucket before none":       {0, 1, 1, 0xff, 0xfe},
+		"more flags that nobody has":     {0, 1, 1, 16},
+		"more flags, and too much":       {0, 1, 1, 8, 1},
 		"no #account where one was":      {byte(flagAccount), 1, 1},
 		"no deletion where one was":      {byte(flagDeleted), 1, 1},
 		"no deletion after an #account":  {byte(flagDeleted | flagAccount), 1, 1, 1, 1},
@@ -98,48 +95,6 @@ func TestGroupsRefused(t *testing.T) {
 	}
 }
 
-// TestBucketOfAnAccount: if an account is said to have one bucket, all of its records are there.
-func TestBucketOfAnAccount(t *testing.T) {
-	known := 0
-	for seed := range uint64(2000) {
-		rng := rand.New(rand.NewPCG(seed, 42))
-		s := RepoState{Flags: FlagHasRev, LowBucket: LowNone}
-		first, span := rng.Uint64N(RawBucket), 1+rng.Uint64N(8)
-		var tids []uint64
-		raw := false
-		for range rng.IntN(6) {
-			tid := min(first+rng.Uint64N(span), RawBucket-1)<<BucketShift | rng.Uint64N(1<<BucketShift)
-			tids = append(tids, tid)
-			s.NoteLow(Path{TID: tid})
-			s.Top = max(s.Top, tid)
-			if rng.IntN(20) == 0 {
-				s.NoteLow(Path{Raw: []byte("self")})
-				raw = true
-			}
-		}
-		s.Rev = Rev(rng.Uint64() >> 3)
-		one := s.InOneBucket()
-		if one && (raw || len(tids) == 0) {
-			t.Fatalf("seed %d: records of %v, raw %v, lie in one bucket", seed, tids, raw)
-		}
-		for _, tid := range tids {
-			p := Path{TID: tid}
-			if one && p.Bucket() != s.LowBucket-1 {
-				t.Fatalf("seed %d: %#x is not in bucket %d", seed, tid, s.LowBucket-1)
-			}
-			if !s.MayHold(p) {
-				t.Fatalf("seed %d: %+v may not hold %#x", seed, s, tid)
-			}
-		}
-		if one {
-			known++
-		}
-	}
-	if known < 50 {
-		t.Errorf("only %d accounts have one bucket", known)
-	}
-}
-
 // TestMayHold: writes trust a no from MayHold, and do not look the record up.
 func TestMayHold(t *testing.T) {
 	for _, c := range []struct {
@@ -163,11 +118,6 @@ func TestMayHold(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	for rev, want := range map[Rev]bool{3: false, 4: true, 5: false} {
-		if got := (&RepoState{Flags: FlagHasRev, LowBucket: 5, Rev: rev << BucketShift}).InOneBucket(); got != want {
-			t.Errorf("from bucket 4 to %d is one bucket: %v", rev, got)
-		}
-	}
 }
 
 // TestStoredKeysStayBounded: wherever the rev of a repo moves, and whether or not its state is written and read
@@ -175,7 +125,7 @@ func TestMayHold(t *testing.T) {
 func TestStoredKeysStayBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 1000 {
-		s, highest := RepoState{LowBucket: 1}, uint64(0)
+		s, highest := RepoState{}, uint64(0)
 		for range 8 {
 			rev := 1 + rng.Uint64N(1<<40)
 			s.MoveTo(Rev(rev), Root{})
@@ -188,8 +138,6 @@ func TestStoredKeysStayBounded(t *testing.T) {
 			}
 			if p := (Path{TID: highest}); !s.MayHold(p) {
 				t.Fatalf("a record with the key %d is taken for new in %+v", highest, s)
-			} else if s.InOneBucket() != (p.Bucket() == 0) {
-				t.Fatalf("records up to bucket %d lie in one bucket: %v", p.Bucket(), s.InOneBucket())
 			}
 		}
 	}

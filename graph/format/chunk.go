@@ -5,41 +5,46 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math/bits"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
-// A ChunkCoder reads and writes the chunks of one actor and one bucket, which their key names.
-// A chunk holds an actor's records of one kind whose paths share a bucket, by path; or, once
-// spilled, the newest changes to them. On disk it is
+// A ChunkCoder reads and writes the chunks of one actor and one kind, which their keys name.
 //
-//	uvarint 1, flagSpilled in 2 bytes, uvarint generation   if it was spilled
+// The records of an actor and kind lie in a head and in leaves. Writes merge changes into the head, without reading it. Nearly all actors
+// have few records, and the head has them all. A head that has grown too large is spilled: its records move into leaves, which
+// divide the paths among themselves (AppendLeafKey), and have a bounded size each. From then on, the head has the newest changes, which override the
+// leaves, until it is spilled again. So a leaf spans years of a quiet account, and hours of a busy one. A spill writes the leaves that it changes again:
+// nothing is merged into them. On disk, a chunk, which is a head or a leaf, is
+//
+//	uvarint 1, flagSpilled in 2 bytes, uvarint generation   of a head that was spilled
 //	n × record:
 //	  of a TID  uvarint: 2 × (microseconds since the previous record, or since
-//	            the start of the bucket), +1 if the next field is present
+//	            firstMicros, modulo 2^63), +1 if the next field is present
 //	            flags(6 bits) clock(10 bits), big-endian; if absent, no flags, and
 //	            the clock of the previous record, or 0 for the first
-//	  else      uvarint: 2 × length, +1 if the flags are present
-//	            the record key; flags(6 bits) 0(10 bits)
+//	  else      uvarint 1; flags and flagRaw (6 bits) 0(10 bits), big-endian
+//	            uvarint length of the record key, record key
 //	  without flags: the subject, as its difference to the previous subject, or
 //	  to the actor's id for the first; zigzag uvarint
 //
-// Nearly all records of an actor have the clock of its PDS. This is the byte form, of all merge operands and of stored chunks that are not
-// packed (packed.go). In a fold, the last write to a path wins. Removed paths are kept like the
-// removed members of a Row.
+// Nearly all records of an actor have the clock of its PDS. Records ascend by path: those whose keys are not TIDs come last.
+// This is the byte form, of all merge operands and of stored chunks that are not
+// packed (packed.go). In a fold, the last write to a path wins. Removed paths are kept in a head that was spilled, and until a fold includes the oldest value.
 //
 // If records of the kind can name several subjects (kinds.Kind.IsMany), an entry is a pair of a record
 // and one of its subjects: entries ascend by path and subject, the last write to a pair wins, and removed
 // pairs have a subject, too. A record is removed by removing its pairs. A record key of length 0 is that of
 // the entry before.
 type ChunkCoder struct {
-	Bucket uint16
-	many   bool
-	first  uint64 // the subject that the first record's is a difference to
+	many  bool
+	first uint64 // the subject that the first record's is a difference to
 }
+
+// firstMicros is the beginning of 2022, before the network. Hardly any record is older.
+const firstMicros = 1_640_995_200_000_000
 
 // Record is an entry of a chunk.
 type Record struct {
@@ -47,10 +52,10 @@ type Record struct {
 	Subject dict.ID // None if there are flags; with IsMany also the subject of a removed pair
 	Flags   uint8
 	IsMany  bool   // the record may have more subjects: path and subject identify the entry
-	Age     uint32 // in a fold, the index of its value; in a read, the depth of its chunk
+	Age     uint32 // in a fold, the index of its value
 }
 
-// CompareEntries orders the entries of one bucket, by what identifies them: the path, and the subject if
+// CompareEntries orders the entries of an actor, by what identifies them: the path, and the subject if
 // the record may have several.
 func CompareEntries(x, y *Record) int {
 	if c := ComparePaths(x.Path, y.Path); c != 0 || !x.IsMany {
@@ -64,6 +69,7 @@ const (
 	Removed     = 1 << iota // the path has no record
 	NoSubject               // the path has a record, which names no subject
 	flagSpilled             // a flag of the whole chunk: see ChunkCoder
+	flagRaw                 // the path is not a TID: see ChunkCoder
 )
 
 // ErrChunk is returned for a malformed chunk.
@@ -71,23 +77,18 @@ var ErrChunk error = dict.Malformed("format: malformed record chunk")
 
 // CoderOfKey returns the coder of the chunk under a key.
 func CoderOfKey(key []byte) (c ChunkCoder, err error) {
-	k, actor, bucket, _, err := ParseChunkKey(key)
+	k, actor, _, _, err := ParseChunkKey(key)
 	if err != nil {
 		return c, err
 	}
 	if !k.Valid() {
 		return c, fmt.Errorf("format: record key %x is of an unknown kind", key)
 	}
-	return CoderOf(k, actor, bucket), nil
+	return CoderOf(k, actor), nil
 }
 
-// CoderOf returns the coder of the chunks of an actor in a bucket.
-func CoderOf(k kinds.Kind, actor dict.ID, bucket uint16) ChunkCoder {
-	return ChunkCoder{bucket, k.IsMany(), uint64(actor)}
-}
-
-// IsRaw reports whether the records have keys that are not TIDs.
-func (c ChunkCoder) IsRaw() bool { return c.Bucket >= RawBucket }
+// CoderOf returns the coder of the chunks of an actor and kind.
+func CoderOf(k kinds.Kind, actor dict.ID) ChunkCoder { return ChunkCoder{k.IsMany(), uint64(actor)} }
 
 // The lowest bits of a TID are the id of a clock.
 const (
@@ -113,7 +114,7 @@ func (e *chunkEnd) tid() uint64 { return e.micros<<ClockBits | e.clock }
 
 // start is the end of an empty chunk.
 func (c ChunkCoder) start() chunkEnd {
-	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
+	return chunkEnd{micros: firstMicros, subject: c.first}
 }
 
 // AppendStored appends what a base fold stores for records, which ascend: the packed form, if there is one and it is shorter. check
@@ -127,14 +128,15 @@ func (c ChunkCoder) AppendStored(dst []byte, generation uint64, records []Record
 	return c.Append(dst, generation, records)
 }
 
-// packs reports whether a chunk may be packed, unless records have flags.
+// packs reports whether a chunk may be packed, unless records have flags or keys that are not TIDs.
 func (c ChunkCoder) packs(generation uint64, records int) bool {
-	return generation == 0 && records >= minPacked && !c.IsRaw() && !c.many
+	return generation == 0 && records >= minPacked && !c.many
 }
 
+// hasFlags reports whether the byte form of some of the records has flags.
 func hasFlags(records []Record) bool {
 	for i := range records {
-		if records[i].Flags != 0 {
+		if records[i].Flags != 0 || records[i].Path.Raw != nil {
 			return true
 		}
 	}
@@ -155,17 +157,12 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 	micros, clock, subject := end.micros, end.clock, end.subject
 	for i := range records {
 		r := &records[i]
-		if c.IsRaw() {
-			ext := min(uint64(r.Flags), 1)
-			key := r.Path.Raw
+		if key := r.Path.Raw; key != nil {
 			if c.many && i > 0 && bytes.Equal(key, records[i-1].Path.Raw) {
 				key = nil // the same
 			}
-			dst = binary.AppendUvarint(dst, uint64(len(key))<<1|ext)
-			dst = append(dst, key...)
-			if ext == 1 {
-				dst = binary.BigEndian.AppendUint16(dst, uint16(r.Flags)<<ClockBits)
-			}
+			dst = binary.BigEndian.AppendUint16(append(dst, 1), uint16(r.Flags|flagRaw)<<ClockBits)
+			dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
 		} else {
 			d := (r.Path.TID>>ClockBits - micros) << 1
 			micros = r.Path.TID >> ClockBits
@@ -189,12 +186,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
 	r := c.reader(v)
 	for r.next() {
-		record := Record{Flags: r.flags, IsMany: c.many, Age: age}
-		if c.IsRaw() {
-			record.Path.Raw = r.key
-		} else {
-			record.Path.TID = r.tid()
-		}
+		record := Record{Path: r.path(), Flags: r.flags, IsMany: c.many, Age: age}
 		if r.flags == 0 || c.many {
 			record.Subject = dict.ID(r.subject)
 		}
@@ -213,20 +205,21 @@ type walked struct {
 	generation uint64
 	removed    bool // some are removed
 	flags      bool // some have flags
+	raw        bool // the last has a key that is not a TID
 }
 
-// walk walks through a chunk of TIDs without building the records. It appends the state after each to ends, if that is not nil. ok is
+// walk walks through a chunk without building the records. It appends the state after each to ends, if that is not nil. ok is
 // false if the chunk is malformed.
 func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
 	r := c.reader(v)
 	for r.next() {
 		w.records++
-		w.removed, w.flags = w.removed || r.flags == Removed, w.flags || r.flags != 0
+		w.removed, w.flags = w.removed || r.flags == Removed, w.flags || r.flags != 0 || r.key != nil
 		if ends != nil {
 			*ends = append(*ends, r.chunkEnd)
 		}
 	}
-	w.end, w.generation = r.chunkEnd, r.generation
+	w.end, w.generation, w.raw = r.chunkEnd, r.generation, r.key != nil
 	return w, !r.malformed
 }
 
@@ -234,21 +227,32 @@ func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
 type chunkReader struct {
 	packedReader // in the byte form, at is a byte
 
-	packed, raw, many bool
-	flags             uint8 // of the last record read
-	generation        uint64
-	key               []byte // the raw key of the last record read
+	packed, many bool
+	flags        uint8 // of the last record read
+	generation   uint64
+	key          []byte // of the last record read, if it is not a TID
 }
 
-// spilledMark begins the byte form of a spilled chunk, before the generation.
+// path returns the path of the last record read.
+func (r *chunkReader) path() Path {
+	if r.key != nil {
+		return Path{Raw: r.key}
+	}
+	return Path{TID: r.tid()}
+}
+
+// spilledMark begins a head that was spilled, before the generation.
 var spilledMark = []byte{1, flagSpilled << ClockBits >> 8, 0}
+
+// IsSpilled reports whether a head was spilled.
+func IsSpilled(head []byte) bool { return bytes.HasPrefix(head, spilledMark) }
 
 // reader begins to read a chunk.
 func (c ChunkCoder) reader(v []byte) chunkReader {
 	if isPacked(v) {
 		return chunkReader{packedReader: c.unpack(v), packed: true}
 	}
-	r := chunkReader{packedReader: packedReader{v: v, chunkEnd: c.start()}, raw: c.IsRaw(), many: c.many}
+	r := chunkReader{packedReader: packedReader{v: v, chunkEnd: c.start()}, many: c.many}
 	if rest, ok := bytes.CutPrefix(v, spilledMark); ok {
 		generation, w := binary.Uvarint(rest)
 		r.generation, r.at, r.malformed = generation, len(spilledMark)+w, generation == 0
@@ -270,25 +274,27 @@ func (r *chunkReader) next() bool {
 		return r.fail()
 	}
 	v = v[w:]
-	if r.raw && n > 1 {
-		if n>>1 > uint64(len(v)) {
-			return r.fail()
-		}
-		r.key, v = v[:n>>1:n>>1], v[n>>1:]
-	} else if r.raw && (!r.many || r.key == nil) { // only a pair may have the key of the one before
-		return r.fail()
-	}
-	flags := uint8(0)
+	flags, raw := uint8(0), false
 	if n&1 != 0 {
 		if len(v) < 2 {
 			return r.fail()
 		}
 		ext := binary.BigEndian.Uint16(v)
 		v = v[2:]
-		r.clock, flags = uint64(ext&clockMask), uint8(ext>>ClockBits)
+		if flags = uint8(ext >> ClockBits); flags&flagRaw == 0 {
+			r.clock = uint64(ext & clockMask)
+		} else {
+			if v, raw = r.cutKey(v); !raw || n != 1 || ext&clockMask != 0 {
+				return r.fail()
+			}
+			flags &^= flagRaw
+		}
 		if flags > NoSubject || r.many && flags == NoSubject {
 			return r.fail()
 		}
+	}
+	if r.key != nil && !raw { // TIDs come first
+		return r.fail()
 	}
 	r.micros += n >> 1
 	r.flags = flags
@@ -302,6 +308,18 @@ func (r *chunkReader) next() bool {
 	}
 	r.at = len(r.v) - len(v)
 	return true
+}
+
+// cutKey cuts a record key, and its length before it, from the front of v.
+func (r *chunkReader) cutKey(v []byte) (rest []byte, ok bool) {
+	n, w := Uvarint(v)
+	if w <= 0 || n > uint64(len(v)-w) || n == 0 && (!r.many || r.key == nil) { // only a pair may have the key of the one before
+		return nil, false
+	}
+	if n > 0 {
+		r.key = v[w : w+int(n) : w+int(n)]
+	}
+	return v[w+int(n):], true
 }
 
 func (r *chunkReader) fail() bool {
@@ -330,94 +348,28 @@ func Uvarint(v []byte) (uint64, int) {
 	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
-// CompareRecords orders records like CompareEntries, then by age.
-func CompareRecords(x, y Record) int {
-	if c := CompareEntries(&x, &y); c != 0 {
-		return c
-	}
-	return int(x.Age) - int(y.Age)
-}
-
-// Live yields the live records of a bucket, ascending: the newest change of each entry, unless it
-// removed it. chunks is the number of chunks that the records come from: in the order of their keys, and so each before those that
-// it was spilled to.
-func Live(records []Record, chunks int) iter.Seq[*Record] {
-	return func(yield func(*Record) bool) {
-		if chunks <= 1 {
-			for i := range records {
-				if r := &records[i]; r.Flags != Removed && !yield(r) {
-					return
-				}
-			}
-			return
-		}
-		if upper, lower, ok := twoRuns(records); ok {
-			merged(upper, lower, yield)
-			return
-		}
-		starts := []int{0}
-		for i := 1; i < len(records); i++ {
-			if records[i].Age != records[i-1].Age {
-				starts = append(starts, i)
-			}
-		}
-		records, _ := mergeRuns(records, nil, starts, CompareEntries)
-		for i := range records {
-			r := &records[i]
-			if i > 0 && CompareEntries(&records[i-1], r) == 0 {
-				continue
-			}
-			if r.Flags != Removed && !yield(r) {
-				return
-			}
-		}
-	}
-}
-
-// twoRuns divides the records of a chunk that was spilled once into those of the chunk itself and those
-// below it. ok is false if either does not ascend by path, as where chunks below were spilled in turn.
-func twoRuns(records []Record) (upper, lower []Record, ok bool) {
-	n := 0
-	for n < len(records) && records[n].Age == records[0].Age {
-		n++
-	}
-	upper, lower = records[:n], records[n:]
-	for _, run := range [][]Record{upper, lower} {
-		for i := 1; i < len(run); i++ {
-			if CompareEntries(&run[i-1], &run[i]) >= 0 {
-				return nil, nil, false
-			}
-		}
-	}
-	for i := range lower {
-		if lower[i].Age <= records[0].Age {
-			return nil, nil, false
-		}
-	}
-	return upper, lower, true
-}
-
-// merged yields the live records of two runs. upper overrides lower.
-func merged(upper, lower []Record, yield func(*Record) bool) {
-	for len(upper) > 0 || len(lower) > 0 {
+// Merged calls each for the live records of a head and of leaves, in order, until each returns false: the head overrides the leaves.
+func Merged(head, leaves []Record, each func(*Record) bool) (more bool) {
+	for len(head) > 0 || len(leaves) > 0 {
 		c := -1
 		switch {
-		case len(upper) == 0:
+		case len(head) == 0:
 			c = 1
-		case len(lower) > 0:
-			c = CompareEntries(&upper[0], &lower[0])
+		case len(leaves) > 0:
+			c = CompareEntries(&head[0], &leaves[0])
 		}
 		var r *Record
 		if c > 0 {
-			r, lower = &lower[0], lower[1:]
+			r, leaves = &leaves[0], leaves[1:]
 		} else {
-			r, upper = &upper[0], upper[1:]
+			r, head = &head[0], head[1:]
 		}
 		if c == 0 {
-			lower = lower[1:]
+			leaves = leaves[1:]
 		}
-		if r.Flags != Removed && !yield(r) {
-			return
+		if r.Flags != Removed && !each(r) {
+			return false
 		}
 	}
+	return true
 }

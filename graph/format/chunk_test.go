@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -14,22 +13,36 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// randomRecords draws ascending records of a bucket: of one clock or of several, close
-// together and far apart, with and without flags.
-func randomRecords(rng *rand.Rand, bucket uint16, most int) (records []Record) {
-	clocks, step := uint64(1+rng.IntN(3)), uint64(1)<<(10+rng.IntN(35))
-	tid := uint64(bucket)<<BucketShift + rng.Uint64N(step)
-	for i := range rng.IntN(most + 1) {
-		r := Record{Path: Path{TID: tid&^clockMask | rng.Uint64N(clocks)}, Subject: randomID(rng)}
-		if bucket >= RawBucket {
+// randomRecords draws ascending entries of an actor: of one clock or of several, close together and far apart, before 2022 and at the ends
+// of the TIDs, with and without flags, and, if raw is set, with other keys after the TIDs. Of a coder of records with several subjects,
+// some have several.
+func randomRecords(rng *rand.Rand, c ChunkCoder, most int, raw bool) (records []Record) {
+	clocks, step := uint64(1+rng.IntN(3)), uint64(1)<<(ClockBits+rng.IntN(43))
+	tid := []uint64{0, firstMicros << ClockBits, goldenTID - 1<<58, goldenTID, EndOfTime - 1<<40}[rng.IntN(5)] + rng.Uint64N(step)
+	n := rng.IntN(most + 1)
+	tids := n
+	if raw {
+		tids = rng.IntN(n + 1)
+	}
+	for i := range n {
+		r := Record{Path: Path{TID: tid&^clockMask | rng.Uint64N(clocks)}, Subject: randomID(rng), IsMany: c.many}
+		if tid += 1<<ClockBits + rng.Uint64N(step); i >= tids || r.Path.TID >= EndOfTime {
+			if !raw {
+				break
+			}
 			r.Path = Path{Raw: fmt.Appendf(nil, "%04d%s", i, bytes.Repeat([]byte("x"), rng.IntN(200)))}
-		} else if tid += 1<<ClockBits + rng.Uint64N(step); tid>>BucketShift != uint64(bucket) {
-			break
 		}
 		if rng.IntN(4) == 0 {
-			r.Flags, r.Subject = 1+uint8(rng.IntN(2)), dict.None
+			if r.Flags = 1 + uint8(rng.IntN(2)); c.many {
+				r.Flags = Removed // a pair has a subject
+			} else {
+				r.Subject = dict.None
+			}
 		}
-		records = append(records, r)
+		for records = append(records, r); c.many && rng.IntN(3) == 0 && r.Subject < 1<<63; {
+			r.Subject += 1 + dict.ID(rng.Uint64N(100))
+			records = append(records, r)
+		}
 	}
 	return records
 }
@@ -39,9 +52,9 @@ func sameRecord(x, y Record) bool {
 }
 
 // naiveRead decodes a chunk field by field, as its format is documented.
-func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, generation uint64) {
+func naiveRead(actor dict.ID, many bool, v []byte) (records []Record, generation uint64) {
 	if isPacked(v) {
-		return naiveUnpack(actor, bucket, v), 0
+		return naiveUnpack(actor, v), 0
 	}
 	next := func() uint64 {
 		n, w := binary.Uvarint(v)
@@ -53,30 +66,32 @@ func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, genera
 		v = v[2:]
 		return uint8(n >> 10), uint64(n & 1023)
 	}
-	micros, clock, subject := uint64(bucket)<<40, uint64(0), uint64(actor)
+	micros, clock, subject := uint64(1_640_995_200_000_000), uint64(0), uint64(actor)
 	for len(v) > 0 {
-		r := Record{}
+		r := Record{IsMany: many}
 		n := next()
-		if len(records) == 0 && generation == 0 && n == 1 {
-			if binary.BigEndian.Uint16(v) == 4<<10 {
-				word()
+		if n%2 == 1 {
+			var at uint64
+			r.Flags, at = word()
+			switch {
+			case r.Flags == 4 && len(records) == 0:
 				generation = next()
 				continue
+			case r.Flags&8 != 0:
+				r.Flags -= 8
+				length := next()
+				if r.Path.Raw, v = v[:length], v[length:]; length == 0 {
+					r.Path.Raw = records[len(records)-1].Path.Raw
+				}
+			default:
+				clock = at
 			}
 		}
-		if bucket >= RawBucket {
-			r.Path.Raw, v = v[:n/2], v[n/2:]
-			if n%2 == 1 {
-				r.Flags, _ = word()
-			}
-		} else {
-			micros += n / 2
-			if n%2 == 1 {
-				r.Flags, clock = word()
-			}
+		if r.Path.Raw == nil {
+			micros = (micros + n/2) % (1 << 54)
 			r.Path.TID = micros*1024 + clock
 		}
-		if r.Flags == 0 {
+		if r.Flags == 0 || many {
 			d := next()
 			if d%2 == 0 {
 				subject += d / 2
@@ -93,14 +108,15 @@ func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, genera
 // TestChunksRoundTrip: Read, walk, AppendSubjects and the naive decoder return what a chunk was made from, in both forms. A packed
 // chunk is shorter than its byte form.
 func TestChunksRoundTrip(t *testing.T) {
-	var packed, longer, long int
-	for seed := range uint64(6000) {
+	var packed, longer, long, raws, early int
+	for seed := range uint64(8000) {
 		rng := rand.New(rand.NewPCG(seed, 30))
-		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1, RawBucket, RawBucket + 255}[rng.IntN(5)]
-		c := CoderOf(1, actor, bucket)
-		records := randomRecords(rng, bucket, []int{2, 6, 40, 300}[rng.IntN(4)])
+		actor, kind := randomID(rng), []kinds.Kind{1, 2, 64, kinds.FirstMany}[rng.IntN(4)]
+		c := CoderOf(kind, actor)
+		asPacked := seed%3 > 0 && !c.many
+		records := randomRecords(rng, c, []int{2, 6, 40, 300}[rng.IntN(4)], !asPacked && rng.IntN(2) == 0)
 		generation := max(rng.Uint64N(6), 3) - 3
-		if wide := rng.IntN(64); seed%3 > 0 && !c.IsRaw() { // as they are packed
+		if wide := rng.IntN(64); asPacked {
 			generation = 0
 			for i := range records {
 				if records[i].Flags = 0; rng.IntN(20) > 0 {
@@ -111,7 +127,13 @@ func TestChunksRoundTrip(t *testing.T) {
 				}
 			}
 		}
-		flags := hasFlags(records)
+		flags, raw := hasFlags(records), len(records) > 0 && records[len(records)-1].Path.Raw != nil
+		if raw && records[0].Path.Raw == nil {
+			raws++
+		}
+		if len(records) > 0 && records[0].Path.Raw == nil && records[0].Path.TID>>ClockBits < firstMicros {
+			early++
+		}
 		plain, stored := c.Append([]byte("x"), generation, records)[1:], c.AppendStored([]byte("x"), generation, records)[1:]
 		if isPacked(stored) {
 			packed++
@@ -123,19 +145,22 @@ func TestChunksRoundTrip(t *testing.T) {
 		}
 		for _, v := range [][]byte{plain, stored} {
 			got, g, err := c.Read([]Record{{Age: 9}}, v, 4)
-			if err != nil || g != generation || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) || slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 }) {
+			if err != nil || g != generation || IsSpilled(v) != (g > 0) || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) ||
+				slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 || r.IsMany != c.many }) {
 				t.Fatalf("seed %d: %x is read as %v of generation %d, %v; want %v of %d", seed, v, got[1:], g, err, records, generation)
 			}
-			if naive, g := naiveRead(actor, bucket, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
+			if naive, g := naiveRead(actor, c.many, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
 				t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
-			}
-			if c.IsRaw() {
-				continue
 			}
 			ends := []chunkEnd{c.start()}
 			w, ok := c.walk(v, &ends)
+			for i := range ends { // of a TID before firstMicros, the top bits mean nothing
+				ends[i].micros &= EndOfTime>>(ClockBits-1) - 1
+			}
+			w.end.micros &= EndOfTime>>(ClockBits-1) - 1
 			removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
-			if !ok || w != (walked{ends[len(ends)-1], len(records), generation, removed, flags}) || !flags && !slices.Equal(ends[1:], appendEnds(nil, records)) {
+			anyFlag := slices.ContainsFunc(records, func(r Record) bool { return r.Flags != 0 || r.Path.Raw != nil })
+			if !ok || w != (walked{ends[len(ends)-1], len(records), generation, removed, anyFlag, raw}) || !flags && !slices.Equal(ends[1:], appendEnds(nil, records)) {
 				t.Fatalf("seed %d: a walk through %x finds %+v, %v, %v", seed, v, w, ends, ok)
 			}
 			for i := 1; i < len(ends) && isPacked(v); i++ {
@@ -143,80 +168,94 @@ func TestChunksRoundTrip(t *testing.T) {
 					long++ // see longCode
 				}
 			}
-			if flags || generation > 0 || len(records) == 0 {
-				continue
+			simple, want := !flags && generation == 0, []uint64{7}
+			from, last := uint64(0), uint64(1<<64-1)
+			if len(records) > 0 {
+				from, last = records[rng.IntN(len(records))].Path.TID, records[rng.IntN(len(records))].Path.TID
 			}
-			from, last := records[rng.IntN(len(records))].Path.TID, records[rng.IntN(len(records))].Path.TID
-			want := []uint64{7}
 			for i := range records {
-				if tid := records[i].Path.TID; tid >= from && tid <= last {
+				if tid := records[i].Path.TID; simple && tid >= from && tid <= last {
 					want = append(want, uint64(records[i].Subject))
 				}
 			}
-			if subjects, ok := c.AppendSubjects([]uint64{7}, v, from, last); !ok || !slices.Equal(subjects, want) {
-				t.Fatalf("seed %d: subjects %v, want %v", seed, subjects, want)
+			if subjects, ok := c.AppendSubjects([]uint64{7}, v, from, last); ok != simple || !slices.Equal(subjects, want) {
+				t.Fatalf("seed %d: subjects %v, %v, want %v, %v", seed, subjects, ok, want, simple)
 			}
 		}
-		if c.IsRaw() {
-			continue
-		}
-		// Appending after the end that walk returns gives the bytes of the whole chunk.
+		// Appending after the end that walk returns gives the bytes of the whole chunk, unless it ends with another key than a TID.
 		cut := rng.IntN(len(records) + 1)
 		head := c.Append(nil, generation, records[:cut])
-		if w, _ := c.walk(head, nil); !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), plain) {
+		if w, _ := c.walk(head, nil); !w.raw && !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), plain) {
 			t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, plain)
 		}
 	}
-	if packed < 500 || longer < 500 || long < 500 {
-		t.Errorf("%d chunks were packed, %d not; %d long codes: too few to prove anything", packed, longer, long)
+	if packed < 500 || longer < 500 || long < 500 || raws < 500 || early < 500 {
+		t.Errorf("%d chunks were packed, %d not; %d long codes; %d chunks of TIDs and other keys, %d from before 2022: too few to prove anything", packed, longer, long, raws, early)
 	}
 }
 
 // TestChunksRefused: Read, walk and folds refuse malformed chunks.
 func TestChunksRefused(t *testing.T) {
-	const tids, raws = 1607, RawBucket
-	for _, c := range []struct {
-		name   string
-		bucket uint16
-		v      []byte
-	}{
-		{"a number that is cut", tids, []byte{0x80}},
-		{"no word where one was said to be", tids, []byte{1}},
-		{"half a word", tids, []byte{1, 0}},
-		{"no subject", tids, []byte{2}},
-		{"no subject after the word", tids, []byte{3, 0, 17}},
-		{"a subject that is cut", tids, []byte{2, 0x80}},
-		{"a flag that none has", tids, []byte{3, 0x0c, 17}},
-		{"all flags", tids, []byte{3, 0xfc, 17, 2}},
-		{"spilled without a generation", tids, []byte{1, 0x10, 0}},
-		{"spilled in generation 0", tids, []byte{1, 0x10, 0, 0}},
-		{"a generation that is cut", tids, []byte{1, 0x10, 0, 0x80}},
-		{"spilled, said second", tids, []byte{2, 2, 1, 0x10, 0, 1}},
-		{"spilled twice", tids, []byte{1, 0x10, 0, 1, 1, 0x10, 0, 1}},
-		{"a key of no bytes", raws, []byte{0, 2}},
-		{"a key of no bytes and a word", raws, []byte{1, 0, 0, 2}},
-		{"a key that is cut", raws, []byte{8, 's', 'e', 'l'}},
-		{"a key longer than memory", raws, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 's'}},
-		{"a key without a subject", raws, []byte{8, 's', 'e', 'l', 'f'}},
-		{"a key with half a word", raws, []byte{9, 's', 'e', 'l', 'f', 4}},
-		{"a key with a flag that none has", raws, []byte{9, 's', 'e', 'l', 'f', 0x0c, 0}},
-		{"raw keys spilled in generation 0", raws, []byte{1, 0x10, 0, 0}},
+	raw := func(key string, rest ...byte) []byte {
+		return append(append([]byte{1, 0x20, 0, byte(len(key))}, key...), rest...)
+	}
+	for name, v := range map[string][]byte{
+		"a number that is cut":                  {0x80},
+		"no word where one was said to be":      {1},
+		"half a word":                           {1, 0},
+		"no subject":                            {2},
+		"no subject after the word":             {3, 0, 17},
+		"a subject that is cut":                 {2, 0x80},
+		"a flag that none has":                  {3, 0x0c, 17},
+		"all flags":                             {3, 0xfc, 17, 2},
+		"spilled without a generation":          {1, 0x10, 0},
+		"spilled in generation 0":               {1, 0x10, 0, 0},
+		"a generation that is cut":              {1, 0x10, 0, 0x80},
+		"spilled, said second":                  {2, 2, 1, 0x10, 0, 1},
+		"spilled twice":                         {1, 0x10, 0, 1, 1, 0x10, 0, 1},
+		"a key of no bytes":                     raw("", 2),
+		"a key of no bytes after another":       append(raw("a", 2), raw("", 2)...),
+		"a key without its length":              {1, 0x20, 0},
+		"a key that is cut":                     {1, 0x20, 0, 4, 's', 'e', 'l'},
+		"a key longer than memory":              {1, 0x20, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 's'},
+		"a key without a subject":               raw("self"),
+		"a key with a flag that none has":       {1, 0x2c, 0, 1, 'a', 2},
+		"a key and a spill":                     {1, 0x30, 0, 1, 'a', 2},
+		"a key with a time":                     {3, 0x20, 0, 1, 'a', 2},
+		"a key with a clock":                    {1, 0x20, 1, 1, 'a', 2},
+		"a TID after a key":                     append(raw("a", 2), 2, 2),
+		"a TID with a word after a key":         append(raw("a", 2), 3, 0, 17, 2),
+		"a removed TID after a removed key":     {1, 0x24, 0, 1, 'a', 3, 4, 17},
+		"a generation after a key":              append(raw("a", 2), 1, 0x10, 0, 1),
+		"a spilled head with a TID that is cut": {1, 0x10, 0, 1, 2},
 	} {
-		coder := CoderOf(1, 5, c.bucket)
-		if got, _, err := coder.Read(nil, c.v, 0); err == nil {
-			t.Errorf("%s: %x is read as %v", c.name, c.v, got)
+		coder := CoderOf(1, 5)
+		if got, _, err := coder.Read(nil, v, 0); err == nil {
+			t.Errorf("%s: %x is read as %v", name, v, got)
 		}
-		key := binary.BigEndian.AppendUint16(AppendRecordsKey(nil, 1, 5), c.bucket)
-		good := coder.Append(nil, 0, []Record{{Path: Path{TID: tids<<BucketShift | 1}, Subject: 1}})
-		if coder.IsRaw() {
-			good = coder.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Subject: 1}})
-		} else if _, ok := coder.walk(c.v, nil); ok {
-			t.Errorf("%s: walk accepts %x", c.name, c.v)
+		if _, ok := coder.walk(v, nil); ok {
+			t.Errorf("%s: walk accepts %x", name, v)
 		}
-		for _, values := range [][][]byte{{c.v}, {good, c.v}, {c.v, good}} {
-			if v, _, err := new(Folder).Fold(nil, key, values, false); err == nil {
-				t.Errorf("%s: %x folds to %x", c.name, values, v)
+		if _, ok := coder.AppendSubjects(nil, v, 0, 1<<64-1); ok {
+			t.Errorf("%s: %x has subjects", name, v)
+		}
+		for _, good := range [][]byte{coder.Append(nil, 0, []Record{{Path: Path{TID: 1}, Subject: 1}}), raw("a", 2)} {
+			for _, values := range [][][]byte{{v}, {good, v}, {v, good}} {
+				if v, _, err := new(Folder).Fold(nil, AppendRecordsKey(nil, 1, 5), values, false); err == nil {
+					t.Errorf("%s: %x folds to %x", name, values, v)
+				}
 			}
+		}
+	}
+	// Of a record with several subjects, only the first has the key; none names nothing.
+	many := CoderOf(kinds.FirstMany, 5)
+	pairs := append(raw("a", 2), raw("", 2)...)
+	if got, _, err := many.Read(nil, pairs, 0); err != nil || len(got) != 2 || string(got[1].Path.Raw) != "a" {
+		t.Errorf("%x is read as %v, %v", pairs, got, err)
+	}
+	for _, v := range [][]byte{raw("", 2), append([]byte{2, 2}, raw("", 2)...), {1, 0x28, 0, 1, 'a', 2}, {3, 0x08, 17, 2}} {
+		if got, _, err := many.Read(nil, v, 0); err == nil {
+			t.Errorf("%x is read as %v", v, got)
 		}
 	}
 }
@@ -225,9 +264,11 @@ func TestChunksRefused(t *testing.T) {
 func TestCoderOfKey(t *testing.T) {
 	for kind := range 256 {
 		k := kinds.Kind(kind)
-		c, err := CoderOfKey(AppendChunkKey(nil, k, longID, Path{TID: goldenTID}, 2))
-		if known := k > 0 && int(k) <= len(kinds.All) || k >= 64 && k < 192; (err == nil) != known || known && c != CoderOf(k, longID, 1607) {
-			t.Errorf("kind %v: %+v, %v", k, c, err)
+		for _, key := range [][]byte{AppendRecordsKey(nil, k, longID), AppendLeafKey(AppendRecordsKey(nil, k, longID), Path{TID: goldenTID})} {
+			c, err := CoderOfKey(key)
+			if known := k > 0 && int(k) <= len(kinds.All) || k >= 64 && k < 192; (err == nil) != known || known && c != CoderOf(k, longID) {
+				t.Errorf("kind %v: %+v, %v", k, c, err)
+			}
 		}
 	}
 	if c, err := CoderOfKey(AppendRowKey(nil, 1, longID)); err == nil {
@@ -235,47 +276,50 @@ func TestCoderOfKey(t *testing.T) {
 	}
 }
 
-// TestLive compares the live records of one, two and several chunks, which override those after them, with a map.
-func TestLive(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 1))
-	overridden := 0
-	for range 2000 {
-		const bucket = 7
-		chunks := 1 + rng.IntN(4)
-		paths := randomRecords(rng, bucket, 20)
-		var records []Record
-		want := map[uint64]Record{}
-		for depth := range chunks {
-			for _, r := range paths {
-				if rng.IntN(2) == 0 {
+// TestMerged compares the live records of a head and of a leaf, which the head overrides, with a map.
+func TestMerged(t *testing.T) {
+	overridden, stopped := 0, 0
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 31))
+		c := CoderOf([]kinds.Kind{1, kinds.FirstMany}[seed%2], 5)
+		entries := randomRecords(rng, c, 20, true)
+		var lists [2][]Record
+		var want []Record
+		for _, r := range entries {
+			in := [2]bool{rng.IntN(2) == 0, rng.IntN(2) == 0}
+			for i := range lists {
+				n := r
+				if n.Flags = uint8(rng.IntN(2)) * Removed; !c.many {
+					n.Subject = randomID(rng)
+				}
+				n.Age = uint32(i)
+				if i == 1 {
+					n.Flags = 0 // a leaf has no removed records
+				}
+				if !in[i] {
 					continue
 				}
-				r.Age, r.Flags, r.Subject = uint32(depth), uint8(rng.IntN(3)), randomID(rng)
-				records = append(records, r)
-				if _, ok := want[r.Path.TID]; ok {
+				lists[i] = append(lists[i], n)
+				if i == 1 && in[0] {
 					overridden++
-				} else {
-					want[r.Path.TID] = r
+				} else if n.Flags == 0 {
+					want = append(want, n)
 				}
 			}
 		}
-		maps.DeleteFunc(want, func(_ uint64, r Record) bool { return r.Flags == Removed })
-		var before uint64
-		for r := range Live(records, chunks) {
-			if w, ok := want[r.Path.TID]; !ok || !sameRecord(*r, w) || r.Age != w.Age {
-				t.Fatalf("%d chunks: %+v is live; want %+v, %v", chunks, *r, w, ok)
-			}
-			if r.Path.TID <= before {
-				t.Fatalf("%d chunks: %d comes after %d", chunks, r.Path.TID, before)
-			}
-			before = r.Path.TID
-			delete(want, r.Path.TID)
+		most := rng.IntN(2 * (len(entries) + 1))
+		var got []Record
+		if more := Merged(lists[0], lists[1], func(r *Record) bool { got = append(got, *r); return len(got) <= most }); more != (len(want) <= most) {
+			t.Fatalf("seed %d: %d of %d records, and there are more: %v", seed, len(got), len(want), more)
+		} else if !more {
+			stopped++
+			want = want[:most+1]
 		}
-		if len(want) > 0 {
-			t.Fatalf("%d chunks: %v should be live", chunks, want)
+		if !slices.EqualFunc(got, want, func(x, y Record) bool { return sameRecord(x, y) && x.Age == y.Age }) {
+			t.Fatalf("seed %d: %v and %v are %v, want %v", seed, lists[0], lists[1], got, want)
 		}
 	}
-	if overridden < 1000 {
-		t.Errorf("only %d changes were overridden", overridden)
+	if overridden < 1000 || stopped < 100 {
+		t.Errorf("only %d changes were overridden, %d merges stopped", overridden, stopped)
 	}
 }

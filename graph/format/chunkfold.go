@@ -34,12 +34,12 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 // extend folds without building the records of the oldest value, for the usual case that newer records come later. It appends to the oldest value's
 // bytes, or packs all. It returns false, and fold does the work, if
 //
-//   - the keys are raw, or a value is malformed;
+//   - a value is malformed, or the oldest has keys that are not TIDs;
 //   - a newer value has a generation, or a path that is not above all paths of the oldest;
 //   - the oldest has removed paths that the fold drops; or
 //   - the oldest is packed and the result cannot be.
 func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, size Folded, ok bool) {
-	if c.IsRaw() || len(values) == 0 {
+	if len(values) == 0 {
 		return nil, size, false
 	}
 	f.records, f.starts, f.ends = f.records[:0], f.starts[:0], f.ends[:0]
@@ -58,7 +58,7 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 	}
 	w, ok := c.walk(values[0], ends)
 	drop := drops(base, w.generation)
-	if !ok || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.TID <= w.end.tid() {
+	if !ok || w.raw || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.Raw == nil && f.records[0].Path.TID <= w.end.tid() {
 		return nil, size, false
 	}
 	kept := f.newest(drop)
@@ -76,7 +76,7 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 	return out, Folded{n, len(out) - len(dst)}, true
 }
 
-// drops reports whether a fold drops removed entries: the oldest value is among those that it folds (base), and nothing lies below the chunk.
+// drops reports whether a fold drops removed entries: the oldest value is among those that it folds (base), and the head has no leaves.
 func drops(base bool, generation uint64) bool { return base && generation == 0 }
 
 // newest reduces the sorted records to the newest change of each entry. It drops removed ones if

@@ -40,8 +40,8 @@ func (c ChunkCoder) AppendNaming(dst []Record, v []byte, wanted func(subject dic
 // nextSimple is next for the chunks that AppendSubjects reads: others count as malformed.
 func (r *chunkReader) nextSimple() bool {
 	if !r.next() {
-		r.malformed = r.malformed || r.generation != 0 || r.raw
+		r.malformed = r.malformed || r.generation != 0
 		return false
 	}
-	return r.flags == 0 && r.generation == 0 && !r.raw || r.fail()
+	return r.flags == 0 && r.generation == 0 && r.key == nil || r.fail()
 }

@@ -12,7 +12,7 @@ import (
 // ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
 var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
 
-// unreadable begins a value that holds others as they were. Values of records, sets and dates begin with a number,
+// unreadable begins a value that holds others as they were. Values of records and sets begin with a number,
 // and this one has more than 64 bits.
 var unreadable = bytes.Repeat([]byte{0xff}, 11)
 
@@ -31,14 +31,13 @@ func AppendUnreadable(dst []byte, values [][]byte) []byte {
 	return dst
 }
 
-// A Folder folds the values that are merged into a store: chunks of records, rows, row groups, containers and
-// dates of sets, groups of accounts, and groups of strings. It holds the scratch space
+// A Folder folds the values that are merged into a store: heads of records, rows, row groups,
+// groups of accounts, and groups of strings. It holds the scratch space
 // of a fold; only one goroutine at a time may use it.
 type Folder struct {
 	rows   rowFolder
 	groups rowGroupFolder
 	chunks chunkFolder
-	dates  dateFolder
 }
 
 // Folded is the size of a folded value. The writer decides by it whether to spill the value.
@@ -61,19 +60,14 @@ func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 	switch key[0] {
 	case KeyRecord:
 		out, size, err = f.chunks.fold(dst, key, values, base)
-		if _, _, _, depth, kerr := ParseChunkKey(key); kerr != nil || depth >= MaxChunkDepth {
-			size = Folded{} // it cannot go deeper
-		}
 	case KeyReverse:
-		if k, subject, _, isRow, _ := ParseReverseKey(key); isRow {
-			out, size.Entries, err = f.rows.fold(dst, k, subject, values, base)
-		} else {
-			out, err = foldContainers(dst, values, base)
+		subject, n := dict.ReadID(key[min(2, len(key)):])
+		if n == 0 {
+			return nil, size, fmt.Errorf("format: set key %x is malformed", key)
 		}
+		out, size.Entries, err = f.rows.fold(dst, subject, values, base)
 	case KeyRows:
 		out, size.Entries, err = f.foldGroup(dst, key, values, base)
-	case KeyDates:
-		out, err = f.dates.fold(dst, values, base)
 	case KeyAccount:
 		out, err = foldAccounts(dst, values)
 	case dict.KeyString:

@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -46,122 +47,148 @@ type step struct {
 	date    uint32
 }
 
-// TestFoldRows: rows fold, in any grouping, to what the history of each member comes to. A row without containers
-// has no dates; it notes who was added twice since the last removal, and, while older values may exist, who was
-// removed. A row with a generation keeps the removed, and the date of a member that was added once, or several times
-// with one date.
+// wantRow returns what the history of each member comes to, step by step: the members and their dates, and those that were ever removed.
+func wantRow(history map[uint64][]step) (removed, members []uint64, dates []uint32) {
+	for _, m := range slices.Sorted(maps.Keys(history)) {
+		in, ever, date := false, false, uint32(0)
+		for _, s := range history[m] {
+			switch {
+			case s.removed:
+				in, ever = false, true
+			case in:
+				date = Undated // by several records
+			default:
+				in, date = true, s.date
+			}
+		}
+		if ever {
+			removed = append(removed, m)
+		}
+		if in {
+			members, dates = append(members, m), append(dates, date)
+		}
+	}
+	return removed, members, dates
+}
+
+// TestFoldRows: rows fold, in any grouping, to what the history of each member comes to. An operand with a generation begins it
+// again. With the oldest value, a row without a generation loses the removed, and all dates but that a member is
+// Undated; any other keeps both.
 func TestFoldRows(t *testing.T) {
-	for seed := range uint64(1000) {
+	var returned, several int
+	for seed := range uint64(1500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		subject := randomID(rng)
 		key := AppendRowKey(nil, 1, subject)
 		space := []uint64{8, 30, 3000, 1 << 39, 1 << 62}[rng.IntN(5)]
 		history := map[uint64][]step{}
 		var values [][]byte
-		spilled := rng.IntN(3) == 0
-		if spilled {
-			values = append(values, AppendRow(nil, subject, 3, nil, nil))
-		}
-		for range 1 + rng.IntN(30) {
+		generation := uint64(0)
+		total := 1 + rng.IntN(30)
+		spill := rng.IntN(3 * total) // the operand that replaces the row, if there is one
+		for nth := range total {
 			n := 1 + rng.IntN(5)
 			if rng.IntN(20) == 0 {
 				n = rng.IntN(500)
 			}
-			last := map[uint64]step{}
-			for range n {
-				last[rng.Uint64N(space)] = step{removed: rng.IntN(3) == 0, date: []uint32{5, 5, 6, Undated}[rng.IntN(4)]}
+			g := uint64(0)
+			if nth == spill || generation > 0 && rng.IntN(20) == 0 {
+				generation++
+				g = generation
+				clear(history)
 			}
-			var removed, members, again []uint64
+			last := map[uint64][]step{}
+			for range n {
+				s := []step{{date: randomDate(rng)}}
+				switch rng.IntN(4) {
+				case 0:
+					s = []step{{removed: true}}
+				case 1:
+					s = append([]step{{removed: true}}, s...) // removed, and added again
+				}
+				last[rng.Uint64N(space)] = s
+			}
+			var removed, members []uint64
 			var dates []uint32
 			for _, m := range slices.Sorted(maps.Keys(last)) {
-				s := last[m]
-				if history[m] = append(history[m], s); s.removed {
-					removed = append(removed, m)
-					continue
+				for _, s := range last[m] {
+					if s.removed {
+						removed = append(removed, m)
+					} else {
+						members, dates = append(members, m), append(dates, s.date)
+					}
 				}
-				members, dates = append(members, m), append(dates, s.date)
-				if rng.IntN(20) == 0 { // by two records of one write
-					again, history[m] = append(again, m), append(history[m], s)
-				}
+				history[m] = append(history[m], last[m]...)
 			}
-			values = append(values, AppendDatedRow(AppendRepeated(nil, subject, again), subject, 0, removed, members, dates))
+			values = append(values, AppendRow(nil, subject, g, removed, members, dates))
 		}
 		for base, v := range map[bool][]byte{true: foldInParts(t, rng, key, values), false: foldOf(t, key, values, false)} {
 			r, err := ParseRow(subject, v)
 			members, err1 := r.AppendMembers(nil)
-			removed, err2 := r.AppendRemoved(nil)
-			repeated, err3 := r.AppendRepeated(nil)
-			if err := errors.Join(err, err1, err2, err3); err != nil || (r.Generation == 3) != spilled {
-				t.Fatalf("seed %d: %x: %v", seed, v, err)
+			dates, err2 := r.AppendDates(nil, members)
+			removed, err3 := r.AppendRemoved(nil)
+			if err := errors.Join(err, err1, err2, err3); err != nil || r.Generation != generation {
+				t.Fatalf("seed %d: generation %d of %x, want %d: %v", seed, r.Generation, v, generation, err)
 			}
-			var in, out, several []uint64
-			dates := map[uint64]uint32{}
-			for m, steps := range history {
-				end, times, ever, differ := steps[len(steps)-1], 0, false, false
-				for _, s := range steps {
-					ever, differ = ever || s.removed, differ || s.removed || s.date != end.date
-					if times++; s.removed {
-						times = 0
+			out, in, of := wantRow(history)
+			if base && generation == 0 {
+				out = nil
+				for i := range of {
+					if of[i] != Undated {
+						of[i] = OneRecord
 					}
 				}
-				if end.removed && (spilled || !base) || ever && !spilled && !base {
-					out = append(out, m)
-				}
-				if end.removed {
-					continue
-				}
-				in = append(in, m)
-				if times > 1 && !spilled {
-					several = append(several, m)
-				}
-				if dates[m] = end.date; differ || base && !spilled {
-					dates[m] = Undated
-				}
 			}
-			for _, list := range [][]uint64{in, out, several} {
-				slices.Sort(list)
-			}
-			if !slices.Equal(members, in) || !slices.Equal(removed, out) || !slices.Equal(repeated, several) {
-				t.Fatalf("seed %d: members %v, want %v; removed %v, want %v; repeated %v, want %v", seed, members, in, removed, out, repeated, several)
-			}
-			for i, m := range members {
-				if r.Date(i) != dates[m] {
-					t.Fatalf("seed %d: %d has the date %d, want %d", seed, m, r.Date(i), dates[m])
-				}
+			if !slices.Equal(members, in) || !slices.Equal(removed, out) || !slices.Equal(dates, of) {
+				t.Fatalf("seed %d: members %v, want %v; dates %v, want %v; removed %v, want %v", seed, members, in, dates, of, removed, out)
 			}
 			for range 50 {
 				m := rng.Uint64N(space)
-				if r.Has(m) != slices.Contains(in, m) || r.HasRemoved(m) != slices.Contains(out, m) || r.IsRepeated(m) != slices.Contains(several, m) {
-					t.Fatalf("seed %d: %d is a member: %v, removed: %v, repeated: %v", seed, m, r.Has(m), r.HasRemoved(m), r.IsRepeated(m))
+				if r.Has(m) != slices.Contains(in, m) || r.HasRemoved(m) != slices.Contains(out, m) {
+					t.Fatalf("seed %d: %d is a member: %v, removed: %v", seed, m, r.Has(m), r.HasRemoved(m))
+				}
+				if r.Has(m) && r.HasRemoved(m) {
+					returned++
+				}
+				if d, _ := r.Date(m); d == Undated {
+					several++
 				}
 			}
 		}
 	}
+	if returned < 1000 || several < 1000 {
+		t.Errorf("only %d members were removed before, and %d are undated", returned, several)
+	}
 }
 
-// randomPath makes paths of one bucket.
-func randomPath(rng *rand.Rand, bucket uint16) Path {
-	if bucket >= RawBucket {
+// compareRecords orders entries, and those of one by age.
+func compareRecords(x, y Record) int {
+	return cmp.Or(CompareEntries(&x, &y), cmp.Compare(x.Age, y.Age))
+}
+
+// randomPath draws one of few paths, TIDs before and after 2022 among them.
+func randomPath(rng *rand.Rand) Path {
+	if rng.IntN(3) == 0 {
 		return Path{Raw: fmt.Appendf(nil, "key-%d", rng.IntN(30))}
 	}
-	return Path{TID: uint64(bucket)<<BucketShift | rng.Uint64N(40)<<40 | rng.Uint64N(3)}
+	return Path{TID: firstMicros<<ClockBits - 20<<40 + rng.Uint64N(40)<<40 + rng.Uint64N(3)}
 }
 
 // TestFoldChunks: chunks fold, in any grouping, to what a map of entries has, and read as they were written. Entries are
 // records, or pairs of a record and one of its subjects; the pairs of a record do not repeat its key. The sizes that a fold
-// reports are those of the byte form, and 0 for chunks that cannot be spilled.
+// reports are those of the byte form.
 func TestFoldChunks(t *testing.T) {
 	packed := 0
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		bucket := []uint16{0, 1650, RawBucket - 1, RawBucket}[rng.IntN(4)]
+		tids := rng.IntN(3) == 0 // only
 		kind := kinds.All[rng.IntN(len(kinds.All))].Kind
 		if rng.IntN(2) == 0 {
 			kind = kinds.FirstMany
 		}
-		key := AppendChunkKey(nil, kind, 900, randomPath(rng, bucket), rng.IntN(MaxChunkDepth+1))
+		key := AppendRecordsKey(nil, kind, 900)
 		c, err := CoderOfKey(key)
-		if err != nil || c.Bucket != bucket && !c.IsRaw() {
+		if err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]Record{}
@@ -173,7 +200,10 @@ func TestFoldChunks(t *testing.T) {
 		for range 1 + rng.IntN(30) {
 			op := map[string]Record{}
 			for range 1 + rng.IntN(8) {
-				r := Record{Path: randomPath(rng, bucket), Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: []uint8{0, Removed, 0, NoSubject}[rng.IntN(flags)], IsMany: c.many}
+				r := Record{Path: randomPath(rng), Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: []uint8{0, Removed, 0, NoSubject}[rng.IntN(flags)], IsMany: c.many}
+				for tids && r.Path.Raw != nil {
+					r.Path = randomPath(rng)
+				}
 				entry := string(r.Path.AppendRkey(nil))
 				if c.many {
 					r.Flags, r.Subject = r.Flags&Removed, dict.ID(898+rng.IntN(4))
@@ -183,7 +213,7 @@ func TestFoldChunks(t *testing.T) {
 				}
 				op[entry] = r
 			}
-			records := slices.SortedFunc(maps.Values(op), CompareRecords)
+			records := slices.SortedFunc(maps.Values(op), compareRecords)
 			v := c.Append(nil, 0, records)
 			if got, _, err := c.Read(nil, v, 0); err != nil || !slices.EqualFunc(got, records, sameRecord) {
 				t.Fatalf("seed %d: %v is read as %v, %v", seed, records, got, err)
@@ -200,20 +230,17 @@ func TestFoldChunks(t *testing.T) {
 			packed++
 		}
 		size := Folded{Entries: len(got), Bytes: len(c.Append(nil, generation, got))}
-		if _, _, _, depth, _ := ParseChunkKey(key); depth == MaxChunkDepth {
-			size = Folded{}
-		}
 		if out, folded, err := new(Folder).Fold([]byte("before"), key, values, true); folded != size || string(out) != "before"+string(v) {
 			t.Fatalf("seed %d: the size is %+v, want %+v; %v", seed, folded, size, err)
 		}
 		if !spilled {
 			maps.DeleteFunc(want, func(_ string, r Record) bool { return r.Flags == Removed })
 		}
-		if list := slices.SortedFunc(maps.Values(want), CompareRecords); !slices.EqualFunc(got, list, sameRecord) {
+		if list := slices.SortedFunc(maps.Values(want), compareRecords); !slices.EqualFunc(got, list, sameRecord) {
 			t.Fatalf("seed %d: got %v, want %v", seed, got, list)
 		}
 		paths := slices.CompactFunc(got, func(x, y Record) bool { return ComparePaths(x.Path, y.Path) == 0 })
-		if n := bytes.Count(v, []byte("key-")); c.IsRaw() && n != len(paths) {
+		if n := bytes.Count(v, []byte("key-")); n != len(slices.DeleteFunc(paths, func(r Record) bool { return r.Path.Raw == nil })) {
 			t.Fatalf("seed %d: %d keys of %d records: %x", seed, n, len(paths), v)
 		}
 	}
@@ -239,7 +266,7 @@ func checkExtend(t *testing.T, c ChunkCoder, values [][]byte, base bool) (ok, pa
 		}
 		generation = max(generation, g)
 	}
-	slices.SortFunc(read.records, CompareRecords)
+	slices.SortFunc(read.records, compareRecords)
 	kept := read.newest(base && generation == 0)
 	want := c.Append([]byte("x"), generation, kept)
 	if base {
@@ -259,26 +286,31 @@ func TestExtend(t *testing.T) {
 	extended, packed := 0, 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := CoderOf(1, 900, 1650)
-		tid := uint64(1650) << BucketShift
+		c := CoderOf(1, 900)
+		wide := rng.IntN(54)
+		first := []uint64{0, firstMicros<<ClockBits - 1<<41, goldenTID}[rng.IntN(3)]
+		tid := first
 		var operands [][]byte
 		for range 2 + rng.IntN(5) {
 			var records []Record
 			for range rng.IntN(6) {
-				if tid += rng.Uint64N(1 << rng.IntN(40)); rng.IntN(20) == 0 {
+				if tid += rng.Uint64N(1 << (wide + rng.IntN(55-wide))); rng.IntN(20) == 0 {
 					tid -= rng.Uint64N(1 << 30)
 				}
-				if tid = max(tid, 1650<<BucketShift); len(records) > 0 && records[len(records)-1].Path.TID >= tid {
+				if tid = max(tid, first); len(records) > 0 && records[len(records)-1].Path.TID >= tid {
 					break
 				}
 				r := Record{Path: Path{TID: tid}, Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: max(uint8(rng.IntN(12)), 9) - 9}
-				if seed%2 == 0 {
-					r.Flags = 0
+				if seed%2 == 0 { // as they are packed
+					r.Flags, r.Subject = 0, dict.ID(900+rng.Uint64N(1<<30))
 				}
 				if r.Flags != 0 {
 					r.Subject = 0
 				}
 				records = append(records, r)
+			}
+			for rng.IntN(8) == 0 {
+				records = append(records, Record{Path: Path{Raw: fmt.Appendf(nil, "%d", len(records))}, Subject: 7})
 			}
 			generation := uint64(0)
 			if len(operands) == 0 {
@@ -316,19 +348,19 @@ func FuzzUvarint(f *testing.F) {
 }
 
 // TestOnlyListedKeyspacesFold: folding in a keyspace that Fold does not list is an error. Fold
-// must not take its values for containers.
+// must not take its values for rows.
 func TestOnlyListedKeyspacesFold(t *testing.T) {
-	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyRows: true, KeyDates: true, KeyAccount: true, dict.KeyString: true}
+	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyRows: true, KeyAccount: true, dict.KeyString: true}
 	for _, keyspace := range append(slices.Collect(maps.Keys(keyspaces)), 0, 'z', 0xff) {
-		// A key that is valid in every keyspace that folds, and a value that is a container.
+		// A key that is valid in every keyspace that folds, and a value that is a row.
 		key := append([]byte{keyspace, 1}, bytes.Repeat([]byte{5}, 7)...)
 		switch keyspace {
 		case KeyAccount:
 			key = alone.AccountKey(nil, shortID)
 		case KeyRows:
-			key = AppendRowGroupKey(nil, 2, shortID)
+			key = alone.AppendMembersKey(nil, 2, shortID)
 		}
-		for _, values := range [][][]byte{{AppendContainer(nil, []uint16{7}, nil)}, {nil}, {}} {
+		for _, values := range [][][]byte{{AppendRow(nil, 5, 0, nil, []uint64{5}, nil)}, {nil}, {}} {
 			for _, base := range []bool{false, true} {
 				out, size, err := new(Folder).Fold(nil, key, values, base)
 				if errors.Is(err, ErrKeyspace) == folds[keyspace] {

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -24,26 +25,28 @@ const (
 )
 
 func readChunkKey(key []byte) (string, error) {
-	k, actor, bucket, depth, err := ParseChunkKey(key)
-	return fmt.Sprintf("records of kind %v, actor %#x, bucket %d, depth %d [%x]", k, uint64(actor), bucket, depth,
-		key[len(key)-depth:]), err
+	k, actor, last, isLeaf, err := ParseChunkKey(key)
+	if isLeaf {
+		return fmt.Sprintf("leaf of the records of kind %v, actor %#x, up to %s", k, uint64(actor), last.AppendRkey(nil)), err
+	}
+	return fmt.Sprintf("head of the records of kind %v, actor %#x", k, uint64(actor)), err
 }
 
-func readSetKey(key []byte) (string, error) {
-	k, subject, block, isRow, err := ParseReverseKey(key)
-	if isRow {
-		part := "the only partition"
-		if at := len(AppendRowKey(nil, k, subject)); len(key) > at {
-			part = fmt.Sprintf("partition %d", key[at])
+// readSetKey returns a reader of the keys of sets in a layout.
+func readSetKey(l Layout) func(key []byte) (string, error) {
+	return func(key []byte) (string, error) {
+		k, subject, part, last, isLeaf, err := l.ParseSetKey(key)
+		of := fmt.Sprintf("of the set of kind %v, subject %#x, partition %d", k, uint64(subject), part)
+		if isLeaf {
+			return fmt.Sprintf("leaf %s, up to %#x", of, uint64(last)), err
 		}
-		return fmt.Sprintf("row of the set of kind %v, subject %#x, %s", k, uint64(subject), part), err
+		return "row " + of, err
 	}
-	return fmt.Sprintf("container of the set of kind %v, subject %#x, block %#x", k, uint64(subject), block), err
 }
 
 func readRowGroupKey(key []byte) (string, error) {
 	k, first, err := ParseRowGroupKey(key)
-	return fmt.Sprintf("row group of kind %v, from subject %#x", k, uint64(first)), err
+	return fmt.Sprintf("row group of kind %v, from subject %#x, partition %d", k, uint64(first), shared.PartitionOfKey(key)), err
 }
 
 func readActorKey(key []byte) (string, error) {
@@ -77,34 +80,30 @@ func goldenKeys() []harness.Form {
 		name string
 		id   dict.ID
 	}{{"short", shortID}, {"long", longID}} {
-		for depth := range MaxChunkDepth + 1 {
-			add(fmt.Sprintf("chunk of TIDs, %s actor, depth %d", id.name, depth), AppendChunkKey(nil, 2, id.id, tid, depth), readChunkKey)
-		}
-		for _, depth := range []int{0, 1, MaxChunkDepth} {
-			add(fmt.Sprintf("chunk of raw keys, %s actor, depth %d", id.name, depth), AppendChunkKey(nil, 1, id.id, raw, depth), readChunkKey)
-		}
+		head := AppendRecordsKey(nil, 2, id.id)
+		add(fmt.Sprintf("head, %s actor", id.name), head, readChunkKey)
+		add(fmt.Sprintf("leaf up to a TID, %s actor", id.name), AppendLeafKey(bytes.Clone(head), tid), readChunkKey)
+		add(fmt.Sprintf("leaf up to the last TID, %s actor", id.name), AppendLeafKey(bytes.Clone(head), Path{TID: EndOfTime - 1}), readChunkKey)
+		add(fmt.Sprintf("leaf up to a raw key, %s actor", id.name), AppendLeafKey(bytes.Clone(head), raw), readChunkKey)
 		for _, l := range []struct {
 			name string
 			Layout
 		}{{"alone", alone}, {"shared", shared}} {
-			row := l.AppendMemberKey(nil, 1, id.id, longID)
-			add(fmt.Sprintf("%s: row, %s subject", l.name, id.name), row, readSetKey)
-			add(fmt.Sprintf("%s: container, %s subject, short block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(shortID))), readSetKey)
-			add(fmt.Sprintf("%s: container, %s subject, long block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(longID))), readSetKey)
+			add(fmt.Sprintf("%s: row, %s subject", l.name, id.name), l.AppendMemberKey(nil, 1, id.id, longID), readSetKey(l.Layout))
+			add(fmt.Sprintf("%s: set leaf, %s subject, up to a short id", l.name, id.name), l.AppendSetLeafKey(nil, 1, id.id, shortID), readSetKey(l.Layout))
+			add(fmt.Sprintf("%s: set leaf, %s subject, up to a long id", l.name, id.name), l.AppendSetLeafKey(nil, 3, id.id, longID), readSetKey(l.Layout))
+			add(fmt.Sprintf("%s, row group, %s subject", l.name, id.name), l.AppendMemberKey(nil, 3, id.id, longID), readRowGroupKey)
 			add(fmt.Sprintf("%s: account, %s", l.name, id.name), l.AccountKey(nil, id.id), readActorKey)
 		}
-		add(fmt.Sprintf("row group, %s subject", id.name), alone.AppendMemberKey(nil, 3, id.id, longID), readRowGroupKey)
 		add(fmt.Sprintf("erase, %s", id.name), EraseKey(id.id), readActorKey)
 	}
-	for i, l := range []Layout{alone, shared} {
-		name := []string{"alone", "shared"}[i]
-		add(name+": counts", l.PartKey(KeyCounts, 9), readPlainKey)
-		add(name+": hidden", l.PartKey(KeyHidden, 9), readPlainKey)
-		add(name+": hiding", l.HidingKey(9, 257), readPlainKey)
-		add(name+": writer", l.PartKey(KeyWriter, 9), readPlainKey)
-		add(name+": cursor", l.CursorKey(9, "wss://bsky.network"), readCursorKey)
-		add(name+": row of hidden", l.AppendMemberKey(nil, kinds.Hidden, 0, longID), readSetKey)
-	}
+	add("counts", PartKey(KeyCounts, 9), readPlainKey)
+	add("hidden", PartKey(KeyHidden, 9), readPlainKey)
+	add("hiding", HidingKey(9, 257), readPlainKey)
+	add("writer", PartKey(KeyWriter, 0), readPlainKey)
+	add("cursor", CursorKey(9, "wss://bsky.network"), readCursorKey)
+	add("alone: row of hidden", alone.AppendMemberKey(nil, kinds.Hidden, 0, longID), readSetKey(alone))
+	add("shared: row of hidden", shared.AppendMemberKey(nil, kinds.Hidden, 0, longID), readSetKey(shared))
 	add("header", HeaderKey, readPlainKey)
 	add("secret", KeySecret, readPlainKey)
 	add("import", KeyImport, readPlainKey)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,19 +21,16 @@ const goldenSubject = 1000
 func readRow(v []byte) (string, error) {
 	r, err := ParseRow(goldenSubject, v)
 	members, err1 := r.AppendMembers(nil)
-	removed, err2 := r.AppendRemoved(nil)
-	repeated, err3 := r.AppendRepeated(nil)
+	dates, err2 := r.AppendDates(nil, members)
+	removed, err3 := r.AppendRemoved(nil)
 	words := fmt.Sprintf("generation %d, removed %s, members %s", r.Generation, ranges(removed), ranges(members))
-	if len(repeated) > 0 {
-		words += ", repeated " + ranges(repeated)
-	}
-	for i := range len(r.Dates) / 4 {
-		words += fmt.Sprintf(", %d", r.Date(i))
+	if slices.ContainsFunc(dates, func(d uint32) bool { return d != OneRecord }) {
+		words += fmt.Sprintf(", dates %d", dates)
 	}
 	return words, errors.Join(err, err1, err2, err3)
 }
 
-// readChunk returns a reader of the chunks of an actor and a bucket.
+// readChunk returns a reader of the chunks of an actor and a kind.
 func readChunk(c ChunkCoder) func(v []byte) (string, error) {
 	return func(v []byte) (string, error) {
 		records, generation, err := c.Read(nil, v, 0)
@@ -52,17 +50,6 @@ func readChunk(c ChunkCoder) func(v []byte) (string, error) {
 	}
 }
 
-func readContainer(v []byte) (string, error) {
-	list, _, err := SplitContainer(v)
-	if err != nil {
-		return "", err
-	}
-	// Read the removed members as the array of a second container.
-	removed, err1 := ContainerMembers(0, append([]byte{0}, list...))
-	present, err2 := ContainerMembers(0, v)
-	return fmt.Sprintf("removed %s, present %s", ranges(removed), ranges(present)), errors.Join(err1, err2)
-}
-
 func stateWords(s RepoState) string {
 	flags := ""
 	for i, name := range []string{"has rev", "partial", "desynchronized", "hidden", "erasing"} {
@@ -70,8 +57,11 @@ func stateWords(s RepoState) string {
 			flags += name + " "
 		}
 	}
-	return fmt.Sprintf("{%scommit %d:%d account %d:%d deletion %d:%d rev %v data %x top %#x low %d}", flags, s.Source, s.Seq,
-		s.AccountSource, s.AccountSeq, s.DeletionSource, s.DeletionSeq, s.Rev, s.Data, s.Top, s.LowBucket)
+	if s.Has(FlagRecords) {
+		flags += "records "
+	}
+	return fmt.Sprintf("{%scommit %d:%d account %d:%d deletion %d:%d rev %v data %x top %#x}", flags, s.Source, s.Seq,
+		s.AccountSource, s.AccountSeq, s.DeletionSource, s.DeletionSeq, s.Rev, s.Data, s.Top)
 }
 
 // readGroup returns a reader of the group of accounts under a key.
@@ -111,14 +101,6 @@ func readCounts(v []byte) (string, error) {
 	return fmt.Sprintf("%+v", c), err
 }
 
-// upTo returns the numbers from first to end-1.
-func upTo[N uint16 | uint64](first, end int) (list []N) {
-	for i := first; i < end; i++ {
-		list = append(list, N(i))
-	}
-	return list
-}
-
 func asJSON(x any) []byte {
 	v, err := json.Marshal(x)
 	if err != nil {
@@ -148,7 +130,7 @@ func goldenRows() (forms []harness.Form) {
 		{"spilled row that adds", 2, nil, []uint64{1001, 1003}},
 		{"spilled row that adds and removes", 1 << 40, []uint64{1000, 1002}, []uint64{1001, 1003}},
 	} {
-		forms = append(forms, harness.NewForm(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow))
+		forms = append(forms, harness.NewForm(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members, nil), readRow))
 	}
 	for _, r := range []struct {
 		name             string
@@ -158,19 +140,14 @@ func goldenRows() (forms []harness.Form) {
 	}{
 		{"row operand with a date", 0, nil, []uint64{1001}, []uint32{1_767_225_600}},
 		{"row operand with dates that removes", 0, []uint64{5, 6}, []uint64{7, 1001}, []uint32{Undated, 0}},
-		{"spilled row with dates", 3, nil, []uint64{1001, 1003}, []uint32{Undated - 1, Undated}},
+		{"row operand with a member that was removed before", 0, []uint64{5, 7}, []uint64{7, uint64(longID)}, []uint32{1_767_225_600, OneRecord}},
+		{"spilled row with dates", 3, nil, []uint64{1001, 1003}, []uint32{OneRecord - 1, Undated}},
 		{"spilled row with dates that removes", 1 << 40, []uint64{1000}, []uint64{999, uint64(longID)}, []uint32{1, 2}},
+		{"row with undated members", 0, nil, []uint64{999, 1000, 1001}, []uint32{Undated, OneRecord, Undated}},
+		{"row operand with an undated member that was removed before", 0, []uint64{5, 7}, []uint64{7, uint64(longID)}, []uint32{Undated, OneRecord}},
+		{"spilled row with an undated member", 2, []uint64{5}, []uint64{1001}, []uint32{Undated}},
 	} {
-		forms = append(forms, harness.NewForm(r.name, AppendDatedRow(nil, goldenSubject, r.generation, r.removed, r.members, r.dates), readRow))
-	}
-	for _, r := range []struct {
-		name                       string
-		repeated, removed, members []uint64
-	}{
-		{"row with repeated members", []uint64{999, 1001}, nil, []uint64{999, 1000, 1001}},
-		{"row operand with a repeated member that was removed before", []uint64{7}, []uint64{5, 7}, []uint64{7, uint64(longID)}},
-	} {
-		forms = append(forms, harness.NewForm(r.name, AppendRow(AppendRepeated(nil, goldenSubject, r.repeated), goldenSubject, 0, r.removed, r.members), readRow))
+		forms = append(forms, harness.NewForm(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members, r.dates), readRow))
 	}
 	return forms
 }
@@ -188,7 +165,7 @@ func goldenGroups() []harness.Form {
 		})
 		return words, err
 	}
-	row := func(subject dict.ID, members ...uint64) []byte { return AppendRow(nil, subject, 0, nil, members) }
+	row := func(subject dict.ID, members ...uint64) []byte { return AppendRow(nil, subject, 0, nil, members, nil) }
 	group := func(rows map[dict.ID][]byte) []byte {
 		var g RowGroup
 		for subject := range dict.ID(rowsInGroup) {
@@ -207,7 +184,7 @@ func goldenGroups() []harness.Form {
 		harness.NewForm("group of neighbours", group(map[dict.ID][]byte{1008: row(1008, 7), 1009: row(1009, 1010, 5000), 1010: row(1010, uint64(longID))}), read),
 		harness.NewForm("group of the last subject", group(map[dict.ID][]byte{1023: row(1023, 7)}), read),
 		harness.NewForm("group with holes, and a row of 400 bytes", group(map[dict.ID][]byte{1010: row(1010, 7), 1011: row(1011, long...), 1020: row(1020, 8)}), read),
-		harness.NewForm("operand that takes the place of a row", group(map[dict.ID][]byte{1012: AppendRow(nil, 1012, 2, nil, nil), 1014: AppendRow(nil, 1014, 0, []uint64{5}, nil)}), read),
+		harness.NewForm("operand that takes the place of a row", group(map[dict.ID][]byte{1012: AppendRow(nil, 1012, 2, nil, nil, nil), 1014: AppendRow(nil, 1014, 0, []uint64{5}, nil, nil)}), read),
 	}
 }
 
@@ -215,6 +192,13 @@ func goldenChunks() (forms []harness.Form) {
 	tid := func(micros, clock uint64) Path { return Path{TID: (goldenTID>>ClockBits+micros)<<ClockBits | clock} }
 	raw := func(s string) Path { return Path{Raw: []byte(s)} }
 	const a = shortID
+	far := func(paths ...Path) (records []Record) { // subjects whose differences are of about the same length
+		for i, p := range paths {
+			records = append(records, Record{Path: p, Subject: a + dict.ID(1-i%2)*700_000_000 + dict.ID(i)})
+		}
+		return records
+	}
+	early := Path{TID: 1_400_000_000_000_000<<ClockBits | 17}
 	for _, c := range []struct {
 		name       string
 		generation uint64
@@ -223,6 +207,8 @@ func goldenChunks() (forms []harness.Form) {
 	}{
 		{"chunk of a TID", 0, a, []Record{{Path: tid(0, 17), Subject: a + 1}}},
 		{"chunk of a TID of clock 0", 0, a, []Record{{Path: tid(0, 0), Subject: a + 1}}},
+		{"chunk of a TID before 2022", 0, a, []Record{{Path: early, Subject: a + 1}, {Path: tid(0, 17), Subject: a + 2}}},
+		{"chunk of the first and the last TID", 0, a, []Record{{Path: Path{}, Subject: a + 1}, {Path: Path{TID: EndOfTime - 1}, Subject: a + 2}}},
 		{"chunk of TIDs of one clock", 0, a, []Record{{Path: tid(0, 17), Subject: a + 1}, {Path: tid(1, 17), Subject: a - 1}, {Path: tid(5000, 17), Subject: a}}},
 		{"chunk of TIDs of two clocks", 0, a, []Record{{Path: tid(0, 17), Subject: 3}, {Path: tid(0, 18), Subject: 4}, {Path: tid(1, 1023), Subject: 5}}},
 		{"chunk of a TID removed", 0, a, []Record{{Path: tid(0, 17), Flags: Removed}, {Path: tid(1, 17), Subject: a + 2}}},
@@ -233,43 +219,28 @@ func goldenChunks() (forms []harness.Form) {
 		{"spilled chunk of a TID", 300, a, []Record{{Path: tid(0, 17), Flags: Removed}, {Path: tid(9, 17), Subject: a + 9}}},
 		{"chunk of a raw key", 0, a, []Record{{Path: raw("self"), Subject: a + 1}}},
 		{"chunk of raw keys", 0, a, []Record{{Path: raw("A"), Flags: Removed}, {Path: raw("b:c"), Flags: NoSubject}, {Path: raw("self"), Subject: longID}}},
+		{"chunk of a TID and raw keys", 0, a, []Record{{Path: tid(0, 17), Subject: a + 1}, {Path: raw("self"), Subject: a + 2}, {Path: raw("zzzzzzzzzzzzz"), Subject: a + 3}}},
 		{"spilled chunk of a raw key", 2, a, []Record{{Path: raw("self"), Flags: Removed}}},
-		{"spilled chunk of no raw key", 2, a, nil},
 	} {
-		bucket := Path{TID: goldenTID}.Bucket()
-		if len(c.records) > 0 {
-			bucket = c.records[0].Path.Bucket()
-		}
-		coder := CoderOf(1, c.actor, bucket)
+		coder := CoderOf(1, c.actor)
 		forms = append(forms, harness.NewForm(c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)))
 	}
-	coder := CoderOf(1, a, Path{TID: goldenTID}.Bucket())
+	coder, many := CoderOf(1, a), CoderOf(kinds.FirstMany, a)
 	for _, c := range []struct {
 		name    string
 		records []Record
 	}{
-		{"packed chunk of TIDs of one clock", []Record{{Path: tid(0, 17), Subject: a + 1}, {Path: tid(1, 17), Subject: a - 1}, {Path: tid(5000, 17), Subject: a}, {Path: tid(1<<30, 17), Subject: longID}}},
-		{"packed chunk of TIDs of four clocks", []Record{{Path: tid(0, 31), Subject: a + 1}, {Path: tid(0, 32), Subject: 4}, {Path: tid(1, 1023), Subject: 1 << 63}, {Path: tid(70, 0), Subject: 6}}},
+		{"packed chunk of one clock", far(tid(0, 17), tid(1<<40, 17), tid(2<<40, 17), tid(3<<40, 17), tid(4<<40, 17), tid(5<<40, 17))},
+		{"packed chunk of four clocks", far(tid(0, 31), tid(1<<40, 32), tid(1<<40, 1023), tid(2<<40, 0), tid(3<<40, 0), tid(4<<40, 0))},
+		{"packed chunk from before 2022 on", far(early, tid(0, 17), tid(1<<40, 17), tid(2<<40, 17), tid(3<<40, 17), tid(4<<40, 17))},
 	} {
 		forms = append(forms, harness.NewForm(c.name, coder.AppendStored(nil, 0, c.records), readChunk(coder)))
 	}
-	return forms
-}
-
-func goldenContainers() (forms []harness.Form) {
-	for _, c := range []struct {
-		name         string
-		add, removed []uint16
-	}{
-		{"container of nothing", nil, nil},
-		{"container of the ends", []uint16{0, 65535}, nil},
-		{"container operand that removes", nil, []uint16{258}},
-		{"container operand that adds and removes", []uint16{1, 3}, []uint16{0, 2, 65535}},
-		{"container of a bitmap", upTo[uint16](0, ArrayMax), nil},
-		{"container of a bitmap and removed", upTo[uint16](300, 300+ArrayMax), []uint16{0, 299, 65535}},
-		{"container of all", upTo[uint16](0, 1<<16), nil},
+	for name, records := range map[string][]Record{
+		"pairs":               {{Path: tid(0, 17), Subject: 3}, {Path: tid(0, 17), Subject: 5, Flags: Removed}, {Path: tid(1, 17), Subject: longID}},
+		"pairs of other keys": {{Path: tid(0, 17), Subject: 3}, {Path: raw("a"), Subject: 3}, {Path: raw("a"), Subject: 5, Flags: Removed}, {Path: raw("b"), Subject: 3}},
 	} {
-		forms = append(forms, harness.NewForm(c.name, AppendContainer(nil, c.add, c.removed), readContainer))
+		forms = append(forms, harness.NewForm(name, many.Append(nil, 0, records), readChunk(many)))
 	}
 	return forms
 }
@@ -279,12 +250,12 @@ var goldenStates = []RepoState{
 	{},
 	{Flags: FlagPartial | FlagHidden, AccountSource: 3, AccountSeq: 1 << 40},
 	{Flags: FlagErasing, Source: 1, Seq: 7, DeletionSource: 1, DeletionSeq: 7},
-	{Flags: FlagHasRev, Source: 2, Seq: 31_527_015_322, Rev: goldenTID, Data: Root{1, 2, 3, 4, 5, 6, 7, 8}, LowBucket: LowNone},
+	{Flags: FlagHasRev, Source: 2, Seq: 31_527_015_322, Rev: goldenTID, Data: Root{1, 2, 3, 4, 5, 6, 7, 8}},
 	{
 		Flags: FlagHasRev | FlagDesync, Source: 1 << 31, Seq: 300, AccountSource: 2, AccountSeq: 299, DeletionSource: 1, DeletionSeq: 128,
-		Rev: goldenTID, Data: Root{9}, Top: goldenTID + 1, LowBucket: 1608,
+		Rev: goldenTID, Data: Root{9}, Top: goldenTID + 1,
 	},
-	{Flags: FlagHasRev | FlagPartial | FlagNoRoot, Rev: goldenTID, LowBucket: 1608},
+	{Flags: FlagHasRev | FlagPartial | FlagNoRoot | FlagRecords, Rev: goldenTID},
 	{Flags: FlagResync},
 }
 
@@ -321,7 +292,7 @@ func goldenRest() (forms []harness.Form) {
 	}{
 		{"header of one writer", Header{Version: Newest, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
 		{"header of several writers", Header{Version: Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
-		{"header without kinds", Header{Version: Newest, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, Kinds: nil}},
+		{"header without kinds", Header{Version: Newest, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1, Group: 2}, Kinds: nil}},
 	} {
 		forms = append(forms, harness.NewForm(h.name, h.Append(nil), readHeader))
 	}
@@ -361,39 +332,21 @@ func goldenRest() (forms []harness.Form) {
 		}))
 }
 
-func goldenDates() []harness.Form {
-	read := func(v []byte) (words string, err error) {
-		removed, _, err := SplitDates(v)
-		if err == nil {
-			words = fmt.Sprintf("removed %x", removed)
-			err = EachDate(1<<DateShift, v, func(id uint64, date uint32) { words += fmt.Sprintf(", %d %d", id, date) })
-		}
-		return words, err
-	}
-	return []harness.Form{
-		harness.NewForm("dates of nothing", AppendDates(nil, nil, nil), read),
-		harness.NewForm("dates", AppendDates(nil, nil, []Dated{{0, 1_767_225_600}, {4095, Undated}}), read),
-		harness.NewForm("operand of dates", AppendDates(nil, []uint16{1, 7}, []Dated{{7, 5}}), read),
-	}
-}
-
 // TestGoldenValues: every form of value is written and read as in existing stores.
 func TestGoldenValues(t *testing.T) {
 	harness.CheckGolden(t, "rows.golden", goldenRows())
 	harness.CheckGolden(t, "rowgroups.golden", goldenGroups())
 	harness.CheckGolden(t, "chunks.golden", goldenChunks())
-	harness.CheckGolden(t, "containers.golden", goldenContainers())
-	harness.CheckGolden(t, "dates.golden", goldenDates())
 	harness.CheckGolden(t, "accounts.golden", goldenAccounts())
 	harness.CheckGolden(t, "rest.golden", goldenRest())
 }
 
 // ranges formats an ascending list of numbers: "[3 5-9]".
-func ranges[N uint16 | uint64](list []N) string {
+func ranges(list []uint64) string {
 	var parts []string
 	for i := 0; i < len(list); {
 		n := 1
-		for i+n < len(list) && list[i+n] == list[i]+N(n) {
+		for i+n < len(list) && list[i+n] == list[i]+uint64(n) {
 			n++
 		}
 		if n > 2 {

@@ -21,7 +21,7 @@ func TestAccountGroups(t *testing.T) {
 		for range 1 + rng.IntN(12) {
 			said := map[dict.ID]RepoState{}
 			for range rng.IntN(40) {
-				said[first+dict.ID(rng.IntN(256))] = RepoState{Flags: FlagHasRev, Source: 1, Seq: Seq(rng.Uint64N(1 << 40)), Rev: Rev(rng.Uint64()), LowBucket: uint16(rng.IntN(3))}
+				said[first+dict.ID(rng.IntN(256))] = RepoState{Flags: FlagHasRev | uint16(rng.IntN(2))*FlagRecords, Source: 1, Seq: Seq(rng.Uint64N(1 << 40)), Rev: Rev(rng.Uint64())}
 			}
 			var v []byte
 			for id := first; id < first+256; id++ { // an operand ascends

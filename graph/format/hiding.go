@@ -1,8 +1,6 @@
 package format
 
 import (
-	"slices"
-
 	"skein.blue/intern/dict"
 )
 
@@ -20,6 +18,6 @@ const (
 )
 
 // HidingKey returns the key of the Hiding that made a version.
-func (l Layout) HidingKey(part uint8, version uint64) []byte {
-	return append(slices.Clip(l.PartKey(KeyHiding, part)), byte(version%HidingRing))
+func HidingKey(part uint8, version uint64) []byte {
+	return append(PartKey(KeyHiding, part), byte(version%HidingRing))
 }

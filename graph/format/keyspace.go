@@ -10,7 +10,7 @@ const keyTotals = 'm'
 
 // keyspaces has the names of the store's keyspaces, by the first byte of their keys.
 var keyspaces = map[byte]string{
-	KeyRecord: "records", KeyReverse: "sets", KeyRows: "row groups", KeyDates: "dates", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
+	KeyRecord: "records", KeyReverse: "sets", KeyRows: "row groups", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
 	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", KeyResync: "queue of resyncs", KeyTouched: "touched paths", KeyLabels: "labels", keyTotals: "totals",
 	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
 	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts", dict.KeyFilter: "token of the filters",
@@ -54,7 +54,6 @@ func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 		}
 		parts = append(parts, Part{name, []byte{KeyReverse, byte(k.Kind)}})
 	}
-	parts = append(parts, Part{"dates of members of large sets", []byte{KeyDates}})
 	parts = append(parts, Part{"labels", []byte{KeyLabels}}, Part{"accounts with a label", []byte{KeyReverse, byte(kinds.LabeledAccount)}}, Part{"records with a label", []byte{KeyReverse, byte(kinds.LabeledRecord)}})
 	parts = append(parts, Part{"hidden accounts", []byte{KeyReverse, byte(kinds.Hidden)}})
 	listed := map[byte]bool{}

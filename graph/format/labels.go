@@ -218,10 +218,8 @@ func (es LabelEntries) Date() (date uint32, member bool) {
 		if !es[i].Live() {
 			continue
 		}
-		if d := DateOf(es[i].Path()); member && d != date {
+		if date = DateOf(es[i].Path()); member {
 			date = Undated
-		} else {
-			date = d
 		}
 		member = true
 	}

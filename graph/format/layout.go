@@ -1,6 +1,8 @@
 package format
 
 import (
+	"fmt"
+	"math/bits"
 	"slices"
 
 	"skein.blue/graph/kinds"
@@ -15,62 +17,97 @@ type Layout struct {
 // Shared reports whether several processes can write the store.
 func (l Layout) Shared() bool { return l.Settings.Partitions > 1 }
 
-// containersMark precedes the block in a container's key, if the store has several partitions.
-const containersMark = 0xff
+// leavesMark precedes the partition and the last member in the key of a leaf. It is above all partitions.
+const leavesMark = 0xff
 
-// AppendMemberKey appends the key of the value that has the row with a member of a set: the row itself, or its group.
-func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
-	if l.Grouped(k) {
-		return AppendRowGroupKey(dst, k, subject)
-	}
-	dst = AppendRowKey(dst, k, subject)
+// appendPart appends a partition, if there are several.
+func (l Layout) appendPart(dst []byte, part uint8) []byte {
 	if l.Shared() {
-		dst = append(dst, l.Settings.PartitionOfID(member))
+		dst = append(dst, part)
 	}
 	return dst
 }
 
-// RowIn returns the row of a subject in the value under its AppendMemberKey.
-func (l Layout) RowIn(k kinds.Kind, subject dict.ID, v []byte) ([]byte, error) {
-	if l.Grouped(k) {
+// AppendMembersKey appends the prefix of the keys of the values that have the rows of a set: rows, or their groups.
+func (l Layout) AppendMembersKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {
+	if HasGroups(k) {
+		return dict.AppendID(append(dst, KeyRows, byte(k)), subject&^l.rowMask())
+	}
+	return AppendRowKey(dst, k, subject)
+}
+
+// rowMask covers the bits of an id that distinguish the subjects of a row group.
+func (l Layout) rowMask() dict.ID { return 1<<(bits.Len16(l.Settings.Group)/2) - 1 }
+
+// AppendMemberKey appends the key of the value that has the row with a member of a set: the row itself, or its group.
+func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
+	return l.appendPart(l.AppendMembersKey(dst, k, subject), l.Settings.PartitionOfID(member))
+}
+
+// RowOf returns the row of a subject in a value under its AppendMemberKey.
+func RowOf(k kinds.Kind, subject dict.ID, v []byte) ([]byte, error) {
+	if HasGroups(k) {
 		return RowIn(v, subject)
 	}
 	return v, nil
 }
 
-// AppendMemberContainerKey appends the key of the container that a member of a large set lies in.
-func (l Layout) AppendMemberContainerKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
-	dst = AppendRowKey(dst, k, subject)
-	if l.Shared() {
-		dst = append(dst, containersMark)
-	}
-	return AppendBlock(dst, BlockOf(uint64(member)))
+// AppendSetLeafKey appends the key of a leaf of a set, given the last member that belongs to it. The leaf that a member belongs to is the first
+// whose key, among those of the member's partition, is not below the member's own.
+func (l Layout) AppendSetLeafKey(dst []byte, k kinds.Kind, subject, last dict.ID) []byte {
+	return dict.AppendID(l.appendPart(append(AppendRowKey(dst, k, subject), leavesMark), l.Settings.PartitionOfID(last)), last)
 }
 
-// Containers returns the prefix of the keys of a set's containers. set is the prefix of all
-// keys of the set.
-func (l Layout) Containers(set []byte) []byte {
-	if !l.Shared() {
-		return set
+// LeavesBeside returns the prefix of the keys of the leaves in the same set and partition as the key of one.
+func (l Layout) LeavesBeside(leaf []byte) []byte {
+	_, n := dict.ReadID(leaf[2:])
+	n += len(l.appendPart([]byte("vk\xff"), 0))
+	return leaf[:n:n]
+}
+
+// Leaves returns the prefix of the keys of a set's leaves. set is the prefix of all keys of the set.
+func Leaves(set []byte) []byte { return append(slices.Clone(set), leavesMark) }
+
+// ParseSetKey returns the parts of the key of a row, or of a leaf: of a leaf, the last member that belongs to it.
+func (l Layout) ParseSetKey(key []byte) (k kinds.Kind, subject dict.ID, part uint8, last dict.ID, isLeaf bool, err error) {
+	bad := func() (kinds.Kind, dict.ID, uint8, dict.ID, bool, error) {
+		return 0, 0, 0, 0, false, fmt.Errorf("format: set key %x is malformed, or not of this store's layout", key)
 	}
-	return append(slices.Clone(set), containersMark)
+	if len(key) < 2 || key[0] != KeyReverse {
+		return bad()
+	}
+	k = kinds.Kind(key[1])
+	subject, n := dict.ReadID(key[2:])
+	rest := key[2+n:]
+	if n == 0 {
+		return bad()
+	}
+	if isLeaf = len(rest) > 0 && rest[0] == leavesMark; isLeaf {
+		rest = rest[1:]
+	}
+	if l.Shared() {
+		if len(rest) == 0 || rest[0] >= l.Settings.Partitions {
+			return bad()
+		}
+		part, rest = rest[0], rest[1:]
+	}
+	if isLeaf {
+		if last, n = dict.ReadID(rest); n == 0 {
+			return bad()
+		}
+		rest = rest[n:]
+	}
+	if len(rest) > 0 || !isLeaf && HasGroups(k) || isLeaf && l.Settings.PartitionOfID(last) != part {
+		return bad()
+	}
+	return k, subject, part, last, isLeaf, nil
 }
 
 // PartKey returns the key of a partition's own row of a kind.
-func (l Layout) PartKey(key []byte, part uint8) []byte {
-	if !l.Shared() {
-		return key
-	}
-	return append(slices.Clone(key), part)
-}
+func PartKey(key []byte, part uint8) []byte { return append(slices.Clone(key), part) }
 
 // CursorKey returns the key of a source's cursor in a partition.
-func (l Layout) CursorKey(part uint8, source string) []byte {
-	if !l.Shared() {
-		return append([]byte{KeyCursor}, source...)
-	}
-	return append([]byte{KeyCursor, 0, part}, source...)
-}
+func CursorKey(part uint8, source string) []byte { return append([]byte{KeyCursor, part}, source...) }
 
 // AccountKey appends the key of the group that has an account's state.
 func (l Layout) AccountKey(dst []byte, actor dict.ID) []byte {
@@ -78,37 +115,16 @@ func (l Layout) AccountKey(dst []byte, actor dict.ID) []byte {
 }
 
 // AccountMask covers the bits of an id that distinguish the accounts of a group.
-func (l Layout) AccountMask() dict.ID {
-	if l.Shared() {
-		return 0
-	}
-	return 1<<accountBits - 1
-}
+func (l Layout) AccountMask() dict.ID { return dict.ID(max(l.Settings.Group, 1)) - 1 }
 
-// PartitionOfKey returns the partition that a chunk, or the row of a set, belongs to.
+// PartitionOfKey returns the partition that a head, or the row of a set or its group, belongs to.
 func (l Layout) PartitionOfKey(key []byte) uint8 {
 	id, n := dict.ReadID(key[2:])
 	switch {
 	case key[0] == KeyRecord:
 		return l.Settings.PartitionOfID(id)
-	case l.Shared() && len(key) > 2+n:
+	case len(key) > 2+n:
 		return key[2+n]
 	}
 	return 0
-}
-
-// FitsReverseKey reports whether the key of a row or a container belongs to this layout: in
-// a shared store it has a partition, or the mark of containers.
-func (l Layout) FitsReverseKey(key []byte, isRow bool) bool {
-	_, n := dict.ReadID(key[2:])
-	rest := key[2+n:]
-	switch {
-	case isRow && l.Grouped(kinds.Kind(key[1])):
-		return false
-	case isRow && l.Shared():
-		return len(rest) == 1 && rest[0] < l.Settings.Partitions
-	case isRow:
-		return len(rest) == 0
-	}
-	return l.Shared() == ((len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark)
 }

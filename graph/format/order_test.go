@@ -3,8 +3,6 @@ package format
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -26,179 +24,225 @@ func randomID(rng *rand.Rand) dict.ID {
 	return dict.ID(rng.Uint64() >> rng.IntN(64))
 }
 
-// TestOrderOfSets: keys sort by set; a set is its row, or its rows by partition, then its containers by block, under the
-// prefix that Containers returns.
+// randomLayout draws the layout of a store, with any number of partitions, and groups of any size.
+func randomLayout(rng *rand.Rand) Layout {
+	return Layout{Settings: dict.Settings{ShardBits: uint8(6 + rng.IntN(19)), LeaseSize: 1 << 16, Partitions: 1 << rng.IntN(7), Group: 1 << rng.IntN(9)}}
+}
+
+// TestOrderOfSets: keys sort by set. A set is its row, or its rows by partition, unless these lie in groups, and then its leaves: by partition,
+// and by the last member of each. All lie under the prefix that AppendRowKey returns, the leaves under that of Leaves, and those of one
+// partition under that of LeavesBeside.
 func TestOrderOfSets(t *testing.T) {
 	type place struct {
-		subject   dict.ID
-		container bool
-		part      uint8
-		block     uint64
+		subject dict.ID
+		leaf    bool
+		part    uint8
+		last    dict.ID // of a leaf
 	}
 	rng := rand.New(rand.NewPCG(1, 0))
-	for i := range 1000 {
-		l := []Layout{alone, shared}[i%2]
+	for range 1000 {
+		l := randomLayout(rng)
+		s, kind := l.Settings, kinds.Kind(1+rng.IntN(4))
 		var places []place
 		for range 4 {
 			subject := randomID(rng)
 			for range 20 {
 				member := randomID(rng)
-				if s := l.Settings; i%4 < 2 && l.Shared() {
-					member = s.Start(rng.Uint32N(1<<14), rng.Uint64N(s.Blocks()))
+				if rng.IntN(2) == 0 { // few of the other ids are in the first shards
+					member = s.Start(rng.Uint32N(1<<s.ShardBits), rng.Uint64N(s.Blocks()))
 				}
-				places = append(places, place{subject, false, l.Settings.PartitionOfID(member), 0}, place{subject, true, 0, BlockOf(uint64(member))})
-				if part := places[len(places)-2].part; l.Shared() && l.PartitionOfKey(l.AppendMemberKey(nil, 4, subject, member)) != part {
-					t.Fatalf("member %#x is not of partition %d", uint64(member), part)
+				part := s.PartitionOfID(member)
+				if places = append(places, place{subject, true, part, member}); !HasGroups(kind) {
+					places = append(places, place{subject, false, part, 0})
 				}
 			}
 		}
 		slices.SortFunc(places, func(x, y place) int {
-			if x.container != y.container && x.subject == y.subject {
-				return map[bool]int{true: 1, false: -1}[x.container]
-			}
-			return cmp.Or(cmp.Compare(x.subject, y.subject), cmp.Compare(x.part, y.part), cmp.Compare(x.block, y.block))
+			return cmp.Or(cmp.Compare(x.subject, y.subject), flagsDiffer(x.leaf, y.leaf), cmp.Compare(x.part, y.part), cmp.Compare(x.last, y.last))
 		})
-		var last []byte
+		var last, beside []byte
+		var before place
 		for _, p := range slices.Compact(places) {
-			set := AppendRowKey(nil, 4, p.subject)
-			key := slices.Clone(set)
-			if l.Shared() {
-				key = append(key, p.part)
+			set := AppendRowKey(nil, kind, p.subject)
+			key := l.appendPart(slices.Clone(set), p.part)
+			if p.leaf {
+				key = l.AppendSetLeafKey([]byte("x"), kind, p.subject, p.last)[1:]
 			}
-			if p.container {
-				key = AppendContainerKey(nil, key, p.block)
+			if bytes.Compare(last, key) >= 0 || !bytes.HasPrefix(key, set) || bytes.HasPrefix(key, Leaves(set)) != p.leaf {
+				t.Fatalf("%v: %+v has the key %x, after %x, of the set %x", s, p, key, last, set)
 			}
-			if _, _, _, isRow, err := ParseReverseKey(key); bytes.Compare(last, key) >= 0 || !bytes.HasPrefix(key, set) || err != nil || isRow == p.container {
-				t.Fatalf("%+v has the key %x, after %x", p, key, last)
+			k, subject, part, end, leaf, err := l.ParseSetKey(key)
+			if got := (place{subject, leaf, part, end}); k != kind || got != p || err != nil {
+				t.Fatalf("%v: %+v has the key %x, which is of kind %v, %+v: %v", s, p, key, k, got, err)
 			}
-			if l.Shared() && bytes.HasPrefix(key, l.Containers(set)) != p.container || !bytes.HasPrefix(key, l.Containers(set)) && p.container {
-				t.Fatalf("%x is under %x", key, l.Containers(set))
+			if p.leaf {
+				same := before.leaf && p.subject == before.subject && p.part == before.part
+				if bytes.HasPrefix(key, beside) != same && beside != nil {
+					t.Fatalf("%v: %+v, with the key %x, is under %x: %v", s, p, key, beside, !same)
+				}
+				if beside = l.LeavesBeside(key); !bytes.HasPrefix(key, beside) {
+					t.Fatalf("%v: %x is not beside itself: %x", s, key, beside)
+				}
+			} else if l.PartitionOfKey(key) != p.part {
+				t.Fatalf("%v: row %x of partition %d is of %d", s, key, p.part, l.PartitionOfKey(key))
+			}
+			last, before = key, p
+		}
+	}
+}
+
+// flagsDiffer orders a flag that is not set before one that is.
+func flagsDiffer(x, y bool) int { return int(flagsOf(x)) - int(flagsOf(y)) }
+
+// randomPaths draws TIDs, also the ends and those of one second, and other keys, also those that look like TIDs and those that others
+// begin with.
+func randomPaths(rng *rand.Rand, n int) (paths []Path) {
+	for range n {
+		switch tid := rng.Uint64() >> (1 + rng.IntN(20)); rng.IntN(6) {
+		case 0:
+			paths = append(paths, Path{TID: []uint64{0, 1, goldenTID, EndOfTime - 1}[rng.IntN(4)]})
+		case 1:
+			paths = append(paths, Path{TID: goldenTID + rng.Uint64N(1000)})
+		case 2, 3:
+			paths = append(paths, Path{TID: tid})
+		case 4:
+			paths = append(paths, ParsePath(dict.AppendTID(nil, EndOfTime|tid)))
+		default:
+			paths = append(paths, ParsePath(bytes.Repeat([]byte{"-.:_~aAzZ09"[rng.IntN(11)]}, 1+rng.IntN(20))))
+		}
+	}
+	return paths
+}
+
+// TestOrderOfChunks: the key of a head comes before those of its leaves, which ascend like their last paths (ComparePaths), and before
+// those of the next actor. A chunk's key names its actor, and a leaf's key its last path.
+func TestOrderOfChunks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 0))
+	for range 500 {
+		actor := randomID(rng)
+		head, next := AppendRecordsKey(nil, 1, actor), AppendRecordsKey(nil, 1, actor+1)
+		paths := randomPaths(rng, 40)
+		slices.SortFunc(paths, ComparePaths)
+		last := head
+		if k, of, _, isLeaf, err := ParseChunkKey(head); k != 1 || of != actor || isLeaf || err != nil {
+			t.Fatalf("head %x of %#x: kind %v of %#x, %v, %v", head, uint64(actor), k, uint64(of), isLeaf, err)
+		}
+		for i, p := range paths {
+			key := AppendLeafKey(bytes.Clone(head), p)
+			order := -1
+			if i > 0 {
+				order = ComparePaths(paths[i-1], p)
+			}
+			if bytes.Compare(last, key) != order || !bytes.HasPrefix(key, head) || actor+1 != 0 && bytes.Compare(key, next) >= 0 {
+				t.Fatalf("%v has the key %x, after %x, before %x", p, key, last, next)
+			}
+			k, of, path, isLeaf, err := ParseChunkKey(key)
+			if k != 1 || of != actor || ComparePaths(path, p) != 0 || !isLeaf || err != nil {
+				t.Fatalf("leaf %x of %#x: kind %v of %#x up to %v, want %v; %v, %v", key, uint64(actor), k, uint64(of), path, p, isLeaf, err)
 			}
 			last = key
 		}
 	}
 }
 
-// TestOrderOfChunks: at each depth, the chunks of TIDs sort like the TIDs, and before those of
-// raw keys, which sort by hash. A deeper chunk is below the chunk above it.
-func TestOrderOfChunks(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 0))
-	for range 500 {
-		actor := randomID(rng)
-		var paths []Path
-		for range 20 {
-			paths = append(paths, Path{TID: rng.Uint64() >> rng.IntN(20)})
-		}
-		slices.SortFunc(paths, ComparePaths)
-		for range 20 {
-			paths = append(paths, Path{Raw: fmt.Appendf(nil, "key-%d", rng.IntN(1000))})
-		}
-		slices.SortFunc(paths[20:], func(x, y Path) int { return cmp.Compare(x.hash(), y.hash()) })
-		var above [][]byte // the keys at the previous depth
-		for depth := range MaxChunkDepth + 1 {
-			var keys [][]byte
-			for i, p := range paths {
-				key := AppendChunkKey(nil, 1, actor, p, depth)
-				switch {
-				case !bytes.HasPrefix(key, AppendRecordsKey(nil, 1, actor)):
-					t.Fatalf("%x is not under the prefix of actor %#x", key, uint64(actor))
-				case i > 0 && bytes.Compare(keys[i-1], key) > 0:
-					t.Fatalf("depth %d: %v has key %x, before that of %v, %x", depth, p, key, paths[i-1], keys[i-1])
-				case depth > 0 && (!bytes.HasPrefix(key, above[i]) || len(key) != len(above[i])+1):
-					t.Fatalf("%v lies under %x and then under %x", p, above[i], key)
-				}
-				keys = append(keys, key)
-			}
-			if bytes.Compare(keys[19], keys[20]) >= 0 {
-				t.Fatalf("raw keys begin at %x, before the TID's %x", keys[20], keys[19])
-			}
-			above = keys
+// TestPaths: the key of a record is a TID if it names a time.
+func TestPaths(t *testing.T) {
+	for _, tid := range []uint64{0, 1, goldenTID, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		p := ParsePath(dict.AppendTID(nil, tid))
+		if isTID := tid>>63 == 0; p.HasTime() != isTID || isTID && p.TID != tid || isTID == (p.Raw != nil) { // the top bit of a TID is 0
+			t.Errorf("%#x is the key %v", tid, p)
 		}
 	}
-}
-
-// TestBucketsAndSpread: the key of a chunk agrees with its records.
-func TestBucketsAndSpread(t *testing.T) {
-	for _, tid := range []uint64{0, 1, 1<<BucketShift - 1, 1 << BucketShift, goldenTID, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
-		p := Path{TID: tid}
-		if p.HasTime() != (tid>>63 == 0) { // the top bit of a TID is 0
-			t.Errorf("%#x has a time: %v", tid, p.HasTime())
-		}
-		if back := uint64(p.Bucket())<<BucketShift | p.Spread()>>(64-BucketShift); back != tid || p.Bucket() >= RawBucket {
-			t.Errorf("%#x is of bucket %d and spread %#x, which are of %#x", tid, p.Bucket(), p.Spread(), back)
-		}
-		if q := ParsePath(p.AppendRkey(nil)); q.TID != tid || q.Raw != nil {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for _, p := range randomPaths(rng, 1000) {
+		if q := ParsePath(p.AppendRkey(nil)); ComparePaths(p, q) != 0 || p.HasTime() != q.HasTime() {
 			t.Errorf("%s is read as %v", p.AppendRkey(nil), q)
 		}
 	}
-	seen := map[uint16]bool{}
-	for i := range 2000 {
-		rkey := fmt.Appendf(nil, "key-%d", i)
-		p := ParsePath(rkey)
-		if string(p.AppendRkey(nil)) != string(rkey) || p.Bucket() < RawBucket || p.Bucket() > RawBucket+255 {
-			t.Fatalf("%s is of bucket %d, and is read as %v", rkey, p.Bucket(), p)
-		}
-		if back := uint64(p.Bucket()-RawBucket)<<56 | p.Spread()>>8; back != p.hash() {
-			t.Fatalf("%s has hash %#x, bucket and spread say %#x", rkey, p.hash(), back)
-		}
-		seen[p.Bucket()] = true
-	}
-	if len(seen) < 250 {
-		t.Errorf("2000 keys lie in %d buckets of 256", len(seen))
-	}
 }
 
-// TestParseRefusesBeyond: no chunk is deeper than MaxChunkDepth, and no row has a partition
-// above the last.
+// TestParseRefusesBeyond: no leaf of records has a key beyond those of TIDs and other keys. A key of a set names one of the store's partitions,
+// if it has several, and a leaf that of its last member; and rows that lie in groups have none.
 func TestParseRefusesBeyond(t *testing.T) {
 	for _, id := range []dict.ID{shortID, longID} {
-		deepest := AppendChunkKey(nil, 1, id, Path{TID: goldenTID}, MaxChunkDepth)
-		if _, _, _, depth, err := ParseChunkKey(append(deepest, 0)); err == nil {
-			t.Errorf("%x0 is read as a chunk's key at depth %d", deepest, depth)
-		}
-		row := AppendRowKey(nil, 1, id)
-		for part := range 256 {
-			key := append(bytes.Clone(row), byte(part))
-			_, _, _, isRow, err := ParseReverseKey(key)
-			if want := part < dict.MaxPartitions; isRow != want || (err == nil) != want {
-				t.Errorf("%x is a row's key: %v, %v", key, isRow, err)
+		head := AppendRecordsKey(nil, 1, id)
+		leaf := AppendLeafKey(bytes.Clone(head), Path{TID: goldenTID})
+		for _, key := range [][]byte{leaf[:len(leaf)-1], append(bytes.Clone(leaf), 0), append(bytes.Clone(head), rawLeaf), append(bytes.Clone(head), bytes.Repeat([]byte{rawLeaf + 1}, 8)...)} {
+			if _, _, last, isLeaf, err := ParseChunkKey(key); err == nil {
+				t.Errorf("%x is read as a chunk's key: %v, %v", key, last, isLeaf)
 			}
+		}
+		few := Layout{Settings: dict.Settings{ShardBits: 14, LeaseSize: 1 << 16, Partitions: 4, Group: 1}}
+		for name, l := range map[string]Layout{"alone": alone, "few": few, "shared": shared} {
+			refused := func(key []byte) {
+				t.Helper()
+				if _, _, part, last, isLeaf, err := l.ParseSetKey(key); err == nil {
+					t.Errorf("%s: %x is read as a set's key: partition %d, up to %#x, a leaf: %v", name, key, part, uint64(last), isLeaf)
+				}
+			}
+			for _, kind := range []kinds.Kind{1, 2} {
+				row := AppendRowKey(nil, kind, id)
+				if HasGroups(kind) || l.Shared() {
+					refused(row)
+				}
+				for part := range 256 {
+					_, _, got, _, isLeaf, err := l.ParseSetKey(append(bytes.Clone(row), byte(part)))
+					if want := l.Shared() && part < int(l.Settings.Partitions) && kind == 1; isLeaf && err == nil || (err == nil) != want || want && int(got) != part {
+						t.Errorf("%s: %x with the partition %d is a row's key: of %d, a leaf: %v, %v", name, row, part, got, isLeaf, err)
+					}
+				}
+				for _, last := range []dict.ID{shortID, longID} {
+					leaf := l.AppendSetLeafKey(nil, kind, id, last)
+					for n := len(row) + 1; n < len(leaf); n++ {
+						refused(leaf[:n])
+					}
+					refused(append(bytes.Clone(leaf), 0))
+					refused(append([]byte{KeyRows}, leaf[1:]...))
+					if other := bytes.Clone(leaf); l.Shared() {
+						other[len(row)+1]++
+						refused(other)
+					}
+					for _, other := range []Layout{alone, few, shared} {
+						if foreign := other.AppendSetLeafKey(nil, kind, id, last); other.Shared() != l.Shared() {
+							refused(foreign)
+						}
+					}
+				}
+			}
+			refused(nil)
+			refused([]byte{KeyReverse, 1})
+			refused(AppendRowKey(nil, 1, id)[:4])
 		}
 	}
 }
 
 // The functions below parse a key and make it again.
 func chunkKeyAgain(key []byte) ([]byte, error) {
-	k, actor, bucket, depth, err := ParseChunkKey(key)
-	if err != nil {
-		return nil, err
+	k, actor, last, isLeaf, err := ParseChunkKey(key)
+	again := AppendRecordsKey(nil, k, actor)
+	if isLeaf {
+		again = AppendLeafKey(again, last)
 	}
-	again := binary.BigEndian.AppendUint16(AppendRecordsKey(nil, k, actor), bucket)
-	return append(again, key[len(key)-depth:]...), nil
+	return again, err
 }
 
-func setKeyAgain(key []byte) ([]byte, error) {
-	k, subject, block, isRow, err := ParseReverseKey(key)
-	if err != nil {
-		return nil, err
-	}
-	row := AppendRowKey(nil, k, subject)
-	if isRow {
-		if len(key) > len(row) { // it has a partition
-			row = append(row, key[len(row)])
+func setKeyAgain(l Layout) func(key []byte) ([]byte, error) {
+	return func(key []byte) ([]byte, error) {
+		k, subject, part, last, isLeaf, err := l.ParseSetKey(key)
+		if isLeaf {
+			return l.AppendSetLeafKey(nil, k, subject, last), err
 		}
-		return row, nil
+		return l.appendPart(AppendRowKey(nil, k, subject), part), err
 	}
-	again := AppendContainerKey(nil, row, block)
-	if len(again) != len(key) {
-		again = AppendContainerKey(nil, append(row, 0), block)
-	}
-	return again, nil
 }
 
 func rowGroupKeyAgain(key []byte) ([]byte, error) {
 	k, first, err := ParseRowGroupKey(key)
-	return AppendRowGroupKey(nil, k, first+rowsInGroup-1), err
+	if err != nil {
+		return nil, err
+	}
+	again := dict.AppendID([]byte{KeyRows, byte(k)}, first)
+	return append(again, key[len(again):]...), nil // with a partition
 }
 
 func actorKeyAgain(key []byte) ([]byte, error) {
@@ -206,41 +250,35 @@ func actorKeyAgain(key []byte) ([]byte, error) {
 	return dict.AppendID([]byte{key[0]}, id), err
 }
 
-// TestKeysOfRandomIDs: in both layouts, parsing a key returns what it was made from, and the
+// TestKeysOfRandomIDs: in any layout, parsing a key returns what it was made from, and the
 // partition of its account.
 func TestKeysOfRandomIDs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	for range 20_000 {
-		l := Layout{Settings: dict.Settings{ShardBits: uint8(6 + rng.IntN(19)), LeaseSize: 1 << 16, Partitions: 1 << rng.IntN(7)}}
+		l := randomLayout(rng)
 		kind := kinds.All[rng.IntN(len(kinds.All))].Kind
 		actor, subject, member := randomID(rng), randomID(rng), randomID(rng)
-		row := AppendRowKey(nil, kind, subject)
-		if key := l.AppendMemberKey(nil, kind, subject, member); !l.Grouped(kind) {
-			row = key
-		} else if k, first, err := ParseRowGroupKey(key); k != kind || first != subject&^15 || err != nil || l.PartitionOfKey(key) != 0 {
-			t.Fatalf("%v: group %x of %#x: kind %v, from %#x, %v", l.Settings, key, uint64(subject), k, uint64(first), err)
+		want := l.Settings.PartitionOfID(member)
+		key := l.AppendMemberKey(nil, kind, subject, member)
+		if got := l.PartitionOfKey(key); got != want || !bytes.HasPrefix(key, l.AppendMembersKey(nil, kind, subject)) {
+			t.Fatalf("%v: %x of member %#x is of partition %d, want %d", l.Settings, key, uint64(member), got, want)
 		}
-		container := l.AppendMemberContainerKey(nil, kind, subject, member)
-		if same := AppendContainerKey(nil, row, BlockOf(uint64(member))); !bytes.Equal(container, same) {
-			t.Fatalf("%v: container %x of %#x, and %x", l.Settings, container, uint64(subject), same)
+		if HasGroups(kind) {
+			if k, first, err := ParseRowGroupKey(key); k != kind || first != subject&^(postsOf(l.Settings.Group)-1) || err != nil {
+				t.Fatalf("%v: group %x of %#x: kind %v, from %#x, %v", l.Settings, key, uint64(subject), k, uint64(first), err)
+			}
+		} else if k, s, part, _, isLeaf, err := l.ParseSetKey(key); k != kind || s != subject || part != want || isLeaf || err != nil {
+			t.Fatalf("%v: row %x of %#x: kind %v, %#x, partition %d, a leaf: %v, %v", l.Settings, key, uint64(subject), k, uint64(s), part, isLeaf, err)
 		}
-		p := Path{TID: rng.Uint64()}
-		chunk := AppendChunkKey(nil, kind, actor, p, rng.IntN(MaxChunkDepth+1))
-		want := uint8(0)
-		if l.Shared() {
-			want = l.Settings.PartitionOfID(member)
+		chunk, leaf := AppendRecordsKey(nil, kind, actor), rng.IntN(2) == 0
+		if leaf {
+			chunk = AppendLeafKey(chunk, randomPaths(rng, 1)[0])
 		}
-		if k, s, _, isRow, err := ParseReverseKey(row); k != kind || s != subject || !isRow || err != nil || l.PartitionOfKey(row) != want {
-			t.Fatalf("%v: row %x of %#x: kind %v, %#x, %v, %v, partition %d", l.Settings, row, uint64(subject), k, uint64(s), isRow, err, l.PartitionOfKey(row))
-		}
-		if k, s, b, isRow, err := ParseReverseKey(container); k != kind || s != subject || isRow || b != BlockOf(uint64(member)) || err != nil {
-			t.Fatalf("%v: container %x of %#x: kind %v, %#x, block %#x, %v, %v", l.Settings, container, uint64(subject), k, uint64(s), b, isRow, err)
-		}
-		if k, a, b, _, err := ParseChunkKey(chunk); k != kind || a != actor || b != p.Bucket() || err != nil || l.PartitionOfKey(chunk) != l.Settings.PartitionOfID(actor) {
-			t.Fatalf("%v: chunk %x of %#x: kind %v, %#x, bucket %d, %v", l.Settings, chunk, uint64(actor), k, uint64(a), b, err)
+		if k, a, _, isLeaf, err := ParseChunkKey(chunk); k != kind || a != actor || isLeaf != leaf || err != nil || l.PartitionOfKey(chunk) != l.Settings.PartitionOfID(actor) {
+			t.Fatalf("%v: chunk %x of %#x: kind %v, %#x, a leaf: %v, %v", l.Settings, chunk, uint64(actor), k, uint64(a), isLeaf, err)
 		}
 		first, err := ParseActorKey(l.AccountKey(nil, actor))
-		if same := first == actor; err != nil || first|actor&l.AccountMask() != actor || l.Shared() && !same {
+		if mask := dict.ID(l.Settings.Group - 1); err != nil || first != actor&^mask || l.AccountMask() != mask {
 			t.Fatalf("%v: account %#x is in the group of %#x, %v", l.Settings, uint64(actor), uint64(first), err)
 		}
 	}

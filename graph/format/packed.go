@@ -11,7 +11,7 @@ import (
 //
 //   - it has at least minPacked records;
 //   - all of them have TIDs, name a subject, and are of a kind whose records name one subject;
-//   - no chunks lie below it; and
+//   - it is not the head of leaves; and
 //   - the packed form is shorter than the byte form, which ChunkCoder describes.
 //
 // Operands and all other chunks have the byte form. The packed form has the same differences, without flags. Its first three bytes are a number in a
@@ -20,7 +20,7 @@ import (
 //
 //	0x80 | k of times, 0x80 | k of subjects, 0x00
 //	n × record:
-//	  2 × (microseconds since the previous record, or since the start of the bucket), +1 if the clock
+//	  2 × (microseconds since the previous record, or since firstMicros, modulo 2^63), +1 if the clock
 //	  differs from the previous record's, or from 0 for the first: a code with the k of times
 //	  the clock, if it differs: a bit 0 and 5 bits, or a bit 1 and 10 bits
 //	  the subject, as its difference to the previous subject, or to the actor's id, zigzag: a code with
@@ -124,7 +124,7 @@ type packedReader struct {
 func (c ChunkCoder) unpack(v []byte) packedReader {
 	p := packedReader{v: v, at: 8 * packedHeader, kTimes: int(v[0] & 0x7f), kSubjects: int(v[1] & 0x7f), chunkEnd: c.start()}
 	valid := func(k int) bool { return k >= 1 && k <= 63 }
-	p.malformed = c.IsRaw() || c.many || !valid(p.kTimes) || !valid(p.kSubjects)
+	p.malformed = c.many || !valid(p.kTimes) || !valid(p.kSubjects)
 	return p
 }
 

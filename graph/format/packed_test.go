@@ -13,7 +13,7 @@ import (
 )
 
 // naiveUnpack decodes a packed chunk from a string of digits, as its format is documented.
-func naiveUnpack(actor dict.ID, bucket uint16, v []byte) (records []Record) {
+func naiveUnpack(actor dict.ID, v []byte) (records []Record) {
 	var digits strings.Builder
 	for _, b := range v[3:] {
 		fmt.Fprintf(&digits, "%08b", b)
@@ -32,7 +32,7 @@ func naiveUnpack(actor dict.ID, bucket uint16, v []byte) (records []Record) {
 		high := uint64(1)<<q | take(q)
 		return (high-1)<<k | take(k)
 	}
-	micros, clock, subject := uint64(bucket)<<40, uint64(0), uint64(actor)
+	micros, clock, subject := uint64(1_640_995_200_000_000), uint64(0), uint64(actor)
 	for len(rest) >= 8 || strings.Contains(rest, "0") {
 		n := code(int(v[0] & 0x7f))
 		if micros += n / 2; n%2 == 1 {
@@ -50,13 +50,9 @@ func naiveUnpack(actor dict.ID, bucket uint16, v []byte) (records []Record) {
 
 // TestWhatIsPacked: chunks that the packed form cannot express, and those that are operands, keep the byte form.
 func TestWhatIsPacked(t *testing.T) {
-	bucket := Path{TID: goldenTID}.Bucket()
-	of := func(c ChunkCoder, flags uint8) (records []Record) {
+	of := func(c ChunkCoder, flags uint8, raws ...string) (records []Record) {
 		for i := range uint64(50) {
 			r := Record{Path: Path{TID: goldenTID + i<<30}, Subject: dict.ID(1<<40 + i*1000), IsMany: c.many, Flags: flags}
-			if c.IsRaw() {
-				r.Path = Path{Raw: fmt.Appendf(nil, "%03d", i)}
-			}
 			if flags != 0 && i != 20 {
 				r.Flags = 0
 			} else if flags != 0 {
@@ -64,23 +60,27 @@ func TestWhatIsPacked(t *testing.T) {
 			}
 			records = append(records, r)
 		}
+		for _, raw := range raws {
+			records = append(records, Record{Path: Path{Raw: []byte(raw)}, Subject: 7, IsMany: c.many})
+		}
 		return records
 	}
-	tids, raws, many := CoderOf(1, 5, bucket), CoderOf(1, 5, RawBucket), ChunkCoder{Bucket: bucket, many: true, first: 5}
+	tids, many := CoderOf(1, 5), ChunkCoder{many: true, first: 5}
 	for name, c := range map[string]struct {
 		coder      ChunkCoder
 		generation uint64
 		flags      uint8
+		raws       []string
 		packed     bool
 	}{
-		"TIDs":                       {tids, 0, 0, true},
-		"spilled":                    {tids, 1, 0, false},
-		"names nothing":              {tids, 0, NoSubject, false},
-		"raw keys":                   {raws, 0, 0, false},
-		"several subjects":           {many, 0, 0, false},
-		"removed with nothing below": {tids, 0, Removed, false},
+		"TIDs":                       {tids, 0, 0, nil, true},
+		"spilled":                    {tids, 1, 0, nil, false},
+		"names nothing":              {tids, 0, NoSubject, nil, false},
+		"a raw key":                  {tids, 0, 0, []string{"self"}, false},
+		"several subjects":           {many, 0, 0, nil, false},
+		"removed with nothing below": {tids, 0, Removed, nil, false},
 	} {
-		records := of(c.coder, c.flags)
+		records := of(c.coder, c.flags, c.raws...)
 		v := c.coder.AppendStored(nil, c.generation, records)
 		if isPacked(v) != c.packed {
 			t.Errorf("%s: packed is %v, want %v", name, !c.packed, c.packed)
@@ -89,7 +89,7 @@ func TestWhatIsPacked(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	key := AppendChunkKey(nil, 1, 5, Path{TID: goldenTID}, 0)
+	key := AppendRecordsKey(nil, 1, 5)
 	operand := tids.Append(nil, 0, of(tids, 0))
 	for _, base := range []bool{false, true} {
 		if v, _, err := new(Folder).Fold(nil, key, [][]byte{operand}, base); err != nil || isPacked(v) != base {
@@ -97,9 +97,10 @@ func TestWhatIsPacked(t *testing.T) {
 		}
 	}
 	nothing := tids.Append(nil, 0, of(tids, NoSubject)) // one of its records names nothing
-	for _, values := range [][][]byte{{nothing}, {nothing, tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})}} {
+	self := tids.Append(nil, 0, []Record{{Path: Path{Raw: []byte("self")}, Subject: 7}})
+	for _, values := range [][][]byte{{nothing}, {operand, self}, {self, operand}, {nothing, tids.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<40}, Subject: 7}})}} {
 		if v, _, err := new(Folder).Fold(nil, key, values, true); err != nil || isPacked(v) {
-			t.Errorf("a record that names nothing is packed: %x, %v", v, err)
+			t.Errorf("a record that names nothing, or a raw key, is packed: %x, %v", v, err)
 		}
 	}
 	stored := tids.AppendStored(nil, 0, of(tids, 0))
@@ -115,26 +116,24 @@ func TestWhatIsPacked(t *testing.T) {
 
 // TestPackedRefused: malformed packed chunks are refused.
 func TestPackedRefused(t *testing.T) {
-	bucket := Path{TID: goldenTID}.Bucket()
 	for name, c := range map[string]struct {
 		coder ChunkCoder
 		v     []byte
 	}{
-		"a k of 0":                      {CoderOf(1, 5, bucket), []byte{0x80, 0x81, 0, 0x00, 0x01}},
-		"a k above 63":                  {CoderOf(1, 5, bucket), []byte{0xc0, 0x81, 0, 0x00, 0x00}},
-		"a k of subjects above 63":      {CoderOf(1, 5, bucket), []byte{0x81, 0xc0, 0, 0x00, 0x00}},
-		"raw keys":                      {CoderOf(1, 5, RawBucket), []byte{0x81, 0x81, 0, 0x00, 0x0f}},
-		"several subjects":              {ChunkCoder{Bucket: bucket, many: true}, []byte{0x81, 0x81, 0, 0x00, 0x0f}},
-		"a clock like the last":         {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b01_0_00000, 0b00_111111}},
-		"a byte of bits 1":              {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0b00_00_1111, 0xff}},
-		"a code without its end":        {CoderOf(1, 5, bucket), append([]byte{0x81, 0x81, 0}, bytes.Repeat([]byte{0xff}, 20)...)},
-		"a number that wraps":           {CoderOf(1, 5, bucket), []byte{0x81, 0x81, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x0a, 0x3f}},
-		"a number of more than 64 bits": {CoderOf(1, 5, bucket), []byte{0xbf, 0x81, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x03}},
+		"a k of 0":                      {CoderOf(1, 5), []byte{0x80, 0x81, 0, 0x00, 0x01}},
+		"a k above 63":                  {CoderOf(1, 5), []byte{0xc0, 0x81, 0, 0x00, 0x00}},
+		"a k of subjects above 63":      {CoderOf(1, 5), []byte{0x81, 0xc0, 0, 0x00, 0x00}},
+		"several subjects":              {ChunkCoder{many: true}, []byte{0x81, 0x81, 0, 0x00, 0x0f}},
+		"a clock like the last":         {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0b01_0_00000, 0b00_111111}},
+		"a byte of bits 1":              {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0b00_00_1111, 0xff}},
+		"a code without its end":        {CoderOf(1, 5), append([]byte{0x81, 0x81, 0}, bytes.Repeat([]byte{0xff}, 20)...)},
+		"a number that wraps":           {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x0a, 0x3f}},
+		"a number of more than 64 bits": {CoderOf(1, 5), []byte{0xbf, 0x81, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x03}},
 	} {
 		if got, _, err := c.coder.Read(nil, c.v, 0); err == nil {
 			t.Errorf("%s: %x is read as %v", name, c.v, got)
 		}
-		if _, ok := c.coder.walk(c.v, nil); ok && !c.coder.IsRaw() {
+		if _, ok := c.coder.walk(c.v, nil); ok {
 			t.Errorf("%s: walk accepts %x", name, c.v)
 		}
 		if got, ok := c.coder.AppendSubjects(nil, c.v, 0, 1<<63); ok {
@@ -142,10 +141,10 @@ func TestPackedRefused(t *testing.T) {
 		}
 	}
 	// The same, well-formed: two records of the numbers 0 and 0, and bits 1.
-	if got, _, err := CoderOf(1, 5, bucket).Read(nil, []byte{0x81, 0x81, 0, 0b00_00_00_00}, 0); err != nil || len(got) != 2 {
+	if got, _, err := CoderOf(1, 5).Read(nil, []byte{0x81, 0x81, 0, 0b00_00_00_00}, 0); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
-	c := CoderOf(1, shortID, bucket)
+	c := CoderOf(1, shortID)
 	for _, form := range goldenChunks() {
 		if !isPacked(form.Bytes) {
 			continue
@@ -163,9 +162,9 @@ func TestPackedRefused(t *testing.T) {
 func TestChunkCost(t *testing.T) {
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 35))
-		c := CoderOf(1, 1<<36, 1607)
+		c := CoderOf(1, 1<<36)
 		var records []Record
-		tid, subject := uint64(1607)<<BucketShift, dict.ID(1<<36)
+		tid, subject := uint64(1_767_225_600_000_000)<<ClockBits, dict.ID(1<<36)
 		wide := rng.IntN(30)
 		for range rng.IntN(300) {
 			tid += (1 + rng.Uint64N(1<<wide)) << ClockBits
@@ -185,9 +184,9 @@ func TestChunkCost(t *testing.T) {
 func BenchmarkPacked(b *testing.B) {
 	for _, n := range []int{10, 30, 300} {
 		rng := rand.New(rand.NewPCG(1, 1))
-		c := CoderOf(2, 1<<36, 1650)
+		c := CoderOf(2, 1<<36)
 		var records []Record
-		at := uint64(1650) << BucketShift
+		at := uint64(1_767_225_600_000_000) << ClockBits
 		for range n {
 			at += rng.Uint64N(2*(1<<40)/uint64(n+1)) << ClockBits
 			records = append(records, Record{Path: Path{TID: at | 17}, Subject: dict.ID(1<<36 + rng.Uint64N(1<<25))})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -12,13 +11,12 @@ import (
 type entry struct {
 	id   uint64
 	date uint32
-	at   uint32 // 8 × the index of the value + flags
+	at   uint32 // 4 × the index of the value + flags
 }
 
 // The flags of an entry.
 const (
 	present  = 1 << iota
-	repeated // a present member was added more than once
 	returned // a present member was removed before it was added
 
 	entryFlags = iota
@@ -28,13 +26,11 @@ func (e entry) is(flag uint32) bool { return e.at&flag != 0 }
 
 // after returns the entry that follows an older one of the same member.
 func (e entry) after(older entry) entry {
-	if !older.is(present) || older.date != e.date {
-		e.date = Undated
-	}
 	switch {
 	case !e.is(present), e.is(returned):
 	case older.is(present):
-		e.at |= repeated | older.at&returned
+		e.date = Undated
+		e.at |= older.at & returned
 	default:
 		e.at |= returned
 	}
@@ -49,7 +45,6 @@ type rowFolder struct {
 	starts         []int // of the values in other
 	removed        []uint64
 	members        []uint64
-	repeated       []uint64
 	dates          []uint32
 }
 
@@ -60,27 +55,14 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 		return dst, 0, err
 	}
 	start := len(dst)
-	if f.ids, err = r.AppendMembers(f.ids[:0]); err != nil {
+	if f.ids, err = r.AppendMembers(f.ids[:0]); err == nil {
+		f.dates, err = r.AppendDates(f.dates[:0], f.ids)
+	}
+	if err != nil {
 		return dst, 0, err
 	}
 	for i, id := range f.ids {
-		dst = append(dst, entry{id, r.Date(i), age<<entryFlags | present})
-	}
-	members := dst[start:]
-	find := func(id uint64) (int, bool) {
-		return slices.BinarySearchFunc(members, id, func(e entry, id uint64) int { return cmp.Compare(e.id, id) })
-	}
-	if len(r.Repeated) > 0 {
-		if f.ids, err = r.AppendRepeated(f.ids[:0]); err != nil {
-			return dst, 0, err
-		}
-		for _, id := range f.ids {
-			at, found := find(id)
-			if !found {
-				return dst, 0, errRow
-			}
-			members[at].at |= repeated
-		}
+		dst = append(dst, entry{id, f.dates[i], age<<entryFlags | present})
 	}
 	if len(r.Removed) == 0 {
 		return dst, r.Generation, nil
@@ -89,12 +71,10 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 		return dst, 0, err
 	}
 	dst = slices.Grow(dst, len(f.ids))
-	members = dst[start:] // find uses it
+	members := dst[start:]
 	for _, id := range f.ids {
-		if at, found := find(id); found && r.Generation == 0 {
+		if at, found := slices.BinarySearchFunc(members, id, func(e entry, id uint64) int { return cmp.Compare(e.id, id) }); found {
 			members[at].at |= returned
-		} else if found { // only operands may have it in both lists
-			return dst, 0, errRow
 		} else {
 			dst = append(dst, entry{id, Undated, age << entryFlags})
 		}
@@ -112,25 +92,25 @@ func compareEntries(x, y entry) int {
 
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.
 // The oldest value is usually the largest, so the others are sorted first and merged into it.
-func (f *rowFolder) fold(dst []byte, kind kinds.Kind, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
+func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
 	if n, ok := foldsToItself(subject, values, base); ok {
 		return append(dst, values[0]...), n, nil
 	}
-	generation, err := f.merge(subject, values, !base && HasRepeated(kind))
+	generation, err := f.merge(subject, values)
 	if err != nil {
 		return nil, 0, err
 	}
-	if generation == 0 && HasRepeated(kind) {
-		dst = AppendRepeated(dst, subject, f.repeated)
+	if base && generation == 0 { // nothing lies below the members, and they lose their dates
+		f.removed = f.removed[:0]
+		for i, d := range f.dates {
+			f.dates[i] = max(d, OneRecord)
+		}
 	}
-	if base && generation == 0 { // the members have no dates, and nothing lies below them
-		return AppendRow(dst, subject, 0, nil, f.members), len(f.members), nil
-	}
-	return AppendDatedRow(dst, subject, generation, f.removed, f.members, f.dates), len(f.members) + len(f.removed), nil
+	return AppendRow(dst, subject, generation, f.removed, f.members, f.dates), len(f.members) + len(f.removed), nil
 }
 
 // foldsToItself reports whether the fold of a row is its only value itself, and returns the number of its ids. In the fold with
-// the oldest value, rows with dates and without a generation lose them and the removed.
+// the oldest value, rows without a generation lose dates and the removed.
 func foldsToItself(subject dict.ID, values [][]byte, base bool) (n int, ok bool) {
 	if len(values) != 1 {
 		return 0, false
@@ -139,16 +119,15 @@ func foldsToItself(subject dict.ID, values [][]byte, base bool) (n int, ok bool)
 	if isPlain(v) { // as most are
 		return numbers(v), true
 	}
-	if base && generationOf(v) == 0 {
+	r, err := ParseRow(subject, v)
+	if base && r.Generation == 0 && (r.Dates != nil || len(r.Removed) > 0) {
 		return 0, false
 	}
-	r, err := ParseRow(subject, v)
 	return numbers(r.Removed) + numbers(r.Members), err == nil
 }
 
-// merge sets f's removed, members, repeated and dates to what values, oldest first, come to. partial keeps
-// those that returned among the removed, unless there are containers. An operand with a generation replaces older values.
-func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (generation uint64, err error) {
+// merge sets f's removed, members and dates to what values, oldest first, come to. An operand with a generation replaces older values.
+func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, err error) {
 	for i := len(values) - 1; i > 0; i-- {
 		if generationOf(values[i]) > 0 {
 			values = values[i:]
@@ -170,7 +149,7 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (gener
 		generation = max(generation, g)
 	}
 	f.other, f.spare = mergeRuns(f.other, f.spare, f.starts, func(x, y *entry) int { return cmp.Compare(x.id, y.id) })
-	f.removed, f.members, f.repeated, f.dates = f.removed[:0], f.members[:0], f.repeated[:0], f.dates[:0]
+	f.removed, f.members, f.dates = f.removed[:0], f.members[:0], f.dates[:0]
 	old, other := f.entries, f.other
 	for len(old) > 0 || len(other) > 0 {
 		var w entry
@@ -185,36 +164,19 @@ func (f *rowFolder) merge(subject dict.ID, values [][]byte, partial bool) (gener
 				w = other[0].after(w)
 			}
 		}
-		if !w.is(present) || partial && generation == 0 && w.is(returned) {
+		if !w.is(present) || w.is(returned) {
 			f.removed = append(f.removed, w.id)
 		}
-		if !w.is(present) {
-			continue
-		}
-		f.members, f.dates = append(f.members, w.id), append(f.dates, w.date)
-		if w.is(repeated) {
-			f.repeated = append(f.repeated, w.id)
+		if w.is(present) {
+			f.members, f.dates = append(f.members, w.id), append(f.dates, w.date)
 		}
 	}
 	return generation, nil
 }
 
-// MergeRows folds a stored row, and operands, for a spill: it keeps the dates and the removed. If the row has no
-// containers yet, undated members that are not repeated have the date OneRecord.
-func MergeRows(kind kinds.Kind, subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
+// MergeRows folds a stored row, and operands, for a spill: it keeps the dates and the removed.
+func MergeRows(subject dict.ID, values ...[]byte) (generation uint64, removed, members []uint64, dates []uint32, err error) {
 	var f rowFolder
-	if generation, err = f.merge(subject, values, false); err != nil {
-		return 0, nil, nil, nil, err
-	}
-	if generation == 0 && HasRepeated(kind) {
-		repeated := f.repeated
-		for i, id := range f.members {
-			if len(repeated) > 0 && repeated[0] == id {
-				repeated = repeated[1:]
-			} else if f.dates[i] == Undated {
-				f.dates[i] = OneRecord
-			}
-		}
-	}
-	return generation, f.removed, f.members, f.dates, nil
+	generation, err = f.merge(subject, values)
+	return generation, f.removed, f.members, f.dates, err
 }

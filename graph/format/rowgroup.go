@@ -12,7 +12,7 @@ import (
 // the same time. Most of them have few likers, and a key, its place in a table and its bits in a filter would
 // take more bytes than the row (docs/decisions/0031).
 //
-// Only the rows of likers and reposters lie in groups (HasGroups), and only in a store with one writer. Accounts
+// Only the rows of likers and reposters lie in groups (HasGroups). A store may have smaller groups (dict.Settings.Group). Accounts
 // have longer rows, and the number of a configured kind does not say whether its subjects are posts.
 //
 // A group has the rows that are not empty, ascending by subject. Each is
@@ -24,7 +24,7 @@ import (
 // before, and for a first row in place 0; the second form is for any other place.
 //
 // An operand and a stored group have the same form, and the rows of each subject fold as rows do. A row that is too large spills
-// into containers, which have keys of the set's own. The spill merges an empty row with a generation, which
+// into leaves, which have keys of the set's own. The spill merges an empty row with a generation, which
 // replaces all older rows of the subject (Row).
 const rowGroupBits = 4
 
@@ -33,21 +33,13 @@ const rowsInGroup = 1 << rowGroupBits
 
 var errRowGroup error = dict.Malformed("format: malformed row group")
 
-// HasGroups reports whether the rows of a kind's sets lie in groups, in stores with one writer.
+// HasGroups reports whether the rows of a kind's sets lie in groups.
 func HasGroups(k kinds.Kind) bool { return k == kinds.Like || k == kinds.Repost }
 
-// Grouped reports whether the rows of a kind's sets lie in groups, in this store.
-func (l Layout) Grouped(k kinds.Kind) bool { return !l.Shared() && HasGroups(k) }
-
-// AppendRowGroupKey appends the key of the group that has the row of a subject.
-func AppendRowGroupKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {
-	return dict.AppendID(append(dst, KeyRows, byte(k)), subject&^(rowsInGroup-1))
-}
-
-// ParseRowGroupKey returns the kind of a group's sets, and the first subject that it can have.
+// ParseRowGroupKey returns the kind of a group's sets, and the first subject that it can have. The key may end with a partition.
 func ParseRowGroupKey(key []byte) (k kinds.Kind, first dict.ID, err error) {
 	if len(key) > 2 && key[0] == KeyRows && HasGroups(kinds.Kind(key[1])) {
-		if id, n := dict.ReadID(key[2:]); n > 0 && len(key) == 2+n && id%rowsInGroup == 0 {
+		if id, n := dict.ReadID(key[2:]); n > 0 && len(key) <= 2+n+1 {
 			return kinds.Kind(key[1]), id, nil
 		}
 	}
@@ -101,7 +93,7 @@ func EachRow(first dict.ID, group []byte, each func(subject dict.ID, row []byte)
 	for next := 0; len(group) > 0; {
 		place, row, rest, err := cutRow(group, next)
 		if err == nil {
-			err = each(first+dict.ID(place), row)
+			err = each(first&^(rowsInGroup-1)|dict.ID(place), row)
 		}
 		if err != nil {
 			return err
@@ -140,7 +132,7 @@ type rowGroupFolder struct {
 // foldGroup appends the group that values, oldest first, fold to, and returns the number of ids of its largest row: members, and
 // those kept as removed.
 func (f *Folder) foldGroup(dst, key []byte, values [][]byte, base bool) (out []byte, largest int, err error) {
-	k, first, err := ParseRowGroupKey(key)
+	_, first, err := ParseRowGroupKey(key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -162,9 +154,9 @@ func (f *Folder) foldGroup(dst, key []byte, values [][]byte, base bool) (out []b
 		if len(rows) == 0 {
 			continue
 		}
-		subject := first + dict.ID(i)
+		subject := first&^(rowsInGroup-1) | dict.ID(i)
 		var n int
-		if g.row, n, err = f.rows.fold(g.row[:0], k, subject, rows, base); err != nil {
+		if g.row, n, err = f.rows.fold(g.row[:0], subject, rows, base); err != nil {
 			return nil, 0, err
 		}
 		if len(g.row) > 0 {

@@ -54,7 +54,7 @@ type HiddenVersions struct {
 // Hidden returns the versions of the hidden set.
 func Hidden(r kv.Reader, l format.Layout) (at HiddenVersions, err error) {
 	if !l.Shared() {
-		at.Sum, err = Version(r, format.KeyHidden)
+		at.Sum, err = Version(r, format.PartKey(format.KeyHidden, 0))
 		at.Parts[0] = at.Sum
 		return at, err
 	}
@@ -76,7 +76,7 @@ func HiddenSince(r kv.Reader, l format.Layout, from, to *HiddenVersions, each fu
 			return false, nil
 		}
 		for version++; version <= to.Parts[part]; version++ {
-			keys, versions = append(keys, l.HidingKey(uint8(part), version)), append(versions, version)
+			keys, versions = append(keys, format.HidingKey(uint8(part), version)), append(versions, version)
 		}
 	}
 	ok = true

@@ -76,7 +76,6 @@ func TestVersionsOfWrites(t *testing.T) {
 func TestCursors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
-		l := format.Layout{Settings: settings}
 		for range 100 {
 			rows, want := map[string][]byte{}, map[string]format.Cursor{}
 			for n := range rng.IntN(6) {
@@ -90,7 +89,7 @@ func TestCursors(t *testing.T) {
 						c.Time, c.Future = at.Time, at.Future
 						break
 					}
-					rows[string(l.CursorKey(part, source))] = c.Value()
+					rows[string(format.CursorKey(part, source))] = c.Value()
 					if at, ok := want[source]; c.Number != 0 && !c.Live && (!ok || c.Seq < at.Seq) {
 						want[source] = format.Cursor{Source: source, Seq: c.Seq, Time: c.Time, Future: c.Future}
 					}

@@ -1,8 +1,6 @@
 package read
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -22,7 +20,7 @@ func (w *DateRange) Has(date uint32) bool {
 }
 
 // Dates calls each with those members of a reverse set whose dates are wanted, in no order, and with their dates. A date is
-// format.Undated if the records of the member have to be read, as in a set without containers. Dates returns the number of all
+// format.Undated if the records of the member have to be read, as in a set without leaves. Dates returns the number of all
 // members.
 func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *DateRange, each func(id uint64, date uint32) error) (members uint64, err error) {
 	t, err := OpenSet(r, l, k, subject)
@@ -30,52 +28,47 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *
 		return 0, err
 	}
 	members = uint64(len(t.Members))
-	date := func(i int) uint32 {
-		if t.Dates == nil {
-			return format.Undated
-		}
-		return t.Dates[i]
-	}
-	again := make([]bool, len(t.Members)) // members of rows that have another date in a block
+	again := make([]bool, len(t.Members)) // members of rows that are in a leaf, too, and were not removed before they were added
+	removed := sets.NewSparse(sets.FromList(t.Removed))
 	if t.Generation > 0 {
 		// There is a date for each member of a large set. Most questions want few of them, and hardly any member is in a row. So a
 		// date that is not wanted costs a few comparisons.
-		added, removed := sets.NewSparse(sets.FromList(t.Members)), sets.NewSparse(sets.FromList(t.Removed))
-		prefix := format.AppendDatesKey(nil, k, subject)
-		var failed error
-		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
-			_, _, block, err := format.ParseDatesKey(key)
-			if err == nil {
-				err = format.EachDate(block<<format.DateShift, v, func(id uint64, d uint32) {
-					if added.Has(id) {
-						i, _ := slices.BinarySearch(t.Members, id)
-						again[i] = again[i] || d != date(i)
-						return
-					}
-					if removed.Has(id) {
-						return
-					}
-					if members++; !wanted.Has(d) || failed != nil {
-						return
-					}
-					if d == format.OneRecord {
-						d = format.Undated
-					}
-					failed = each(id, d)
-				})
+		added := sets.NewSparse(sets.FromList(t.Members))
+		var ids []uint64
+		var dates []uint32
+		err := t.eachLeaf(r, func(row *format.Row) (err error) {
+			if ids, err = row.AppendMembers(ids[:0]); err == nil {
+				dates, err = row.AppendDates(dates[:0], ids)
 			}
 			if err != nil {
-				err = fmt.Errorf("reading dates %x: %w", key, err)
+				return err
 			}
-			return err == nil && failed == nil, err
+			for n, id := range ids {
+				if added.Has(id) {
+					i, _ := slices.BinarySearch(t.Members, id)
+					_, over := slices.BinarySearch(t.Removed, id)
+					again[i] = !over
+					continue
+				}
+				if removed.Has(id) {
+					continue
+				}
+				if members++; !wanted.Has(dates[n]) {
+					continue
+				}
+				if err := each(id, unread(dates[n])); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
-		if err != nil || failed != nil {
-			return members, cmp.Or(err, failed)
+		if err != nil {
+			return members, err
 		}
 	}
 	for i, id := range t.Members {
-		d := date(i)
-		if again[i] || t.Generation == 0 || d == format.OneRecord { // a valid row has no OneRecord
+		d := unread(t.Dates[i])
+		if again[i] || t.Generation == 0 {
 			d = format.Undated
 		}
 		if !wanted.Has(d) {
@@ -86,4 +79,12 @@ func Dates(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, wanted *
 		}
 	}
 	return members, nil
+}
+
+// unread returns a date, or Undated if the records have to be read to know it.
+func unread(date uint32) uint32 {
+	if date == format.OneRecord {
+		return format.Undated
+	}
+	return date
 }

@@ -3,8 +3,8 @@
 // use a reader.
 //
 //	header.go   the header of the store, and the state of an account
-//	records.go  the records of actors, bucket by bucket
-//	sets.go     reverse sets: rows, and the containers below them
+//	records.go  the records of actors: heads, and the leaves below them
+//	sets.go     reverse sets: rows, and the leaves below them
 //	counts.go   totals, cursors, versions
 //	notes.go    dead letters and gaps
 //

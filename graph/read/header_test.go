@@ -124,7 +124,7 @@ func TestFailingReads(t *testing.T) {
 			"Gaps":        func() error { _, err := read.Gaps(r); return err },
 			"HasEdge":     func() error { _, err := read.HasEdge(r, l, 1, 2, 3); return err },
 			"Bitmap":      func() error { _, err := read.Bitmap(r, l, 1, 2); return err },
-			"Containers":  func() error { _, err := new(read.Set).Containers(r); return err },
+			"Leaves":      func() error { _, err := (&read.Set{Key: format.AppendRowKey(nil, 1, 2)}).Leaves(r); return err },
 			"Records":     func() error { return read.Records(r, 1, 2, func(*format.Record) bool { return true }) },
 		} {
 			if err := do(); !errors.Is(err, gone) {

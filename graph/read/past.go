@@ -13,10 +13,7 @@ func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
 	end := uint8(0) // rows were found for the partitions below end
 	err = kv.ScanPrefix(r, format.KeyBackfill, func(k, v []byte) error {
 		one, err := format.DecodeBackfill(v)
-		first := uint8(0)
-		if l.Shared() {
-			first = k[len(k)-1]
-		}
+		first := k[len(k)-1]
 		if first == 0 {
 			b = one
 		} else {

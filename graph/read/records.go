@@ -12,150 +12,156 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A bucket has the records of an actor and kind in one bucket, from all of its chunks one after
-// another. The chunk with the lowest depth has the newest change of an entry (format.Live).
-type bucket struct {
-	records []format.Record
-	raw     []byte // the raw keys of the records
-	actor   dict.ID
-	number  uint16
-	chunks  int
+// A walker merges the head of an actor and kind with the leaves below it, one after another. It emits live records, by path.
+type walker struct {
+	coder      format.ChunkCoder
+	from       format.Path                // of leaves, no records below it are emitted
+	wanted     func(subject dict.ID) bool // if not nil, records that name others may be left out
+	each       func(*format.Record) bool
+	head, leaf []format.Record // of the head: those that were not emitted yet
+	heads      []format.Record // the memory of head
+	value      []byte          // of the head; keys of its records point into it
 }
 
-var recordReaders = sync.Pool{New: func() any { return new(bucket) }}
+var walkers = sync.Pool{New: func() any { return new(walker) }}
 
-// Records calls each for the live records of an actor, until each returns false. A record is
-// valid only during the call.
-func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
-	if k.IsLabel() {
-		return labels(r, k, actor, Window{}, each)
+// begin takes a head, and emits its records if it has no leaves. more is false if each returned false.
+func (w *walker) begin(v []byte) (spilled, more bool, err error) {
+	ok := false
+	if w.wanted != nil {
+		w.heads, ok = w.coder.AppendNaming(w.heads[:0], v, w.wanted)
 	}
-	prefix := format.AppendRecordsKey(nil, k, actor)
-	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, nil, func(rr *bucket) bool { return rr.live(each) })
-}
-
-// RecordsBetween is Records for the records of all actors in [from, to), by actor.
-func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor dict.ID, rec *format.Record) bool) error {
-	return buckets(r, format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), nil, nil, func(rr *bucket) (more bool) {
-		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
-	})
-}
-
-// live calls each for the live records, until each returns false.
-func (rr *bucket) live(each func(rec *format.Record) bool) (more bool) {
-	if rr.chunks > 1 {
-		for rec := range format.Live(rr.records, rr.chunks) {
-			if !each(rec) {
-				return false
-			}
-		}
-		return true
-	}
-	for i := range rr.records { // the usual case: format.Live of one chunk, without an iterator
-		if rec := &rr.records[i]; rec.Flags != format.Removed && !each(rec) {
-			return false
+	if !ok { // v is valid until the next read, which each may begin
+		w.value = append(w.value[:0], v...)
+		if w.heads, _, err = w.coder.Read(w.heads[:0], w.value, 0); err != nil {
+			return false, false, err
 		}
 	}
-	return true
+	spilled = format.IsSpilled(v)
+	if w.head = w.heads; spilled {
+		return true, true, nil
+	}
+	return false, w.end(), nil
 }
 
-// buckets calls each for one bucket after another of the chunks in [lo, hi), until each returns false. If the chunk at lo was spilled, it skips the chunks below it before below:
-// it goes on with the chunk whose key is the next longer beginning of below, and so on. If wanted is not nil, buckets may lack records whose subjects are not wanted, from chunks that nothing was spilled from.
-func buckets(r kv.Reader, lo, hi, below []byte, wanted func(subject dict.ID) bool, each func(*bucket) bool) error {
-	rr, _ := recordReaders.Get().(*bucket)
-	defer recordReaders.Put(rr)
-	rr.reset()
-	more, jump, at := true, false, lo
-	chunk := func(key, v []byte) (bool, error) {
-		kind, actor, bucket, depth, err := format.ParseChunkKey(key)
-		if err != nil {
+// below takes a leaf, and emits its records, and those of the head up to its last path.
+func (w *walker) below(v []byte, last format.Path) (more bool, err error) {
+	ok := false
+	if w.wanted != nil {
+		w.leaf, ok = w.coder.AppendNaming(w.leaf[:0], v, w.wanted)
+	}
+	if !ok {
+		if w.leaf, _, err = w.coder.Read(w.leaf[:0], v, 0); err != nil {
 			return false, err
 		}
-		if rr.chunks > 0 && (bucket != rr.number || actor != rr.actor) {
-			if more = each(rr); !more {
-				return false, nil
-			}
-			rr.reset()
-		}
-		rr.actor = actor
-		if wanted != nil && rr.addNaming(kind, bucket, v, wanted) {
-			jump = false
-			return true, nil
-		}
-		generation, err := rr.add(kind, bucket, depth, v)
-		if err != nil {
-			return false, fmt.Errorf("chunk %x: %w", key, err)
-		}
-		jump = len(at) < len(below) && generation > 0 && bytes.Equal(key, at)
-		return !jump, nil
 	}
-	err := r.Scan(at, hi, false, chunk)
-	for err == nil && jump {
-		at, jump = below[:len(at)+1], false
-		err = r.Scan(at, hi, false, chunk)
+	leaf := w.leaf
+	for len(leaf) > 0 && format.ComparePaths(leaf[0].Path, w.from) < 0 {
+		leaf = leaf[1:]
 	}
-	if err == nil && more && rr.chunks > 0 {
-		each(rr)
+	n := 0
+	for n < len(w.head) && format.ComparePaths(w.head[n].Path, last) <= 0 {
+		n++
 	}
-	return err
+	head := w.head[:n]
+	w.head = w.head[n:]
+	return format.Merged(head, leaf, w.each), nil
 }
 
-// reset empties the bucket.
-func (rr *bucket) reset() { rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0 }
-
-// add adds a chunk of the actor's bucket, and returns its generation, 0 unless it was spilled.
-func (rr *bucket) add(k kinds.Kind, number uint16, depth int, v []byte) (generation uint64, err error) {
-	rr.number = number
-	if number >= format.RawBucket { // raw keys point into v, and outlive this call
-		start := len(rr.raw)
-		rr.raw = append(rr.raw, v...)
-		v = rr.raw[start:]
-	}
-	rr.chunks++
-	rr.records, generation, err = format.CoderOf(k, rr.actor, number).Read(rr.records, v, uint32(depth))
-	return generation, err
+// end emits what is left of the head.
+func (w *walker) end() (more bool) {
+	head := w.head
+	w.head = nil
+	return format.Merged(head, nil, w.each)
 }
 
-// addNaming adds the records of a chunk without flags and generation that name wanted subjects. It reports whether it could: add adds other chunks.
-func (rr *bucket) addNaming(k kinds.Kind, number uint16, v []byte, wanted func(subject dict.ID) bool) (ok bool) {
-	if rr.records, ok = format.CoderOf(k, rr.actor, number).AppendNaming(rr.records, v, wanted); ok {
-		rr.number = number
-		rr.chunks++
-	}
-	return ok
+// Records calls each for the live records of an actor, by path, until each returns false. A record is
+// valid only during the call.
+func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
+	return RecordsNaming(r, k, actor, Window{}, nil, each)
 }
 
-// HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size
-// of the set.
-func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (bool, error) {
-	key := l.AppendMemberKey(nil, k, subject, actor)
+// records calls each for the live records of an actor whose paths are in [from, to], and perhaps for others, by path. spilled is false
+// if it called it for all.
+func records(r kv.Reader, k kinds.Kind, actor dict.ID, from, to format.Path, wanted func(subject dict.ID) bool, each func(*format.Record) bool) (spilled bool, err error) {
+	key := format.AppendRecordsKey(nil, k, actor)
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return false, err
 	}
-	var row format.Row
-	if v, err = l.RowIn(k, subject, v); err == nil {
-		row, err = format.ParseRow(subject, v)
-	}
+	w, _ := walkers.Get().(*walker)
+	defer walkers.Put(w)
+	w.coder, w.from, w.wanted, w.each = format.CoderOf(k, actor), from, wanted, each
+	spilled, more, err := w.begin(v)
 	if err != nil {
-		return false, fmt.Errorf("reading set %x: %w", key, err)
+		return false, fmt.Errorf("chunk %x: %w", key, err)
 	}
-	if row.Has(uint64(actor)) {
-		return true, nil
+	if !spilled || !more {
+		return spilled, nil
 	}
-	if row.Generation == 0 || row.HasRemoved(uint64(actor)) {
-		return false, nil
+	for len(w.head) > 0 && format.ComparePaths(w.head[0].Path, from) < 0 { // a leaf with paths below from is not read
+		w.head = w.head[1:]
 	}
-	v, ok, err = r.Get(l.AppendMemberContainerKey(nil, k, subject, actor))
-	if err != nil || !ok {
-		return false, err
+	err = r.Scan(format.AppendLeafKey(key, from), kv.PrefixEnd(key), false, func(key, v []byte) (bool, error) {
+		_, _, last, isLeaf, err := format.ParseChunkKey(key)
+		if err == nil && !isLeaf {
+			err = format.ErrChunk
+		}
+		if err == nil {
+			more, err = w.below(v, last)
+		}
+		if err != nil {
+			return false, fmt.Errorf("chunk %x: %w", key, err)
+		}
+		return more && format.ComparePaths(last, to) < 0, nil
+	})
+	if err == nil && more {
+		w.end()
 	}
-	return format.ContainerHas(v, uint16(actor))
+	return true, err
 }
 
-// LiveRecords returns the records of a chunk that chunks above it do not override.
-func LiveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
-	_, _, _, depth, err := format.ParseChunkKey(key)
+// RecordsBetween is Records for the records of all actors in [from, to), by actor.
+func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor dict.ID, rec *format.Record) bool) error {
+	w, _ := walkers.Get().(*walker)
+	defer walkers.Put(w)
+	var at dict.ID
+	w.head, w.from, w.wanted = nil, format.Path{}, nil
+	w.each = func(rec *format.Record) bool { return each(at, rec) }
+	more := true
+	err := r.Scan(format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), false, func(key, v []byte) (bool, error) {
+		_, actor, last, isLeaf, err := format.ParseChunkKey(key)
+		switch {
+		case err != nil:
+		case isLeaf && actor == at:
+			more, err = w.below(v, last)
+		default:
+			if more = w.end(); more {
+				at, w.head, w.coder = actor, nil, format.CoderOf(k, actor)
+				_, more, err = w.begin(v)
+			}
+		}
+		if err != nil {
+			return false, fmt.Errorf("chunk %x: %w", key, err)
+		}
+		return more, nil
+	})
+	if err == nil && more {
+		w.end()
+	}
+	return err
+}
+
+// HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size
+// of the set.
+func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (found bool, err error) {
+	_, found, err = Date(r, l, k, subject, actor)
+	return found, err
+}
+
+// LiveRecords returns the records of a chunk, those of a leaf that its head does not override.
+func LiveRecords(r kv.Reader, key, v []byte) (records []format.Record, err error) {
+	_, _, _, isLeaf, err := format.ParseChunkKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -163,27 +169,29 @@ func LiveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, _, err := c.Read(nil, bytes.Clone(v), 0)
+	own, _, err := c.Read(nil, bytes.Clone(v), 0)
 	if err != nil {
 		return nil, fmt.Errorf("chunk %x: %w", key, err)
 	}
-	for d := range depth {
-		above := key[:len(key)-depth+d]
-		v, ok, err := r.Get(above)
+	var over []format.Record
+	if isLeaf {
+		_, n := dict.ReadID(key[2:])
+		above, ok, err := r.Get(key[:2+n])
+		if err == nil && !ok {
+			err = fmt.Errorf("chunk %x has no head: run skein check", key)
+		}
+		if err == nil {
+			over, _, err = c.Read(nil, above, 0)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
-			return nil, fmt.Errorf("chunk %x has no chunk %x above it: run skein check", key, above)
-		}
-		over, _, err := c.Read(nil, v, 0)
-		if err != nil {
-			return nil, fmt.Errorf("chunk %x: %w", above, err)
-		}
-		records = slices.DeleteFunc(records, func(r format.Record) bool {
-			_, found := slices.BinarySearchFunc(over, r, func(x, y format.Record) int { return format.CompareEntries(&x, &y) })
-			return found
-		})
 	}
-	return slices.DeleteFunc(records, func(r format.Record) bool { return r.Flags == format.Removed }), nil
+	for i := range own {
+		_, found := slices.BinarySearchFunc(over, own[i], func(x, y format.Record) int { return format.CompareEntries(&x, &y) })
+		if !found && own[i].Flags != format.Removed {
+			records = append(records, own[i])
+		}
+	}
+	return records, nil
 }

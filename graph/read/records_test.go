@@ -1,7 +1,6 @@
 package read_test
 
 import (
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func TestRecordsNaming(t *testing.T) {
 	g := oracle.GraphOn(t, 11, 8, store)
 	for range 20 {
 		g.Grow(200)
-		for range 20 { // keys within a minute: chunks are spilled several levels deep, and what lies there is written again
+		for range 20 { // keys of few minutes: leaves are written again and again
 			o := oracle.Op{Kind: "follow", Rkey: string(dict.AppendTID(nil, 1<<60|g.Rand.Uint64N(64)<<24)), Delete: g.Rand.IntN(3) == 0}
 			if !o.Delete {
 				o.Subject = g.Any(g.Accounts)
@@ -32,7 +31,7 @@ func TestRecordsNaming(t *testing.T) {
 			g.Commit(g.Accounts[0], o)
 		}
 	}
-	deepest := 0
+	leaves := 0
 	if err := store.View(t.Context(), func(r kv.Reader) error {
 		id, name := map[string]dict.ID{}, map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}}
 		for _, ns := range dict.Namespaces {
@@ -88,15 +87,17 @@ func TestRecordsNaming(t *testing.T) {
 			}
 		}
 		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
-			_, _, _, depth, err := format.ParseChunkKey(k)
-			deepest = max(deepest, depth)
+			_, _, _, isLeaf, err := format.ParseChunkKey(k)
+			if isLeaf {
+				leaves++
+			}
 			return err
 		})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if deepest < 2 {
-		t.Errorf("chunks are %d levels deep: too few were spilled", deepest)
+	if leaves < 20 {
+		t.Errorf("%d leaves: too few heads were spilled", leaves)
 	}
 }
 
@@ -104,43 +105,84 @@ func TestRecordsNaming(t *testing.T) {
 // chunk.
 func TestMalformedRecords(t *testing.T) {
 	actor := dict.ID(77)
-	good := func(tid uint64) (key string, value []byte) {
+	c, head := format.CoderOf(1, actor), string(format.AppendRecordsKey(nil, 1, actor))
+	leaf := func(tid uint64) (key string, value []byte) {
 		p := format.Path{TID: tid}
-		return string(format.AppendChunkKey(nil, 1, actor, p, 0)),
-			format.CoderOf(1, actor, p.Bucket()).Append(nil, 0, []format.Record{{Path: p, Subject: 5}})
+		return string(format.AppendLeafKey([]byte(head), p)), c.Append(nil, 0, []format.Record{{Path: p, Subject: 5}})
 	}
-	first, value := good(1)
-	second, _ := good(1 << format.BucketShift)
-	deep := second + "1234567"
+	first, value := leaf(1)
+	second, _ := leaf(1 << 60)
 	for name, test := range map[string]struct {
 		key   string
 		value []byte
 		want  string
 	}{
-		"nothing wrong":       {second, nil, ""},
-		"an empty name":       {second, []byte{1}, "malformed record chunk"},
-		"cut":                 {second, value[:len(value)-1], "malformed record chunk"},
-		"too deep":            {deep, value, "is malformed"},
-		"a bucket of a byte":  {second[:len(second)-1], value, "is malformed"},
-		"an unknown flag":     {second, []byte{1, 0xf0, 0}, "malformed record chunk"},
-		"a generation of 0":   {second, []byte{1, 4 << 2, 0, 0}, "malformed record chunk"},
-		"a raw key too short": {string(format.AppendRecordsKey(nil, 1, actor)) + "\x40\x00", []byte{10, 'a'}, "malformed record chunk"},
+		"nothing wrong":         {second, nil, ""},
+		"an empty name":         {second, []byte{1}, "malformed record chunk"},
+		"cut":                   {second, value[:len(value)-1], "malformed record chunk"},
+		"a key too long":        {second + "0", value, "is malformed"},
+		"a key too short":       {second[:len(second)-1], value, "is malformed"},
+		"a key of no bytes":     {head + "\x80", value, "is malformed"},
+		"an unknown flag":       {second, []byte{1, 0xf0, 0}, "malformed record chunk"},
+		"a generation of 0":     {second, []byte{1, 4 << 2, 0, 0}, "malformed record chunk"},
+		"a raw key that is cut": {head + "\x80a", []byte{1, 0x20, 0, 2, 'a'}, "malformed record chunk"},
+		"a head that is cut":    {head, []byte{1, 4 << 2, 0, 1, 1}, "malformed record chunk"},
 	} {
-		raw(t, map[string][]byte{first: value, test.key: test.value}, func(r kv.Reader) {
+		rows := map[string][]byte{head: c.Append(nil, 1, nil), first: value}
+		rows[test.key] = test.value
+		raw(t, rows, func(r kv.Reader) {
 			all := func(*format.Record) bool { return true }
 			for i, err := range []error{
 				read.Records(r, 1, actor, all),
 				read.RecordsBetween(r, 1, 0, 1<<40, func(dict.ID, *format.Record) bool { return true }),
 				read.RecordsNaming(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
 				read.RecordsIn(r, 1, actor, read.Window{}, all),
+				read.RecordsWithin(r, 1, actor, 0, 1<<60, all),
+				read.Subjects(r, 1, actor, read.Window{}, nil, func(all []uint64) ([]uint64, bool) { return all, true }),
 			} {
 				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s: reader %d says %v, want %q", name, i, err, test.want)
 				}
 			}
 			// A reader that stops earlier does not see it.
-			if err := read.Records(r, 1, actor, func(*format.Record) bool { return false }); errors.Is(err, format.ErrChunk) && test.key > second {
+			if err := read.Records(r, 1, actor, func(*format.Record) bool { return false }); err != nil && test.key != head {
 				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// reused has one buffer for the values that Get returns, like engines on disk.
+type reused struct {
+	kv.Reader
+
+	buf []byte
+}
+
+func (r *reused) Get(key []byte) ([]byte, bool, error) {
+	v, ok, err := r.Reader.Get(key)
+	r.buf = append(r.buf[:0], v...)
+	return r.buf, ok, err
+}
+
+// TestReadsWithinRecords: what is called for a record may read.
+func TestReadsWithinRecords(t *testing.T) {
+	const actor = dict.ID(77)
+	c, head := format.CoderOf(1, actor), format.AppendRecordsKey(nil, 1, actor)
+	var records []format.Record
+	for _, key := range []string{"a", "bcd", "self"} {
+		records = append(records, format.Record{Path: format.Path{Raw: []byte(key)}, Subject: 5})
+	}
+	for _, generation := range []uint64{0, 1} {
+		raw(t, map[string][]byte{string(head): c.Append(nil, generation, records), "other": []byte("something else that is longer")}, func(r kv.Reader) {
+			r = &reused{Reader: r, buf: make([]byte, 0, 100)}
+			var keys string
+			if err := read.Records(r, 1, actor, func(rec *format.Record) bool {
+				_, ok, err := r.Get([]byte("other"))
+				keys += string(rec.Path.Raw) + " "
+				return ok && err == nil
+			}); err != nil || keys != "a bcd self " {
+				t.Errorf("generation %d: the keys are %q, %v", generation, keys, err)
 			}
 		})
 	}

@@ -2,12 +2,11 @@ package read
 
 import (
 	"bytes"
-	"encoding/binary"
+	"cmp"
 	"fmt"
-	"math/bits"
+	"math"
 	"slices"
 	"sort"
-	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
@@ -15,69 +14,32 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sets"
 )
 
 // A Set has the rows of a reverse set: one, or in a shared store one per partition. If
-// Generation is not 0, more members lie in containers, which Containers and ContainerKey find;
+// Generation is not 0, more members lie in leaves, which Leaves reads;
 // the rows override them.
 type Set struct {
-	Key              []byte // the first bytes of the keys of its containers; unless the set is grouped, also of its rows
+	Key              []byte // the first bytes of the keys of its leaves; unless the set is grouped, also of its rows
 	Rows             []byte // the values, one after another
 	Generation       uint64 // the sum of the rows' generations
 	Members, Removed []uint64
-	Dates            []uint32 // of Members; nil: all are format.Undated
-	Repeated         []uint64 // those of Members that the rows note as such, in no order
-
-	below []byte // the prefix of the containers' keys
+	Dates            []uint32 // of Members
 }
 
 // OpenSet reads the rows of the set of actors that have an edge of a kind to subject.
 func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set, err error) {
 	t.Key = format.AppendRowKey(nil, k, subject)
-	t.below = l.Containers(t.Key)
-	add := func(v []byte) error {
-		row, err := format.ParseRow(subject, v)
-		if err != nil {
-			return err
-		}
-		before := len(t.Members)
-		if t.Members, err = row.AppendMembers(t.Members); err != nil {
-			return err
-		}
-		if row.Dates != nil || t.Dates != nil {
-			for len(t.Dates) < before {
-				t.Dates = append(t.Dates, format.Undated)
-			}
-			for i := range t.Members[before:] {
-				t.Dates = append(t.Dates, row.Date(i))
-			}
-		}
-		// Generations only grow, so two states with the same sum have the same ones.
-		t.Generation += row.Generation
-		if t.Removed, err = row.AppendRemoved(t.Removed); err == nil && len(row.Repeated) > 0 {
-			t.Repeated, err = row.AppendRepeated(t.Repeated)
+	err = eachRow(r, l, k, subject, func(v []byte) error {
+		err := t.add(subject, v)
+		if l.Shared() || t.Generation > 0 { // otherwise nothing uses Rows
+			t.Rows = append(t.Rows, v...)
 		}
 		return err
-	}
-	if l.Shared() {
-		err = r.Scan(t.Key, t.below, false, func(_, v []byte) (bool, error) {
-			t.Rows = append(t.Rows, v...)
-			err := add(v)
-			return err == nil, err
-		})
-		t.sort()
-	} else {
-		var v []byte
-		if v, _, err = r.Get(l.AppendMemberKey(nil, k, subject, dict.None)); err == nil {
-			v, err = l.RowIn(k, subject, v)
-		}
-		if err == nil {
-			err = add(v)
-		}
-		if t.Generation > 0 { // otherwise nothing uses Rows
-			t.Rows = bytes.Clone(v)
-		}
+	})
+	if l.Shared() && err == nil {
+		sort.Sort(byMember{&t})
+		slices.Sort(t.Removed)
 	}
 	if err != nil {
 		return t, fmt.Errorf("reading set %x: %w", t.Key, err)
@@ -85,14 +47,54 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 	return t, nil
 }
 
-// sort sorts the members and the removed of several rows.
-func (t *Set) sort() {
-	slices.Sort(t.Removed)
-	if t.Dates == nil {
-		slices.Sort(t.Members)
-		return
+// eachRow calls each with the rows of a set.
+func eachRow(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each func(v []byte) error) error {
+	of := func(v []byte) error {
+		v, err := format.RowOf(k, subject, v)
+		if err == nil {
+			err = each(v)
+		}
+		return err
 	}
-	sort.Sort(byMember{t})
+	key := l.AppendMembersKey(nil, k, subject)
+	if !l.Shared() { // there is one, and a look-up is quicker
+		v, _, err := r.Get(key)
+		if err == nil {
+			err = of(v)
+		}
+		return err
+	}
+	return r.Scan(key, format.Leaves(key), false, func(_, v []byte) (bool, error) {
+		err := of(v)
+		return err == nil, err
+	})
+}
+
+// BeginSet begins the read of OpenSet.
+func BeginSet(p kv.Prefetcher, l format.Layout, k kinds.Kind, subject dict.ID) {
+	if key := l.AppendMembersKey(nil, k, subject); l.Shared() {
+		p.PrefetchScan(key, format.Leaves(key))
+	} else {
+		p.PrefetchGet(key)
+	}
+}
+
+// add adds a row.
+func (t *Set) add(subject dict.ID, v []byte) error {
+	row, err := format.ParseRow(subject, v)
+	if err != nil {
+		return err
+	}
+	before := len(t.Members)
+	if t.Members, err = row.AppendMembers(t.Members); err != nil {
+		return err
+	}
+	if t.Dates, err = row.AppendDates(t.Dates, t.Members[before:]); err != nil {
+		return err
+	}
+	t.Generation += row.Generation // they only grow, so two states with the same sum have the same ones
+	t.Removed, err = row.AppendRemoved(t.Removed)
+	return err
 }
 
 type byMember struct{ *Set }
@@ -104,20 +106,15 @@ func (b byMember) Swap(i, j int) {
 	b.Dates[i], b.Dates[j] = b.Dates[j], b.Dates[i]
 }
 
-// ContainerKey returns the key of the container of a block of members.
-func (t *Set) ContainerKey(block uint64) []byte {
-	return format.AppendBlock(slices.Clone(t.below), block)
-}
-
-// Over applies the rows to a copy of base, the containers. The copy shares containers with
-// base, and the library sets their shared marks even when it only reads. So base is good for
+// Over applies the rows to a copy of base, the members of the leaves. The copy shares memory with
+// base, and the library sets its marks of that even when it only reads. So base is good for
 // copying only.
 func (t *Set) Over(base *roaring64.Bitmap) *roaring64.Bitmap {
 	set := base.Clone()
-	set.AddMany(t.Members)
 	for _, id := range t.Removed {
 		set.Remove(id)
 	}
+	set.AddMany(t.Members)
 	return set
 }
 
@@ -129,106 +126,114 @@ func Bitmap(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (*roari
 	}
 	base := roaring64.New()
 	if t.Generation > 0 {
-		if base, err = t.Containers(r); err != nil {
+		if base, err = t.Leaves(r); err != nil {
 			return nil, err
 		}
 	}
 	return t.Over(base), nil
 }
 
-// Containers reads the containers of the set, for Over. It does not decode them: it puts the
-// headers of the portable Roaring format
-// (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
-func (t *Set) Containers(r kv.Reader) (*roaring64.Bitmap, error) {
-	st, _ := stitchers.Get().(*stitcher)
-	defer stitchers.Put(st)
-	st.parts, st.data = st.parts[:0], st.data[:0]
-	lo := append(slices.Clone(t.below), 0) // after the row
-	err := r.Scan(lo, kv.PrefixEnd(t.below), false, func(k, v []byte) (bool, error) {
-		_, _, block, isRow, err := format.ParseReverseKey(k)
-		if err == nil && isRow {
-			err = format.ErrContainer
-		}
-		if err == nil {
-			err = st.add(block, v)
-		}
-		if err != nil {
-			return false, fmt.Errorf("reading container %x: %w", k, err)
-		}
-		return true, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return st.bitmap()
-}
-
-// stitchers reuses memory, because a large set needs much of it.
-var stitchers = sync.Pool{New: func() any { return new(stitcher) }}
-
-// stitcher builds a bitmap from containers, which must arrive in ascending order.
-type stitcher struct {
-	parts []stitched
-	data  []byte
-}
-
-type stitched struct {
-	block      uint64
-	start, end int
-	n          int // members
-}
-
-func (s *stitcher) add(block uint64, v []byte) error {
-	_, present, err := format.SplitContainer(v)
-	if err != nil || len(present) == 0 {
-		return err
-	}
-	start, n := len(s.data), len(present)/2
-	if len(present) == format.BitmapBytes {
-		n = 0
-		for i := 0; i < format.BitmapBytes; i += 8 {
-			n += bits.OnesCount64(binary.LittleEndian.Uint64(present[i:]))
-		}
-	}
-	if len(present) == format.BitmapBytes && n <= format.ArrayMax { // Roaring's arrays have up to 4,096 members, skein's up to 4,095
-		ids, err := format.ContainerMembers(0, v)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			s.data = binary.LittleEndian.AppendUint16(s.data, uint16(id))
-		}
-	} else {
-		s.data = append(s.data, present...)
-	}
-	s.parts = append(s.parts, stitched{block, start, len(s.data), n})
-	return nil
-}
-
-func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
-	const noRuns = 12346
-	var tops int
-	out := make([]byte, 8, 8+len(s.data)+16*len(s.parts)+64)
-	for parts := range sets.Runs(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
-		tops++
-		out = binary.LittleEndian.AppendUint32(out, uint32(parts[0].block>>16))
-		out = binary.LittleEndian.AppendUint32(out, noRuns)
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(parts)))
-		for _, p := range parts {
-			out = binary.LittleEndian.AppendUint16(out, uint16(p.block))
-			out = binary.LittleEndian.AppendUint16(out, uint16(p.n-1))
-		}
-		offset := 8 + 8*len(parts)
-		for _, p := range parts {
-			out = binary.LittleEndian.AppendUint32(out, uint32(offset))
-			offset += p.end - p.start
-		}
-		out = append(out, s.data[parts[0].start:parts[len(parts)-1].end]...)
-	}
-	binary.LittleEndian.PutUint64(out, uint64(tops))
+// Leaves reads the members in the leaves of the set, for Over.
+func (t *Set) Leaves(r kv.Reader) (*roaring64.Bitmap, error) {
 	set := roaring64.New()
-	if _, err := set.FromUnsafeBytes(out); err != nil {
-		return nil, fmt.Errorf("%w: %w", format.ErrContainer, err)
+	var ids []uint64
+	err := t.eachLeaf(r, func(row *format.Row) (err error) {
+		if ids, err = row.AppendMembers(ids[:0]); err == nil {
+			set.AddMany(ids)
+		}
+		return err
+	})
+	return set, err
+}
+
+// eachLeaf calls each with the leaves.
+func (t *Set) eachLeaf(r kv.Reader, each func(*format.Row) error) error {
+	subject, _ := dict.ReadID(t.Key[2:])
+	leaves := format.Leaves(t.Key)
+	return kv.ScanPrefix(r, leaves, func(key, v []byte) error {
+		row, err := format.ParseRow(subject, v)
+		if err == nil {
+			err = each(&row)
+		}
+		if err != nil {
+			return fmt.Errorf("reading leaf %x: %w", key, err)
+		}
+		return nil
+	})
+}
+
+// LeafDate returns the date of a member in the leaves of a set; found is false if it is in none.
+func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
+	from := l.AppendSetLeafKey(nil, k, subject, member)
+	err = r.Scan(from, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(from))), false, func(key, v []byte) (bool, error) {
+		row, err := format.ParseRow(subject, v)
+		if err != nil {
+			return false, fmt.Errorf("reading leaf %x: %w", key, err)
+		}
+		date, found = row.Date(uint64(member))
+		return false, nil
+	})
+	return date, found, err
+}
+
+// Date returns the date of a member of a set; found is false if it is none.
+func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
+	key := l.AppendMemberKey(nil, k, subject, member)
+	v, ok, err := r.Get(key)
+	if err != nil || !ok {
+		return 0, false, err
 	}
-	return set, nil
+	var row format.Row
+	if v, err = format.RowOf(k, subject, v); err == nil {
+		row, err = format.ParseRow(subject, v)
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("reading set %x: %w", key, err)
+	}
+	date, found = row.Date(uint64(member))
+	if row.Generation == 0 || row.HasRemoved(uint64(member)) {
+		return date, found, nil
+	}
+	below, again, err := LeafDate(r, l, k, subject, member)
+	switch {
+	case found && again:
+		date = format.Undated
+	case again:
+		date, found = below, true
+	}
+	return date, found, err
+}
+
+// AppendLeafMembers appends those of the ids that are in the leaves of the set, in no order. It reads only leaves that may have one.
+func (t *Set) AppendLeafMembers(r kv.Reader, l format.Layout, dst, ids []uint64) ([]uint64, error) {
+	k := kinds.Kind(t.Key[1])
+	subject, _ := dict.ReadID(t.Key[2:])
+	part := func(id uint64) uint8 { return l.Settings.PartitionOfID(dict.ID(id)) }
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(part(x), part(y)), cmp.Compare(x, y)) })
+	var members []uint64
+	for len(ids) > 0 {
+		in, last := part(ids[0]), dict.ID(math.MaxUint64) // after the last leaf is none
+		members = members[:0]
+		from := l.AppendSetLeafKey(nil, k, subject, dict.ID(ids[0]))
+		err := r.Scan(from, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(from))), false, func(key, v []byte) (_ bool, err error) {
+			var row format.Row
+			if _, _, _, last, _, err = l.ParseSetKey(key); err == nil {
+				row, err = format.ParseRow(subject, v)
+			}
+			if err == nil {
+				members, err = row.AppendMembers(members)
+			}
+			return false, err
+		})
+		if err != nil {
+			return dst, fmt.Errorf("reading the leaves of set %x: %w", t.Key, err)
+		}
+		for ; len(ids) > 0 && part(ids[0]) == in && ids[0] <= uint64(last); ids = ids[1:] {
+			if _, is := slices.BinarySearch(members, ids[0]); is {
+				dst = append(dst, ids[0])
+			}
+		}
+	}
+	return dst, nil
 }

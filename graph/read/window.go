@@ -1,9 +1,6 @@
 package read
 
 import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
 	"math"
 
 	"skein.blue/graph/format"
@@ -39,24 +36,12 @@ func WindowOf(from, to int64) Window {
 	return w
 }
 
-// WindowAround returns the window of the bucket of a TID and the two buckets beside it.
-func WindowAround(tid uint64) Window {
-	const width = 1 << format.BucketShift
-	at := tid >> format.BucketShift << format.BucketShift
-	return Window{at - min(at, width), min(at+2*width, EndOfTime)}
-}
-
 // All reports whether the window includes all records.
 func (w Window) All() bool { return w == Window{} }
 
 // Has reports whether the window includes the record at a path.
 func (w Window) Has(p format.Path) bool {
 	return w.All() || p.Raw == nil && p.TID >= w.From && p.TID < w.To
-}
-
-// InOneBucket reports whether the window is not empty, and all of its times are in one bucket. It is false for the window that includes all records.
-func (w Window) InOneBucket() bool {
-	return w.From < w.To && w.From>>format.BucketShift == (w.To-1)>>format.BucketShift
 }
 
 // And returns the window of the records that both windows include.
@@ -73,53 +58,48 @@ func (w Window) And(x Window) Window {
 	return w
 }
 
-// keys returns the range of the keys of an actor's chunks in a window. Below the first chunk, if that was spilled, only
-// chunks whose keys begin below, and the later ones, are of interest. from is nil if the window is empty.
-func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
-	if w.All() {
-		from = format.AppendRecordsKey(nil, k, actor)
-		return from, kv.PrefixEnd(from), nil
+// paths returns the first and the last path that the window may include.
+func (w Window) paths() (from, to format.Path, ok bool) {
+	switch {
+	case w.All():
+		return from, endOfPaths, true
+	case w.From >= w.To:
+		return from, to, false
 	}
-	if w.From >= w.To {
-		return nil, nil, nil
-	}
-	return keysOf(k, actor, w.From, w.To-1)
+	return format.Path{TID: w.From}, format.Path{TID: w.To - 1}, true
 }
 
-// keysOf is Window.keys for the TIDs in [first, last].
-func keysOf(k kinds.Kind, actor dict.ID, first, last uint64) (from, to, below []byte) {
-	below = format.AppendChunkKey(nil, k, actor, format.Path{TID: first}, format.MaxChunkDepth)
-	from = below[: len(below)-format.MaxChunkDepth : len(below)-format.MaxChunkDepth]
-	return from, kv.PrefixEnd(format.AppendChunkKey(nil, k, actor, format.Path{TID: last}, format.MaxChunkDepth)), below
-}
+// endOfPaths is above the paths of all records.
+var endOfPaths = format.Path{Raw: []byte{0xff}}
 
-// RecordsWithin is Records for the records whose keys are TIDs in [first, last], and, if raw is set, for all whose keys are
-// not TIDs. It reads only chunks that may have one, so each may get others.
-func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64, raw bool, each func(*format.Record) bool) error {
-	more := true
-	live := func(rr *bucket) bool { more = rr.live(each); return more }
-	lo, hi, below := keysOf(k, actor, first, last)
+// RecordsWithin is Records for the records whose keys are TIDs in [first, last], and for all whose keys are
+// not TIDs. It reads only chunks that may have one, so each may get others, and one twice.
+func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64, each func(*format.Record) bool) error {
 	if first <= last {
-		if err := buckets(r, lo, hi, below, nil, live); err != nil || !more {
+		more := true
+		spilled, err := records(r, k, actor, format.Path{TID: first}, format.Path{TID: min(last, format.EndOfTime-1)}, nil, func(rec *format.Record) bool {
+			more = each(rec)
+			return more
+		})
+		if err != nil || !more || !spilled {
 			return err
 		}
 	}
-	if !raw {
-		return nil
-	}
-	prefix := format.AppendRecordsKey(nil, k, actor)
-	return buckets(r, binary.BigEndian.AppendUint16(bytes.Clone(prefix), format.RawBucket), kv.PrefixEnd(prefix), nil, nil, live)
+	_, err := records(r, k, actor, firstRaw, endOfPaths, nil, each)
+	return err
 }
 
-// RangeOf returns the range of keys that Records, RecordsIn and Subjects scan first, for
-// kv.Prefetcher. It is nil if they scan nothing.
-func RangeOf(k kinds.Kind, actor dict.ID, w Window) (lo, hi []byte) {
+// firstRaw is not above the paths that are not TIDs.
+var firstRaw = format.Path{Raw: []byte{0}}
+
+// Begin begins the read with which Records, RecordsIn and Subjects begin.
+func Begin(p kv.Prefetcher, k kinds.Kind, actor dict.ID) {
 	if k.IsLabel() {
-		lo = format.AppendLabelsKey(nil, k, actor)
-		return lo, kv.PrefixEnd(lo)
+		lo := format.AppendLabelsKey(nil, k, actor)
+		p.PrefetchScan(lo, kv.PrefixEnd(lo))
+		return
 	}
-	lo, hi, _ = w.keys(k, actor)
-	return lo, hi
+	p.PrefetchGet(format.AppendRecordsKey(nil, k, actor))
 }
 
 // AppendSubjects appends the subjects of an actor's records in a window, in no order, perhaps
@@ -129,75 +109,35 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 	return dst, err
 }
 
-// Subjects appends the subjects of an actor's records in a window to dst, chunk by chunk, in no order,
-// perhaps with duplicates. After each chunk it calls each with the whole slice; each returns the slice to
-// append to, and whether to go on. Subjects does not build the records of chunks from which the coder can
-// read the subjects alone.
+// Subjects appends the subjects of an actor's records in a window to dst, in no order,
+// perhaps with duplicates. After each thousand or so it calls each with the whole slice; each returns the slice to
+// append to, and whether to go on. Subjects does not build the records of heads without leaves.
 func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, each func(all []uint64) (next []uint64, more bool)) error {
-	lo, hi, below := w.keys(k, actor)
 	from, last := w.From, w.To-1
 	if w.All() {
 		last = math.MaxUint64
 	}
-	more := true
-	settle := func(rr *bucket) bool { // takes the records of a bucket
-		rr.live(func(rec *format.Record) bool {
-			if rec.Flags == 0 && w.Has(rec.Path) {
-				dst = append(dst, uint64(rec.Subject))
+	v, ok, err := r.Get(format.AppendRecordsKey(nil, k, actor))
+	if err != nil || !ok || from > last {
+		return err
+	}
+	if dst, ok = format.CoderOf(k, actor).AppendSubjects(dst, v, from, last); ok {
+		each(dst)
+		return nil
+	}
+	more, added := true, 0
+	err = RecordsNaming(r, k, actor, w, nil, func(rec *format.Record) bool {
+		if rec.Flags == 0 {
+			if dst, added = append(dst, uint64(rec.Subject)), added+1; added%1024 == 0 {
+				dst, more = each(dst)
 			}
-			return true
-		})
-		dst, more = each(dst)
+		}
 		return more
+	})
+	if err == nil && more {
+		each(dst)
 	}
-	rr, _ := recordReaders.Get().(*bucket) // a bucket with several chunks
-	defer recordReaders.Put(rr)
-	rr.actor = actor
-	for more && lo != nil && bytes.Compare(lo, hi) < 0 {
-		rr.reset()
-		var end []byte // of the first bucket, if it was spilled and is read from below on
-		err := r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
-			_, _, number, depth, err := format.ParseChunkKey(key)
-			if err != nil {
-				return false, err
-			}
-			if rr.chunks > 0 && number != rr.number {
-				if !settle(rr) {
-					return false, nil
-				}
-				rr.reset()
-			}
-			if depth == 0 {
-				var ok bool
-				if dst, ok = format.CoderOf(k, actor, number).AppendSubjects(dst, v, from, last); ok {
-					dst, more = each(dst)
-					return more, nil
-				}
-				if below != nil && bytes.Equal(key, lo) {
-					end = kv.PrefixEnd(bytes.Clone(key))
-					return false, nil
-				}
-			}
-			if _, err := rr.add(k, number, depth, v); err != nil {
-				return false, fmt.Errorf("chunk %x: %w", key, err)
-			}
-			return true, nil
-		})
-		if err == nil && more && rr.chunks > 0 {
-			settle(rr)
-		}
-		if err != nil || end == nil {
-			return err
-		}
-		if bytes.Compare(end, hi) > 0 {
-			end = hi
-		}
-		if err := buckets(r, lo, end, below, nil, settle); err != nil {
-			return err
-		}
-		lo, below = end, nil
-	}
-	return nil
+	return err
 }
 
 // RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
@@ -215,11 +155,10 @@ func RecordsNaming(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted fu
 	if k.IsLabel() {
 		return labels(r, k, actor, w, each)
 	}
-	lo, hi, below := w.keys(k, actor)
-	if lo == nil {
+	from, to, ok := w.paths()
+	if !ok {
 		return nil
 	}
-	return buckets(r, lo, hi, below, wanted, func(rr *bucket) bool {
-		return rr.live(func(rec *format.Record) bool { return !w.Has(rec.Path) || each(rec) })
-	})
+	_, err := records(r, k, actor, from, to, wanted, func(rec *format.Record) bool { return !w.Has(rec.Path) || each(rec) })
+	return err
 }

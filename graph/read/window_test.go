@@ -24,18 +24,3 @@ func TestWindowsTogether(t *testing.T) {
 		}
 	}
 }
-
-func TestWindowAround(t *testing.T) {
-	const width = 1 << format.BucketShift
-	for _, bucket := range []uint64{0, 1, 2, 1607, EndOfTime/width - 2, EndOfTime/width - 1} {
-		for _, tid := range []uint64{bucket * width, bucket*width + width/3, bucket*width + width - 1} {
-			w := WindowAround(tid)
-			for _, at := range []uint64{0, (bucket - 2) * width, (bucket-1)*width - 1, (bucket - 1) * width, tid, (bucket+2)*width - 1, (bucket + 2) * width, EndOfTime - 1, EndOfTime} {
-				of := at / width
-				if got, want := w.Has(format.Path{TID: at}), at < EndOfTime && of+1 >= bucket && of <= bucket+1; got != want {
-					t.Errorf("around %d, in bucket %d: %v includes %d, in bucket %d: %t, want %t", tid, bucket, w, at, of, got, want)
-				}
-			}
-		}
-	}
-}

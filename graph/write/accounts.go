@@ -86,11 +86,7 @@ func (a *accounts) read(tx kv.Txn, seg *Segment, strings *intern.Batch, t *kinds
 		if !ok && !made {
 			a.missing = append(a.missing, int32(len(a.states)))
 		}
-		now := st
-		if !ok {
-			now.LowBucket = format.LowNone // until takeGroup finds a stored state
-		}
-		a.states = append(a.states, actorState{id: id, did: seg.did(seg.Events[i]), known: ok, made: made, was: st, now: now})
+		a.states = append(a.states, actorState{id: id, did: seg.did(seg.Events[i]), known: ok, made: made, was: st, now: st})
 	}
 	if err := a.readMissing(tx); err != nil {
 		return err
@@ -149,9 +145,6 @@ func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 	})
 	return errors.Join(err, failed)
 }
-
-// of returns the state of an account of the write.
-func (a *accounts) of(id dict.ID) *actorState { return &a.states[a.index[id]] }
 
 // ofEvent returns the state of the account of the segment's i-th event.
 func (a *accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }

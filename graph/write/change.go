@@ -19,7 +19,6 @@ type change struct {
 	delete  bool
 	existed bool // the path had a record; set by the phase previous, like old
 	fresh   bool // no look-up needed: nothing can be stored under the path, or what is stored is known already
-	alone   bool // no other record that the write leaves as it is names old with a key of the same second, unless kept is set; set by the phase previous. False if that is unknown
 	kept    bool // another record, which the write leaves as it is, names old; set by the phase previous. False if that is unknown
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
@@ -83,8 +82,7 @@ func sortByID[T any](s *sets.Sorter, list, spare []T, keyOf func(*T) (kinds.Kind
 	return spare
 }
 
-// compareChanges orders changes like their records in the store: by kind, actor, bucket and
-// path.
+// compareChanges orders changes like their records in the store: by kind, actor and path.
 func compareChanges(x, y *change) int {
 	switch {
 	case x.kind != y.kind:
@@ -92,14 +90,7 @@ func compareChanges(x, y *change) int {
 	case x.actor != y.actor:
 		return cmp.Compare(x.actor, y.actor)
 	}
-	if x.path.Raw != nil || y.path.Raw != nil { // ascending TIDs are also in bucket order
-		if c := cmp.Compare(x.path.Bucket(), y.path.Bucket()); c != 0 {
-			return c
-		}
-	}
 	return format.ComparePaths(x.path, y.path)
 }
 
 func sameKindAndActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
-
-func sameChunk(x, y change) bool { return sameKindAndActor(x, y) && x.path.Bucket() == y.path.Bucket() }

@@ -23,7 +23,7 @@ func TestCursorsAhead(t *testing.T) {
 		if err := store.Update(t.Context(), func(tx kv.Txn) error {
 			out := Result{Cursors: []format.CursorRow{{Number: 1, Seq: 10}, {Number: 1, Seq: 900}, {Number: 1, Seq: 900, Future: true}}}
 			for i := range out.Cursors {
-				tx.Set(layout.CursorKey(uint8(i), seg.Source), out.Cursors[i].Value())
+				tx.Set(format.CursorKey(uint8(i), seg.Source), out.Cursors[i].Value())
 			}
 			w.writeCursors(tx, seg, &out)
 			return nil

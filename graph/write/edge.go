@@ -13,14 +13,12 @@ type edge struct {
 	kind kinds.Kind
 	// repeated says that several records of the write start or stop naming it. It does not identify the edge.
 	repeated bool
-	// date is that of the record that starts or stops naming it: format.Undated if several do and differ, or,
-	// for a removed edge, if another record of the same second may name it. It does not identify the edge.
+	// date is that of the record that starts naming it: format.Undated if several do. It does not identify the edge.
 	date uint32
+
 	// tid is that of a removed edge's record, or of one of them; 0 if its key is not a TID. It does not identify
 	// the edge.
 	tid uint64
-	// oneSecond says that all records of a removed edge are of tid's second. It does not identify the edge.
-	oneSecond bool
 
 	actor   dict.ID
 	subject dict.ID
@@ -36,11 +34,20 @@ func compareEdges(x, y edge) int {
 	return cmp.Compare(x.subject, y.subject)
 }
 
-// metered ends scans, with ErrFar, once they have read more than so many bytes.
+// metered ends reads, with ErrFar, once they have read more than so many bytes.
 type metered struct {
 	kv.Reader
 
 	left int
+}
+
+// Get implements kv.Reader.
+func (m *metered) Get(key []byte) (v []byte, ok bool, err error) {
+	v, ok, err = m.Reader.Get(key)
+	if m.left -= len(key) + len(v); err == nil && m.left < 0 {
+		err = ErrFar
+	}
+	return v, ok, err
 }
 
 // Scan implements kv.Reader.

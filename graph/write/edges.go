@@ -43,8 +43,7 @@ type edges struct {
 type SetChange struct {
 	Kind    kinds.Kind // the kind of edge
 	Remove  bool       // the set loses the member
-	Again   bool       // several records add the member
-	Date    uint32     // of the record that adds the member (format.DateOf)
+	Date    uint32     // of the record that adds the member (format.DateOf); format.Undated if several do
 	Subject dict.ID    // whose set it is
 	Member  dict.ID    // the account with the edge
 }
@@ -58,7 +57,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes, totals, t)
 	for _, c := range e.added {
-		e.sets = append(e.sets, SetChange{c.kind, false, c.repeated, c.date, c.subject, c.actor})
+		e.sets = append(e.sets, SetChange{c.kind, false, c.date, c.subject, c.actor})
 		e.addedOf[c.kind]++
 	}
 	e.removed = slices.DeleteFunc(e.removed, func(g edge) bool {
@@ -115,11 +114,7 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 			records[c.kind]++
 		}
 		if c.loses() && !c.kept {
-			g := edge{kind: c.kind, date: format.Undated, tid: c.path.TID, actor: c.actor, subject: c.old}
-			if c.alone {
-				g.date = format.DateOf(c.path)
-			}
-			e.removed = append(e.removed, g)
+			e.removed = append(e.removed, edge{kind: c.kind, tid: c.path.TID, actor: c.actor, subject: c.old})
 		}
 		if !c.delete && c.new != dict.None && c.new != c.old {
 			e.added = append(e.added, edge{kind: c.kind, date: format.DateOf(c.path), actor: c.actor, subject: c.new})
@@ -132,7 +127,7 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 }
 
 // sortEdges sorts edges that already ascend by kind and actor, and drops duplicates. An edge that
-// several records name keeps its date only if they agree on it.
+// several records name is Undated.
 func sortEdges(edges []edge) []edge {
 	for one := range sets.Runs(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
 		if len(one) > 1 {
@@ -142,10 +137,7 @@ func sortEdges(edges []edge) []edge {
 	kept := edges[:0]
 	for _, g := range edges {
 		if n := len(kept); n > 0 && compareEdges(kept[n-1], g) == 0 {
-			kept[n-1].repeated = true
-			if kept[n-1].date != g.date {
-				kept[n-1].date = format.Undated
-			}
+			kept[n-1].repeated, kept[n-1].date = true, format.Undated
 			continue
 		}
 		kept = append(kept, g)
@@ -186,7 +178,7 @@ const searchers = 2
 func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, most int) ([]edge, error) {
 	e.groups, e.far, e.wide = e.groups[:0], e.far[:0], e.wide[:0]
 	for one := range sets.Runs(removed, func(x, y edge) bool {
-		return x.kind == y.kind && x.actor == y.actor && x.oneSecond == y.oneSecond
+		return x.kind == y.kind && x.actor == y.actor
 	}) {
 		e.groups = append(e.groups, one)
 	}
@@ -248,29 +240,20 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 const mostNear = 4
 
 // windows returns the windows in which to look for other records of the removed edges, all of one actor and kind, one after
-// another. If all records of each edge are of one second, these are their seconds. The last window is all of time otherwise;
-// before it come those in which the records are most likely: most accounts that like a post a second time are expected to do
-// so within weeks. There are none of these for kinds whose subjects are accounts, and if the edges' records are scattered.
+// another. The last one is all of time. Before it come those in which the records are most likely: most accounts that like a post a second time
+// are expected to do so within weeks. There are none of these for kinds whose subjects are accounts, and if the edges' records are scattered.
 func windows(removed []edge, t *kinds.Table) (windows []read.Window) {
-	if !slices.ContainsFunc(removed, func(g edge) bool { return !g.oneSecond }) {
+	const near = 1 << 51 // 26 days, as a TID
+	if t.Info(removed[0].kind).To.Is() == dict.URI {
 		for i := range removed {
-			second := int64(removed[i].tid >> format.ClockBits / 1_000_000 * 1_000_000)
-			windows = append(windows, read.WindowOf(second, second+1_000_000))
-		}
-		return windows
-	}
-	if t.Info(removed[0].kind).To.Is() != dict.URI {
-		return []read.Window{{}}
-	}
-	for i := range removed {
-		if tid := removed[i].tid; tid > 0 && tid < format.EndOfTime {
-			if w := read.WindowAround(tid); !slices.Contains(windows, w) {
-				windows = append(windows, w)
+			tid := removed[i].tid
+			if tid > 0 && !slices.ContainsFunc(windows, func(w read.Window) bool { return w.Has(format.Path{TID: tid}) }) {
+				windows = append(windows, read.Window{From: tid - min(tid, near), To: min(tid+near, read.EndOfTime)})
 			}
 		}
-		if len(windows) > mostNear {
-			return []read.Window{{}}
-		}
+	}
+	if len(windows) > mostNear {
+		windows = nil
 	}
 	return append(windows, read.Window{})
 }
@@ -290,6 +273,9 @@ func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *
 	changes = changes[first:]
 	left := append(o.left[:0], removed...)
 	place := func(subject dict.ID) (int, bool) {
+		if len(left) == 1 { // as usual
+			return 0, left[0].subject == subject
+		}
 		return slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
 	}
 	wanted := func(subject dict.ID) bool { _, found := place(subject); return found }
@@ -320,7 +306,6 @@ func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) error {
 type rows struct {
 	add, less  []uint64 // members of one set
 	dates      []uint32 // of add
-	again      []uint64 // of add: those that several records add
 	kbuf, vbuf []byte
 	group      format.RowGroup // the operand of the group under groupKey
 	groupKey   []byte
@@ -328,46 +313,43 @@ type rows struct {
 
 // write merges all changes, which ascend by set and member, one operand per row or row group. It spills a
 // row that gains more members than a row may have: if it left that to a later write, the members would
-// lose their dates in a set that has no containers yet.
+// lose their dates in a set that has no leaves yet.
 //
 // In a store with partitions, the ids of one partition come from several shards, with those of other
 // partitions between them. write sorts the changes of a set by partition first: if a row came twice, its
 // spill would undo what was merged into it before.
 func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *Merger) error {
-	if layout.Shared() {
-		partition := func(c SetChange) uint8 { return layout.Settings.PartitionOfID(c.Member) }
-		for set := range sets.Runs(all, func(x, y SetChange) bool { return x.Kind == y.Kind && x.Subject == y.Subject }) {
-			slices.SortStableFunc(set, func(x, y SetChange) int { return cmp.Compare(partition(x), partition(y)) })
+	partition := func(x, y SetChange) int {
+		return cmp.Compare(layout.Settings.PartitionOfID(x.Member), layout.Settings.PartitionOfID(y.Member))
+	}
+	sameSet := func(x, y SetChange) bool { return x.Kind == y.Kind && x.Subject == y.Subject }
+	for set := range sets.Runs(all, sameSet) {
+		if !slices.IsSortedFunc(set, partition) {
+			slices.SortStableFunc(set, partition)
 		}
 	}
 	e.groupKey = e.groupKey[:0]
 	e.group.Reset()
-	sameRow := func(x, y SetChange) bool {
-		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
-	}
+	sameRow := func(x, y SetChange) bool { return sameSet(x, y) && partition(x, y) == 0 }
 	for changes := range sets.Runs(all, sameRow) {
-		e.add, e.less, e.dates, e.again = e.add[:0], e.less[:0], e.dates[:0], e.again[:0]
+		e.add, e.less, e.dates = e.add[:0], e.less[:0], e.dates[:0]
 		for _, c := range changes {
 			if c.Remove {
 				e.less = append(e.less, uint64(c.Member))
 			} else {
 				e.add, e.dates = append(e.add, uint64(c.Member)), append(e.dates, c.Date)
-				if c.Again && format.HasRepeated(c.Kind) {
-					e.again = append(e.again, uint64(c.Member))
-				}
 			}
 		}
 		c := changes[0]
 		e.kbuf = layout.AppendMemberKey(e.kbuf[:0], c.Kind, c.Subject, c.Member)
-		e.vbuf = format.AppendRepeated(e.vbuf[:0], c.Subject, e.again)
-		e.vbuf = format.AppendDatedRow(e.vbuf, c.Subject, 0, e.less, e.add, e.dates)
+		e.vbuf = format.AppendRow(e.vbuf[:0], c.Subject, 0, e.less, e.add, e.dates)
 		if len(e.add) > merger.limits.Row {
 			if err := merger.spillMerged(tx, layout, c.Kind, c.Subject, e.kbuf, e.vbuf); err != nil {
 				return fmt.Errorf("graph: spilling set %x: %w", e.kbuf, err)
 			}
 			continue
 		}
-		if layout.Grouped(c.Kind) {
+		if format.HasGroups(c.Kind) {
 			e.addToGroup(tx, c.Subject)
 		} else {
 			tx.Merge(e.kbuf, e.vbuf)

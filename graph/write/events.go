@@ -245,7 +245,7 @@ func (e *events) op(as *actorState, i uint32) {
 // put adds the change that an operation, c.order, makes.
 func (e *events) put(as *actorState, c change) {
 	if !c.delete {
-		as.now.NoteLow(c.path)
+		as.now.Flags |= format.FlagRecords
 		if c.path.Raw == nil {
 			as.now.Top = max(as.now.Top, c.path.TID)
 		}
@@ -303,15 +303,15 @@ func (e *events) importEvent(ev *batch.Event, as *actorState) {
 		im := e.batch.Imported(ev.Seq)
 		st := im.State
 		e.setHidden(as, st.Has(format.FlagHidden))
-		st.LowBucket = as.now.LowBucket
+		st.Flags |= as.now.Flags & format.FlagRecords
 		as.now = st
 		e.importRow(as, im)
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := e.batch.Op(i)
-		was := as.now.LowBucket
+		was := as.now.Flags
 		e.put(as, change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(e.batch.Bytes(o.Rkey)), subject: -1, order: i})
-		as.changed = as.changed || as.now.LowBucket != was
+		as.changed = as.changed || as.now.Flags != was
 	}
 }
 
@@ -329,8 +329,8 @@ func (e *events) account(ev *batch.Event, as *actorState, source uint32) {
 	if ev.Flags&batch.IsDeleted != 0 {
 		as.dequeue()
 		*st = format.RepoState{
-			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.Seq,
-			AccountSource: source, AccountSeq: ev.Seq, DeletionSource: source, DeletionSeq: ev.Seq, LowBucket: st.LowBucket,
+			Flags: format.FlagHidden | format.FlagErasing | st.Flags&format.FlagRecords, Source: source, Seq: ev.Seq,
+			AccountSource: source, AccountSeq: ev.Seq, DeletionSource: source, DeletionSeq: ev.Seq,
 		}
 		e.erasing = append(e.erasing, as.id)
 	}

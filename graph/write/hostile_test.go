@@ -1,9 +1,6 @@
 package write_test
 
 import (
-	"crypto/sha256"
-	_ "embed"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -63,29 +60,13 @@ func openPebble(t *testing.T, l write.Limits) kv.Store {
 	return s
 }
 
-// Keys that share all that chunks are told apart by stay in one chunk, and the
-// spilling of it ends.
-func TestSpillEnds(t *testing.T) {
-	h := newHostile(t, openPebble(t, write.Limits{Row: 3, Chunk: 3}))
-	var rkeys []string
-	for i := range uint64(4) {
-		rkeys = append(rkeys, string(dict.AppendTID(nil, 1<<60|i)))
-	}
-	h.commit("did:plc:a", rkeys...)
-	for range 3 * format.MaxChunkDepth {
-		h.commit("did:plc:b", rkeys...)
-		h.commit("did:plc:c", rkeys[0], "-"+rkeys[1])
-		h.records(3)
-	}
-}
-
-// Many paths in one chunk are one look-up of it, however deep it lies.
-func TestOneLookupPerChunk(t *testing.T) {
+// Many paths in one leaf are one look-up of it.
+func TestOneLookupPerLeaf(t *testing.T) {
 	store := &reading{Store: openPebble(t, write.Limits{Row: 100, Chunk: 50})}
 	h := newHostile(t, store)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var puts, deletes []string
-	for i := range 3000 { // all within 71 minutes, a chunk of the first depth
+	for i := range 3000 {
 		puts = append(puts, string(dict.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
 		deletes = append(deletes, "-"+string(dict.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
 	}
@@ -94,25 +75,20 @@ func TestOneLookupPerChunk(t *testing.T) {
 		h.commit("did:plc:b", puts[i])
 	}
 	h.records(3000)
+	leaves := h.leaves()
+	store.scans, store.scanned = 0, 0
 	h.commit("", deletes...) // none of them exists
-	chunks := 0
-	err := h.store.View(t.Context(), func(r kv.Reader) error {
-		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(_, _ []byte) error { chunks++; return nil })
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := store.lastChunks; n == 0 || n > chunks {
-		t.Errorf("the last look-up asked for %d keys, there are %d chunks", n, chunks)
+	if store.lastChunks != 1 || store.scans < leaves/2 || store.scans > leaves+1 || store.scanned > store.scans {
+		t.Errorf("the last look-up asks for %d heads, and for %d leaves with %d scans; there are %d", store.lastChunks, store.scanned, store.scans, leaves)
 	}
 	h.records(3000)
 }
 
-// A chunk of long keys spills through chunks that exist already, which are read on the way.
-// All keys must survive.
+// A head of long keys spills into leaves that exist already, which are written again. All keys must survive.
 func TestSpillKeepsKeys(t *testing.T) {
 	const perCommit, commits = 20, 6
-	rkeys := keysHashedAlike(perCommit * commits)
+	rkeys := longKeys(perCommit * commits)
+	rand.New(rand.NewPCG(2, 2)).Shuffle(len(rkeys), func(i, j int) { rkeys[i], rkeys[j] = rkeys[j], rkeys[i] })
 	for name, store := range map[string]kv.Store{
 		"pebble": openPebble(t, write.Limits{Row: 8, Chunk: 24}),
 		"memory": memory(write.Limits{Row: 8, Chunk: 24}),
@@ -123,7 +99,9 @@ func TestSpillKeepsKeys(t *testing.T) {
 				h.commit("did:plc:subject", rkeys[i*perCommit:(i+1)*perCommit]...)
 				h.records((i + 1) * perCommit) // folds the chunk, and notes that it is large
 			}
-			h.spilled()
+			if h.leaves() < 5 {
+				t.Errorf("%d leaves", h.leaves())
+			}
 			for i, rkey := range rkeys {
 				h.commit("", "-"+rkey)
 				if i%perCommit == 0 {
@@ -135,34 +113,19 @@ func TestSpillKeepsKeys(t *testing.T) {
 	}
 }
 
-// hashedAlike has the numbers of keys whose hashes begin alike. Trying all numbers takes eight million hashes.
-//
-//go:embed testdata/hashed-alike.txt
-var hashedAlike string
-
-// keysHashedAlike returns n record keys of 500 bytes whose hashes share the first two bytes.
-func keysHashedAlike(n int) (keys []string) {
-	for _, number := range strings.Fields(hashedAlike)[:n] {
-		key := strings.Repeat("k", 448) + fmt.Sprintf("%052s", number)
-		if sum := sha256.Sum256([]byte(key)); sum[0] != 7 || sum[1] != 7 {
-			panic(number + " is not the number of such a key")
-		}
-		keys = append(keys, key)
-	}
-	return keys
-}
-
-// spilled checks that a chunk was.
-func (h *hostile) spilled() {
+// leaves counts the leaves.
+func (h *hostile) leaves() (n int) {
 	h.t.Helper()
-	deep := 0
 	if err := h.store.View(h.t.Context(), func(r kv.Reader) error {
 		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
-			_, _, _, depth, err := format.ParseChunkKey(k)
-			deep += depth
+			_, _, _, isLeaf, err := format.ParseChunkKey(k)
+			if isLeaf {
+				n++
+			}
 			return err
 		})
-	}); err != nil || deep == 0 {
-		h.t.Fatal("no chunk was spilled", err)
+	}); err != nil {
+		h.t.Fatal(err)
 	}
+	return n
 }

@@ -70,7 +70,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous, m
 
 // read reads the live records of an actor and kind.
 func (m *manySubjects) read(tx kv.Reader, kind kinds.Kind, actor dict.ID) error {
-	err := read.Records(tx, kind, actor, func(r *format.Record) bool {
+	return read.Records(tx, kind, actor, func(r *format.Record) bool {
 		m.records = append(m.records, *r)
 		if r.Path.Raw != nil {
 			at := len(m.raw)
@@ -79,8 +79,6 @@ func (m *manySubjects) read(tx kv.Reader, kind kinds.Kind, actor dict.ID) error 
 		}
 		return true
 	})
-	slices.SortFunc(m.records, format.CompareRecords) // raw keys come by bucket
-	return err
 }
 
 // record appends the changes of one record's entries, given its deletion, if it has one, and its puts.

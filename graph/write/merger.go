@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -19,11 +20,11 @@ type Limits struct {
 	Search int
 }
 
-// DefaultLimits come from measurements. Chunk: a delete reads the whole chunk, some 15 KB at 2,000 records. Search: some
+// DefaultLimits come from measurements. Chunk: a read of a head folds it with what was merged into it since, and so does a delete. Search: some
 // 50,000 records, 5 ms.
-var DefaultLimits = Limits{Row: format.RowMax, Chunk: 2048, Search: 256 << 10}
+var DefaultLimits = Limits{Row: format.RowMax, Chunk: 256, Search: 256 << 10}
 
-// A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
+// A Merger folds rows, chunks, groups of accounts, and the values of package intern.
 // It implements kv.Merger. It also keeps the keys of values that have grown too large: they wait to be spilled.
 type Merger struct {
 	limits  Limits
@@ -35,12 +36,7 @@ type Merger struct {
 
 // NewMerger returns a Merger, for one store. Zero limits are the default ones.
 func NewMerger(l Limits) *Merger {
-	if l == (Limits{}) {
-		l = DefaultLimits
-	}
-	if l.Search == 0 {
-		l.Search = DefaultLimits.Search
-	}
+	l.Row, l.Chunk, l.Search = cmp.Or(l.Row, DefaultLimits.Row), cmp.Or(l.Chunk, DefaultLimits.Chunk), cmp.Or(l.Search, DefaultLimits.Search)
 	return &Merger{
 		limits:  l,
 		folders: sync.Pool{New: func() any { return new(format.Folder) }},

@@ -32,8 +32,8 @@ func TestFoldOfOne(t *testing.T) {
 				removed = append(removed, id, id+1)
 			}
 		}
-		operand := format.AppendDatedRow(nil, subject, 0, removed, members, make([]uint32, n))
-		older := format.AppendRow(nil, subject, 0, nil, []uint64{uint64(subject) + 1, uint64(subject) + 2, uint64(subject) + 3})
+		operand := format.AppendRow(nil, subject, 0, removed, members, make([]uint32, n))
+		older := format.AppendRow(nil, subject, 0, nil, []uint64{uint64(subject) + 1, uint64(subject) + 2, uint64(subject) + 3}, nil)
 		_ = m.TakeLarge(10, func(string) bool { return true })
 		once := fold(false, operand)
 		if marked := len(m.TakeLarge(10, func(string) bool { return true })) > 0; marked != (len(removed)+n > 16) {

@@ -189,12 +189,12 @@ func (e *events) archivedStatus(ev *batch.Event, as *actorState) {
 		return
 	}
 	as.changed = true
-	if ev.Flags&batch.IsSync == 0 && !st.Has(format.FlagHasRev) && st.LowBucket == format.LowNone {
+	if ev.Flags&batch.IsSync == 0 && !st.Has(format.FlagHasRev) && !st.Has(format.FlagRecords) {
 		return // there is nothing to void
 	}
-	flags := st.Flags&(format.FlagHidden|format.FlagResync|format.FlagDesync) | format.FlagPartial
-	*st = format.RepoState{Flags: flags, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}
-	if st.LowBucket != format.LowNone { // it has records, in the store or in this write
+	flags := st.Flags&(format.FlagHidden|format.FlagResync|format.FlagDesync|format.FlagRecords) | format.FlagPartial
+	*st = format.RepoState{Flags: flags, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq}
+	if st.Has(format.FlagRecords) { // it has records, in the store or in this write
 		st.Flags |= format.FlagErasing
 		e.erasing = append(e.erasing, as.id)
 	}

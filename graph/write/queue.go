@@ -79,7 +79,7 @@ func (a *accounts) readQueued(tx kv.Txn, seg *Segment, t *kinds.Table) error {
 				return err
 			}
 		}
-		if ev.Kind == batch.EventSnapshot && as.known && as.was.LowBucket != format.LowNone && !as.was.Has(format.FlagErasing) {
+		if ev.Kind == batch.EventSnapshot && as.known && as.was.Has(format.FlagRecords) && !as.was.Has(format.FlagErasing) {
 			if err := as.readStored(tx, seg.Batch.Part(ev.Seq), t); err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (as *actorState) readStored(tx kv.Txn, part *batch.Part, t *kinds.Table) er
 		if !ok {
 			first, last = 1, 0 // none
 		}
-		err := read.RecordsWithin(tx, k.Kind, as.id, first, last, as.was.LowBucket == 0, func(r *format.Record) bool {
+		err := read.RecordsWithin(tx, k.Kind, as.id, first, last, func(r *format.Record) bool {
 			path = r.Path.AppendRkey(append(append(path[:0], k.Collection...), '/'))
 			if part.Holds(path) {
 				p := r.Path

@@ -13,9 +13,9 @@ type records struct {
 	kbuf, vbuf []byte
 }
 
-// write merges the changed records, one operand per chunk.
-func (r *records) write(tx kv.Txn, all []change) error {
-	for changes := range sets.Runs(all, sameChunk) {
+// write merges the changed records, one operand per head.
+func (r *records) write(tx kv.Txn, all []change, merger *Merger) error {
+	for changes := range sets.Runs(all, sameKindAndActor) {
 		r.records = r.records[:0]
 		for i := range changes {
 			c := &changes[i]
@@ -36,13 +36,13 @@ func (r *records) write(tx kv.Txn, all []change) error {
 			continue
 		}
 		c := &changes[0]
-		r.kbuf = format.AppendChunkKey(r.kbuf[:0], c.kind, c.actor, c.path, 0)
-		coder := format.CoderOf(c.kind, c.actor, c.path.Bucket())
+		r.kbuf = format.AppendRecordsKey(r.kbuf[:0], c.kind, c.actor)
+		coder := format.CoderOf(c.kind, c.actor)
 		if r.vbuf = coder.Append(r.vbuf[:0], 0, r.records); len(r.vbuf) <= maxOperandBytes {
 			tx.Merge(r.kbuf, r.vbuf)
 			continue
 		}
-		if err := mergeRecords(tx, coder, r.kbuf, 0, r.records); err != nil {
+		if err := merger.mergeRecords(tx, coder, r.kbuf, r.records); err != nil {
 			return err
 		}
 	}

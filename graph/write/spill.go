@@ -3,85 +3,157 @@ package write
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
-	"strings"
+	"sort"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sets"
 )
 
-// A value that has grown too large is spilled: one atomic write merges its content into finer
-// values whose keys extend its key, and leaves the value itself with a higher generation and nothing
-// else. A row spills into containers, also a row in a row group, whose other rows stay as they are; a chunk into up to 256 chunks, by the next byte of the TID or
-// of the key's hash, which may spill in turn. From then on the value holds later changes, removals included. They override
-// the values below, until it spills again.
+// A row, or the head of an actor's records, that has grown too large is spilled: one atomic write moves its
+// content into leaves, and keeps the value itself with a higher generation and little else. The other rows of
+// a row group stay as they are. The spill rewrites the leaves that change: each has a part of the members, or of
+// the paths, and a bounded size. From then on the value holds later changes, removals included. They override
+// the leaves, until it spills again.
 //
 // The Merger marks large values when it folds them. Its marks are lost in a crash; a later fold
 // marks the value again. A value that is never folded again stays large, and readable.
 
-// Topmost returns the keys that do not extend another of the keys, and marks the others again for
-// later: a value must receive what is spilled into it before it spills itself.
-func (m *Merger) Topmost(keys []string) []string {
-	slices.Sort(keys)
-	kept := keys[:0]
-	for _, key := range keys {
-		if len(kept) > 0 && strings.HasPrefix(key, kept[len(kept)-1]) {
-			m.MarkLarge([]byte(key))
-			continue
-		}
-		kept = append(kept, key)
-	}
-	return kept
-}
-
-// SpillOne spills one value if it is still too large, and returns how many rows or chunks it
+// SpillOne spills one value if it is still too large, and returns how many rows or heads it
 // spilled: none, one, or several rows of a group.
-func (m *Merger) SpillOne(tx kv.Txn, key []byte) (spilled int, err error) {
+func (m *Merger) SpillOne(tx kv.Txn, layout format.Layout, key []byte) (spilled int, err error) {
 	v, ok, err := tx.Get(key)
 	if err != nil || !ok {
 		return 0, err
 	}
-	switch key[0] {
-	case format.KeyRecord:
+	if key[0] == format.KeyRecord {
 		return m.spillChunk(tx, key, v)
-	case format.KeyRows:
-		return m.spillGroup(tx, key, v)
 	}
-	return m.spillRow(tx, key, v)
+	return m.spillValue(tx, layout, key, v)
 }
 
-// spillLarge spills a row, given as its folds, if it is too large, below a key. It returns the row that is left, nil if it is not too large.
-func (m *Merger) spillLarge(tx kv.Txn, kind kinds.Kind, subject dict.ID, above []byte, row ...[]byte) (left []byte, err error) {
-	generation, removed, members, dates, err := format.MergeRows(kind, subject, row...)
+// spillRow spills a row, given as its folds, if it is too large. It returns the row that is left, nil if it is not too large.
+func (m *Merger) spillRow(tx kv.Txn, layout format.Layout, kind kinds.Kind, subject dict.ID, row ...[]byte) (left []byte, err error) {
+	generation, removed, members, dates, err := format.MergeRows(subject, row...)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return nil, err
 	}
-	spillMembers(tx, kind, subject, above, removed, members, dates)
-	return format.AppendRow(nil, subject, generation+1, nil, nil), nil
-}
-
-func (m *Merger) spillRow(tx kv.Txn, key, v []byte) (spilled int, err error) {
-	subject, _ := dict.ReadID(key[2:])
-	left, err := m.spillLarge(tx, kinds.Kind(key[1]), subject, key, v)
-	if left == nil {
-		return 0, err
+	s := setSpill{tx: tx, layout: layout, kind: kind, subject: subject, most: (m.limits.Row + 1) / 2, removed: removed, members: members, dates: dates}
+	if err := s.spill(); err != nil {
+		return nil, fmt.Errorf("graph: spilling the set of %d: %w", subject, err)
 	}
-	tx.Set(key, left)
-	return 1, nil
+	return format.AppendRow(nil, subject, generation+1, s.keptRemoved, s.kept, s.keptDates), nil
 }
 
-// spillGroup spills the rows of a group that are too large.
-func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) (spilled int, err error) {
+// setSpill moves the changes of a row into leaves.
+type setSpill struct {
+	tx      kv.Txn
+	layout  format.Layout
+	kind    kinds.Kind
+	subject dict.ID
+	most    int // members of a leaf
+
+	removed, members []uint64 // the changes that are left, ascending
+	dates            []uint32 // of members
+
+	kept, keptRemoved []uint64 // changes that stay in the row
+	keptDates         []uint32
+
+	ids, leaf   []uint64
+	days, dated []uint32
+}
+
+// spill rewrites the leaves that the changes, which are all of one partition, belong to. Changes after the last leaf make new ones.
+func (s *setSpill) spill() error {
+	for leaves := 0; len(s.members) > 0 || len(s.removed) > 0; leaves++ {
+		id := ^uint64(0)
+		for _, list := range [][]uint64{s.members, s.removed} {
+			if len(list) > 0 {
+				id = min(id, list[0])
+			}
+		}
+		from := s.layout.AppendSetLeafKey(nil, s.kind, s.subject, dict.ID(id))
+		if leaves == spillLeaves {
+			s.kept, s.keptRemoved, s.keptDates = s.members, s.removed, s.dates
+			return nil
+		}
+		var old []byte
+		last := dict.ID(math.MaxUint64)
+		s.leaf, s.dated = s.leaf[:0], s.dated[:0]
+		err := s.tx.Scan(from, kv.PrefixEnd(bytes.Clone(s.layout.LeavesBeside(from))), false, func(key, v []byte) (_ bool, err error) {
+			var row format.Row
+			if _, _, _, last, _, err = s.layout.ParseSetKey(key); err == nil {
+				row, err = format.ParseRow(s.subject, v)
+			}
+			if err == nil {
+				s.leaf, err = row.AppendMembers(s.leaf)
+			}
+			if err == nil {
+				s.dated, err = row.AppendDates(s.dated, s.leaf)
+			}
+			old = bytes.Clone(key)
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+		removed, members, dates := s.take(last)
+		s.ids, s.days = format.Over(s.ids[:0], s.days[:0], removed, members, dates, s.leaf, s.dated)
+		s.write(old)
+	}
+	return nil
+}
+
+// take takes the changes up to last.
+func (s *setSpill) take(last dict.ID) (removed, members []uint64, dates []uint32) {
+	until := func(list []uint64) int {
+		return sort.Search(len(list), func(i int) bool { return list[i] > uint64(last) })
+	}
+	n, m := until(s.removed), until(s.members)
+	removed, s.removed = s.removed[:n], s.removed[n:]
+	members, s.members = s.members[:m], s.members[m:]
+	dates, s.dates = s.dates[:m], s.dates[m:]
+	return removed, members, dates
+}
+
+// write writes the members of a leaf, old if it is not new: into several if they are too many.
+func (s *setSpill) write(old []byte) {
+	if len(s.ids) == 0 && old != nil {
+		s.tx.Delete(old)
+	}
+	pieces := (len(s.ids) + s.most - 1) / s.most
+	for ids, days := s.ids, s.days; len(ids) > 0; pieces-- {
+		n := (len(ids) + pieces - 1) / pieces
+		key := old
+		if n < len(ids) || old == nil {
+			key = s.layout.AppendSetLeafKey(nil, s.kind, s.subject, dict.ID(ids[n-1]))
+		}
+		s.tx.Set(key, format.AppendRow(nil, s.subject, 0, nil, ids[:n], days[:n]))
+		ids, days = ids[n:], days[n:]
+	}
+}
+
+// spillValue spills the row, or the rows of the group, in the value of a key that are too large.
+func (m *Merger) spillValue(tx kv.Txn, layout format.Layout, key, v []byte) (spilled int, err error) {
+	if key[0] == format.KeyReverse {
+		subject, _ := dict.ReadID(key[2:])
+		left, err := m.spillRow(tx, layout, kinds.Kind(key[1]), subject, v)
+		if left == nil {
+			return 0, err
+		}
+		tx.Set(key, left)
+		return 1, nil
+	}
 	kind, first, err := format.ParseRowGroupKey(key)
 	if err != nil {
 		return 0, err
 	}
 	var emptied format.RowGroup
-	if err := format.EachRow(first, v, func(subject dict.ID, row []byte) error {
-		left, err := m.spillLarge(tx, kind, subject, format.AppendRowKey(nil, kind, subject), row)
+	if err := format.EachRow(first, bytes.Clone(v), func(subject dict.ID, row []byte) error {
+		left, err := m.spillRow(tx, layout, kind, subject, row)
 		if left != nil {
 			emptied.Add(subject, left)
 			spilled++
@@ -101,20 +173,16 @@ func (m *Merger) spillGroup(tx kv.Txn, key, v []byte) (spilled int, err error) {
 func (m *Merger) spillMerged(tx kv.Txn, layout format.Layout, kind kinds.Kind, subject dict.ID, key, operand []byte) error {
 	v, _, err := tx.Get(key)
 	if err == nil {
-		v, err = layout.RowIn(kind, subject, v)
+		v, err = format.RowOf(kind, subject, v)
 	}
 	if err != nil {
 		return err
 	}
-	above := key
-	if layout.Grouped(kind) {
-		above = format.AppendRowKey(nil, kind, subject)
-	}
-	left, err := m.spillLarge(tx, kind, subject, above, v, operand)
+	left, err := m.spillRow(tx, layout, kind, subject, bytes.Clone(v), operand)
 	if err != nil {
 		return err
 	}
-	if !layout.Grouped(kind) {
+	if !format.HasGroups(kind) {
 		tx.Set(key, left)
 		return nil
 	}
@@ -124,82 +192,31 @@ func (m *Merger) spillMerged(tx kv.Txn, layout format.Layout, kind kinds.Kind, s
 	return nil
 }
 
-// spillMembers merges the content of a row into containers, whose keys begin with above, and the dates of its members into their
-// blocks of dates. The caller empties the row.
-func spillMembers(tx kv.Txn, kind kinds.Kind, subject dict.ID, above []byte, removed, members []uint64, dates []uint32) {
-	var add, remove []uint16
-	var kbuf, vbuf []byte
-	if kind != kinds.Hidden {
-		spillDates(tx, kind, subject, removed, members, dates)
-	}
-	for len(members) > 0 || len(removed) > 0 {
-		block := ^uint64(0)
-		for _, list := range [][]uint64{members, removed} {
-			if len(list) > 0 {
-				block = min(block, format.BlockOf(list[0]))
-			}
-		}
-		add, members = format.TakeBlock(add[:0], members, block)
-		remove, removed = format.TakeBlock(remove[:0], removed, block)
-		kbuf = format.AppendContainerKey(kbuf[:0], above, block)
-		vbuf = format.AppendContainer(vbuf[:0], add, remove)
-		tx.Merge(kbuf, vbuf)
-	}
-}
-
-// spillDates merges the dates of members, and the removals, into their blocks.
-func spillDates(tx kv.Txn, kind kinds.Kind, subject dict.ID, removed, members []uint64, dates []uint32) {
-	const low = 1<<format.DateShift - 1
-	prefix := format.AppendDatesKey(nil, kind, subject)
-	var gone []uint16
-	var present []format.Dated
-	var kbuf, vbuf []byte
-	for len(members) > 0 || len(removed) > 0 {
-		block := ^uint64(0)
-		for _, list := range [][]uint64{members, removed} {
-			if len(list) > 0 {
-				block = min(block, list[0]>>format.DateShift)
-			}
-		}
-		gone, present = gone[:0], present[:0]
-		for ; len(removed) > 0 && removed[0]>>format.DateShift == block; removed = removed[1:] {
-			gone = append(gone, uint16(removed[0]&low))
-		}
-		for ; len(members) > 0 && members[0]>>format.DateShift == block; members, dates = members[1:], dates[1:] {
-			present = append(present, format.Dated{Member: uint16(members[0] & low), Date: dates[0]})
-		}
-		kbuf = format.AppendDateBlock(append(kbuf[:0], prefix...), block)
-		vbuf = format.AppendDates(vbuf[:0], gone, present)
-		tx.Merge(kbuf, vbuf)
-	}
-}
+// spillLeaves bounds the leaves that the spill of one row or head rewrites. The changes of others stay where they are.
+const spillLeaves = 256
 
 func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
-	k, actor, bucket, depth, err := format.ParseChunkKey(key)
-	if err != nil || depth == format.MaxChunkDepth {
+	coder, err := format.CoderOfKey(key)
+	if err != nil {
 		return 0, err
 	}
-	if !k.Valid() {
-		return 0, fmt.Errorf("graph: record key %x has an unknown kind", key)
-	}
-	coder := format.CoderOf(k, actor, bucket)
-	// Copy the value: the records' keys point into it, and mergeRecords' reads may invalidate it.
+	// Copy the value: the records' keys point into it, and later reads may invalidate it.
 	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
 	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(nil, generation, records)) <= maxChunkBytes { // v may be packed
 		return 0, err
 	}
-	return 1, spillRecords(tx, coder, key, depth, generation, records)
+	return 1, m.spillRecords(tx, coder, key, generation, records, spillLeaves)
 }
 
 // maxOperandBytes bounds the operands that are merged into a chunk: together with the chunk, a
 // larger one could exceed the engine's limit for values.
 const maxOperandBytes = 16 << 10
 
-// mergeRecords writes ascending records into the chunk at key. If they are too many bytes, it writes
-// them below the chunk, as if they had been merged into the chunk and it had then been spilled.
-func mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []format.Record) error {
+// mergeRecords writes ascending records into the head at key. If they are too many bytes, it writes
+// them into leaves, as if they had been merged into the head and it had then been spilled.
+func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, records []format.Record) error {
 	operand := c.Append(nil, 0, records)
-	if len(operand) <= maxOperandBytes || depth == format.MaxChunkDepth {
+	if len(operand) <= maxOperandBytes {
 		tx.Merge(key, operand)
 		return nil
 	}
@@ -211,24 +228,100 @@ func mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
-	compare := func(x, y format.Record) int { return format.CompareEntries(&x, &y) }
-	old = slices.DeleteFunc(old, func(r format.Record) bool { _, again := slices.BinarySearchFunc(records, r, compare); return again })
-	all := append(old, records...)
-	slices.SortFunc(all, compare)
-	return spillRecords(tx, c, key, depth, generation, all)
+	return m.spillRecords(tx, c, key, generation, newest(records, old), math.MaxInt)
 }
 
-// spillRecords writes records below a chunk, and empties the chunk, under the next generation.
-func spillRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, generation uint64, records []format.Record) error {
-	below := func(r format.Record) byte { return byte(r.Path.Spread() >> (56 - 8*depth)) }
-	if c.IsRaw() { // sort stably by the next byte of the hash; equal ones stay in path order
-		slices.SortStableFunc(records, func(x, y format.Record) int { return int(below(x)) - int(below(y)) })
+// newest merges two lists of entries, which ascend. The newer ones win.
+func newest(newer, older []format.Record) (all []format.Record) {
+	for len(newer) > 0 || len(older) > 0 {
+		c := -1
+		switch {
+		case len(newer) == 0:
+			c = 1
+		case len(older) > 0:
+			c = format.CompareEntries(&newer[0], &older[0])
+		}
+		if c <= 0 {
+			all, newer = append(all, newer[0]), newer[1:]
+		} else {
+			all = append(all, older[0])
+		}
+		if c >= 0 {
+			older = older[1:]
+		}
 	}
-	for group := range sets.Runs(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
-		if err := mergeRecords(tx, c, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
+	return all
+}
+
+// spillRecords moves the records of a head into leaves, and raises the generation of the head. It rewrites at most so many leaves. The head
+// keeps the records of other leaves, and those that would make a small leaf at the end.
+func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, generation uint64, records []format.Record, most int) error {
+	isRemoved := func(r format.Record) bool { return r.Flags == format.Removed }
+	end := kv.PrefixEnd(bytes.Clone(head))
+	rest, last := records, false
+	for leaves := 0; len(rest) > 0 && !last && leaves < most; leaves++ {
+		last = true // unless there is a leaf that the next record belongs to
+		err := tx.Scan(format.AppendLeafKey(bytes.Clone(head), rest[0].Path), end, false, func(key, v []byte) (bool, error) {
+			_, _, to, _, err := format.ParseChunkKey(key)
+			if err != nil {
+				return false, err
+			}
+			old, _, err := c.Read(nil, bytes.Clone(v), 0)
+			if err != nil {
+				return false, fmt.Errorf("graph: chunk %x: %w", key, err)
+			}
+			n := 0
+			for n < len(rest) && format.ComparePaths(rest[n].Path, to) <= 0 {
+				n++
+			}
+			all := slices.DeleteFunc(newest(rest[:n], old), isRemoved)
+			rest, last = rest[n:], false
+			if len(all) == 0 {
+				tx.Delete(key)
+			}
+			for len(all) > 0 {
+				pieces := (len(all) + m.limits.Chunk - 1) / m.limits.Chunk // of about one size, unless some have long keys
+				n := m.piece(all, (len(all)+pieces-1)/pieces)
+				if n < len(all) {
+					setLeaf(tx, c, head, all[:n])
+				} else {
+					tx.Set(key, c.AppendStored(nil, 0, all))
+				}
+				all = all[n:]
+			}
+			return false, nil
+		})
+		if err != nil {
 			return err
 		}
 	}
-	tx.Set(key, c.Append(nil, generation+1, nil))
+	if last { // after all leaves: there is nothing to remove
+		rest = slices.DeleteFunc(slices.Clone(rest), isRemoved)
+		for begun := len(rest) < len(records); len(rest) > 0; begun = true {
+			n := m.piece(rest, m.limits.Chunk)
+			if begun && n == len(rest) && n < m.limits.Chunk/4 {
+				break
+			}
+			setLeaf(tx, c, head, rest[:n])
+			rest = rest[n:]
+		}
+	}
+	tx.Set(head, c.Append(nil, generation+1, rest))
 	return nil
+}
+
+// piece returns how many of the records, which ascend, make a leaf of about n records. All subjects of a record belong to one leaf.
+func (m *Merger) piece(records []format.Record, n int) int {
+	const most = 24 // the bytes of a record, without a key that is not a TID
+	bytes, at := 0, 0
+	for at < len(records) && (at == 0 || at < n && bytes < maxChunkBytes || format.ComparePaths(records[at-1].Path, records[at].Path) == 0) {
+		bytes += most + len(records[at].Path.Raw)
+		at++
+	}
+	return at
+}
+
+// setLeaf writes a new leaf.
+func setLeaf(tx kv.Txn, c format.ChunkCoder, head []byte, records []format.Record) {
+	tx.Set(format.AppendLeafKey(bytes.Clone(head), records[len(records)-1].Path), c.AppendStored(nil, 0, records))
 }

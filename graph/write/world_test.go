@@ -126,7 +126,8 @@ func actors(v *ask.View, k kinds.Kind, subject dict.ID) (sets.Set, error) {
 	return a.All()
 }
 
-// reading counts the chunks that writes look up (lastChunks: in the last look-up), the scans of chunks, and what they read.
+// reading counts the heads that writes look up together (lastChunks: in the last look-up), the scans of chunks, and what they read, other
+// look-ups included.
 type reading struct {
 	kv.Store
 
@@ -149,6 +150,14 @@ func (t readingTxn) MultiGet(keys [][]byte, each func(i int, value []byte, ok bo
 		t.of.lastChunks = len(keys)
 	}
 	return t.Txn.MultiGet(keys, each)
+}
+
+func (t readingTxn) Get(key []byte) (value []byte, ok bool, err error) {
+	value, ok, err = t.Txn.Get(key)
+	if key[0] == format.KeyRecord {
+		t.of.bytes += len(key) + len(value)
+	}
+	return value, ok, err
 }
 
 func (t readingTxn) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {

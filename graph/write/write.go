@@ -79,7 +79,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.decide(tx, seg, &out.Totals); err != nil {
 		return out, err
 	}
-	if err := w.records.write(tx, w.events.changes); err != nil {
+	if err := w.records.write(tx, w.events.changes, w.Merger); err != nil {
 		return out, err
 	}
 	if err := w.edges.write(tx, w.Layout, w.Merger); err != nil {
@@ -117,7 +117,7 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 	}
 	w.events.changes.takeSubjects(&w.strings)
 	many := firstMany(w.events.changes)
-	if err := w.previous.read(tx, w.events.changes[:many], &w.accounts); err != nil {
+	if err := w.previous.read(tx, w.events.changes[:many]); err != nil {
 		return err
 	}
 	// What is placed has been fetched whole: its bytes pay for the search. Without a queue, nothing could repair the repo.
@@ -170,19 +170,19 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 		} else {
 			c.Exact = false
 		}
-		tx.Set(w.Layout.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
+		tx.Set(format.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
 	}
 }
 
 // writeTotals writes the counts, and the hidden set with its version.
 func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
-	if err := SetJSON(tx, w.Layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
+	if err := SetJSON(tx, format.PartKey(format.KeyCounts, first), out.Totals); err != nil {
 		return err
 	}
 	if len(w.events.hidden) == 0 {
 		return nil
 	}
-	key := w.Layout.PartKey(format.KeyHidden, first)
+	key := format.PartKey(format.KeyHidden, first)
 	version, err := read.Version(tx, key)
 	if err != nil {
 		return err
@@ -198,16 +198,16 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 				h.Shown = append(h.Shown, id)
 			}
 		}
-		if err := SetJSON(tx, w.Layout.HidingKey(first, version), h); err != nil {
+		if err := SetJSON(tx, format.HidingKey(first, version), h); err != nil {
 			return err
 		}
 	}
 	tx.Set(key, binary.BigEndian.AppendUint64(nil, version))
 	for id, hide := range w.events.hidden {
 		member := []uint64{uint64(id)}
-		row := format.AppendRow(nil, 0, 0, member, nil)
+		row := format.AppendRow(nil, 0, 0, member, nil, nil)
 		if hide {
-			row = format.AppendRow(nil, 0, 0, nil, member)
+			row = format.AppendRow(nil, 0, 0, nil, member, []uint32{format.OneRecord})
 		}
 		tx.Merge(w.Layout.AppendMemberKey(nil, kinds.Hidden, 0, id), row)
 	}

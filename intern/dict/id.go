@@ -11,7 +11,7 @@ import (
 // An id consists of a shard and the shard's counter. The ids of each shard's first counters
 // are below 2^40 and so take five bytes: with w shard bits up to 24, the id of a counter below
 // 2^(40-w) is shard<<(40-w) | counter. Any other id is 1<<63 | shard<<(63-w) | counter. Either
-// way, 65,536 neighbours are one aligned range, a Roaring container. The last 65,536 ids of
+// way, 65,536 neighbours are one aligned range, a container of a Roaring bitmap. The last 65,536 ids of
 // every shard are never handed out, so that callers have numbers of their own (see
 // FirstReserved).
 type ID uint64

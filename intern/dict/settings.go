@@ -14,10 +14,16 @@ type Settings struct {
 	// Partitions is the number of partitions of the DIDs, a power of two, 1 to 64: 1 for a
 	// single writer, 64 for several. The ids of a partition's DIDs come from its own shards.
 	Partitions uint8
+	// Group is how many accounts with neighbouring ids share a value, a power of two, 1 to 256. Posts whose sets share one are
+	// the square root of it. Larger groups take less space. FoundationDB reads a large value before it appends to it, so there each account has its own.
+	Group uint16
 }
 
 // MaxPartitions is the number of partitions of a store for several writers.
 const MaxPartitions = 64
+
+// MaxGroup is the size of a group in a store for a single writer.
+const MaxGroup = 256
 
 // PartitionOf returns the partition of a DID. Stores depend on it: it must never change.
 func (s Settings) PartitionOf(did []byte) uint8 {
@@ -47,18 +53,18 @@ func (s Settings) PartitionOfForm(form []byte) uint8 {
 // that is its number modulo the number of partitions.
 func (s Settings) PartitionOfID(id ID) uint8 { return uint8(s.Shard(id)) & (s.Partitions - 1) }
 
-// MaxLeaseSize is the largest lease, one Roaring container.
+// MaxLeaseSize is the largest lease, one container of a Roaring bitmap.
 const MaxLeaseSize = 1 << 16
 
 // DefaultSettings are the settings of a new store with one writer.
-var DefaultSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: 1}
+var DefaultSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: 1, Group: MaxGroup}
 
 // SharedSettings are the settings of a new store with several writers.
-var SharedSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: MaxPartitions}
+var SharedSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: MaxPartitions, Group: 1}
 
 // String formats the settings for messages.
 func (s Settings) String() string {
-	return fmt.Sprintf("%d shard bits, leases of %d, %d partitions", s.ShardBits, s.LeaseSize, s.Partitions)
+	return fmt.Sprintf("%d shard bits, leases of %d, %d partitions, groups of %d", s.ShardBits, s.LeaseSize, s.Partitions, s.Group)
 }
 
 // ErrSettings is returned for settings that are out of bounds, or differ from the store's.
@@ -75,6 +81,9 @@ func (s Settings) Check() error {
 	if s.Partitions < 1 || s.Partitions > MaxPartitions || s.Partitions&(s.Partitions-1) != 0 || s.ShardBits < 32 && 1<<s.ShardBits < uint32(s.Partitions) {
 		return fmt.Errorf("%w: %d partitions, must be a power of two up to %d, and no more than the %d shards",
 			ErrSettings, s.Partitions, MaxPartitions, uint64(1)<<s.ShardBits)
+	}
+	if s.Group < 1 || s.Group > MaxGroup || s.Group&(s.Group-1) != 0 {
+		return fmt.Errorf("%w: groups of %d, must be a power of two up to %d", ErrSettings, s.Group, MaxGroup)
 	}
 	return nil
 }
@@ -144,6 +153,9 @@ func (s Settings) Or(defaults Settings) Settings {
 	}
 	if s.Partitions == 0 {
 		s.Partitions = defaults.Partitions
+	}
+	if s.Group == 0 {
+		s.Group = defaults.Group
 	}
 	return s
 }

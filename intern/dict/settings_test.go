@@ -11,7 +11,7 @@ import (
 // randomSettings draws settings that a store may have.
 func randomSettings(rng *rand.Rand) Settings {
 	for {
-		s := Settings{ShardBits: uint8(1 + rng.IntN(32)), LeaseSize: 1 << rng.IntN(17), Partitions: 1 << rng.IntN(7)}
+		s := Settings{ShardBits: uint8(1 + rng.IntN(32)), LeaseSize: 1 << rng.IntN(17), Partitions: 1 << rng.IntN(7), Group: 1 << rng.IntN(9)}
 		if s.Check() == nil {
 			return s
 		}
@@ -66,23 +66,28 @@ func TestBlocksAndIDs(t *testing.T) {
 // TestSettingsChecked: Check refuses unusable settings with ErrSettings.
 func TestSettingsChecked(t *testing.T) {
 	for ok, all := range map[bool][]Settings{
-		true: {DefaultSettings, SharedSettings, {1, 1, 1}, {1, 1, 2}, {32, MaxLeaseSize, 64}, {31, 1, 64}, {6, 1, 64}},
+		true: {DefaultSettings, SharedSettings, {1, 1, 1, 1}, {1, 1, 2, 2}, {32, MaxLeaseSize, 64, 128}, {31, 1, 64, 256}, {6, 1, 64, 16}},
 		false: {
 			{},
-			{0, 1, 1},
-			{33, 1, 1},
-			{255, 1, 1},
-			{14, 0, 1},
-			{14, 3, 1},
-			{14, MaxLeaseSize + 1, 1},
-			{14, 2 * MaxLeaseSize, 1},
-			{14, 1 << 31, 1},
-			{14, 1, 0},
-			{14, 1, 3},
-			{14, 1, 63},
-			{14, 1, 128},
-			{1, 1, 4},
-			{5, 1, 64},
+			{0, 1, 1, 1},
+			{33, 1, 1, 1},
+			{255, 1, 1, 1},
+			{14, 0, 1, 1},
+			{14, 3, 1, 1},
+			{14, MaxLeaseSize + 1, 1, 1},
+			{14, 2 * MaxLeaseSize, 1, 1},
+			{14, 1 << 31, 1, 1},
+			{14, 1, 0, 1},
+			{14, 1, 3, 1},
+			{14, 1, 63, 1},
+			{14, 1, 128, 1},
+			{1, 1, 4, 1},
+			{5, 1, 64, 1},
+			{14, 1, 1, 0},
+			{14, 1, 1, 3},
+			{14, 1, 1, 255},
+			{14, 1, 1, 2 * MaxGroup},
+			{14, 1, 1, 1 << 15},
 		},
 	} {
 		for _, s := range all {
@@ -95,10 +100,11 @@ func TestSettingsChecked(t *testing.T) {
 		}
 	}
 	for want, s := range map[Settings]Settings{
-		{14, 4096, 1}:         {LeaseSize: 4096},
-		{8, 1 << 16, 1}:       {ShardBits: 8},
-		{14, 1 << 16, 4}:      {Partitions: 4},
-		{14, MaxLeaseSize, 1}: {},
+		{14, 4096, 1, 256}:         {LeaseSize: 4096},
+		{8, 1 << 16, 1, 256}:       {ShardBits: 8},
+		{14, 1 << 16, 4, 256}:      {Partitions: 4},
+		{14, 1 << 16, 1, 16}:       {Group: 16},
+		{14, MaxLeaseSize, 1, 256}: {},
 	} {
 		if got := s.Or(DefaultSettings); got != want {
 			t.Errorf("Or completes %v to %v, want %v", s, got, want)
@@ -113,7 +119,7 @@ func TestSettingsChecked(t *testing.T) {
 func TestShardRanges(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		s := Settings{ShardBits: uint8(1 + rng.IntN(9)), LeaseSize: 1, Partitions: 1 << rng.IntN(7)}
+		s := Settings{ShardBits: uint8(1 + rng.IntN(9)), LeaseSize: 1, Partitions: 1 << rng.IntN(7), Group: 1}
 		if s.Check() != nil {
 			continue
 		}
@@ -139,10 +145,10 @@ func TestShardRanges(t *testing.T) {
 		}
 	}
 	var none *ShardRange
-	if all, err := none.Check(Settings{32, 1, 64}); err != nil || all != (ShardRange{0, 1<<32 - 1}) || all.String() != "0-4294967295" {
+	if all, err := none.Check(Settings{32, 1, 64, 1}); err != nil || all != (ShardRange{0, 1<<32 - 1}) || all.String() != "0-4294967295" {
 		t.Errorf("all shards are %v, %v", all, err)
 	}
-	if n := (Settings{32, 1, 64}).ShardsOf(ShardRange{0, 1<<32 - 1}); n != 1<<26 {
+	if n := (Settings{32, 1, 64, 1}).ShardsOf(ShardRange{0, 1<<32 - 1}); n != 1<<26 {
 		t.Errorf("%d shards for each partition", n)
 	}
 }
@@ -163,7 +169,7 @@ func TestPartitionsOfDIDs(t *testing.T) {
 			if v, ok := PackPLC(nil, did); ok && SharedSettings.PartitionOfForm(v) != part {
 				t.Fatalf("%s is in partition %d, and its form in %d", did, part, SharedSettings.PartitionOfForm(v))
 			}
-			if four := (Settings{14, 1, 4}).PartitionOf(did); four != part%4 || DefaultSettings.PartitionOf(did) != 0 {
+			if four := (Settings{14, 1, 4, 1}).PartitionOf(did); four != part%4 || DefaultSettings.PartitionOf(did) != 0 {
 				t.Fatalf("%s is in partition %d of 64 and %d of 4", did, part, four)
 			}
 		}

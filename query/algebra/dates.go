@@ -17,8 +17,6 @@ type mayBeNext struct {
 	undated []uint64       // the others, whose records say when: they have no date, or that of the place where the page starts
 	placed  []placedRecord // those whose records need not be read to place them
 	ahead   bool           // some are dated ahead of the present
-	full    bool           // whether limit+1 or more have a date that comes after the place
-	oldest  uint32         // the lowest date of these
 }
 
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
@@ -71,7 +69,7 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 		return may, false, err
 	}
 	b.trim()
-	may.full, may.oldest = len(b.dated) >= b.need, latest
+	full := len(b.dated) >= b.need // with a date that comes after the place
 	may.place(&b, rank, r.maxOfSecond)
 	if len(ofPlace) > r.maxOfSecond {
 		may.crowd(uint64(rank(first)), ofPlace)
@@ -79,7 +77,7 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 		undated = append(undated, ofPlace...)
 	}
 	may.ahead = len(ahead) > 0
-	if !may.full { // those that come last may be on the page
+	if !full { // those that come last may be on the page
 		for _, id := range ahead {
 			may.placed = append(may.placed, placedRecord{ask.Timeless, MemberRecord{ID: dict.ID(id)}, false})
 		}
@@ -94,7 +92,6 @@ func (m *mayBeNext) place(b *nextDates, rank func(uint32) uint32, most int) {
 	slices.SortFunc(b.dated, func(x, y datedID) int { return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.id, y.id)) })
 	for some := range sets.Runs(b.dated, func(x, y datedID) bool { return x.rank == y.rank }) {
 		date := rank(some[0].rank)
-		m.oldest = min(m.oldest, date)
 		if len(some) > most {
 			ids := make([]uint64, len(some))
 			for i := range some {

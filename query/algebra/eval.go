@@ -37,8 +37,6 @@ type Evaluation struct {
 
 	Exact       bool                                  // fail instead of reading a sample
 	HopUnits    int                                   // the budget of each hop of a ranking; see hop
-	lookUpAbove int                                   // of more members without dates, the newest records are read first
-	readFirst   int                                   // members whose records show since when; see newest
 	maxOfSecond int                                   // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	samples     []string                              // what was sampled, for the client
 	computed    map[*language.Node]sets.Set           // results of OpRank and OpSample
@@ -91,7 +89,7 @@ func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget)
 	}
 	v := &Evaluation{
 		Reader: NewReader(ctx, s, b), Expr: e, IDs: ids,
-		HopUnits: DefaultHopUnits, lookUpAbove: manyUndated, readFirst: 64, maxOfSecond: MaxWindowed,
+		HopUnits: DefaultHopUnits, maxOfSecond: MaxWindowed,
 		computed: map[*language.Node]sets.Set{}, weights: map[*language.Node]map[uint64]float64{},
 	}
 	seen := map[Leaf]bool{}
@@ -384,7 +382,7 @@ func (v *Evaluation) Begin() {
 		switch n.Op {
 		case language.OpForward:
 			v.View.BeginAccount(v.IDs[n.Of])
-			v.View.BeginSubjects(n.Kind, v.IDs[n.Of], Within(n.Window))
+			v.View.BeginSubjects(n.Kind, v.IDs[n.Of])
 		case language.OpReverse:
 			v.View.BeginActors(n.Kind, v.IDs[n.Of])
 		default:

@@ -329,9 +329,6 @@ func on(t *testing.T, g *oracle.Graph, e *language.Expr, b Budget, fn func(v *Ev
 		if len(e.Source)%2 == 0 { // half of the expressions read the dates of small sets, too
 			v.dateAbove = 0
 		}
-		if len(e.Source)/2%2 == 0 { // and half read the newest records of small sets first
-			v.lookUpAbove, v.readFirst = 0, 3+len(e.Source)/4%12
-		}
 		return fn(v)
 	})
 }

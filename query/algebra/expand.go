@@ -152,7 +152,7 @@ func (h *hop) begin(member uint64) {
 	case language.OpReverse:
 		h.v.View.BeginActors(w.Via.Kind, id)
 	case language.OpForward:
-		h.v.View.BeginSubjects(w.Via.Kind, id, w.Window)
+		h.v.View.BeginSubjects(w.Via.Kind, id)
 	default:
 	}
 }
@@ -384,7 +384,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		}
 		within = h.effective
 	}
-	begin := func(actor uint64) { h.v.View.BeginSubjects(l.Kind, dict.ID(actor), within) }
+	begin := func(actor uint64) { h.v.View.BeginSubjects(l.Kind, dict.ID(actor)) }
 	for actor := range ask.Ahead(h.v.View, set.All(), begin) {
 		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
 		if err == nil && found {

@@ -9,6 +9,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
@@ -28,14 +29,15 @@ func TestSampleFitsATally(t *testing.T) {
 			ids, err := Lookup(sn, e.Strings)
 			must(t, err)
 			key := format.AppendRowKey(nil, kinds.ByName("follow").Kind, ids[0])
-			tx.Set(key, format.AppendRow(nil, ids[0], 1, nil, nil))
-			low := make([]uint16, 1<<16)
-			for j := range low {
-				low[j] = uint16(j)
-			}
-			for block, left := uint64(16), n; left > 0; block++ {
-				m := min(left, len(low))
-				tx.Set(format.AppendContainerKey(nil, key, block), format.AppendContainer(nil, low[:m], nil))
+			tx.Set(key, format.AppendRow(nil, ids[0], 1, nil, nil, nil))
+			layout := format.Layout{Settings: dict.DefaultSettings}
+			members := make([]uint64, 1<<16)
+			for first, left := uint64(1<<20), n; left > 0; first += 1 << 16 {
+				m := min(left, len(members))
+				for j := range m {
+					members[j] = first + uint64(j)
+				}
+				tx.Set(layout.AppendSetLeafKey(nil, kinds.ByName("follow").Kind, ids[0], dict.ID(members[m-1])), format.AppendRow(nil, ids[0], 0, nil, members[:m], nil))
 				left -= m
 			}
 			return nil

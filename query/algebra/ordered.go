@@ -63,7 +63,7 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 		}
 		return page, last, nil
 	}
-	records, err := r.next(&may, after, limit, order)
+	records, err := r.next(&may)
 	if err != nil {
 		return nil, nil, err
 	}

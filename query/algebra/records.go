@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/language"
 )
@@ -80,8 +79,14 @@ func (r leafRecords) subjectTID() uint64 {
 	return ask.TIDOf(r.Expr.Info(r.n).To.Is(), r.Expr.Strings[r.n.Of].S)
 }
 
-// isUntimed reports whether the leaf is a reverse set of a subject without a time. RecordsTo finds the records that name a subject
-// with a time soon after that.
-func (r leafRecords) isUntimed() bool {
-	return r.l.Op == language.OpReverse && !r.l.Kind.IsLabel() && r.l.Kind != kinds.Hidden && r.subjectTID() == ask.Timeless
+// next returns the records of the members that may be on a page.
+func (r leafRecords) next(may *mayBeNext) (records []MemberRecord, err error) {
+	if records, err = r.of(toIDs(may.undated)); err != nil || len(may.dated) == 0 {
+		return records, err
+	}
+	err = r.View.RecordsAt(r.l.Kind, r.l.Of, r.subjectTID(), r.l.Window, may.dated, func(i int, p ask.Path) error {
+		records = append(records, MemberRecord{may.dated[i].Actor, p})
+		return r.Ended.Err()
+	})
+	return records, err
 }

@@ -85,7 +85,7 @@ func dampReverse(r *Reader, all []Result, via language.Via, damp float64, limit 
 	counter := r.View.SubjectCounter(via.Kind)
 	var best []float64 // the highest scores so far, as negative numbers
 	i := -1
-	begin := func(x Result) { r.View.BeginSubjects(via.Kind, dict.ID(x.ID), ask.Window{}) }
+	begin := func(x Result) { r.View.BeginSubjects(via.Kind, dict.ID(x.ID)) }
 	for range ask.Ahead(r.View, slices.Values(all), begin) { // highest sums first
 		i++
 		most := uint64(math.MaxUint64)

@@ -57,18 +57,17 @@ func chunkBytes(t *testing.T, r kv.Reader, k *kinds.Info) error {
 	var of []format.Record
 	var micros, diffs []uint64
 	err := kv.ScanPrefix(r, []byte{format.KeyRecord, byte(k.Kind)}, func(key, value []byte) error {
-		_, actor, bucket, _, err := format.ParseChunkKey(key)
-		if err != nil {
-			return err
+		_, actor, _, _, err := format.ParseChunkKey(key)
+		if err == nil {
+			of, _, err = format.CoderOf(k.Kind, actor).Read(of[:0], value, 0)
 		}
-		c := format.CoderOf(k.Kind, actor, bucket)
-		if of, _, err = c.Read(of[:0], value, 0); err != nil || c.IsRaw() {
+		if err != nil || len(of) == 0 {
 			return err
 		}
 		micros, diffs = micros[:0], diffs[:0]
-		at, clock, subject := uint64(bucket)<<(format.BucketShift-format.ClockBits), uint64(0), uint64(actor)
+		at, clock, subject := of[0].Path.TID>>format.ClockBits, uint64(0), uint64(actor)
 		for i := range of {
-			if of[i].Flags != 0 {
+			if of[i].Flags != 0 || of[i].Path.Raw != nil {
 				continue
 			}
 			tid := of[i].Path.TID
@@ -127,10 +126,7 @@ func rowBytes(t *testing.T, r kv.Reader, k *kinds.Info) error {
 		return err
 	}
 	err := kv.ScanPrefix(r, []byte{format.KeyReverse, byte(k.Kind)}, func(key, value []byte) error {
-		_, subject, _, isRow, err := format.ParseReverseKey(key)
-		if err != nil || !isRow {
-			return err
-		}
+		subject, _ := dict.ReadID(key[2:])
 		return add(subject, value)
 	})
 	if err == nil {
