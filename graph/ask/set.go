@@ -2,7 +2,6 @@ package ask
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -127,59 +126,33 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 	return nil
 }
 
-// SubjectCounts calls each with the number of subjects of each of the actors. Inactive accounts
+// SubjectCounts calls each, in order, with the number of subjects of each of the actors. Inactive accounts
 // do not count as subjects.
 func (s *edges) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
-	c := s.SubjectCounter(k)
+	var hidden sets.Set
+	if s.Kind(k).To.Is() == dict.DID {
+		hidden = s.Hidden()
+	}
+	var counted sets.Distinct
+	var ids []uint64
 	i := 0
 	for actor := range ahead(s.state, slices.Values(actors), func(actor dict.ID) { s.BeginSubjects(k, actor) }) {
-		total, err := c.Count(actor, math.MaxUint64)
-		if err == nil {
-			err = each(i, total)
+		var err error
+		if ids, err = s.AppendSubjects(ids[:0], k, actor, Window{}); err != nil {
+			return err
 		}
-		if err != nil {
+		counted.Reset()
+		for _, id := range ids {
+			if hidden.Empty() || !hidden.Has(id) {
+				counted.Add(id)
+			}
+		}
+		if err := each(i, counted.Len()); err != nil {
 			return err
 		}
 		i++
 	}
 	return nil
-}
-
-// A SubjectCounter counts the subjects of one actor after another. It reuses its memory.
-type SubjectCounter struct {
-	s       *state
-	k       kinds.Kind
-	hidden  sets.Set
-	ids     []uint64
-	counted sets.Distinct
-}
-
-// SubjectCounter returns a counter of subjects.
-func (s *edges) SubjectCounter(k kinds.Kind) *SubjectCounter {
-	c := &SubjectCounter{s: s.state, k: k}
-	if s.Kind(k).To.Is() == dict.DID {
-		c.hidden = s.Hidden()
-	}
-	return c
-}
-
-// Count returns the number of an actor's subjects, active accounts only, or a number above most if there
-// are more than most.
-func (c *SubjectCounter) Count(actor dict.ID, most uint64) (uint64, error) {
-	c.counted.Reset()
-	if actor == dict.None || c.s.IsHidden(actor) {
-		return 0, nil
-	}
-	err := read.Subjects(c.s.r, c.k, actor, Window{}, c.ids[:0], func(all []uint64) ([]uint64, bool) {
-		c.ids = all
-		for _, id := range all {
-			if c.hidden.Empty() || !c.hidden.Has(id) {
-				c.counted.Add(id)
-			}
-		}
-		return all[:0], c.counted.Len() <= most
-	})
-	return c.counted.Len(), err
 }
 
 // Known returns the set if it is in memory: a small set, or one that is already decoded. Other

@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
 
@@ -33,8 +32,7 @@ func (w *Walk) effective() ask.Window {
 
 const (
 	// MaxScored is how many results, those with the highest sums, get a total. Along a reverse set,
-	// such as likers, it is maxScoredReverse: there an account's total is the number of its likes,
-	// and counting them means reading them.
+	// such as likers, it is maxScoredReverse.
 	MaxScored        = 20_000
 	maxScoredReverse = 5_000
 
@@ -48,9 +46,9 @@ func (v *Evaluation) Scores(t *Tally, via language.Via, damp float64, minCount u
 	if damp == 0 {
 		return t.Top(minCount, limit), nil
 	}
-	most, damped := MaxScored, dampForward
+	most := MaxScored
 	if via.Op == language.OpReverse {
-		most, damped = maxScoredReverse, dampReverse
+		most = maxScoredReverse
 	}
 	all := t.Top(minCount, most)
 	if len(all) > manyTotals {
@@ -58,69 +56,30 @@ func (v *Evaluation) Scores(t *Tally, via language.Via, damp float64, minCount u
 			return nil, err
 		}
 	}
-	if err := damped(v.Reader, all, via, damp, limit); err != nil {
+	if err := v.damp(all, via, damp); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, CompareResults)
 	return all[:min(limit, len(all))], nil
 }
 
-// dampForward divides scores by a power of the results' totals.
-func dampForward(r *Reader, all []Result, via language.Via, damp float64, _ int) error {
+// damp divides scores by a power of the results' totals.
+func (r *Reader) damp(all []Result, via language.Via, damp float64) error {
 	slices.SortFunc(all, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
 	ids := make([]dict.ID, len(all))
 	for i := range all {
 		ids[i] = dict.ID(all[i].ID)
 	}
 	return Totals(r.View, via, ids, func(i int, total uint64) error {
-		all[i].divide(total, damp)
+		x := &all[i]
+		x.Total = total
+		x.Score /= math.Pow(float64(max(total, 1)), damp)
 		return r.Ended.Err()
 	})
 }
 
-// dampReverse is dampForward along a reverse set, where a total is the number of an account's own subjects,
-// which have to be read. It stops counting those of a result that can no longer be among the first
-// limit: its total is then too low, and its score too high, but lower than the scores of limit others.
-func dampReverse(r *Reader, all []Result, via language.Via, damp float64, limit int) error {
-	counter := r.View.SubjectCounter(via.Kind)
-	var best []float64 // the highest scores so far, as negative numbers
-	i := -1
-	begin := func(x Result) { r.View.BeginSubjects(via.Kind, dict.ID(x.ID)) }
-	for range ask.Ahead(r.View, slices.Values(all), begin) { // highest sums first
-		i++
-		most := uint64(math.MaxUint64)
-		if len(best) == limit && best[limit-1] < 0 {
-			// The score is below that of the last from this total on; rounding up leaves room for errors of Pow.
-			if enough := math.Pow(-all[i].Score/best[limit-1], 1/damp) + 1; enough < math.MaxInt64 {
-				most = uint64(enough) + 1
-			}
-		}
-		total, err := counter.Count(dict.ID(all[i].ID), most)
-		if err == nil {
-			err = r.Ended.Err()
-		}
-		if err != nil {
-			return err
-		}
-		all[i].divide(total, damp)
-		if limit < len(all) {
-			at, _ := slices.BinarySearch(best, -all[i].Score)
-			best = slices.Insert(best, at, -all[i].Score)
-			best = best[:min(limit, len(best))]
-		}
-	}
-	return nil
-}
-
-// divide divides a score by a power of a total.
-func (r *Result) divide(total uint64, damp float64) {
-	r.Total = total
-	r.Score /= math.Pow(float64(max(total, 1)), damp)
-}
-
 // Sizes calls each, in no order, with the number of active accounts, or of subjects, that an edge
-// leads to from each of ids. It asks the budget before it reads a large reverse set, and after it has
-// read a large forward set.
+// leads to from each of ids. It asks the budget before it reads a large reverse set.
 func (r *Reader) Sizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	switch {
 	case via.IsList():
@@ -128,13 +87,7 @@ func (r *Reader) Sizes(via language.Via, ids []dict.ID, each func(i int, total u
 	case via.Op == language.OpReverse:
 		return r.View.ActorCounts(via.Kind, ids, r.budget.Heavy, each)
 	}
-	return r.View.SubjectCounts(via.Kind, ids, func(i int, total uint64) error {
-		err := each(i, total)
-		if err == nil && total > sets.ListMax { // as Leaf does after it has read a large forward set
-			err = r.budget.Heavy()
-		}
-		return err
-	})
+	return r.View.SubjectCounts(via.Kind, ids, each)
 }
 
 // weigh keeps the weights of the members of a ranking, for one with weigh=score.
