@@ -13,7 +13,7 @@ import (
 
 // Bounds of one Tally.
 const (
-	MostResults  = 4<<20 + 64<<10 // distinct results, of up to 32 bytes: what the budget of a hop can pay for, and more for chance in a sample
+	MostResults  = 4<<20 + 64<<10 // distinct results, of 12 or 28 bytes: what the budget of a hop can pay for, and more for chance in a sample
 	MostExpanded = 64 << 20       // results with repetitions
 
 	checkEvery = 1 << 16 // results between two checks of the deadline
@@ -36,8 +36,8 @@ func CompareResults(x, y Result) int {
 type Ended interface{ Err() error }
 
 // A Tally is a ranking's inner loop: it counts how many members of a set (actors) lead to each id, each id once per actor, and
-// adds up their weights. It gathers ids by the upper bits of their hashes, and then counts part by part, in tables that fit the
-// processor's caches (partitioned aggregation, docs/decisions/0018).
+// adds up their weights. It gathers ids by blocks of 65,536, since ids are handed out one after another, and then counts block by
+// block, in memory that fits the processor's caches (partitioned aggregation, docs/decisions/0018).
 type Tally struct {
 	// Heavy, if set, is called before much is counted. Its error ends the work.
 	Heavy func() error
@@ -50,10 +50,13 @@ type Tally struct {
 
 	weight float64 // of the actor's ids, if they have none of their own
 
-	parts    [tallyParts]tallyPart
+	blocks   []*tallyBlock // by the hashes of their numbers; a power of two, at most half full
+	held     int           // blocks
+	index    []uint16      // of the block that is counted: the place in its results, by the low bits of an id
 	gathered int
 	used     int
 	actor    uint32
+	first    uint32 // the actor of the first gathered id
 	expanded int
 	times    []uint32 // how often an id counts, by actor; nil: all once
 	perCount []int    // the number of results by count
@@ -64,31 +67,25 @@ const (
 	// lightResults is the number of results that a query may count outside of the large queue.
 	lightResults = 1_000_000
 
-	tallyParts = 64      // a power of two
-	gatherMost = 1 << 18 // ids, 16 bytes each, that are gathered before they are counted
+	blockIDs   = 1 << 16
+	gatherMost = 1 << 20 // ids, of 4 or 12 bytes, that are gathered before they are counted
 )
 
-type tallyPart struct {
-	gathered []actorsID
+// A tallyBlock has the ids whose upper 48 bits are its number. Tally.index is a sparse set of them (Briggs and Torczon, "An efficient
+// representation for sparse sets", 1993): it is never cleared, since the result at a place says which id it is.
+type tallyBlock struct {
+	number   uint64
+	gathered []uint32  // the low bits of an id, and above them the actor, less Tally.first
 	weights  []float64 // of gathered, if the Tally is weighted
-	table    []tallied // a power of two, doubled when it is three quarters full
-	sums     []sum     // of table, if the Tally is weighted
-	used     int
-}
-
-type actorsID struct {
-	id    uint64
-	actor uint32
+	results  []tallied
+	sums     []sum // of results, if the Tally is weighted
 }
 
 type tallied struct {
-	id    uint64
-	count uint32 // 0: free
-	actor uint32 // the last actor that it was counted for; leftOut
+	count uint32 // 0: left out
+	actor uint32 // the last actor that it was counted for
+	low   uint16 // bits of the id
 }
-
-// leftOut is the actor of a result that was left out: its slot is not free, since others may lie behind it.
-const leftOut = math.MaxUint32
 
 // A sum adds up the weights of one result. Actors come in a fixed order, so equal states have equal sums, on every page.
 type sum struct{ before, last float64 } // last is the highest weight of the last actor
@@ -135,8 +132,32 @@ func (t *Tally) uncounted(count uint32) uint32 {
 	return low
 }
 
-// hashOf spreads ids: the upper bits choose the part, the bits below them the slot.
-func hashOf(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 }
+// block returns the block of a number. If there is none, it adds one.
+func (t *Tally) block(number uint64) *tallyBlock {
+	if old := t.blocks; 2*t.held >= len(old) {
+		t.blocks = make([]*tallyBlock, max(16, 2*len(old)))
+		for _, b := range old {
+			if b != nil {
+				*t.slot(b.number) = b
+			}
+		}
+	}
+	s := t.slot(number)
+	if *s == nil {
+		*s = &tallyBlock{number: number}
+		t.held++
+	}
+	return *s
+}
+
+// slot returns the slot of a block, or the free one for it.
+func (t *Tally) slot(number uint64) **tallyBlock {
+	for i := number * 0x9e3779b97f4a7c15 >> 32; ; i++ {
+		if s := &t.blocks[i&uint64(len(t.blocks)-1)]; *s == nil || (*s).number == number {
+			return s
+		}
+	}
+}
 
 // Add adds ids that the actor leads to. weights are theirs; nil: all have the actor's. If it adds an id several times, the highest
 // weight counts.
@@ -155,20 +176,38 @@ func (t *Tally) Add(ended Ended, ids []uint64, weights []float64) error {
 		if t.expanded == MostExpanded {
 			return &LimitError{fmt.Sprintf("of expands to more than %d results; ask about fewer members", MostExpanded)}
 		}
+		if t.gathered == gatherMost || t.actor-t.first > math.MaxUint16 {
+			if err := t.Count(); err != nil {
+				return err
+			}
+		}
+		if t.gathered == 0 {
+			t.first = t.actor
+		}
 		// As many as fit before the next check or count.
 		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery)
 		if t.expanded < lightResults {
 			n = min(n, lightResults-t.expanded)
 		}
+		var b *tallyBlock
+		actor := (t.actor - t.first) << 16
 		for i, id := range ids[:n] {
-			p := &t.parts[hashOf(id)>>58]
-			p.gathered = append(p.gathered, actorsID{id, t.actor})
+			if number := id / blockIDs; b == nil || b.number != number {
+				b = t.block(number)
+			}
+			if len(b.gathered) == cap(b.gathered) {
+				b.gathered = slices.Grow(b.gathered, max(64, len(b.gathered))) // append would grow it by a quarter
+				if t.Weighted {
+					b.weights = slices.Grow(b.weights, cap(b.gathered)-len(b.gathered))
+				}
+			}
+			b.gathered = append(b.gathered, actor|uint32(uint16(id)))
 			if t.Weighted {
 				weight := t.weight
 				if weights != nil {
 					weight = weights[i]
 				}
-				p.weights = append(p.weights, weight)
+				b.weights = append(b.weights, weight)
 			}
 		}
 		ids = ids[n:]
@@ -176,11 +215,7 @@ func (t *Tally) Add(ended Ended, ids []uint64, weights []float64) error {
 			weights = weights[n:]
 		}
 		t.expanded += n
-		if t.gathered += n; t.gathered == gatherMost {
-			if err := t.Count(); err != nil {
-				return err
-			}
-		}
+		t.gathered += n
 	}
 	return nil
 }
@@ -202,103 +237,94 @@ func (t *Tally) AddAll(ended Ended, ids iter.Seq[uint64]) error {
 // Count counts the gathered ids.
 func (t *Tally) Count() error {
 	t.gathered = 0
-	for i := range t.parts {
-		p := &t.parts[i]
-		before := p.used
-		t.perCount = p.count(t.perCount, t.times)
-		if t.used += p.used - before; t.used > MostResults {
+	for _, b := range t.blocks {
+		if b == nil || len(b.gathered) == 0 {
+			continue
+		}
+		before := len(b.results)
+		t.count(b)
+		if t.used += len(b.results) - before; t.used > MostResults {
 			return &LimitError{fmt.Sprintf("of expands to more than %d different results; ask about fewer members", MostResults)}
 		}
 	}
 	return nil
 }
 
-// count counts the gathered ids of the part, each as often as times has for its actor. It returns
-// perCount, which grows if ids count several times.
-func (p *tallyPart) count(perCount []int, times []uint32) []int {
-	if len(p.gathered) == 0 {
-		return perCount
+// open makes index that of a block.
+func (t *Tally) open(b *tallyBlock) {
+	if t.index == nil {
+		t.index = make([]uint16, blockIDs)
 	}
-	if len(p.table) == 0 { // most of the first ids may be distinct
-		p.make(1 << bits.Len(uint(max(64, len(p.gathered)*5/4))))
+	for i := range b.results {
+		t.index[b.results[i].low] = uint16(i)
 	}
-	for i, g := range p.gathered {
-		if 4*p.used >= 3*len(p.table) {
-			p.grow()
-		}
-		at := p.slot(g.id)
-		e := &p.table[at]
-		again := e.count > 0 && e.actor == g.actor
-		if p.weights != nil {
-			weight := p.weights[i]
-			if times != nil {
-				weight *= float64(times[g.actor])
+}
+
+// place returns the place of an id in the results of the block that is open, and whether it is there.
+func (t *Tally) place(b *tallyBlock, low uint16) (at int, ok bool) {
+	at = int(t.index[low])
+	return at, at < len(b.results) && b.results[at].low == low
+}
+
+// count counts the gathered ids of a block, each as often as times has for its actor.
+func (t *Tally) count(b *tallyBlock) {
+	t.open(b)
+	more := min(len(b.gathered), blockIDs-len(b.results))
+	b.results = slices.Grow(b.results, more)
+	if t.Weighted {
+		b.sums = slices.Grow(b.sums, more)
+	}
+	for i, g := range b.gathered {
+		low, actor := uint16(g), t.first+g>>16
+		at, again := t.place(b, low)
+		if !again {
+			at = len(b.results)
+			t.index[low] = uint16(at)
+			b.results = append(b.results, tallied{low: low})
+			if t.Weighted {
+				b.sums = append(b.sums, sum{})
 			}
-			p.sums[at].add(weight, again)
 		}
-		switch {
-		case again:
+		e := &b.results[at]
+		again = again && e.actor == actor
+		if t.Weighted {
+			weight := b.weights[i]
+			if t.times != nil {
+				weight *= float64(t.times[actor])
+			}
+			b.sums[at].add(weight, again)
+		}
+		if again {
 			continue
-		case e.count == 0:
-			e.id = g.id
-			p.used++
-		default:
-			perCount[e.count]--
 		}
-		if e.count++; times != nil {
-			e.count += times[g.actor] - 1
-			if more := int(e.count) + 1 - len(perCount); more > 0 {
-				perCount = append(perCount, make([]int, more)...)
-			}
-		}
-		perCount[e.count]++
-		e.actor = g.actor
-	}
-	p.gathered, p.weights = p.gathered[:0], p.weights[:0]
-	return perCount
-}
-
-// make makes an empty table.
-func (p *tallyPart) make(size int) {
-	p.table = make([]tallied, size)
-	if p.weights != nil {
-		p.sums = make([]sum, size)
-	}
-}
-
-// slot returns the index of the entry of an id.
-func (p *tallyPart) slot(id uint64) uint64 {
-	mask := uint64(len(p.table) - 1)
-	for i := hashOf(id) >> 20 & mask; ; i = (i + 1) & mask {
-		if e := &p.table[i]; e.count == 0 && e.actor != leftOut || e.id == id {
-			return i
-		}
-	}
-}
-
-func (p *tallyPart) grow() {
-	old, sums := p.table, p.sums
-	p.make(max(64, 2*len(old)))
-	for i, e := range old {
 		if e.count > 0 {
-			at := p.slot(e.id)
-			p.table[at] = e
-			if sums != nil {
-				p.sums[at] = sums[i]
+			t.perCount[e.count]--
+		}
+		if e.count++; t.times != nil {
+			e.count += t.times[actor] - 1
+			if more := int(e.count) + 1 - len(t.perCount); more > 0 {
+				t.perCount = append(t.perCount, make([]int, more)...)
 			}
 		}
+		t.perCount[e.count]++
+		e.actor = actor
 	}
+	b.gathered, b.weights = b.gathered[:0], b.weights[:0]
 }
 
 // each calls f for every result, with its weights if the Tally is weighted.
-func (t *Tally) each(f func(e *tallied, s sum)) {
-	for i := range t.parts {
-		p := &t.parts[i]
-		for j := range p.table {
-			if e := &p.table[j]; e.count > 0 && p.sums != nil {
-				f(e, p.sums[j])
-			} else if e.count > 0 {
-				f(e, sum{})
+func (t *Tally) each(f func(id uint64, e *tallied, s sum)) {
+	for _, b := range t.blocks {
+		if b == nil {
+			continue
+		}
+		for i := range b.results {
+			var s sum
+			if b.sums != nil {
+				s = b.sums[i]
+			}
+			if e := &b.results[i]; e.count > 0 {
+				f(b.number*blockIDs+uint64(e.low), e, s)
 			}
 		}
 	}
@@ -307,23 +333,26 @@ func (t *Tally) each(f func(e *tallied, s sum)) {
 // LeaveOut removes a set from the results. No id may be added afterwards.
 func (t *Tally) LeaveOut(set sets.Set) {
 	out := func(e *tallied) {
-		t.perCount[e.count]--
-		e.count, e.actor = 0, leftOut
+		if e.count > 0 {
+			t.perCount[e.count]--
+			e.count = 0
+		}
 	}
 	if set.Len() < uint64(t.used) {
+		var b *tallyBlock
 		for id := range set.All() {
-			p := &t.parts[hashOf(id)>>58]
-			if len(p.table) == 0 {
-				continue
+			if number := id / blockIDs; b == nil || b.number != number {
+				b = t.block(number)
+				t.open(b)
 			}
-			if e := &p.table[p.slot(id)]; e.count > 0 {
-				out(e)
+			if at, ok := t.place(b, uint16(id)); ok {
+				out(&b.results[at])
 			}
 		}
 		return
 	}
-	t.each(func(e *tallied, _ sum) {
-		if set.Has(e.id) {
+	t.each(func(id uint64, e *tallied, _ sum) {
+		if set.Has(id) {
 			out(e)
 		}
 	})
@@ -341,12 +370,22 @@ func (t *Tally) AtLeast(count uint32) (n int) {
 func (t *Tally) Members(count uint32) sets.Set {
 	var ids []uint64
 	least := t.uncounted(count)
-	t.each(func(e *tallied, _ sum) {
-		if e.count >= least {
-			ids = append(ids, e.id)
+	blocks := slices.DeleteFunc(slices.Clone(t.blocks), func(b *tallyBlock) bool { return b == nil })
+	slices.SortFunc(blocks, func(x, y *tallyBlock) int { return cmp.Compare(x.number, y.number) })
+	for _, b := range blocks { // a bit for each id sorts them
+		var in [blockIDs / 64]uint64
+		for _, e := range b.results {
+			if e.count >= least {
+				in[e.low/64] |= 1 << (e.low % 64)
+			}
 		}
-	})
-	return sets.FromUnsorted(ids)
+		for i, word := range in {
+			for ; word != 0; word &= word - 1 {
+				ids = append(ids, b.number*blockIDs+uint64(64*i+bits.TrailingZeros64(word)))
+			}
+		}
+	}
+	return sets.FromList(ids)
 }
 
 // Top returns up to limit of the results with at least a count, in order (CompareResults).
@@ -363,11 +402,11 @@ func (t *Tally) Top(count uint32, limit int) []Result {
 		least = max(least, c)
 	}
 	first := top[Result]{most: limit, compare: CompareResults}
-	t.each(func(e *tallied, s sum) {
+	t.each(func(id uint64, e *tallied, s sum) {
 		if e.count < least {
 			return
 		}
-		r := Result{ID: e.id, Count: t.counted(e.count)}
+		r := Result{ID: id, Count: t.counted(e.count)}
 		if r.Score = float64(r.Count); t.Weighted {
 			r.Score = (s.before + s.last) * max(t.Scale, 1)
 		}

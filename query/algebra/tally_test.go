@@ -100,6 +100,20 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// More actors than a gathered id has room for are still told apart.
+func TestTallyOfManyActors(t *testing.T) {
+	var ta Tally
+	const room = 1 << 16
+	for actor := range 3 * room {
+		ta.Next(1, 1)
+		must(t, ta.Add(t.Context(), []uint64{uint64(actor % room)}, nil))
+	}
+	must(t, ta.Count())
+	if got := ta.AtLeast(3); got != room {
+		t.Errorf("%d results have a count of 3, want %d", got, room)
+	}
+}
+
 func compareTallies(t *testing.T, rng *rand.Rand, ta *Tally, slow slowTally, times []int) {
 	t.Helper()
 	var all []Result
