@@ -106,7 +106,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 			out.Items = append(out.Items, item)
 		})
 		if more {
-			place := rank.Place{Result: last} // without an age, the same page has the same cursor
+			place := rank.Place{Result: last, Late: standing.Late} // without an age, the same page has the same cursor
 			if r.HasAge(q.Query) {
 				place.Micros = uint64(now.UnixMicro())
 			}

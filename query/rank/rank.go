@@ -41,6 +41,7 @@ type Place struct {
 	Result
 
 	Micros uint64 // the time of the first page, from which ages are counted back; 0 if there are no ages
+	Late   uint64 // Standing.Late of the first page
 }
 
 // HasAge reports whether a Ranking depends on the time of the query.
@@ -121,13 +122,20 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	return r, q.Err()
 }
 
-// Rank expands the members of a set, and orders the results.
+// Rank expands the members of a set, and orders the results. A query that waited for its slots has half the budget for each second, so
+// that the queue gets shorter: it reads a smaller sample. The next pages have the budget of the first.
 func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing, error) {
 	v, err := algebra.NewEvaluation(ctx, sn, r.Of, w)
 	if err != nil {
 		return nil, err
 	}
-	v.Exact = r.Exact
+	late := w.Late()
+	if r.After != nil {
+		late = r.After.Late
+	}
+	if v.Exact = r.Exact; !r.Exact {
+		v.HopUnits >>= late
+	}
 	actors, of, err := v.Result()
 	if err != nil {
 		return nil, err
@@ -139,7 +147,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		if err != nil {
 			return nil, err
 		}
-		e.Exact = r.Exact
+		e.Exact, e.HopUnits = r.Exact, v.HopUnits
 		if without, err = e.Set(&r.Except.Root); err != nil {
 			return nil, err
 		}
@@ -158,7 +166,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 	if err != nil {
 		return nil, err
 	}
-	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of}
+	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of, Late: late}
 	sampled := func() string {
 		return strings.Join(slices.DeleteFunc([]string{v.Sampled(), exceptSampled}, func(s string) bool { return s == "" }), "; ")
 	}

@@ -19,6 +19,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -246,7 +247,7 @@ func TestPlacesReturn(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, question := range questions {
-		p := Place{Result{ID: rng.Uint64(), Count: rng.Uint32(), Total: rng.Uint64(), Score: rng.Float64()}, rng.Uint64()}
+		p := Place{Result{ID: rng.Uint64(), Count: rng.Uint32(), Total: rng.Uint64(), Score: rng.Float64()}, rng.Uint64(), rng.Uint64()}
 		cursor := SealPlace(c, question, p)
 		for j, other := range questions {
 			got, err := OpenPlace(c, other, cursor)
@@ -421,6 +422,31 @@ func TestRankings(t *testing.T) {
 	for _, by := range []string{ByCount, ByShare, ByLift, ByScore} {
 		if some[by] < 300 {
 			t.Errorf("only %d results by %s", some[by], by)
+		}
+	}
+}
+
+// The later pages of a query that waited read as small a sample as the first, whose budget the wait had halved; with exact=true there is no
+// sample.
+func TestLateRankingsAreSampled(t *testing.T) {
+	g := oracle.NewGraph(t, 3, 10, write.Limits{})
+	g.Crowd(algebra.DefaultHopUnits>>9/17+1, func(int) []string { return g.Accounts[:1] })
+	for late, want := range map[uint64]bool{8: false, 9: true} {
+		for _, exact := range []string{"true", "false"} {
+			r, err := Read(query(url.Values{"of": {"followers(" + g.Accounts[0] + ")"}, "via": {"follows"}, "exact": {exact}}), noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.After = &Place{Late: late}
+			if err := g.Store.View(t.Context(), func(sn *ask.View) error {
+				st, err := Rank(t.Context(), sn, nil, r)
+				if err == nil && (st.Late != late || (st.Sampled != "") != (want && exact == "false")) {
+					t.Errorf("late %d, exact %s: %d, sampled: %q", late, exact, st.Late, st.Sampled)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

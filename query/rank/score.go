@@ -40,6 +40,7 @@ type Standing struct {
 	sn       *ask.View
 	tally    *algebra.Tally
 	Of       uint64 // members of the expanded set
+	Late     uint64 // how often the budget was halved
 	Accounts uint64 // visible accounts of the index; 0 with ByCount
 	Sampled  string // what was sampled, for the client; "" if everything was read
 	results  []Result
@@ -174,16 +175,16 @@ func Question(q *xrpc.Query, r *Ranking) string {
 
 // SealPlace seals the start of the next page of a Ranking.
 func SealPlace(c *xrpc.Cursors, question string, p Place) string {
-	return c.Seal(question, nil, p.Micros, p.ID, uint64(p.Count), p.Total, math.Float64bits(p.Score))
+	return c.Seal(question, nil, p.Micros, p.ID, uint64(p.Count), p.Total, math.Float64bits(p.Score), p.Late)
 }
 
 // OpenPlace opens a cursor of this Ranking.
 func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 	at, _, err := c.Open(question, cursor)
-	if err != nil || len(at) != 5 {
+	if err != nil || len(at) != 6 {
 		return p, xrpc.ErrCursor
 	}
-	return Place{Result{ID: at[1], Count: uint32(at[2]), Total: at[3], Score: math.Float64frombits(at[4])}, at[0]}, nil
+	return Place{Result{ID: at[1], Count: uint32(at[2]), Total: at[3], Score: math.Float64frombits(at[4])}, at[0], at[5]}, nil
 }
 
 // isRecent reports whether a result is a record in the window subjectsSince.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
@@ -149,4 +150,30 @@ func TestWorkThatGivesUp(t *testing.T) {
 	if freeOf(qs.Light) != 2 || freeOf(qs.Large) != 1 || qs.Large.Waiting() != 0 {
 		t.Errorf("%d and %d slots are free", freeOf(qs.Light), freeOf(qs.Large))
 	}
+}
+
+// Late counts the seconds that a query waited for its slots, and not those that it held one.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		qs := &Queues{Light: clients.NewQueue(1), Slow: clients.NewQueue(1), Large: clients.NewQueue(1)}
+		w := qs.Work("client", true)
+		for _, step := range []struct {
+			q    *clients.Queue
+			wait time.Duration
+			late uint64
+		}{{qs.Slow, 0, 0}, {qs.Large, 2500 * time.Millisecond, 2}, {qs.Slow, 600 * time.Millisecond, 3}, {qs.Large, time.Minute, 9}} {
+			if err := step.q.Enter(t.Context(), "another"); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				time.Sleep(step.wait)
+				step.q.Leave("another", time.Now())
+			}()
+			if err := w.enter(t.Context(), step.q); err != nil || w.Late() != step.late {
+				t.Errorf("after %v more: %d, want %d: %v", step.wait, w.Late(), step.late, err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		w.Leave()
+	})
 }

@@ -40,6 +40,7 @@ type Work struct {
 	in           *clients.Queue // where it holds a slot; nil if it holds none
 	since        time.Time
 	spent, may   int // may: before it moves to the large queue
+	waited       time.Duration
 }
 
 // Enter takes a slot of the query's first queue, or waits for one until ctx ends.
@@ -49,11 +50,21 @@ func (w *Work) Enter(ctx context.Context) error { return w.enter(ctx, w.first) }
 // queries hold none.
 func (w *Work) enter(ctx context.Context, q *clients.Queue) error {
 	w.Leave()
+	began := time.Now()
 	if err := q.Enter(ctx, w.Client); err != nil {
 		return err
 	}
 	w.in, w.since = q, time.Now()
+	w.waited += w.since.Sub(began)
 	return nil
+}
+
+// Late returns how many seconds the query has waited for its slots, at most 9. A nil Work has not waited.
+func (w *Work) Late() uint64 {
+	if w == nil {
+		return 0
+	}
+	return min(uint64(w.waited/time.Second), 9)
 }
 
 // Leave releases the slot, if the query holds one.
