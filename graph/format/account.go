@@ -111,6 +111,9 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if len(values) == 1 {
+		return append(dst, values[0]...), nil
+	}
 	for low, row := range rows {
 		if row != nil {
 			dst = append(append(dst, byte(low), byte(len(row))), row...)
