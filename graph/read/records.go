@@ -17,11 +17,15 @@ type walker struct {
 	coder      format.ChunkCoder
 	from       format.Path                // of leaves, no records below it are emitted
 	wanted     func(subject dict.ID) bool // if not nil, records that name others may be left out
+	leaves     leafTaker                  // if not nil, takes leaves
 	each       func(*format.Record) bool
 	head, leaf []format.Record // of the head: those that were not emitted yet
 	heads      []format.Record // the memory of head
 	value      []byte          // of the head; keys of its records point into it
 }
+
+// A leafTaker takes the value of a leaf that its head does not override, instead of the records. ok is false if it cannot.
+type leafTaker func(v []byte) (ok, more bool)
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
@@ -46,6 +50,11 @@ func (w *walker) begin(v []byte) (spilled, more bool, err error) {
 
 // below takes a leaf, and emits its records, and those of the head up to its last path.
 func (w *walker) below(v []byte, last format.Path) (more bool, err error) {
+	if w.leaves != nil && (len(w.head) == 0 || format.ComparePaths(w.head[0].Path, last) > 0) {
+		if ok, more := w.leaves(v); ok {
+			return more, nil
+		}
+	}
 	ok := false
 	if w.wanted != nil {
 		w.leaf, ok = w.coder.AppendNaming(w.leaf[:0], v, w.wanted)
@@ -84,15 +93,20 @@ func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record)
 // records calls each for the live records of an actor whose paths are in [from, to], and perhaps for others, by path. spilled is false
 // if it called it for all.
 func records(r kv.Reader, k kinds.Kind, actor dict.ID, from, to format.Path, wanted func(subject dict.ID) bool, each func(*format.Record) bool) (spilled bool, err error) {
-	key := format.AppendRecordsKey(nil, k, actor)
-	v, ok, err := r.Get(key)
+	v, ok, err := r.Get(format.AppendRecordsKey(nil, k, actor))
 	if err != nil || !ok {
 		return false, err
 	}
+	return recordsOf(r, k, actor, v, from, to, wanted, nil, each)
+}
+
+// recordsOf is records, given the head. leaves may be nil.
+func recordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, head []byte, from, to format.Path, wanted func(subject dict.ID) bool, leaves leafTaker, each func(*format.Record) bool) (spilled bool, err error) {
+	key := format.AppendRecordsKey(nil, k, actor)
 	w, _ := walkers.Get().(*walker)
 	defer walkers.Put(w)
-	w.coder, w.from, w.wanted, w.each = format.CoderOf(k, actor), from, wanted, each
-	spilled, more, err := w.begin(v)
+	w.coder, w.from, w.wanted, w.leaves, w.each = format.CoderOf(k, actor), from, wanted, leaves, each
+	spilled, more, err := w.begin(head)
 	if err != nil {
 		return false, fmt.Errorf("chunk %x: %w", key, err)
 	}
@@ -126,7 +140,7 @@ func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor
 	w, _ := walkers.Get().(*walker)
 	defer walkers.Put(w)
 	var at dict.ID
-	w.head, w.from, w.wanted = nil, format.Path{}, nil
+	w.head, w.from, w.wanted, w.leaves = nil, format.Path{}, nil, nil
 	w.each = func(rec *format.Record) bool { return each(at, rec) }
 	more := true
 	err := r.Scan(format.AppendRecordsKey(nil, k, from), format.AppendRecordsKey(nil, k, to), false, func(key, v []byte) (bool, error) {

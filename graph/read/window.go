@@ -111,23 +111,31 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 
 // Subjects appends the subjects of an actor's records in a window to dst, in no order,
 // perhaps with duplicates. After each thousand or so it calls each with the whole slice; each returns the slice to
-// append to, and whether to go on. Subjects does not build the records of heads without leaves.
+// append to, and whether to go on. Subjects does not build the records of chunks from which the coder can
+// read the subjects alone.
 func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, each func(all []uint64) (next []uint64, more bool)) error {
-	from, last := w.From, w.To-1
+	from, to, wants := w.paths()
+	v, ok, err := r.Get(format.AppendRecordsKey(nil, k, actor))
+	if err != nil || !ok || !wants {
+		return err
+	}
+	last := to.TID
 	if w.All() {
 		last = math.MaxUint64
 	}
-	v, ok, err := r.Get(format.AppendRecordsKey(nil, k, actor))
-	if err != nil || !ok || from > last {
-		return err
+	more := true
+	simple := func(v []byte) (ok, goOn bool) {
+		if dst, ok = format.CoderOf(k, actor).AppendSubjects(dst, v, from.TID, last); ok {
+			dst, more = each(dst)
+		}
+		return ok, more
 	}
-	if dst, ok = format.CoderOf(k, actor).AppendSubjects(dst, v, from, last); ok {
-		each(dst)
+	if ok, _ := simple(v); ok {
 		return nil
 	}
-	more, added := true, 0
-	err = RecordsNaming(r, k, actor, w, nil, func(rec *format.Record) bool {
-		if rec.Flags == 0 {
+	added := 0
+	_, err = recordsOf(r, k, actor, v, from, to, nil, simple, func(rec *format.Record) bool {
+		if rec.Flags == 0 && w.Has(rec.Path) {
 			if dst, added = append(dst, uint64(rec.Subject)), added+1; added%1024 == 0 {
 				dst, more = each(dst)
 			}
