@@ -11,8 +11,6 @@ import (
 // edge identifies an edge that some record starts or stops naming.
 type edge struct {
 	kind kinds.Kind
-	// repeated says that several records of the write start or stop naming it. It does not identify the edge.
-	repeated bool
 	// date is that of the record that starts naming it: format.Undated if several do. It does not identify the edge.
 	date uint32
 

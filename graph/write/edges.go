@@ -137,7 +137,7 @@ func sortEdges(edges []edge) []edge {
 	kept := edges[:0]
 	for _, g := range edges {
 		if n := len(kept); n > 0 && compareEdges(kept[n-1], g) == 0 {
-			kept[n-1].repeated, kept[n-1].date = true, format.Undated
+			kept[n-1].date = format.Undated
 			continue
 		}
 		kept = append(kept, g)

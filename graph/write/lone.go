@@ -12,7 +12,6 @@ import (
 // and those that may have one. The date of the member in the set tells (package format, dates.go). loneEdges holds scratch memory.
 type loneEdges struct {
 	lone, others []edge
-	asked        []edge
 	spilled      []spilledEdge
 	keys         kv.Keys
 	buf          []byte
@@ -26,18 +25,13 @@ type spilledEdge struct {
 
 // read divides the edges, which ascend. It reads the row of each, and then, if the set has leaves, the leaf of the member.
 func (l *loneEdges) read(tx kv.Txn, layout format.Layout, removed []edge) (lone, others []edge, err error) {
-	l.lone, l.others, l.asked, l.spilled = l.lone[:0], l.others[:0], l.asked[:0], l.spilled[:0]
+	l.lone, l.others, l.spilled = l.lone[:0], l.others[:0], l.spilled[:0]
 	l.keys.Reset()
 	for _, g := range removed {
-		if g.repeated {
-			l.others = append(l.others, g)
-			continue
-		}
-		l.asked = append(l.asked, g)
 		l.buf = layout.AppendMemberKey(l.buf[:0], g.kind, g.subject, g.actor)
 		l.keys.Add(l.buf)
 	}
-	if err := tx.MultiGet(l.keys.List(), func(i int, v []byte, _ bool) error { return l.row(l.asked[i], v) }); err != nil {
+	if err := tx.MultiGet(l.keys.List(), func(i int, v []byte, _ bool) error { return l.row(removed[i], v) }); err != nil {
 		return nil, nil, err
 	}
 	for _, g := range l.spilled {
