@@ -78,7 +78,7 @@ func TestFutureCursor(t *testing.T) {
 	srv.Config.Handler = r
 	x, closeIt = open(t, dir, nil)
 	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})
-	waitForCursor(t, base, 300)
+	eventually(t, "the stream is read again", func() bool { c := getStats(t, base).Cursor; return c >= 300 && c < tr.FinalSeq })
 	r.Append(all[300:]...)
 	waitForCursor(t, base, tr.FinalSeq)
 	if s := getStats(t, base); s.Desynchronized != 0 || s.Partial != 0 {
