@@ -14,7 +14,7 @@ import (
 )
 
 // hiddenCache keeps the newest sets of hidden accounts. The set of another state is made of the newest one before it and what was changed
-// since (format.Hiding): one read for all questions that need it. If that is no longer kept, the whole set is read.
+// since (format.Hiding): one read for all questions that need it. If some of that was dropped, the whole set is read.
 type hiddenCache struct {
 	*core
 

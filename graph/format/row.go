@@ -181,7 +181,7 @@ func (r *Row) AppendDates(dst []uint32, members []uint64) ([]uint32, error) {
 	return dst, err
 }
 
-// Date returns the date of a member; found is false if id is none.
+// Date returns the date of a member; found is false if the row does not have it.
 func (r *Row) Date(id uint64) (date uint32, found bool) {
 	at, found := listFind(r.subject, r.Members, r.shift, id)
 	switch {

@@ -176,7 +176,7 @@ func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.I
 	return date, found, err
 }
 
-// Date returns the date of a member of a set; found is false if it is none.
+// Date returns the date of a member of a set; found is false if the set does not have it.
 func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
 	key := l.AppendMemberKey(nil, k, subject, member)
 	v, ok, err := r.Get(key)
@@ -213,7 +213,7 @@ func (t *Set) AppendLeafMembers(r kv.Reader, l format.Layout, dst, ids []uint64)
 	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(part(x), part(y)), cmp.Compare(x, y)) })
 	var members []uint64
 	for len(ids) > 0 {
-		in, last := part(ids[0]), dict.ID(math.MaxUint64) // after the last leaf is none
+		in, last := part(ids[0]), dict.ID(math.MaxUint64) // unless there is a leaf
 		members = members[:0]
 		from := l.AppendSetLeafKey(nil, k, subject, dict.ID(ids[0]))
 		err := r.Scan(from, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(from))), false, func(key, v []byte) (_ bool, err error) {
