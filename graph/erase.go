@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
@@ -94,8 +95,15 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 		if err != nil {
 			return err
 		}
+		// Prefer the state in memory: reading one folds everything that was merged into it.
+		var kept bool
+		if state, kept = l.states.Get(actor); !kept {
+			if state, _, err = read.FindAccount(tx, layout, actor); err != nil {
+				return err
+			}
+		}
 		var next []byte
-		next, erased, err = l.eraseRecords(tx, actor, bytes.Clone(resume), &counts)
+		next, erased, err = l.eraseRecords(tx, actor, bytes.Clone(resume), &counts, &state)
 		if err != nil {
 			return err
 		}
@@ -103,29 +111,22 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			tx.Set(format.EraseKey(actor), next)
 		} else {
 			tx.Delete(format.EraseKey(actor))
-			// Prefer the state in memory: reading one folds everything that was merged into it.
-			var kept bool
-			if state, kept = l.states.Get(actor); !kept {
-				if state, _, err = read.FindAccount(tx, layout, actor); err != nil {
-					return err
-				}
-			}
 			state.Flags &^= format.FlagErasing | format.FlagRecords // no record is left
 			state.Top = 0
-			write.States(tx, layout, func(yield func(dict.ID, *format.RepoState) bool) { yield(actor, &state) })
 		}
+		write.States(tx, layout, func(yield func(dict.ID, *format.RepoState) bool) { yield(actor, &state) })
 		return write.SetJSON(tx, format.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)
 	}
 	l.counts = counts
+	l.states.Put(actor, state)
 	if done {
 		l.store.status.Lock()
 		delete(l.erasing, actor)
 		delete(l.stuck, actor)
 		l.store.status.Unlock()
-		l.states.Put(actor, state)
 	}
 	if m := l.store.o.Metrics; m != nil {
 		for _, c := range erased {
@@ -139,7 +140,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 // eraseRecords deletes a slice of the actor's records, kind by kind, from the last chunk to the
 // first: leaves go before their head. It starts below the key
 // resume, and returns the key below which to continue, nil at the end.
-func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []write.SetChange, err error) {
+func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts, state *format.RepoState) (next []byte, erased []write.SetChange, err error) {
 	var sets []write.SetChange
 	left := l.store.o.SliceSize
 	for _, k := range l.store.Kinds().All {
@@ -163,6 +164,9 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 			next = bytes.Clone(key)
 			left -= max(1, len(records))
 			counts.Records[k.Name] -= int64(len(records))
+			if k.Kind <= kinds.LastBuiltIn {
+				state.Records[k.Kind-1] -= uint32(len(records))
+			}
 			for _, r := range records {
 				if r.Subject != dict.None {
 					sets = append(sets, write.SetChange{Kind: k.Kind, Remove: true, Subject: r.Subject, Member: actor})

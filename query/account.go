@@ -65,12 +65,13 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 		}
 		for i := range q.Words.Table.All {
 			k := &q.Words.Table.All[i]
-			n, err := sn.RecordCount(k.Kind, ids[0])
-			if err != nil {
+			if err := sn.RecordCounts(k.Kind, ids[:1], func(_ int, n uint64) error {
+				if n > 0 {
+					out.Records[k.Name] = int64(n)
+				}
+				return nil
+			}); err != nil {
 				return err
-			}
-			if n > 0 {
-				out.Records[k.Name] = n
 			}
 			if m := cl.index.Kind(k.Kind, language.Window{}); m != nil && out.State == evidence.Complete {
 				out.State, out.Description, out.Partial = evidence.Partial, m.Reason, true

@@ -47,6 +47,10 @@ func TestBrokenAccounts(t *testing.T) {
 			b.rows[string(format.EraseKey(b.id(alice)))] = nil
 			return fmt.Sprintf("account %d: its state has erasing=false, an erase job exists: true", b.id(alice))
 		},
+		"a state that counts a record too many": func(b *bench) string {
+			b.setState(zoe, func(st *format.RepoState) { st.Records[3]++ })
+			return fmt.Sprintf("account %d has 0 block records, its state counts 1", b.id(zoe))
+		},
 		"a missing erase job": func(b *bench) string {
 			delete(b.rows, string(format.EraseKey(b.id(erased))))
 			return fmt.Sprintf("account %d: its state has erasing=true, an erase job exists: false", b.id(erased))

@@ -60,6 +60,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	v := &checker{
 		pass: pass{damage, each, &progressed{tell: progress}}, damage: damage, seed: seed,
 		records: map[kinds.Kind]edgeSum{}, sets: map[kinds.Kind]edgeSum{}, dates: newDates(seed),
+		stated: map[kinds.Kind]edgeSum{}, counted: map[kinds.Kind]edgeSum{},
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
 	return v.run()
@@ -94,7 +95,7 @@ func Store(ctx context.Context, store kv.Store, report func(problem string), pro
 type checker struct {
 	format.Layout
 
-	unreadable bool // a chunk, or a value of a set, was malformed
+	unreadable bool // a chunk, a value of a set, or a group of accounts was malformed
 	summing    bool // the first pass over the records and the sets, which adds up
 	dictionary *dictionary
 	dates      dates
@@ -107,6 +108,8 @@ type checker struct {
 	kinds    *kinds.Table
 	records  map[kinds.Kind]edgeSum
 	sets     map[kinds.Kind]edgeSum
+	stated   map[kinds.Kind]edgeSum // the numbers of records in the states of the accounts
+	counted  map[kinds.Kind]edgeSum // those that the accounts have
 	reader   chunkReader
 	hidden   *roaring64.Bitmap // by the states of the accounts
 	erasing  map[dict.ID]bool
@@ -332,9 +335,15 @@ func (v *checker) accounts(k, value []byte) error {
 		if st.Has(format.FlagResync) != v.resyncs[id] {
 			v.broken("account %d: its state has queued=%v, the resync queue has it: %v", id, st.Has(format.FlagResync), v.resyncs[id])
 		}
+		for i, n := range st.Records {
+			if n > 0 {
+				v.add(v.stated, kinds.Kind(i+1), uint64(id), uint64(n))
+			}
+		}
 		v.named(dict.DID, id, "account")
 		return nil
 	}); err != nil {
+		v.unreadable = true
 		v.broken("%v", err)
 	}
 	return nil

@@ -98,7 +98,29 @@ func (v *checker) edges() error {
 			return err
 		}
 	}
+	for k := kinds.Kind(1); k <= kinds.LastBuiltIn; k++ {
+		if v.stated[k] != v.counted[k] && !v.damage.any() && !v.unreadable {
+			v.broken("the states of the accounts count their %s records, and not as many as there are", v.kinds.Info(k).Name)
+			if err := v.compareCounts(k); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// compareCounts reports the accounts whose states count other numbers of records than they have.
+func (v *checker) compareCounts(k kinds.Kind) error {
+	return v.scan([]byte{format.KeyAccount}, func(key, value []byte) error {
+		return v.EachState(key, value, func(id dict.ID, st format.RepoState) error {
+			n := uint32(0)
+			err := read.Records(v.r, k, id, func(*format.Record) bool { n++; return true })
+			if err == nil && n != st.Records[k-1] {
+				v.broken("account %d has %d %s records, its state counts %d", id, n, v.kinds.Info(k).Name, st.Records[k-1])
+			}
+			return err
+		})
+	})
 }
 
 // compareEdges reports the edges that are on one side only. For each edge it needs a lookup,
@@ -166,6 +188,7 @@ type chunkReader struct {
 	value   []byte          // of the head; keys of its records point into it
 	leaf    []format.Record
 	all     []uint64 // the subjects of the actor
+	records uint64   // of the actor
 	dated   []datedSubject
 }
 
@@ -262,6 +285,7 @@ func (v *checker) chunk(key, value []byte, dst []format.Record) (mine []format.R
 func (v *checker) record(r *format.Record) (more bool) {
 	b := &v.reader
 	v.counts.Records[v.kinds.Info(b.kind).Name]++
+	b.records++
 	if r.Subject != dict.None {
 		b.all = append(b.all, uint64(r.Subject))
 		if v.summing && v.dates.isLarge(b.kind, uint64(r.Subject)) {
@@ -277,6 +301,9 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 		return nil
 	}
 	format.Merged(b.head, nil, v.record)
+	if v.summing && b.kind <= kinds.LastBuiltIn && b.records > 0 {
+		v.add(v.counted, b.kind, uint64(b.actor), b.records)
+	}
 	slices.Sort(b.all)
 	defer func() { b.all, b.dated = b.all[:0], b.dated[:0] }()
 	if v.erasing[b.actor] {

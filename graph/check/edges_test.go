@@ -383,8 +383,8 @@ func TestErasedEdges(t *testing.T) {
 		for _, p := range b.problems() {
 			t.Error(p)
 		}
-		delete(b.rows, key) // the counts still include the record
-		if found := b.problems(); len(found) != 1 || !strings.HasPrefix(found[0], "the counts are") {
+		delete(b.rows, key) // the counts, of the account and of the store, still include the record
+		if found := b.problems(); len(found) != 3 || !strings.HasPrefix(found[1], fmt.Sprintf("account %d has", id)) || !strings.HasPrefix(found[2], "the counts are") {
 			t.Errorf("%q", found)
 		}
 	})

@@ -78,7 +78,7 @@ func TestDates(t *testing.T) {
 				var wants []string
 				if c.again {
 					b.add(1, member, at(7, subject))
-					wants = []string{"the counts are"}
+					wants = []string{"the states of the accounts count their follow", fmt.Sprintf("account %d has", member), "the counts are"}
 				}
 				switch c.says {
 				case "several":

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
@@ -46,7 +48,7 @@ type Root [8]byte
 func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	start := len(dst) + 2
 	dst = s.Append(append(dst, byte(actor&l.AccountMask()), 0))
-	dst[start-1] = byte(len(dst) - start) // at most 76
+	dst[start-1] = byte(len(dst) - start) // at most 108
 	return dst
 }
 
@@ -124,12 +126,13 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 
 // RepoState is the state of one account and its repo. Its row in a group is
 //
-//	flags(1) uvarint source, uvarint seq      of the last commit, sync or deletion
-//	uvarint source, uvarint seq               of the last #account, if flagAccount
-//	uvarint source, uvarint seq               of the last deletion, if flagDeleted
-//	rev(8) data(8)                            if flagHasRev
-//	top(8)                                    if flagAhead
-//	more flags(1)                             the upper eight, if any is set
+//	uvarint flags
+//	uvarint source, uvarint seq      of the last commit, sync or deletion
+//	uvarint source, uvarint seq      of the last #account, if flagAccount
+//	uvarint source, uvarint seq      of the last deletion, if flagDeleted
+//	rev(8) data(8)                   if flagHasRev
+//	top(8)                           if flagAhead
+//	uvarint records of each kind     in the order of kinds; zeros at the end are left out
 //
 // top is the highest TID that is, or was, the key of an indexed record, if it is above rev.
 // That is rare: a PDS draws a commit's rev after its keys, so it takes a repo that was put
@@ -143,6 +146,9 @@ type RepoState struct {
 	Rev                   Rev
 	Data                  Root
 	Top                   uint64
+	// Records are the numbers of the account's stored records, by built-in kind, from kind 1 on. Each write that
+	// stores or erases records counts them.
+	Records [kinds.LastBuiltIn]uint32
 }
 
 // The flags of a RepoState. Append sets those that announce a part of the row.
@@ -218,7 +224,7 @@ func (s *RepoState) Append(dst []byte) []byte {
 	if s.Has(FlagHasRev) && s.Top > uint64(s.Rev) {
 		flags |= flagAhead
 	}
-	dst = append(dst, byte(flags))
+	dst = binary.AppendUvarint(dst, uint64(flags))
 	dst = binary.AppendUvarint(dst, uint64(s.Source))
 	dst = binary.AppendUvarint(dst, uint64(s.Seq))
 	if flags&flagAccount != 0 {
@@ -236,30 +242,35 @@ func (s *RepoState) Append(dst []byte) []byte {
 	if flags&flagAhead != 0 {
 		dst = binary.BigEndian.AppendUint64(dst, s.Top)
 	}
-	if more := byte(flags >> 8); more != 0 {
-		dst = append(dst, more)
+	n := len(s.Records)
+	for n > 0 && s.Records[n-1] == 0 {
+		n--
+	}
+	for _, records := range s.Records[:n] {
+		dst = binary.AppendUvarint(dst, uint64(records))
 	}
 	return dst
 }
 
 // DecodeRepoState reads a row.
 func DecodeRepoState(v []byte) (s RepoState, err error) {
-	bad := func() (RepoState, error) {
-		return s, fmt.Errorf("format: account row %x is malformed", v)
-	}
-	if len(v) == 0 {
-		return bad()
-	}
-	flags, rest := uint16(v[0]), v[1:]
-	ok := true
-	pair := func(source *uint32, seq *Seq) {
-		a, n := binary.Uvarint(rest)
-		b, m := binary.Uvarint(rest[max(n, 0):])
-		if n <= 0 || m <= 0 {
-			ok = false
-			return
+	rest, ok := v, true
+	number := func(most uint64) uint64 {
+		n, size := binary.Uvarint(rest)
+		if ok = ok && size > 0 && n <= most; ok {
+			rest = rest[size:]
 		}
-		*source, *seq, rest = uint32(a), Seq(b), rest[n+m:]
+		return n
+	}
+	eight := func() (b [8]byte) {
+		if ok = ok && len(rest) >= 8; ok {
+			b, rest = [8]byte(rest), rest[8:]
+		}
+		return b
+	}
+	flags := uint16(number(uint64(FlagRecords<<1 - 1)))
+	pair := func(source *uint32, seq *Seq) {
+		*source, *seq = uint32(number(math.MaxUint32)), Seq(number(math.MaxUint64))
 	}
 	pair(&s.Source, &s.Seq)
 	if flags&flagAccount != 0 {
@@ -269,24 +280,22 @@ func DecodeRepoState(v []byte) (s RepoState, err error) {
 		pair(&s.DeletionSource, &s.DeletionSeq)
 	}
 	if flags&FlagHasRev != 0 {
-		if len(rest) < 16 {
-			return bad()
-		}
-		s.Rev = Rev(binary.BigEndian.Uint64(rest))
-		copy(s.Data[:], rest[8:])
-		rest = rest[16:]
+		rev := eight()
+		s.Rev, s.Data = Rev(binary.BigEndian.Uint64(rev[:])), eight()
 	}
 	if flags&flagAhead != 0 {
-		if len(rest) < 8 {
-			return bad()
+		top := eight()
+		s.Top = binary.BigEndian.Uint64(top[:])
+	}
+	for i := range s.Records {
+		if len(rest) == 0 {
+			break
 		}
-		s.Top, rest = binary.BigEndian.Uint64(rest), rest[8:]
+		s.Records[i] = uint32(number(math.MaxUint32))
+		ok = ok && (len(rest) > 0 || s.Records[i] > 0) // the last one is not 0
 	}
-	if len(rest) == 1 && rest[0] != 0 {
-		flags, rest = flags|uint16(rest[0])<<8, nil
-	}
-	if !ok || len(rest) != 0 || flags >= FlagRecords<<1 {
-		return bad()
+	if !ok || len(rest) != 0 {
+		return s, fmt.Errorf("format: account row %x is malformed", v)
 	}
 	s.Flags = flags &^ (flagAccount | flagDeleted | flagAhead)
 	return s, nil

@@ -12,17 +12,19 @@ import (
 // TestStatesRefused decodes malformed rows of accounts.
 func TestStatesRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
-		"a seq of eleven bytes":          {0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1},
-		"more flags that are none":       {0, 1, 1, 0},
-		"more flags that nobody has":     {0, 1, 1, 16},
-		"more flags, and too much":       {0, 1, 1, 8, 1},
-		"no #account where one was":      {byte(flagAccount), 1, 1},
-		"no deletion where one was":      {byte(flagDeleted), 1, 1},
-		"no deletion after an #account":  {byte(flagDeleted | flagAccount), 1, 1, 1, 1},
-		"no rev":                         {byte(FlagHasRev), 1, 1},
-		"a top without a rev, cut":       {byte(flagAhead), 1, 1, 0, 0, 0, 0, 0, 0, 1},
-		"more than all parts":            append([]byte{0xff, 1, 1, 1, 1, 1, 1}, make([]byte, 16+8+2+1)...),
-		"a first pair cut before a root": append([]byte{byte(FlagHasRev), 0x81}, bytes.Repeat([]byte{0x81}, 20)...),
+		"a seq of eleven bytes":           {0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1},
+		"flags that nobody has":           {0x80, 0x20, 1, 1},
+		"a count of 0 at the end":         {0, 1, 1, 5, 0},
+		"a count of more than 32 bits":    {0, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10},
+		"more counts than built-in kinds": {0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+		"nothing":                         {},
+		"no #account where one was":       {byte(flagAccount), 1, 1},
+		"no deletion where one was":       {byte(flagDeleted), 1, 1},
+		"no deletion after an #account":   {byte(flagDeleted | flagAccount), 1, 1, 1, 1},
+		"no rev":                          {byte(FlagHasRev), 1, 1},
+		"a top without a rev, cut":        {byte(flagAhead), 1, 1, 0, 0, 0, 0, 0, 0, 1},
+		"more than all parts":             append([]byte{0xff, 1, 1, 1, 1, 1, 1}, make([]byte, 16+8+2+1)...),
+		"a first pair cut before a root":  append([]byte{byte(FlagHasRev), 0x81}, bytes.Repeat([]byte{0x81}, 20)...),
 	} {
 		if s, err := DecodeRepoState(v); err == nil {
 			t.Errorf("%s: %x is read as %+v", name, v, s)

@@ -60,8 +60,8 @@ func stateWords(s RepoState) string {
 	if s.Has(FlagRecords) {
 		flags += "records "
 	}
-	return fmt.Sprintf("{%scommit %d:%d account %d:%d deletion %d:%d rev %v data %x top %#x}", flags, s.Source, s.Seq,
-		s.AccountSource, s.AccountSeq, s.DeletionSource, s.DeletionSeq, s.Rev, s.Data, s.Top)
+	return fmt.Sprintf("{%scommit %d:%d account %d:%d deletion %d:%d rev %v data %x top %#x records %v}", flags, s.Source, s.Seq,
+		s.AccountSource, s.AccountSeq, s.DeletionSource, s.DeletionSeq, s.Rev, s.Data, s.Top, s.Records)
 }
 
 // readGroup returns a reader of the group of accounts under a key.
@@ -255,7 +255,7 @@ var goldenStates = []RepoState{
 		Flags: FlagHasRev | FlagDesync, Source: 1 << 31, Seq: 300, AccountSource: 2, AccountSeq: 299, DeletionSource: 1, DeletionSeq: 128,
 		Rev: goldenTID, Data: Root{9}, Top: goldenTID + 1,
 	},
-	{Flags: FlagHasRev | FlagPartial | FlagNoRoot | FlagRecords, Rev: goldenTID},
+	{Flags: FlagHasRev | FlagPartial | FlagNoRoot | FlagRecords, Rev: goldenTID, Records: [kinds.LastBuiltIn]uint32{0, 375, 1<<32 - 1}},
 	{Flags: FlagResync},
 }
 

@@ -142,6 +142,9 @@ func ValidLabelSet(s []byte) bool {
 	return ok && DID.Valid(labeler) && ValidLabel(value)
 }
 
+// LastBuiltIn is the highest kind of All.
+const LastBuiltIn = ListItem
+
 // Hidden is the kind of the set of hidden accounts.
 const Hidden Kind = 0
 

@@ -149,6 +149,35 @@ func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 // ofEvent returns the state of the account of the segment's i-th event.
 func (a *accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }
 
+// count counts the records that changes add and remove in the totals and in the states. Events may replace a state, so its counts
+// follow from those before the write.
+func (a *accounts) count(changes []change, totals *format.Counts, t *kinds.Table) {
+	for i := range a.states {
+		a.states[i].now.Records = a.states[i].was.Records
+	}
+	var all [kinds.Max + 1]int64
+	for one := range sets.Runs(changes, sameKindAndActor) {
+		n := 0
+		for i := range one {
+			switch c := &one[i]; {
+			case c.delete && c.existed:
+				n--
+			case !c.delete && !c.existed:
+				n++
+			}
+		}
+		k := one[0].kind
+		if all[k] += int64(n); n != 0 && k <= kinds.LastBuiltIn {
+			as := &a.states[a.index[one[0].actor]]
+			as.now.Records[k-1] += uint32(n)
+			as.changed = true
+		}
+	}
+	for _, k := range t.All {
+		totals.Records[k.Name] += all[k.Kind]
+	}
+}
+
 // write writes the changed accounts by groups, and adds their changes to the totals.
 func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 	a.sorter.Reset()

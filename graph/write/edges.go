@@ -52,10 +52,10 @@ type SetChange struct {
 // write adds another record of it, or if the store has one that this write does not remove. Edges whose
 // actor's records were not all read are looked up in their sets, all together; only if a set cannot rule
 // out other records, the actor's records are read: at most so many bytes of them.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, totals *format.Counts, t *kinds.Table, most int) error {
+func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, t *kinds.Table, most int) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
-	e.gather(changes, totals, t)
+	e.gather(changes)
 	for _, c := range e.added {
 		e.sets = append(e.sets, SetChange{c.kind, false, c.date, c.subject, c.actor})
 		e.addedOf[c.kind]++
@@ -102,26 +102,16 @@ func RemoveMembers(tx kv.Txn, all []SetChange, layout format.Layout, merger *Mer
 	return all, new(rows).write(tx, all, layout, merger)
 }
 
-// gather collects the edges that records stop or start naming, and counts the records.
-func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) {
-	var records [kinds.Max + 1]int64
+// gather collects the edges that records stop or start naming.
+func (e *edges) gather(changes []change) {
 	for i := range changes {
 		c := &changes[i]
-		switch {
-		case c.delete && c.existed:
-			records[c.kind]--
-		case !c.delete && !c.existed:
-			records[c.kind]++
-		}
 		if c.loses() && !c.kept {
 			e.removed = append(e.removed, edge{kind: c.kind, tid: c.path.TID, actor: c.actor, subject: c.old})
 		}
 		if !c.delete && c.new != dict.None && c.new != c.old {
 			e.added = append(e.added, edge{kind: c.kind, date: format.DateOf(c.path), actor: c.actor, subject: c.new})
 		}
-	}
-	for _, k := range t.All {
-		totals.Records[k.Name] += records[k.Kind]
 	}
 	e.removed, e.added = sortEdges(e.removed), sortEdges(e.added)
 }

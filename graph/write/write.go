@@ -129,7 +129,8 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
 		return err
 	}
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, totals, w.Kinds(), search); err != nil {
+	w.accounts.count(w.events.changes, totals, w.Kinds())
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, w.Kinds(), search); err != nil {
 		return err
 	}
 	if far := slices.Concat(w.many.far, w.edges.far); len(far) > 0 {

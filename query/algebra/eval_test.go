@@ -177,7 +177,6 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 	windowed, since, until := span(n)
 	v := w.Between(windowed, since, until)
 	sets := map[language.Op]map[string][]string{language.OpForward: v.Forward[e.Info(n).Name], language.OpReverse: v.Reverse[e.Info(n).Name]}
-	totals := map[language.Op]map[string][]string{language.OpForward: w.Between(false, 0, 0).Reverse[e.Info(n).Name], language.OpReverse: w.Between(false, 0, 0).Forward[e.Info(n).Name]}
 	weights := map[string]float64{}
 	for member := range w.set(e, &n.Args[0]) {
 		weights[member] = 1
@@ -229,7 +228,7 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 		}
 		score := sums[s]
 		if n.Rank.Damp > 0 {
-			score /= math.Pow(float64(max(len(totals[via.Op][s]), 1)), n.Rank.Damp)
+			score /= math.Pow(float64(max(w.Between(false, 0, 0).Total(e.Info(n).Name, s, via.Op == language.OpReverse), 1)), n.Rank.Damp)
 		}
 		all = append(all, scored{s, count, score})
 	}

@@ -105,6 +105,9 @@ func (h *hop) whole(members sets.Set) (*Tally, error) {
 	if err := h.start(members, units); err != nil {
 		return h.t, err
 	}
+	if err := h.foresee(members); err != nil {
+		return h.t, err
+	}
 	order, byHash := members.All(), units > 0 && members.Len() > manyMembers
 	if byHash {
 		order = slices.Values(hashed(members))
@@ -118,6 +121,24 @@ func (h *hop) whole(members sets.Set) (*Tally, error) {
 		return h.t, err
 	}
 	return h.t, h.t.Count()
+}
+
+// foresee ends an attempt that is bound to end later, before it reads anything: the members of forward sets without a window are counted in
+// the accounts' states.
+func (h *hop) foresee(members sets.Set) error {
+	if h.w.Via.Op != language.OpForward || !h.w.Window.All() || members.Len() > manyMembers {
+		return nil
+	}
+	ids := slices.DeleteFunc(toIDs(sets.AndNot(members, h.hidden()).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
+	edges := uint64(0)
+	err := h.v.View.RecordCounts(h.w.Via.Kind, ids, func(_ int, n uint64) error { edges += n; return h.v.Ended.Err() })
+	if err == nil && edges > lightResults {
+		err = h.v.budget.Heavy()
+	}
+	if err == nil && h.limited && edges+uint64(len(ids)*memberUnits) > uint64(h.left) {
+		err = errSpent
+	}
+	return err
 }
 
 // The members of a set from which on whole reads in the order of hashes, and those that are enough for a

@@ -11,10 +11,10 @@ import (
 )
 
 // Totals calls each, in no order, with the size of the opposite set of each of ids: the number of
-// active accounts with an edge to it or, if via is a reverse set, of its subjects.
+// active accounts with an edge to it or, if via is a reverse set, its number of records, which the account's state has.
 func Totals(s *ask.View, via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	if via.Op == language.OpReverse {
-		return s.SubjectCounts(via.Kind, ids, each)
+		return s.RecordCounts(via.Kind, ids, each)
 	}
 	return s.ActorCounts(via.Kind, ids, nil, each)
 }

@@ -295,9 +295,9 @@ func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowe
 	if by := p.Get("by"); by == ByShare || by == ByLift { // counts and totals are of the same edges
 		every = v
 	}
-	sets, totals := v.Forward[k.Name], every.Reverse[k.Name]
+	sets := v.Forward[k.Name]
 	if reverse {
-		sets, totals = v.Reverse[k.Name], every.Forward[k.Name]
+		sets = v.Reverse[k.Name]
 	}
 	for actor := range of {
 		if g.Model.Hidden[actor] {
@@ -330,7 +330,11 @@ func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowe
 		at, timed := oracle.Micros(m[strings.LastIndexByte(m, '/')+1:])
 		if n >= least && !except[m] && !g.Model.Hidden[m] && (!p.Has("subjectsSince") || timed && at >= from) {
 			damp, _ := strconv.ParseFloat(p.Get("damp"), 64)
-			all = append(all, slowRanking{m, n, uint64(len(totals[m])), float64(n) / math.Pow(float64(max(len(totals[m]), 1)), damp)})
+			total := every.Total(k.Name, m, reverse)
+			if reverse && windowed && !p.Has("damp") { // in a window, edges are counted
+				total = len(every.Forward[k.Name][m])
+			}
+			all = append(all, slowRanking{m, n, uint64(total), float64(n) / math.Pow(float64(max(total, 1)), damp)})
 		}
 	}
 	return all

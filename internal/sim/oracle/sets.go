@@ -13,13 +13,18 @@ type Edge struct{ Kind, Actor, Subject string }
 // the set, as a query must answer them.
 type Views struct {
 	Forward, Reverse map[string]map[string][]string
+	Records          map[string]map[string]int // how many records each account has
 }
 
 // ViewsOf computes the sets of edges (docs/semantics.md#s14). A hidden account is a
 // member of no set, and its own edges are in none.
 func ViewsOf(edges iter.Seq[Edge], hidden func(did string) bool) Views {
-	v := Views{map[string]map[string][]string{}, map[string]map[string][]string{}}
+	v := Views{map[string]map[string][]string{}, map[string]map[string][]string{}, map[string]map[string]int{}}
 	for e := range edges {
+		if v.Records[e.Kind] == nil {
+			v.Records[e.Kind] = map[string]int{}
+		}
+		v.Records[e.Kind][e.Actor]++
 		if e.Subject == "" || hidden(e.Actor) {
 			continue
 		}
@@ -37,6 +42,15 @@ func ViewsOf(edges iter.Seq[Edge], hidden func(did string) bool) Views {
 		}
 	}
 	return v
+}
+
+// Total returns what a ranking's damp, share and lift divide by: the number of accounts with an edge to a result or, if the result was
+// reached through a reverse set, the number of its records.
+func (v Views) Total(kind, of string, reverse bool) int {
+	if reverse {
+		return v.Records[kind][of]
+	}
+	return len(v.Reverse[kind][of])
 }
 
 func add(dir map[string]map[string][]string, kind, of, member string) {
