@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -181,7 +182,7 @@ type chunkReader struct {
 	kind    kinds.Kind
 	actor   dict.ID
 	coder   format.ChunkCoder
-	spilled bool            // the head was
+	reach   uint64          // of the head
 	head    []format.Record // those that no leaf came for yet
 	leaves  int             // so far
 	last    format.Path     // of the last of them
@@ -228,19 +229,25 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 func (v *checker) head(key, value []byte) {
 	b := &v.reader
 	b.value = append(b.value[:0], value...)
-	b.head, _ = v.chunk(key, b.value, nil)
-	b.spilled = format.IsSpilled(value)
+	var ok bool
+	if b.head, b.reach, ok = v.chunk(key, b.value, nil); !ok {
+		b.reach = math.MaxUint64
+	}
 }
 
 // leaf reads and checks a leaf.
 func (v *checker) leaf(key, value []byte, last format.Path) {
 	b := &v.reader
-	if !b.spilled && !v.erasing[b.actor] {
+	if b.reach == 0 && !v.erasing[b.actor] {
 		v.broken("chunk %x has no spilled head above it", key)
 	}
 	var ok bool
-	if b.leaf, ok = v.chunk(key, value, b.leaf[:0]); ok && (format.IsSpilled(value) || len(b.leaf) == 0) {
-		v.broken("leaf %x has a generation, or no records", key)
+	var reach uint64
+	if b.leaf, reach, ok = v.chunk(key, value, b.leaf[:0]); ok && (reach > 0 || len(b.leaf) == 0) {
+		v.broken("leaf %x has a reach, or no records", key)
+	}
+	if n := len(b.leaf); n > 0 && b.reach > 0 && !format.Reaches(b.reach, b.leaf[n-1].Path) {
+		v.broken("leaf %x has records above the reach of its head", key)
 	}
 	if n := len(b.leaf); n > 0 && (b.leaves > 0 && format.ComparePaths(b.leaf[0].Path, b.last) <= 0 || format.ComparePaths(b.leaf[n-1].Path, last) > 0) {
 		v.broken("leaf %x has records that belong elsewhere", key)
@@ -255,15 +262,15 @@ func (v *checker) leaf(key, value []byte, last format.Path) {
 }
 
 // chunk reads and checks a chunk, and appends its records. ok is false if it is malformed.
-func (v *checker) chunk(key, value []byte, dst []format.Record) (mine []format.Record, ok bool) {
+func (v *checker) chunk(key, value []byte, dst []format.Record) (mine []format.Record, reach uint64, ok bool) {
 	c := v.reader.coder
-	mine, generation, err := c.Read(dst, value, 0)
+	mine, reach, err := c.Read(dst, value, 0)
 	if err != nil {
 		v.broken("chunk %x: %v", key, err)
 		v.unreadable = true
-		return nil, false
+		return nil, 0, false
 	}
-	if again := c.AppendStored(nil, generation, mine); string(again) != string(value) && string(c.Append(nil, generation, mine)) != string(value) {
+	if again := c.AppendStored(nil, reach, mine); string(again) != string(value) && string(c.Append(nil, reach, mine)) != string(value) {
 		v.broken("chunk %x is %x; expected %x", key, value, again)
 	}
 	for i := range mine {
@@ -274,11 +281,11 @@ func (v *checker) chunk(key, value []byte, dst []format.Record) (mine []format.R
 		if rkey := r.Path.AppendRkey(nil); format.ComparePaths(format.ParsePath(rkey), r.Path) != 0 || r.Path.Raw != nil && !dict.ValidRkey(r.Path.Raw) {
 			v.broken("chunk %x has the invalid record key %q", key, rkey)
 		}
-		if r.Flags == format.Removed && generation == 0 {
+		if r.Flags == format.Removed && reach == 0 {
 			v.broken("chunk %x keeps the removed %q with nothing below it", key, r.Path.AppendRkey(nil))
 		}
 	}
-	return mine, true
+	return mine, reach, true
 }
 
 // record takes a live record.

@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestBrokenChunks(t *testing.T) {
 			return fmt.Sprintf("record key %x is malformed, or of an unknown kind", key)
 		},
 		"a key that is neither a head's nor a leaf's": func(b *bench) string {
-			key := b.head(none, b.id(zoe), 1) + "\x01"
+			key := b.head(none, b.id(zoe), math.MaxUint64) + "\x01"
 			b.rows[key] = nil
 			return fmt.Sprintf("record key %x is malformed, or of an unknown kind", key)
 		},
@@ -52,36 +53,40 @@ func TestBrokenChunks(t *testing.T) {
 		},
 		"a leaf after those of another actor": func(b *bench) string {
 			r := at(1, b.id(alice))
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			b.leaf(none, b.id(zoe), r.Path, r)
 			return fmt.Sprintf("chunk %x has no spilled head above it", b.leaf(none, b.id(zoe)+1, r.Path, r))
 		},
 		"an empty leaf": func(b *bench) string {
-			b.head(none, b.id(zoe), 1)
-			return fmt.Sprintf("leaf %x has a generation, or no records", b.leaf(none, b.id(zoe), at(1, 0).Path))
+			b.head(none, b.id(zoe), math.MaxUint64)
+			return fmt.Sprintf("leaf %x has a reach, or no records", b.leaf(none, b.id(zoe), at(1, 0).Path))
 		},
-		"a leaf with a generation": func(b *bench) string {
+		"a leaf above the reach of its head": func(b *bench) string {
+			b.head(none, b.id(zoe), format.ReachOf(at(5, 0).Path)-1)
+			return fmt.Sprintf("leaf %x has records above the reach of its head", b.leaf(none, b.id(zoe), at(6, 0).Path, at(4, b.id(alice)), at(5, b.id(alice))))
+		},
+		"a leaf with a reach": func(b *bench) string {
 			r := at(1, b.id(alice))
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			key := b.leaf(none, b.id(zoe), r.Path)
 			b.rows[key] = format.CoderOf(none, b.id(zoe)).Append(nil, 1, []format.Record{r})
-			return fmt.Sprintf("leaf %x has a generation, or no records", key)
+			return fmt.Sprintf("leaf %x has a reach, or no records", key)
 		},
 		"a record after the end of its leaf": func(b *bench) string {
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), at(6, 0).Path, at(5, b.id(alice)), at(7, b.id(alice))))
 		},
 		"a raw key in a leaf of TIDs": func(b *bench) string {
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), at(6, 0).Path, at(5, b.id(alice)), rawRecord("self")))
 		},
 		"a record of the leaf before": func(b *bench) string {
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			b.leaf(none, b.id(zoe), at(6, 0).Path, at(5, b.id(alice)))
 			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), at(9, 0).Path, at(6, b.id(alice)), at(7, b.id(alice))))
 		},
 		"a raw key of the leaf before": func(b *bench) string {
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			b.leaf(none, b.id(zoe), rawRecord("b").Path, rawRecord("a"))
 			return fmt.Sprintf("leaf %x has records that belong elsewhere", b.leaf(none, b.id(zoe), rawRecord("self").Path, rawRecord("a")))
 		},
@@ -91,7 +96,7 @@ func TestBrokenChunks(t *testing.T) {
 			return fmt.Sprintf("chunk %x: %v", key, format.ErrChunk)
 		},
 		"a malformed leaf": func(b *bench) string {
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			key := b.leaf(none, b.id(zoe), at(1, 0).Path)
 			b.rows[key] = []byte{1}
 			return fmt.Sprintf("chunk %x: %v", key, format.ErrChunk)
@@ -125,7 +130,7 @@ func TestBrokenChunks(t *testing.T) {
 		},
 		"removed in a leaf": func(b *bench) string {
 			r := format.Record{Path: at(1, 0).Path, Flags: format.Removed}
-			b.head(none, b.id(zoe), 1)
+			b.head(none, b.id(zoe), math.MaxUint64)
 			return fmt.Sprintf("chunk %x keeps the removed %q with nothing below it", b.leaf(none, b.id(zoe), r.Path, r), r.Path.AppendRkey(nil))
 		},
 	})
@@ -139,7 +144,7 @@ func TestBelowMalformedHead(t *testing.T) {
 			func(b *bench, _ string) { b.rows[b.leaf(4, b.id(zoe), at(9, 0).Path)] = []byte{1} },
 		} {
 			b := h.bench(t)
-			head := b.head(4, b.id(zoe), 1)
+			head := b.head(4, b.id(zoe), math.MaxUint64)
 			for i := range uint64(5) {
 				r := at(i, b.id(alice))
 				r.Flags, r.Subject = format.NoSubject, dict.None
@@ -374,7 +379,7 @@ func TestErasedEdges(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
 		prefix := string(format.AppendRecordsKey(nil, 2, b.id(erased)))
-		key := b.first(format.KeyRecord, func(k string, v []byte) bool { return strings.HasPrefix(k, prefix) && len(v) > 10 })
+		key := b.first(format.KeyRecord, func(k string, v []byte) bool { return strings.HasPrefix(k, prefix) && len(v) > 14 })
 		if key == "" {
 			t.Fatal("there is no record to delete")
 		}

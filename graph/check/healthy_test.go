@@ -345,9 +345,9 @@ func (b *bench) setState(did string, change func(*format.RepoState)) {
 }
 
 // head writes the head of an actor's records of a kind, and nothing below it.
-func (b *bench) head(k kinds.Kind, actor dict.ID, generation uint64, records ...format.Record) (key string) {
+func (b *bench) head(k kinds.Kind, actor dict.ID, reach uint64, records ...format.Record) (key string) {
 	key = string(format.AppendRecordsKey(nil, k, actor))
-	b.rows[key] = format.CoderOf(k, actor).Append(nil, generation, records)
+	b.rows[key] = format.CoderOf(k, actor).Append(nil, reach, records)
 	return key
 }
 

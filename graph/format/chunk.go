@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 
 	"skein.blue/graph/kinds"
@@ -19,7 +20,7 @@ import (
 // leaves, until it is spilled again. So a leaf spans years of a quiet account, and hours of a busy one. A spill writes the leaves that it changes again:
 // nothing is merged into them. On disk, a chunk, which is a head or a leaf, is
 //
-//	uvarint 1, flagSpilled in 2 bytes, uvarint generation   of a head that was spilled
+//	uvarint 1, flagSpilled in 2 bytes, uvarint reach   of a head that was spilled: the leaves have only paths below it (Reaches)
 //	n × record:
 //	  of a TID  uvarint: 2 × (microseconds since the previous record, or since
 //	            firstMicros, modulo 2^63), +1 if the next field is present
@@ -97,11 +98,11 @@ const (
 )
 
 // Append appends the byte form of a chunk whose records ascend (CompareEntries).
-func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []byte {
-	if generation > 0 {
+func (c ChunkCoder) Append(dst []byte, reach uint64, records []Record) []byte {
+	if reach > 0 {
 		dst = append(dst, 1)
 		dst = binary.BigEndian.AppendUint16(dst, flagSpilled<<ClockBits)
-		dst = binary.AppendUvarint(dst, generation)
+		dst = binary.AppendUvarint(dst, reach)
 	}
 	return c.appendAfter(dst, c.start(), records)
 }
@@ -119,18 +120,18 @@ func (c ChunkCoder) start() chunkEnd {
 
 // AppendStored appends what a base fold stores for records, which ascend: the packed form, if there is one and it is shorter. check
 // compares stored chunks with it.
-func (c ChunkCoder) AppendStored(dst []byte, generation uint64, records []Record) []byte {
-	if c.packs(generation, len(records)) && !hasFlags(records) {
+func (c ChunkCoder) AppendStored(dst []byte, reach uint64, records []Record) []byte {
+	if c.packs(reach, len(records)) && !hasFlags(records) {
 		if out, _, ok := c.appendPacked(dst, appendEnds(nil, records)); ok {
 			return out
 		}
 	}
-	return c.Append(dst, generation, records)
+	return c.Append(dst, reach, records)
 }
 
 // packs reports whether a chunk may be packed, unless records have flags or keys that are not TIDs.
-func (c ChunkCoder) packs(generation uint64, records int) bool {
-	return generation == 0 && records >= minPacked && !c.many
+func (c ChunkCoder) packs(reach uint64, records int) bool {
+	return reach == 0 && records >= minPacked && !c.many
 }
 
 // hasFlags reports whether the byte form of some of the records has flags.
@@ -183,7 +184,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 }
 
 // Read appends the records of v to dst, with an age. Raw keys point into v.
-func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
+func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, reach uint64, err error) {
 	r := c.reader(v)
 	for r.next() {
 		record := Record{Path: r.path(), Flags: r.flags, IsMany: c.many, Age: age}
@@ -195,17 +196,17 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 	if r.malformed {
 		return dst, 0, ErrChunk
 	}
-	return dst, r.generation, nil
+	return dst, r.reach, nil
 }
 
 // walked is what walk learns of a chunk.
 type walked struct {
-	end        chunkEnd
-	records    int // removed ones included
-	generation uint64
-	removed    bool // some are removed
-	flags      bool // some have flags
-	raw        bool // the last has a key that is not a TID
+	end     chunkEnd
+	records int // removed ones included
+	reach   uint64
+	removed bool // some are removed
+	flags   bool // some have flags
+	raw     bool // the last has a key that is not a TID
 }
 
 // walk walks through a chunk without building the records. It appends the state after each to ends, if that is not nil. ok is
@@ -219,7 +220,7 @@ func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
 			*ends = append(*ends, r.chunkEnd)
 		}
 	}
-	w.end, w.generation, w.raw = r.chunkEnd, r.generation, r.key != nil
+	w.end, w.reach, w.raw = r.chunkEnd, r.reach, r.key != nil
 	return w, !r.malformed
 }
 
@@ -229,7 +230,7 @@ type chunkReader struct {
 
 	packed, many bool
 	flags        uint8 // of the last record read
-	generation   uint64
+	reach        uint64
 	key          []byte // of the last record read, if it is not a TID
 }
 
@@ -241,11 +242,19 @@ func (r *chunkReader) path() Path {
 	return Path{TID: r.tid()}
 }
 
-// spilledMark begins a head that was spilled, before the generation.
+// spilledMark begins a head that was spilled, before the reach.
 var spilledMark = []byte{1, flagSpilled << ClockBits >> 8, 0}
 
-// IsSpilled reports whether a head was spilled.
-func IsSpilled(head []byte) bool { return bytes.HasPrefix(head, spilledMark) }
+// ReachOf returns the lowest reach above a path.
+func ReachOf(p Path) uint64 {
+	if p.Raw != nil {
+		return math.MaxUint64
+	}
+	return p.TID + 1
+}
+
+// Reaches reports whether the leaves below a head with a reach may have paths from p on. It is false if the head has none.
+func Reaches(reach uint64, p Path) bool { return reach >= ReachOf(p) }
 
 // reader begins to read a chunk.
 func (c ChunkCoder) reader(v []byte) chunkReader {
@@ -254,8 +263,8 @@ func (c ChunkCoder) reader(v []byte) chunkReader {
 	}
 	r := chunkReader{packedReader: packedReader{v: v, chunkEnd: c.start()}, many: c.many}
 	if rest, ok := bytes.CutPrefix(v, spilledMark); ok {
-		generation, w := binary.Uvarint(rest)
-		r.generation, r.at, r.malformed = generation, len(spilledMark)+w, generation == 0
+		reach, w := binary.Uvarint(rest)
+		r.reach, r.at, r.malformed = reach, len(spilledMark)+w, w <= 0 || reach == 0
 	}
 	return r
 }

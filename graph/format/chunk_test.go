@@ -52,7 +52,7 @@ func sameRecord(x, y Record) bool {
 }
 
 // naiveRead decodes a chunk field by field, as its format is documented.
-func naiveRead(actor dict.ID, many bool, v []byte) (records []Record, generation uint64) {
+func naiveRead(actor dict.ID, many bool, v []byte) (records []Record, reach uint64) {
 	if isPacked(v) {
 		return naiveUnpack(actor, v), 0
 	}
@@ -75,7 +75,7 @@ func naiveRead(actor dict.ID, many bool, v []byte) (records []Record, generation
 			r.Flags, at = word()
 			switch {
 			case r.Flags == 4 && len(records) == 0:
-				generation = next()
+				reach = next()
 				continue
 			case r.Flags&8 != 0:
 				r.Flags -= 8
@@ -102,7 +102,7 @@ func naiveRead(actor dict.ID, many bool, v []byte) (records []Record, generation
 		}
 		records = append(records, r)
 	}
-	return records, generation
+	return records, reach
 }
 
 // TestChunksRoundTrip: Read, walk, AppendSubjects and the naive decoder return what a chunk was made from, in both forms. A packed
@@ -115,9 +115,9 @@ func TestChunksRoundTrip(t *testing.T) {
 		c := CoderOf(kind, actor)
 		asPacked := seed%3 > 0 && !c.many
 		records := randomRecords(rng, c, []int{2, 6, 40, 300}[rng.IntN(4)], !asPacked && rng.IntN(2) == 0)
-		generation := max(rng.Uint64N(6), 3) - 3
+		reach := max(rng.Uint64N(6), 3) - 3
 		if wide := rng.IntN(64); asPacked {
-			generation = 0
+			reach = 0
 			for i := range records {
 				if records[i].Flags = 0; rng.IntN(20) > 0 {
 					records[i].Subject = actor + dict.ID(rng.Uint64()>>wide)
@@ -134,7 +134,7 @@ func TestChunksRoundTrip(t *testing.T) {
 		if len(records) > 0 && records[0].Path.Raw == nil && records[0].Path.TID>>ClockBits < firstMicros {
 			early++
 		}
-		plain, stored := c.Append([]byte("x"), generation, records)[1:], c.AppendStored([]byte("x"), generation, records)[1:]
+		plain, stored := c.Append([]byte("x"), reach, records)[1:], c.AppendStored([]byte("x"), reach, records)[1:]
 		if isPacked(stored) {
 			packed++
 		} else {
@@ -145,11 +145,11 @@ func TestChunksRoundTrip(t *testing.T) {
 		}
 		for _, v := range [][]byte{plain, stored} {
 			got, g, err := c.Read([]Record{{Age: 9}}, v, 4)
-			if err != nil || g != generation || IsSpilled(v) != (g > 0) || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) ||
+			if err != nil || g != reach || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) ||
 				slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 || r.IsMany != c.many }) {
-				t.Fatalf("seed %d: %x is read as %v of generation %d, %v; want %v of %d", seed, v, got[1:], g, err, records, generation)
+				t.Fatalf("seed %d: %x is read as %v of reach %d, %v; want %v of %d", seed, v, got[1:], g, err, records, reach)
 			}
-			if naive, g := naiveRead(actor, c.many, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
+			if naive, g := naiveRead(actor, c.many, v); g != reach || !slices.EqualFunc(naive, records, sameRecord) {
 				t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
 			}
 			ends := []chunkEnd{c.start()}
@@ -160,7 +160,7 @@ func TestChunksRoundTrip(t *testing.T) {
 			w.end.micros &= EndOfTime>>(ClockBits-1) - 1
 			removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
 			anyFlag := slices.ContainsFunc(records, func(r Record) bool { return r.Flags != 0 || r.Path.Raw != nil })
-			if !ok || w != (walked{ends[len(ends)-1], len(records), generation, removed, anyFlag, raw}) || !flags && !slices.Equal(ends[1:], appendEnds(nil, records)) {
+			if !ok || w != (walked{ends[len(ends)-1], len(records), reach, removed, anyFlag, raw}) || !flags && !slices.Equal(ends[1:], appendEnds(nil, records)) {
 				t.Fatalf("seed %d: a walk through %x finds %+v, %v, %v", seed, v, w, ends, ok)
 			}
 			for i := 1; i < len(ends) && isPacked(v); i++ {
@@ -168,7 +168,7 @@ func TestChunksRoundTrip(t *testing.T) {
 					long++ // see longCode
 				}
 			}
-			simple, want := !flags && generation == 0, []uint64{7}
+			simple, want := !flags && reach == 0, []uint64{7}
 			from, last := uint64(0), uint64(1<<64-1)
 			if len(records) > 0 {
 				from, last = records[rng.IntN(len(records))].Path.TID, records[rng.IntN(len(records))].Path.TID
@@ -184,7 +184,7 @@ func TestChunksRoundTrip(t *testing.T) {
 		}
 		// Appending after the end that walk returns gives the bytes of the whole chunk, unless it ends with another key than a TID.
 		cut := rng.IntN(len(records) + 1)
-		head := c.Append(nil, generation, records[:cut])
+		head := c.Append(nil, reach, records[:cut])
 		if w, _ := c.walk(head, nil); !w.raw && !bytes.Equal(c.appendAfter(head, w.end, records[cut:]), plain) {
 			t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, plain)
 		}
@@ -208,9 +208,9 @@ func TestChunksRefused(t *testing.T) {
 		"a subject that is cut":                 {2, 0x80},
 		"a flag that none has":                  {3, 0x0c, 17},
 		"all flags":                             {3, 0xfc, 17, 2},
-		"spilled without a generation":          {1, 0x10, 0},
-		"spilled in generation 0":               {1, 0x10, 0, 0},
-		"a generation that is cut":              {1, 0x10, 0, 0x80},
+		"spilled without a reach":               {1, 0x10, 0},
+		"spilled in reach 0":                    {1, 0x10, 0, 0},
+		"a reach that is cut":                   {1, 0x10, 0, 0x80},
 		"spilled, said second":                  {2, 2, 1, 0x10, 0, 1},
 		"spilled twice":                         {1, 0x10, 0, 1, 1, 0x10, 0, 1},
 		"a key of no bytes":                     raw("", 2),
@@ -226,7 +226,7 @@ func TestChunksRefused(t *testing.T) {
 		"a TID after a key":                     append(raw("a", 2), 2, 2),
 		"a TID with a word after a key":         append(raw("a", 2), 3, 0, 17, 2),
 		"a removed TID after a removed key":     {1, 0x24, 0, 1, 'a', 3, 4, 17},
-		"a generation after a key":              append(raw("a", 2), 1, 0x10, 0, 1),
+		"a reach after a key":                   append(raw("a", 2), 1, 0x10, 0, 1),
 		"a spilled head with a TID that is cut": {1, 0x10, 0, 1, 2},
 	} {
 		coder := CoderOf(1, 5)

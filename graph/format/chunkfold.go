@@ -13,24 +13,24 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 		return out, size, nil
 	}
 	f.records, f.starts = f.records[:0], f.starts[:0]
-	var generation uint64
+	var reach uint64
 	for age, v := range values {
 		var g uint64
 		f.starts = append(f.starts, len(f.records))
 		if f.records, g, err = c.Read(f.records, v, uint32(age)); err != nil {
 			return nil, size, err
 		}
-		generation = max(generation, g)
+		reach = max(reach, g)
 	}
 	f.sort()
-	kept := f.newest(drops(base, generation))
-	if base && c.packs(generation, len(kept)) && !hasFlags(kept) {
+	kept := f.newest(drops(base, reach))
+	if base && c.packs(reach, len(kept)) && !hasFlags(kept) {
 		f.ends = appendEnds(f.ends[:0], kept)
 		if out, bytes, ok := c.appendPacked(dst, f.ends); ok {
 			return out, Folded{len(kept), bytes}, nil
 		}
 	}
-	out = c.Append(dst, generation, kept)
+	out = c.Append(dst, reach, kept)
 	return out, Folded{len(kept), len(out) - len(dst)}, nil
 }
 
@@ -38,7 +38,7 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 // bytes, or packs all. It returns false, and fold does the work, if
 //
 //   - a value is malformed, or the oldest has keys that are not TIDs;
-//   - a newer value has a generation, or a path that is not above all paths of the oldest;
+//   - a newer value has a reach, or a path that is not above all paths of the oldest;
 //   - the oldest has removed paths that the fold drops; or
 //   - the oldest is packed and the result cannot be.
 func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, size Folded, ok bool) {
@@ -47,10 +47,10 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 	}
 	f.records, f.starts, f.ends = f.records[:0], f.starts[:0], f.ends[:0]
 	for age, v := range values[1:] {
-		var generation uint64
+		var reach uint64
 		var err error
 		f.starts = append(f.starts, len(f.records))
-		if f.records, generation, err = c.Read(f.records, v, uint32(age)); err != nil || generation > 0 {
+		if f.records, reach, err = c.Read(f.records, v, uint32(age)); err != nil || reach > 0 {
 			return nil, size, false
 		}
 	}
@@ -60,13 +60,13 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 		ends = nil
 	}
 	w, ok := c.walk(values[0], ends)
-	drop := drops(base, w.generation)
+	drop := drops(base, w.reach)
 	if !ok || w.raw || w.removed && drop || len(f.records) > 0 && w.records > 0 && f.records[0].Path.Raw == nil && f.records[0].Path.TID <= w.end.tid() {
 		return nil, size, false
 	}
 	kept := f.newest(drop)
 	n := w.records + len(kept)
-	if base && !w.flags && c.packs(w.generation, n) && !hasFlags(kept) {
+	if base && !w.flags && c.packs(w.reach, n) && !hasFlags(kept) {
 		f.ends = appendEnds(f.ends, kept)
 		if out, bytes, ok := c.appendPacked(dst, f.ends); ok {
 			return out, Folded{n, bytes}, true
@@ -80,7 +80,7 @@ func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base boo
 }
 
 // drops reports whether a fold drops removed entries: the oldest value is among those that it folds (base), and the head has no leaves.
-func drops(base bool, generation uint64) bool { return base && generation == 0 }
+func drops(base bool, reach uint64) bool { return base && reach == 0 }
 
 // newest reduces the sorted records to the newest change of each entry. It drops removed ones if
 // there can be no older value (base).

@@ -6,7 +6,7 @@ import (
 
 // AppendSubjects appends the subjects of a chunk's records with TIDs in [from, last], without
 // building the records. It returns dst unchanged, and false, for a chunk that has raw keys,
-// flags or a generation, or is malformed; Read reads those.
+// flags or a reach, or is malformed; Read reads those.
 func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (out []uint64, ok bool) {
 	out = dst
 	r := c.reader(v)
@@ -40,8 +40,8 @@ func (c ChunkCoder) AppendNaming(dst []Record, v []byte, wanted func(subject dic
 // nextSimple is next for the chunks that AppendSubjects reads: others count as malformed.
 func (r *chunkReader) nextSimple() bool {
 	if !r.next() {
-		r.malformed = r.malformed || r.generation != 0
+		r.malformed = r.malformed || r.reach != 0
 		return false
 	}
-	return r.flags == 0 && r.generation == 0 && r.key == nil || r.fail()
+	return r.flags == 0 && r.reach == 0 && r.key == nil || r.fail()
 }

@@ -222,14 +222,14 @@ func TestFoldChunks(t *testing.T) {
 			maps.Copy(want, op)
 		}
 		v := foldInParts(t, rng, key, values)
-		got, generation, err := c.Read(nil, v, 0)
-		if err != nil || (generation == 9) != spilled {
-			t.Fatalf("seed %d: generation %d, %v", seed, generation, err)
+		got, reach, err := c.Read(nil, v, 0)
+		if err != nil || (reach == 9) != spilled {
+			t.Fatalf("seed %d: reach %d, %v", seed, reach, err)
 		}
 		if isPacked(v) {
 			packed++
 		}
-		size := Folded{Entries: len(got), Bytes: len(c.Append(nil, generation, got))}
+		size := Folded{Entries: len(got), Bytes: len(c.Append(nil, reach, got))}
 		if out, folded, err := new(Folder).Fold([]byte("before"), key, values, true); folded != size || string(out) != "before"+string(v) {
 			t.Fatalf("seed %d: the size is %+v, want %+v; %v", seed, folded, size, err)
 		}
@@ -257,20 +257,20 @@ func checkExtend(t *testing.T, c ChunkCoder, values [][]byte, base bool) (ok, pa
 	if !ok {
 		return false, false
 	}
-	var generation uint64
+	var reach uint64
 	for age, v := range values {
 		var g uint64
 		var err error
 		if read.records, g, err = c.Read(read.records, v, uint32(age)); err != nil {
 			t.Fatal(err)
 		}
-		generation = max(generation, g)
+		reach = max(reach, g)
 	}
 	slices.SortFunc(read.records, compareRecords)
-	kept := read.newest(base && generation == 0)
-	want := c.Append([]byte("x"), generation, kept)
+	kept := read.newest(base && reach == 0)
+	want := c.Append([]byte("x"), reach, kept)
 	if base {
-		want = c.AppendStored([]byte("x"), generation, kept)
+		want = c.AppendStored([]byte("x"), reach, kept)
 	} else if isPacked(values[0]) && len(kept) == size.Entries && bytes.Equal(got[1:], values[0]) {
 		want = got // nothing is added
 	}
@@ -312,14 +312,14 @@ func TestExtend(t *testing.T) {
 			for rng.IntN(8) == 0 {
 				records = append(records, Record{Path: Path{Raw: fmt.Appendf(nil, "%d", len(records))}, Subject: 7})
 			}
-			generation := uint64(0)
+			reach := uint64(0)
 			if len(operands) == 0 {
-				generation = rng.Uint64N(2)
+				reach = rng.Uint64N(2)
 			}
-			if operand := c.Append(nil, generation, records); len(operands) > 0 || rng.IntN(2) == 0 {
+			if operand := c.Append(nil, reach, records); len(operands) > 0 || rng.IntN(2) == 0 {
 				operands = append(operands, operand)
 			} else {
-				operands = append(operands, c.AppendStored(nil, generation, records))
+				operands = append(operands, c.AppendStored(nil, reach, records))
 			}
 		}
 		if ok, isPacked := checkExtend(t, c, operands, rng.IntN(2) == 0); ok {

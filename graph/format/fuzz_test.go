@@ -88,8 +88,8 @@ func FuzzSubjects(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v []byte, from, to uint64) {
 		got, ok := c.AppendSubjects([]uint64{7}, v, from, to)
-		records, generation, err := c.Read(nil, v, 0)
-		simple := err == nil && generation == 0
+		records, reach, err := c.Read(nil, v, 0)
+		simple := err == nil && reach == 0
 		want := []uint64{7}
 		for _, r := range records {
 			simple = simple && r.Flags == 0 && r.Path.Raw == nil
@@ -124,8 +124,8 @@ func FuzzExtend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, oldest, newer []byte, base bool) {
 		// Only chunks that skein wrote have ascending paths in their one form.
 		for _, v := range [][]byte{oldest, newer} {
-			records, generation, err := c.Read(nil, v, 0)
-			if err != nil || !bytes.Equal(c.Append(nil, generation, records), v) && !bytes.Equal(c.AppendStored(nil, generation, records), v) {
+			records, reach, err := c.Read(nil, v, 0)
+			if err != nil || !bytes.Equal(c.Append(nil, reach, records), v) && !bytes.Equal(c.AppendStored(nil, reach, records), v) {
 				return
 			}
 			for i := range records {

@@ -32,8 +32,8 @@ func rowGroupAgain(v []byte) ([]byte, error) {
 
 func chunkAgain(c ChunkCoder) func([]byte) ([]byte, error) {
 	return func(v []byte) ([]byte, error) {
-		records, generation, err := c.Read(nil, v, 0)
-		return c.Append(nil, generation, records), err
+		records, reach, err := c.Read(nil, v, 0)
+		return c.Append(nil, reach, records), err
 	}
 }
 

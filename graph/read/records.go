@@ -29,20 +29,20 @@ type leafTaker func(v []byte) (ok, more bool)
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
-// begin takes a head, and emits its records if it has no leaves. more is false if each returned false.
-func (w *walker) begin(v []byte) (spilled, more bool, err error) {
+// begin takes a head, and emits its records unless leaves may have records from w.from on. more is false if each returned false.
+func (w *walker) begin(v []byte) (leaves, more bool, err error) {
+	reach := uint64(0)
 	ok := false
 	if w.wanted != nil {
 		w.heads, ok = w.coder.AppendNaming(w.heads[:0], v, w.wanted)
 	}
 	if !ok { // v is valid until the next read, which each may begin
 		w.value = append(w.value[:0], v...)
-		if w.heads, _, err = w.coder.Read(w.heads[:0], w.value, 0); err != nil {
+		if w.heads, reach, err = w.coder.Read(w.heads[:0], w.value, 0); err != nil {
 			return false, false, err
 		}
 	}
-	spilled = format.IsSpilled(v)
-	if w.head = w.heads; spilled {
+	if w.head = w.heads; format.Reaches(reach, w.from) {
 		return true, true, nil
 	}
 	return false, w.end(), nil
@@ -90,9 +90,9 @@ func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record)
 	return RecordsNaming(r, k, actor, Window{}, nil, each)
 }
 
-// records calls each for the live records of an actor whose paths are in [from, to], and perhaps for others, by path. spilled is false
-// if it called it for all.
-func records(r kv.Reader, k kinds.Kind, actor dict.ID, from, to format.Path, wanted func(subject dict.ID) bool, each func(*format.Record) bool) (spilled bool, err error) {
+// records calls each for the live records of an actor whose paths are in [from, to], and perhaps for others, by path. leaves is
+// false if none has a record from from on: each was called for all of these.
+func records(r kv.Reader, k kinds.Kind, actor dict.ID, from, to format.Path, wanted func(subject dict.ID) bool, each func(*format.Record) bool) (leaves bool, err error) {
 	v, ok, err := r.Get(format.AppendRecordsKey(nil, k, actor))
 	if err != nil || !ok {
 		return false, err
@@ -100,18 +100,18 @@ func records(r kv.Reader, k kinds.Kind, actor dict.ID, from, to format.Path, wan
 	return recordsOf(r, k, actor, v, from, to, wanted, nil, each)
 }
 
-// recordsOf is records, given the head. leaves may be nil.
-func recordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, head []byte, from, to format.Path, wanted func(subject dict.ID) bool, leaves leafTaker, each func(*format.Record) bool) (spilled bool, err error) {
+// recordsOf is records, given the head. taker may be nil.
+func recordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, head []byte, from, to format.Path, wanted func(subject dict.ID) bool, taker leafTaker, each func(*format.Record) bool) (leaves bool, err error) {
 	key := format.AppendRecordsKey(nil, k, actor)
 	w, _ := walkers.Get().(*walker)
 	defer walkers.Put(w)
-	w.coder, w.from, w.wanted, w.leaves, w.each = format.CoderOf(k, actor), from, wanted, leaves, each
-	spilled, more, err := w.begin(head)
+	w.coder, w.from, w.wanted, w.leaves, w.each = format.CoderOf(k, actor), from, wanted, taker, each
+	leaves, more, err := w.begin(head)
 	if err != nil {
 		return false, fmt.Errorf("chunk %x: %w", key, err)
 	}
-	if !spilled || !more {
-		return spilled, nil
+	if !leaves || !more {
+		return leaves, nil
 	}
 	for len(w.head) > 0 && format.ComparePaths(w.head[0].Path, from) < 0 { // a leaf with paths below from is not read
 		w.head = w.head[1:]

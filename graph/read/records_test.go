@@ -2,6 +2,7 @@ package read_test
 
 import (
 	"maps"
+	"math"
 	"strings"
 	"testing"
 
@@ -128,7 +129,7 @@ func TestMalformedRecords(t *testing.T) {
 		"a raw key that is cut": {head + "\x80a", []byte{1, 0x20, 0, 2, 'a'}, "malformed record chunk"},
 		"a head that is cut":    {head, []byte{1, 4 << 2, 0, 1, 1}, "malformed record chunk"},
 	} {
-		rows := map[string][]byte{head: c.Append(nil, 1, nil), first: value}
+		rows := map[string][]byte{head: c.Append(nil, math.MaxUint64, nil), first: value}
 		rows[test.key] = test.value
 		raw(t, rows, func(r kv.Reader) {
 			all := func(*format.Record) bool { return true }
@@ -173,8 +174,8 @@ func TestReadsWithinRecords(t *testing.T) {
 	for _, key := range []string{"a", "bcd", "self"} {
 		records = append(records, format.Record{Path: format.Path{Raw: []byte(key)}, Subject: 5})
 	}
-	for _, generation := range []uint64{0, 1} {
-		raw(t, map[string][]byte{string(head): c.Append(nil, generation, records), "other": []byte("something else that is longer")}, func(r kv.Reader) {
+	for _, reach := range []uint64{0, math.MaxUint64} {
+		raw(t, map[string][]byte{string(head): c.Append(nil, reach, records), "other": []byte("something else that is longer")}, func(r kv.Reader) {
 			r = &reused{Reader: r, buf: make([]byte, 0, 100)}
 			var keys string
 			if err := read.Records(r, 1, actor, func(rec *format.Record) bool {
@@ -182,7 +183,7 @@ func TestReadsWithinRecords(t *testing.T) {
 				keys += string(rec.Path.Raw) + " "
 				return ok && err == nil
 			}); err != nil || keys != "a bcd self " {
-				t.Errorf("generation %d: the keys are %q, %v", generation, keys, err)
+				t.Errorf("reach %d: the keys are %q, %v", reach, keys, err)
 			}
 		})
 	}

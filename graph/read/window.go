@@ -77,11 +77,11 @@ var endOfPaths = format.Path{Raw: []byte{0xff}}
 func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64, each func(*format.Record) bool) error {
 	if first <= last {
 		more := true
-		spilled, err := records(r, k, actor, format.Path{TID: first}, format.Path{TID: min(last, format.EndOfTime-1)}, nil, func(rec *format.Record) bool {
+		leaves, err := records(r, k, actor, format.Path{TID: first}, format.Path{TID: min(last, format.EndOfTime-1)}, nil, func(rec *format.Record) bool {
 			more = each(rec)
 			return more
 		})
-		if err != nil || !more || !spilled {
+		if err != nil || !more || !leaves {
 			return err
 		}
 	}

@@ -239,11 +239,11 @@ func (h *heads) large(key, v []byte) bool {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	records, generation, err := c.Read(nil, v, 0)
+	records, reach, err := c.Read(nil, v, 0)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return len(records) > h.merger.limits.Chunk || len(c.Append(nil, generation, records)) > maxChunkBytes
+	return len(records) > h.merger.limits.Chunk || len(c.Append(nil, reach, records)) > maxChunkBytes
 }
 
 // entries returns the entries of an owner by the map, in order.
@@ -370,14 +370,14 @@ func (h *heads) chunks(r kv.Reader) {
 	live := map[owner][]format.Record{}
 	var at owner
 	var before format.Path
-	leaves, spilled := 0, false
+	leaves, above := 0, uint64(0)
 	if err := kv.ScanPrefix(r, []byte{format.KeyRecord}, func(key, v []byte) error {
 		k, actor, last, isLeaf, err := format.ParseChunkKey(key)
 		if err != nil {
 			return err
 		}
 		c := format.CoderOf(k, actor)
-		records, generation, err := c.Read(nil, bytes.Clone(v), 0)
+		records, reach, err := c.Read(nil, bytes.Clone(v), 0)
 		if err != nil {
 			return err
 		}
@@ -388,7 +388,7 @@ func (h *heads) chunks(r kv.Reader) {
 		o := owner{k, actor}
 		live[o] = append(live[o], own...)
 		if !isLeaf {
-			at, before, leaves, spilled = o, format.Path{}, 0, generation > 0
+			at, before, leaves, above = o, format.Path{}, 0, reach
 			return nil
 		}
 		most, room := h.merger.limits.Chunk, maxChunkBytes
@@ -396,10 +396,10 @@ func (h *heads) chunks(r kv.Reader) {
 			most, room = most+kinds.MaxSubjects, room+24*kinds.MaxSubjects
 		}
 		switch n := len(records); {
-		case o != at || !spilled:
-			t.Fatalf("leaf %x has no spilled head", key)
-		case n == 0 || generation != 0 || slices.ContainsFunc(records, func(r format.Record) bool { return r.Flags == format.Removed }):
-			t.Fatalf("leaf %x is of generation %d, with %v", key, generation, records)
+		case n == 0 || reach != 0 || slices.ContainsFunc(records, func(r format.Record) bool { return r.Flags == format.Removed }):
+			t.Fatalf("leaf %x is of reach %d, with %v", key, reach, records)
+		case o != at || !format.Reaches(above, records[n-1].Path):
+			t.Fatalf("leaf %x has a head of reach %d", key, above)
 		case n > most || len(c.Append(nil, 0, records)) > room:
 			t.Fatalf("leaf %x has %d records in %d bytes", key, n, len(v))
 		case leaves > 0 && format.ComparePaths(records[0].Path, before) <= 0 || format.ComparePaths(records[n-1].Path, last) > 0:

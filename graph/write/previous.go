@@ -74,10 +74,10 @@ func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	}), true
 }
 
-// head notes what a head has of the paths of the changes in [from, to), which are of its actor and kind.
+// head notes what a head has of the paths of the changes in [from, to), which are of its actor and kind, and which paths its leaves may have.
 func (p *previous) head(from, to int32, v []byte) (err error) {
-	var generation uint64
-	if p.records, generation, err = format.CoderOf(p.all[from].kind, p.all[from].actor).Read(p.records[:0], v, 0); err != nil {
+	var reach uint64
+	if p.records, reach, err = format.CoderOf(p.all[from].kind, p.all[from].actor).Read(p.records[:0], v, 0); err != nil {
 		return err
 	}
 	for i := from; i < to; i++ {
@@ -89,11 +89,11 @@ func (p *previous) head(from, to int32, v []byte) (err error) {
 		switch {
 		case found:
 			c.existed, c.old = p.records[at].Flags != format.Removed, p.records[at].Subject
-		case generation > 0:
+		case format.Reaches(reach, c.path):
 			p.below = append(p.below, i)
 		}
 	}
-	p.keep(p.all[from:to], generation == 0)
+	p.keep(p.all[from:to], reach == 0)
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // A row, or the head of an actor's records, that has grown too large is spilled: one atomic write moves its
-// content into leaves, and keeps the value itself with a higher generation and little else. The other rows of
+// content into leaves, and keeps the value itself, with a higher generation (a row) or a mark of how far the leaves reach (a head), and little else. The other rows of
 // a row group stay as they are. The spill rewrites the leaves that change: each has a part of the members, or of
 // the paths, and a bounded size. From then on the value holds later changes, removals included. They override
 // the leaves, until it spills again.
@@ -201,11 +201,11 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
 		return 0, err
 	}
 	// Copy the value: the records' keys point into it, and later reads may invalidate it.
-	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
-	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(nil, generation, records)) <= maxChunkBytes { // v may be packed
+	records, reach, err := coder.Read(nil, bytes.Clone(v), 0)
+	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(nil, reach, records)) <= maxChunkBytes { // v may be packed
 		return 0, err
 	}
-	return 1, m.spillRecords(tx, coder, key, generation, records, spillLeaves)
+	return 1, m.spillRecords(tx, coder, key, reach, records, spillLeaves)
 }
 
 // maxOperandBytes bounds the operands that are merged into a chunk: together with the chunk, a
@@ -224,11 +224,11 @@ func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, record
 	if err != nil {
 		return err
 	}
-	old, generation, err := c.Read(nil, bytes.Clone(v), 0)
+	old, reach, err := c.Read(nil, bytes.Clone(v), 0)
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
-	return m.spillRecords(tx, c, key, generation, newest(records, old), math.MaxInt)
+	return m.spillRecords(tx, c, key, reach, newest(records, old), math.MaxInt)
 }
 
 // newest merges two lists of entries, which ascend. The newer ones win.
@@ -253,9 +253,9 @@ func newest(newer, older []format.Record) (all []format.Record) {
 	return all
 }
 
-// spillRecords moves the records of a head into leaves, and raises the generation of the head. It rewrites at most so many leaves. The head
+// spillRecords moves the records of a head into leaves, and sets the reach of the head, which was reach. It rewrites at most so many leaves. The head
 // keeps the records of other leaves, and those that would make a small leaf at the end.
-func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, generation uint64, records []format.Record, most int) error {
+func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach uint64, records []format.Record, most int) error {
 	isRemoved := func(r format.Record) bool { return r.Flags == format.Removed }
 	end := kv.PrefixEnd(bytes.Clone(head))
 	rest, last := records, false
@@ -306,7 +306,14 @@ func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, gener
 			rest = rest[n:]
 		}
 	}
-	tx.Set(head, c.Append(nil, generation+1, rest))
+	moved := len(records)
+	if len(rest) > 0 {
+		moved, _ = slices.BinarySearchFunc(records, rest[0], func(x, y format.Record) int { return format.CompareEntries(&x, &y) })
+	}
+	if moved > 0 {
+		reach = max(reach, format.ReachOf(records[moved-1].Path))
+	}
+	tx.Set(head, c.Append(nil, reach, rest))
 	return nil
 }
 
