@@ -58,6 +58,11 @@ func (l Layout) AppendSetLeafKey(dst []byte, k kinds.Kind, subject, last dict.ID
 	return dict.AppendID(l.appendPart(append(AppendRowKey(dst, k, subject), leavesMark), l.Settings.PartitionOfID(last)), last)
 }
 
+// AppendLastLeafKey appends the key of the leaf of a set to which members belong that are above those of all others in the member's partition.
+func (l Layout) AppendLastLeafKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
+	return l.AppendSetLeafKey(dst, k, subject, l.Settings.LastID(l.Settings.PartitionOfID(member)))
+}
+
 // LeavesBeside returns the prefix of the keys of the leaves in the same set and partition as the key of one.
 func (l Layout) LeavesBeside(leaf []byte) []byte {
 	_, n := dict.ReadID(leaf[2:])
@@ -116,6 +121,15 @@ func (l Layout) AccountKey(dst []byte, actor dict.ID) []byte {
 
 // AccountMask covers the bits of an id that distinguish the accounts of a group.
 func (l Layout) AccountMask() dict.ID { return dict.ID(max(l.Settings.Group, 1)) - 1 }
+
+// IsOfPartition reports whether a key is that of a partition's row of a set, or of a group of such rows.
+func IsOfPartition(key []byte) bool {
+	if len(key) < 2 || key[0] != KeyReverse && key[0] != KeyRows {
+		return false
+	}
+	_, n := dict.ReadID(key[2:])
+	return len(key) > 2+n
+}
 
 // PartitionOfKey returns the partition that a head, or the row of a set or its group, belongs to.
 func (l Layout) PartitionOfKey(key []byte) uint8 {

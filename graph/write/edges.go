@@ -333,7 +333,8 @@ func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *M
 		c := changes[0]
 		e.kbuf = layout.AppendMemberKey(e.kbuf[:0], c.Kind, c.Subject, c.Member)
 		e.vbuf = format.AppendRow(e.vbuf[:0], c.Subject, 0, e.less, e.add, e.dates)
-		if len(e.add) > merger.limits.Row {
+		most := merger.limits.row(e.kbuf)
+		if len(e.add) > most {
 			if err := merger.spillMerged(tx, layout, c.Kind, c.Subject, e.kbuf, e.vbuf); err != nil {
 				return fmt.Errorf("graph: spilling set %x: %w", e.kbuf, err)
 			}
@@ -344,7 +345,7 @@ func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *M
 		} else {
 			tx.Merge(e.kbuf, e.vbuf)
 		}
-		if len(changes) > merger.limits.Row {
+		if len(changes) > most {
 			merger.MarkLarge(e.kbuf)
 		}
 	}

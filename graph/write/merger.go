@@ -13,7 +13,7 @@ import (
 
 // Limits are the sizes above which a value is spilled.
 type Limits struct {
-	Row   int // members of a row
+	Row   int // members of a set's row, or of its rows in all partitions together
 	Chunk int // records of a chunk
 	// Search is how many bytes of an account's records a commit may read to find an edge's other records; once in
 	// searchEvery, wideSearch times as many. 0 means the default.
@@ -23,6 +23,14 @@ type Limits struct {
 // DefaultLimits come from measurements. Chunk: a read of a head folds it with what was merged into it since, and so does a delete. Search: some
 // 50,000 records, 5 ms.
 var DefaultLimits = Limits{Row: format.RowMax, Chunk: 256, Search: 256 << 10}
+
+// row returns how many members a row may have, given its key or its group's. A store with several partitions has MaxPartitions.
+func (l *Limits) row(key []byte) int {
+	if format.IsOfPartition(key) {
+		return max(l.Row/dict.MaxPartitions, 1)
+	}
+	return l.Row
+}
 
 // A Merger folds rows, chunks, groups of accounts, and the values of package intern.
 // It implements kv.Merger. It also keeps the keys of values that have grown too large: they wait to be spilled.
@@ -53,7 +61,7 @@ func (*Merger) Name() string { return fmt.Sprintf("skein.graph.v%d", format.Newe
 // If base is not set, a single small value is returned as it is, without decoding. Most rows that a compaction rewrites are
 // such values. An entry of an operand takes at least a byte, so a small operand is not too large. A packed chunk is always a stored value: folds that include it have base set.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
-	if len(values) == 1 && !base && len(values[0]) < min(m.limits.Row, m.limits.Chunk) {
+	if len(values) == 1 && !base && len(values[0]) < min(m.limits.row(key), m.limits.Chunk) {
 		return append(dst, values[0]...), nil
 	}
 	f, _ := m.folders.Get().(*format.Folder)
@@ -79,7 +87,7 @@ func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 	if key[0] == format.KeyRecord {
 		return size.Entries > m.limits.Chunk || size.Bytes > maxChunkBytes && size.Entries > 1
 	}
-	return size.Entries > m.limits.Row
+	return size.Entries > m.limits.row(key)
 }
 
 // maxLarge bounds the keys that wait to be spilled. Further keys are dropped; they are added the

@@ -137,15 +137,15 @@ func (w *setWorld) write() {
 		for range n {
 			ids[w.id()] = true
 		}
-		added := map[uint8]int{}
+		added := map[string]int{} // by the key of the row
 		for _, id := range slices.Sorted(maps.Keys(ids)) {
 			c := w.change(s, id)
 			if changes = append(changes, c...); len(c) > 0 && !c[0].Remove {
-				added[w.layout.Settings.PartitionOfID(id)]++
+				added[string(w.layout.AppendMemberKey(nil, s.kind, s.subject, id))]++
 			}
 		}
-		for _, n := range added {
-			large = large || n > w.merger.limits.Row
+		for key, n := range added {
+			large = large || n > w.merger.limits.row([]byte(key))
 		}
 	}
 	slices.SortFunc(changes, compareSetChanges)
@@ -170,7 +170,7 @@ func (w *setWorld) spill() {
 	if err := w.store.Update(w.t.Context(), func(tx kv.Txn) error {
 		for _, key := range w.merger.TakeLarge(w.rng.IntN(4), func(string) bool { return true }) {
 			v, _, err := tx.Get([]byte(key))
-			large, lerr := largeRows([]byte(key), v, w.merger.limits.Row)
+			large, lerr := largeRows([]byte(key), v, w.merger.limits.row([]byte(key)))
 			n, serr := w.merger.SpillOne(tx, w.layout, []byte(key))
 			if err := errors.Join(err, lerr, serr); err != nil || n != large {
 				return fmt.Errorf("%d rows of %x were spilled, %d are too large: %w", n, key, large, err)
@@ -331,7 +331,11 @@ func TestSets(t *testing.T) {
 	var all setWorld
 	for seed := range uint64(24) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		w := &setWorld{t: t, rng: rng, merger: NewMerger(Limits{Row: 3 + rng.IntN(6), Chunk: 8}), twin: map[setName]map[dict.ID]twinMember{}}
+		limits := Limits{Row: 3 + rng.IntN(6), Chunk: 8}
+		if seed%2 == 1 && seed%8 != 5 { // as many in each partition; else one
+			limits.Row *= dict.MaxPartitions
+		}
+		w := &setWorld{t: t, rng: rng, merger: NewMerger(limits), twin: map[setName]map[dict.ID]twinMember{}}
 		w.layout.Settings = dict.Settings{ShardBits: 4, LeaseSize: 256, Partitions: []uint8{1, 8}[seed%2], Group: []uint16{1, 16, 256}[seed%3]}
 		w.store = memkv.Open(memkv.Options{Merger: w.merger})
 		compact := func(context.Context) error { return nil }
@@ -495,4 +499,67 @@ func TestSpillOfManyLeaves(t *testing.T) {
 		t.Errorf("the second spill reads %d leaves, writes %d, and leaves %d changes", tx.read, tx.written, left)
 	}
 	verify()
+}
+
+// TestSetsOfAllSizes fills sets in one partition, and in as many as there can be, by ids in no order, or ascending in each partition. The rows of all
+// partitions together hold as many members as one row does, and the others are in leaves that are at least half full, with dates.
+func TestSetsOfAllSizes(t *testing.T) {
+	const kind, subject = kinds.Kind(1), dict.ID(9)
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		layout := format.Layout{Settings: []dict.Settings{dict.DefaultSettings, dict.SharedSettings}[seed%2]}
+		shards, n := []int{1 << 14, int(layout.Settings.Partitions)}[seed/2%2], []int{200, 16_000}[seed/4]
+		merger := NewMerger(Limits{Row: 256})
+		store := memkv.Open(memkv.Options{Merger: merger})
+		update := func(fn func(tx kv.Txn) error) {
+			if err := store.Update(t.Context(), fn); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for from := 0; from < n; from += 200 {
+			var changes []SetChange
+			for i := range 200 {
+				changes = append(changes, SetChange{Kind: kind, Subject: subject, Member: layout.Settings.Start(uint32(rng.IntN(shards)), 0) + dict.ID(from+i), Date: 7})
+			}
+			slices.SortFunc(changes, compareSetChanges)
+			update(func(tx kv.Txn) error { return new(rows).write(tx, changes, layout, merger) })
+			update(func(tx kv.Txn) error { _, err := read.OpenSet(tx, layout, kind, subject); return err })
+			for _, key := range merger.TakeLarge(n, func(string) bool { return true }) {
+				update(func(tx kv.Txn) error { _, err := merger.SpillOne(tx, layout, []byte(key)); return err })
+			}
+		}
+		above, leaves := 0, map[uint8][]int{} // members in rows; those of each leaf
+		if err := store.View(t.Context(), func(r kv.Reader) error {
+			dated := 0
+			all, err := read.Dates(r, layout, kind, subject, &read.DateRange{Last: 7}, func(_ uint64, d uint32) error {
+				if d == 7 {
+					dated++
+				}
+				return nil
+			})
+			if n > 200 && dated < n-3*256 || all != uint64(n) {
+				t.Errorf("%s, %d shards: %d of %d members have a date", layout.Settings, shards, dated, all)
+			}
+			return errors.Join(err, kv.ScanPrefix(r, format.AppendRowKey(nil, kind, subject), func(key, v []byte) error {
+				_, _, part, _, isLeaf, err := layout.ParseSetKey(key)
+				_, _, members, _, merr := format.MergeRows(subject, v)
+				if isLeaf {
+					leaves[part] = append(leaves[part], len(members))
+				} else {
+					above += len(members)
+				}
+				return errors.Join(err, merr)
+			}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if above > 256 || n > 200 && len(leaves) != int(layout.Settings.Partitions) {
+			t.Errorf("%s, %d shards: %d members are in rows, leaves are in %d partitions", layout.Settings, shards, above, len(leaves))
+		}
+		for part, sizes := range leaves {
+			if len(sizes) > 1 && (slices.Min(sizes) < 64 || slices.Max(sizes) > 128) {
+				t.Errorf("%s, %d shards: the leaves of partition %d have %d members", layout.Settings, shards, part, sizes)
+			}
+		}
+	}
 }

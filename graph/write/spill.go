@@ -35,10 +35,10 @@ func (m *Merger) SpillOne(tx kv.Txn, layout format.Layout, key []byte) (spilled 
 	return m.spillValue(tx, layout, key, v)
 }
 
-// spillRow spills a row, given as its folds, if it is too large. It returns the row that is left, nil if it is not too large.
-func (m *Merger) spillRow(tx kv.Txn, layout format.Layout, kind kinds.Kind, subject dict.ID, row ...[]byte) (left []byte, err error) {
+// spillRow spills a row, given as its folds and the key of their value, if it is too large. It returns the row that is left, nil if it is not too large.
+func (m *Merger) spillRow(tx kv.Txn, layout format.Layout, kind kinds.Kind, subject dict.ID, key []byte, row ...[]byte) (left []byte, err error) {
 	generation, removed, members, dates, err := format.MergeRows(subject, row...)
-	if err != nil || len(members)+len(removed) <= m.limits.Row {
+	if err != nil || len(members)+len(removed) <= m.limits.row(key) {
 		return nil, err
 	}
 	s := setSpill{tx: tx, layout: layout, kind: kind, subject: subject, most: (m.limits.Row + 1) / 2, removed: removed, members: members, dates: dates}
@@ -66,7 +66,7 @@ type setSpill struct {
 	days, dated []uint32
 }
 
-// spill rewrites the leaves that the changes, which are all of one partition, belong to. Changes after the last leaf make new ones.
+// spill rewrites the leaves that the changes, which are all of one partition, belong to. The last leaf of a partition has no end.
 func (s *setSpill) spill() error {
 	for leaves := 0; len(s.members) > 0 || len(s.removed) > 0; leaves++ {
 		id := ^uint64(0)
@@ -128,8 +128,11 @@ func (s *setSpill) write(old []byte) {
 	for ids, days := s.ids, s.days; len(ids) > 0; pieces-- {
 		n := (len(ids) + pieces - 1) / pieces
 		key := old
-		if n < len(ids) || old == nil {
+		switch {
+		case n < len(ids):
 			key = s.layout.AppendSetLeafKey(nil, s.kind, s.subject, dict.ID(ids[n-1]))
+		case old == nil:
+			key = s.layout.AppendLastLeafKey(nil, s.kind, s.subject, dict.ID(ids[0]))
 		}
 		s.tx.Set(key, format.AppendRow(nil, s.subject, 0, nil, ids[:n], days[:n]))
 		ids, days = ids[n:], days[n:]
@@ -140,7 +143,7 @@ func (s *setSpill) write(old []byte) {
 func (m *Merger) spillValue(tx kv.Txn, layout format.Layout, key, v []byte) (spilled int, err error) {
 	if key[0] == format.KeyReverse {
 		subject, _ := dict.ReadID(key[2:])
-		left, err := m.spillRow(tx, layout, kinds.Kind(key[1]), subject, v)
+		left, err := m.spillRow(tx, layout, kinds.Kind(key[1]), subject, key, v)
 		if left == nil {
 			return 0, err
 		}
@@ -153,7 +156,7 @@ func (m *Merger) spillValue(tx kv.Txn, layout format.Layout, key, v []byte) (spi
 	}
 	var emptied format.RowGroup
 	if err := format.EachRow(first, bytes.Clone(v), func(subject dict.ID, row []byte) error {
-		left, err := m.spillRow(tx, layout, kind, subject, row)
+		left, err := m.spillRow(tx, layout, kind, subject, key, row)
 		if left != nil {
 			emptied.Add(subject, left)
 			spilled++
@@ -178,7 +181,7 @@ func (m *Merger) spillMerged(tx kv.Txn, layout format.Layout, kind kinds.Kind, s
 	if err != nil {
 		return err
 	}
-	left, err := m.spillRow(tx, layout, kind, subject, bytes.Clone(v), operand)
+	left, err := m.spillRow(tx, layout, kind, subject, key, bytes.Clone(v), operand)
 	if err != nil {
 		return err
 	}

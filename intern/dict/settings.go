@@ -96,6 +96,9 @@ func (s Settings) ShortCounters() uint64 {
 	return 1 << (shortBits - s.ShardBits)
 }
 
+// LastID returns the highest id of a partition.
+func (s Settings) LastID(part uint8) ID { return ^ID(0) - ID(s.Partitions-1-part)<<(63-s.ShardBits) }
+
 func (s Settings) split(id ID) (shard uint32, counter uint64) {
 	n, bits := uint64(id), 63-s.ShardBits
 	if n&longBit == 0 {

@@ -42,6 +42,8 @@ func TestBlocksAndIDs(t *testing.T) {
 			}
 			if part := s.PartitionOfID(id); uint32(part) != shard%uint32(s.Partitions) {
 				t.Fatalf("%v: shard %d is of partition %d", s, shard, part)
+			} else if last := s.LastID(part); last < id || s.PartitionOfID(last) != part {
+				t.Fatalf("%v: the last id of partition %d is %#x, after %#x", s, part, uint64(last), uint64(id))
 			}
 			written := AppendID(nil, id)
 			if id >= FirstReserved || written[0] == 0xfe {
