@@ -51,6 +51,10 @@ func TestBrokenAccounts(t *testing.T) {
 			b.setState(zoe, func(st *format.RepoState) { st.Records[3]++ })
 			return fmt.Sprintf("account %d has 0 block records, its state counts 1", b.id(zoe))
 		},
+		"records of an account that never had one": func(b *bench) string {
+			b.setState(alice, func(st *format.RepoState) { st.Flags &^= format.FlagRecords })
+			return fmt.Sprintf("account %d has records, and its state says that it never had one", b.id(alice))
+		},
 		"a missing erase job": func(b *bench) string {
 			delete(b.rows, string(format.EraseKey(b.id(erased))))
 			return fmt.Sprintf("account %d: its state has erasing=true, an erase job exists: false", b.id(erased))

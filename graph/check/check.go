@@ -61,7 +61,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 		pass: pass{damage, each, &progressed{tell: progress}}, damage: damage, seed: seed,
 		records: map[kinds.Kind]edgeSum{}, sets: map[kinds.Kind]edgeSum{}, dates: newDates(seed),
 		stated: map[kinds.Kind]edgeSum{}, counted: map[kinds.Kind]edgeSum{},
-		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
+		counts: format.Counts{}.Clone(), hidden: roaring64.New(), recorded: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
 	return v.run()
 }
@@ -112,6 +112,7 @@ type checker struct {
 	counted  map[kinds.Kind]edgeSum // those that the accounts have
 	reader   chunkReader
 	hidden   *roaring64.Bitmap // by the states of the accounts
+	recorded *roaring64.Bitmap // accounts that have, or had, records, by their states
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
 	setKey   []byte   // the prefix of the keys of the last set
@@ -328,6 +329,9 @@ func (v *checker) accounts(k, value []byte) error {
 		v.counts.Move(&format.RepoState{}, &st)
 		if st.Has(format.FlagHidden) {
 			v.hidden.Add(uint64(id))
+		}
+		if st.Has(format.FlagRecords) {
+			v.recorded.Add(uint64(id))
 		}
 		if st.Has(format.FlagErasing) != v.erasing[id] {
 			v.broken("account %d: its state has erasing=%v, an erase job exists: %v", id, st.Has(format.FlagErasing), v.erasing[id])

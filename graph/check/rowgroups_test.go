@@ -113,6 +113,16 @@ func TestBrokenGroups(t *testing.T) {
 			replace(b, 2, b.id(page), busy, format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(busy))}, nil))
 			return fmt.Sprintf("actor %d has several like records of %d, and its date in the set", b.id(busy), b.id(page))
 		}),
+		"a leaf of a partition whose row was not spilled": grouped(func(b *bench, _ string) string {
+			here, there := b.id(alice), b.id(famous)
+			if b.Settings.PartitionOfID(here) == b.Settings.PartitionOfID(there) {
+				return ""
+			}
+			replace(b, 3, b.id(page), alice, format.AppendRow(nil, b.id(page), 1, nil, []uint64{uint64(here)}, []uint32{format.OneRecord}))
+			key := string(b.AppendSetLeafKey(nil, 3, b.id(page), there))
+			b.rows[key] = format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(there)}, nil)
+			return fmt.Sprintf("leaf %x has no spilled row above it", key)
+		}),
 		"leaves under rows that were not spilled": grouped(func(b *bench, _ string) string {
 			if !b.spilled {
 				return ""

@@ -2,12 +2,14 @@ package check
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"slices"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // eachSet reads all reverse sets, checks their form, and calls each with the members of every
@@ -108,22 +110,20 @@ func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject di
 	return nil
 }
 
-// allParts are all partitions, a bit each.
-const allParts = 1<<64 - 1
-
 // readOver reads the rows of a set that lies in groups, for setLeaf. rowGroup has reported what is malformed.
 func (v *checker) readOver(k kinds.Kind, subject dict.ID) error {
-	t, err := read.OpenSet(v.r, v.Layout, k, subject)
-	if err != nil {
-		v.unreadable, v.spilled = true, allParts
-		return v.damage.failure()
-	}
-	if t.Generation > 0 {
-		v.spilled = allParts
-	}
-	v.over = append(append(v.over, t.Removed...), t.Members...)
+	err := kv.ScanPrefix(v.r, v.AppendMembersKey(nil, k, subject), func(key, value []byte) error {
+		value, err := format.RowOf(k, subject, value)
+		generation, removed, members, _, merr := format.MergeRows(subject, value)
+		if err = errors.Join(err, merr); err != nil || generation > 0 {
+			v.spilled |= 1 << v.PartitionOfKey(key)
+		}
+		v.unreadable = v.unreadable || err != nil
+		v.over = append(append(v.over, removed...), members...)
+		return nil
+	})
 	slices.Sort(v.over)
-	return nil
+	return cmp.Or(v.damage.failure(), err)
 }
 
 // row checks a row, and returns its members. It adds its ids to over, so that setLeaf does
