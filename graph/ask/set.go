@@ -49,18 +49,17 @@ func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 // each of the subjects. It calls heavy, if there is one, before it reads a large set that is not in
 // memory; an error ends the work.
 func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
-	var whole []int // subjects whose sets have leaves
-	if s.source.Layout.Shared() {
-		for i := range subjects {
+	var whole []int // subjects whose sets have leaves, or several rows
+	var keys kv.Keys
+	var key, end []byte
+	for i, id := range subjects {
+		if key, end = s.source.Layout.RowsOf(key[:0], k, id); end == nil {
+			keys.Add(key)
+		} else {
 			whole = append(whole, i)
 		}
-	} else {
-		var keys kv.Keys
-		var key []byte
-		for _, id := range subjects {
-			key = s.source.Layout.AppendMemberKey(key[:0], k, id, dict.None)
-			keys.Add(key)
-		}
+	}
+	if len(whole) == 0 {
 		hidden := s.Hidden()
 		var maybe sets.Filter
 		if len(subjects) >= 64 && !hidden.Empty() { // it pays to make one

@@ -36,6 +36,14 @@ func (l Layout) AppendMembersKey(dst []byte, k kinds.Kind, subject dict.ID) []by
 	return AppendRowKey(dst, k, subject)
 }
 
+// RowsOf returns the bounds of these keys; if there is one for all members, this key, and nil. The key is appended to dst.
+func (l Layout) RowsOf(dst []byte, k kinds.Kind, subject dict.ID) (lo, hi []byte) {
+	if lo = l.AppendMembersKey(dst, k, subject); l.Shared() {
+		hi = Leaves(lo)
+	}
+	return lo, hi
+}
+
 // rowMask covers the bits of an id that distinguish the subjects of a row group.
 func (l Layout) rowMask() dict.ID { return 1<<(bits.Len16(l.Settings.Group)/2) - 1 }
 

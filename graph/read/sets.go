@@ -30,14 +30,23 @@ type Set struct {
 // OpenSet reads the rows of the set of actors that have an edge of a kind to subject.
 func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set, err error) {
 	t.Key = format.AppendRowKey(nil, k, subject)
-	err = eachRow(r, l, k, subject, func(v []byte) error {
-		err := t.add(subject, v)
-		if l.Shared() || t.Generation > 0 { // otherwise nothing uses Rows
+	lo, hi := l.RowsOf(nil, k, subject)
+	row := func(v []byte) error {
+		v, err := format.RowOf(k, subject, v)
+		if err == nil {
+			err = t.add(subject, v)
+		}
+		if hi != nil || t.Generation > 0 { // otherwise nothing uses Rows
 			t.Rows = append(t.Rows, v...)
 		}
 		return err
-	})
-	if l.Shared() && err == nil {
+	}
+	if hi == nil { // a look-up is quicker than a scan
+		var v []byte
+		if v, _, err = r.Get(lo); err == nil {
+			err = row(v)
+		}
+	} else if err = r.Scan(lo, hi, false, func(_, v []byte) (bool, error) { return true, row(v) }); err == nil {
 		sort.Sort(byMember{&t})
 		slices.Sort(t.Removed)
 	}
@@ -47,35 +56,12 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 	return t, nil
 }
 
-// eachRow calls each with the rows of a set.
-func eachRow(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID, each func(v []byte) error) error {
-	of := func(v []byte) error {
-		v, err := format.RowOf(k, subject, v)
-		if err == nil {
-			err = each(v)
-		}
-		return err
-	}
-	key := l.AppendMembersKey(nil, k, subject)
-	if !l.Shared() { // there is one, and a look-up is quicker
-		v, _, err := r.Get(key)
-		if err == nil {
-			err = of(v)
-		}
-		return err
-	}
-	return r.Scan(key, format.Leaves(key), false, func(_, v []byte) (bool, error) {
-		err := of(v)
-		return err == nil, err
-	})
-}
-
 // BeginSet begins the read of OpenSet.
 func BeginSet(p kv.Prefetcher, l format.Layout, k kinds.Kind, subject dict.ID) {
-	if key := l.AppendMembersKey(nil, k, subject); l.Shared() {
-		p.PrefetchScan(key, format.Leaves(key))
+	if lo, hi := l.RowsOf(nil, k, subject); hi != nil {
+		p.PrefetchScan(lo, hi)
 	} else {
-		p.PrefetchGet(key)
+		p.PrefetchGet(lo)
 	}
 }
 
