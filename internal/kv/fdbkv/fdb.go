@@ -36,6 +36,7 @@ const (
 	codeNotCommitted  = 1020 // not_committed: a conflict
 	codeUnknown       = 1021 // commit_unknown_result
 	codeCancelled     = 1025 // transaction_cancelled
+	codeOtherVersion  = 1039 // cluster_version_changed: another client library goes on
 	codeTimedOut      = 1031 // transaction_timed_out
 	codeBehind        = 1037 // process_behind
 	codeTxnTooLarge   = 2101 // transaction_too_large
@@ -263,7 +264,7 @@ func (s *Store) explain(err error) error {
 		return err
 	}
 	switch fe.Code {
-	case codeTimedOut:
+	case codeTimedOut, codeOtherVersion:
 		return fmt.Errorf("the FoundationDB cluster of %s does not answer: is it running (fdbcli --exec status)? %w", s.o.ClusterFile, kv.ErrUnavailable)
 	case codeTooOld:
 		return fmt.Errorf("fdbkv: %w: %w", kv.ErrTooOld, err)
