@@ -14,7 +14,7 @@ import (
 // reused: Reset keeps its memory.
 //
 // Add decomposes a string that has a packed form (dict/pack.go), and does not keep its text.
-// It also adds the author of a packed URI.
+// It also adds the author of an AT URI, so that every author has an id (Authors).
 type Batch struct {
 	arena []byte // raw strings
 	items []batchItem
@@ -143,6 +143,9 @@ func (b *Batch) Add(ns dict.Namespace, s []byte) int {
 			it.key = uriKey(tagUnsettled, p.TID, uint64(author), p.Collection)
 			i, _ := b.put(it)
 			return i
+		}
+		if did, ok := dict.AuthorOf(s); ok {
+			b.Add(dict.DID, did)
 		}
 	} else {
 		var form [dict.PackedDIDLen]byte

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -69,11 +70,9 @@ func draw(rng *rand.Rand, n int) named {
 
 // authorOf returns the author that Add adds for a string.
 func authorOf(n named) (author named, ok bool) {
-	if n.ns != dict.URI {
-		return n, false
-	}
-	p, ok := dict.SplitURI([]byte(n.s))
-	return named{dict.DID, string(p.Author)}, ok
+	rest, ok := strings.CutPrefix(n.s, "at://did:")
+	did, _, _ := strings.Cut(rest, "/")
+	return named{dict.DID, "did:" + did}, ok && n.ns == dict.URI
 }
 
 // twin is the naive dictionary: the id of each string, and the string of each id.
@@ -100,6 +99,26 @@ func (w *twin) note(t *testing.T, n named, id dict.ID) {
 		t.Fatalf("%d is %.60s and %.60s", id, other, n.s)
 	}
 	w.ids[n], w.strings[n.ns][id] = id, n.s
+}
+
+// equalAuthors fails unless the authors of URIs, and their record keys, are those that their strings name.
+func (w *twin) equalAuthors(t *testing.T, r kv.Reader, ids []dict.ID) {
+	t.Helper()
+	err := Authors(r, ids, func(i int, got dict.ID, tid uint64) error {
+		s := w.strings[dict.URI][ids[i]]
+		author, ok := authorOf(named{dict.URI, s})
+		if want := w.ids[author]; got != want || ok != (got != dict.None) {
+			t.Errorf("the author of %.60s is %d, want %d", s, got, want)
+		}
+		key, isTID := dict.ParseTID(s[strings.LastIndexByte(s, '/')+1:])
+		if ok && isTID != (tid != math.MaxUint64) || ok && isTID && tid != key {
+			t.Errorf("the key of %.60s is %d, want %d", s, tid, key)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // equals fails unless the store's dictionary equals the twin in both directions.
@@ -136,6 +155,9 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 			})
 			if err != nil {
 				return err
+			}
+			if ns == dict.URI {
+				w.equalAuthors(t, r, ids)
 			}
 			forms := 0
 			if err := EachForm(r, ns, func(dict.ID, []byte) error { forms++; return nil }); err != nil {

@@ -1,7 +1,9 @@
 package intern
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -70,6 +72,46 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 		}
 	}
 	return nil
+}
+
+// Authors calls each with the author of the AT URI of every id, in order, and with its record key as the number of a TID, math.MaxUint64
+// if it is none. The author of any other string is dict.None. Authors takes one batched read, and more for the few URIs that are not packed.
+func Authors(r kv.Reader, ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
+	type uri struct {
+		author dict.ID
+		tid    uint64
+		raw    int // 1 + the index of the author in raw
+	}
+	uris := make([]uri, len(ids))
+	var raw Batch
+	err := forms(r, dict.URI, ids, func(i int, v []byte) error {
+		tid, author, _, packed, err := dict.UnpackURI(v)
+		if uris[i] = (uri{author, tid, 0}); !packed {
+			uris[i].tid = math.MaxUint64
+			s := dict.UnpackRaw(v)
+			if did, ok := dict.AuthorOf(s); ok {
+				uris[i].raw = 1 + raw.Add(dict.DID, did)
+				if tid, ok := dict.ParseTID(s[bytes.LastIndexByte(s, '/')+1:]); ok {
+					uris[i].tid = tid
+				}
+			}
+		}
+		return err
+	})
+	if err == nil && raw.Len() > 0 {
+		err = Lookup(r, &raw)
+	}
+	for i, u := range uris {
+		if err == nil && u.raw > 0 {
+			if u.author = raw.ID(u.raw - 1); u.author == dict.None {
+				err = fmt.Errorf("intern: the author of URI id %d has no id; run skein check", ids[i])
+			}
+		}
+		if err == nil {
+			err = each(i, u.author, u.tid)
+		}
+	}
+	return err
 }
 
 // EachID calls each with every id of a namespace, in no particular order.

@@ -101,46 +101,40 @@ func (s *edges) Listed(list, author dict.ID, w Window, each func(member dict.ID,
 // times.
 func (s *edges) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path Path)) error {
 	type item struct {
-		author int
-		list   dict.ID
-		path   Path
+		author, list dict.ID
+		path         Path
 	}
 	var items []item
-	indexes := func(yield func(int) bool) {
-		for i, author := range from {
-			if !s.IsHidden(author) && !yield(i) {
+	visible := func(yield func(dict.ID) bool) {
+		for _, author := range from {
+			if !s.IsHidden(author) && !yield(author) {
 				return
 			}
 		}
 	}
-	for i := range ahead(s.state, indexes, func(i int) { s.beginRecords(kinds.ListMember, from[i]) }) {
-		author := from[i]
+	for author := range ahead(s.state, visible, func(author dict.ID) { s.beginRecords(kinds.ListMember, author) }) {
 		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p Path, list dict.ID) error {
 			p.Raw = bytes.Clone(p.Raw)
-			items = append(items, item{i, list, p})
+			items = append(items, item{author, list, p})
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	// Only records of the list's own author count. The list's address names the author.
+	// Only records of the list's own author count.
 	lists := make([]dict.ID, 0, len(items))
 	for _, it := range items {
 		lists = append(lists, it.list)
 	}
 	slices.Sort(lists)
 	lists = slices.Compact(lists)
-	authors := make([]string, len(lists))
-	if err := s.Strings(dict.URI, lists, func(i int, uri []byte) error { authors[i] = dict.AuthorityOf(string(uri)); return nil }); err != nil {
-		return err
-	}
-	dids := make([]string, len(from))
-	if err := s.Strings(dict.DID, from, func(i int, did []byte) error { dids[i] = string(did); return nil }); err != nil {
+	authors := make([]dict.ID, len(lists))
+	if err := s.Authors(lists, func(i int, author dict.ID, _ uint64) error { authors[i] = author; return nil }); err != nil {
 		return err
 	}
 	for _, it := range items {
-		if i, _ := slices.BinarySearch(lists, it.list); authors[i] == dids[it.author] {
+		if i, _ := slices.BinarySearch(lists, it.list); authors[i] == it.author {
 			each(it.list, it.path)
 		}
 	}

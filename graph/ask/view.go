@@ -170,6 +170,12 @@ func (s *state) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []b
 	return intern.Strings(s.r, ns, ids, each)
 }
 
+// Authors calls each with the account in whose repo the record of every id is, in order, dict.None for a string that is not a
+// record's, and with the record key as a TID: above EndOfTime if it names no time.
+func (s *state) Authors(ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
+	return intern.Authors(s.r, ids, each)
+}
+
 // AllStrings returns every string of a namespace. It is for tests and tools: the list is as large
 // as the dictionary.
 func (s *state) AllStrings(ns dict.Namespace) (all []string, err error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // dictionary checks the dictionary: it is one to one, every string is stored in its only form, every id lies in the used
-// part of a leased block.
+// part of a leased block. The author of every AT URI has an id.
 //
 // The URIs' namespace has the sets of labels, too. It may have other strings only if kinds have such
 // subjects.
@@ -34,6 +34,7 @@ type dictionary struct {
 	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
 
 	key, buf []byte
+	author   []byte // the key of the last author looked up
 	groupKey []byte // the key of group
 	group    []byte // the last group read
 }
@@ -113,7 +114,30 @@ func (v *dictionary) id(k, value []byte) error {
 	v.add(&v.forward[ns], form, id)
 	v.form(ns, form)
 	v.leased(ns, id, form)
-	return nil
+	if ns == dict.DID {
+		return nil
+	}
+	return v.authorOf(form)
+}
+
+// authorOf checks that the author of a URI that is not packed has an id. Such URIs of one author follow each other.
+func (v *dictionary) authorOf(form []byte) error {
+	_, _, _, packed, _ := dict.UnpackURI(form)
+	s := dict.UnpackRaw(form)
+	did, ok := dict.AuthorOf(s)
+	if packed || !ok {
+		return nil
+	}
+	v.key = dict.PackDID(append(v.key[:0], dict.KeyID, byte(dict.DID)), did)
+	if bytes.Equal(v.key, v.author) {
+		return nil
+	}
+	v.author = append(v.author[:0], v.key...)
+	_, ok, err := v.r.Get(v.key)
+	if err == nil && !ok {
+		v.broken("dictionary: the author of URI %q has no id", s)
+	}
+	return err
 }
 
 // lookUpString looks up the string of an id.

@@ -62,6 +62,10 @@ func TestBrokenDictionary(t *testing.T) {
 			b.name(dict.URI, 1<<30, uri)
 			return fmt.Sprintf("dictionary: the author %d of URI %x has no string", b.free(), uri)
 		},
+		"an unpacked URI of an unknown author": func(b *bench) string {
+			b.name(dict.URI, 1<<30, []byte("at://did:web:new.com/app.bsky.feed.post/self"))
+			return `dictionary: the author of URI "at://did:web:new.com/app.bsky.feed.post/self" has no id`
+		},
 		"an invalid URI": func(b *bench) string {
 			b.name(dict.URI, 1<<30, []byte("nouri"))
 			return `dictionary: "nouri" is not valid in namespace uri`

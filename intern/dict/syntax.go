@@ -115,6 +115,17 @@ func AuthorityOf(uri string) string {
 	return authority
 }
 
+// AuthorOf returns the DID in whose repo the record of an AT URI is. ok is false for any other string, and for an AT URI that begins
+// with a handle.
+func AuthorOf[S ~string | ~[]byte](s S) (did S, ok bool) {
+	const prefix, method = "at://", "did:"
+	if len(s) < len(prefix+method) || string(s[len(prefix):len(prefix+method)]) != method || !ValidURI(s) {
+		return did, false
+	}
+	did, _, _ = Cut(s[len(prefix):])
+	return did, true
+}
+
 // ValidSpaceURI reports whether s is the URI of a space, or of a record in one, as
 // proposal 0016 (permissioned data) defines them:
 //
