@@ -247,17 +247,8 @@ func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
 		}
 	}
 	if need.Members[0].Is != dict.DID {
-		authors, err := v.AuthorsOf(set)
-		if err != nil {
+		if err := v.AuthorsOf(set, func(_, author dict.ID, _ ask.Path) { accounts.Add(uint64(author)) }); err != nil {
 			return err
-		}
-		if names, err = appendUnknown(c.sn, names, authors); err != nil {
-			return err
-		}
-		for _, by := range authors {
-			if by != dict.None {
-				accounts.Add(uint64(by))
-			}
 		}
 		by, known, err := v.Authors(names)
 		if err := errors.Join(err, c.own(by, known, need.Window, need.Kind)); err != nil {
@@ -284,21 +275,6 @@ func (c *claim) each(ended algebra.Ended, accounts sets.Set, w language.Window, 
 		}
 	}
 	return nil
-}
-
-// appendUnknown appends the records whose authors have no id.
-func appendUnknown(sn *ask.View, names []language.Literal, authors map[dict.ID]dict.ID) ([]language.Literal, error) {
-	var unknown []dict.ID
-	for record, by := range authors {
-		if by == dict.None {
-			unknown = append(unknown, record)
-		}
-	}
-	err := sn.Strings(dict.URI, unknown, func(_ int, s []byte) error {
-		names = append(names, language.Literal{S: string(s), Is: dict.URI})
-		return nil
-	})
-	return names, err
 }
 
 // settle says what is missing, or what proves that nothing is.

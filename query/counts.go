@@ -53,6 +53,18 @@ func counts(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		for n, edge := range edges {
+			if edge.Op == language.OpAuthors {
+				authors, by, err := v.Authors(subjects)
+				if err != nil {
+					return err
+				}
+				for i := range by {
+					if dict.ValidDID(authors[i].S) && !sn.IsHidden(by[i]) {
+						out.Subjects[i].Totals[n] = 1
+					}
+				}
+				continue
+			}
 			add := func(i int, total uint64) error {
 				out.Subjects[i].Totals[n] = total
 				return v.Ended.Err()
@@ -77,7 +89,7 @@ func (q *call) edges() ([]language.Via, error) {
 	}
 	edges := make([]language.Via, len(names))
 	for i, name := range names {
-		edge, err := q.Words.Named("parameter edge", name, "", slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI)))
+		edge, err := q.Words.Named("parameter edge", name, "", slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI), []language.Via{language.Authors}))
 		switch first := edges[0]; {
 		case err != nil:
 			return nil, xrpc.Invalid("%v", err)
@@ -103,6 +115,8 @@ func (c *claim) sizes(v *algebra.Reader, edges []language.Via, subjects []langua
 			if authors, by, err = v.Authors(subjects); err == nil {
 				err = c.own(authors, by, language.Window{}, edge.Kind)
 			}
+		case language.OpAuthors:
+			c.lacks(c.index.Statuses())
 		default:
 			c.ofEverybody("", language.Window{}, edge.Kind)
 		}

@@ -427,7 +427,7 @@ var questions = []string{
 	"histogram set=follows(A)", "histogram set=intersect(likers(P),E)",
 	"counts edge=follows edge=blocks edge=likes subject=A subject=A", "counts edge=followers edge=lists subject=A", "counts edge=listed subject=P", "counts edge=likers subject=P",
 	"known actor=A edge=followers subject=A", "known actor=A edge=follows subject=A", "known actor=A edge=likers subject=P subject=P", "known actor=A edge=listed subject=P",
-	"rank of=E via=likes", "rank of=follows(A) via=likes", "rank of=E via=follows except=E", "rank of=E via=followers since=T", "rank of=E via=lists", "rank of=U via=listed", "rank of=U via=likers",
+	"rank of=E via=likes", "rank of=follows(A) via=likes", "rank of=E via=follows except=E", "rank of=E via=followers since=T", "rank of=E via=lists", "rank of=U via=listed", "rank of=U via=likers", "rank of=U via=authors", "rank of=likes(A) via=authors except=E since=T", "query set=except(likes(A),by(likes(A),E))", "counts edge=authors edge=likers subject=P subject=P",
 	"rank of=E via=follows damp=0.5", "rank of=U via=likers damp=1 since=T", "rank of=E via=likes by=share min=1 since=T", "rank of=E via=follows by=lift min=1 since=T",
 	"getBlocks actor=A direction=blocking", "getBlocks actor=A direction=blockedBy others=A", "app.bsky.graph.getRelationships actor=A others=A others=A",
 }

@@ -170,7 +170,7 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 // describeItems adds the names and records of members.
 func describeItems(v *algebra.Evaluation, ids []uint64, items []listItem, paths map[uint64]ask.Path) error {
 	sorted := slices.Sorted(slices.Values(ids))
-	names, err := v.Names(sorted)
+	names, err := v.Names(v.Expr.Root.Is, sorted)
 	source := v.Expr.Root.Source()
 	if err == nil && source != nil && paths == nil {
 		paths, err = pathsOf(v, source, sorted)

@@ -91,8 +91,8 @@ func ranked(ctx context.Context, q *call) (any, error) {
 			out.Of, out.Accounts = &standing.Of, &standing.Accounts
 		}
 		var last rank.Result
-		more, err := standing.Page(r, func(e *rank.Result, member []byte) {
-			item := rankItem{Member: string(member), Count: e.Count}
+		more, err := standing.Page(r, func(e *rank.Result, member string) {
+			item := rankItem{Member: member, Count: e.Count}
 			switch last = *e; r.By {
 			case rank.ByShare:
 				item.Total, item.Share = &e.Total, new(standing.Score(r.By, e))
@@ -135,6 +135,9 @@ func (c *claim) ranking(ctx context.Context, r *rank.Ranking) error {
 		if err := c.on(v, needs); err != nil {
 			return err
 		}
+	}
+	if r.Via.Op == language.OpAuthors && c.missing == nil { // of has no accounts, and the results are active ones
+		c.lacks(c.index.Statuses())
 	}
 	switch r.By {
 	case rank.ByShare:

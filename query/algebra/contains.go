@@ -8,7 +8,7 @@ import (
 )
 
 // Contains reports whether x, whose id is id, is a member. It looks up x only; it reads
-// whole sets only for listed, lists, rank and sample.
+// whole sets only for listed, lists, rank, sample, authors and by.
 func (v *Evaluation) Contains(x language.Literal, id dict.ID) (bool, error) {
 	if x.Is == dict.DID && id != dict.None && v.View.IsHidden(id) {
 		return false, nil
@@ -56,12 +56,12 @@ func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool
 		t, err := v.Leaf(LeafOf(n, v.IDs))
 		return t.Set.Has(uint64(id)), err
 	case language.OpMembers:
-		if x.S == "" { // the caller knows only the id
-			return slices.Contains(v.IDs[n.First:n.End], id), nil
-		}
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
-	case language.OpRank, language.OpSample:
+	case language.OpRank, language.OpSample, language.OpAuthors, language.OpBy:
 		set, err := v.Set(n)
+		if id == dict.None {
+			id = v.standIn(x)
+		}
 		return set.Has(uint64(id)), err
 	default:
 		return v.hasAll(n, x, id)

@@ -33,13 +33,13 @@ type Evaluation struct {
 	Expr     *language.Expr
 	IDs      []dict.ID                // of Expr.Strings; dict.None where a string has no id
 	labelers map[string]ask.Labeler   // by DID, of the expression's labeled(…)
-	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see first
+	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see standIn
 
 	Exact       bool                                  // fail instead of reading a sample
 	HopUnits    int                                   // the budget of each hop of a ranking; see hop
 	maxOfSecond int                                   // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	samples     []string                              // what was sampled, for the client
-	computed    map[*language.Node]sets.Set           // results of OpRank and OpSample
+	computed    map[*language.Node]sets.Set           // results of OpRank, OpSample, OpAuthors and OpBy
 	weights     map[*language.Node]map[uint64]float64 // of the members of OpRank, where another ranking needs them
 }
 
@@ -181,6 +181,8 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 		t.Set, err = ranked(v, n)
 	case language.OpSample:
 		t.Set, err = sampled(v, n)
+	case language.OpAuthors, language.OpBy:
+		t.Set, err = authored(v, n)
 	default:
 		t.Set, err = v.except(n)
 	}

@@ -94,6 +94,20 @@ func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 		return w.ranked(e, n)
 	case language.OpSample:
 		return w.sampled(e, n)
+	case language.OpAuthors:
+		windowed, since, until := span(n)
+		for uri := range w.set(e, &n.Args[0]) {
+			list = append(list, authorIn(uri, windowed, since, until)...)
+		}
+		n = &language.Node{} // its operand is no set of accounts
+	case language.OpBy:
+		by := w.set(e, &n.Args[1])
+		for uri := range w.set(e, &n.Args[0]) {
+			if a := authorIn(uri, false, 0, 0); len(a) > 0 && by[a[0]] && !w.Model.Hidden[a[0]] {
+				list = append(list, uri)
+			}
+		}
+		n = &language.Node{}
 	default:
 	}
 	set := map[string]bool{}
@@ -125,6 +139,15 @@ func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 	return set
 }
 
+// authorIn returns the account that a URI names, if the record's own key is in a window.
+func authorIn(uri string, windowed bool, since, until int64) []string {
+	parts := strings.Split(uri, "/")
+	if len(parts) < 3 || parts[0] != "at:" || !strings.HasPrefix(parts[2], "did:") || windowed && !oracle.InWindow(parts[len(parts)-1], since, until) {
+		return nil
+	}
+	return parts[2:3]
+}
+
 // sampled sorts the visible members by the hashes of their ids, those that the sample names by the hashes of their names.
 func (w twin) sampled(e *language.Expr, n *language.Node) map[string]bool {
 	set := w.set(e, &n.Args[0])
@@ -138,7 +161,9 @@ func (w twin) sampled(e *language.Expr, n *language.Node) map[string]bool {
 	named := map[string]bool{}
 	for n := range n.Args[0].All() {
 		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
-			named[e.Strings[i].S] = true
+			if named[e.Strings[i].S] = true; n.By > 0 { // an authors(…) or by(…) may name their authors
+				named[e.Strings[n.By+i-n.First].S] = true
+			}
 		}
 	}
 	hash := func(s string) uint64 {
@@ -175,8 +200,11 @@ type scored struct {
 // id.
 func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 	windowed, since, until := span(n)
-	v := w.Between(windowed, since, until)
-	sets := map[language.Op]map[string][]string{language.OpForward: v.Forward[e.Info(n).Name], language.OpReverse: v.Reverse[e.Info(n).Name]}
+	v, kind := w.Between(windowed, since, until), ""
+	if n.Rank.Via.Op != language.OpAuthors {
+		kind = e.Info(n).Name
+	}
+	sets := map[language.Op]map[string][]string{language.OpForward: v.Forward[kind], language.OpReverse: v.Reverse[kind]}
 	weights := map[string]float64{}
 	for member := range w.set(e, &n.Args[0]) {
 		weights[member] = 1
@@ -207,6 +235,8 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 			list = w.ListsOf(member, windowed, since, until)
 		case language.OpListed:
 			list = w.Listed(member, windowed, since, until)
+		case language.OpAuthors:
+			list = authorIn(member, windowed, since, until)
 		default:
 		}
 		for _, s := range list {
@@ -265,6 +295,8 @@ func (w twin) halvings(e *language.Expr, n *language.Node, member, result string
 				offer(l.Rkey)
 			}
 		}
+	case language.OpAuthors:
+		offer(member[strings.LastIndexByte(member, '/')+1:])
 	default:
 		actor, subject := member, result
 		if n.Rank.Via.Op == language.OpReverse {
@@ -704,7 +736,7 @@ func TestBySize(t *testing.T) {
 					t.Fatalf("%s: a page of %d members, limit %d", e.Source, len(page), limit)
 				}
 				for _, m := range page {
-					name, err := v.Names([]uint64{uint64(m.ID)})
+					name, err := v.Names(v.Expr.Root.Is, []uint64{uint64(m.ID)})
 					must(t, err)
 					got, sizes = append(got, name[0]), append(sizes, m.Size)
 				}

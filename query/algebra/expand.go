@@ -36,8 +36,8 @@ type hop struct {
 	w Walk
 	t *Tally
 
-	effective ask.Window          // with decay, of the records that add to a score
-	authors   map[dict.ID]dict.ID // of the lists, if w leads along them
+	effective ask.Window           // with decay, of the records that add to a score
+	authors   map[dict.ID]authorOf // of the lists or records, if w needs them
 
 	limited bool // it ends when the budget is spent
 	left    int  // units
@@ -48,6 +48,12 @@ type hop struct {
 
 	ids     []uint64  // scratch memory
 	weights []float64 // of ids, with decay
+}
+
+// authorOf is the author of a record, and the record's key.
+type authorOf struct {
+	id  dict.ID
+	key ask.Path
 }
 
 // datesPerUnit is how many dates of a large set are read for one unit.
@@ -89,10 +95,14 @@ func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
 func (h *hop) start(members sets.Set, units int) (err error) {
 	h.t = &Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
 	h.left, h.limited = units, units > 0
-	if h.w.Via.Op == language.OpListed && h.authors == nil {
-		h.authors, err = h.v.AuthorsOf(members)
+	if h.authors != nil || h.w.Via.Op != language.OpListed && h.w.Via.Op != language.OpAuthors {
+		return nil
 	}
-	return err
+	if h.limited && members.Len() > uint64(units/memberUnits) {
+		return errSpent
+	}
+	h.authors = map[dict.ID]authorOf{}
+	return authorsOf(h.v, members, func(record, author dict.ID, key ask.Path) { h.authors[record] = authorOf{author, key} })
 }
 
 // whole reads all members. Of many members, it reads the sets in the order of the members' hashes: if the
@@ -150,10 +160,9 @@ const (
 
 // read expands members until the budget is spent, and returns how many it read.
 func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
-	hidden := h.hidden()
 	visible := func(yield func(uint64) bool) {
 		for member := range order {
-			if !hidden.Has(member) && dict.ID(member) < dict.FirstReserved && !yield(member) {
+			if h.leads(member) && !yield(member) {
 				return
 			}
 		}
@@ -180,13 +189,17 @@ func (h *hop) begin(member uint64) {
 
 // visible returns how many of the members read does not skip.
 func (h *hop) visible(members sets.Set) (n uint64) {
-	hidden := h.hidden()
 	for id := range members.All() {
-		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
+		if h.leads(id) {
 			n++
 		}
 	}
 	return n
+}
+
+// leads reports whether a member may lead anywhere: it is active and, except to its author, has an id.
+func (h *hop) leads(member uint64) bool {
+	return (dict.ID(member) < dict.FirstReserved || h.w.Via.Op == language.OpAuthors) && (h.w.Via.From != dict.DID || !h.v.View.IsHidden(dict.ID(member)))
 }
 
 // hashed returns members in the order of their hashes.
@@ -287,7 +300,7 @@ func (h *hop) expand(member uint64) error {
 	}
 	w, id := &h.w, dict.ID(member)
 	weight := w.weightOf(member)
-	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id], Window: w.Window}
+	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id].id, Window: w.Window}
 	switch {
 	case l.Op == language.OpReverse:
 		return h.reverse(l, weight)
@@ -297,6 +310,11 @@ func (h *hop) expand(member uint64) error {
 		var err error
 		if h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, id, w.Window); err != nil {
 			return err
+		}
+	case l.Op == language.OpAuthors:
+		h.ids = h.ids[:0]
+		if a, ok := h.authors[id]; ok && w.Window.Has(a.key) {
+			h.ids = append(h.ids, uint64(a.id))
 		}
 	default:
 		set, err := h.v.leafSet(l)
@@ -340,9 +358,14 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 			h.weights[len(h.weights)-1] = h.w.aged(weight, p.TID)
 		}
 	}
-	if l.Op == language.OpForward {
+	switch l.Op {
+	case language.OpForward:
 		err = h.v.View.EachSubject(l.Kind, l.Of, l.Window, func(id dict.ID, p ask.Path) error { offer(id, p); return nil })
-	} else {
+	case language.OpAuthors:
+		if a, ok := h.authors[l.Of]; ok && l.Window.Has(a.key) {
+			offer(a.id, a.key)
+		}
+	default:
 		err = h.v.eachListed(l, offer)
 	}
 	if err != nil {

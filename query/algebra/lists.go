@@ -55,7 +55,7 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 
 // listSizes is Sizes along an OpListed or OpLists set.
 func (r *Reader) listSizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
-	var authors map[dict.ID]dict.ID
+	authors := map[dict.ID]dict.ID{}
 	var hidden sets.Set
 	if via.Op == language.OpListed {
 		lists := make([]uint64, 0, len(ids))
@@ -64,8 +64,8 @@ func (r *Reader) listSizes(via language.Via, ids []dict.ID, each func(i int, tot
 				lists = append(lists, uint64(id))
 			}
 		}
-		var err error
-		if authors, err = r.AuthorsOf(sets.FromUnsorted(lists)); err != nil {
+		err := r.AuthorsOf(sets.FromUnsorted(lists), func(list, author dict.ID, _ ask.Path) { authors[list] = author })
+		if err != nil {
 			return err
 		}
 		hidden = r.View.Hidden()

@@ -16,38 +16,55 @@ import (
 // of the id space, and never handed out.
 func standInID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
 
-// literal returns the id of string i, an argument of members(…). If it has no id, it returns
-// the stand-in id of the first string that equals it.
+// literal returns the id of string i, an argument of members(…) or the author of one. If it has no id, it returns its stand-in.
 func (v *Evaluation) literal(i int) dict.ID {
 	if v.IDs[i] != dict.None {
 		return v.IDs[i]
 	}
-	return standInID(v.first(i))
+	return v.standIn(v.Expr.Strings[i])
 }
 
-// first returns the index of the first of the strings that equal string i.
-func (v *Evaluation) first(i int) int {
+// standIn returns the stand-in id of the first of the strings that equal l, dict.None if there is none.
+func (v *Evaluation) standIn(l language.Literal) dict.ID {
 	if v.firsts == nil { // built once: members(…) may have thousands of arguments
 		v.firsts = make(map[language.Literal]int, len(v.Expr.Strings))
 		for n, l := range slices.Backward(v.Expr.Strings) {
 			v.firsts[l] = n
 		}
 	}
-	return v.firsts[v.Expr.Strings[i]]
+	if i, ok := v.firsts[l]; ok {
+		return standInID(i)
+	}
+	return dict.None
 }
 
-// namedLast replaces the ids of strings that members(…) names by their stand-ins, and leaves out hidden accounts among them.
+// InTerms returns the result of another expression with the stand-in ids of this one. It leaves out strings without an id that this
+// one does not have.
+func InTerms(v, other *Evaluation, set sets.Set) sets.Set {
+	from, _ := set.Page(uint64(dict.FirstReserved)-1, int(set.Len()), sets.Set{})
+	if len(from) == 0 {
+		return set
+	}
+	var to []uint64
+	for _, id := range from {
+		if is := v.standIn(other.Expr.Strings[dict.ID(id)-dict.FirstReserved]); is != dict.None {
+			to = append(to, uint64(is))
+		}
+	}
+	return sets.Or(sets.AndNot(set, sets.FromList(from)), sets.FromUnsorted(to))
+}
+
+// namedLast replaces the ids of strings that members(…) names, and of their authors, by their stand-ins, and leaves out hidden accounts
+// among them.
 func (v *Evaluation) namedLast(set sets.Set) sets.Set {
 	var from, to []uint64
-	for n := range v.Expr.Root.All() {
-		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
-			if v.IDs[i] == dict.None || v.Expr.Strings[i].Is != v.Expr.Root.Is || !set.Has(uint64(v.IDs[i])) {
-				continue
-			}
-			from = append(from, uint64(v.IDs[i]))
-			if n.Is != dict.DID || !v.View.IsHidden(v.IDs[i]) {
-				to = append(to, uint64(standInID(v.first(i))))
-			}
+	for i := range v.Expr.Root.Named() {
+		if v.IDs[i] == dict.None || v.Expr.Strings[i].Is != v.Expr.Root.Is || !set.Has(uint64(v.IDs[i])) {
+			continue
+		}
+		from = append(from, uint64(v.IDs[i]))
+		if v.Expr.Root.Is != dict.DID || !v.View.IsHidden(v.IDs[i]) {
+			to = append(to, uint64(v.standIn(v.Expr.Strings[i])))
 		}
 	}
 	if len(from) == 0 {
@@ -60,7 +77,7 @@ func (v *Evaluation) namedLast(set sets.Set) sets.Set {
 // last is the place of the last one if more members follow, else dict.None.
 func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int) (ids []uint64, members []string, last dict.ID, err error) {
 	ids, more := v.namedLast(set).Page(uint64(after), limit, v.Hidden())
-	if members, err = v.Names(ids); err != nil {
+	if members, err = v.Names(v.Expr.Root.Is, ids); err != nil {
 		return nil, nil, dict.None, err
 	}
 	bytes := 0
@@ -85,19 +102,19 @@ func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int) (ids []uint64,
 // URIs have 70 KB.
 const MaxPageBytes = 512 << 10
 
-// Names returns the strings of ids, which ascend; stand-in ids have strings, too.
-func (v *Evaluation) Names(ids []uint64) ([]string, error) {
+// Names returns the strings of ids of a namespace; stand-in ids have strings, too. If the ids ascend, it reads least.
+func (v *Evaluation) Names(is dict.Namespace, ids []uint64) ([]string, error) {
 	out := make([]string, len(ids))
-	known := make([]dict.ID, 0, len(ids))
+	known, at := make([]dict.ID, 0, len(ids)), make([]int, 0, len(ids))
 	for i, id := range ids {
-		if dict.ID(id) >= dict.FirstReserved { // stand-in ids come last
+		if dict.ID(id) >= dict.FirstReserved {
 			out[i] = v.Expr.Strings[dict.ID(id)-dict.FirstReserved].S
 		} else {
-			known = append(known, dict.ID(id))
+			known, at = append(known, dict.ID(id)), append(at, i)
 		}
 	}
-	err := v.View.Strings(v.Expr.Root.Is, known, func(i int, s []byte) error {
-		out[i] = string(s)
+	err := v.View.Strings(is, known, func(i int, s []byte) error {
+		out[at[i]] = string(s)
 		return nil
 	})
 	return out, err

@@ -39,12 +39,10 @@ func sampled(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 // and then has a stand-in that depends on its place in the expression, or get one between two pages.
 func named(v *Evaluation, n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
-	for n := range n.All() {
-		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
-			h := fnv.New64a()
-			_, _ = io.WriteString(h, v.Expr.Strings[i].S)
-			hashes[uint64(v.literal(i))] = h.Sum64()
-		}
+	for i := range n.Named() {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, v.Expr.Strings[i].S)
+		hashes[uint64(v.literal(i))] = h.Sum64()
 	}
 	return hashes
 }

@@ -2,7 +2,6 @@ package algebra
 
 import (
 	"skein.blue/graph/ask"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
@@ -25,43 +24,6 @@ func (r *Reader) leafSet(l Leaf) (set sets.Set, err error) {
 		return set, err
 	}
 	return r.All(op)
-}
-
-// Authors returns the accounts that made lists, and their ids.
-func (r *Reader) Authors(lists []language.Literal) (authors []language.Literal, ids []dict.ID, err error) {
-	authors = make([]language.Literal, len(lists))
-	for i, l := range lists {
-		authors[i] = language.Literal{S: dict.AuthorityOf(l.S), Is: dict.DID}
-	}
-	ids, err = Lookup(r.View, authors)
-	return authors, ids, err
-}
-
-// AuthorsOf returns the account that made each of some lists, or other records.
-func (r *Reader) AuthorsOf(lists sets.Set) (map[dict.ID]dict.ID, error) {
-	ids := make([]dict.ID, 0, lists.Len())
-	for id := range lists.All() {
-		if dict.ID(id) < dict.FirstReserved {
-			ids = append(ids, dict.ID(id))
-		}
-	}
-	named := make([]language.Literal, len(ids))
-	err := r.View.Strings(dict.URI, ids, func(i int, s []byte) error {
-		named[i].S = string(s)
-		return r.Ended.Err()
-	})
-	if err != nil {
-		return nil, err
-	}
-	_, by, err := r.Authors(named)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[dict.ID]dict.ID, len(ids))
-	for i, id := range ids {
-		all[id] = by[i]
-	}
-	return all, nil
 }
 
 // ranked evaluates a rank(…), once for each place where it stands.

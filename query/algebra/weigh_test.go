@@ -161,7 +161,7 @@ func TestFutureEdgesAddNothing(t *testing.T) {
 		must(t, on(t, g, parsed(t, text), free(), func(v *Evaluation) error {
 			set, _, err := v.Result()
 			must(t, err)
-			got, err := v.Names(set.List(nil))
+			got, err := v.Names(v.Expr.Root.Is, set.List(nil))
 			slices.Sort(got)
 			if slices.Sort(want); !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", text, got, want)

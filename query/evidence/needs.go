@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/query/language"
 )
 
@@ -46,10 +47,10 @@ func reach(n *language.Node) (known, within bool) {
 		return n.Kind.IsLabel(), true
 	case language.OpIntersect:
 		return some && within, within
-	case language.OpExcept:
+	case language.OpExcept, language.OpBy:
 		first, _ := reach(&n.Args[0])
 		return first && within, within
-	case language.OpSample:
+	case language.OpSample, language.OpAuthors:
 		return known, known
 	case language.OpRank:
 		of, _ := reach(&n.Args[0])
@@ -60,9 +61,9 @@ func reach(n *language.Node) (known, within bool) {
 	}
 }
 
-// isForward reports whether a ranking reads the records of the accounts in its set, or of the authors of the lists in it.
+// isForward reports whether a ranking reads no more than the records of the accounts in its set, or of the authors of the lists in it.
 func isForward(r *language.RankSpec) bool {
-	return r.Via.Op == language.OpForward || r.Via.Op == language.OpListed
+	return r.Via.Op == language.OpForward || r.Via.Op == language.OpListed || r.Via.Op == language.OpAuthors
 }
 
 // cuts reports whether other results decide which are among the first. Without, there are no scores.
@@ -108,11 +109,14 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 				needs = append(needs, within(arg, known)...)
 			}
 		}
-	case language.OpExcept:
-		// Of what is left out, it matters only whether it has members of the first set.
+	case language.OpExcept, language.OpBy:
+		// Of what is left out, it matters only whether it has members of the first set; of accounts, whether it has their authors.
 		needs = within(&n.Args[0], among)
 		if Known(&n.Args[0]) {
 			among = append(slices.Clone(among), &n.Args[0])
+		}
+		if n.Op == language.OpBy {
+			among = authors(among)
 		}
 		for i := range n.Args[1:] {
 			needs = append(needs, within(&n.Args[1+i], among)...)
@@ -121,13 +125,21 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 		for i := range n.Args {
 			needs = append(needs, within(&n.Args[i], among)...)
 		}
-	case language.OpSample: // which members it has depends on all of them
+	case language.OpSample, language.OpAuthors: // which members it has depends on all of them
 		return Of(&n.Args[0])
 	case language.OpRank:
 		return ranking(n, among)
 	default: // members(…)
 	}
 	return needs
+}
+
+// authors returns the sets of the authors of the records in sets.
+func authors(of []*language.Node) (all []*language.Node) {
+	for _, n := range of {
+		all = append(all, &language.Node{Op: language.OpAuthors, Is: dict.DID, Args: []language.Node{*n}})
+	}
+	return all
 }
 
 // firsts returns which operands of an intersection are read whole, and the others within them: those that are plain; if there are
@@ -176,6 +188,7 @@ func ranking(n *language.Node, among []*language.Node) (needs []Need) {
 	}
 	needs = Of(of)
 	switch {
+	case n.Rank.Via.Op == language.OpAuthors: // the records name them
 	case isForward(n.Rank) && Known(of):
 		needs = append(needs, Need{Kind: n.Kind, Window: n.Window, Members: []*language.Node{of}})
 	case isForward(n.Rank):

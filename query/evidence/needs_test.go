@@ -33,7 +33,7 @@ func shown(e *language.Expr, n *language.Node) string {
 	for i := range n.Args {
 		args = append(args, shown(e, &n.Args[i]))
 	}
-	name := [...]string{"", "", "listed", "lists", "members", "intersect", "union", "except", "atleast", "rank", "sample"}[n.Op]
+	name := [...]string{"", "", "listed", "lists", "members", "intersect", "union", "except", "atleast", "rank", "sample", "authors", "by"}[n.Op]
 	switch {
 	case n.Kind.IsLabel():
 		name, args = "labeled", []string{e.LabelerOf(n)}
@@ -102,6 +102,17 @@ func TestNeeds(t *testing.T) {
 		"union(follows(A), likers(P))":                "follow of follows(A); like of everybody in likers(P)",
 		"atleast(2, follows(A), likers(P))":           "follow of follows(A); like of everybody in likers(P)",
 		"sample(intersect(follows(A), likers(P)), 5)": "follow of follows(A); like of members of follows(A)",
+
+		// The authors of records are known with the records; of accounts, it matters whether they have these authors.
+		"authors(likes(A))":                               "like of likes(A)",
+		"rank(of=likes(A), via=authors, top=3)":           "like of likes(A)",
+		"by(likes(A), followers(B))":                      "like of likes(A); follow of members of authors(likes(A))",
+		"by(lists(A), followers(B))":                      "listitem_list of everybody in lists(A); follow of everybody in followers(B)",
+		"except(likes(A), by(likes(A), followers(B)))":    "like of likes(A); like of likes(A); follow of members of authors(likes(A)) and authors(likes(A))",
+		"intersect(likes(A), by(lists(B), followers(B)))": "like of likes(A); listitem_list of members of likes(A); follow of members of authors(likes(A))",
+		"intersect(authors(likes(A)), followers(B))":      "like of likes(A); follow of members of authors(likes(A))",
+		"intersect(authors(lists(A)), followers(B))":      "listitem_list of everybody in lists(A); follow of everybody in followers(B)",
+		"intersect(follows(A), authors(lists(B)))":        "follow of follows(A); listitem_list of everybody in lists(B)",
 
 		// Of an intersection, the sets that depend on everybody matter within the others.
 		"intersect(follows(A), likers(P))":                                         "follow of follows(A); like of members of follows(A)",

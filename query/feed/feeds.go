@@ -203,11 +203,11 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (post
 		limit := min(limit, maxFeed-len(at.shown))
 		r.Limit = len(at.shown) + limit + 1
 		shown := slices.Clone(at.shown)
-		_, err = ranked.Page(r, func(e *rank.Result, member []byte) {
+		_, err = ranked.Page(r, func(e *rank.Result, member string) {
 			switch _, again := slices.BinarySearch(at.shown, e.ID); {
 			case again:
 			case len(posts) < limit:
-				posts = append(posts, string(member))
+				posts = append(posts, member)
 				shown = append(shown, e.ID)
 			case len(shown) < maxFeed:
 				next = &place{micros: at.micros, shown: shown}
@@ -250,7 +250,7 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Ex
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
 		p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
-		if rank.IsPost(uri) && (at.id == 0 || order.Compare(p, algebra.MemberRecord{ID: dict.ID(at.id), Path: ask.Path{TID: at.after}}) > 0) {
+		if rank.IsPost(string(uri)) && (at.id == 0 || order.Compare(p, algebra.MemberRecord{ID: dict.ID(at.id), Path: ask.Path{TID: at.after}}) > 0) {
 			found = append(found, p)
 			uris[p.ID] = string(uri)
 		}

@@ -24,8 +24,8 @@ type Node struct {
 	Op     Op
 	Kind   kinds.Kind // leaf or OpRank: the kind of edge
 	Of     int        // leaf: index of its argument in Expr.Strings
-	By     int        // OpListed: index of the list's author in Expr.Strings
-	Window Window     // leaf or OpRank: its times, since and until
+	By     int        // OpListed: index of the list's author in Expr.Strings; OpMembers: of the first of the members' authors, 0 if they do not matter
+	Window Window     // leaf, OpRank or OpAuthors: its times, since and until
 	Args   []Node     // operator: its operands; OpRank: the set given as of=, then the one given as except=, if any
 	Rank   *RankSpec  // OpRank: its other arguments
 	Least  int        // OpAtLeast: how many of the operands; OpSample: how many members
@@ -56,6 +56,19 @@ func (n *Node) each(yield func(*Node) bool) bool {
 	return true
 }
 
+// Named yields the indices, in Expr.Strings, of what members(…) names in n, and of the authors that it thereby names.
+func (n *Node) Named() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for m := range n.All() {
+			for i := m.First; m.Op == OpMembers && i < m.End; i++ {
+				if !yield(i) || m.By > 0 && !yield(m.By+i-m.First) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // An Op is an operator, or the type of a leaf.
 type Op uint8
 
@@ -72,6 +85,8 @@ const (
 	OpAtLeast             // members of at least Node.Least operands
 	OpRank                // the results of rank(…)
 	OpSample              // Node.Least members of the operand
+	OpAuthors             // the accounts that created the records of the operand
+	OpBy                  // the records of the first operand whose authors are in the second
 	opShort               // a short name; it never occurs in a Node of a parsed expression
 	opLabeled             // labeled(…), likewise: its Node has OpReverse
 )
@@ -119,6 +134,8 @@ func (e *Expr) forms(n *Node) (forms []kinds.Form) {
 	switch {
 	case n.Is == dict.DID:
 		return []kinds.Form{kinds.DID}
+	case n.Op == OpBy:
+		return []kinds.Form{kinds.ATURI}
 	case n.Op == OpForward, n.Op == OpRank && n.Rank.Via.Op == OpForward:
 		return []kinds.Form{e.Info(n).To.Form}
 	case n.Op.IsSet(), n.Op == OpRank:
@@ -158,10 +175,10 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at position %d: %s", e.Offset, e.What) }
 
 // Source returns the leaf whose records make the members of n members: n itself, or the first set of
-// intersect, except and sample. It returns nil for other operators, whose members come from several
+// intersect, except, sample and by. It returns nil for other operators, whose members come from several
 // sets, or from none.
 func (n *Node) Source() *Node {
-	for n.Op == OpIntersect || n.Op == OpExcept || n.Op == OpSample {
+	for n.Op == OpIntersect || n.Op == OpExcept || n.Op == OpSample || n.Op == OpBy {
 		n = &n.Args[0]
 	}
 	if n.Op.IsSet() {

@@ -87,7 +87,7 @@ func (n *Node) canBecome(ns dict.Namespace) bool {
 	switch {
 	case n.Is == ns, n.eitherIs:
 		return true
-	case n.Op.IsSet(), n.Op == OpMembers, n.Op == OpRank, len(n.Args) == 0:
+	case n.Op.IsSet(), n.Op == OpMembers, n.Op == OpRank, n.Op == OpAuthors, n.Op == OpBy, len(n.Args) == 0:
 		return false
 	}
 	for i := range n.Args {
@@ -130,12 +130,17 @@ func (e *Expr) LabelerOf(n *Node) string {
 func (e *Expr) Except(results dict.Namespace) error { return e.except(&e.Root, results) }
 
 func (e *Expr) except(n *Node, results dict.Namespace) error {
+	return e.mustBe(n, results, "except must be a set of %s, like the results")
+}
+
+// mustBe makes the members of n those of a namespace. must says with %s that they must be, for the client.
+func (e *Expr) mustBe(n *Node, ns dict.Namespace, must string) error {
 	switch {
-	case n.canBecome(results):
-		e.become(n, results)
+	case n.canBecome(ns):
+		e.become(n, ns)
 		return nil
 	case n.isList:
 		return errNotItsMembers
 	}
-	return fmt.Errorf("except must be a set of %s, like the results; this one is a set of %s", Plural(results), Plural(n.Is))
+	return fmt.Errorf(must+"; this one is a set of %s", Plural(ns), Plural(n.Is))
 }

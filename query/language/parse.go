@@ -30,7 +30,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: OpIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, kinds.Labeled: {op: opLabeled},
+		"members": {op: OpMembers}, "intersect": {op: OpIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, "authors": {op: OpAuthors}, "by": {op: OpBy}, kinds.Labeled: {op: opLabeled},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -145,6 +145,8 @@ func (p *parser) expr(depth int) (Node, error) {
 		}
 	case OpSample:
 		err = p.sample(&n, depth)
+	case OpAuthors, OpBy:
+		err = p.authored(&n, name, depth)
 	default:
 		err = p.operands(&n, name, depth)
 	}

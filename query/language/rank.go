@@ -14,7 +14,7 @@ import (
 // A Via is the type of set that a ranking opens for each member, such as likes or followers.
 type Via struct {
 	Name string
-	Op   Op // OpForward, OpReverse, OpListed or OpLists
+	Op   Op // OpForward, OpReverse, OpListed, OpLists or OpAuthors
 	Kind kinds.Kind
 	Form kinds.Form     // of the members that it leads from
 	From dict.Namespace // likewise
@@ -55,26 +55,37 @@ func (v *Vocabulary) Named(what, name, why string, all []Via) (Via, error) {
 	return Via{}, fmt.Errorf("%s is %q; %sit must be one of %s%s", what, Brief(name), why, strings.Join(names, ", "), v.didYouMean(name, names))
 }
 
-// NamedFrom is Named of the sets that lead from accounts, or from URIs.
-func (v *Vocabulary) NamedFrom(what, name string, from dict.Namespace) (Via, error) {
-	return v.Named(what, name, "for a set of "+Plural(from)+" ", v.Vias(from))
+// NamedFrom is Named of the sets that lead from accounts, or from URIs, and of some more.
+func (v *Vocabulary) NamedFrom(what, name string, from dict.Namespace, more ...Via) (Via, error) {
+	return v.Named(what, name, "for a set of "+Plural(from)+" ", append(v.Vias(from), more...))
+}
+
+// viaFrom returns the set with a name that a ranking may open for accounts, or for URIs.
+func (v *Vocabulary) viaFrom(name string, from dict.Namespace) (Via, error) {
+	if from == dict.URI {
+		return v.NamedFrom("via", name, from, Authors)
+	}
+	return v.NamedFrom("via", name, from)
 }
 
 // ViaFrom returns the set with a name that leads from the members of a part of the expression. If the set can have members of
 // either namespace, it then has those from which there is such an edge. Its error is for the client.
 func (e *Expr) ViaFrom(name string, of *Node) (Via, error) {
-	via, err := e.words.NamedFrom("via", name, of.Is)
+	via, err := e.words.viaFrom(name, of.Is)
 	for _, ns := range dict.Namespaces {
 		if err == nil || ns == of.Is || !of.canBecome(ns) {
 			continue
 		}
-		if other, otherErr := e.words.NamedFrom("via", name, ns); otherErr == nil {
+		if other, otherErr := e.words.viaFrom(name, ns); otherErr == nil {
 			e.become(of, ns)
-			return other, nil
+			via, err = other, nil
 		}
 	}
+	if via.Op == OpAuthors {
+		e.nameAuthors(of)
+	}
 	if of.isList && err != nil {
-		if _, fromAccounts := e.words.NamedFrom("via", name, dict.DID); fromAccounts == nil {
+		if _, fromAccounts := e.words.viaFrom(name, dict.DID); fromAccounts == nil {
 			err = fmt.Errorf("via=%s: %w", name, errNotItsMembers)
 		}
 	}

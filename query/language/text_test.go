@@ -77,6 +77,7 @@ func shown(e *Expr) string {
 			for i := range n.Args {
 				args = append(args, write(&n.Args[i]))
 			}
+			args = append(args, shownWindow(n)...)
 		}
 		return name + "(" + strings.Join(args, ",") + ")"
 	}

@@ -104,7 +104,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	default:
 		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s, %s", language.Brief(r.By), ByCount, ByShare, ByLift, ByScore)
 	}
-	if lists := r.Via.Op == language.OpLists || r.Via.Op == language.OpListed; lists && (r.By == ByShare || r.By == ByLift) {
+	if counts := r.Via.Op == language.OpForward || r.Via.Op == language.OpReverse; !counts && (r.By == ByShare || r.By == ByLift) {
 		return r, xrpc.Invalid("by=%s does not work with via=%s", r.By, r.Via.Name)
 	}
 	r.min = uint32(q.Integer("min", 1, 1<<30, least))
@@ -151,6 +151,7 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		if without, err = e.Set(&r.Except.Root); err != nil {
 			return nil, err
 		}
+		without = algebra.InTerms(v, e, without)
 		exceptSampled = e.Sampled()
 	}
 	if r.scored() && actors.Len() > manyScored { // totals of thousands of results are looked up
@@ -166,14 +167,14 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 	if err != nil {
 		return nil, err
 	}
-	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of, Late: late}
+	st := &Standing{v: v, tally: t, Of: of, Late: late}
 	sampled := func() string {
 		return strings.Join(slices.DeleteFunc([]string{v.Sampled(), exceptSampled}, func(s string) bool { return s == "" }), "; ")
 	}
 	st.Sampled = sampled()
 	switch {
 	case r.scored():
-		err = st.measure(v, r)
+		err = st.measure(r)
 		st.Sampled = sampled()
 	case r.ByScore():
 		st.results, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)

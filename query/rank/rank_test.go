@@ -267,7 +267,7 @@ func TestPosts(t *testing.T) {
 		"at://did:web:a.example.com/app.bsky.feed.post": false, "at://did:web:a.example.com": false, "did:web:a.example.com": false, "": false,
 		"at://did:web:a.example.com/space/com.example.forum/main/did:web:b/app.bsky.feed.post/x": false, "at://did:web:a.example.com/app.bsky.feed.post/x/y": false,
 	} {
-		if got := IsPost([]byte(uri)); got != want {
+		if got := IsPost(uri); got != want {
 			t.Errorf("%q is a post: %v", uri, got)
 		}
 	}
@@ -481,13 +481,13 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.scored() && st.Accounts != visible {
 				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
 			}
-			more, err = st.Page(r, func(e *Result, member []byte) {
+			more, err = st.Page(r, func(e *Result, member string) {
 				if score := st.Score(r.By, e); r.scored() && score != slowScore(r.By, st, e) {
 					t.Fatalf("%v: a score of %d", p, score)
 				}
 				n++
 				last = *e
-				all = append(all, slowRanking{string(member), uint64(e.Count), e.Total, e.Score})
+				all = append(all, slowRanking{member, uint64(e.Count), e.Total, e.Score})
 			})
 			return err
 		})

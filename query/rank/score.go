@@ -1,9 +1,7 @@
 package rank
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"math"
 	"math/bits"
 	"net/url"
@@ -36,8 +34,7 @@ type Result = algebra.Result
 
 // A Standing has the results of a ranking, in order.
 type Standing struct {
-	ctx      context.Context //nolint:containedctx // of the query
-	sn       *ask.View
+	v        *algebra.Evaluation // of the set
 	tally    *algebra.Tally
 	Of       uint64 // members of the expanded set
 	Late     uint64 // how often the budget was halved
@@ -48,8 +45,8 @@ type Standing struct {
 
 // measure looks up the totals of the results, and orders them by score. In a window, the results with the highest
 // counts come first: those that are not counted before the budget is spent are left out.
-func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
-	known, err := st.sn.Known()
+func (st *Standing) measure(r Ranking) error {
+	known, err := st.v.View.Known()
 	if err != nil {
 		return err
 	}
@@ -68,13 +65,13 @@ func (st *Standing) measure(v *algebra.Evaluation, r Ranking) error {
 			e.Count = uint32(min(uint64(e.Count), max(total, 1)))
 		}
 		e.Total = max(total, uint64(e.Count)) // a total may be one, too
-		return st.ctx.Err()
+		return st.v.Ended.Err()
 	}
 	if r.Window.All() {
-		err = algebra.Totals(st.sn, r.Via, ids, total)
+		err = algebra.Totals(st.v.View, r.Via, ids, total)
 	} else {
 		var counted int
-		counted, err = v.TotalsIn(r.Via, ids, algebra.Within(r.Window), func(i int, n uint64) { _ = total(i, n) })
+		counted, err = st.v.TotalsIn(r.Via, ids, algebra.Within(r.Window), func(i int, n uint64) { _ = total(i, n) })
 		st.results = st.results[:counted]
 	}
 	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })
@@ -120,14 +117,14 @@ func inOrder(by string, x, y Result) int {
 }
 
 // Page calls each for the results of a page, in order, and reports whether more follow.
-func (st *Standing) Page(r Ranking, each func(e *Result, member []byte)) (more bool, err error) {
+func (st *Standing) Page(r Ranking, each func(e *Result, member string)) (more bool, err error) {
 	n := r.Limit + 1
 	if r.After != nil && r.listed() {
 		n += len(st.results)
 	} else if r.After != nil {
 		n += st.tally.AtLeast(r.After.Count)
 	}
-	var ids []dict.ID
+	var ids []uint64
 	for given, done := 0, 0; ; n *= 2 {
 		all := st.first(r, n)
 		if r.After != nil && done == 0 {
@@ -136,19 +133,19 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member []byte)) (more b
 		for ; done < len(all) && given <= r.Limit; done += len(ids) { // usually one round: few results are left out
 			ids = ids[:0]
 			for _, e := range all[done:min(done+max(r.Limit+1, 64), len(all))] {
-				ids = append(ids, dict.ID(e.ID))
+				ids = append(ids, e.ID)
 			}
-			err := st.sn.Strings(r.Via.Is, ids, func(i int, member []byte) error {
+			names, err := st.v.Names(r.Via.Is, ids)
+			if err != nil {
+				return false, err
+			}
+			for i, member := range names {
 				if given <= r.Limit && r.isRecent(member) && (!r.Posts || IsPost(member)) {
 					if given < r.Limit {
 						each(&all[done+i], member)
 					}
 					given++
 				}
-				return st.ctx.Err()
-			})
-			if err != nil {
-				return false, err
 			}
 		}
 		if given > r.Limit || len(all) < n {
@@ -188,12 +185,12 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 }
 
 // isRecent reports whether a result is a record in the window subjectsSince.
-func (r *Ranking) isRecent(uri []byte) bool {
-	return r.subjects.All() || r.subjects.Has(ask.ParsePath(uri[bytes.LastIndexByte(uri, '/')+1:]))
+func (r *Ranking) isRecent(uri string) bool {
+	return r.subjects.All() || r.subjects.Has(ask.ParsePath([]byte(uri[strings.LastIndexByte(uri, '/')+1:])))
 }
 
 // IsPost reports whether a URI names a post.
-func IsPost(uri []byte) bool {
-	parts := strings.Split(string(uri), "/")
+func IsPost(uri string) bool {
+	parts := strings.Split(uri, "/")
 	return len(parts) == 5 && parts[3] == "app.bsky.feed.post"
 }

@@ -317,6 +317,8 @@ func Watchable(e *language.Expr) error {
 			why = "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"
 		case n.Op == language.OpSample:
 			why = "sample(…) cannot be watched: a change of the set may change which of its members are chosen"
+		case n.Op == language.OpAuthors, n.Op == language.OpBy:
+			why = "authors(…) and by(…) cannot be watched: one record of many may make an account a member"
 		case n.Op.IsSet(), n.Op == language.OpMembers:
 			leaves++
 		}

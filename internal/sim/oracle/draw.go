@@ -113,6 +113,13 @@ func (d Draw) Expr(dids bool, depth int) string {
 	if d.IntN(4) == 0 {
 		return d.rank(dids, depth, d.IntN(2) == 0)
 	}
+	if d.IntN(7) == 0 {
+		of := d.Expr(false, depth-1)
+		if !dids {
+			return sp() + "by" + sp() + "(" + of + "," + d.Expr(true, depth-1) + ")" + sp()
+		}
+		return sp() + "authors" + sp() + "(" + of + d.One("", "", sp()+","+sp()+d.Window()) + ")" + sp()
+	}
 	var args []string
 	for range 1 + d.IntN(3) {
 		args = append(args, d.Expr(dids, depth-1))
@@ -136,7 +143,7 @@ func (d Draw) rank(dids bool, depth int, top bool) string {
 	if dids && from {
 		via = d.One("follows", "followers", "blocks", "blockers")
 	} else if dids {
-		via = d.One("likers", "reposters", "listblockers", "listed")
+		via = d.One("likers", "reposters", "listblockers", "listed", "authors")
 	}
 	var args []string
 	if d.IntN(3) == 0 {
@@ -145,7 +152,7 @@ func (d Draw) rank(dids bool, depth int, top bool) string {
 		args = append(args, "of"+sp()+"="+d.Expr(from, depth-1))
 	}
 	args = append(args, "via"+sp()+"="+sp()+via)
-	if d.IntN(3) == 0 && !strings.HasPrefix(via, "list") || via == "listblocks" {
+	if d.IntN(3) == 0 && !strings.HasPrefix(via, "list") && via != "authors" || via == "listblocks" {
 		args = append(args, "damp="+d.One("0", "0.5", "1", ".25", "1e-1"))
 	}
 	if d.IntN(3) == 0 {
