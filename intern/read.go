@@ -77,39 +77,32 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 // Authors calls each with the author of the AT URI of every id, in order, and with its record key as the number of a TID, math.MaxUint64
 // if it is none. The author of any other string is dict.None. Authors takes one batched read, and more for the few URIs that are not packed.
 func Authors(r kv.Reader, ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
-	type uri struct {
-		author dict.ID
-		tid    uint64
-		raw    int // 1 + the index of the author in raw
-	}
-	uris := make([]uri, len(ids))
-	var raw Batch
-	err := forms(r, dict.URI, ids, func(i int, v []byte) error {
-		tid, author, _, packed, err := dict.UnpackURI(v)
-		if uris[i] = (uri{author, tid, 0}); !packed {
-			uris[i].tid = math.MaxUint64
-			s := dict.UnpackRaw(v)
-			if did, ok := dict.AuthorOf(s); ok {
-				uris[i].raw = 1 + raw.Add(dict.DID, did)
-				if tid, ok := dict.ParseTID(s[bytes.LastIndexByte(s, '/')+1:]); ok {
-					uris[i].tid = tid
-				}
-			}
+	authors, tids, raw := make([]dict.ID, len(ids)), make([]uint64, len(ids)), map[int]int{}
+	var b Batch // of the authors of the URIs in raw
+	err := forms(r, dict.URI, ids, func(i int, v []byte) (err error) {
+		var packed, ok bool
+		if tids[i], authors[i], _, packed, err = dict.UnpackURI(v); packed {
+			return err
 		}
-		return err
+		s := dict.UnpackRaw(v)
+		if tids[i], ok = dict.ParseTID(s[bytes.LastIndexByte(s, '/')+1:]); !ok {
+			tids[i] = math.MaxUint64
+		}
+		if did, ok := dict.AuthorOf(s); ok {
+			raw[i] = b.Add(dict.DID, did)
+		}
+		return nil
 	})
-	if err == nil && raw.Len() > 0 {
-		err = Lookup(r, &raw)
+	if err == nil {
+		err = Lookup(r, &b)
 	}
-	for i, u := range uris {
-		if err == nil && u.raw > 0 {
-			if u.author = raw.ID(u.raw - 1); u.author == dict.None {
-				err = fmt.Errorf("intern: the author of URI id %d has no id; run skein check", ids[i])
+	for i := 0; i < len(ids) && err == nil; i++ {
+		if at, ok := raw[i]; ok {
+			if authors[i] = b.ID(at); authors[i] == dict.None {
+				return fmt.Errorf("intern: the author of URI id %d has no id; run skein check", ids[i])
 			}
 		}
-		if err == nil {
-			err = each(i, u.author, u.tid)
-		}
+		err = each(i, authors[i], tids[i])
 	}
 	return err
 }

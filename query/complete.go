@@ -247,14 +247,17 @@ func (c *claim) members(v *algebra.Evaluation, need *evidence.Need) error {
 		}
 	}
 	if need.Members[0].Is != dict.DID {
-		if err := v.AuthorsOf(set, func(_, author dict.ID, _ ask.Path) { accounts.Add(uint64(author)) }); err != nil {
+		err := algebra.AuthorsOf(v, set, func(record, author dict.ID, _ ask.Path) {
+			if record < dict.FirstReserved { // the others are in names
+				accounts.Add(uint64(author))
+			}
+		})
+		if err != nil {
 			return err
 		}
-		by, known, err := v.Authors(names)
-		if err := errors.Join(err, c.own(by, known, need.Window, need.Kind)); err != nil {
-			return err
-		}
-	} else if err := c.own(names, make([]dict.ID, len(names)), need.Window, need.Kind); err != nil {
+	}
+	by, known, err := v.Authors(names)
+	if err := errors.Join(err, c.own(by, known, need.Window, need.Kind)); err != nil {
 		return err
 	}
 	return c.each(v.Ended, accounts.Set(), need.Window, need.Kind)

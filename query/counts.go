@@ -58,7 +58,7 @@ func counts(ctx context.Context, q *call) (any, error) {
 				if err != nil {
 					return err
 				}
-				for i := range by {
+				for i := range by { // a record has one
 					if dict.ValidDID(authors[i].S) && !sn.IsHidden(by[i]) {
 						out.Subjects[i].Totals[n] = 1
 					}
@@ -89,7 +89,7 @@ func (q *call) edges() ([]language.Via, error) {
 	}
 	edges := make([]language.Via, len(names))
 	for i, name := range names {
-		edge, err := q.Words.Named("parameter edge", name, "", slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI), []language.Via{language.Authors}))
+		edge, err := q.Words.Named("parameter edge", name, "", slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI)))
 		switch first := edges[0]; {
 		case err != nil:
 			return nil, xrpc.Invalid("%v", err)

@@ -33,7 +33,7 @@ func known(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	edges := slices.DeleteFunc(slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI)), func(v language.Via) bool { return v.Is != dict.DID })
+	edges := slices.DeleteFunc(slices.Concat(q.Words.Vias(dict.DID), q.Words.Vias(dict.URI)), func(v language.Via) bool { return v.Is != dict.DID || v.Op == language.OpAuthors })
 	edge, err := q.Words.Named("parameter edge", q.Values.Get("edge"), "", edges)
 	if err != nil {
 		return nil, xrpc.Invalid("%v", err)

@@ -118,7 +118,8 @@ func (q *call) listing(e *language.Expr) (l *listing, err error) {
 		if !isSize || !closed {
 			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", language.Brief(l.order))
 		}
-		via, err := q.Words.NamedFrom("order=size(NAME): NAME", name, e.Type())
+		vias := slices.DeleteFunc(q.Words.Vias(e.Type()), func(v language.Via) bool { return v.Op == language.OpAuthors }) // a record has one
+		via, err := q.Words.Named("order=size(NAME): NAME", name, "for a set of "+language.Plural(e.Type())+" ", vias)
 		if err != nil {
 			return nil, xrpc.Invalid("%v", err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
@@ -37,10 +36,9 @@ var errListBound = errors.New("query: more lists than one query may read")
 type listBlocks struct {
 	*algebra.Reader
 
-	blocks, items int                // that may still be read
-	bound         *evidence.Missing  // a bound was reached
-	authors       []language.Literal // of the lists that were read
-	by            []dict.ID          // their ids
+	blocks, items int               // that may still be read
+	bound         *evidence.Missing // a bound was reached
+	authors       []dict.ID         // of the lists that were read
 }
 
 func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work) *listBlocks {
@@ -55,7 +53,7 @@ func (l *listBlocks) note(q *call, c *caveats) error {
 	}
 	var of caveats
 	err := q.rests(l.View, &of, func(cl *claim) error {
-		return cl.own(l.authors, l.by, language.Window{}, kinds.ListItem, kinds.ListMember)
+		return cl.own(make([]language.Literal, len(l.authors)), l.authors, language.Window{}, kinds.ListItem, kinds.ListMember)
 	})
 	if of.Incomplete {
 		of.Missing.Reason = of.Reason
@@ -172,11 +170,9 @@ func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, er
 		}
 	}
 	ids := slices.Sorted(maps.Keys(lists))
-	authors := make([]language.Literal, len(ids))
 	err := l.View.Strings(dict.URI, ids, func(i int, uri []byte) error {
 		list := lists[ids[i]]
 		list.uri, list.time = string(uri), ask.TIDOf(dict.URI, uri)
-		authors[i] = language.Literal{S: dict.AuthorityOf(list.uri), Is: dict.DID}
 		return nil
 	})
 	if err != nil {
@@ -189,26 +185,14 @@ func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, er
 		}
 		list.blocks[b.by].Offer(b.path, list.time)
 	}
-	known, err := algebra.Lookup(l.View, authors)
-	if err != nil {
-		return nil, err
-	}
-	var names []language.Literal
-	var asked []dict.ID
-	seen := map[string]bool{}
-	for i, id := range ids {
-		did := authors[i]
-		if !strings.HasPrefix(did.S, "did:") { // a URI with a handle names no list: items name the author's DID
-			continue
+	err = l.View.Authors(ids, func(i int, author dict.ID, _ uint64) error {
+		if author == dict.None { // a URI with a handle names no list: items name the author's DID
+			return nil
 		}
-		if !seen[did.S] {
-			seen[did.S] = true
-			names, asked = append(names, did), append(asked, known[i])
+		if l.authors = append(l.authors, author); !l.View.IsHidden(author) {
+			lists[ids[i]].author = author
 		}
-		if !l.View.IsHidden(known[i]) {
-			lists[id].author = known[i]
-		}
-	}
-	l.authors, l.by = append(l.authors, names...), append(l.by, asked...)
+		return nil
+	})
 	return lists, err
 }

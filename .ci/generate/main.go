@@ -24,7 +24,7 @@ var errNames = errors.New("generate: two definitions have the same name in the c
 // be too long for a URL.
 var forms = []string{
 	"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list",
-	"blue.skein.graph.query", "blue.skein.graph.rank",
+	"blue.skein.graph.overlap", "blue.skein.graph.query", "blue.skein.graph.rank",
 }
 
 // values are the parameters that a caller may also give as values of the language: a date, a length of

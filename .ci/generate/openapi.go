@@ -80,6 +80,9 @@ func post(get object, l *xrpc.Lexicon, responses object) object {
 			s.MaxLength = new(language.MaxForm)
 			form.Properties[name] = s
 		}
+		if of := s.Items; of != nil && of.MaxLength != nil && *of.MaxLength == language.MaxExpr {
+			of.MaxLength = new(language.MaxForm)
+		}
 	}
 	responses = maps.Clone(responses)
 	responses["413"] = failure(fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", language.MaxForm))

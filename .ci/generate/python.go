@@ -18,6 +18,9 @@ func python(all []file) string {
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
 			d := l.Defs[def]
 			switch {
+			case d.Type == "array":
+				fmt.Fprintf(&types, "#: %s\n%s = %s\n\n\n", d.Description, l.typeName(def), l.pyType(&d))
+				names = append(names, l.typeName(def))
 			case def != "main":
 				l.pyTyped(&types, def, d.Description, &d)
 				names = append(names, l.typeName(def))
@@ -159,7 +162,7 @@ func (l *file) pyParam(name string, d *xrpc.Def) string {
 
 // pyName returns the name of a parameter in Python. It adds _ to keywords such as except.
 func pyName(name string) string {
-	if slices.Contains([]string{"except", "from", "in", "is", "class", "set"}, name) {
+	if slices.Contains([]string{"except", "from", "in", "is", "class", "set", "with"}, name) {
 		return name + "_"
 	}
 	return snake(name)

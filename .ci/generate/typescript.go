@@ -17,6 +17,10 @@ func typescript(all []file) string {
 		l := &all[i]
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
 			d := l.Defs[def]
+			if d.Type == "array" {
+				fmt.Fprintf(&b, "/** %s */\nexport type %s = %s;\n\n", d.Description, l.typeName(def), l.tsType(&d))
+				continue
+			}
 			if def != "main" {
 				l.tsInterface(&b, def, &d)
 				continue

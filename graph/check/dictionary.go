@@ -34,7 +34,6 @@ type dictionary struct {
 	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
 
 	key, buf []byte
-	author   []byte // the key of the last author looked up
 	groupKey []byte // the key of group
 	group    []byte // the last group read
 }
@@ -112,32 +111,8 @@ func (v *dictionary) id(k, value []byte) error {
 	}
 	v.strings[ns]++
 	v.add(&v.forward[ns], form, id)
-	v.form(ns, form)
 	v.leased(ns, id, form)
-	if ns == dict.DID {
-		return nil
-	}
-	return v.authorOf(form)
-}
-
-// authorOf checks that the author of a URI that is not packed has an id. Such URIs of one author follow each other.
-func (v *dictionary) authorOf(form []byte) error {
-	_, _, _, packed, _ := dict.UnpackURI(form)
-	s := dict.UnpackRaw(form)
-	did, ok := dict.AuthorOf(s)
-	if packed || !ok {
-		return nil
-	}
-	v.key = dict.PackDID(append(v.key[:0], dict.KeyID, byte(dict.DID)), did)
-	if bytes.Equal(v.key, v.author) {
-		return nil
-	}
-	v.author = append(v.author[:0], v.key...)
-	_, ok, err := v.r.Get(v.key)
-	if err == nil && !ok {
-		v.broken("dictionary: the author of URI %q has no id", s)
-	}
-	return err
+	return v.form(ns, form)
 }
 
 // lookUpString looks up the string of an id.
@@ -158,7 +133,7 @@ func (v *dictionary) lookUpString(ns dict.Namespace, form []byte, id dict.ID) er
 var anyDID = []byte("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
 
 // form checks that a form belongs to a valid string, and is the string's only form.
-func (v *dictionary) form(ns dict.Namespace, form []byte) {
+func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 	var s, again []byte
 	if ns == dict.DID {
 		s = dict.AppendDID(nil, form)
@@ -167,12 +142,12 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) {
 		tid, author, collection, packed, err := dict.UnpackURI(form)
 		if err != nil {
 			v.broken("%v", err)
-			return
+			return nil
 		}
 		if packed {
 			if !v.known[dict.DID].Contains(uint64(author)) {
 				v.broken("dictionary: the author %d of URI %x has no string", author, form)
-				return
+				return nil
 			}
 			s = dict.AppendURI(nil, anyDID, collection, tid)
 			if p, ok := dict.SplitURI(s); ok {
@@ -182,10 +157,18 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) {
 			s = dict.UnpackRaw(form)
 			if !v.valid(ns, s) {
 				v.broken("dictionary: %q is not valid in namespace %s", s, ns)
-				return
+				return nil
 			}
 			if _, ok := dict.SplitURI(s); !ok {
 				again = dict.AppendRaw(nil, ns, s)
+			}
+			if did, ok := dict.AuthorOf(s); ok {
+				v.key = dict.PackDID(append(v.key[:0], dict.KeyID, byte(dict.DID)), did)
+				if _, ok, err := v.r.Get(v.key); err != nil {
+					return err
+				} else if !ok {
+					v.broken("dictionary: the author of URI %q has no id", s)
+				}
 			}
 		}
 	}
@@ -194,6 +177,7 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) {
 	} else if !bytes.Equal(form, again) {
 		v.broken("dictionary: %q is stored as %x; expected %x", s, form, again)
 	}
+	return nil
 }
 
 // valid reports whether a string may be in a namespace.

@@ -42,6 +42,8 @@ var operators = []Set{
 	{Name: "except", Meaning: "what is in the first set and in none of the others"},
 	{Name: "atleast", Meaning: "what is in at least N of the sets: atleast(2, …, …, …)"},
 	{Name: "sample", Meaning: "a random sample of N members; repeating the query gives the same ones: sample(…, 100)"},
+	{Name: "authors", Meaning: "accounts that created the posts, lists or other records in a set: authors(likes(…))"},
+	{Name: "by", Meaning: "records in a set whose author is in another: by(likes(…), follows(…))"},
 	{Name: "mutuals", Meaning: "accounts that an account follows and that follow it back"},
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},

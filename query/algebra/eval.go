@@ -178,15 +178,29 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 	case language.OpAtLeast:
 		t.Set, err = v.atLeast(n)
 	case language.OpRank:
-		t.Set, err = ranked(v, n)
+		t.Set, err = once(v, n, ranked)
 	case language.OpSample:
-		t.Set, err = sampled(v, n)
+		t.Set, err = once(v, n, sampled)
 	case language.OpAuthors, language.OpBy:
-		t.Set, err = authored(v, n)
+		t.Set, err = once(v, n, authored)
 	default:
 		t.Set, err = v.except(n)
 	}
 	return t, err
+}
+
+// once evaluates a node once for each place where it stands.
+func once(v *Evaluation, n *language.Node, evaluate func(*Evaluation, *language.Node) (sets.Set, error)) (set sets.Set, err error) {
+	if kept, ok := v.computed[n]; ok {
+		return kept, nil
+	}
+	if set, err = evaluate(v, n); err != nil {
+		return set, err
+	}
+	if v.computed[n] = set; set.Len() > sets.ListMax {
+		err = v.budget.Heavy()
+	}
+	return set, err
 }
 
 // Leaf opens a leaf. A leaf that occurs several times is read only once.

@@ -698,6 +698,9 @@ func TestBySize(t *testing.T) {
 		}
 		vias := builtIn.Vias(e.Type())
 		via := vias[d.IntN(len(vias))]
+		if via.Op == language.OpAuthors { // a record has one
+			continue
+		}
 		want := twin{g}.members(e)
 		sets := g.Between(false, 0, 0).Forward[builtIn.Table.Info(via.Kind).Name]
 		switch via.Op {

@@ -36,8 +36,8 @@ type hop struct {
 	w Walk
 	t *Tally
 
-	effective ask.Window           // with decay, of the records that add to a score
-	authors   map[dict.ID]authorOf // of the lists or records, if w needs them
+	effective ask.Window               // with decay, of the records that add to a score
+	authors   map[dict.ID]MemberRecord // of the lists or records, if w needs them, with the keys of the lists or records
 
 	limited bool // it ends when the budget is spent
 	left    int  // units
@@ -48,12 +48,6 @@ type hop struct {
 
 	ids     []uint64  // scratch memory
 	weights []float64 // of ids, with decay
-}
-
-// authorOf is the author of a record, and the record's key.
-type authorOf struct {
-	id  dict.ID
-	key ask.Path
 }
 
 // datesPerUnit is how many dates of a large set are read for one unit.
@@ -101,8 +95,8 @@ func (h *hop) start(members sets.Set, units int) (err error) {
 	if h.limited && members.Len() > uint64(units/memberUnits) {
 		return errSpent
 	}
-	h.authors = map[dict.ID]authorOf{}
-	return authorsOf(h.v, members, func(record, author dict.ID, key ask.Path) { h.authors[record] = authorOf{author, key} })
+	h.authors = map[dict.ID]MemberRecord{}
+	return AuthorsOf(h.v, members, func(record, author dict.ID, key ask.Path) { h.authors[record] = MemberRecord{author, key} })
 }
 
 // whole reads all members. Of many members, it reads the sets in the order of the members' hashes: if the
@@ -300,7 +294,7 @@ func (h *hop) expand(member uint64) error {
 	}
 	w, id := &h.w, dict.ID(member)
 	weight := w.weightOf(member)
-	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id].id, Window: w.Window}
+	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id].ID, Window: w.Window}
 	switch {
 	case l.Op == language.OpReverse:
 		return h.reverse(l, weight)
@@ -313,8 +307,8 @@ func (h *hop) expand(member uint64) error {
 		}
 	case l.Op == language.OpAuthors:
 		h.ids = h.ids[:0]
-		if a, ok := h.authors[id]; ok && w.Window.Has(a.key) {
-			h.ids = append(h.ids, uint64(a.id))
+		if a, ok := h.authors[id]; ok && w.Window.Has(a.Path) {
+			h.ids = append(h.ids, uint64(a.ID))
 		}
 	default:
 		set, err := h.v.leafSet(l)
@@ -362,8 +356,8 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 	case language.OpForward:
 		err = h.v.View.EachSubject(l.Kind, l.Of, l.Window, func(id dict.ID, p ask.Path) error { offer(id, p); return nil })
 	case language.OpAuthors:
-		if a, ok := h.authors[l.Of]; ok && l.Window.Has(a.key) {
-			offer(a.id, a.key)
+		if a, ok := h.authors[l.Of]; ok && l.Window.Has(a.Path) {
+			offer(a.ID, a.Path)
 		}
 	default:
 		err = h.v.eachListed(l, offer)

@@ -2,6 +2,7 @@ package algebra
 
 import (
 	"fmt"
+	"slices"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
@@ -58,13 +59,8 @@ func (r *Reader) listSizes(via language.Via, ids []dict.ID, each func(i int, tot
 	authors := map[dict.ID]dict.ID{}
 	var hidden sets.Set
 	if via.Op == language.OpListed {
-		lists := make([]uint64, 0, len(ids))
-		for _, id := range ids {
-			if id != dict.None {
-				lists = append(lists, uint64(id))
-			}
-		}
-		err := r.AuthorsOf(sets.FromUnsorted(lists), func(list, author dict.ID, _ ask.Path) { authors[list] = author })
+		lists := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return id == dict.None || id >= dict.FirstReserved })
+		err := r.View.Authors(lists, func(i int, author dict.ID, _ uint64) error { authors[lists[i]] = author; return r.Ended.Err() })
 		if err != nil {
 			return err
 		}

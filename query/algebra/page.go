@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"math"
 	"slices"
 
 	"skein.blue/intern/dict"
@@ -38,18 +39,12 @@ func (v *Evaluation) standIn(l language.Literal) dict.ID {
 	return dict.None
 }
 
-// InTerms returns the result of another expression with the stand-in ids of this one. It leaves out strings without an id that this
-// one does not have.
+// InTerms returns the result of another expression with the stand-in ids of this one, without strings that this one does not have.
 func InTerms(v, other *Evaluation, set sets.Set) sets.Set {
-	from, _ := set.Page(uint64(dict.FirstReserved)-1, int(set.Len()), sets.Set{})
-	if len(from) == 0 {
-		return set
-	}
-	var to []uint64
-	for _, id := range from {
-		if is := v.standIn(other.Expr.Strings[dict.ID(id)-dict.FirstReserved]); is != dict.None {
-			to = append(to, uint64(is))
-		}
+	from, _ := set.Page(uint64(dict.FirstReserved)-1, math.MaxInt, sets.Set{})
+	to := make([]uint64, len(from))
+	for i, id := range from {
+		to[i] = uint64(v.standIn(other.Expr.Strings[dict.ID(id)-dict.FirstReserved]))
 	}
 	return sets.Or(sets.AndNot(set, sets.FromList(from)), sets.FromUnsorted(to))
 }

@@ -112,11 +112,12 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 	case language.OpExcept, language.OpBy:
 		// Of what is left out, it matters only whether it has members of the first set; of accounts, whether it has their authors.
 		needs = within(&n.Args[0], among)
+		among = slices.Clone(among)
 		if Known(&n.Args[0]) {
-			among = append(slices.Clone(among), &n.Args[0])
+			among = append(among, &n.Args[0])
 		}
-		if n.Op == language.OpBy {
-			among = authors(among)
+		for i := 0; n.Op == language.OpBy && i < len(among); i++ {
+			among[i] = &language.Node{Op: language.OpAuthors, Is: dict.DID, Args: []language.Node{*among[i]}}
 		}
 		for i := range n.Args[1:] {
 			needs = append(needs, within(&n.Args[1+i], among)...)
@@ -132,14 +133,6 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 	default: // members(…)
 	}
 	return needs
-}
-
-// authors returns the sets of the authors of the records in sets.
-func authors(of []*language.Node) (all []*language.Node) {
-	for _, n := range of {
-		all = append(all, &language.Node{Op: language.OpAuthors, Is: dict.DID, Args: []language.Node{*n}})
-	}
-	return all
 }
 
 // firsts returns which operands of an intersection are read whole, and the others within them: those that are plain; if there are

@@ -127,11 +127,11 @@ func (e *Expr) LabelerOf(n *Node) string {
 }
 
 // Except makes the expression one that can be left out of results of a namespace. Its error is for the client.
-func (e *Expr) Except(results dict.Namespace) error { return e.except(&e.Root, results) }
-
-func (e *Expr) except(n *Node, results dict.Namespace) error {
-	return e.mustBe(n, results, "except must be a set of %s, like the results")
+func (e *Expr) Except(results dict.Namespace) error {
+	return e.mustBe(&e.Root, results, mustBeLikeResults)
 }
+
+const mustBeLikeResults = "except must be a set of %s, like the results"
 
 // mustBe makes the members of n those of a namespace. must says with %s that they must be, for the client.
 func (e *Expr) mustBe(n *Node, ns dict.Namespace, must string) error {

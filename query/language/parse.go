@@ -317,13 +317,7 @@ func (p *parser) literals(n *Node, name string) error {
 			return err
 		}
 		if more && n.Op != OpMembers {
-			var t times
-			start := p.i
-			err := p.options(name, name+" takes one argument, optionally followed by since=TIME and until=TIME", func(option string) (bool, error) { return t.option(p, option) })
-			if err != nil {
-				return err
-			}
-			if n.Window, err = t.window(p, start); err != nil {
+			if n.Window, err = p.window(name, name+" takes one argument, optionally followed by since=TIME and until=TIME"); err != nil {
 				return err
 			}
 			break
@@ -383,6 +377,16 @@ func (t *times) window(p *parser, at int) (Window, error) {
 	}
 	p.e.HasAge = p.e.HasAge || isAge
 	return w, nil
+}
+
+// window reads the options of a function that takes only since and until.
+func (p *parser) window(function, usage string) (w Window, err error) {
+	var t times
+	at := p.i
+	if err = p.options(function, usage, func(name string) (bool, error) { return t.option(p, name) }); err != nil {
+		return w, err
+	}
+	return t.window(p, at)
 }
 
 // value reads the value of an option.

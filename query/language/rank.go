@@ -39,6 +39,7 @@ func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
 	}
 	add("lists", OpLists, kinds.ListItem, kinds.DID, dict.URI)
 	add("listed", OpListed, kinds.ListMember, kinds.ATURI, dict.DID)
+	add("authors", OpAuthors, 0, kinds.ATURI, dict.DID)
 	return all
 }
 
@@ -55,28 +56,20 @@ func (v *Vocabulary) Named(what, name, why string, all []Via) (Via, error) {
 	return Via{}, fmt.Errorf("%s is %q; %sit must be one of %s%s", what, Brief(name), why, strings.Join(names, ", "), v.didYouMean(name, names))
 }
 
-// NamedFrom is Named of the sets that lead from accounts, or from URIs, and of some more.
-func (v *Vocabulary) NamedFrom(what, name string, from dict.Namespace, more ...Via) (Via, error) {
-	return v.Named(what, name, "for a set of "+Plural(from)+" ", append(v.Vias(from), more...))
-}
-
-// viaFrom returns the set with a name that a ranking may open for accounts, or for URIs.
-func (v *Vocabulary) viaFrom(name string, from dict.Namespace) (Via, error) {
-	if from == dict.URI {
-		return v.NamedFrom("via", name, from, Authors)
-	}
-	return v.NamedFrom("via", name, from)
+// NamedFrom is Named of the sets that lead from accounts, or from URIs.
+func (v *Vocabulary) NamedFrom(what, name string, from dict.Namespace) (Via, error) {
+	return v.Named(what, name, "for a set of "+Plural(from)+" ", v.Vias(from))
 }
 
 // ViaFrom returns the set with a name that leads from the members of a part of the expression. If the set can have members of
 // either namespace, it then has those from which there is such an edge. Its error is for the client.
 func (e *Expr) ViaFrom(name string, of *Node) (Via, error) {
-	via, err := e.words.viaFrom(name, of.Is)
+	via, err := e.words.NamedFrom("via", name, of.Is)
 	for _, ns := range dict.Namespaces {
 		if err == nil || ns == of.Is || !of.canBecome(ns) {
 			continue
 		}
-		if other, otherErr := e.words.viaFrom(name, ns); otherErr == nil {
+		if other, otherErr := e.words.NamedFrom("via", name, ns); otherErr == nil {
 			e.become(of, ns)
 			via, err = other, nil
 		}
@@ -85,7 +78,7 @@ func (e *Expr) ViaFrom(name string, of *Node) (Via, error) {
 		e.nameAuthors(of)
 	}
 	if of.isList && err != nil {
-		if _, fromAccounts := e.words.viaFrom(name, dict.DID); fromAccounts == nil {
+		if _, fromAccounts := e.words.NamedFrom("via", name, dict.DID); fromAccounts == nil {
 			err = fmt.Errorf("via=%s: %w", name, errNotItsMembers)
 		}
 	}
@@ -166,7 +159,7 @@ func (p *parser) rank(n *Node, depth int) error {
 	}
 	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
 	if except != nil {
-		if err := p.e.except(except, n.Is); err != nil {
+		if err := p.e.mustBe(except, n.Is, mustBeLikeResults); err != nil {
 			return p.errorf(except.Offset, "%v", err)
 		}
 		n.Args = append(n.Args, *except)

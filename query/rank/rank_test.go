@@ -309,6 +309,10 @@ func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowe
 			list = g.ListsOf(actor, windowed, since, until)
 		case "listed":
 			list = g.Listed(actor, windowed, since, until)
+		case "authors":
+			if parts := strings.Split(actor, "/"); !windowed || oracle.InWindow(parts[len(parts)-1], since, until) {
+				list = parts[2:3]
+			}
 		}
 		for _, m := range list {
 			counts[m]++
@@ -359,12 +363,15 @@ func TestRankings(t *testing.T) {
 				members, never = g.Posts, "at://did:web:never.example.com/app.bsky.feed.post/x"
 			case "listblockers", "listed":
 				members, never = g.Lists, "at://did:web:never.example.com/app.bsky.graph.list/x"
+			case "authors": // so an account that the index has never seen is a result, too
+				members, never = slices.Concat(g.Posts, g.Lists), "at://did:web:never.example.com/app.bsky.feed.post/3lzzzzzzzzz2z"
+				of[never] = true
 			}
-			if via := p.Get("via"); via == "lists" || via == "listed" {
+			if via := p.Get("via"); via == "lists" || via == "listed" || via == "authors" {
 				p.Set("by", []string{ByCount, ByScore}[rng.IntN(2)])
 			}
 			if by := p.Get("by"); by == ByScore {
-				if via := p.Get("via"); rng.IntN(2) == 0 && via != "lists" && via != "listed" {
+				if via := p.Get("via"); rng.IntN(2) == 0 && via != "lists" && via != "listed" && via != "authors" {
 					p.Set("damp", []string{"0", "0.3", "0.5", "1"}[rng.IntN(4)])
 				}
 			}
@@ -381,6 +388,9 @@ func TestRankings(t *testing.T) {
 				}
 				for range 1 + rng.IntN(5) {
 					except[g.Any(pool)] = true
+				}
+				if p.Get("via") == "authors" && rng.IntN(2) == 0 {
+					except["did:web:never.example.com"] = true
 				}
 				p.Set("except", "members("+strings.Join(slices.Sorted(maps.Keys(except)), ",")+")")
 			}

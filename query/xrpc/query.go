@@ -102,11 +102,16 @@ func (q *Query) ExprAt(name string, now time.Time) (*language.Expr, error) {
 	if !q.Values.Has(name) {
 		return nil, Invalid("parameter %q is missing", name)
 	}
-	e, err := q.Words.Parse(q.Values.Get(name), q.MaxExpr, now)
+	return q.Expr(name, q.Values.Get(name), now)
+}
+
+// Expr parses a set expression. what names it in errors.
+func (q *Query) Expr(what, text string, now time.Time) (*language.Expr, error) {
+	e, err := q.Words.Parse(text, q.MaxExpr, now)
 	if err != nil {
-		return nil, Invalid("%s: %v", name, err)
+		return nil, Invalid("%s: %v", what, err)
 	}
-	return e, q.Resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.Offsets[i]) })
+	return e, q.Resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", what, e.Offsets[i]) })
 }
 
 // List parses a parameter that occurs 1 to hi times, with names of what has one of some forms (language.LiteralAs).

@@ -46,6 +46,8 @@ __all__ = [
     "KnownOutput",
     "ListItem",
     "ListOutput",
+    "OverlapOutput",
+    "OverlapRow",
     "QueryOutput",
     "RankOutput",
     "RankRanked",
@@ -60,7 +62,7 @@ Duration = Union[str, timedelta]
 Number = Union[str, float]
 
 #: The methods that a server also accepts as a form, by POST.
-FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
+FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.overlap", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
 class DescribeFeedGeneratorFeed(TypedDict):
@@ -596,6 +598,34 @@ class ListOutput(_ListOutput, total=False):
     sampled: bool
 
 
+class _OverlapOutput(TypedDict):
+    #: A row for each set: how many of its members are in each of the sets.
+    pairs: List[OverlapRow]
+    #: The exact sizes of the sets, in the order of the query. Inactive accounts do not count.
+    totals: List[int]
+    type: Union[Literal["did", "uri"], str]
+
+
+class OverlapOutput(_OverlapOutput, total=False):
+    """Counts the members of up to 20 sets, and of what each two of them have in common."""
+
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    missing: Missing
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
+    #: Why the answer may be incomplete.
+    reason: str
+    #: The part that skein read, for each ranking that it sampled.
+    sample: str
+    #: True if a ranking in the sets exceeded its budget and read a sample. The numbers are then estimates. Absent if everything was read.
+    sampled: bool
+
+
+#: How many members of a set are in each of the sets, in the order of the query.
+OverlapRow = List[int]
+
+
 class _QueryOutput(TypedDict):
     #: The exact size of the set, on every page.
     total: int
@@ -776,10 +806,10 @@ class Methods:
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
-    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
+    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
-        edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
+        edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or sets of configured kinds. All take the same type of subject.
         subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
         proof: Return what proves that the answer is complete.
         """
@@ -843,6 +873,16 @@ class Methods:
         answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order, "proof": proof})
         return answer
 
+    def overlap(self, set_: Sequence[str], *, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
+        """Counts the members of up to 20 sets, and of what each two of them have in common.
+
+        set_: Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token.
+        proof: Return what proves that the answer is complete.
+        with_: One more set, to compare with each: the last of totals and pairs.
+        """
+        answer: OverlapOutput = self._call("blue.skein.graph.overlap", {"set": set_, "proof": proof, "with": with_})
+        return answer
+
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
@@ -855,11 +895,11 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "proof": proof, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
-        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
+        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind.
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
@@ -974,10 +1014,10 @@ class AsyncMethods:
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
-    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
+    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
-        edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject.
+        edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or sets of configured kinds. All take the same type of subject.
         subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
         proof: Return what proves that the answer is complete.
         """
@@ -1041,6 +1081,16 @@ class AsyncMethods:
         answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order, "proof": proof})
         return answer
 
+    async def overlap(self, set_: Sequence[str], *, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
+        """Counts the members of up to 20 sets, and of what each two of them have in common.
+
+        set_: Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token.
+        proof: Return what proves that the answer is complete.
+        with_: One more set, to compare with each: the last of totals and pairs.
+        """
+        answer: OverlapOutput = await self._call("blue.skein.graph.overlap", {"set": set_, "proof": proof, "with": with_})
+        return answer
+
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
@@ -1053,11 +1103,11 @@ class AsyncMethods:
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "proof": proof, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
-        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind.
+        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind.
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.

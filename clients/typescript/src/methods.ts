@@ -230,8 +230,8 @@ export interface CountsCountedSubject {
 }
 
 export interface CountsParams {
-  /** The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or sets of configured kinds. All take the same type of subject. */
-  edge: ('follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {}))[];
+  /** The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or sets of configured kinds. All take the same type of subject. */
+  edge: ('follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | 'authors' | (string & {}))[];
   /** Return what proves that the answer is complete. */
   proof?: boolean;
   /** DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token. */
@@ -581,6 +581,37 @@ export interface ListOutput {
   type: 'did' | 'uri' | (string & {});
 }
 
+export interface OverlapParams {
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
+  /** Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token. */
+  set: string[];
+  /** One more set, to compare with each: the last of totals and pairs. */
+  with?: string;
+}
+
+export interface OverlapOutput {
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  missing?: Missing;
+  /** A row for each set: how many of its members are in each of the sets. */
+  pairs: OverlapRow[];
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+  /** The part that skein read, for each ranking that it sampled. */
+  sample?: string;
+  /** True if a ranking in the sets exceeded its budget and read a sample. The numbers are then estimates. Absent if everything was read. */
+  sampled?: boolean;
+  /** The exact sizes of the sets, in the order of the query. Inactive accounts do not count. */
+  totals: number[];
+  type: 'did' | 'uri' | (string & {});
+}
+
+/** How many members of a set are in each of the sets, in the order of the query. */
+export type OverlapRow = number[];
+
 export interface QueryParams {
   /** Return only the total, without members and cursor. */
   count?: boolean;
@@ -643,8 +674,8 @@ export interface RankParams {
   subjectsSince?: string | Date;
   /** Use only records with a time in their key before then. */
   until?: string | Date;
-  /** The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed; or a set of a configured kind. */
-  via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {});
+  /** The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind. */
+  via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | 'authors' | (string & {});
   /** Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top. */
   weigh?: 'score';
 }
@@ -702,7 +733,7 @@ export interface SubscribeParams {
 }
 
 /** The methods that a server also accepts as a form, by POST. */
-export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.getBlocks', 'blue.skein.graph.histogram', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
+export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.getBlocks', 'blue.skein.graph.histogram', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.overlap', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
 /** The methods of a server. */
 export class Methods {
@@ -790,6 +821,11 @@ export class Methods {
   /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge. */
   list(params: ListParams, options?: CallOptions): Promise<ListOutput> {
     return this.call('blue.skein.graph.list', params, options) as Promise<ListOutput>;
+  }
+
+  /** Counts the members of up to 20 sets, and of what each two of them have in common. */
+  overlap(params: OverlapParams, options?: CallOptions): Promise<OverlapOutput> {
+    return this.call('blue.skein.graph.overlap', params, options) as Promise<OverlapOutput>;
   }
 
   /** Lists the members of a set of DIDs or AT URIs. */
