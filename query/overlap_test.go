@@ -90,6 +90,11 @@ func TestAuthorsOfRecords(t *testing.T) {
 		if a := w.query("by(members(" + post + "), members(" + author + "," + never + "))"); a.Total != len(want) {
 			t.Errorf("%s by %s: %+v", post, author, a)
 		}
+		for _, set := range []string{"authors(members(" + post + "))", "sample(authors(members(" + post + ")), 3)"} {
+			if in := w.contains(set, author, w.history.Accounts()[0]); in[0] != (len(want) > 0) || in[1] != slices.Contains(want, w.history.Accounts()[0]) {
+				t.Errorf("%s contains %s: %v", set, author, in)
+			}
+		}
 		if a := w.answer("rank", url.Values{"of": {"members(" + post + ")"}, "via": {"authors"}}); len(a.Items) != len(want) || len(want) > 0 && (a.Items[0].Member != author || a.Items[0].Count != 1) {
 			t.Errorf("the ranking of the author of %s: %+v", post, a)
 		}

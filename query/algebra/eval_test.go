@@ -469,11 +469,16 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 	for i := range 150 {
 		text := d.Expr(d.IntN(2) == 0, 1)
 		if i%3 == 0 { // strings that get their ids between two pages, some of them given twice
-			text = "union(members("
-			for j := range 6 {
-				text += oracle.Account(late+j*j%5) + ","
+			before, after, end := "", "", ")"
+			if i%2 == 0 { // as the authors of records
+				text, before, after, end = "union(authors(members(", "at://", "/app.bsky.feed.post/self", "))"
+			} else {
+				text = "union(members("
 			}
-			text += g.Accounts[0] + ")," + d.Expr(true, 1) + ")"
+			for j := range 6 {
+				text += before + oracle.Account(late+j*j%5) + after + ","
+			}
+			text += before + g.Accounts[0] + after + end + "," + d.Expr(true, 1) + ")"
 		}
 		e, err := builtIn.Parse(text, language.MaxExpr, noon)
 		if err != nil {

@@ -55,7 +55,7 @@ func TestBudgetOfAHop(t *testing.T) {
 	for range 70 {
 		of, via := d.One("follows", "followers")+"("+g.Any(g.Accounts)+")", d.One("follows", "followers", "likes", "blockers", "lists")
 		if d.IntN(3) == 0 {
-			of, via = "likes("+g.Any(g.Accounts)+")", d.One("likers", "reposters")
+			of, via = "likes("+g.Any(g.Accounts)+")", d.One("likers", "reposters", "authors")
 		}
 		more := ""
 		if d.IntN(2) == 0 {

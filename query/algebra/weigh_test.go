@@ -25,7 +25,7 @@ func TestScores(t *testing.T) {
 		d := drawOf(g, seed)
 		some, halves := 0, 0
 		how := func(via string) (s string) {
-			if via != "lists" && via != "listed" && d.IntN(2) == 0 {
+			if via != "lists" && via != "listed" && via != "authors" && d.IntN(2) == 0 {
 				s += ",damp=" + d.One("0.3", "0.5", "1")
 			}
 			if d.IntN(2) == 0 {
@@ -42,12 +42,12 @@ func TestScores(t *testing.T) {
 				of, from = "likes("+g.Any(g.Accounts)+")", false
 			}
 			step := func(top int, more string) string {
-				via := d.One("likers", "reposters")
+				via := d.One("likers", "reposters", "authors")
 				if from {
 					via = d.One("follows", "followers", "likes", "reposts", "lists")
 				}
 				text := fmt.Sprintf("rank(of=%s,via=%s,top=%d%s%s)", of, via, top, more, how(via))
-				from = via == "follows" || via == "followers" || via == "likers" || via == "reposters"
+				from = via == "follows" || via == "followers" || via == "likers" || via == "reposters" || via == "authors"
 				return text
 			}
 			of = step(2+d.IntN(8), "")
