@@ -36,8 +36,8 @@ type hop struct {
 	w Walk
 	t *Tally
 
-	effective ask.Window               // with decay, of the records that add to a score
-	authors   map[dict.ID]MemberRecord // of the lists or records, if w needs them, with the keys of the lists or records
+	effective ask.Window          // with decay, of the records that add to a score
+	authors   map[dict.ID]dict.ID // of the lists, if w leads along them
 
 	limited bool // it ends when the budget is spent
 	left    int  // units
@@ -71,7 +71,11 @@ var errSpent = errors.New("the hop has spent its budget")
 // set, it fails instead of reading a sample.
 func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
 	h := hop{v: v, w: w, effective: w.effective()}
-	t, err := h.whole(members)
+	read := h.whole
+	if w.Via.Op == language.OpAuthors {
+		read = h.byAuthors
+	}
+	t, err := read(members)
 	if errors.Is(err, errSpent) {
 		t, err = h.sample(members)
 	}
@@ -89,14 +93,42 @@ func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
 func (h *hop) start(members sets.Set, units int) (err error) {
 	h.t = &Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
 	h.left, h.limited = units, units > 0
-	if h.authors != nil || h.w.Via.Op != language.OpListed && h.w.Via.Op != language.OpAuthors {
-		return nil
+	if h.w.Via.Op == language.OpListed && h.authors == nil {
+		h.authors = map[dict.ID]dict.ID{}
+		err = AuthorsOf(h.v, members, func(list, author dict.ID, _ ask.Path) { h.authors[list] = author })
 	}
-	if h.limited && members.Len() > uint64(units/memberUnits) {
-		return errSpent
+	return err
+}
+
+// byAuthors counts members by their authors: all or, as each costs the same, the sample that is within the budget.
+func (h *hop) byAuthors(members sets.Set) (*Tally, error) {
+	if err := h.start(members, 0); err != nil {
+		return h.t, err
 	}
-	h.authors = map[dict.ID]MemberRecord{}
-	return AuthorsOf(h.v, members, func(record, author dict.ID, key ask.Path) { h.authors[record] = MemberRecord{author, key} })
+	all, most := members.Len(), max(h.v.HopUnits/(memberUnits+1), 1)
+	if all > uint64(most) && !h.w.Exact && !h.v.Exact {
+		members = lowest(members, sets.Set{}, most, 0, nil)
+	}
+	h.report(members.Len(), all)
+	var failed error
+	err := AuthorsOf(h.v, members, func(record, author dict.ID, key ask.Path) {
+		if failed != nil || !h.w.Window.Has(key) {
+			return
+		}
+		weight := h.w.weightOf(uint64(record))
+		if h.w.Decay > 0 {
+			if weight = h.w.aged(weight, key.TID); !h.effective.Has(key) {
+				weight = 0
+			}
+		}
+		h.t.Next(weight, 1)
+		h.ids = append(h.ids[:0], uint64(author))
+		failed = h.t.Add(h.v.Ended, h.ids, nil)
+	})
+	if err = cmp.Or(err, failed); err != nil {
+		return h.t, err
+	}
+	return h.t, h.t.Count()
 }
 
 // whole reads all members. Of many members, it reads the sets in the order of the members' hashes: if the
@@ -154,9 +186,10 @@ const (
 
 // read expands members until the budget is spent, and returns how many it read.
 func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
+	hidden := h.hidden()
 	visible := func(yield func(uint64) bool) {
 		for member := range order {
-			if h.leads(member) && !yield(member) {
+			if !hidden.Has(member) && dict.ID(member) < dict.FirstReserved && !yield(member) {
 				return
 			}
 		}
@@ -183,17 +216,13 @@ func (h *hop) begin(member uint64) {
 
 // visible returns how many of the members read does not skip.
 func (h *hop) visible(members sets.Set) (n uint64) {
+	hidden := h.hidden()
 	for id := range members.All() {
-		if h.leads(id) {
+		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
 			n++
 		}
 	}
 	return n
-}
-
-// leads reports whether a member may lead anywhere: it is active and, except to its author, has an id.
-func (h *hop) leads(member uint64) bool {
-	return (dict.ID(member) < dict.FirstReserved || h.w.Via.Op == language.OpAuthors) && (h.w.Via.From != dict.DID || !h.v.View.IsHidden(dict.ID(member)))
 }
 
 // hashed returns members in the order of their hashes.
@@ -294,7 +323,7 @@ func (h *hop) expand(member uint64) error {
 	}
 	w, id := &h.w, dict.ID(member)
 	weight := w.weightOf(member)
-	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id].ID, Window: w.Window}
+	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id], Window: w.Window}
 	switch {
 	case l.Op == language.OpReverse:
 		return h.reverse(l, weight)
@@ -304,11 +333,6 @@ func (h *hop) expand(member uint64) error {
 		var err error
 		if h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, id, w.Window); err != nil {
 			return err
-		}
-	case l.Op == language.OpAuthors:
-		h.ids = h.ids[:0]
-		if a, ok := h.authors[id]; ok && w.Window.Has(a.Path) {
-			h.ids = append(h.ids, uint64(a.ID))
 		}
 	default:
 		set, err := h.v.leafSet(l)
@@ -352,14 +376,9 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 			h.weights[len(h.weights)-1] = h.w.aged(weight, p.TID)
 		}
 	}
-	switch l.Op {
-	case language.OpForward:
+	if l.Op == language.OpForward {
 		err = h.v.View.EachSubject(l.Kind, l.Of, l.Window, func(id dict.ID, p ask.Path) error { offer(id, p); return nil })
-	case language.OpAuthors:
-		if a, ok := h.authors[l.Of]; ok && l.Window.Has(a.Path) {
-			offer(a.ID, a.Path)
-		}
-	default:
+	} else {
 		err = h.v.eachListed(l, offer)
 	}
 	if err != nil {

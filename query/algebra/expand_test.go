@@ -132,11 +132,17 @@ func TestSamplesAreScaled(t *testing.T) {
 			t.Errorf("%s: %.0f, want %.0f ± %.0f", what, got, want, sigma)
 		}
 	}
+	var posts []string
+	for i := range n {
+		posts = append(posts, "at://"+[]string{star, half, third}[i%3]+"/app.bsky.feed.post/"+g.Key())
+	}
+	g.PutMany("did:web:liker.example.com", "like", posts)
 	ids := (twin{g}).ids([]string{star, half, third}, dict.DID)
 	for text, units := range map[string]int{
-		"rank(of=followers(" + star + "),via=follows)":            60_000, // a member with two subjects costs 18 units
-		"rank(of=followers(" + star + "),via=follows,damp=0.5)":   60_000,
-		"rank(of=followers(" + star + "),via=follows,decay=500w)": 60_000,
+		"rank(of=followers(" + star + "),via=follows)":                     60_000, // a member with two subjects costs 18 units
+		"rank(of=followers(" + star + "),via=follows,damp=0.5)":            60_000,
+		"rank(of=followers(" + star + "),via=follows,decay=500w)":          60_000,
+		"rank(of=likes(did:web:liker.example.com),via=authors,decay=500w)": 60_000,
 	} {
 		whole, err := hopWith(t, g, text, math.MaxInt)
 		must(t, err)
