@@ -421,6 +421,7 @@ func (n *network) evident() bool {
 
 // questions are a method and its parameters. E and U are sets of accounts and of records, A and P one of them, T a time.
 var questions = []string{
+	"path from=A to=A", "path from=A to=A max=1", "query set=within(A,2)",
 	"query set=E", "query set=U", "query set=intersect(follows(A),E)", "query set=except(follows(A),E)", "query set=intersect(U,rank(of=follows(A),via=likes))",
 	"contains set=E member=A member=A member=A", "contains set=U member=P member=P",
 	"list set=E order=id", "list set=E order=size(likes)", "list set=E order=size(followers)", "list set=U order=size(likers)", "list set=intersect(follows(A),E) order=newest",

@@ -73,6 +73,7 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.known":      {"actor=" + a[0] + "&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
 		"blue.skein.graph.rank":       {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")", "of=follows(" + a[0] + ")&via=follows&by=lift&min=1&since=2000-01-01"},
 		"blue.skein.graph.overlap":    {"set=follows(" + a[0] + ")&set=followers(" + a[0] + ")&with=members(" + a[1] + ")"},
+		"blue.skein.graph.path":       {"from=" + a[0] + "&to=" + a[1], "from=" + a[0] + "&to=" + a[0] + "&max=1"},
 		"blue.skein.graph.getStats":   {""},
 		"blue.skein.graph.getAccount": {"did=" + a[0], "did=" + a[1], "did=did:plc:neverseenaaaaaaaaaaaaaaa"},
 

@@ -47,6 +47,7 @@ var operators = []Set{
 	{Name: "mutuals", Meaning: "accounts that an account follows and that follow it back"},
 	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
 	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
+	{Name: "within", Meaning: "accounts that an account reaches by following, and by whom these follow: within(…, 2)"},
 	{Name: "labeled", Meaning: "what a labeler has given a label: labeled(LABELER, spam)"},
 	{Name: "members", Meaning: "the accounts, posts or lists that you name, as a set"},
 	{Name: "rank", Meaning: "posts or accounts by how many in a set like, follow, … them: rank(of=SET, via=likes)"},

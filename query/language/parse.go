@@ -316,6 +316,18 @@ func (p *parser) literals(n *Node, name string) error {
 		if more, err = p.next(name); err != nil {
 			return err
 		}
+		if more && name == within {
+			if n.Least, err = number[int](p, "the number of steps", maxWithin); err == nil {
+				more, err = p.next(name)
+			}
+			if err == nil && more {
+				err = p.errorf(p.i, "within takes an account and a number")
+			}
+			if err != nil {
+				return err
+			}
+			break
+		}
 		if more && n.Op != OpMembers {
 			if n.Window, err = p.window(name, name+" takes one argument, optionally followed by since=TIME and until=TIME"); err != nil {
 				return err

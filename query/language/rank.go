@@ -182,7 +182,7 @@ func (p *parser) rank(n *Node, depth int) error {
 //     Decay it adds w(m). A record that is up to five minutes ahead of the present is 0 old. An edge none of
 //     whose records has a TID as its key, or only ones further ahead, adds nothing.
 //   - The score of x is this sum, divided by total(x)^Damp, where total(x) is the number of
-//     active accounts with an edge to x; if via is a reverse set, the number of x's own subjects.
+//     active accounts with an edge to x; if via is a reverse set, the number of x's own records.
 //
 // The zero Weighing ranks by count. SALSA (Lempel and Moran, "SALSA: The Stochastic Approach for
 // Link-Structure Analysis", 2001) is the special case of two such rankings, from items to accounts

@@ -48,6 +48,7 @@ __all__ = [
     "ListOutput",
     "OverlapOutput",
     "OverlapRow",
+    "PathOutput",
     "QueryOutput",
     "RankOutput",
     "RankRanked",
@@ -626,6 +627,23 @@ class OverlapOutput(_OverlapOutput, total=False):
 OverlapRow = List[int]
 
 
+class _PathOutput(TypedDict):
+    #: The accounts, from the first to the last: each follows the next. Empty if no chain is that short.
+    path: List[str]
+
+
+class PathOutput(_PathOutput, total=False):
+    """Finds a shortest chain of follows between two accounts."""
+
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    missing: Missing
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
+    #: Why the answer may be incomplete.
+    reason: str
+
+
 class _QueryOutput(TypedDict):
     #: The exact size of the set, on every page.
     total: int
@@ -883,6 +901,17 @@ class Methods:
         answer: OverlapOutput = self._call("blue.skein.graph.overlap", {"set": set_, "proof": proof, "with": with_})
         return answer
 
+    def path(self, from_: str, to: str, *, max: int | None = None, proof: bool | None = None) -> PathOutput:
+        """Finds a shortest chain of follows between two accounts.
+
+        from_: $viewer stands for the DID of the account in the service auth token.
+        to: Likewise.
+        max: The most follows in the chain.
+        proof: Return what proves that the answer is complete.
+        """
+        answer: PathOutput = self._call("blue.skein.graph.path", {"from": from_, "to": to, "max": max, "proof": proof})
+        return answer
+
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
@@ -1089,6 +1118,17 @@ class AsyncMethods:
         with_: One more set, to compare with each: the last of totals and pairs.
         """
         answer: OverlapOutput = await self._call("blue.skein.graph.overlap", {"set": set_, "proof": proof, "with": with_})
+        return answer
+
+    async def path(self, from_: str, to: str, *, max: int | None = None, proof: bool | None = None) -> PathOutput:
+        """Finds a shortest chain of follows between two accounts.
+
+        from_: $viewer stands for the DID of the account in the service auth token.
+        to: Likewise.
+        max: The most follows in the chain.
+        proof: Return what proves that the answer is complete.
+        """
+        answer: PathOutput = await self._call("blue.skein.graph.path", {"from": from_, "to": to, "max": max, "proof": proof})
         return answer
 
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:

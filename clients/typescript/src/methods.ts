@@ -612,6 +612,29 @@ export interface OverlapOutput {
 /** How many members of a set are in each of the sets, in the order of the query. */
 export type OverlapRow = number[];
 
+export interface PathParams {
+  /** $viewer stands for the DID of the account in the service auth token. */
+  from: string;
+  /** The most follows in the chain. */
+  max?: number;
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
+  /** Likewise. */
+  to: string;
+}
+
+export interface PathOutput {
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  missing?: Missing;
+  /** The accounts, from the first to the last: each follows the next. Empty if no chain is that short. */
+  path: string[];
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+}
+
 export interface QueryParams {
   /** Return only the total, without members and cursor. */
   count?: boolean;
@@ -826,6 +849,11 @@ export class Methods {
   /** Counts the members of up to 20 sets, and of what each two of them have in common. */
   overlap(params: OverlapParams, options?: CallOptions): Promise<OverlapOutput> {
     return this.call('blue.skein.graph.overlap', params, options) as Promise<OverlapOutput>;
+  }
+
+  /** Finds a shortest chain of follows between two accounts. */
+  path(params: PathParams, options?: CallOptions): Promise<PathOutput> {
+    return this.call('blue.skein.graph.path', params, options) as Promise<PathOutput>;
   }
 
   /** Lists the members of a set of DIDs or AT URIs. */
