@@ -107,7 +107,6 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 	for {
 		a.mu.Lock()
 		left := a.remaining()
-		a.leases.metrics.remaining(a.ns, a.part, left)
 		a.fetchAhead(ctx, left-n)
 		wait, failed := a.ahead, a.aheadErr
 		a.mu.Unlock()
@@ -117,7 +116,7 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 		if wait == nil {
 			return errors.Join(failed, errClosed)
 		}
-		a.leases.metrics.waited(a.ns)
+		a.leases.metrics.waited()
 		select {
 		case <-wait:
 			a.mu.Lock()
@@ -147,9 +146,7 @@ func (a *allocator) fetchAhead(ctx context.Context, left int) {
 func (a *allocator) prefetch(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	left := a.remaining()
-	a.leases.metrics.remaining(a.ns, a.part, left)
-	a.fetchAhead(ctx, left)
+	a.fetchAhead(ctx, a.remaining())
 }
 
 // fetch takes one lease. Only one fetch of an allocator runs at a time.

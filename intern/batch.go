@@ -262,16 +262,14 @@ func (b *Batch) want(ns dict.Namespace, i int) {
 }
 
 // lookUp finds the ids of the items of the first keys that missing has collected.
-func (b *Batch) lookUp(r kv.Reader, asked int, m *Metrics) error {
+func (b *Batch) lookUp(r kv.Reader, asked int) error {
 	return r.MultiGet(b.keys[:asked], func(i int, value []byte, ok bool) error {
 		if !ok {
 			return nil
 		}
 		id, err := idIn(b.keys[i], value)
 		if err == nil {
-			it := &b.items[b.miss[i]]
-			it.found(id)
-			m.lookup(it.ns, lookupStore)
+			b.items[b.miss[i]].found(id)
 		}
 		return err
 	})

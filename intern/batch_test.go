@@ -232,7 +232,7 @@ func TestCacheKeepsDIDs(t *testing.T) {
 	for n := range 100 {
 		again.Add(dict.DID, fmt.Appendf(nil, "did:plc:a%d", n))
 	}
-	c.resolve(&again, dict.DID, nil)
+	c.resolve(&again, dict.DID)
 	for n := range 100 {
 		if again.ID(n) != dids.ID(n) {
 			t.Fatalf("DID %d is %d in the cache, and %d", n, again.ID(n), dids.ID(n))
@@ -266,7 +266,7 @@ func TestCacheOfBatches(t *testing.T) {
 			}
 		}
 		for _, ns := range dict.Namespaces {
-			c.resolve(&b, ns, nil)
+			c.resolve(&b, ns)
 			for i := range b.items {
 				if it := &b.items[i]; it.ns == ns && it.state == unresolved {
 					it.id, it.state = next, created

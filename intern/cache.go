@@ -111,7 +111,7 @@ func (g *generation) slot(key cacheKey, hash uint64) *cacheEntry {
 }
 
 // resolve sets the ids of a namespace's items that are in the cache.
-func (c *cache) resolve(b *Batch, ns dict.Namespace, m *Metrics) {
+func (c *cache) resolve(b *Batch, ns dict.Namespace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tables[ns]
@@ -122,7 +122,6 @@ func (c *cache) resolve(b *Batch, ns dict.Namespace, m *Metrics) {
 		}
 		if id := t.get(b.settled(it)); id != dict.None {
 			it.id, it.state = id, cached
-			m.lookup(it.ns, lookupCache)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *Claimer) Close(context.Context) { c.leases.close() }
 // same new string, in a small transaction. Reading known strings never conflicts.
 func (c *Claimer) Prepare(ctx context.Context, b *Batch, _ int) error {
 	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
-		c.cache.resolve(b, ns, c.leases.metrics)
+		c.cache.resolve(b, ns)
 		b.missing(ns, nil)
 		if len(b.miss) > 0 {
 			if err := c.claimMissing(ctx, b, ns); err != nil {
@@ -138,7 +138,7 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 				continue
 			}
 		}
-		w.settle(ctx, ns, claims, err == nil)
+		w.settle(ctx, claims, err == nil)
 		return err
 	}
 }
@@ -294,7 +294,7 @@ func claimCount(k, v []byte) (ns dict.Namespace, n uint64, err error) {
 
 // settle tells the allocators which of the drawn ids are in use. After a failure that is
 // unknown, and the ids are lost.
-func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []claim, committed bool) {
+func (w *claimWorker) settle(ctx context.Context, claims []claim, committed bool) {
 	if !committed {
 		w.checkouts = [dict.MaxPartitions]checkout{}
 		for i := range claims {
@@ -304,19 +304,13 @@ func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []cl
 		}
 		return
 	}
-	made := 0
 	for i := range claims {
 		if claims[i].it.state == created {
-			made++
 			claims[i].it.claimed = true
 			out := &w.checkouts[claims[i].part]
 			out.ids = append(out.ids, claims[i].it.id)
-			w.leases.metrics.lookup(ns, lookupNew)
-		} else {
-			w.leases.metrics.lookup(ns, lookupStore)
 		}
 	}
-	w.leases.metrics.allocated(ns, made)
 	for i := range w.checkouts {
 		out := &w.checkouts[i]
 		if a := out.a; len(out.out) > 0 {

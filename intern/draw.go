@@ -38,9 +38,9 @@ var ErrNoLease = errors.New("intern: leased ids are used up")
 // Options.Alone there is no other writer, and strings that are certainly new are not read.)
 func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
 	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
-		d.cache.resolve(b, ns, d.leases.metrics)
+		d.cache.resolve(b, ns)
 		asked := b.missing(ns, d.isNew)
-		if err := b.lookUp(tx, asked, d.leases.metrics); err != nil {
+		if err := b.lookUp(tx, asked); err != nil {
 			return made, fmt.Errorf("intern: looking up strings: %w", err)
 		}
 		if made[ns], err = d.create(tx, b, ns); err != nil {
@@ -73,7 +73,6 @@ func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err e
 		}
 		it.state = created
 		made++
-		d.leases.metrics.lookup(ns, lookupNew)
 		b.made.add(tx, ns, it.id, b.keys[i])
 	}
 	b.made.write(tx, ns)
@@ -90,7 +89,6 @@ func (d *Drawer) Committed(b *Batch) {
 				out.ids = append(out.ids, it.id)
 			}
 		}
-		d.leases.metrics.allocated(ns, len(out.ids))
 		out.settle(out.ids)
 	}
 	d.learn(b)

@@ -138,10 +138,7 @@ func (p *leaser) lease(ctx context.Context, a *allocator) (ids idRange, err erro
 	if ids.next == dict.None {
 		ids.next++
 	}
-	p.metrics.leased(a.ns)
-	if attempts > 1 {
-		p.metrics.retried(a.ns, attempts-1)
-	}
+	p.metrics.leased()
 	return ids, nil
 }
 

@@ -12,7 +12,7 @@ import (
 // Lookup finds the ids of the strings of b. It does not create any.
 func Lookup(r kv.Reader, b *Batch) error {
 	for _, ns := range dict.Namespaces {
-		if err := b.lookUp(r, b.missing(ns, nil), nil); err != nil {
+		if err := b.lookUp(r, b.missing(ns, nil)); err != nil {
 			return fmt.Errorf("intern: looking up strings: %w", err)
 		}
 	}
