@@ -192,7 +192,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	default:
 		err = c.readRelay(ctx)
 	}
-	c.metrics.decoded(&c.decoder, &c.counted)
+	c.countRevs()
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
 		if applyCtx.Err() != nil && errors.Is(applyErr, context.Canceled) {
@@ -242,11 +242,4 @@ func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 }
 
 // Ops returns the number of decoded operations on indexed collections. Call it after Run.
-func (c *Consumer) Ops() (n int64) {
-	for _, kinds := range c.decoder.Ops {
-		for _, ops := range kinds {
-			n += int64(ops)
-		}
-	}
-	return n
-}
+func (c *Consumer) Ops() int64 { return c.decoder.Ops }

@@ -68,7 +68,7 @@ func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
 	for n := 0; !c.ended.Load(); n++ {
 		i := receive()
 		if n%1024 == 0 {
-			c.metrics.decoded(&c.decoder, &c.counted)
+			c.countRevs()
 		}
 		var err error
 		switch {

@@ -19,7 +19,6 @@ const (
 // Metrics of this package.
 type Metrics struct {
 	Events     *prometheus.CounterVec // type
-	Ops        *prometheus.CounterVec // collection, action
 	Dropped    *prometheus.CounterVec // reason
 	Reconnects prometheus.Counter
 	Gaps       prometheus.Counter
@@ -41,7 +40,6 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	}
 	m := &Metrics{
 		Events:     counter("events_total", "Messages read, by type.", "type"),
-		Ops:        counter("ops_total", "Operations on records of indexed collections.", "collection", "action"),
 		Dropped:    counter("dropped_total", "Input dropped, by reason.", "reason"),
 		Reconnects: counter("reconnects_total", "Connections to the relay after the first.").WithLabelValues(),
 		Gaps:       counter("gaps_total", "Places in the stream where events may be missing.").WithLabelValues(),
@@ -68,24 +66,10 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 
 func (m *Metrics) drop(r wire.Reason) { m.Dropped.WithLabelValues(string(r)).Inc() }
 
-// counted is how much of a decoder's counts is in the metrics.
-type counted struct {
-	ops  wire.Counts
-	revs int
-}
-
-// decoded adds what the decoder has counted since the last call to the metrics.
-func (m *Metrics) decoded(d *wire.Decoder, c *counted) {
-	for action := range d.Ops {
-		for _, of := range d.Kinds.Collections() {
-			k := of.Kinds[0].Kind // the decoder counts a collection's operations under its first kind
-			if n := d.Ops[action][k] - c.ops[action][k]; n > 0 {
-				m.Ops.WithLabelValues(of.NSID, wire.ActionName(action)).Add(float64(n))
-			}
-		}
-	}
-	m.OtherRevs.Add(float64(d.OtherRevs - c.revs))
-	c.ops, c.revs = d.Ops, d.OtherRevs
+// countRevs adds to the metrics what the decoder has counted since the last call.
+func (c *intake) countRevs() {
+	c.metrics.OtherRevs.Add(float64(c.decoder.OtherRevs - c.counted))
+	c.counted = c.decoder.OtherRevs
 }
 
 // statusCollector turns a Status into metrics. It leaves out values that are not

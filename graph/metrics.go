@@ -9,9 +9,7 @@ import (
 type Metrics struct {
 	Edges   *prometheus.CounterVec // by kind and action
 	Replays prometheus.Counter     // events
-	Spills  prometheus.Counter     // values
 	Sets    *prometheus.CounterVec // by result
-	Erasing prometheus.Gauge       // accounts
 }
 
 // NewMetrics registers the metrics of this package.
@@ -23,33 +21,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Replays: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_graph_replays_total", Help: "Events dropped because they were applied before.",
 		}),
-		Spills: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_graph_spills_total", Help: "Rows and chunks spilled because they had grown too large.",
-		}),
 		Sets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_graph_large_sets_total", Help: "Requests for large sets, by result: cache (already decoded), load (read whole), probe (read in part).",
 		}, []string{"result"}),
-		Erasing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
-		}),
 	}
-	reg.MustRegister(m.Edges, m.Replays, m.Spills, m.Sets, m.Erasing)
+	reg.MustRegister(m.Edges, m.Replays, m.Sets)
 	return m
 }
 
-// gauges updates the counters that readers ask for, and the gauges, after a commit.
+// gauges updates the counters that readers ask for, after a commit.
 func (s *core) gauges() {
-	var desynchronized, partial, erasing int64
+	var desynchronized, partial int64
 	for _, l := range s.lanes {
 		desynchronized += l.counts.Desynchronized + l.others.Desynchronized
 		partial += l.counts.Partial + l.others.Partial
-		erasing += int64(len(l.erasing))
 	}
 	s.desynchronized.Store(desynchronized)
 	s.partial.Store(partial)
-	if m := s.o.Metrics; m != nil {
-		m.Erasing.Set(float64(erasing))
-	}
 }
 
 // Incomplete returns the number of this process's repos with missed events, and of those whose

@@ -22,23 +22,16 @@ func (l *lane) spill(ctx context.Context) error {
 		if len(keys) == 0 {
 			return nil
 		}
-		spilled := 0
 		err := l.update(ctx, func(tx kv.Txn) error {
-			spilled = 0
 			for _, key := range keys {
-				n, err := l.store.merger.SpillOne(tx, l.store.layout, []byte(key))
-				if err != nil {
+				if _, err := l.store.merger.SpillOne(tx, l.store.layout, []byte(key)); err != nil {
 					return fmt.Errorf("%x: %w", key, err)
 				}
-				spilled += n
 			}
 			return nil
 		})
 		switch {
 		case err == nil:
-			if l.store.o.Metrics != nil {
-				l.store.o.Metrics.Spills.Add(float64(spilled))
-			}
 		case (errors.Is(err, kv.ErrTooLarge) || errors.Is(err, dict.ErrStored)) && len(keys) > 1:
 			for _, key := range keys {
 				l.store.merger.MarkLarge([]byte(key))

@@ -103,14 +103,14 @@ func (a *auditor) one(ctx context.Context, did string) error {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			a.o.Metrics.audited(auditUnfetched, 0, 0)
+			a.o.Metrics.audited(auditUnfetched, 0)
 			a.o.Logger.Debug("a repo could not be audited", "did", did, "error", err)
 		}
 		return nil // the host's fault, which is counted
 	}
 	want, err := recordsOf(ctx, r)
 	if err != nil {
-		a.o.Metrics.audited(auditUnfetched, 0, 0)
+		a.o.Metrics.audited(auditUnfetched, 0)
 		return nil // likewise
 	}
 	for range auditTries {
@@ -124,7 +124,7 @@ func (a *auditor) one(ctx context.Context, did string) error {
 		case err != nil:
 			return err
 		case outcome == auditMoved:
-			a.o.Metrics.audited(auditMoved, 0, 0)
+			a.o.Metrics.audited(auditMoved, 0)
 			return nil
 		case outcome != "":
 			return a.report(ctx, did, host, string(r.Rev), len(want), outcome, differences)
@@ -133,7 +133,7 @@ func (a *auditor) one(ctx context.Context, did string) error {
 			return nil
 		}
 	}
-	a.o.Metrics.audited(auditMoved, 0, 0)
+	a.o.Metrics.audited(auditMoved, 0)
 	return nil
 }
 
@@ -268,6 +268,6 @@ func (a *auditor) report(ctx context.Context, did, host, rev string, records int
 	a.counts.repos.Add(1)
 	a.counts.records.Add(int64(records))
 	a.counts.differences.Add(int64(len(differences)))
-	a.o.Metrics.audited(outcome, records, len(differences))
+	a.o.Metrics.audited(outcome, len(differences))
 	return err
 }

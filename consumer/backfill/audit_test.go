@@ -21,7 +21,8 @@ func auditors(w *world) (x *index, outcomes func() map[string]float64) {
 	metrics := NewMetrics(prometheus.NewRegistry(), func() Status { return Status{} })
 	x = w.index(newStore(), func(o *Options) { o.Relay, o.Metrics = "", metrics })
 	return x, func() map[string]float64 {
-		all := map[string]float64{"records": testutil.ToFloat64(metrics.AuditedRecords), "differences": testutil.ToFloat64(metrics.AuditDifference)}
+		a, _ := x.m.Audits()
+		all := map[string]float64{"records": float64(a.Records), "differences": testutil.ToFloat64(metrics.AuditDifference)}
 		for _, outcome := range []string{auditSame, auditDifferent, auditUnfetched, auditMoved} {
 			all[outcome] = testutil.ToFloat64(metrics.Audited.WithLabelValues(outcome))
 		}

@@ -137,8 +137,7 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 	}
 	r := f.reader()
 	defer r.Release()
-	began := time.Now()
-	n, err := f.askForRepo(ctx, j, r)
+	err = f.askForRepo(ctx, j, r)
 	if ctx.Err() != nil {
 		return
 	}
@@ -149,19 +148,17 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 	if j.tries >= trustAfter { // its host sends the repo like that every time
 		r.Tolerate = tolerated
 	}
-	f.o.Metrics.Bytes.Add(float64(n))
-	f.o.Metrics.Seconds.Observe(time.Since(began).Seconds())
 	f.placer.place(ctx, &fetchedRepo{r, j.started, true, asked}, func(o batch.Outcome, records int, err error) { f.placed(ctx, j, o, records, err) })
 	f.o.Metrics.dropped(wire.SpaceSubject, r.Spaces)
 }
 
 // askForRepo fetches a job's repo from its host, unless it takes long and others wait. If the host
 // is given up, all its jobs fail.
-func (f *fetcher) askForRepo(ctx context.Context, j *job, r *repo.Reader) (n int64, err error) {
+func (f *fetcher) askForRepo(ctx context.Context, j *job, r *repo.Reader) error {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	f.queue.asks(j, cancel)
-	n, err = f.getRepo(asking, j.host, j.did, r)
+	n, err := f.getRepo(asking, j.host, j.did, r)
 	if err != nil && errors.Is(context.Cause(asking), errOthersWait) {
 		err = &failure{why: failHost, err: fmt.Errorf("%s is slow, and %w", j.host, errOthersWait), busy: true, wait: time.Minute}
 	}
@@ -173,7 +170,7 @@ func (f *fetcher) askForRepo(ctx context.Context, j *job, r *repo.Reader) (n int
 			f.failed(ctx, other, &failure{why: failHost, err: err, final: true})
 		}
 	}
-	return n, err
+	return err
 }
 
 // unfetched handles a repo that its host did not send. isHidden says that the index hides the account.

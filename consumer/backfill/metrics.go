@@ -10,12 +10,9 @@ import (
 type Metrics struct {
 	Repos   *prometheus.CounterVec // by outcome
 	Failed  *prometheus.CounterVec // by reason
-	Bytes   prometheus.Counter
-	Seconds prometheus.Histogram
 	Dropped *prometheus.CounterVec // by reason
 
 	Audited         *prometheus.CounterVec // by outcome
-	AuditedRecords  prometheus.Counter
 	AuditDifference prometheus.Counter
 	AuditedAt       prometheus.Gauge
 }
@@ -29,17 +26,12 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 		Failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_backfill_failures_total", Help: "Failed attempts to fetch a repo, by reason.",
 		}, []string{"reason"}),
-		Bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_backfill_bytes_total", Help: "Bytes of fetched repos."}),
-		Seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_backfill_fetch_seconds", Help: "Time to fetch a repo.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
-		}),
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_backfill_dropped_total", Help: "Dropped input, by reason: malformed data in archives, and subjects in spaces (not indexed) in archives and repos.",
 		}, []string{"reason"}),
 		Audited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_audit_repos_total", Help: "Random repos fetched to be compared with the index (--audit), by outcome: same, different, unfetched, or moved_on (never at the same rev).",
 		}, []string{"outcome"}),
-		AuditedRecords: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_audit_records_total", Help: "Records compared with their hosts."}),
 		AuditDifference: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_audit_differences_total", Help: "Records that the index and their hosts did not have alike at the same rev.",
 		}),
@@ -48,13 +40,11 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	for _, outcome := range []string{auditSame, auditDifferent, auditUnfetched, auditMoved} {
 		m.Audited.WithLabelValues(outcome)
 	}
-	reg.MustRegister(m.Repos, m.Failed, m.Bytes, m.Seconds, m.Dropped, m.Audited, m.AuditedRecords, m.AuditDifference, m.AuditedAt)
+	reg.MustRegister(m.Repos, m.Failed, m.Dropped, m.Audited, m.AuditDifference, m.AuditedAt)
 	gauge := func(name, help string, of func(Status) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return of(status()) }))
 	}
 	gauge("skein_backfill_waiting_repos", "Repos queued for a fetch.", func(s Status) float64 { return float64(s.Waiting) })
-	gauge("skein_backfill_inactive_repos", "Repos whose host reports that the account is inactive.", func(s Status) float64 { return float64(s.Inactive) })
-	gauge("skein_backfill_complete_repos", "Repos whose records are all in the index, as far as known.", func(s Status) float64 { return float64(s.Complete) })
 	gauge("skein_backfill_coverage_ratio", "Share of the accounts in the index whose records are all in it, as far as known; 0 without accounts.", func(s Status) float64 { return float64(s.Complete) / float64(max(s.Accounts, 1)) })
 	gauge("skein_backfill_compared_timestamp_seconds", "Time at which all repos had been compared with the relay's list; 0: never.", func(s Status) float64 {
 		if s.Compared.IsZero() {
@@ -62,8 +52,6 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 		}
 		return float64(s.Compared.UnixMilli()) / 1e3
 	})
-	gauge("skein_backfill_archive_seq", "Sequence number up to which the archive has been read.", func(s Status) float64 { return float64(s.ArchiveSeq) })
-	gauge("skein_backfill_archive_tip_seq", "Last sequence number of the archive.", func(s Status) float64 { return float64(s.ArchiveTip) })
 	reg.MustRegister(&failedRepos{status, prometheus.NewDesc("skein_backfill_failed_repos", "Repos given up, by reason.", []string{"reason"}, nil)})
 	return m
 }
@@ -85,9 +73,8 @@ func (f *failedRepos) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) audited(outcome string, records, differences int) {
+func (m *Metrics) audited(outcome string, differences int) {
 	m.Audited.WithLabelValues(outcome).Inc()
-	m.AuditedRecords.Add(float64(records))
 	m.AuditDifference.Add(float64(differences))
 	if outcome == auditSame || outcome == auditDifferent {
 		m.AuditedAt.SetToCurrentTime()

@@ -392,7 +392,6 @@ func (l *labeler) apply(ctx context.Context, messages []message) error {
 		if err := l.write(ctx, labels, after); err != nil {
 			return err
 		}
-		l.c.o.Metrics.applied(l.name, labels)
 	}
 	return ending
 }

@@ -401,9 +401,6 @@ func TestLabeler(t *testing.T) {
 	if f.asked[0] != 0 || !slices.Contains(f.asked, 22) {
 		t.Errorf("the cursors %v were asked for", f.asked)
 	}
-	if n := testutil.ToFloat64(w.metrics.Labels.WithLabelValues(labelerDID, "negate")); n != 1 {
-		t.Errorf("%v labels were taken back since the start", n)
-	}
 }
 
 // A label leaves its set when it expires.

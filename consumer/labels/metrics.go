@@ -4,12 +4,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
-	"skein.blue/graph/batch"
 )
 
 // Metrics of this package.
 type Metrics struct {
-	Labels    *prometheus.CounterVec // labeler, action
 	Dropped   *prometheus.CounterVec // labeler, reason
 	Connected *prometheus.GaugeVec   // labeler
 	Current   *prometheus.GaugeVec   // labeler
@@ -19,9 +17,6 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		Labels: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_labels_total", Help: "Labels that were written, by action: add or negate.",
-		}, []string{"labeler", "action"}),
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_labels_dropped_total", Help: "Labels that were dropped, by reason: frame (an unreadable message, counted once), label (an unreadable label), signature (missing or wrong), source (not this labeler), subject (neither a DID nor an AT URI), value (invalid), version (unknown ver of the label format), cid (invalid) or time (invalid).",
 		}, []string{"labeler", "reason"}),
@@ -35,19 +30,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_labeler_cursor", Help: "Sequence number of the last message of the labeler that was written.",
 		}, []string{"labeler"}),
 	}
-	reg.MustRegister(m.Labels, m.Dropped, m.Connected, m.Current, m.Seq)
+	reg.MustRegister(m.Dropped, m.Connected, m.Current, m.Seq)
 	return m
-}
-
-func (m *Metrics) applied(labeler string, labels []batch.Label) {
-	negated := 0
-	for i := range labels {
-		if labels[i].Negated {
-			negated++
-		}
-	}
-	m.Labels.WithLabelValues(labeler, "negate").Add(float64(negated))
-	m.Labels.WithLabelValues(labeler, "add").Add(float64(len(labels) - negated))
 }
 
 func (m *Metrics) connected(labeler string, yes bool) {

@@ -73,21 +73,6 @@ func (r Reason) Or(other Reason) Reason {
 	return r
 }
 
-// Counts are numbers of operations, by action and by the first kind of their collection.
-type Counts [len(actions)][256]int
-
-// Actions of operations, in the order of Counts.
-const (
-	Create = iota
-	Update
-	Delete
-)
-
-var actions = [...]string{"create", "update", "delete"}
-
-// ActionName returns the name of an action in metrics.
-func ActionName(action int) string { return actions[action] }
-
 // A Drop is a part of a message that Add dropped. Its slices point into the frame.
 type Drop struct {
 	Reason Reason
@@ -98,8 +83,8 @@ type Drop struct {
 type Decoder struct {
 	// Drops are what the last Add dropped.
 	Drops []Drop
-	// Ops counts all operations on indexed collections so far.
-	Ops Counts
+	// Ops counts the operations on indexed collections so far.
+	Ops int64
 	// OtherRevs counts the messages so far whose rev differs from that of their commit
 	// block. They are applied anyway: see commitBlock.
 	OtherRevs int
@@ -363,18 +348,15 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 	if !dict.ValidRkey(rkey) {
 		return BadPath
 	}
-	counted := o.of.Kinds[0].Kind
 	switch string(o.Action) {
 	case "delete":
-		d.Ops[Delete][counted]++
+		d.Ops++
 		for _, k := range o.of.Kinds {
 			b.AddDelete(k.Kind, rkey)
 		}
 		return ""
-	case "create":
-		d.Ops[Create][counted]++
-	case "update":
-		d.Ops[Update][counted]++
+	case "create", "update":
+		d.Ops++
 	default:
 		return BadAction
 	}

@@ -58,9 +58,8 @@ type Mirror struct {
 	limit  say.Limiter
 	purged *expirable.LRU[syntax.DID, bool]
 
-	complete atomic.Int64 // Unix nanoseconds of the last poll that read everything; 0: none yet
-	newest   atomic.Int64 // Unix milliseconds of the newest operation
-	failures prometheus.Counter
+	complete atomic.Int64           // Unix nanoseconds of the last poll that read everything; 0: none yet
+	newest   atomic.Int64           // Unix milliseconds of the newest operation
 	lookUps  *prometheus.CounterVec // by what answered
 }
 
@@ -80,9 +79,8 @@ func OpenMirror(ctx context.Context, o MirrorOptions) (*Mirror, error) {
 	}
 	m := &Mirror{
 		o: o, log: o.Logger.With("component", "plc"), limit: say.Limiter{Every: time.Minute},
-		purged:   expirable.NewLRU[syntax.DID, bool](maxPurged, nil, purgedFor),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_failures_total", Help: "Requests to the did:plc directory's export that failed."}),
-		lookUps:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_plc_lookups_total", Help: "Look-ups of did:plc accounts, by what answered: copy, or directory (the copy is old, or does not have the account)."}, []string{"answered"}),
+		purged:  expirable.NewLRU[syntax.DID, bool](maxPurged, nil, purgedFor),
+		lookUps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_plc_lookups_total", Help: "Look-ups of did:plc accounts, by what answered: copy, or directory (the copy is old, or does not have the account)."}, []string{"answered"}),
 	}
 	for _, by := range []string{"copy", "directory"} {
 		m.lookUps.WithLabelValues(by)
@@ -101,8 +99,7 @@ func OpenMirror(ctx context.Context, o MirrorOptions) (*Mirror, error) {
 
 // Register registers the metrics.
 func (m *Mirror) Register(reg prometheus.Registerer) {
-	reg.MustRegister(m.failures, m.lookUps,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_newest_operation_timestamp_seconds", Help: "Time of the newest operation in the copy of the did:plc directory; 0: none."}, func() float64 { return float64(m.newest.Load()) / 1e3 }),
+	reg.MustRegister(m.lookUps,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_complete_timestamp_seconds", Help: "Time at which the copy of the did:plc directory was last complete; 0: not since the start. It is used for ten minutes from then."}, func() float64 { return float64(m.complete.Load()) / 1e9 }),
 	)
 }

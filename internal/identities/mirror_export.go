@@ -44,7 +44,6 @@ func (m *Mirror) Run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			m.failures.Inc()
 			failed++
 			wait := max(min(m.o.retry<<min(failed-1, 20), maxWait), p.after)
 			if held, ok := m.limit.Allow("export"); ok {
