@@ -149,7 +149,6 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "unknown method %q", language.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/"))))
 	})
 	s.mux.HandleFunc("GET /.well-known/did.json", s.didDocument)
-	s.mux.HandleFunc("GET /{$}", s.about)
 	s.serveDescriptions()
 	return s, nil
 }
@@ -273,25 +272,6 @@ func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWrit
 	q.Resolve = func(list []language.Literal, where func(int) string) error {
 		return resolve(ctx, s.o.Handles, q, list, where)
 	}
-}
-
-// about lists the methods and the sets, for people.
-func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	var b strings.Builder
-	fmt.Fprintf(&b, "skein %s: set queries over follows, likes and other links on the AT Protocol network.\n\nMethods:\n", s.o.Version)
-	for _, m := range s.methods() {
-		fmt.Fprintf(&b, "  %s  %s\n", m.Path(), strings.Join(m.Takes, ", "))
-	}
-	fmt.Fprintf(&b, "  /xrpc/_health\n\nSets:\n")
-	for _, k := range s.words.Table.All {
-		if !k.HasSets() {
-			continue
-		}
-		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is().String()))
-	}
-	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)  atleast(2, E, …)  sample(E, 100)\n  mutuals(DID)  blocking(DID)  blockedBy(DID)  labeled(DID, VALUE)  rank(of=E, via=…)\n  sets accept since= and until=: likes(DID, since=24h)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
-	_, _ = w.Write([]byte(b.String()))
 }
 
 // Metrics of this package.

@@ -95,20 +95,13 @@ type Options struct {
 	Feeds func() []feed.Preview
 }
 
-// Handler serves the page at / to clients that accept HTML, its files below /page/, and live
-// at /live. It passes everything else to api.
+// Handler serves the page at /, its files below /page/, and live at /live. It passes everything
+// else to api.
 func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	sets := setsOf(cmp.Or(o.Kinds, kinds.BuiltIn))
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Add("Vary", "Accept")
-		if !wantsHTML(r) || r.URL.Query().Has("plain") {
-			api.ServeHTTP(w, r)
-			return
-		}
-		files["index.html"].serve(w, r)
-	})
+	mux.HandleFunc("GET /{$}", files["index.html"].serve)
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
 			Handles  bool           `json:"handles"`
@@ -148,11 +141,6 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 		_, _ = w.Write([]byte("User-agent: *\nAllow: /$\nDisallow: /\n"))
 	})
 	return mux
-}
-
-// wantsHTML reports whether a request comes from a browser, which accepts HTML.
-func wantsHTML(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
 func answerJSON(w http.ResponseWriter, v any) {

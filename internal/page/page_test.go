@@ -58,8 +58,7 @@ func TestHandler(t *testing.T) {
 	for _, test := range []struct{ path, accept, contentType, body string }{
 		{"/", html, "text/html; charset=utf-8", "<!doctype html>"},
 		{"/?q=follows(x)", html, "text/html; charset=utf-8", "<!doctype html>"},
-		{"/?plain", html, "text/plain; charset=utf-8", "api /"},
-		{"/", "*/*", "text/plain; charset=utf-8", "api /"},
+		{"/", "*/*", "text/html; charset=utf-8", "<!doctype html>"},
 		{"/xrpc/x", html, "text/plain; charset=utf-8", "api /xrpc/x"},
 		{"/page/app.js", "*/*", "text/javascript; charset=utf-8", "// The page"},
 		{"/page/live.js", "*/*", "text/javascript; charset=utf-8", "// The section Index status"},
