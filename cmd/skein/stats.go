@@ -15,9 +15,7 @@ import (
 func statsCommand(e *command.Environment) *cli.Command {
 	var exact bool
 	return storeCommand("stats", "print what the store holds and how much space each part takes", func(ctx context.Context, path string, store kv.Store) error {
-		p := e.Progress("keys", keysIn(store))
-		st, err := app.ReadStats(ctx, path, store, p.Tell)
-		p.End()
+		st, err := app.ReadStats(ctx, path, store)
 		if err != nil {
 			return fmt.Errorf("stats: %w", err)
 		}

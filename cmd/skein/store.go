@@ -33,11 +33,3 @@ func withStore(ctx context.Context, path string, fn func(kv.Store) error) error 
 	}
 	return errors.Join(fn(store), store.Close())
 }
-
-// keysIn returns the approximate number of keys in a store, 0 if the engine cannot tell.
-func keysIn(store kv.Store) int64 {
-	if s, ok := store.(interface{ AboutKeys() int64 }); ok {
-		return s.AboutKeys()
-	}
-	return 0
-}

@@ -22,9 +22,8 @@ func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, table *
 
 // A Keyspace is a part of the store, and its size.
 type Keyspace struct {
-	Name  string `json:"name"`            // what it contains
-	Keys  int64  `json:"keys"`            // number of keys
-	Bytes uint64 `json:"bytes,omitempty"` // estimate, on disk; 0 if the engine does not know
+	Name  string `json:"name"`  // what it contains
+	Bytes uint64 `json:"bytes"` // estimate, on disk
 }
 
 // A Sizer is an engine that knows the size of its keys on disk (kv.Store).
@@ -33,57 +32,34 @@ type Sizer interface {
 	RangeBytes(lo, hi []byte) (uint64, error)
 }
 
-// Usage returns the size of each part of a store: it counts all keys, and asks the engine for
-// their bytes. tick, if not nil, receives the number of keys counted so far.
-func Usage(r kv.Reader, table *kinds.Table, engine Sizer, tick func(keys int64)) ([]Keyspace, error) {
-	parts, rest := format.Parts(table)
-	var out []Keyspace
-	total := int64(0)
-	count := func(prefix []byte) (n int64, err error) {
-		err = kv.ScanPrefix(r, prefix, func(_, _ []byte) error {
-			if n++; n%65536 == 0 && tick != nil {
-				tick(total + n)
-			}
-			return nil
-		})
-		total += n
-		return n, err
-	}
+// Usage returns the size of each part of a store that has any keys, as the engine estimates it.
+func Usage(r kv.Reader, table *kinds.Table, engine Sizer) (out []Keyspace, err error) {
+	parts, _ := format.Parts(table)
 	var sum uint64
 	for _, p := range parts {
-		n, err := count(p.Prefix)
+		end, isEmpty := kv.PrefixEnd(p.Prefix), true // engines estimate an empty range as a whole block
+		err := r.Scan(p.Prefix, end, false, func(_, _ []byte) (bool, error) { isEmpty = false; return false, nil })
 		if err != nil {
 			return nil, err
 		}
-		space := Keyspace{Name: p.Name, Keys: n}
-		if n > 0 { // engines estimate an empty range as a whole block
-			if space.Bytes, err = engine.RangeBytes(p.Prefix, kv.PrefixEnd(p.Prefix)); err != nil {
-				return nil, err
-			}
+		if isEmpty {
+			continue
 		}
-		sum += space.Bytes
-		out = append(out, space)
-	}
-	others := Keyspace{Name: "leases, cursors, notes"}
-	for _, first := range rest {
-		n, err := count([]byte{first})
+		n, err := engine.RangeBytes(p.Prefix, end)
 		if err != nil {
 			return nil, err
 		}
-		others.Keys += n
+		sum += n
+		out = append(out, Keyspace{p.Name, n})
 	}
-	out = append(out, others)
 	disk := engine.DiskBytes()
 	if sum > disk && disk > 0 {
 		// The engine estimates in blocks, and a small store has few of them. Drop the
 		// estimates if they cannot be true.
-		for i := range out {
-			out[i].Bytes = 0
-		}
-		sum = 0
+		out, sum = nil, 0
 	}
 	if disk > sum {
-		out = append(out, Keyspace{Name: "logs, indexes and overhead", Bytes: disk - sum})
+		out = append(out, Keyspace{"the rest, logs and indexes", disk - sum})
 	}
 	return out, nil
 }

@@ -27,13 +27,13 @@ type Stats struct {
 	Counts    format.Counts    `json:"counts"`
 }
 
-// ReadStats reads what a store holds. progress receives the number of keys read.
-func ReadStats(ctx context.Context, path string, store kv.Store, progress func(keys int64)) (*Stats, error) {
+// ReadStats reads what a store holds.
+func ReadStats(ctx context.Context, path string, store kv.Store) (*Stats, error) {
 	st := &Stats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
 	var table *kinds.Table
 	_, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) { // the numbers are estimates anyway
 		if st.Counts, st.Cursors, table, err = check.Totals(r); err == nil {
-			st.Keyspaces, err = check.Usage(r, table, store, progress)
+			st.Keyspaces, err = check.Usage(r, table, store)
 		}
 		return err
 	})
@@ -56,11 +56,12 @@ func (st *Stats) Write(out io.Writer) error {
 	for _, c := range st.Cursors {
 		fmt.Fprintf(w, "cursor\t%s: seq %d, event time %s\n", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
 	}
-	fmt.Fprintf(w, "\nkeyspace\tkeys\tbytes\tbytes per edge\n")
+	fmt.Fprintf(w, "\nkeyspace\tbytes\tbytes per edge\n")
 	all := check.Keyspace{Name: "all"}
 	for _, s := range st.Keyspaces {
-		st.writeRow(w, s)
-		all.Keys += s.Keys
+		if s.Bytes > 0 { // 0: it is in the log only
+			st.writeRow(w, s)
+		}
 		all.Bytes += s.Bytes
 	}
 	st.writeRow(w, all)
@@ -68,12 +69,5 @@ func (st *Stats) Write(out io.Writer) error {
 }
 
 func (st *Stats) writeRow(w io.Writer, s check.Keyspace) {
-	if s.Keys == 0 && s.Bytes == 0 {
-		return
-	}
-	size, per := "–", "–" // the engine cannot tell
-	if s.Bytes > 0 {
-		size, per = say.Bytes(s.Bytes), fmt.Sprintf("%.2f", float64(s.Bytes)/float64(max(st.Records, 1)))
-	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, say.Count(s.Keys), size, per)
+	fmt.Fprintf(w, "%s\t%s\t%.2f\n", s.Name, say.Bytes(s.Bytes), float64(s.Bytes)/float64(max(st.Records, 1)))
 }

@@ -345,27 +345,6 @@ func (s *Store) Engine() string { return "pebble" }
 // DiskBytes implements kv.Store.
 func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
-// AboutKeys estimates the number of keys. It counts the entries of all tables; several may
-// have the same key.
-func (s *Store) AboutKeys() (n int64) {
-	if !s.gate.enter() {
-		return 0
-	}
-	defer s.gate.leave()
-	levels, err := s.db.SSTables(pebble.WithProperties())
-	if err != nil {
-		return 0
-	}
-	for _, tables := range levels {
-		for _, t := range tables {
-			if t.Properties != nil {
-				n += int64(t.Properties.NumEntries)
-			}
-		}
-	}
-	return n
-}
-
 // Compact rewrites the whole store, which settles its size on disk.
 func (s *Store) Compact(ctx context.Context) error {
 	if !s.gate.enter() {

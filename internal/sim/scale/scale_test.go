@@ -235,12 +235,12 @@ func open(tb testing.TB, where string) *app.Index {
 func usage(tb testing.TB, x *app.Index, title string) {
 	tb.Helper()
 	var spaces []check.Keyspace
-	err := x.KV.View(tb.Context(), func(r kv.Reader) (err error) { spaces, err = check.Usage(r, kinds.BuiltIn, x.KV, nil); return err })
+	err := x.KV.View(tb.Context(), func(r kv.Reader) (err error) { spaces, err = check.Usage(r, kinds.BuiltIn, x.KV); return err })
 	if err != nil {
 		tb.Fatal(err)
 	}
 	fmt.Printf("\n%s: %d bytes on disk, %d records\n\n", title, x.KV.DiskBytes(), records(tb, x))
 	for _, s := range spaces {
-		fmt.Printf("%s: %d keys, %d bytes\n", s.Name, s.Keys, s.Bytes)
+		fmt.Printf("%s: %d bytes\n", s.Name, s.Bytes)
 	}
 }
