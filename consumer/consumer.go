@@ -50,6 +50,8 @@ type Options struct {
 	Frames string
 	// Read, if set, has the messages, instead of a relay or Frames. Relay still names the source.
 	Read iter.Seq[[]byte]
+	// Rate limits how many messages per second are read from Frames. 0: no limit.
+	Rate float64
 	// Cursor is where to start: the first event applied has a greater seq. If it is
 	// nil, the run starts at the stored cursor; if none is stored, at the live end of the stream, or
 	// at the start of the file.

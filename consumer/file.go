@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -40,7 +41,11 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 // error if ctx ends first.
 func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) error {
 	c.resume(c.from)
+	due := time.Now()
 	err := c.takeAll(func() (i proof.Item) {
+		if c.o.Rate > 0 {
+			due = c.wait(ctx, due)
+		}
 		if i.Err = ctx.Err(); i.Err == nil {
 			i.Frame, i.Err = next()
 		}
@@ -81,4 +86,16 @@ func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
 		}
 	}
 	return nil
+}
+
+// wait waits until the next frame is due, and returns that time. due is when the frame before was.
+func (c *Consumer) wait(ctx context.Context, due time.Time) time.Time {
+	due = due.Add(time.Duration(float64(time.Second) / c.o.Rate))
+	if d := time.Until(due); d > time.Millisecond {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	return due
 }

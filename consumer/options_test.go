@@ -119,8 +119,8 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// A file is read to its end, and Progress says how much of it was.
-func TestProgressOfFile(t *testing.T) {
+// A file is read at the rate of the options, and no slower than that.
+func TestRateOfFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.frames")
 	var file []byte
 	for seq := range int64(60) {
@@ -129,11 +129,18 @@ func TestProgressOfFile(t *testing.T) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, _ := open(t)
-	c := runTo(t, g, consumer.Options{Frames: path})
-	p := c.Progress()
-	if p.Events != 60 || p.Bytes != p.Size-4*60 || p.Size != int64(len(file)) || p.Applied != 60 || p.Seq != 60 || c.Ops() != 60 || p.Outdated || p.Time.IsZero() || follows(t, g) != 60 {
-		t.Errorf("%+v, %d operations, %d follows", p, c.Ops(), follows(t, g))
+	for _, rate := range []float64{100, 0} {
+		g, _ := open(t)
+		began := time.Now()
+		c := runTo(t, g, consumer.Options{Frames: path, Rate: rate})
+		took := time.Since(began)
+		if n := follows(t, g); n != 60 || rate > 0 && took < 550*time.Millisecond {
+			t.Errorf("%d follows in %v at %v a second", n, took, rate)
+		}
+		p := c.Progress()
+		if p.Events != 60 || p.Bytes != p.Size-4*60 || p.Size != int64(len(file)) || p.Applied != 60 || p.Seq != 60 || c.Ops() != 60 || p.Outdated || p.Time.IsZero() {
+			t.Errorf("%+v, %d operations", p, c.Ops())
+		}
 	}
 }
 

@@ -17,14 +17,16 @@ import (
 )
 
 func replayCommand(e *command.Environment) *cli.Command {
-	r := &replay{network: newNetwork(), stream: consumer.Options{Watchdog: time.Minute}}
+	r := &replay{network: newNetwork()}
 	o := &r.stream
 	flags := append(append(streamFlags(r.network, &r.store, o, "the stored cursor"), verifyFlags(r.network)...), command.StoreFlags(e, &r.store)...)
 	flags = append(flags,
 		&cli.StringFlag{Name: "frames", Usage: "recording of a relay's stream (a .frames file) to read instead of a relay", Destination: &o.Frames},
+		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate, Validator: notNegative},
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this number or higher", Destination: &o.Until},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &r.skips},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "stop when the relay has sent nothing for this long, since the replay has then caught up", Destination: &o.Idle},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay has sent nothing and has not answered a ping for this long; 0: never. Needed only with a larger --idle", Destination: &o.Watchdog, Sources: command.Env("idle-timeout")},
 	)
 	return &cli.Command{
 		Name:  "replay",
@@ -35,8 +37,10 @@ func replayCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			switch {
-			case o.Until < 0 || o.Idle <= 0:
-				return command.UsageError("--until must not be negative, and --idle must be more than 0")
+			case o.Rate > 0 && o.Frames == "":
+				return command.UsageError("--rate needs --frames: a relay sends at its own rate")
+			case o.Until < 0 || o.Idle <= 0 || o.Watchdog < 0:
+				return command.UsageError("--until and --idle-timeout must not be negative, and --idle must be more than 0")
 			case o.Frames != "" && c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == "":
 				return command.UsageError("--frames cannot be combined with --relay")
 			}
