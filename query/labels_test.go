@@ -125,6 +125,11 @@ func TestIncompleteLabels(t *testing.T) {
 		if a.Incomplete != (c.reason != "") || !strings.Contains(a.Reason, c.reason) || strings.Contains(a.Reason, "10.0.0.1") {
 			t.Errorf("%+v, want %q", a, c.reason)
 		}
+		var on struct{ Reason string }
+		w.ask("labels", url.Values{"subject": {labeler}}, &on)
+		if on.Reason != a.Reason {
+			t.Errorf("labels: %q, want %q", on.Reason, a.Reason)
+		}
 		var stats struct {
 			Labelers []struct {
 				DID, Reason string
@@ -136,5 +141,41 @@ func TestIncompleteLabels(t *testing.T) {
 		if len(stats.Labelers) != 1 || stats.Labelers[0].Reason != a.Reason || stats.Labelers[0].DID != labeler || stats.Labelers[0].Cursor == 0 {
 			t.Errorf("getStats: %+v", stats)
 		}
+	}
+}
+
+// labels has what is in effect: of all subjects, by every labeler, and nothing of an inactive account.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	w, visible, say := labeledWorld(t)
+	w.says("labels?subject="+visible[0], 400, "this server reads no labelers (operators: --labelers)")
+	post := "at://" + visible[0] + "/app.bsky.feed.post/3kkkkkkkkkkkk"
+	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	hidden := slices.IndexFunc(w.history.Accounts(), func(did string) bool { return w.model.Hidden[did] })
+	if hidden < 0 {
+		t.Fatal("no account is hidden")
+	}
+	named := func(l batch.Label, value string) batch.Label { l.Value = value; return l }
+	negated, version, ends := spam(visible[1], begin.Add(time.Hour)), spam(post, begin), named(spam(visible[2], begin), "rude")
+	negated.Negated, version.CID, ends.Expires = true, "bafyversion", begin.AddDate(200, 0, 0).UnixMicro()
+	say(nil, spam(visible[0], begin), spam(visible[1], begin), negated, version, ends, spam(visible[2], begin.Add(time.Second)), spam(w.history.Accounts()[hidden], begin))
+	var got struct {
+		Labels []struct{ Src, URI, CID, Val, Cts, Exp string }
+	}
+	w.ask("labels", url.Values{"subject": append([]string{post, "at://did:web:unknown.example.com/a.b.c/1"}, w.history.Accounts()[:min(len(w.history.Accounts()), 90)]...)}, &got)
+	var texts []string
+	for _, l := range got.Labels {
+		texts = append(texts, strings.Join([]string{l.Src, l.URI, l.CID, l.Val, l.Cts, l.Exp}, " "))
+	}
+	want := []string{
+		labeler + " " + post + " bafyversion spam 2026-05-01T12:00:00Z ",
+		labeler + " " + visible[0] + "  spam 2026-05-01T12:00:00Z ",
+		labeler + " " + visible[2] + "  rude 2026-05-01T12:00:00Z 2226-05-01T12:00:00Z",
+		labeler + " " + visible[2] + "  spam 2026-05-01T12:00:01Z ",
+	}
+	uri := func(text string) string { return strings.Fields(text)[1] }
+	slices.SortStableFunc(want, func(x, y string) int { return strings.Compare(uri(x), uri(y)) })
+	if !slices.Equal(texts, want) {
+		t.Errorf("%q, want %q", texts, want)
 	}
 }

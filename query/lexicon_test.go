@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
@@ -65,6 +68,10 @@ func readLexicons(t *testing.T) []xrpc.Lexicon {
 func TestLexicons(t *testing.T) {
 	w := newViewers(t, "popular = rank(of=members("+strings.Join(oracle.NewSpreadHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
 	a := w.history.Accounts()
+	read := format.Labeler{Name: labeler, DID: labeler, Seq: 1, Current: true, Seen: time.Now()}
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), []batch.Label{spam(a[0], time.Now())}, format.Labeler{}, read); err != nil {
+		t.Fatal(err)
+	}
 	calls := map[string][]string{
 		"blue.skein.graph.query":      {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},
 		"blue.skein.graph.list":       {"set=follows(" + a[0] + ")&limit=1"},
@@ -74,6 +81,7 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.known":      {"actor=" + a[0] + "&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
 		"blue.skein.graph.rank":       {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")", "of=follows(" + a[0] + ")&via=follows&by=lift&min=1&since=2000-01-01"},
 		"blue.skein.graph.overlap":    {"set=follows(" + a[0] + ")&set=followers(" + a[0] + ")&with=members(" + a[1] + ")"},
+		"blue.skein.graph.labels":     {"subject=" + a[0]},
 		"blue.skein.graph.path":       {"from=" + a[0] + "&to=" + a[1], "from=" + a[0] + "&to=" + a[0] + "&max=1"},
 		"blue.skein.graph.getStats":   {""},
 		"blue.skein.graph.getAccount": {"did=" + a[0], "did=" + a[1], "did=did:plc:neverseenaaaaaaaaaaaaaaa"},

@@ -162,6 +162,11 @@ func (s *accounts) Labelers() (map[string]format.Labeler, error) {
 	return by, err
 }
 
+// Labels calls each for the labels of a member in effect, with the set of what has the label.
+func (s *state) Labels(k kinds.Kind, member dict.ID, each func(set dict.ID, e *LabelEntry)) error {
+	return read.Labels(s.r, k, member, func(set dict.ID, e *LabelEntry) bool { each(set, e); return true })
+}
+
 // Lookup finds the ids of strings; those that have none are left None.
 func (s *state) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 

@@ -27,6 +27,8 @@ type (
 	Counts = format.Counts
 	// Cursor is how far a source has been read.
 	Cursor = format.Cursor
+	// LabelEntry is what a labeler says.
+	LabelEntry = format.LabelEntry
 	// Labeler is how far a labeler has been read.
 	Labeler = format.Labeler
 )

@@ -12,6 +12,13 @@ import (
 // labels calls each for the live labels of a member in a window, until each returns false. A label looks
 // like a record whose key has the label's time, and whose subject is the set of what has the label.
 func labels(r kv.Reader, k kinds.Kind, member dict.ID, w Window, each func(*format.Record) bool) error {
+	return Labels(r, k, member, func(set dict.ID, e *format.LabelEntry) bool {
+		return !w.Has(e.Path()) || each(&format.Record{Path: e.Path(), Subject: set})
+	})
+}
+
+// Labels calls each for the live labels of a member, with the set of what has the label, until each returns false.
+func Labels(r kv.Reader, k kinds.Kind, member dict.ID, each func(set dict.ID, e *format.LabelEntry) bool) error {
 	prefix := format.AppendLabelsKey(nil, k, member)
 	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
 		_, _, set, err := format.ParseLabelKey(key)
@@ -23,7 +30,7 @@ func labels(r kv.Reader, k kinds.Kind, member dict.ID, w Window, each func(*form
 			return false, fmt.Errorf("reading label %x: %w", key, err)
 		}
 		for i := range entries {
-			if e := &entries[i]; e.Live() && w.Has(e.Path()) && !each(&format.Record{Path: e.Path(), Subject: set}) {
+			if e := &entries[i]; e.Live() && !each(set, e) {
 				return false, nil
 			}
 		}

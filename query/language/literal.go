@@ -82,7 +82,7 @@ func unquote(quoted string) (s string, err error) {
 
 var errNoName = errors.New(" is neither a DID nor an AT URI")
 
-// literalAs reads a name of what has one of some forms, which are of one namespace; without forms, of an account or a
+// literalAs reads a name of what has one of some forms; without forms, of an account or a
 // record. A text is itself, character for character. So is a string in double quotes: no handle in it is
 // resolved. The error is the end of a message.
 func literalAs(s string, quoted bool, forms ...kinds.Form) (l Literal, err error) {
@@ -106,8 +106,8 @@ func literalAs(s string, quoted bool, forms ...kinds.Form) (l Literal, err error
 	return l, nil
 }
 
-// LiteralAs reads the value of a parameter that names what has one of some forms, all of one namespace. If it
-// begins with a double quote, it is a string of JSON. The error is the end of a message.
+// LiteralAs reads the value of a parameter that names what has one of some forms. If it
+// begins with a double quote, it is a string of JSON, of the namespace of the first form. The error is the end of a message.
 func LiteralAs(s string, forms ...kinds.Form) (l Literal, err error) {
 	quoted := strings.HasPrefix(s, `"`)
 	if quoted {
@@ -115,8 +115,12 @@ func LiteralAs(s string, forms ...kinds.Form) (l Literal, err error) {
 			return l, fmt.Errorf(": %w", err)
 		}
 	}
-	if l, err = literalAs(s, quoted, forms...); errors.Is(err, errNoName) || err == nil && l.Is != forms[0].Is() {
-		err = fmt.Errorf(" is not %s%s", Singular(forms[0].Is()), Hint(s))
+	if l, err = literalAs(s, quoted, forms...); errors.Is(err, errNoName) || err == nil && !slices.ContainsFunc(forms, func(f kinds.Form) bool { return f.Is() == l.Is }) {
+		var names []string
+		for _, f := range forms {
+			names = append(names, Singular(f.Is()))
+		}
+		err = fmt.Errorf(" is not %s%s", strings.Join(slices.Compact(names), " or "), Hint(s))
 	}
 	return l, err
 }

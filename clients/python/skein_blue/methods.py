@@ -44,6 +44,8 @@ __all__ = [
     "HistogramOutput",
     "KnownKnownSubject",
     "KnownOutput",
+    "LabelsLabel",
+    "LabelsOutput",
     "ListItem",
     "ListOutput",
     "OverlapOutput",
@@ -559,6 +561,43 @@ class KnownOutput(_KnownOutput, total=False):
     reason: str
 
 
+class _LabelsLabel(TypedDict):
+    #: When the label was made.
+    cts: str
+    #: The labeler.
+    src: str
+    #: The account or record.
+    uri: str
+    #: The value.
+    val: str
+
+
+class LabelsLabel(_LabelsLabel, total=False):
+    """The fields of com.atproto.label.defs#label."""
+
+    #: The version of the record, if the label is on one.
+    cid: str
+    #: When it expires.
+    exp: str
+
+
+class _LabelsOutput(TypedDict):
+    #: By subject, labeler and value.
+    labels: List[LabelsLabel]
+
+
+class LabelsOutput(_LabelsOutput, total=False):
+    """Lists the labels of accounts and records that are in effect, by the labelers that the server reads (getStats)."""
+
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    missing: Missing
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    proof: Dict[str, Any]
+    #: Why the answer may be incomplete.
+    reason: str
+
+
 class _ListItem(TypedDict):
     member: str
 
@@ -879,6 +918,15 @@ class Methods:
         answer: KnownOutput = self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
+    def labels(self, subject: Sequence[str], *, proof: bool | None = None) -> LabelsOutput:
+        """Lists the labels of accounts and records that are in effect, by the labelers that the server reads (getStats).
+
+        subject: DIDs and AT URIs. $viewer stands for the DID of the account in the service auth token.
+        proof: Return what proves that the answer is complete.
+        """
+        answer: LabelsOutput = self._call("blue.skein.graph.labels", {"subject": subject, "proof": proof})
+        return answer
+
     def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
@@ -1096,6 +1144,15 @@ class AsyncMethods:
         limit: How many accounts to name for each subject.
         """
         answer: KnownOutput = await self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
+        return answer
+
+    async def labels(self, subject: Sequence[str], *, proof: bool | None = None) -> LabelsOutput:
+        """Lists the labels of accounts and records that are in effect, by the labelers that the server reads (getStats).
+
+        subject: DIDs and AT URIs. $viewer stands for the DID of the account in the service auth token.
+        proof: Return what proves that the answer is complete.
+        """
+        answer: LabelsOutput = await self._call("blue.skein.graph.labels", {"subject": subject, "proof": proof})
         return answer
 
     async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:

@@ -535,6 +535,41 @@ export interface KnownOutput {
   subjects: KnownKnownSubject[];
 }
 
+/** The fields of com.atproto.label.defs#label. */
+export interface LabelsLabel {
+  /** The version of the record, if the label is on one. */
+  cid?: string;
+  /** When the label was made. */
+  cts: string;
+  /** When it expires. */
+  exp?: string;
+  /** The labeler. */
+  src: string;
+  /** The account or record. */
+  uri: string;
+  /** The value. */
+  val: string;
+}
+
+export interface LabelsParams {
+  /** Return what proves that the answer is complete. */
+  proof?: boolean;
+  /** DIDs and AT URIs. $viewer stands for the DID of the account in the service auth token. */
+  subject: string[];
+}
+
+export interface LabelsOutput {
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  /** By subject, labeler and value. */
+  labels: LabelsLabel[];
+  missing?: Missing;
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  proof?: Record<string, unknown>;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+}
+
 export interface ListItem {
   member: string;
   /** The record that makes the edge, absent if the members come from several sets. If there are several, the first one after the subject by their keys, or else the last one before it. */
@@ -839,6 +874,11 @@ export class Methods {
   /** Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list. */
   known(params: KnownParams, options?: CallOptions): Promise<KnownOutput> {
     return this.call('blue.skein.graph.known', params, options) as Promise<KnownOutput>;
+  }
+
+  /** Lists the labels of accounts and records that are in effect, by the labelers that the server reads (getStats). */
+  labels(params: LabelsParams, options?: CallOptions): Promise<LabelsOutput> {
+    return this.call('blue.skein.graph.labels', params, options) as Promise<LabelsOutput>;
   }
 
   /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge. */
