@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"skein.blue/internal/outward"
 )
 
 const subscribePath = "/xrpc/com.atproto.sync.subscribeRepos"
@@ -87,10 +89,8 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		} else {
 			c.log.Warn("no connection to the relay; queries are still answered", args...)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil
+		if outward.Wait(ctx, wait) != nil {
+			return nil //nolint:nilerr // that is how a run ends
 		}
 		backoff = min(2*backoff, c.o.MaxBackoff)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/internal/outward"
 )
 
 // Reasons for gaps, besides unreadable messages: the events in them are missing, and may
@@ -169,15 +170,12 @@ func (c *Consumer) awaitOperator(ctx context.Context) error {
 		return fmt.Errorf("%w (seq %d of %s): its sequence restarted, or this is another relay under the same name. Check --relay, or choose where to start with --cursor: 0 reads everything that it still has",
 			ErrBlocked, c.from, c.source)
 	}
-	for ticker := time.NewTicker(sayBlocked); ; {
+	for {
 		c.log.Error("the cursor is in the relay's future: its sequence restarted, or this is another relay under the same name. "+
 			"Nothing is indexed until an operator decides: check --relay, or restart with --cursor 0 --force-cursor to read everything that this relay still has (events that were applied before change nothing). Queries are still answered",
 			"cursor", int64(c.from))
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			ticker.Stop()
-			return nil
+		if outward.Wait(ctx, sayBlocked) != nil {
+			return nil //nolint:nilerr // that is how a run ends
 		}
 	}
 }

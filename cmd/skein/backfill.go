@@ -18,6 +18,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 )
 
@@ -186,10 +187,7 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past) erro
 			said = time.Now()
 			fmt.Fprintln(e.Stderr, line)
 		}
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
-		}
+		_ = outward.Wait(ctx, every) // w.status is asked once more when ctx has ended
 	}
 }
 

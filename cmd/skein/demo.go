@@ -19,6 +19,7 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/page"
 	"skein.blue/internal/sim/demo"
 )
@@ -114,10 +115,8 @@ func tour(ctx context.Context, e *command.Environment, x *app.Index, base string
 		return nil
 	}
 	for x.Progressed() < relay.Seq() {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return nil
+		if outward.Wait(ctx, 20*time.Millisecond) != nil {
+			return nil //nolint:nilerr // the demo was ended
 		}
 	}
 	server := ""

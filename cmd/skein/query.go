@@ -20,6 +20,7 @@ import (
 	"skein.blue/graph/export"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 	"skein.blue/query/rank"
 )
@@ -220,12 +221,10 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, serve
 		a, wait, err := get(ctx, client, server+q.path(), q.token)
 		if wait > 0 && wait <= longestWait {
 			fmt.Fprintf(notes, "%v; continuing in %v\n", err, wait)
-			select {
-			case <-time.After(wait):
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := outward.Wait(ctx, wait); err != nil {
+				return err
 			}
+			continue
 		}
 		if err != nil {
 			return err

@@ -165,10 +165,8 @@ func (r *Reader) Run(ctx context.Context) error {
 			return nil
 		}
 		r.o.Logger.Info("the archive has not sealed the events up to the start of the stream yet; waiting", "sealed_until", p.Witnessed.UTC().Format(time.RFC3339), "needed_until", until.UTC().Format(time.RFC3339))
-		select {
-		case <-time.After(r.o.Poll):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := outward.Wait(ctx, r.o.Poll); err != nil {
+			return err
 		}
 	}
 }

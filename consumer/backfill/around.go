@@ -18,6 +18,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/outward"
 )
 
 // An Around is the part of the network that a store holds, and what a consumer takes of it.
@@ -194,7 +195,7 @@ func (g *grower) run(ctx context.Context) {
 		if n%5 == 0 {
 			g.say()
 		}
-		if wait(ctx, min(time.Second, g.o.Settle)) != nil { // many changes may come at once
+		if outward.Wait(ctx, min(time.Second, g.o.Settle)) != nil { // many changes may come at once
 			return
 		}
 	}

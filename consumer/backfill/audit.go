@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/outward"
 )
 
 // The audit fetches random repos from their hosts, and compares them with what the index holds:
@@ -50,7 +51,7 @@ type auditor struct {
 // run audits Options.Audit repos an hour until ctx ends.
 func (a *auditor) run(ctx context.Context) {
 	every := time.Duration(float64(time.Hour) / a.o.Audit)
-	for wait(ctx, every/2+rand.N(every)) == nil {
+	for outward.Wait(ctx, every/2+rand.N(every)) == nil {
 		did, err := a.someAccount(ctx)
 		if err == nil && did != "" {
 			err = a.one(ctx, did)
@@ -129,7 +130,7 @@ func (a *auditor) one(ctx context.Context, did string) error {
 		case outcome != "":
 			return a.report(ctx, did, host, string(r.Rev), len(want), outcome, differences)
 		}
-		if wait(ctx, auditWait) != nil { // until the stream has delivered what the host has
+		if outward.Wait(ctx, auditWait) != nil { // until the stream has delivered what the host has
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/internal/outward"
 )
 
 // A Manager fetches queued repos, and reads lists of repos and archives. It consists of parts that
@@ -80,7 +81,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	}
 	m.jobs.wg.Go(func() { m.comparer.watchHoles(ctx) })
 	m.jobs.wg.Go(func() {
-		for wait(ctx, relistEvery) == nil {
+		for outward.Wait(ctx, relistEvery) == nil {
 			if len(m.o.Store.Backfill().Roster.Unlisted) > 0 {
 				_ = m.Hosts(ctx) // it is running already, or fails again in an hour
 			}

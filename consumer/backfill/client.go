@@ -110,7 +110,7 @@ func (c *client) ask(ctx context.Context, host, method string, query url.Values,
 		if isAnswer {
 			pause = max(pause, min(a.after, 10*time.Minute))
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := outward.Wait(ctx, pause); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/outward"
 )
 
 // A comparer makes comparisons with the relay's list of repos, and checks repos again whose listed
@@ -90,7 +91,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 				continue
 			}
 		}
-		if wait(ctx, min(holeEvery, m.o.Settle)) != nil {
+		if outward.Wait(ctx, min(holeEvery, m.o.Settle)) != nil {
 			return
 		}
 	}
@@ -138,7 +139,7 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 			return err
 		}
 		if c.slow && more {
-			if err := wait(ctx, min(m.o.CompareEvery/1000, slowPage)); err != nil {
+			if err := outward.Wait(ctx, min(m.o.CompareEvery/1000, slowPage)); err != nil {
 				return err
 			}
 			if noted, _ := m.o.Store.Holes(); noted > c.noted {
@@ -267,7 +268,7 @@ func (m *comparer) confirm(ctx context.Context, rechecks *[]recheck, all bool) e
 			if !all {
 				return nil
 			}
-			if err := wait(ctx, max(m.o.Settle/10, 5*time.Millisecond)); err != nil {
+			if err := outward.Wait(ctx, max(m.o.Settle/10, 5*time.Millisecond)); err != nil {
 				return err
 			}
 			continue

@@ -121,7 +121,7 @@ const (
 func (f *fetcher) fetch(ctx context.Context, j *job) {
 	if f.o.Verifier != nil && f.o.Verifier.KeyUnreachable(ctx, j.did) { // the repo could not be verified
 		f.queue.leave(j)
-		if wait(ctx, keyPause) == nil {
+		if outward.Wait(ctx, keyPause) == nil {
 			f.failed(ctx, j, busyDirectory(errNoKey))
 		}
 		return

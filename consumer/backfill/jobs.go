@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -112,14 +111,4 @@ func (o *Options) resync(ctx context.Context, c batch.Cause, dids ...string) err
 func (o *Options) account(ctx context.Context, did string) (st graph.RepoState, known bool, row *graph.Resync, err error) {
 	err = o.Store.View(ctx, func(s *graph.View) (err error) { st, known, row, err = s.Account(did); return err })
 	return st, known, row, err
-}
-
-// wait waits, and returns the error of ctx if that ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

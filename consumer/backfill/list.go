@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skein.blue/graph"
+	"skein.blue/internal/outward"
 )
 
 // A lister reads the lists of repos of hosts, and queues those that the index does not have, or has
@@ -113,7 +114,7 @@ func (l *lister) awaitStream(ctx context.Context) (err error) {
 		if waits == 500 {
 			l.o.Logger.Warn("the stream is not heard yet; the lists of repos are read once it is, because accounts that are made meanwhile must be in it", "relay", l.o.Relay)
 		}
-		err = wait(ctx, 20*time.Millisecond)
+		err = outward.Wait(ctx, 20*time.Millisecond)
 	}
 	return err
 }
@@ -219,7 +220,7 @@ func (l *lister) saveLists(ctx context.Context) (stop func()) {
 	saving, end := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		for wait(saving, 5*time.Second) == nil {
+		for outward.Wait(saving, 5*time.Second) == nil {
 			save()
 		}
 		save()

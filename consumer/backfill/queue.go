@@ -10,6 +10,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/internal/outward"
 )
 
 // A Queue has the queued repos in memory: those that wait for their turn, and those that are not
@@ -100,7 +101,7 @@ func (q *Queue) hasRoom(host string) bool {
 // awaitRoom waits until more repos of a host's list may be queued.
 func (q *Queue) awaitRoom(ctx context.Context, host string) error {
 	for !q.hasRoom(host) {
-		if err := wait(ctx, 100*time.Millisecond); err != nil {
+		if err := outward.Wait(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -192,8 +192,6 @@ func (c *Consumer) known(ctx context.Context) ([]graph.Labeler, error) {
 
 // expire removes expired labels from the sets, once a second.
 func (c *Consumer) expire(ctx context.Context) error {
-	ticks := time.NewTicker(time.Second)
-	defer ticks.Stop()
 	for {
 		for more := true; more && ctx.Err() == nil; {
 			err := c.takeTurn(ctx, func() (err error) {
@@ -207,10 +205,8 @@ func (c *Consumer) expire(ctx context.Context) error {
 				return err
 			}
 		}
-		select {
-		case <-ticks.C:
-		case <-ctx.Done():
-			return nil
+		if outward.Wait(ctx, time.Second) != nil {
+			return nil //nolint:nilerr // that is how it ends
 		}
 	}
 }

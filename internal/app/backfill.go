@@ -13,6 +13,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/outward"
 )
 
 // A Past says which history a daemon fetches automatically.
@@ -61,9 +62,7 @@ func (s *server) beginPast(ctx context.Context, past Past) {
 			return
 		}
 		s.log.Warn("cannot start fetching history; retrying", "component", "backfill", "error", err, "retry_in", wait.String())
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if outward.Wait(ctx, wait) != nil {
 			return
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"skein.blue/internal/backup"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 	"skein.blue/query/evidence"
 )
@@ -221,9 +222,7 @@ func (s *server) backUp(ctx context.Context, o *BackupSchedule, last prometheus.
 	}
 	wait = min(wait, o.Every)
 	for failures := 0; ; {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if outward.Wait(ctx, wait) != nil {
 			return
 		}
 		start := time.Now()

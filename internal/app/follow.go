@@ -17,6 +17,7 @@ import (
 
 	"skein.blue/internal/backup"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 )
 
@@ -179,12 +180,7 @@ func isBackupFolder(name string) bool { _, err := time.Parse(folderForm, name); 
 // run looks for newer backups until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	wait := time.Duration(0)
-	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+	for outward.Wait(ctx, wait) == nil {
 		wait = f.o.Every
 		if err := f.look(ctx); err != nil && ctx.Err() == nil {
 			f.log.Error("cannot change to a newer backup; answering from the older one", "error", err, "retry_in", wait.String())

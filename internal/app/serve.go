@@ -14,6 +14,7 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/consumer/labels"
 	"skein.blue/internal/clients"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/page"
 	"skein.blue/query"
 	"skein.blue/query/feed"
@@ -220,10 +221,8 @@ func (s *server) awaitFenced(ctx context.Context) error {
 // awaitSpace waits until the disk has space, and then calls Space. It returns early if ctx ends.
 func (s *server) awaitSpace(ctx context.Context) error {
 	for s.diskFull() {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil
+		if outward.Wait(ctx, time.Second) != nil {
+			return nil //nolint:nilerr // that is how a task ends
 		}
 	}
 	s.o.Space()

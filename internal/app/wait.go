@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/outward"
 )
 
 // waitEvery is how often a wait tries again, and logWaitEvery how often it is logged.
@@ -53,9 +54,7 @@ func await(ctx context.Context, log *slog.Logger, create bool, try func() error)
 			log.Warn(why, "error", err, "waited", time.Since(begun).Round(time.Second).String()) //nolint:sloglint // one of a few constants
 			logged, last = time.Now(), why
 		}
-		select {
-		case <-time.After(waitEvery):
-		case <-ctx.Done():
+		if outward.Wait(ctx, waitEvery) != nil {
 			return context.Cause(ctx)
 		}
 	}

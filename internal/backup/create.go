@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"skein.blue/internal/outward"
 )
 
 // CreateOptions say what to back up, and how.
@@ -231,10 +233,7 @@ func (c *creator) pauses(ctx context.Context) func(int) {
 	last := time.Now()
 	return func(int) {
 		if worked := time.Since(last); c.o.Gently && worked > time.Millisecond {
-			select {
-			case <-time.After(2 * worked):
-			case <-ctx.Done():
-			}
+			_ = outward.Wait(ctx, 2*worked) // the next read sees that ctx has ended
 			last = time.Now()
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 )
 
@@ -95,12 +96,7 @@ func (l *lock) write(put func(b []byte) error) error {
 func (l *lock) keep(ctx context.Context) {
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	l.done.Go(func() {
-		for {
-			select {
-			case <-time.After(lockFor / 5):
-			case <-ctx.Done():
-				return
-			}
+		for outward.Wait(ctx, lockFor/5) == nil {
 			if l.held(ctx) == nil {
 				_ = l.write(func(b []byte) error { return put(ctx, l.t, lockName, b) }) // if it fails, it expires
 			}
