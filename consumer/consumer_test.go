@@ -113,7 +113,7 @@ func TestJump(t *testing.T) {
 // Until a source has applied an event, it has no cursor but a given one.
 func TestNoEventNoCursor(t *testing.T) {
 	t.Parallel()
-	outdated, err := wire.ReadFile("../testdata/pds/info-outdatedcursor.frames")
+	outdated, err := synth.ReadFrames("../testdata/pds/info-outdatedcursor.frames")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func TestWatchdog(t *testing.T) {
 
 // Files of frames with wrong lengths, and truncated ones.
 func TestFiles(t *testing.T) {
-	good := wire.Append(wire.Append(nil, follow(1, "a")), follow(2, "b"))
+	good := synth.AppendFrame(synth.AppendFrame(nil, follow(1, "a")), follow(2, "b"))
 	for name, c := range map[string]struct {
 		file    []byte
 		follows int64
@@ -363,7 +363,7 @@ func TestFiles(t *testing.T) {
 		"truncated":  {good[:len(good)-3], 1, "ends within a message"},
 		"half head":  {append(bytes.Clone(good), 0, 0), 2, "ends within a message"},
 		"huge":       {append(bytes.Clone(good), 0xff, 0xff, 0xff, 0xff, 1), 2, "ends within a message"},
-		"oversized":  {append(wire.Append(nil, make([]byte, wire.MaxFrame+1)), good...), 2, ""},
+		"oversized":  {append(synth.AppendFrame(nil, make([]byte, wire.MaxFrame+1)), good...), 2, ""},
 		"zero bytes": {append([]byte{0, 0, 0, 0}, good...), 2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

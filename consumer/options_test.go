@@ -13,7 +13,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/consumer"
-	"skein.blue/consumer/wire"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/synth"
 )
@@ -124,7 +123,7 @@ func TestRateOfFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.frames")
 	var file []byte
 	for seq := range int64(60) {
-		file = wire.Append(file, follow(seq+1, "r"+oracle.TID(uint64(seq))))
+		file = synth.AppendFrame(file, follow(seq+1, "r"+oracle.TID(uint64(seq))))
 	}
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)

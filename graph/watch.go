@@ -64,9 +64,7 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.
 	case sn := <-taken:
 		return sn, func() {
 			close(done)
-			if err := <-ended; err != nil {
-				s.o.Logger.Debug("held view failed", "error", err)
-			}
+			<-ended // its reads have said what failed
 		}, nil
 	case err := <-ended:
 		return nil, nil, err

@@ -9,10 +9,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/consumer/wire"
 	"skein.blue/internal/command"
 	"skein.blue/internal/sim/load"
 	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // peakRate is the real network's peak so far, in events per second.
@@ -85,7 +85,7 @@ func runRelay(ctx context.Context, e *command.Environment, o *load.SimulatorOpti
 
 // serveFrames serves a recording.
 func serveFrames(ctx context.Context, e *command.Environment, name, address string) error {
-	all, err := wire.ReadFile(name)
+	all, err := synth.ReadFrames(name)
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}

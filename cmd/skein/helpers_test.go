@@ -24,7 +24,6 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/consumer/wire"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/sim/harness"
@@ -32,6 +31,7 @@ import (
 	simulated "skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 const (
@@ -314,7 +314,7 @@ func (d *daemon) indexes(seq int) {
 // recording is a relay of the recorded stream, at a rate.
 func recording(t *testing.T, rate int) *relay.Recorded {
 	t.Helper()
-	all, err := wire.ReadFile(plainPDS)
+	all, err := synth.ReadFrames(plainPDS)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"unicode"
 
-	"skein.blue/consumer/wire"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -57,7 +56,7 @@ func TestAbuseTerminal(t *testing.T) {
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	refusal := filepath.Join(t.TempDir(), "refusal.frames")
 	errorFrame := synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}), synth.Map{{Key: "error", Value: "Refused" + hostile}, {Key: "message", Value: hostile}})
-	if err := os.WriteFile(refusal, wire.Append(nil, errorFrame), 0o600); err != nil {
+	if err := os.WriteFile(refusal, synth.AppendFrame(nil, errorFrame), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status := object{"trouble": hostile, "failed": object{hostile: 3}}

@@ -105,7 +105,6 @@ func (a *auditor) one(ctx context.Context, did string) error {
 	if err != nil {
 		if ctx.Err() == nil {
 			a.o.Metrics.audited(auditUnfetched, 0)
-			a.o.Logger.Debug("a repo could not be audited", "did", did, "error", err)
 		}
 		return nil // the host's fault, which is counted
 	}

@@ -80,7 +80,7 @@ func indigoSays(frame []byte, key atcrypto.PublicKey) error {
 func TestRecorded(t *testing.T) {
 	var c proof.Checker
 	for _, path := range []string{"../../testdata/pds/plain-pds.frames", "../../testdata/pds/plain-relay.frames"} {
-		all, err := wire.ReadFile(path)
+		all, err := synth.ReadFrames(path)
 		if err != nil {
 			t.Fatal(err)
 		}

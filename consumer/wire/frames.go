@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 )
 
@@ -58,30 +57,4 @@ func (r *Reader) Next() ([]byte, error) {
 		return nil, fmt.Errorf("%w: a message of %d bytes at byte %d; is this a .frames file?", ErrTruncated, n, at)
 	}
 	return r.buf, err
-}
-
-// ReadFile returns all messages of a file.
-func ReadFile(path string) (all [][]byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	r := NewReader(f)
-	for {
-		m, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		all = append(all, append([]byte(nil), m...))
-	}
-}
-
-// Append appends a message with its length to dst.
-func Append(dst, message []byte) []byte {
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(message)))
-	return append(dst, message...)
 }

@@ -22,6 +22,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/sim/synth"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 func read(t testing.TB, path string) [][]byte {
 	t.Helper()
-	all, err := wire.ReadFile(path)
+	all, err := synth.ReadFrames(path)
 	if errors.Is(err, os.ErrNotExist) && path == realNetwork {
 		t.Skipf("%s is missing: frames of the real network are not in the repository", path)
 	}
@@ -313,7 +314,7 @@ func TestNoAllocations(t *testing.T) {
 // differently. This package may read what indigo rejects: indigo stops at the
 // first fault, while we drop as little as possible.
 func FuzzDecode(f *testing.F) {
-	all, err := wire.ReadFile(plainPDS)
+	all, err := synth.ReadFrames(plainPDS)
 	if err != nil {
 		f.Fatal(err)
 	}

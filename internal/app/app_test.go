@@ -21,12 +21,12 @@ import (
 	"time"
 
 	"skein.blue/consumer"
-	"skein.blue/consumer/wire"
 	"skein.blue/graph/check"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 const (
@@ -182,7 +182,7 @@ func TestTruth(t *testing.T) {
 // answers and accounts' sets are watched.
 func TestTruthOverSocket(t *testing.T) {
 	tr := readTruth(t)
-	all, err := wire.ReadFile(plainPDS)
+	all, err := synth.ReadFrames(plainPDS)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(1, 2))
 	r := relay.NewRecorded(nil)
@@ -374,9 +374,9 @@ func TestJetstream(t *testing.T) {
 
 // Faults of the relay are logged, and the consumer recovers automatically.
 func TestRelayFaults(t *testing.T) {
-	all, err := wire.ReadFile(plainPDS)
+	all, err := synth.ReadFrames(plainPDS)
 	must(t, err)
-	slow, err := wire.ReadFile("../../testdata/pds/error-consumertooslow.frames")
+	slow, err := synth.ReadFrames("../../testdata/pds/error-consumertooslow.frames")
 	must(t, err)
 	for name, c := range map[string]struct {
 		set  func(*relay.Recorded)

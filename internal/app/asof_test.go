@@ -11,6 +11,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/app"
 	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // asOf returns the time that an answer names, zero if it names none.
@@ -38,7 +39,7 @@ func newestOf(x *app.Index) (at time.Time) {
 // Every answer names the time of the newest event that it includes: with a consumer, before and after
 // more events, and without one. /readyz compares how far the index is behind.
 func TestAnswersAreDated(t *testing.T) {
-	all, err := wire.ReadFile(plainPDS)
+	all, err := synth.ReadFrames(plainPDS)
 	must(t, err)
 	r := relay.NewRecorded(nil)
 	srv := httptest.NewServer(r)

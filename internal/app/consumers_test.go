@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"skein.blue/consumer"
-	"skein.blue/consumer/wire"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
+	"skein.blue/internal/sim/synth"
 )
 
 // An index may have several consumers in turn. Metrics report the most recent one.
@@ -29,7 +29,7 @@ func TestMetricsReportTheLastConsumer(t *testing.T) {
 // relay has restarted its sequence.
 func TestFutureCursor(t *testing.T) {
 	tr := readTruth(t)
-	all, err := wire.ReadFile(plainPDS)
+	all, err := synth.ReadFrames(plainPDS)
 	must(t, err)
 	dir := t.TempDir()
 	r := relay.NewRecorded(all)

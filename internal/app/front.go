@@ -110,11 +110,8 @@ func (f *front) serveHTTP(t *tasks, o *ServeOptions, flag string, at net.Listene
 		<-ctx.Done()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if err := srv.Shutdown(shutdown); err != nil {
-			f.log.Debug("clients cut off", "error", err)
-			if err := srv.Close(); err != nil {
-				f.log.Debug("cannot close a listener", "error", err)
-			}
+		if srv.Shutdown(shutdown) != nil {
+			_ = srv.Close() // cuts off the clients that are left
 		}
 		return nil
 	})

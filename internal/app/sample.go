@@ -36,7 +36,6 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 		return errors.Join(err, errs[0], errs[1])
 	})
 	if err != nil {
-		s.log.Debug("cannot read the index's state", "error", err)
 		return now, err
 	}
 	s.note(cursors)
