@@ -287,6 +287,25 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 		}
 		return l.name + "(" + l.of + ")", set
 	}
+	if rng.IntN(7) == 0 {
+		of, records := w.expression(rng, false, depth-1)
+		text, by := "authors("+of+")", map[string]bool{}
+		if !dids {
+			var accounts string
+			accounts, by = w.expression(rng, true, depth-1)
+			text = "by(" + of + ", " + accounts + ")"
+		}
+		for uri := range records {
+			switch did := strings.Split(uri, "/")[2]; {
+			case !strings.HasPrefix(did, "did:") || w.model.Hidden[did]:
+			case dids:
+				set[did] = true
+			case by[did]:
+				set[uri] = true
+			}
+		}
+		return text, set
+	}
 	op := []string{"intersect", "union", "except"}[rng.IntN(3)]
 	var parts []string
 	for i := range 1 + rng.IntN(3) {

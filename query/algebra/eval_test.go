@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/language"
 )
@@ -380,11 +384,24 @@ func parsed(t *testing.T, text string) *language.Expr {
 	return e
 }
 
+// partitioned returns a store that several writers may write.
+func partitioned(t *testing.T, l write.Limits) kv.Store {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(l), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
+	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.Settings{ShardBits: 14, LeaseSize: 64, Partitions: 4}, Owner: "test"}, Embedded: true})
+	must(t, err)
+	must(t, s.Close(t.Context()))
+	return store
+}
+
 // Random expressions have the members that the maps have: as a whole, counted, asked for one by
 // one, and in pages of every size. A budget that ends an evaluation changes no answer.
 func TestEvaluation(t *testing.T) {
-	for seed, l := range map[uint64]write.Limits{1: early, 2: {Row: 2, Chunk: 2}, 3: {}} {
+	for seed, l := range map[uint64]write.Limits{1: early, 2: {Row: 2, Chunk: 2}, 3: {}, 4: early} {
 		g := oracle.NewGraph(t, seed, 30, l)
+		if seed == 4 {
+			g = oracle.GraphOn(t, seed, 30, partitioned(t, l))
+		}
 		g.Grow(2000)
 		d := drawOf(g, seed)
 		some, refused := 0, 0

@@ -164,6 +164,7 @@ func (g *Graph) add(did string, ops []Op) {
 			}
 		}
 	}
+	g.b.Seen(g.seq, nil)
 }
 
 func kindOf(name string) kinds.Kind {
