@@ -62,7 +62,7 @@ func (q *call) together() (*language.Expr, error) {
 	if n == 0 || n > maxOverlap {
 		return nil, xrpc.Invalid("parameter set occurs %d times; it must occur 1 to %d times", n, maxOverlap)
 	}
-	for i, text := range texts { // each must be an expression by itself
+	for i, text := range texts { // each must be an expression
 		if _, err := q.Expr(fmt.Sprintf("set (number %d)", i+1), text, now); err != nil {
 			return nil, err
 		}

@@ -103,7 +103,7 @@ func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 		for uri := range w.set(e, &n.Args[0]) {
 			list = append(list, authorIn(uri, windowed, since, until)...)
 		}
-		n = &language.Node{} // its operand is no set of accounts
+		n = &language.Node{} // its operand is not a set of accounts
 	case language.OpBy:
 		by := w.set(e, &n.Args[1])
 		for uri := range w.set(e, &n.Args[0]) {
