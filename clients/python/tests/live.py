@@ -57,6 +57,8 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     blocked = skein.get_blocks(star, "blockedBy", limit=100)
     assert blocked["total"] >= len(blocked["blocks"]) and all(b.get("record") or b["lists"] for b in blocked["blocks"]), blocked
     assert skein.known(members[0], "followers", [star])["subjects"][0]["subject"] == star
+    shared = skein.overlap([f"members({star}, {members[0]})", f"members({star})"], with_=f"members({members[0]})")
+    assert shared["totals"] == [2, 1, 1] and shared["pairs"] == [[2, 1, 1], [1, 1, 0], [1, 0, 1]], shared
     assert skein.get_account(star)["state"] == "complete"
     assert skein.get_stats()["records"]["follow"] > 1000
 

@@ -43,6 +43,8 @@ const {blocks, total: blockers} = await skein.getBlocks({actor: star, direction:
 assert.ok(Array.isArray(blocks) && blockers >= Math.min(blocks.length, 100) && blocks.every(b => b.record || b.lists.length), JSON.stringify(blocks));
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
+const shared = await skein.overlap({set: [`members(${star}, ${members[0]})`, `members(${star})`], with: `members(${members[0]})`});
+assert.deepEqual([shared.totals, shared.pairs], [[2, 1, 1], [[2, 1, 1], [1, 1, 0], [1, 0, 1]]]);
 
 // All accounts are known here, so an unknown one has no sets, and nothing is incomplete.
 const nobody = 'follows(did:plc:neverseenaaaaaaaaaaaaaaa)';
