@@ -10,7 +10,6 @@ import (
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/evidence"
-	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
 
@@ -21,7 +20,17 @@ const (
 
 // overlap returns the sizes of sets, and of what each two of them have in common.
 func overlap(ctx context.Context, q *call) (any, error) {
-	e, err := q.together()
+	n, texts, now := len(q.Values["set"]), slices.Concat(q.Values["set"], q.Values["with"]), time.Now()
+	if n == 0 || n > maxOverlap {
+		return nil, xrpc.Invalid("parameter set occurs %d times; it must occur 1 to %d times", n, maxOverlap)
+	}
+	for i, text := range texts { // each must be an expression
+		if _, err := q.Expr(fmt.Sprintf("set (number %d)", i+1), text, now); err != nil {
+			return nil, err
+		}
+	}
+	// Together they are the operands of one: equal sets are then read once, and all have members of one type.
+	e, err := q.Expr("the sets together", "union("+strings.Join(texts, ",")+")", now)
 	if err != nil {
 		return nil, err
 	}
@@ -54,18 +63,4 @@ func overlap(ctx context.Context, q *call) (any, error) {
 		return nil
 	})
 	return out, err
-}
-
-// together parses the sets as the operands of one expression: equal ones are then read once, and all have members of one type.
-func (q *call) together() (*language.Expr, error) {
-	n, texts, now := len(q.Values["set"]), slices.Concat(q.Values["set"], q.Values["with"]), time.Now()
-	if n == 0 || n > maxOverlap {
-		return nil, xrpc.Invalid("parameter set occurs %d times; it must occur 1 to %d times", n, maxOverlap)
-	}
-	for i, text := range texts { // each must be an expression
-		if _, err := q.Expr(fmt.Sprintf("set (number %d)", i+1), text, now); err != nil {
-			return nil, err
-		}
-	}
-	return q.Expr("the sets together", "union("+strings.Join(texts, ",")+")", now)
 }

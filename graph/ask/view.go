@@ -175,8 +175,7 @@ func (s *state) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []b
 	return intern.Strings(s.r, ns, ids, each)
 }
 
-// Authors calls each with the account in whose repo the record of every id is, in order, dict.None for a string that is not a
-// record's, and with the record key as a TID: above EndOfTime if it names no time.
+// Authors is intern.Authors. The number of a key that names no time is EndOfTime or above.
 func (s *state) Authors(ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
 	return intern.Authors(s.r, ids, each)
 }

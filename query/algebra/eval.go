@@ -39,7 +39,7 @@ type Evaluation struct {
 	HopUnits    int                                   // the budget of each hop of a ranking; see hop
 	maxOfSecond int                                   // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	samples     []string                              // what was sampled, for the client
-	computed    map[*language.Node]sets.Set           // results of OpRank, OpSample, OpAuthors and OpBy
+	computed    map[*language.Node]sets.Set           // results of OpRank and the operators after it, which are evaluated once for each place where they stand
 	weights     map[*language.Node]map[uint64]float64 // of the members of OpRank, where another ranking needs them
 }
 
@@ -162,6 +162,9 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 	if err := v.Ended.Err(); err != nil {
 		return t, err
 	}
+	if kept, ok := v.computed[n]; ok {
+		return Operand{Set: kept}, nil
+	}
 	switch n.Op {
 	case language.OpForward, language.OpReverse, language.OpListed, language.OpLists:
 		return v.Leaf(LeafOf(n, v.IDs))
@@ -178,29 +181,20 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 	case language.OpAtLeast:
 		t.Set, err = v.atLeast(n)
 	case language.OpRank:
-		t.Set, err = once(v, n, ranked)
+		t.Set, err = ranked(v, n)
 	case language.OpSample:
-		t.Set, err = once(v, n, sampled)
+		t.Set, err = sampled(v, n)
 	case language.OpAuthors, language.OpBy:
-		t.Set, err = once(v, n, authored)
+		t.Set, err = authored(v, n)
 	default:
 		t.Set, err = v.except(n)
 	}
+	if err == nil && n.Op >= language.OpRank {
+		if v.computed[n] = t.Set; t.Set.Len() > sets.ListMax {
+			err = v.budget.Heavy()
+		}
+	}
 	return t, err
-}
-
-// once evaluates a node once for each place where it stands.
-func once(v *Evaluation, n *language.Node, evaluate func(*Evaluation, *language.Node) (sets.Set, error)) (set sets.Set, err error) {
-	if kept, ok := v.computed[n]; ok {
-		return kept, nil
-	}
-	if set, err = evaluate(v, n); err != nil {
-		return set, err
-	}
-	if v.computed[n] = set; set.Len() > sets.ListMax {
-		err = v.budget.Heavy()
-	}
-	return set, err
 }
 
 // Leaf opens a leaf. A leaf that occurs several times is read only once.
