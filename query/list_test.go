@@ -73,12 +73,12 @@ func TestLists(t *testing.T) {
 		if order != "" {
 			p.Set("order", order)
 		}
-		// The first set of intersect and except decides whether there are records.
+		// The first set of intersect, except and by decides whether there are records.
 		first := strings.TrimSpace(set)
-		for strings.HasPrefix(first, "intersect(") || strings.HasPrefix(first, "except(") {
+		for strings.HasPrefix(first, "intersect(") || strings.HasPrefix(first, "except(") || strings.HasPrefix(first, "by(") {
 			first = strings.TrimSpace(first[strings.Index(first, "(")+1:])
 		}
-		hasRecords := !strings.HasPrefix(first, "union") && !strings.HasPrefix(first, "members")
+		hasRecords := !strings.HasPrefix(first, "union") && !strings.HasPrefix(first, "members") && !strings.HasPrefix(first, "authors")
 		if (order == "newest" || order == "oldest") && !hasRecords {
 			w.says("list?"+p.Encode(), 400, "order=size(NAME)")
 			continue

@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"math"
 	"slices"
 
 	"skein.blue/intern/dict"
@@ -37,16 +36,6 @@ func (v *Evaluation) standIn(l language.Literal) dict.ID {
 		return standInID(i)
 	}
 	return dict.None
-}
-
-// InTerms returns the result of another expression with the stand-in ids of this one, without strings that this one does not have.
-func InTerms(v, other *Evaluation, set sets.Set) sets.Set {
-	from, _ := set.Page(uint64(dict.FirstReserved)-1, math.MaxInt, sets.Set{})
-	to := make([]uint64, len(from))
-	for i, id := range from {
-		to[i] = uint64(v.standIn(other.Expr.Strings[dict.ID(id)-dict.FirstReserved]))
-	}
-	return sets.Or(sets.AndNot(set, sets.FromList(from)), sets.FromUnsorted(to))
 }
 
 // namedLast replaces the ids of strings that members(…) names, and of their authors, by their stand-ins, and leaves out hidden accounts

@@ -214,6 +214,19 @@ func (e *Expr) Question() string {
 	return strings.Join(parts, "\x00")
 }
 
+// Adopt gives both expressions the strings of both, so that an evaluation of e can evaluate x.
+func (e *Expr) Adopt(x *Expr) {
+	by := len(e.Strings)
+	for n := range x.Root.All() {
+		n.Of, n.First, n.End = n.Of+by, n.First+by, n.End+by
+		if n.By > 0 {
+			n.By += by
+		}
+	}
+	e.Strings, e.Offsets = append(e.Strings, x.Strings...), append(e.Offsets, x.Offsets...)
+	x.Strings, x.Offsets = e.Strings, e.Offsets
+}
+
 // AsOf returns the expression with its ages counted back from now.
 func (e *Expr) AsOf(now time.Time) (*Expr, error) {
 	again, err := e.words.Parse(e.Source, len(e.Source), now)

@@ -2,8 +2,6 @@ package rank
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -75,6 +73,7 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 		if err := r.Except.Except(r.Via.Is); err != nil {
 			return r, xrpc.Invalid("%v", err)
 		}
+		r.Of.Adopt(r.Except)
 	}
 	r.Window = q.Window(now)
 	for _, name := range []string{"weigh", "damp", "decay"} {
@@ -141,18 +140,13 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		return nil, err
 	}
 	var without sets.Set
-	exceptSampled := ""
 	if r.Except != nil {
-		e, err := algebra.NewEvaluation(ctx, sn, r.Except, w)
-		if err != nil {
+		if err := algebra.CheckLabelers(sn, r.Except); err != nil {
 			return nil, err
 		}
-		e.Exact, e.HopUnits = r.Exact, v.HopUnits
-		if without, err = e.Set(&r.Except.Root); err != nil {
+		if without, err = v.Set(&r.Except.Root); err != nil {
 			return nil, err
 		}
-		without = algebra.InTerms(v, e, without)
-		exceptSampled = e.Sampled()
 	}
 	if r.scored() && actors.Len() > manyScored { // totals of thousands of results are looked up
 		if err := w.Heavy(); err != nil {
@@ -168,14 +162,11 @@ func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing
 		return nil, err
 	}
 	st := &Standing{v: v, tally: t, Of: of, Late: late}
-	sampled := func() string {
-		return strings.Join(slices.DeleteFunc([]string{v.Sampled(), exceptSampled}, func(s string) bool { return s == "" }), "; ")
-	}
-	st.Sampled = sampled()
+	st.Sampled = v.Sampled()
 	switch {
 	case r.scored():
 		err = st.measure(r)
-		st.Sampled = sampled()
+		st.Sampled = v.Sampled()
 	case r.ByScore():
 		st.results, err = v.Scores(t, r.Via, r.Damp, r.min, algebra.MaxScored)
 	}

@@ -513,3 +513,20 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 		cursor = SealPlace(c, Question(q, &r), Place{Result: last})
 	}
 }
+
+// A ranking that leaves out what a labeler has labeled fails if the labeler is not read.
+func TestUnknownLabelersInExcept(t *testing.T) {
+	g := oracle.NewGraph(t, 9, 5, write.Limits{})
+	g.Grow(50)
+	r, err := Read(query(url.Values{"of": {"follows(" + g.Accounts[0] + ")"}, "via": {"likes"}, "except": {"labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"}}), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = g.Store.View(t.Context(), func(sn *ask.View) error {
+		_, err := Rank(t.Context(), sn, nil, r)
+		return err
+	})
+	if limit, ok := errors.AsType[*algebra.LimitError](err); !ok || !strings.Contains(limit.What, "unknown labeler") {
+		t.Error(err)
+	}
+}
