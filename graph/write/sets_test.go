@@ -395,8 +395,8 @@ func TestSets(t *testing.T) {
 type leafTxn struct {
 	kv.Txn
 
-	leaves        []byte // the prefix of their keys
-	read, written int
+	leaves               []byte // the prefix of their keys
+	scans, read, written int
 }
 
 func (tx *leafTxn) Set(k, v []byte) {
@@ -414,6 +414,7 @@ func (tx *leafTxn) Delete(k []byte) {
 }
 
 func (tx *leafTxn) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
+	tx.scans++
 	return tx.Txn.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
 		tx.read++
 		return each(k, v)
@@ -421,7 +422,7 @@ func (tx *leafTxn) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (boo
 }
 
 // A spill whose changes belong to many leaves rewrites some of them. The other changes stay in the row, and are of the next spill. It
-// neither reads nor writes a leaf to which no change belongs.
+// writes no leaf to which no change belongs, and reads few.
 func TestSpillOfManyLeaves(t *testing.T) {
 	const kind, subject, members = kinds.Kind(1), dict.ID(9), 4 * spillLeaves
 	merger := NewMerger(Limits{Row: 4, Chunk: 8})
@@ -489,7 +490,7 @@ func TestSpillOfManyLeaves(t *testing.T) {
 	if tx := write(func(i int) dict.ID { return dict.ID(1000 + 10*i) }, members, true); tx.written+tx.read > 0 {
 		t.Errorf("a write reads %d leaves and writes %d", tx.read, tx.written)
 	}
-	if tx, left := spill(); tx.read != spillLeaves || tx.written != spillLeaves || left != members/2 {
+	if tx, left := spill(); tx.scans != 1 || tx.read != spillLeaves || tx.written != spillLeaves || left != members/2 {
 		t.Errorf("a spill reads %d leaves, writes %d, and leaves %d changes", tx.read, tx.written, left)
 	}
 	verify()
@@ -497,6 +498,13 @@ func TestSpillOfManyLeaves(t *testing.T) {
 	verify()
 	if tx, left := spill(); tx.read != spillLeaves || tx.written != spillLeaves+1 || left > 0 { // the first becomes two
 		t.Errorf("the second spill reads %d leaves, writes %d, and leaves %d changes", tx.read, tx.written, left)
+	}
+	verify()
+	write(func(i int) dict.ID { return dict.ID(1002 + 10*i) }, members, false)
+	write(func(i int) dict.ID { return dict.ID(1003 + 10*i) }, 3, false)
+	write(func(i int) dict.ID { return dict.ID(1003 + 10*(members-3+i)) }, 3, false)
+	if tx, left := spill(); tx.scans != 2 || tx.read > mostPassed+6 || left > 0 {
+		t.Errorf("a spill of changes at both ends takes %d scans, reads %d leaves, and leaves %d changes", tx.scans, tx.read, left)
 	}
 	verify()
 }

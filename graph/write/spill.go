@@ -45,7 +45,7 @@ func (m *Merger) spillRow(tx kv.Txn, layout format.Layout, kind kinds.Kind, subj
 	if err := s.spill(); err != nil {
 		return nil, fmt.Errorf("graph: spilling the set of %d: %w", subject, err)
 	}
-	return format.AppendRow(nil, subject, generation+1, s.keptRemoved, s.kept, s.keptDates), nil
+	return format.AppendRow(nil, subject, generation+1, s.removed, s.members, s.dates), nil
 }
 
 // setSpill moves the changes of a row into leaves.
@@ -56,11 +56,8 @@ type setSpill struct {
 	subject dict.ID
 	most    int // members of a leaf
 
-	removed, members []uint64 // the changes that are left, ascending
+	removed, members []uint64 // the changes that are left, ascending: in the end those that stay in the row
 	dates            []uint32 // of members
-
-	kept, keptRemoved []uint64 // changes that stay in the row
-	keptDates         []uint32
 
 	ids, leaf   []uint64
 	days, dated []uint32
@@ -68,55 +65,68 @@ type setSpill struct {
 
 // spill rewrites the leaves that the changes, which are all of one partition, belong to. The last leaf of a partition has no end.
 func (s *setSpill) spill() error {
-	for leaves := 0; len(s.members) > 0 || len(s.removed) > 0; leaves++ {
-		id := ^uint64(0)
-		for _, list := range [][]uint64{s.members, s.removed} {
-			if len(list) > 0 {
-				id = min(id, list[0])
+	for leaves := 0; s.more() && leaves < spillLeaves; {
+		from := s.layout.AppendSetLeafKey(nil, s.kind, s.subject, s.first())
+		after, passed := true, 0 // all leaves; leaves without a change
+		if err := s.tx.Scan(from, kv.PrefixEnd(bytes.Clone(s.layout.LeavesBeside(from))), false, func(key, v []byte) (bool, error) {
+			after = false
+			_, _, _, last, _, err := s.layout.ParseSetKey(key)
+			switch {
+			case err != nil:
+				return false, err
+			case last < s.first():
+				passed++
+				return passed < mostPassed, nil
 			}
-		}
-		from := s.layout.AppendSetLeafKey(nil, s.kind, s.subject, dict.ID(id))
-		if leaves == spillLeaves {
-			s.kept, s.keptRemoved, s.keptDates = s.members, s.removed, s.dates
-			return nil
-		}
-		var old []byte
-		last := dict.ID(math.MaxUint64)
-		s.leaf, s.dated = s.leaf[:0], s.dated[:0]
-		err := s.tx.Scan(from, kv.PrefixEnd(bytes.Clone(s.layout.LeavesBeside(from))), false, func(key, v []byte) (_ bool, err error) {
-			var row format.Row
-			if _, _, _, last, _, err = s.layout.ParseSetKey(key); err == nil {
-				row, err = format.ParseRow(s.subject, v)
+			leaves, passed = leaves+1, 0
+			row, err := format.ParseRow(s.subject, v)
+			if err == nil {
+				s.leaf, err = row.AppendMembers(s.leaf[:0])
 			}
 			if err == nil {
-				s.leaf, err = row.AppendMembers(s.leaf)
+				s.dated, err = row.AppendDates(s.dated[:0], s.leaf)
 			}
 			if err == nil {
-				s.dated, err = row.AppendDates(s.dated, s.leaf)
+				s.rewrite(bytes.Clone(key), last)
 			}
-			old = bytes.Clone(key)
-			return false, err
-		})
-		if err != nil {
+			return s.more() && leaves < spillLeaves, err
+		}); err != nil {
 			return err
 		}
-		removed, members, dates := s.take(last)
-		s.ids, s.days = format.Over(s.ids[:0], s.days[:0], removed, members, dates, s.leaf, s.dated)
-		s.write(old)
+		if after {
+			s.leaf, s.dated = nil, nil
+			s.rewrite(nil, math.MaxUint64)
+		}
 	}
 	return nil
 }
 
-// take takes the changes up to last.
-func (s *setSpill) take(last dict.ID) (removed, members []uint64, dates []uint32) {
+// mostPassed is how many leaves without a change a spill reads in order to reach the next that has one, rather than begin another read.
+const mostPassed = 8
+
+// more reports whether changes are left.
+func (s *setSpill) more() bool { return len(s.members) > 0 || len(s.removed) > 0 }
+
+// first returns the first member that is changed.
+func (s *setSpill) first() dict.ID {
+	id := ^uint64(0)
+	for _, list := range [][]uint64{s.members, s.removed} {
+		if len(list) > 0 {
+			id = min(id, list[0])
+		}
+	}
+	return dict.ID(id)
+}
+
+// rewrite applies the changes up to last to the leaf that was read, old if it is not new.
+func (s *setSpill) rewrite(old []byte, last dict.ID) {
 	until := func(list []uint64) int {
 		return sort.Search(len(list), func(i int) bool { return list[i] > uint64(last) })
 	}
 	n, m := until(s.removed), until(s.members)
-	removed, s.removed = s.removed[:n], s.removed[n:]
-	members, s.members = s.members[:m], s.members[m:]
-	dates, s.dates = s.dates[:m], s.dates[m:]
-	return removed, members, dates
+	s.ids, s.days = format.Over(s.ids[:0], s.days[:0], s.removed[:n], s.members[:m], s.dates[:m], s.leaf, s.dated)
+	s.removed, s.members, s.dates = s.removed[n:], s.members[m:], s.dates[m:]
+	s.write(old)
 }
 
 // write writes the members of a leaf, old if it is not new: into several if they are too many.
