@@ -26,9 +26,9 @@ type front struct {
 
 func newFront(log *slog.Logger) *front {
 	f := &front{log: log, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "skein_query_refused_total", Help: "Requests refused before they were worked on, by reason: rate, token (unknown) or expired.",
+		Name: "skein_query_refused_total", Help: "Requests refused before they were worked on, by reason: rate, bytes, token (unknown) or expired.",
 	}, []string{"reason"})}
-	for _, why := range []string{"rate", "token", "expired"} {
+	for _, why := range []string{"rate", "bytes", "token", "expired"} {
 		f.refused.WithLabelValues(why)
 	}
 	return f

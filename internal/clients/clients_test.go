@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -13,9 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/quick"
+	"testing/synctest"
 	"time"
+
+	"skein.blue/internal/sim/harness"
 )
 
 func request(remote string, headers ...string) *http.Request {
@@ -111,7 +116,7 @@ func TestHealthChecksBehindProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := 0
-	g, _ := newTestGate(Options{Proxies: proxies, Limit: 2, Refused: func(string, string) { refused++ }}, nil)
+	g, _ := newTestGate(Options{Proxies: proxies, Limit: Limit{Requests: 2, Bytes: 100}, Refused: func(string, string) { refused++ }}, nil)
 	for i := range 60 {
 		ask(g, request("10.0.0.1:9", "X-Forwarded-For", "unknown, 192.0.2.1", "Forwarded", "for=10.0.0.1"))
 		r := request("10.0.0.1:9")
@@ -144,14 +149,14 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	usual := 5.0
-	write("# the clients\n\n" + lineOf("app", "skein_a", "rate=7 expires=2027-01-02 # until new year") + lineOf("usual", "skein_b", ""))
+	usual := Limit{Requests: 5}
+	write("# the clients\n\n" + lineOf("app", "skein_a", "rate=7 bytes=100 expires=2027-01-02 # until new year") + lineOf("usual", "skein_b", ""))
 	tokens, err := OpenTokens(path, usual)
 	if err != nil {
 		t.Fatal(err)
 	}
 	app := tokens.find("skein_a")
-	if app == nil || app.Name != "app" || app.Limit != 7 || app.Expires.Format(time.DateOnly) != "2027-01-02" {
+	if app == nil || app.Name != "app" || app.Limit != (Limit{7, 100}) || app.Expires.Format(time.DateOnly) != "2027-01-02" {
 		t.Errorf("%+v", app)
 	}
 	if b := tokens.find("skein_b"); b == nil || b.Limit != usual || !b.Expires.IsZero() {
@@ -190,7 +195,7 @@ func TestTokens(t *testing.T) {
 	if n, err := tokens.Reload(); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if got := tokens.find(token); got == nil || got.Limit != 9 || tokens.find("skein_a") != nil {
+	if got := tokens.find(token); got == nil || got.Limit.Requests != 9 || tokens.find("skein_a") != nil {
 		t.Errorf("%+v", got)
 	}
 	if _, _, err := NewToken("app", "rate=x"); err == nil {
@@ -225,7 +230,7 @@ func TestRateIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		perSecond := []float64{0.5, 1, 3, 50}[rng.IntN(4)]
-		g, c := newTestGate(Options{Limit: perSecond}, nil)
+		g, c := newTestGate(Options{Limit: Limit{Requests: perSecond}}, nil)
 		begun := c.at
 		greedy, modest, next := 0, 0, c.at
 		for range 2000 {
@@ -261,6 +266,86 @@ func TestRateIsExact(t *testing.T) {
 	}
 }
 
+// A client pays for the bytes of an answer after it is sent, and is refused until it has.
+func TestBytes(t *testing.T) {
+	g, c := newTestGate(Options{Limit: Limit{Bytes: 1000}}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 25_000))
+	})
+	if w := ask(g, request("192.0.2.1:9")); w.Code != http.StatusOK || w.Body.Len() != 25_000 {
+		t.Fatal(w.Code, w.Body.Len())
+	}
+	w := ask(g, request("192.0.2.1:9"))
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "15" || !strings.Contains(w.Body.String(), "1000 bytes a second") {
+		t.Errorf("%d, Retry-After %q: %s", w.Code, w.Header().Get("Retry-After"), w.Body)
+	}
+	if w := ask(g, request("192.0.2.2:9")); w.Code != http.StatusOK {
+		t.Errorf("another client: %d", w.Code)
+	}
+	c.pass(14 * time.Second)
+	if w := ask(g, request("192.0.2.1:9")); w.Code != http.StatusTooManyRequests {
+		t.Errorf("a second too early: %d", w.Code)
+	}
+	c.pass(time.Second)
+	if w := ask(g, request("192.0.2.1:9")); w.Code != http.StatusOK {
+		t.Errorf("after Retry-After: %d", w.Code)
+	}
+}
+
+// Answers that are in flight count as large as they may become: a client gets no more by asking in parallel. One with
+// streams open can still ask.
+func TestAbuseParallelBytes(t *testing.T) {
+	for _, perSecond := range []float64{10_000, 200_000, 1_000_000} {
+		synctest.Test(t, func(t *testing.T) {
+			rng, mu := rand.New(rand.NewPCG(1, uint64(perSecond))), sync.Mutex{}
+			answers, refused := 0, 0
+			g := NewGate(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				n, took := rng.IntN(largeAnswer), time.Duration(rng.IntN(500))*time.Millisecond
+				mu.Unlock()
+				if r.URL.Path == "/stream" {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+					return
+				}
+				time.Sleep(took)
+				_, _ = w.Write(make([]byte, n))
+			}), Options{Limit: Limit{Bytes: perSecond}})
+			ctx, end := context.WithTimeout(t.Context(), 60*time.Second)
+			defer end()
+			stream := request("192.0.2.1:9").WithContext(ctx)
+			stream.URL.Path = "/stream"
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() { ask(g, stream) })
+			}
+			time.Sleep(time.Second) // they are open
+			sent, start := 0, time.Now()
+			for range harness.Size(64, 500) {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						w := ask(g, request("192.0.2.1:9").WithContext(ctx))
+						mu.Lock()
+						if w.Code == http.StatusOK {
+							sent += w.Body.Len()
+							answers++
+						} else {
+							refused++
+						}
+						mu.Unlock()
+						time.Sleep(100 * time.Millisecond)
+					}
+				})
+			}
+			all.Wait()
+			allowed := perSecond * (time.Since(start).Seconds() + BurstSeconds)
+			harness.Figure(t, "bytes of a client that asks in parallel", "%.0f per second allowed, %d of %.0f received in a minute, %d answers, %d refused", perSecond, sent, allowed, answers, refused)
+			if float64(sent) > allowed+largeAnswer || float64(sent) < allowed/2 || answers == 0 || refused == 0 {
+				t.Errorf("%.0f bytes a second: %d bytes in a minute, at most %.0f and one answer are allowed; %d answers, %d refused", perSecond, sent, allowed, answers, refused)
+			}
+		})
+	}
+}
+
 // A token names the client, wherever it asks from, and has limits of its own. An account's service
 // auth token is none, and reaches the API.
 func TestGateTokens(t *testing.T) {
@@ -268,12 +353,12 @@ func TestGateTokens(t *testing.T) {
 	if err := os.WriteFile(path, []byte(lineOf("app", "skein_a", "rate=0")+lineOf("old", "skein_o", "expires=2027-01-15T08:00:10Z")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := OpenTokens(path, 0.1)
+	tokens, err := OpenTokens(path, Limit{Requests: 0.1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := map[string]int{}
-	g, c := newTestGate(Options{Limit: 0.1, Tokens: tokens, Refused: func(_, why string) { refused[why]++ }}, func(w http.ResponseWriter, r *http.Request) {
+	g, c := newTestGate(Options{Limit: Limit{Requests: 0.1}, Tokens: tokens, Refused: func(_, why string) { refused[why]++ }}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, Of(r)+" "+r.Header.Get("Authorization"))
 	})
 	for i := range 50 {
@@ -323,7 +408,7 @@ func TestGateTokens(t *testing.T) {
 
 // Any number of clients costs bounded memory.
 func TestAbuseManyClients(t *testing.T) {
-	g, _ := newTestGate(Options{Limit: 1}, nil)
+	g, _ := newTestGate(Options{Limit: Limit{Requests: 1, Bytes: 1000}}, nil)
 	for i := range 2 * remembered {
 		ask(g, request(fmt.Sprintf("[2001:db8:%x:%x::1]:9", i>>16, i&0xffff)))
 	}

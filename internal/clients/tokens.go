@@ -20,16 +20,16 @@ const TokenPrefix = "skein_"
 
 // A file of tokens has one token on each line. # begins a comment.
 //
-//	NAME SHA256 [rate=N] [expires=TIME]
+//	NAME SHA256 [rate=N] [bytes=N] [expires=TIME]
 //
 // NAME names the client in logs and metrics, SHA256 is the hex hash of the token, which the file
-// does not contain, rate is in requests a second, 0 for no limit, and TIME is a date or RFC 3339. Without
-// rate, that of all clients applies.
+// does not contain, rate is in requests a second, bytes in bytes of answers a second, 0 for no
+// limit, and TIME is a date or RFC 3339. Without rate or bytes, those of all clients apply.
 
 // A Token is a line of the file.
 type Token struct {
 	Name    string
-	Limit   float64   // see Options.Limit
+	Limit   Limit
 	Expires time.Time // zero: never
 
 	hash [sha256.Size]byte
@@ -38,12 +38,12 @@ type Token struct {
 // Tokens are the tokens of a file.
 type Tokens struct {
 	path  string
-	usual float64
+	usual Limit
 	all   atomic.Pointer[map[[sha256.Size]byte]*Token]
 }
 
-// OpenTokens reads a file of tokens. usual is the limit of tokens without one of their own.
-func OpenTokens(path string, usual float64) (*Tokens, error) {
+// OpenTokens reads a file of tokens. usual applies to tokens without limits of their own.
+func OpenTokens(path string, usual Limit) (*Tokens, error) {
 	t := &Tokens{path: path, usual: usual}
 	_, err := t.Reload()
 	return t, err
@@ -87,14 +87,14 @@ func badName(name string) error {
 	return fmt.Errorf("the name %q: use at most 64 letters, digits, and . _ -", name)
 }
 
-func parseToken(line string, usual float64) (*Token, error) {
+func parseToken(line string, usual Limit) (*Token, error) {
 	fields := strings.Fields(line)
 	t := &Token{Name: fields[0], Limit: usual}
 	if !tokenName.MatchString(t.Name) {
 		return nil, badName(t.Name)
 	}
 	if len(fields) < 2 {
-		return nil, errors.New("expected NAME SHA256 [rate=N] [expires=TIME]")
+		return nil, errors.New("expected NAME SHA256 [rate=N] [bytes=N] [expires=TIME]")
 	}
 	hash, err := hex.DecodeString(fields[1])
 	if err != nil || len(hash) != len(t.hash) {
@@ -106,11 +106,13 @@ func parseToken(line string, usual float64) (*Token, error) {
 		var err error
 		switch name {
 		case "rate":
-			t.Limit, err = parseRate(value)
+			t.Limit.Requests, err = parseRate(value)
+		case "bytes":
+			t.Limit.Bytes, err = parseRate(value)
 		case "expires":
 			t.Expires, err = parseExpiry(value)
 		default:
-			return nil, fmt.Errorf("unknown option %q; use rate=N or expires=TIME", f)
+			return nil, fmt.Errorf("unknown option %q; use rate=N, bytes=N or expires=TIME", f)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f, err)
@@ -153,6 +155,6 @@ func NewToken(name, options string) (token, line string, err error) {
 	_, _ = rand.Read(random[:]) // never fails
 	token = TokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
 	line = strings.TrimSpace(fmt.Sprintf("%s %x %s", name, sha256.Sum256([]byte(token)), options))
-	_, err = parseToken(line, 0)
+	_, err = parseToken(line, Limit{})
 	return token, line, err
 }

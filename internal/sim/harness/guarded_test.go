@@ -82,10 +82,10 @@ func TestChaosGuarded(t *testing.T) {
 	}
 }
 
-// makeToken makes a token for a client without a limit, and a file with its line.
+// makeToken makes a token for a client without limits, and a file with its line.
 func makeToken(n *network) (token, file string) {
 	n.t.Helper()
-	cmd := exec.CommandContext(n.t.Context(), n.binary, "token", "app", "rate=0")
+	cmd := exec.CommandContext(n.t.Context(), n.binary, "token", "app", "rate=0", "bytes=0")
 	var line, secret bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &line, &secret
 	file = filepath.Join(n.dir, "tokens")
