@@ -44,6 +44,7 @@ func path(ctx context.Context, q *call) (any, error) {
 		err = q.rests(sn, &out.caveats, func(cl *claim) error {
 			switch len(chain) {
 			case 1:
+				cl.lacks(cl.index.Statuses())
 				return nil
 			case 2:
 			default:

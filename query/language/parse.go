@@ -316,20 +316,13 @@ func (p *parser) literals(n *Node, name string) error {
 		if more, err = p.next(name); err != nil {
 			return err
 		}
-		if more && name == within {
-			if n.Least, err = number[int](p, "the number of steps", maxWithin); err == nil {
-				more, err = p.next(name)
-			}
-			if err == nil && more {
-				err = p.errorf(p.i, "within takes an account and a number")
+		if more && n.Op != OpMembers {
+			if name == within {
+				n.Least, err = p.steps()
+			} else {
+				n.Window, err = p.window(name, name+" takes one argument, optionally followed by since=TIME and until=TIME")
 			}
 			if err != nil {
-				return err
-			}
-			break
-		}
-		if more && n.Op != OpMembers {
-			if n.Window, err = p.window(name, name+" takes one argument, optionally followed by since=TIME and until=TIME"); err != nil {
 				return err
 			}
 			break
@@ -389,6 +382,18 @@ func (t *times) window(p *parser, at int) (Window, error) {
 	}
 	p.e.HasAge = p.e.HasAge || isAge
 	return w, nil
+}
+
+// steps reads the number of within(A, N).
+func (p *parser) steps() (n int, err error) {
+	more := false
+	if n, err = number[int](p, "the number of steps", maxWithin); err == nil {
+		more, err = p.next(within)
+	}
+	if more {
+		err = p.errorf(p.i, "within takes an account and a number")
+	}
+	return n, err
 }
 
 // window reads the options of a function that takes only since and until.
