@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/sim/lexicon"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
 	"skein.blue/query/language"
@@ -54,9 +55,9 @@ func TestLexiconNames(t *testing.T) {
 	}
 }
 
-func readLexicons(t *testing.T) []xrpc.Lexicon {
+func readLexicons(t *testing.T) []lexicon.File {
 	t.Helper()
-	all, err := xrpc.ReadLexicons(xrpc.Lexicons)
+	all, err := lexicon.Read(xrpc.Lexicons)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestLexicons(t *testing.T) {
 		add("blue.microcosm.links.getManyToManyCounts", of+"listitem:subject&pathToOther=list&limit=1")
 	}
 	files := readLexicons(t)
-	defs := map[string]xrpc.Def{}
+	defs := map[string]lexicon.Def{}
 	served := 0
 	for _, lex := range files {
 		for name, d := range lex.Defs {
@@ -141,20 +142,20 @@ func TestLexicons(t *testing.T) {
 // checker compares the answers of a method with its lexicon.
 type checker struct {
 	t    *testing.T
-	of   string              // the lexicon's NSID
-	defs map[string]xrpc.Def // by NSID#name
-	seen map[string]bool     // fields that had a value in an answer
+	of   string                 // the lexicon's NSID
+	defs map[string]lexicon.Def // by NSID#name
+	seen map[string]bool        // fields that had a value in an answer
 }
 
 // resolved returns the definition that a ref names.
-func (c *checker) resolved(ref string) xrpc.Def {
+func (c *checker) resolved(ref string) lexicon.Def {
 	if strings.HasPrefix(ref, "#") {
 		ref = c.of + ref
 	}
 	return c.defs[ref]
 }
 
-func (c *checker) check(s xrpc.Def, where string, v any) {
+func (c *checker) check(s lexicon.Def, where string, v any) {
 	c.t.Helper()
 	c.seen[where] = true
 	if s.Ref != "" {
@@ -197,7 +198,7 @@ func (c *checker) check(s xrpc.Def, where string, v any) {
 	}
 }
 
-func (c *checker) checkFields(s xrpc.Def, where string, m map[string]any) {
+func (c *checker) checkFields(s lexicon.Def, where string, m map[string]any) {
 	c.t.Helper()
 	for _, r := range s.Required {
 		if _, has := m[r]; !has {
@@ -217,7 +218,7 @@ func (c *checker) checkFields(s xrpc.Def, where string, m map[string]any) {
 }
 
 // allSeen checks that the answers had a value at every place of a schema.
-func (c *checker) allSeen(s xrpc.Def, where string) {
+func (c *checker) allSeen(s lexicon.Def, where string) {
 	c.t.Helper()
 	if !c.seen[where] && !strings.HasSuffix(where, "ByList") { // blocks by lists are rare in this world
 		c.t.Errorf("no answer has %s", where)

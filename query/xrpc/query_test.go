@@ -13,6 +13,7 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/sim/lexicon"
 	"skein.blue/query/language"
 )
 
@@ -265,7 +266,7 @@ func TestMethodsHaveTheParametersOfTheirLexicons(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var l Lexicon
+		var l lexicon.File
 		if err := json.Unmarshal(b, &l); err != nil {
 			t.Fatal(err)
 		}
