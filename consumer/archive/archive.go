@@ -48,9 +48,6 @@ type Options struct {
 	// memory. Larger writes cost less per operation, because one write reads and writes in
 	// the order of the keys. 0 means 30,000.
 	Ops int
-	// Parallel is how many segments, or eight times as many blocks, to fetch at once. 0
-	// means 2.
-	Parallel int
 	// Poll is how often to ask an archive that does not reach Until yet. 0 means 30
 	// seconds.
 	Poll time.Duration
@@ -96,7 +93,6 @@ func New(o Options) (*Reader, error) {
 		return nil, err
 	}
 	o.Ops = cmp.Or(o.Ops, 30_000)
-	o.Parallel = cmp.Or(o.Parallel, 2)
 	o.Poll = cmp.Or(o.Poll, 30*time.Second)
 	o.Tries = cmp.Or(o.Tries, 12)
 	if o.Until == nil {
@@ -105,7 +101,7 @@ func New(o Options) (*Reader, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Reader{o: o, source: source, free: make(chan []byte, o.Parallel)}
+	r := &Reader{o: o, source: source, free: make(chan []byte, parallel)}
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,
 		http: &http.Client{Transport: outward.Paced(outward.Named(&http.Transport{
@@ -195,6 +191,9 @@ func (r *Reader) pages(ctx context.Context, a *applier) error {
 	}
 }
 
+// parallel is how many segments, or eight times as many blocks, are fetched at once.
+const parallel = 2
+
 // wholeCost is the room that a segment takes among the parts that are fetched at once; a block takes 1.
 const wholeCost = 8
 
@@ -212,7 +211,7 @@ type part struct {
 func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
 	fetching, cancel := context.WithCancel(ctx) // the last batch may be applied after the page
 	defer cancel()
-	most := r.o.Parallel * wholeCost
+	most := parallel * wholeCost
 	window, room := make(chan *part, most), semaphore.NewWeighted(int64(most)) // in order
 	read := a.read
 	go func() {
