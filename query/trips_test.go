@@ -21,7 +21,7 @@ func TestRoundTrips(t *testing.T) {
 	const people = 320
 	var mu sync.Mutex // guards what follows
 	var trips, unused int
-	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Trips: func(n, more int) {
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 256}), Trips: func(n, more int) {
 		mu.Lock()
 		defer mu.Unlock()
 		trips, unused = trips+n, unused+more
@@ -31,6 +31,14 @@ func TestRoundTrips(t *testing.T) {
 	did := func(n int) string { return fmt.Sprintf("did:web:p%d.example.com", n%people) }
 	post := func(n int) string { return "at://" + did(n) + "/app.bsky.feed.post/" + oracle.TID(1<<50) }
 	list := func(n int) string { return "at://" + did(n) + "/app.bsky.graph.list/" + oracle.TID(1<<49) }
+	many := func(name string, n int, of func(int) string) (params string) {
+		for i := range n {
+			params += "&" + name + "=" + url.QueryEscape(of(i+1))
+		}
+		return params
+	}
+	const star = "did:web:star.example.com"
+	inStar := func(n int) string { return "contains?set=followers(" + star + ")" + many("member", n, did) }
 	var events []*oracle.Event
 	for n := range people {
 		var ops []oracle.Op
@@ -47,6 +55,7 @@ func TestRoundTrips(t *testing.T) {
 		for i := 1; i <= 20; i++ {
 			add("like", post(n*7+i), "")
 		}
+		add("follow", star, "") // whose set has leaves in some partitions
 		add("block", did(n+30), "")
 		add("listblock", list(n+1), "")
 		add(oracle.ListItem, did(n+40), list(n))
@@ -54,12 +63,6 @@ func TestRoundTrips(t *testing.T) {
 	}
 	w.happen(events...)
 
-	many := func(name string, n int, of func(int) string) (params string) {
-		for i := range n {
-			params += "&" + name + "=" + url.QueryEscape(of(i+1))
-		}
-		return params
-	}
 	union := func(n int) string {
 		var all []string
 		for i := range n {
@@ -82,6 +85,7 @@ func TestRoundTrips(t *testing.T) {
 	}{
 		{"known", func(n int) string { return "known?edge=followers&actor=" + did(0) + many("subject", n, did) }, 100, 12},
 		{"contains", func(n int) string { return "contains?set=follows(" + did(0) + ")" + many("member", n, did) }, 100, 9},
+		{"contains, of a set that has leaves, as the question for one shows", inStar, 100, 9},
 		{"union", func(n int) string { return "query?set=" + union(n) }, 30, 7},
 		{"rank of accounts", func(n int) string { return "rank?via=follows&of=" + url.QueryEscape(members(n)) }, 300, 13},
 		{"rank of what they like", func(n int) string { return "rank?via=likes&of=" + url.QueryEscape(members(n)) }, 300, 14},

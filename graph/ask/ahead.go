@@ -54,13 +54,16 @@ func (s *state) BeginActors(k kinds.Kind, subject dict.ID) {
 	}
 }
 
-// BeginEdge begins the first read of HasEdgeIn.
+// BeginEdge begins the first read of HasEdgeIn, and the second of a set that is known to have leaves.
 func (s *state) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
 	p, ok := s.ahead.(kv.Prefetcher)
 	switch {
 	case !ok || actor == dict.None || subject == dict.None:
 	case w.All():
 		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, actor))
+		if s.source.sets.hasLeaves(k, subject, false) {
+			read.BeginLeaf(p, s.source.Layout, k, actor, subject)
+		}
 	default:
 		s.beginRecords(k, actor)
 	}

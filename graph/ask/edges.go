@@ -132,5 +132,9 @@ func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
-	return read.HasEdge(s.r, s.source.Layout, k, actor, subject)
+	has, below, err := read.HasEdge(s.r, s.source.Layout, k, actor, subject)
+	if below {
+		s.source.sets.hasLeaves(k, subject, true)
+	}
+	return has, err
 }

@@ -211,7 +211,7 @@ type setCache struct {
 	size    int
 	tick    uint64
 	sets    map[string]*cachedSet
-	touched map[string]int // how often sets were probed, or neverWhole
+	touched map[string]int // how often sets with leaves were probed, or neverWhole
 }
 
 type cachedSet struct {
@@ -314,6 +314,18 @@ func (c *setCache) put(key string, e *cachedSet) {
 // popularAfter is the number of requests after which a large set is read whole although a part
 // would do. maxTouched bounds the sets whose requests are counted.
 const popularAfter, maxTouched = 2, 4096
+
+// hasLeaves reports whether a set is known to have leaves; if it does, it is from now on.
+func (c *setCache) hasLeaves(k kinds.Kind, subject dict.ID, does bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := format.AppendRowKey(nil, k, subject)
+	_, known := c.touched[string(key)]
+	if does && !known && len(c.touched) < maxTouched {
+		c.touched[string(key)] = 0
+	}
+	return known
+}
 
 // neverWhole stands for the count of a set that is too large for the cache.
 const neverWhole = -1

@@ -132,7 +132,7 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 			return nil
 		}
 		for _, s := range subjects {
-			has, err := read.HasEdge(v.r, v.Layout, k, actor, dict.ID(s))
+			has, _, err := read.HasEdge(v.r, v.Layout, k, actor, dict.ID(s))
 			if err != nil {
 				return err
 			}
@@ -151,7 +151,7 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 			return
 		}
 		var has bool
-		if has, failed = read.HasEdge(v.r, v.Layout, k, member, set); failed == nil && !has {
+		if has, _, failed = read.HasEdge(v.r, v.Layout, k, member, set); failed == nil && !has {
 			v.broken("%d has the %s %d, but is not in the label's set", member, v.kinds.Info(k).Name, set)
 		}
 	}); err != nil || failed != nil {

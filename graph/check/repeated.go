@@ -17,7 +17,7 @@ func (v *checker) noteRepeated(k kinds.Kind, actor dict.ID, subjects []uint64) e
 		if s != subjects[i-1] || i > 1 && s == subjects[i-2] {
 			continue
 		}
-		date, found, err := read.Date(v.r, v.Layout, k, dict.ID(s), actor)
+		date, found, _, err := read.Date(v.r, v.Layout, k, dict.ID(s), actor)
 		switch {
 		case err != nil:
 			if failure := v.damage.failure(); failure != nil {

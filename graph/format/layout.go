@@ -66,11 +66,6 @@ func (l Layout) AppendSetLeafKey(dst []byte, k kinds.Kind, subject, last dict.ID
 	return dict.AppendID(l.appendPart(append(AppendRowKey(dst, k, subject), leavesMark), l.Settings.PartitionOfID(last)), last)
 }
 
-// AppendLastLeafKey appends the key of the leaf of a set to which members belong that are above those of all others in the member's partition.
-func (l Layout) AppendLastLeafKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
-	return l.AppendSetLeafKey(dst, k, subject, l.Settings.LastID(l.Settings.PartitionOfID(member)))
-}
-
 // LeavesBeside returns the prefix of the keys of the leaves in the same set and partition as the key of one.
 func (l Layout) LeavesBeside(leaf []byte) []byte {
 	_, n := dict.ReadID(leaf[2:])

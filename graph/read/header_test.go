@@ -122,7 +122,7 @@ func TestFailingReads(t *testing.T) {
 			"WriteState":  func() error { _, err := read.WriteState(r); return err },
 			"DeadLetters": func() error { _, err := read.DeadLetters(r); return err },
 			"Gaps":        func() error { _, err := read.Gaps(r); return err },
-			"HasEdge":     func() error { _, err := read.HasEdge(r, l, 1, 2, 3); return err },
+			"HasEdge":     func() error { _, _, err := read.HasEdge(r, l, 1, 2, 3); return err },
 			"Bitmap":      func() error { _, err := read.Bitmap(r, l, 1, 2); return err },
 			"Leaves":      func() error { _, err := (&read.Set{Key: format.AppendRowKey(nil, 1, 2)}).Leaves(r); return err },
 			"Records":     func() error { return read.Records(r, 1, 2, func(*format.Record) bool { return true }) },

@@ -167,10 +167,10 @@ func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor
 }
 
 // HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size
-// of the set.
-func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (found bool, err error) {
-	_, found, err = Date(r, l, k, subject, actor)
-	return found, err
+// of the set, and reports whether it read the second one, of a leaf.
+func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (found, below bool, err error) {
+	_, found, below, err = Date(r, l, k, subject, actor)
+	return found, below, err
 }
 
 // LiveRecords returns the records of a chunk, those of a leaf that its head does not override.

@@ -148,10 +148,21 @@ func (t *Set) eachLeaf(r kv.Reader, each func(*format.Row) error) error {
 	})
 }
 
+// leafOf returns the bounds of the keys of which the first is that of the leaf that a member of a set belongs to.
+func leafOf(l format.Layout, k kinds.Kind, subject, member dict.ID) (lo, hi []byte) {
+	lo = l.AppendSetLeafKey(nil, k, subject, member)
+	return lo, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(lo)))
+}
+
+// BeginLeaf begins the second read of HasEdge.
+func BeginLeaf(p kv.Prefetcher, l format.Layout, k kinds.Kind, actor, subject dict.ID) {
+	p.PrefetchScan(leafOf(l, k, subject, actor))
+}
+
 // LeafDate returns the date of a member in the leaves of a set; found is false if it is in none.
 func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
-	from := l.AppendSetLeafKey(nil, k, subject, member)
-	err = r.Scan(from, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(from))), false, func(key, v []byte) (bool, error) {
+	from, end := leafOf(l, k, subject, member)
+	err = r.Scan(from, end, false, func(key, v []byte) (bool, error) {
 		row, err := format.ParseRow(subject, v)
 		if err != nil {
 			return false, fmt.Errorf("reading leaf %x: %w", key, err)
@@ -162,32 +173,33 @@ func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.I
 	return date, found, err
 }
 
-// Date returns the date of a member of a set; found is false if the set does not have it.
-func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
+// Date returns the date of a member of a set; found is false if the set does not have it. below says that Date read a
+// leaf, too.
+func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found, below bool, err error) {
 	key := l.AppendMemberKey(nil, k, subject, member)
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
-		return 0, false, err
+		return 0, false, false, err
 	}
 	var row format.Row
 	if v, err = format.RowOf(k, subject, v); err == nil {
 		row, err = format.ParseRow(subject, v)
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("reading set %x: %w", key, err)
+		return 0, false, false, fmt.Errorf("reading set %x: %w", key, err)
 	}
 	date, found = row.Date(uint64(member))
 	if row.Generation == 0 || row.HasRemoved(uint64(member)) {
-		return date, found, nil
+		return date, found, false, nil
 	}
-	below, again, err := LeafDate(r, l, k, subject, member)
+	older, again, err := LeafDate(r, l, k, subject, member)
 	switch {
 	case found && again:
 		date = format.Undated
 	case again:
-		date, found = below, true
+		date, found = older, true
 	}
-	return date, found, err
+	return date, found, true, err
 }
 
 // AppendLeafMembers appends those of the ids that are in the leaves of the set, in no order. It reads only leaves that may have one.
@@ -201,8 +213,8 @@ func (t *Set) AppendLeafMembers(r kv.Reader, l format.Layout, dst, ids []uint64)
 	for len(ids) > 0 {
 		in, last := part(ids[0]), dict.ID(math.MaxUint64) // unless there is a leaf
 		members = members[:0]
-		from := l.AppendSetLeafKey(nil, k, subject, dict.ID(ids[0]))
-		err := r.Scan(from, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(from))), false, func(key, v []byte) (_ bool, err error) {
+		from, end := leafOf(l, k, subject, dict.ID(ids[0]))
+		err := r.Scan(from, end, false, func(key, v []byte) (_ bool, err error) {
 			var row format.Row
 			if _, _, _, last, _, err = l.ParseSetKey(key); err == nil {
 				row, err = format.ParseRow(subject, v)

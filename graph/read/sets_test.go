@@ -58,7 +58,7 @@ func TestMalformedSets(t *testing.T) {
 			if _, err := read.Dates(r, l, kind, 9, &wanted, func(uint64, uint32) error { return nil }); (err != nil) != (test.says != "") {
 				t.Errorf("%s: the dates: %v", name, err)
 			}
-			if _, err := read.HasEdge(r, l, kind, 1<<16, 9); (err != nil) != test.edge {
+			if _, _, err := read.HasEdge(r, l, kind, 1<<16, 9); (err != nil) != test.edge {
 				t.Errorf("%s: an edge: %v", name, err)
 			}
 			set := read.Set{Key: format.AppendRowKey(nil, kind, 9)}

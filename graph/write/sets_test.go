@@ -198,8 +198,8 @@ func (w *setWorld) check(r kv.Reader, s setName) error {
 	all = slices.Compact(all)
 	for _, id := range all {
 		m := w.twin[s][dict.ID(id)]
-		date, found, err := read.Date(r, l, s.kind, s.subject, dict.ID(id))
-		has, herr := read.HasEdge(r, l, s.kind, dict.ID(id), s.subject)
+		date, found, _, err := read.Date(r, l, s.kind, s.subject, dict.ID(id))
+		has, _, herr := read.HasEdge(r, l, s.kind, dict.ID(id), s.subject)
 		if err := errors.Join(err, herr); err != nil {
 			return err
 		}

@@ -137,12 +137,12 @@ func (s *setSpill) write(old []byte) {
 	pieces := (len(s.ids) + s.most - 1) / s.most
 	for ids, days := s.ids, s.days; len(ids) > 0; pieces-- {
 		n := (len(ids) + pieces - 1) / pieces
-		key := old
-		switch {
-		case n < len(ids):
-			key = s.layout.AppendSetLeafKey(nil, s.kind, s.subject, dict.ID(ids[n-1]))
-		case old == nil:
-			key = s.layout.AppendLastLeafKey(nil, s.kind, s.subject, dict.ID(ids[0]))
+		key, last := old, dict.ID(ids[n-1])
+		if n == len(ids) {
+			last = s.layout.Settings.LastID(s.layout.Settings.PartitionOfID(last))
+		}
+		if n < len(ids) || old == nil {
+			key = s.layout.AppendSetLeafKey(nil, s.kind, s.subject, last)
 		}
 		s.tx.Set(key, format.AppendRow(nil, s.subject, 0, nil, ids[:n], days[:n]))
 		ids, days = ids[n:], days[n:]
