@@ -2,6 +2,7 @@ package write_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
 
 // What one account may do in one commit, or one batch, is written whatever the
 // engine's limits: nobody can stop the writer by being too large.

@@ -188,8 +188,7 @@ func (c *Cluster) UpServer(i int) error {
 		"--locality-zoneid", id, "--locality-machineid", id, "--knob_disable_posix_kernel_aio=1",
 	}, c.knobs...)...)
 	process.Stdout, process.Stderr = log, log
-	dieWithParent(process)
-	if err := errors.Join(process.Start(), log.Close()); err != nil {
+	if err := errors.Join(start(process), log.Close()); err != nil {
 		return fmt.Errorf("starting fdbserver: %w", err)
 	}
 	c.servers[i].process = process
