@@ -102,7 +102,7 @@ func (v *checker) edges() error {
 	for k := kinds.Kind(1); k <= kinds.LastBuiltIn; k++ {
 		if v.stated[k] != v.counted[k] && !v.damage.any() && !v.unreadable {
 			v.broken("the states of the accounts count their %s records, and not as many as there are", v.kinds.Info(k).Name)
-			if err := v.compareCounts(k); err != nil {
+			if err := compareCounts(v, k); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,7 @@ func (v *checker) edges() error {
 }
 
 // compareCounts reports the accounts whose states count other numbers of records than they have.
-func (v *checker) compareCounts(k kinds.Kind) error {
+func compareCounts(v *checker, k kinds.Kind) error {
 	return v.scan([]byte{format.KeyAccount}, func(key, value []byte) error {
 		return v.EachState(key, value, func(id dict.ID, st format.RepoState) error {
 			n := uint32(0)
