@@ -12,7 +12,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/sim/lexicon"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
 	"skein.blue/query/language"
@@ -55,9 +54,9 @@ func TestLexiconNames(t *testing.T) {
 	}
 }
 
-func readLexicons(t *testing.T) []lexicon.File {
+func readLexicons(t *testing.T) []xrpc.Lexicon {
 	t.Helper()
-	all, err := lexicon.Read(xrpc.Lexicons)
+	all, err := xrpc.ReadLexicons(xrpc.Lexicons)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +102,7 @@ func TestLexicons(t *testing.T) {
 		add("blue.microcosm.links.getManyToManyCounts", of+"listitem:subject&pathToOther=list&limit=1")
 	}
 	files := readLexicons(t)
-	defs := map[string]lexicon.Def{}
+	defs := map[string]xrpc.Def{}
 	served := 0
 	for _, lex := range files {
 		for name, d := range lex.Defs {
@@ -142,20 +141,20 @@ func TestLexicons(t *testing.T) {
 // checker compares the answers of a method with its lexicon.
 type checker struct {
 	t    *testing.T
-	of   string                 // the lexicon's NSID
-	defs map[string]lexicon.Def // by NSID#name
-	seen map[string]bool        // fields that had a value in an answer
+	of   string              // the lexicon's NSID
+	defs map[string]xrpc.Def // by NSID#name
+	seen map[string]bool     // fields that had a value in an answer
 }
 
 // resolved returns the definition that a ref names.
-func (c *checker) resolved(ref string) lexicon.Def {
+func (c *checker) resolved(ref string) xrpc.Def {
 	if strings.HasPrefix(ref, "#") {
 		ref = c.of + ref
 	}
 	return c.defs[ref]
 }
 
-func (c *checker) check(s lexicon.Def, where string, v any) {
+func (c *checker) check(s xrpc.Def, where string, v any) {
 	c.t.Helper()
 	c.seen[where] = true
 	if s.Ref != "" {
@@ -198,7 +197,7 @@ func (c *checker) check(s lexicon.Def, where string, v any) {
 	}
 }
 
-func (c *checker) checkFields(s lexicon.Def, where string, m map[string]any) {
+func (c *checker) checkFields(s xrpc.Def, where string, m map[string]any) {
 	c.t.Helper()
 	for _, r := range s.Required {
 		if _, has := m[r]; !has {
@@ -218,7 +217,7 @@ func (c *checker) checkFields(s lexicon.Def, where string, m map[string]any) {
 }
 
 // allSeen checks that the answers had a value at every place of a schema.
-func (c *checker) allSeen(s lexicon.Def, where string) {
+func (c *checker) allSeen(s xrpc.Def, where string) {
 	c.t.Helper()
 	if !c.seen[where] && !strings.HasSuffix(where, "ByList") { // blocks by lists are rare in this world
 		c.t.Errorf("no answer has %s", where)

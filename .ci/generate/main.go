@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/sim/lexicon"
 	"skein.blue/query/xrpc"
 )
 
@@ -36,7 +35,7 @@ var values = map[string]string{
 
 // file is a lexicon: a method, or only definitions that methods refer to.
 type file struct {
-	lexicon.File
+	xrpc.Lexicon
 
 	tagged map[string]bool // full names of the definitions that answers tag with $type
 }
@@ -56,7 +55,7 @@ func main() {
 
 // read returns the lexicons, in order.
 func read() (all []file, err error) {
-	files, err := lexicon.Read(xrpc.Lexicons)
+	files, err := xrpc.ReadLexicons(xrpc.Lexicons)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +93,7 @@ func generated() (map[string]string, error) {
 }
 
 // tag records the definitions that are members of a union. Answers tell them apart by $type.
-func (l *file) tag(d *lexicon.Def) {
+func (l *file) tag(d *xrpc.Def) {
 	for _, ref := range d.Refs {
 		l.tagged[l.full(ref)] = true
 	}
@@ -110,7 +109,7 @@ func (l *file) tag(d *lexicon.Def) {
 func (l *file) name() string { return l.ID[strings.LastIndexByte(l.ID, '.')+1:] }
 
 // method returns the definition of the method, nil if the lexicon has no method with one answer.
-func (l *file) method() *lexicon.Def {
+func (l *file) method() *xrpc.Def {
 	if main, ok := l.Defs["main"]; ok && main.Output != nil {
 		return &main
 	}
@@ -143,7 +142,7 @@ func typeName(full string) string {
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // optional returns the names of the properties that are not required, sorted.
-func optional(d *lexicon.Def) (names []string) {
+func optional(d *xrpc.Def) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(d.Properties)) {
 		if !slices.Contains(d.Required, name) {
 			names = append(names, name)

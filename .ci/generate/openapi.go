@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/sim/lexicon"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -21,7 +20,7 @@ func openAPI(all []file) (string, error) {
 	text := schema{Type: "string"}
 	paths, schemas := object{}, map[string]schema{"error": {Type: "object", Required: []string{"error", "message"}, Properties: map[string]schema{"error": text, "message": text}}}
 	for i := range all {
-		l := &all[i].File
+		l := &all[i].Lexicon
 		for name, d := range l.Defs {
 			if name != "main" {
 				schemas[l.ID+"."+name] = schemaOf(&d, l.ID)
@@ -73,9 +72,9 @@ func openAPI(all []file) (string, error) {
 }
 
 // post describes how to call a method with a form, for expressions that are too long for a URL.
-func post(get object, l *lexicon.File, responses object) object {
+func post(get object, l *xrpc.Lexicon, responses object) object {
 	p := l.Defs["main"].Parameters
-	form := schemaOf(&lexicon.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
+	form := schemaOf(&xrpc.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
 	for name, s := range form.Properties {
 		if s.MaxLength != nil && *s.MaxLength == language.MaxExpr {
 			s.MaxLength = new(language.MaxForm)
@@ -121,7 +120,7 @@ type schema struct {
 }
 
 // schemaOf converts a definition to a JSON schema. of is the NSID of its lexicon.
-func schemaOf(d *lexicon.Def, of string) schema {
+func schemaOf(d *xrpc.Def, of string) schema {
 	s := schema{Type: d.Type, Description: d.Description, Required: d.Required, Enum: d.Enum, Examples: d.KnownValues, Minimum: d.Minimum, Maximum: d.Maximum, MaxLength: d.MaxLength, Default: d.Default}
 	switch d.Type {
 	case "ref":

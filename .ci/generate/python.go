@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/sim/lexicon"
+	"skein.blue/query/xrpc"
 )
 
 // python returns the text of methods.py.
@@ -83,7 +83,7 @@ func (l *file) pyMethod(b *strings.Builder, before, await string) {
 
 // pyTyped writes the type of a definition. A TypedDict is either total or not, so the required
 // fields get a class of their own. So does $type, which is not a valid name in Python.
-func (l *file) pyTyped(b *strings.Builder, def, description string, d *lexicon.Def) {
+func (l *file) pyTyped(b *strings.Builder, def, description string, d *xrpc.Def) {
 	name, base := l.typeName(def), "TypedDict"
 	if full := l.full("#" + def); l.tagged[full] {
 		base = "_" + name + "Type"
@@ -99,7 +99,7 @@ func (l *file) pyTyped(b *strings.Builder, def, description string, d *lexicon.D
 	l.pyClass(b, name+"(_"+name+", total=False)", description, d, others)
 }
 
-func (l *file) pyClass(b *strings.Builder, head, description string, d *lexicon.Def, fields []string) {
+func (l *file) pyClass(b *strings.Builder, head, description string, d *xrpc.Def, fields []string) {
 	fmt.Fprintf(b, "class %s:\n", head)
 	if description != "" {
 		fmt.Fprintf(b, "    \"\"\"%s\"\"\"\n\n", description)
@@ -121,7 +121,7 @@ func (l *file) pyClass(b *strings.Builder, head, description string, d *lexicon.
 	b.WriteString("\n\n")
 }
 
-func (l *file) pyType(d *lexicon.Def) string {
+func (l *file) pyType(d *xrpc.Def) string {
 	switch d.Type {
 	case "integer":
 		return "int"
@@ -150,7 +150,7 @@ func (l *file) pyType(d *lexicon.Def) string {
 	return "str"
 }
 
-func (l *file) pyParam(name string, d *lexicon.Def) string {
+func (l *file) pyParam(name string, d *xrpc.Def) string {
 	switch {
 	case d.Type == "array":
 		return "Sequence[" + l.pyType(d.Items) + "]"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/internal/sim/lexicon"
+	"skein.blue/query/xrpc"
 )
 
 // typescript returns the text of methods.ts.
@@ -55,7 +55,7 @@ func (l *file) tsMethod(b *strings.Builder) {
 	fmt.Fprintf(b, "\n  /** %s */\n  %s(%s, options?: CallOptions): Promise<%s> {\n    return this.call('%s', params, options) as Promise<%s>;\n  }\n", main.Description, l.name(), params, output, l.ID, output)
 }
 
-func (l *file) tsInterface(b *strings.Builder, def string, d *lexicon.Def) {
+func (l *file) tsInterface(b *strings.Builder, def string, d *xrpc.Def) {
 	if d.Description != "" {
 		fmt.Fprintf(b, "/** %s */\n", d.Description)
 	}
@@ -84,7 +84,7 @@ func (l *file) tsInterface(b *strings.Builder, def string, d *lexicon.Def) {
 	b.WriteString("}\n\n")
 }
 
-func (l *file) tsType(d *lexicon.Def) string {
+func (l *file) tsType(d *xrpc.Def) string {
 	switch d.Type {
 	case "integer":
 		return "number"

@@ -2,6 +2,8 @@ package xrpc
 
 import (
 	"embed"
+	"encoding/json"
+	"fmt"
 	"io/fs"
 )
 
@@ -10,3 +12,63 @@ var embedded embed.FS
 
 // Lexicons has the lexicons (https://atproto.com/specs/lexicon) of the methods that the server answers, as NSID.json.
 var Lexicons, _ = fs.Sub(embedded, "lexicons")
+
+// Lexicon is a lexicon file. It has only the parts that the methods, the OpenAPI description and the typed clients
+// (.ci/generate) need.
+type Lexicon struct {
+	// ID is the NSID of the method.
+	ID string `json:"id"`
+	// Defs are the definitions by name. The method itself is "main". A file without "main" has
+	// only definitions that methods refer to.
+	Defs map[string]Def `json:"defs"`
+}
+
+// Def is a definition in a lexicon, or a part of one. The specification defines its fields.
+type Def struct {
+	Type        string         `json:"type"`
+	Description string         `json:"description"`
+	Parameters  *Def           `json:"parameters"`
+	Properties  map[string]Def `json:"properties"`
+	Required    []string       `json:"required"`
+	Nullable    []string       `json:"nullable"`
+	Items       *Def           `json:"items"`
+	Ref         string         `json:"ref"`
+	Refs        []string       `json:"refs"`
+	Format      string         `json:"format"`
+	Enum        []string       `json:"enum"`
+	KnownValues []string       `json:"knownValues"`
+	Minimum     *int           `json:"minimum"`
+	Maximum     *int           `json:"maximum"`
+	MaxLength   *int           `json:"maxLength"`
+	Default     any            `json:"default"`
+	Output      *Body          `json:"output"`
+	Message     *Body          `json:"message"`
+	// Errors are those that a method may answer.
+	Errors []struct {
+		Name string `json:"name"`
+	} `json:"errors"`
+}
+
+// Body is the body of a method's answer, or of each of its messages.
+type Body struct {
+	Schema Def `json:"schema"`
+}
+
+// ReadLexicons reads the lexicons in a folder, in the order of their file names.
+func ReadLexicons(folder fs.FS) ([]Lexicon, error) {
+	entries, err := fs.ReadDir(folder, ".")
+	if err != nil {
+		return nil, fmt.Errorf("reading the lexicons: %w", err)
+	}
+	all := make([]Lexicon, len(entries))
+	for i, e := range entries {
+		b, err := fs.ReadFile(folder, e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("reading the lexicons: %w", err)
+		}
+		if err := json.Unmarshal(b, &all[i]); err != nil {
+			return nil, fmt.Errorf("lexicon %s: %w", e.Name(), err)
+		}
+	}
+	return all, nil
+}

@@ -35,21 +35,15 @@ func (m Method) Described() Method {
 	if err != nil {
 		return m
 	}
-	var l struct {
-		Defs struct {
-			Main struct {
-				Parameters struct {
-					Required   []string                         `json:"required"`
-					Properties map[string]struct{ Type string } `json:"properties"`
-				} `json:"parameters"`
-			} `json:"main"`
-		} `json:"defs"`
-	}
+	var l Lexicon
 	if err := json.Unmarshal(b, &l); err != nil {
 		panic("xrpc: lexicon " + m.NSID + ": " + err.Error()) // lexicons are built in
 	}
 	m.Takes, m.Many = nil, nil
-	p := l.Defs.Main.Parameters
+	p := l.Defs["main"].Parameters
+	if p == nil {
+		return m
+	}
 	for name, d := range p.Properties {
 		m.Takes = append(m.Takes, name)
 		if d.Type == "array" {

@@ -13,7 +13,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/sim/lexicon"
 	"skein.blue/query/language"
 )
 
@@ -266,7 +265,7 @@ func TestMethodsHaveTheParametersOfTheirLexicons(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var l lexicon.File
+		var l Lexicon
 		if err := json.Unmarshal(b, &l); err != nil {
 			t.Fatal(err)
 		}
