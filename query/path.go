@@ -13,7 +13,7 @@ import (
 // maxPath is the largest number of steps of a path.
 const maxPath = 6
 
-// path returns a shortest chain of accounts, each of which follows the next.
+// path returns a shortest chain of accounts: each follows the next.
 func path(ctx context.Context, q *call) (any, error) {
 	ends, err := q.List("from", 1, kinds.DID)
 	if err != nil {

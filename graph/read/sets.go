@@ -148,7 +148,7 @@ func (t *Set) eachLeaf(r kv.Reader, each func(*format.Row) error) error {
 	})
 }
 
-// leafOf returns the bounds of the keys of which the first is that of the leaf that a member of a set belongs to.
+// leafOf returns bounds of keys. The first key in them is that of the leaf that a member of a set belongs to.
 func leafOf(l format.Layout, k kinds.Kind, subject, member dict.ID) (lo, hi []byte) {
 	lo = l.AppendSetLeafKey(nil, k, subject, member)
 	return lo, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(lo)))

@@ -64,7 +64,7 @@ type paths struct {
 	steps   [2][]sets.Set // by way: what each step reached first; the first step is the end itself
 	reached [2]sets.Set   // by way: all of them
 	units   int           // that are left
-	heavy   bool          // the budget was told that this is expensive
+	heavy   bool          // Budget.Heavy was called
 }
 
 func (p *paths) last(way int) sets.Set { return p.steps[way][len(p.steps[way])-1] }
