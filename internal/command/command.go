@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -17,7 +16,6 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/say"
-	"skein.blue/query/language"
 )
 
 // Exit codes.
@@ -160,12 +158,8 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 		dashes = "-"
 	}
 	message := fmt.Sprintf("%s has no flag %s%s", c.FullName(), dashes, name)
-	var names []string
-	for _, f := range c.Flags {
-		names = append(names, f.Names()[0])
-	}
-	if near := language.Nearest(name, slices.Values(names)); near != "" {
-		message += "; did you mean --" + near + "?"
+	if near := cli.SuggestFlag(c.Flags, name, false); near != "" && distance(near, "--"+name) < 4 {
+		message += "; did you mean " + near + "?"
 	}
 	return UsageError("%s", message)
 }
@@ -180,14 +174,21 @@ func chooseCommand(_ context.Context, c *cli.Command) error {
 	}
 	name := c.Args().First()
 	hint := "see " + c.FullName() + " help"
-	var names []string
-	for _, sub := range c.Commands {
-		names = append(names, sub.Name)
-	}
-	if near := language.Nearest(name, slices.Values(names)); near != "" {
+	if near := cli.SuggestCommand(c.Commands, name); near != "" && distance(near, name) < 3 {
 		hint = "did you mean " + near + "? Otherwise " + hint
 	}
 	return UsageError("unknown command %q; %s", name, hint)
+}
+
+// distance returns roughly how many letters two words differ in.
+func distance(a, b string) int {
+	d := max(len(a), len(b)) - min(len(a), len(b))
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] && (i == 0 || i >= len(b) || a[i] != b[i-1]) && (i+1 >= len(b) || a[i] != b[i+1]) {
+			d++
+		}
+	}
+	return d
 }
 
 // inner matches the package names that errors begin with. They tell a user nothing. Elsewhere in a sentence, the
