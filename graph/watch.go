@@ -64,7 +64,7 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.
 	case sn := <-taken:
 		return sn, func() {
 			close(done)
-			<-ended // its reads have said what failed
+			<-ended //nolint:errcheck // its reads have said what failed
 		}, nil
 	case err := <-ended:
 		return nil, nil, err

@@ -89,8 +89,7 @@ func serveFrames(ctx context.Context, e *command.Environment, name, address stri
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
-	r, mux := relay.NewRecorded(nil), http.NewServeMux()
-	r.Append(all...)
+	r, mux := relay.NewRecorded(all), http.NewServeMux()
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
 	return serve(ctx, address, mux, func(address net.Addr) {
 		fmt.Fprintf(e.Stderr, "serving %d frames on ws://%s\n", len(all), address)

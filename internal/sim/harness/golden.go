@@ -15,10 +15,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "add missing rows to golden files, whose existing rows stay, and rewrite generated documents")
-
-// Update reports whether tests write the files that they compare with.
-func Update() bool { return *update }
+var update = flag.Bool("update", false, "add missing rows to golden files, whose existing rows stay")
 
 // A Form is one shape of bytes on disk: the bytes that the code writes today, and a
 // description of what the code reads from such bytes.

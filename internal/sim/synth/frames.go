@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,13 +13,11 @@ import (
 
 // ReadFrames returns all messages of a .frames file.
 func ReadFrames(path string) (all [][]byte, err error) {
-	f, err := os.Open(path)
+	file, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	r := wire.NewReader(f)
-	for {
+	for r := wire.NewReader(bytes.NewReader(file)); ; {
 		m, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return all, nil
