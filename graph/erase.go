@@ -95,6 +95,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 		if err != nil {
 			return err
 		}
+		resume = bytes.Clone(resume) // the next read may overwrite it
 		// Prefer the state in memory: reading one folds everything that was merged into it.
 		var kept bool
 		if state, kept = l.states.Get(actor); !kept {
@@ -103,7 +104,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			}
 		}
 		var next []byte
-		next, erased, err = l.eraseRecords(tx, actor, bytes.Clone(resume), &counts, &state)
+		next, erased, err = l.eraseRecords(tx, actor, resume, &counts, &state)
 		if err != nil {
 			return err
 		}
