@@ -24,6 +24,9 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	began := time.Now()
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if len(s.lanes) == 0 { // other writers have all partitions
+		return nil
+	}
 	if !b.Archived() {
 		s.noteWait(time.Since(began))
 	}
@@ -75,7 +78,7 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	for from, spilledFor := 0, -1; ; {
 		to := write.EndOfSegment(b, events, from, looks)
 		for {
-			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], First: l.first, Whole: to == len(events), Stuck: l.stuck, Waits: waits}
+			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], Parts: l.parts, Whole: to == len(events), Stuck: l.stuck, Waits: waits}
 			err := l.applySegment(ctx, seg)
 			waits = seg.Waits
 			if err == nil {
@@ -180,8 +183,8 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 	w.Committed()
 	l.store.status.Lock()
 	if len(seg.Events) > 0 && seg.Batch.Event(int(seg.Events[0].N)).Kind <= batch.EventAccount {
-		l.applied += int64(len(seg.Events))
-		l.replays += int64(out.Replays)
+		l.store.applied += int64(len(seg.Events))
+		l.store.replays += int64(out.Replays)
 	}
 	l.counts = out.Totals
 	if out.Cursors != nil {

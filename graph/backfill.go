@@ -3,6 +3,7 @@ package graph
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -48,11 +50,18 @@ func (s *past) ChangeBackfill(ctx context.Context, change func(*format.Backfill)
 func (s *past) changeBackfill(ctx context.Context, change func(*format.Backfill)) error {
 	b := cloneBackfill(s.backfill)
 	change(&b)
-	for _, l := range s.lanes {
-		b.End = l.end
-		if err := l.update(ctx, func(tx kv.Txn) error { return l.setFirst(tx, format.KeyBackfill, b) }); err != nil {
-			return fmt.Errorf("graph: storing the backfill's state: %w", err)
+	if len(s.lanes) == 0 {
+		return nil
+	}
+	err := s.lanes[0].update(ctx, func(tx kv.Txn) (err error) {
+		for _, l := range s.lanes { // in one write: a row may have been about the partitions of several
+			b.Parts = l.parts
+			err = errors.Join(err, setFirst(tx, format.KeyBackfill, l.parts, b))
 		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("graph: storing the backfill's state: %w", err)
 	}
 	s.setBackfill(b)
 	return nil
@@ -104,24 +113,24 @@ func (s *past) setBackfill(b format.Backfill) {
 	}
 }
 
-// loadBackfill reads the state of the backfill. If earlier runs divided the partitions
-// differently, it continues what any of them was fetching.
-func (s *past) loadBackfill(r kv.Reader) error {
-	var b format.Backfill
-	for _, l := range s.lanes {
+// loadBackfill reads the state of the backfill for the partitions of lanes. It continues what was being fetched for any of them.
+func loadBackfill(r kv.Reader, lanes []*lane) (b format.Backfill, err error) {
+	var parts format.Partitions
+	for _, l := range lanes {
+		parts |= l.parts
 		err := l.eachPart(r, format.KeyBackfill, func(_ uint8, v []byte) error {
 			one, err := format.DecodeBackfill(v)
-			if b.Archive == "" && len(b.Hosts) == 0 {
-				b = one
-			}
+			b = read.BothBackfills(b, one)
 			return err
 		})
 		if err != nil {
-			return err
+			return b, err
 		}
 	}
-	s.setBackfill(b)
-	return nil
+	if b.Parts != parts { // nothing was fetched for some
+		b = read.BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts})
+	}
+	return b, nil
 }
 
 // ChangeResync changes the row of a repo in the queue of resyncs, and reports whether the repo
@@ -130,7 +139,7 @@ func (s *past) ChangeResync(ctx context.Context, did string, change func(*format
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	part := s.layout.Settings.PartitionOf([]byte(did))
-	i := slices.IndexFunc(s.lanes, func(l *lane) bool { return l.has(part) })
+	i := slices.IndexFunc(s.lanes, func(l *lane) bool { return l.parts.Has(part) })
 	if i < 0 {
 		return false, nil
 	}
@@ -204,7 +213,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 				return false, nil
 			}
 			return true, s.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-				if !st.Has(format.FlagPartial) || !l.has(s.layout.Settings.PartitionOfID(id)) || st.Has(format.FlagResync) {
+				if !st.Has(format.FlagPartial) || !l.parts.Has(s.layout.Settings.PartitionOfID(id)) || st.Has(format.FlagResync) {
 					return nil
 				}
 				was := st
@@ -280,7 +289,7 @@ func (s *past) forgetSlice(ctx context.Context, lane int, lo []byte) (next []byt
 				return false, nil
 			}
 			t, err := format.DecodeTouched(k, v)
-			if err == nil && l.has(s.layout.Settings.PartitionOfID(t.Actor)) {
+			if err == nil && l.parts.Has(s.layout.Settings.PartitionOfID(t.Actor)) {
 				keys = append(keys, bytes.Clone(k))
 				queued[t.Actor] = false
 			}

@@ -81,7 +81,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 		t.Fatal(err)
 	}
 	store = store.Reopen(memkv.Options{Merger: merger()})
-	s := openShare(t, store, settings, graph.Share{})
+	s := openWriter(t, store, settings, false)
 	defer func() { _ = s.Close(context.WithoutCancel(t.Context())) }()
 	var cursor int64
 	if c, ok := s.Cursor("relay"); ok {

@@ -13,7 +13,8 @@ import (
 // cursors are the cursors of the sources. Its methods are Store's.
 type cursors struct{ *core }
 
-// Cursor returns the committed cursor of a source, the lowest among its partitions.
+// Cursor returns the committed cursor of a source, the lowest among its partitions: 0 if no event was applied to one of them
+// yet, and in the future if it is for any.
 func (s *cursors) Cursor(source string) (c format.Cursor, found bool) {
 	s.status.Lock()
 	defer s.status.Unlock()
@@ -21,14 +22,23 @@ func (s *cursors) Cursor(source string) (c format.Cursor, found bool) {
 }
 
 func (s *cursors) cursor(source string) (c format.Cursor, found bool) {
+	lacks, future := false, false
 	for _, l := range s.lanes {
+		lacks = lacks || l.lacksCursor(source)
 		for _, row := range l.sources[source] {
-			if row.IsCursor() && (!found || row.Seq < c.Seq) {
-				c, found = format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future, Exact: row.Exact}, true
+			if future = future || row.Future; row.IsCursor() && (!found || row.Seq < c.Seq) {
+				c, found = cursorOf(source, &row), true
 			}
 		}
 	}
+	if c.Future = future; found && lacks {
+		c = format.Cursor{Source: source, Future: future}
+	}
 	return c, found
+}
+
+func cursorOf(source string, row *format.CursorRow) format.Cursor {
+	return format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future, Exact: row.Exact}
 }
 
 // CursorOf returns the committed cursor of a source in the partition of an account.
@@ -37,9 +47,8 @@ func (s *cursors) CursorOf(source string, did []byte) (c format.Cursor, found bo
 	s.status.Lock()
 	defer s.status.Unlock()
 	for _, l := range s.lanes {
-		if rows := l.sources[source]; l.has(part) && rows != nil && rows[part-l.first].IsCursor() {
-			row := rows[part-l.first]
-			return format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future, Exact: row.Exact}, true
+		if rows := l.sources[source]; l.parts.Has(part) && rows != nil && rows[part].IsCursor() {
+			return cursorOf(source, &rows[part]), true
 		}
 	}
 	return c, false
@@ -126,14 +135,17 @@ func (s *cursors) Rewind(ctx context.Context, source string, seq format.Seq, gap
 // changeCursors changes the rows of a source in all partitions of this process, in one write.
 // It does not write rows whose number stays 0.
 func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.Gap, change func(*lane, *format.CursorRow)) error {
+	if len(s.lanes) == 0 {
+		return nil
+	}
 	changed := false
 	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
 		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
-			rows[i] = make([]format.CursorRow, l.end-l.first)
+			rows[i] = l.newRows()
 		}
-		for j := range rows[i] {
-			change(l, &rows[i][j])
+		for part := range l.parts.Each {
+			change(l, &rows[i][part])
 		}
 	}
 	if gap == nil {
@@ -156,21 +168,21 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 			return err
 		}
 		for i := range holes {
-			if err := s.lanes[i].setFirst(tx, format.KeyHoles, holes[i]); err != nil {
+			if err := setFirst(tx, format.KeyHoles, s.lanes[i].parts, holes[i]); err != nil {
 				return err
 			}
 		}
 		for i, l := range s.lanes {
-			for j, c := range rows[i] {
-				if isSet(c) {
-					tx.Set(format.CursorKey(l.first+uint8(j), source), c.Value())
+			for part := range l.parts.Each {
+				if c := rows[i][part]; isSet(c) {
+					tx.Set(format.CursorKey(part, source), c.Value())
 				}
 			}
 		}
 		if gap == nil {
 			return nil
 		}
-		return s.lanes[0].notes.write(tx, source, rows[0][0].Number, nil, []format.Gap{*gap})
+		return s.lanes[0].notes.write(tx, source, rows[0][s.lanes[0].first].Number, nil, []format.Gap{*gap})
 	})
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)

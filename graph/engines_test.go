@@ -172,15 +172,15 @@ func eraseAll(t *testing.T, s *graph.Store) {
 
 func openGraph(t *testing.T, store kv.Store) *graph.Store {
 	t.Helper()
-	return openShare(t, store, dict.Settings{}, graph.Share{})
+	return openWriter(t, store, dict.Settings{}, false)
 }
 
-// openShare opens a share of a store. It makes a new store with settings.
-func openShare(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share) *graph.Store {
+// openWriter opens a store, and makes a new one with settings. joins says that there are other writers.
+func openWriter(t *testing.T, store kv.Store, settings dict.Settings, joins bool) *graph.Store {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
-		StateCache: 4 << 10, SliceSize: 7, Share: share, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
+		StateCache: 4 << 10, SliceSize: 7, Joins: joins, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

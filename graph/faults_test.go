@@ -502,7 +502,7 @@ func TestFaultUnknownOutcome(t *testing.T) {
 	for seed := uint64(0); unknown.Count() < want; seed++ {
 		w := writeHistory(seed, 30, 30, 40)
 		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}})
-		s := openShare(t, store, sharedSettings, graph.Share{})
+		s := openWriter(t, store, sharedSettings, false)
 		for _, b := range w.batches {
 			if err := applyOnce(t.Context(), s, b); err != nil {
 				t.Fatal(err)

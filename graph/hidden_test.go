@@ -56,13 +56,16 @@ type hiders struct {
 func (h *hiders) begin(t *testing.T, settings dict.Settings, n int) {
 	t.Helper()
 	h.end(t)
-	for i := range n {
+	for range n {
 		lanes := cmp.Or(h.lanes, 1+h.rng.IntN(5))
-		s, err := Open(t.Context(), h.store, Options{Intern: intern.Options{Settings: settings}, Share: Share{i, n}, Lanes: lanes})
+		s, err := Open(t.Context(), h.store, Options{Intern: intern.Options{Settings: settings}, Joins: n > 1, Lanes: lanes})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.writers = append(h.writers, s)
+	}
+	if n > 1 {
+		Settle(t, h.writers...)
 	}
 }
 

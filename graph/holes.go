@@ -2,11 +2,13 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
 
 	"skein.blue/graph/format"
+	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 )
 
@@ -35,14 +37,11 @@ func (s *past) Unbroken() bool {
 func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	for _, l := range s.lanes {
+	return s.setHoles(ctx, func(l *lane) format.Holes {
 		h := cloneHoles(l.holes)
 		h.Compared = max(h.Compared, min(noted, h.Noted))
-		if err := l.setHoles(ctx, h); err != nil {
-			return fmt.Errorf("graph: noting a comparison of repos: %w", err)
-		}
-	}
-	return nil
+		return h
+	})
 }
 
 func cloneHoles(h format.Holes) format.Holes {
@@ -88,65 +87,64 @@ func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, cha
 // raiseFloors raises the floor of the source that had a hole to the last event before it, and
 // the floors of all other sources to their cursors.
 func (l *lane) raiseFloors(floors map[uint32]format.Seq, source string, after format.Seq) {
-	raise := func(number uint32, i int, to format.Seq) {
-		n := format.NoteNumber(number, l.first+uint8(i))
+	raise := func(number uint32, part uint8, to format.Seq) {
+		n := format.NoteNumber(number, part)
 		floors[n] = max(floors[n], to)
 	}
 	for other, rows := range l.sources {
 		for i, row := range rows {
 			if row.Number != 0 && other != source {
-				raise(row.Number, i, row.Seq)
+				raise(row.Number, uint8(i), row.Seq)
 			}
 		}
 	}
-	for i, row := range l.cursors(source) {
-		raise(row.Number, i, after)
+	rows := l.cursors(source)
+	for part := range l.parts.Each {
+		raise(rows[part].Number, part, after)
 	}
 }
 
-// setHoles writes the lane's holes, and takes them over.
-func (l *lane) setHoles(ctx context.Context, h format.Holes) error {
-	err := l.update(ctx, func(tx kv.Txn) error { return l.setFirst(tx, format.KeyHoles, h) })
-	if err == nil {
-		l.store.status.Lock()
-		l.holes = h
-		l.store.status.Unlock()
+// setHoles writes the holes of all lanes, and takes them over.
+func (s *core) setHoles(ctx context.Context, of func(*lane) format.Holes) error {
+	if len(s.lanes) == 0 {
+		return nil
 	}
-	return err
+	holes := make([]format.Holes, len(s.lanes))
+	err := s.lanes[0].update(ctx, func(tx kv.Txn) (err error) {
+		for i, l := range s.lanes { // in one write: a row may have been about the partitions of several
+			holes[i] = of(l)
+			holes[i].Parts = l.parts
+			err = errors.Join(err, setFirst(tx, format.KeyHoles, l.parts, holes[i]))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("graph: noting holes of the stream: %w", err)
+	}
+	s.status.Lock()
+	defer s.status.Unlock()
+	for i, l := range s.lanes {
+		l.holes = holes[i]
+	}
+	return nil
 }
 
-// loadHoles reads the holes of the lanes. Earlier runs may have divided the partitions
-// differently: a hole in any of their rows counts for all lanes.
-func (s *past) loadHoles(r kv.Reader) error {
-	var noted uint64
-	var unbroken time.Time
-	compared, uncompared := ^uint64(0), false
-	for _, l := range s.lanes {
-		l.holes = format.Holes{}
+// loadHoles reads the holes of lanes. A hole in any of their rows, which may be of other divisions of the partitions, counts for all.
+func loadHoles(r kv.Reader, lanes []*lane) error {
+	var all format.Holes
+	for _, l := range lanes {
 		err := l.eachPart(r, format.KeyHoles, func(_ uint8, v []byte) error {
 			h, err := format.DecodeHoles(v)
-			noted = max(noted, h.Noted)
-			if h.Uncompared() {
-				compared, uncompared = min(compared, h.Compared), true
-			}
-			if l.holes.Floors == nil {
-				l.holes.Floors = map[uint32]format.Seq{}
-			}
-			if h.Unbroken.After(unbroken) {
-				unbroken = h.Unbroken
-			}
-			maps.Copy(l.holes.Floors, h.Floors)
+			all = read.BothHoles(all, h)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if !uncompared {
-		compared = noted
-	}
-	for _, l := range s.lanes {
-		l.holes.Noted, l.holes.Compared, l.holes.Unbroken = noted, compared, unbroken
+	for _, l := range lanes {
+		l.holes = cloneHoles(all)
+		l.holes.Parts = l.parts
 	}
 	return nil
 }

@@ -109,25 +109,21 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err := s.kv.Update(ctx, func(tx kv.Txn) error { return setLacking(tx, d.Lacking) })
-	for _, l := range s.lanes {
-		if err != nil || !d.Hole && len(d.Floors) == 0 && d.Unbroken.IsZero() {
-			break
-		}
+	if err != nil || !d.Hole && len(d.Floors) == 0 && d.Unbroken.IsZero() {
+		return err
+	}
+	return s.setHoles(ctx, func(l *lane) format.Holes {
 		h := format.Holes{Noted: 1, Compared: 1, Unbroken: d.Unbroken, Floors: map[uint32]format.Seq{}}
 		if d.Hole {
 			h.Compared = 0
 		}
 		for source, seq := range d.Floors {
-			for j, row := range l.sources[source] {
-				h.Floors[format.NoteNumber(row.Number, l.first+uint8(j))] = seq
+			for part, row := range l.sources[source] {
+				h.Floors[format.NoteNumber(row.Number, uint8(part))] = seq
 			}
 		}
-		err = l.setHoles(ctx, h)
-	}
-	if err != nil {
-		return fmt.Errorf("graph: importing what the store lacks: %w", err)
-	}
-	return nil
+		return h
+	})
 }
 
 // ImportCursor sets the cursor of a source. number is the source's number in the imported states

@@ -54,10 +54,10 @@ func fillOne(b *batch.Batch, did string, seq int64) {
 	fill(b, &oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: "3jzfcijpj2z2a", Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}}})
 }
 
-// openKinds opens a share of a store, with configured kinds besides its own.
-func openKinds(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share, more []kinds.Info) *graph.Store {
+// openKinds opens a store, which other writers may join, with configured kinds besides its own.
+func openKinds(t *testing.T, store kv.Store, settings dict.Settings, more []kinds.Info) *graph.Store {
 	t.Helper()
-	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "o"}, Share: share, Kinds: more})
+	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "o"}, Joins: settings.Partitions > 1, Kinds: more})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,15 +85,17 @@ func TestKindAdded(t *testing.T) {
 			}
 			var writers []*graph.Store
 			for i := range n { // each follows a relay of its own
-				s := openKinds(t, store, settings, graph.Share{I: i, N: n}, nil)
+				s := openKinds(t, store, settings, nil)
+				if writers = append(writers, s); n > 1 {
+					graph.Settle(t, writers...)
+				}
 				if err := s.Apply(t.Context(), fmt.Sprint("relay", i), &b); err != nil {
 					t.Fatal(err)
 				}
-				writers = append(writers, s)
 			}
 			closed(t, writers[0])
 			forget(t, store)
-			s := openKinds(t, store, settings, graph.Share{I: 0, N: n}, nil)
+			s := openKinds(t, store, settings, nil)
 			if lacking(t, s) != 1 {
 				t.Errorf("%s: %d kinds are lacking", name, lacking(t, s))
 			}
@@ -108,7 +110,7 @@ func TestKindAdded(t *testing.T) {
 				_ = w.Close(t.Context())
 			}
 			closed(t, s)
-			s = openKinds(t, store, settings, graph.Share{I: 0, N: n}, nil)
+			s = openKinds(t, store, settings, nil)
 			if lacking(t, s) != 1 {
 				t.Errorf("%s, opened again: %d kinds are lacking", name, lacking(t, s))
 			}
@@ -121,7 +123,7 @@ func TestKindAdded(t *testing.T) {
 // A store keeps over an export and an import that it lacks a kind.
 func TestKindsOfAnExport(t *testing.T) {
 	from := memkv.Open(memkv.Options{Merger: merger()})
-	s := openKinds(t, from, dict.Settings{}, graph.Share{}, nil)
+	s := openKinds(t, from, dict.Settings{}, nil)
 	var b batch.Batch
 	fillOne(&b, "did:web:a.com", 1)
 	if err := errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())); err != nil {
@@ -142,7 +144,7 @@ func TestKindsOfAnExport(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed(t, s)
-		s = openKinds(t, to, dict.Settings{}, graph.Share{}, nil)
+		s = openKinds(t, to, dict.Settings{}, nil)
 		if got := lacking(t, s); got != want {
 			t.Errorf("%d kinds are lacking, want %d", got, want)
 		}
@@ -153,7 +155,7 @@ func TestKindsOfAnExport(t *testing.T) {
 // A store with records of a kind that the program does not know is opened by nothing of it.
 func TestUnknownKind(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
-	closed(t, openKinds(t, store, dict.Settings{}, graph.Share{}, nil))
+	closed(t, openKinds(t, store, dict.Settings{}, nil))
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
 		h, err := read.Header(tx)
 		h.Kinds = append(h.Kinds, kinds.Kind(200))
@@ -184,8 +186,8 @@ func testConfiguredBySeveral(t *testing.T) {
 	}
 	const one = "a.b.c list at-uri listed1 listedBy"
 	store := memkv.Open(memkv.Options{Merger: merger()})
-	open := func(i int, more []kinds.Info) *graph.Store {
-		return openKinds(t, store, dict.SharedSettings, graph.Share{I: i, N: 2}, more)
+	open := func(more []kinds.Info) *graph.Store {
+		return openKinds(t, store, dict.SharedSettings, more)
 	}
 	counts := func(s *graph.Store) (c format.Counts) {
 		t.Helper()
@@ -194,8 +196,8 @@ func testConfiguredBySeveral(t *testing.T) {
 		}
 		return c
 	}
-	first := open(0, nil)
-	second := open(1, parsed(one)) // the first has lost its claim
+	first := open(nil)
+	second := open(parsed(one)) // the first has lost its claim
 	did := func(d int) []byte { return fmt.Appendf(nil, "did:web:u%d.com", d) }
 	var b batch.Batch
 	for d := range 60 {
@@ -207,7 +209,8 @@ func testConfiguredBySeveral(t *testing.T) {
 		t.Errorf("the first writer goes on: %v", err)
 	}
 	_ = first.Close(t.Context())
-	first = open(0, nil)
+	first = open(nil)
+	graph.Settle(t, first, second)
 	for _, s := range []*graph.Store{first, second} {
 		if len(s.Kinds().Configured()) != 1 {
 			t.Errorf("a writer indexes %d configured kinds", len(s.Kinds().Configured()))
@@ -225,11 +228,12 @@ func testConfiguredBySeveral(t *testing.T) {
 	closed(t, first, second)
 	verify(t, store)
 	// Now the store has accounts: of what is added from here on, the past is lacking.
-	s := open(0, parsed(one+"\na.b.e x did xs ys"))
+	s := open(parsed(one + "\na.b.e x did xs ys"))
 	if lacking(t, s) != 1 {
 		t.Error("a store with accounts does not lack a new kind")
 	}
-	other := open(1, nil)
+	other := open(nil)
+	graph.Settle(t, s, other)
 	for n, w := range []*graph.Store{s, other} { // each queues what is its share
 		due := w.SweepDue()
 		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {

@@ -18,7 +18,7 @@ import (
 type labels struct{ *core }
 
 // OwnsLabels reports whether this process writes the labels: the writer of the first partition does.
-func (s *labels) OwnsLabels() bool { return len(s.lanes) > 0 && s.lanes[0].has(0) }
+func (s *labels) OwnsLabels() bool { return s.ownsPart(0) }
 
 // Labelers returns how far each labeler is read.
 func (s *labels) Labelers(ctx context.Context) (all []format.Labeler, err error) {

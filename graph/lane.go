@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,47 +15,22 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrShare is returned by Open for an impossible share.
-var ErrShare = errors.New("graph: unusable share of the partitions")
-
-// A Share is the part of a store that one of several writers writes: a run of partitions. N may
-// change from one run of the writers to the next.
-type Share struct {
-	I, N int // the I-th of N, counted from 0
-}
-
-// String returns the share as --partition takes it: "0/2".
-func (h Share) String() string { return fmt.Sprintf("%d/%d", h.I, max(h.N, 1)) }
-
-// partitions returns the range of the share's partitions. end is exclusive.
-func (h Share) partitions(all uint8) (first, end uint8, err error) {
-	n := max(h.N, 1)
-	switch {
-	case h.N < 0 || h.I < 0 || h.I >= n:
-		return 0, 0, fmt.Errorf("%w: %s does not exist: the first of n shares is 0/n, the last n-1/n", ErrShare, h)
-	case n > int(all):
-		return 0, 0, fmt.Errorf("%w: %s: the store has %d partitions, which is the largest number of writers", ErrShare, h, all)
-	}
-	return uint8(h.I * int(all) / n), uint8((h.I + 1) * int(all) / n), nil
-}
-
-// A lane applies the events of a range of partitions, in stream order, one write at a time. To
+// A lane applies the events of some partitions, in stream order, one write at a time. To
 // compute its writes, a lane reads nothing that another lane writes. So lanes do not wait for
 // each other, in one process or in several.
 type lane struct {
-	store      *Store
-	first, end uint8                         // the partitions are first to end-1
-	counts     format.Counts                 // the row of first, as of the last commit
-	others     format.Counts                 // the rows of the other partitions, from earlier runs
-	erasing    map[dict.ID]bool              // accounts with an erase job
-	stuck      map[dict.ID]bool              // those of them that wait for an operator
-	sources    map[string][]format.CursorRow // as of the last commit, by partition
+	store   *Store
+	parts   format.Partitions             // at least one
+	first   uint8                         // of parts
+	counts  format.Counts                 // the row of first, as of the last commit
+	others  format.Counts                 // the rows of the other partitions, from earlier divisions
+	erasing map[dict.ID]bool              // accounts with an erase job
+	stuck   map[dict.ID]bool              // those of them that wait for an operator
+	sources map[string][]format.CursorRow // as of the last commit, by partition
 	// provisional are the numbers of sources that have no cursor yet.
 	provisional map[string]uint32
 	states      *write.StateCache
 	notes       notes
-	applied     int64 // events committed since Open
-	replays     int64 // how many of them were dropped
 	events      []write.Picked
 	changes     []Change     // scratch of notify
 	holes       format.Holes // as of the last commit
@@ -72,24 +45,27 @@ type lane struct {
 // BenchmarkIndexFDB -scale.lanes).
 const defaultLanes = 2
 
-// makeLanes divides the partitions among the lanes.
-func (s *Store) makeLanes() {
+// makeLanes divides partitions among lanes.
+func (s *Store) makeLanes(parts format.Partitions) (lanes []*lane) {
 	n := s.o.Lanes
 	if n <= 0 {
 		n = defaultLanes
 	}
-	all := int(s.end - s.first)
-	n = min(n, all)
-	for i := range n {
+	for n = min(n, parts.Len()); n > 0; n-- {
 		l := &lane{
-			store: s, first: s.first + uint8(i*all/n), end: s.first + uint8((i+1)*all/n),
+			store: s, parts: parts.Lowest(parts.Len() / n),
 			erasing: map[dict.ID]bool{}, stuck: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
-			states: write.NewStateCache(s.o.StateCache / int64(n)),
 		}
+		l.first = l.parts.First()
 		l.notes = notes{first: l.first, counts: map[byte]int{}}
-		l.w = l.newWriter()
-		s.lanes = append(s.lanes, l)
+		lanes = append(lanes, l)
+		parts &^= l.parts
 	}
+	for _, l := range lanes {
+		l.states = write.NewStateCache(s.o.StateCache / int64(len(lanes)))
+		l.w = l.newWriter()
+	}
+	return lanes
 }
 
 func (l *lane) newWriter() *write.Writer {
@@ -112,8 +88,6 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 	return l.archive
 }
 
-func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }
-
 // load reads the state that the lane keeps in memory.
 func (l *lane) load(r kv.Reader) error {
 	l.others, l.counts = format.Counts{}.Clone(), format.Counts{}.Clone()
@@ -131,7 +105,7 @@ func (l *lane) load(r kv.Reader) error {
 	}
 	err = kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
 		id, err := format.ParseActorKey(k)
-		if err == nil && l.has(l.store.layout.Settings.PartitionOfID(id)) {
+		if err == nil && l.parts.Has(l.store.layout.Settings.PartitionOfID(id)) {
 			l.erasing[id] = true
 		}
 		return err
@@ -141,14 +115,14 @@ func (l *lane) load(r kv.Reader) error {
 	}
 	err = kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
 		part, source := format.ParseCursorKey(k)
-		if !l.has(part) {
+		if !l.parts.Has(part) {
 			return nil
 		}
 		if l.sources[source] == nil {
-			l.sources[source] = make([]format.CursorRow, l.end-l.first)
+			l.sources[source] = l.newRows()
 		}
 		c, err := format.DecodeCursor(v)
-		l.sources[source][part-l.first] = c
+		l.sources[source][part] = c
 		return err
 	})
 	if err != nil {
@@ -159,7 +133,7 @@ func (l *lane) load(r kv.Reader) error {
 
 // eachPart calls each with the values of a row that each partition of the lane may have.
 func (l *lane) eachPart(r kv.Reader, key []byte, each func(part uint8, v []byte) error) error {
-	for part := l.first; part < l.end; part++ {
+	for part := range l.parts.Each {
 		v, ok, err := r.Get(format.PartKey(key, part))
 		if err == nil && ok {
 			err = each(part, v)
@@ -171,24 +145,27 @@ func (l *lane) eachPart(r kv.Reader, key []byte, each func(part uint8, v []byte)
 	return nil
 }
 
-// setFirst sets such a row of the lane's first partition, as JSON, and takes away what other runs, which divided the partitions
-// differently, wrote for the others.
-func (l *lane) setFirst(tx kv.Txn, key []byte, v any) error {
-	for part := l.first + 1; part < l.end; part++ {
+// setFirst sets such a row of the first of some partitions, as JSON, and takes away those of the others, which are from other divisions.
+func setFirst(tx kv.Txn, key []byte, parts format.Partitions, v any) error {
+	for part := range parts.Each {
 		tx.Delete(format.PartKey(key, part))
 	}
-	return write.SetJSON(tx, format.PartKey(key, l.first), v)
+	return write.SetJSON(tx, format.PartKey(key, parts.First()), v)
+}
+
+func (l *lane) newRows() []format.CursorRow {
+	return make([]format.CursorRow, max(1, l.store.layout.Settings.Partitions))
 }
 
 // cursors returns a copy of the source's rows, or new rows.
 func (l *lane) cursors(source string) []format.CursorRow {
 	rows := slices.Clone(l.sources[source])
 	if rows == nil {
-		rows = make([]format.CursorRow, l.end-l.first)
+		rows = l.newRows()
 	}
-	for i := range rows {
-		if rows[i].Number == 0 {
-			rows[i].Number = l.numberOf(source)
+	for part := range l.parts.Each {
+		if rows[part].Number == 0 {
+			rows[part].Number = l.numberOf(source)
 		}
 	}
 	return rows

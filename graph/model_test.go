@@ -257,7 +257,7 @@ func TestModel(t *testing.T) {
 
 func testModel(t *testing.T, eng engine, seed uint64, most int) {
 	store := eng.open(t, seed)
-	s := openShare(t, store, eng.settings, graph.Share{})
+	s := openWriter(t, store, eng.settings, false)
 	m, h := oracle.New(), oracle.NewHistory(seed, 60)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var b batch.Batch
@@ -379,7 +379,7 @@ func TestDoubleDelivery(t *testing.T) {
 			limits = write.DefaultLimits
 			defer func() { limits = smallLimits }()
 			store := eng.open(t, 1)
-			s := openShare(t, store, eng.settings, graph.Share{})
+			s := openWriter(t, store, eng.settings, false)
 			h := oracle.NewHistory(9, 40)
 			var events []*oracle.Event
 			for range 4000 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
@@ -45,7 +44,7 @@ func TestNotesOfSourcesWithoutCursor(t *testing.T) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 		for _, reopens := range []bool{false, true} {
 			store := memkv.Open(memkv.Options{Merger: merger()})
-			s := openShare(t, store, settings, graph.Share{})
+			s := openWriter(t, store, settings, false)
 			var want []string
 			note := func(source string, seq format.Seq) {
 				t.Helper()
@@ -61,7 +60,7 @@ func TestNotesOfSourcesWithoutCursor(t *testing.T) {
 				slices.Sort(want)
 				if reopens {
 					closed(t, s)
-					s = openShare(t, store, settings, graph.Share{})
+					s = openWriter(t, store, settings, false)
 				}
 				if got := noted(t, store); !slices.Equal(got, want) {
 					t.Fatalf("%s, reopens=%v: after %s at %d there are %q, want %q", settings, reopens, source, seq, got, want)

@@ -43,7 +43,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if !ok {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
-	s := &Store{core: core{kv: store, o: o}, merger: merger}
+	s := &Store{core: core{kv: store, o: o, due: make(chan struct{}, 1), watch: &watch{store: store, beat: o.Beat, log: o.Logger}}, merger: merger}
 	s.cursors.core, s.past.core, s.labels.core, s.hidden.core = &s.core, &s.core, &s.core, &s.core
 	header, err := s.header(ctx)
 	if err != nil {
@@ -82,35 +82,30 @@ func (s *Store) newSource() *ask.Source {
 }
 
 // internOptions returns the interner's options. The interner's slot is this process's first
-// partition.
-func (s *Store) internOptions() intern.Options {
+// partition, at present.
+func (s *core) internOptions() intern.Options {
 	o := s.o.Intern
 	o.Settings = s.layout.Settings
 	o.Alone, o.ReadOnly = s.o.Embedded, s.o.ReadOnly
 	o.Logger = s.o.Logger
-	if first, _, err := s.o.Share.partitions(dict.MaxPartitions); err == nil {
-		o.Slot = first
-	}
+	o.Slot = func() uint8 { return format.Partitions(s.parts.Load()).First() }
 	return o
 }
 
 // open claims the partitions that this process writes, makes the lanes, and loads them.
 func (s *Store) open(ctx context.Context) (err error) {
 	if !s.o.ReadOnly {
-		if s.first, s.end, err = s.o.Share.partitions(s.layout.Settings.Partitions); err != nil {
-			return err
-		}
+		parts := format.AllPartitions(s.layout.Settings.Partitions)
 		if s.shared() {
-			c := &claim{
-				store: s.kv, first: s.first, end: s.end, beat: s.o.Beat, lost: s.o.Fenced, log: s.o.Logger,
-				row: format.ClaimRow{Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards},
-			}
+			c := &claim{watch: s.watch, all: parts, joins: s.o.Joins, lost: s.o.Fenced, row: format.ClaimRow{Owner: s.o.Intern.Owner}}
 			if err := c.take(ctx); err != nil {
 				return err
 			}
-			s.claim = c
+			s.claim, parts = c, c.row.Parts
 		}
-		s.makeLanes()
+		if err := s.own(ctx, parts); err != nil {
+			return err
+		}
 	}
 	if err := s.kv.View(ctx, s.load); err != nil {
 		return err
@@ -179,7 +174,7 @@ func (s *Store) makeRows(ctx context.Context, h format.Header, others func(kv.Tx
 }
 
 // configure decides what is indexed: the store's kinds and those of Options.Kinds.
-func (s *Store) configure(has *kinds.Table) error {
+func (s *core) configure(has *kinds.Table) error {
 	s.kinds.Store(has)
 	t, err := kinds.Configure(has, s.o.Kinds)
 	if err != nil {
@@ -261,25 +256,13 @@ func setKinds(tx kv.Txn, t *kinds.Table) error {
 	return err
 }
 
-// load reads what stays in memory. Only the hidden set grows with the graph, by a bit per
+// load reads what stays in memory, apart from the lanes. Only the hidden set grows with the graph, by a bit per
 // hidden account.
 func (s *Store) load(r kv.Reader) error {
 	secret, _, err := r.Get(format.KeySecret)
-	if err != nil {
-		return err
+	if err == nil {
+		s.secret = slices.Clone(secret)
+		_, err = s.hidden.in(r)
 	}
-	s.secret = slices.Clone(secret)
-	if _, err := s.hidden.in(r); err != nil {
-		return err
-	}
-	for _, l := range s.lanes {
-		if err := l.load(r); err != nil {
-			return err
-		}
-	}
-	s.gauges()
-	if err := s.loadHoles(r); err != nil {
-		return err
-	}
-	return s.loadBackfill(r)
+	return err
 }

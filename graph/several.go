@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,13 +12,16 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A store with several partitions may have several writing processes, each with a claim of its share of them. A store with one
+// A store with several partitions may have several writing processes, each with a claim of some. A store with one
 // partition has one, without a claim, and one lane.
 
 // Owns reports whether the events of an account are applied here.
 func (s *core) Owns(did []byte) bool { return s.ownsPart(s.layout.Settings.PartitionOf(did)) }
 
-func (s *core) ownsPart(part uint8) bool { return part >= s.first && part < s.end }
+func (s *core) ownsPart(part uint8) bool { return format.Partitions(s.parts.Load()).Has(part) }
+
+// Writes reports whether this process has any partition.
+func (s *core) Writes() bool { return s.parts.Load() != 0 }
 
 // check fails a write if this process may not write.
 func (s *core) check(tx kv.Txn) error {
@@ -30,10 +34,11 @@ func (s *core) check(tx kv.Txn) error {
 // begin makes the cursors of a new source, and writes the notes of the batch, before anything of the batch is applied, in
 // several writes: all of them may be too large for one.
 func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) error {
+	// Another writer reads the same dead letters, and writes those of its accounts.
+	dead, gaps := slices.DeleteFunc(slices.Clone(b.DeadLetters()), func(d format.DeadLetter) bool { return !s.isMine(source, b, &d) }), b.Gaps()
 	if err := s.beginSource(ctx, source, b); err != nil {
 		return err
 	}
-	dead, gaps := b.DeadLetters(), b.Gaps()
 	if isStream := source != "" && !b.Archived() && b.First() > 0; isStream && s.lanes[0].holes.Unbroken.IsZero() {
 		if gap := s.late(); gap != nil {
 			gaps = append([]format.Gap{*gap}, gaps...)
@@ -42,14 +47,11 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 		return nil
 	}
 	l := s.lanes[0]
-	number := l.cursors(source)[0].Number
-	// Another writer reads the same dead letters, and writes those of its accounts.
-	dead = slices.DeleteFunc(slices.Clone(dead), func(d format.DeadLetter) bool { return !s.isMine(d) })
-	for _, l := range s.lanes { // before the gaps are visible: a hole that is not counted is never compared
-		if h, changed := l.holesAfter(source, gaps); changed {
-			if err := l.setHoles(ctx, h); err != nil {
-				return fmt.Errorf("graph: noting a hole of the stream: %w", err)
-			}
+	number := l.cursors(source)[l.first].Number
+	if _, changed := l.holesAfter(source, gaps); changed { // before the gaps are visible: a hole that is not counted is never compared
+		err := s.setHoles(ctx, func(l *lane) format.Holes { h, _ := l.holesAfter(source, gaps); return h })
+		if err != nil {
+			return err
 		}
 	}
 	for len(dead)+len(gaps) > 0 {
@@ -64,23 +66,20 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 	return nil
 }
 
-// isMine reports whether this writer writes a dead letter. The writer of the first partition
-// writes those without an account.
-func (s *core) isMine(d format.DeadLetter) bool {
-	if d.DID == "" {
+// isMine reports whether this writer writes a dead letter, and none has before: its row has the number of the writer's partition. The
+// writer of the first partition writes those without an account.
+func (s *cursors) isMine(source string, b *batch.Batch, d *format.DeadLetter) bool {
+	if d.DID == "" || !s.shared() {
 		return s.ownsPart(0)
 	}
-	return s.Owns([]byte(d.DID))
+	c, found := s.CursorOf(source, []byte(d.DID))
+	return s.Owns([]byte(d.DID)) && (!found || c.Future || d.Seq > c.Seq || b.First() == 0)
 }
 
 // beginSource makes the missing cursors of a source before any event is applied, if there are several partitions: lanes commit
 // one after another, and the first lane's cursor must not count for all.
 func (s *cursors) beginSource(ctx context.Context, source string, b *batch.Batch) error {
-	missing := func(l *lane) bool {
-		rows := l.sources[source]
-		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })
-	}
-	if !s.shared() || b.First() == 0 || !slices.ContainsFunc(s.lanes, missing) {
+	if !s.shared() || b.First() == 0 || !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.lacksCursor(source) }) {
 		return nil
 	}
 	return s.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
@@ -92,6 +91,17 @@ func (s *cursors) beginSource(ctx context.Context, source string, b *batch.Batch
 			*c = format.CursorRow{Number: c.Number, Seq: b.First() - 1}
 		}
 	})
+}
+
+// lacksCursor reports whether no event of a source was applied to some partition.
+func (l *lane) lacksCursor(source string) bool {
+	rows := l.sources[source]
+	for part := range l.parts.Each {
+		if rows == nil || !rows[part].IsCursor() {
+			return true
+		}
+	}
+	return false
 }
 
 // pick collects the events of the batch that belong to the lane. If there are several partitions, it leaves out events that the
@@ -107,20 +117,98 @@ func (l *lane) pick(source string, b *batch.Batch) {
 	for i := range b.Events() {
 		e := b.Event(i)
 		part := s.layout.Settings.PartitionOf(b.Bytes(e.DID))
-		if !l.has(part) {
+		if !l.parts.Has(part) {
 			continue
 		}
-		if cursors != nil && e.IsOfSource() && e.Seq > 0 && cursors[part-l.first].Covers(e.Seq) {
+		if cursors != nil && e.IsOfSource() && e.Seq > 0 && cursors[part].Covers(e.Seq) {
 			passed++
 			continue
 		}
 		l.events = append(l.events, write.Picked{N: int32(i), Part: part})
 	}
 	s.status.Lock()
-	l.applied += passed
-	l.replays += passed
+	s.applied += passed
+	s.replays += passed
 	s.status.Unlock()
 	if m := s.o.Metrics; m != nil {
 		m.Replays.Add(float64(passed))
 	}
+}
+
+// own makes the lanes for the partitions of this process, and loads them.
+func (s *Store) own(ctx context.Context, parts format.Partitions) error {
+	lanes := s.makeLanes(parts)
+	var b format.Backfill
+	err := s.kv.View(ctx, func(r kv.Reader) (err error) {
+		for _, l := range lanes {
+			if err := l.load(r); err != nil {
+				return err
+			}
+		}
+		if err := loadHoles(r, lanes); err != nil {
+			return err
+		}
+		b, err = loadBackfill(r, lanes)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.setLanes(lanes, parts)
+	s.setBackfill(b)
+	s.gauges()
+	return nil
+}
+
+func (s *core) setLanes(lanes []*lane, parts format.Partitions) {
+	s.status.Lock()
+	defer s.status.Unlock()
+	s.lanes = lanes
+	s.parts.Store(uint64(parts))
+}
+
+// Move gives up partitions and takes others over, so that each living writer has as many as the others. Call it when Due says so. Nothing may
+// be reading the stream, an archive or a list of repos meanwhile, and what begins after it begins at the cursors that it finds.
+// If it fails, this process writes nothing until Move is called again.
+func (s *Store) Move(ctx context.Context) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	had := s.parts.Load()
+	s.setLanes(nil, 0)
+	err := s.claim.move(ctx, splitRows)
+	if err == nil {
+		err = s.own(ctx, s.claim.row.Parts)
+	}
+	if err != nil {
+		return fmt.Errorf("graph: moving partitions: %w", err)
+	}
+	s.o.Logger.Info("moved partitions among the writers", "had", format.Partitions(had).Len(), "has", s.claim.row.Parts.Len())
+	return nil
+}
+
+// splitRows gives partitions that move rows of their own, as part of a write: of the holes and of the backfill. One such row is
+// about several partitions.
+func splitRows(tx kv.Txn, moving format.Partitions) error {
+	return errors.Join(
+		splitRow(tx, format.KeyHoles, moving, format.DecodeHoles, func(h *format.Holes) *format.Partitions { return &h.Parts }),
+		splitRow(tx, format.KeyBackfill, moving, format.DecodeBackfill, func(b *format.Backfill) *format.Partitions { return &b.Parts }))
+}
+
+func splitRow[T any](tx kv.Txn, key []byte, moving format.Partitions, decode func([]byte) (T, error), partsOf func(*T) *format.Partitions) error {
+	var rows []T
+	err := kv.ScanPrefix(tx, key, func(_, v []byte) error {
+		row, err := decode(v)
+		if all := *partsOf(&row); all&moving != 0 && all&^moving != 0 {
+			rows = append(rows, row)
+		}
+		return err
+	})
+	for i := range rows {
+		parts := partsOf(&rows[i])
+		all := *parts
+		for _, *parts = range []format.Partitions{all & moving, all &^ moving} {
+			err = errors.Join(err, write.SetJSON(tx, format.PartKey(key, parts.First()), rows[i]))
+		}
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
@@ -19,8 +20,8 @@ import (
 
 var sharedSettings = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
 
-// Several writers on one store, each with a share of the partitions, and other
-// shares in each run: together they know what one alone would. They conflict
+// Several writers on one store, each with some of the partitions, and others in
+// each run: together they know what one alone would. They conflict
 // on strings, which they may, and on nothing of the graph.
 func TestShares(t *testing.T) { synctest.Test(t, testShares) } // writers beat and close in synthetic time, however busy the machine is
 
@@ -42,9 +43,14 @@ func testShares(t *testing.T) {
 			m.Apply(e)
 		}
 		var wg sync.WaitGroup
-		for i := range n {
+		writers := make([]*graph.Store, n)
+		for i := range writers {
+			writers[i] = openWriter(t, store, sharedSettings, true)
+		}
+		graph.Settle(t, writers...)
+		clear(conflicts) // of moves
+		for _, s := range writers {
 			wg.Go(func() {
-				s := openShare(t, store, sharedSettings, graph.Share{I: i, N: n})
 				if err := followStream(t, s, stream, uint64(run)); err != nil {
 					t.Error(err)
 				}
@@ -102,25 +108,49 @@ func followStream(t *testing.T, s *graph.Store, stream []*oracle.Event, seed uin
 	return nil
 }
 
-// A share that does not exist, or that is written already, is refused. A writer that was replaced writes nothing any more.
-// claim_test.go has the rest.
+// A dead letter is noted once, though a writer that takes partitions over reads again what the first one read, or it itself.
+func TestDeadLettersOfMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		one, two := openWriter(t, store, sharedSettings, true), openWriter(t, store, sharedSettings, true)
+		graph.Settle(t, one, two)
+		var b batch.Batch
+		for i := range int64(64) {
+			did := fmt.Sprintf("did:plc:a%d", i)
+			fill(&b, &oracle.Event{Type: oracle.AccountEvent, Seq: i + 1, DID: did, Active: true})
+			b.AddDeadLetter(format.DeadLetter{Seq: format.Seq(i + 1), DID: did, Reason: "test"})
+		}
+		apply := func(s *graph.Store) {
+			t.Helper()
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		apply(one)
+		apply(two)
+		closed(t, one)
+		graph.Settle(t, two)
+		apply(two)
+		if all := noted(t, store); len(all) != 64 {
+			t.Errorf("%d dead letters: %q", len(all), all)
+		}
+		closed(t, two)
+	})
+}
+
+// A writer that was taken over writes nothing any more. claim_test.go has the rest.
 func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memkv.Open(memkv.Options{Merger: merger()})
-		open := func(share graph.Share, beat time.Duration, shards *dict.ShardRange) (*graph.Store, error) {
-			return graph.Open(t.Context(), store, graph.Options{Share: share, Beat: beat, Intern: intern.Options{Settings: sharedSettings, Owner: "writer", Shards: shards}})
+		open := func(joins bool, beat time.Duration, shards *dict.ShardRange) (*graph.Store, error) {
+			return graph.Open(t.Context(), store, graph.Options{Joins: joins, Beat: beat, Intern: intern.Options{Settings: sharedSettings, Owner: "writer", Shards: shards}})
 		}
-		silent, err := open(graph.Share{I: 0, N: 2}, 24*time.Hour, nil)
+		silent, err := open(true, 24*time.Hour, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, share := range []graph.Share{{I: 2, N: 2}, {I: -1, N: 2}, {I: 0, N: 65}, {I: 0, N: -1}} {
-			if _, err := open(share, time.Second, nil); !errors.Is(err, graph.ErrShare) {
-				t.Errorf("share %+v: %v", share, err)
-			}
-		}
 		for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
-			if _, err := open(graph.Share{I: 1, N: 2}, time.Second, &r); !errors.Is(err, dict.ErrSettings) {
+			if _, err := open(true, time.Second, &r); !errors.Is(err, dict.ErrSettings) {
 				t.Errorf("shards %s: %v", r, err)
 			}
 		}
@@ -138,16 +168,19 @@ func TestFence(t *testing.T) {
 		if err := silent.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}
-		second, err := open(graph.Share{I: 1, N: 4}, time.Second, nil)
+		second, err := open(false, time.Second, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(graph.Share{}, time.Second, nil); !errors.Is(err, graph.ErrClaimed) {
-			t.Errorf("all partitions, beside a writer of some: %v", err)
+		if _, err := open(false, time.Second, nil); !errors.Is(err, graph.ErrClaimed) {
+			t.Errorf("all partitions, beside a writer of them: %v", err)
 		}
 		follows(100, "did:plc:c")
 		if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
 			t.Errorf("a writer that was replaced writes on: %v", err)
+		}
+		if err := silent.Move(t.Context()); !errors.Is(err, graph.ErrClaimed) {
+			t.Errorf("a writer that was replaced takes partitions: %v", err)
 		}
 		if err := second.Apply(t.Context(), "relay", &b); err != nil {
 			t.Error(err)

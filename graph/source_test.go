@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/graph"
@@ -42,7 +43,7 @@ func TestOtherSource(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 			store := memkv.Open(memkv.Options{Merger: merger()})
-			s := openShare(t, store, settings, graph.Share{})
+			s := openWriter(t, store, settings, false)
 			h, m := oracle.NewHistory(seed, 15), oracle.New()
 			var events []*oracle.Event
 			for range 1500 {
@@ -82,7 +83,7 @@ func TestOtherSource(t *testing.T) {
 func TestLiveSource(t *testing.T) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 		store := memkv.Open(memkv.Options{Merger: merger()})
-		s := openShare(t, store, settings, graph.Share{})
+		s := openWriter(t, store, settings, false)
 		now := time.UnixMicro(1_700_000_000_000_000).UTC()
 		if err := s.SetLive(t.Context(), "relay", now, nil); err != nil {
 			t.Fatal(err)
@@ -112,17 +113,62 @@ func TestLiveSource(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s = openShare(t, store, settings, graph.Share{})
+		s = openWriter(t, store, settings, false)
 		look(s, 0, true)
 		apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1000, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
 		look(s, 1000, false)
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s = openShare(t, store, settings, graph.Share{})
+		s = openWriter(t, store, settings, false)
 		look(s, 1000, false)
 		verify(t, store)
 	}
+}
+
+// A source begins anew, at 0, in a process that took over partitions of which nobody has read it, beside others; those leave out what they
+// have. It is in the future if it is for any partition.
+func TestPartitionsWithoutCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		one, two := openWriter(t, store, sharedSettings, true), openWriter(t, store, sharedSettings, true)
+		graph.Settle(t, one, two)
+		event := func(seq int64) (all []*oracle.Event) {
+			for i := range 200 {
+				all = append(all, &oracle.Event{Type: oracle.AccountEvent, Seq: seq, DID: fmt.Sprintf("did:plc:a%d", i), Active: true})
+				seq++
+			}
+			return all
+		}
+		apply(t, one, "relay", event(1000))
+		owned, _ := one.Events()
+		closed(t, two)
+		graph.Settle(t, one)
+		if c, ok := one.Cursor("relay"); !ok || c.Seq != 0 || len(one.Cursors()) != 1 {
+			t.Errorf("%+v, %t", c, ok)
+		}
+		apply(t, one, "relay", event(800))
+		apply(t, one, "relay", event(1000))
+		if c, ok := one.Cursor("relay"); !ok || c.Seq != 1199 {
+			t.Errorf("%+v, %t", c, ok)
+		}
+		if applied, replays := one.Events(); owned == 0 || applied != owned+2*(200-owned) || replays != 2*owned {
+			t.Errorf("%d events, and %d again", applied, replays)
+		}
+		two = openWriter(t, store, sharedSettings, true)
+		graph.Settle(t, one, two)
+		if err := two.SetFuture(t.Context(), "relay"); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, one, "relay", event(1300))
+		closed(t, one)
+		graph.Settle(t, two)
+		if c, ok := two.Cursor("relay"); !ok || !c.Future {
+			t.Errorf("%+v, %t", c, ok)
+		}
+		closed(t, two)
+		verify(t, store)
+	})
 }
 
 // reads counts the look-ups of accounts in transactions.

@@ -55,11 +55,11 @@ func (l *lane) spill(ctx context.Context) error {
 func (l *lane) isMineToSpill(key string) bool {
 	switch {
 	case key[0] == format.KeyReverse && kinds.Kind(key[1]).IsLabel():
-		return l.has(0)
+		return l.parts.Has(0)
 	case key[0] == format.KeyRecord:
 		if _, actor, _, _, err := format.ParseChunkKey([]byte(key)); err == nil && l.erasing[actor] {
 			return false
 		}
 	}
-	return l.has(l.store.layout.PartitionOfKey([]byte(key)))
+	return l.parts.Has(l.store.layout.PartitionOfKey([]byte(key)))
 }

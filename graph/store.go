@@ -32,9 +32,9 @@ type Options struct {
 	SliceSize int
 	// SetCache bounds the bytes of large sets that stay decoded. 0 means 64 MiB.
 	SetCache int64
-	// Share is the part of a store with several partitions that this process writes. The zero
-	// Share is all of it.
-	Share Share
+	// Joins says that this process shares the partitions of a store that several processes write with the others: it begins with those that
+	// are free, and Move changes them. Otherwise it writes all of them, and Open fails if another live process has any.
+	Joins bool
 	// Lanes is the number of lanes, which apply their events at the same time, in a store with
 	// several partitions. 0 means 2.
 	Lanes int
@@ -95,15 +95,18 @@ type core struct {
 	kinds   atomic.Pointer[kinds.Table]
 	lacking atomic.Pointer[map[string]format.Lack] // kinds that may lack earlier records, as of Open
 
-	first, end uint8 // this process writes the partitions first to end-1
+	parts atomic.Uint64 // the format.Partitions that this process writes
+	watch *watch        // of the writers
+	due   chan struct{} // see Due
 
 	writing sync.Mutex // held by every write; guards lanes
-	lanes   []*lane    // one for each range of partitions; none if the Store is read-only
+	lanes   []*lane    // each for some of the partitions; none if the Store has none
 
 	// status guards what readers ask about the last commit while a write, which may take
-	// seconds, holds writing: past.backfill, and the lanes' cursors, erase jobs and counters. Writes
+	// seconds, holds writing: the counters, past.backfill, the lanes, and their cursors and erase jobs. Writes
 	// change them under both locks, and read them under writing alone.
-	status sync.Mutex
+	status           sync.Mutex
+	applied, replays int64 // events committed since Open, and how many of them were dropped
 
 	desynchronized, partial atomic.Int64 // repos, as of the last commit
 
@@ -136,11 +139,7 @@ func (s *core) Engine() string { return s.kv.Engine() }
 func (s *core) Events() (applied, replayed int64) {
 	s.status.Lock()
 	defer s.status.Unlock()
-	for _, l := range s.lanes {
-		applied += l.applied
-		replayed += l.replays
-	}
-	return applied - replayed, replayed
+	return s.applied - s.replays, s.replays
 }
 
 // Kinds returns what is indexed.

@@ -66,12 +66,12 @@ func (b *busy) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (int, e
 func TestUrgent(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
 		b := &busy{Store: store}
-		c := writer(b, "a", 0, 4, time.Second)
+		c := writer(b, "a", time.Second)
 		if err := c.take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		node := &core{kv: b, o: Options{Beat: time.Second}}
+		node := &core{kv: b, o: Options{Beat: time.Second}, watch: &watch{store: b, beat: time.Second}}
 		node.layout.Settings = sharedForTests
 		go func() { _ = node.FollowWriters(ctx) }()
 		time.Sleep(10 * time.Second)

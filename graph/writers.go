@@ -1,51 +1,168 @@
 package graph
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"skein.blue/graph/ask"
-	"skein.blue/intern/dict"
+	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
 )
 
-// Unwritten returns the partitions that no living writer had at the last look of FollowWriters.
-func (s *core) Unwritten() ask.Unwritten {
-	return ask.Unwritten{Parts: s.unwritten.Load(), Settings: s.layout.Settings}
+// defaultBeat is the interval of heartbeats. A writer that misses patience beats is dead.
+const (
+	defaultBeat = time.Second
+	patience    = 4
+)
+
+// A watch follows the claims and the heartbeats of a store's writers, to tell which of them are alive. It compares no clocks.
+// Silence counts only while our own reads succeed in time: if the store stalls, a healthy writer is silent, too. So watching
+// starts again after a stall, and the write that takes over checks the heartbeat once more.
+type watch struct {
+	store kv.Store
+	beat  time.Duration // the interval of heartbeats
+	log   *slog.Logger
+
+	mu     sync.Mutex // guards the fields below
+	rivals map[string]rival
+	last   time.Time // of the last look
 }
 
-// FollowWriters watches the heartbeats of the store's writers until ctx ends. A writer is dead if a claim would take its
-// partitions over.
+// rival is a writer that is watched.
+type rival struct {
+	row   format.ClaimRow
+	beat  []byte
+	beats bool      // it came, or its heartbeat changed, since watching began
+	heard time.Time // when that was last, or watching began again
+}
+
+// changed reports whether the heartbeat is not the one that was seen.
+func (v rival) changed(beat []byte) bool { return !bytes.Equal(v.beat, beat) }
+
+// isDead reports whether the heartbeat stood still for too long as of a look. One that is gone was deleted with the claim, after
+// that was read.
+func (v rival) isDead(at time.Time, beat time.Duration) bool { return at.Sub(v.heard) >= patience*beat }
+
+// claims reads the claims of all writers, by token.
+func claims(r kv.Reader) (map[string]format.ClaimRow, error) {
+	rows := map[string]format.ClaimRow{}
+	err := kv.ScanPrefix(r, []byte{format.KeyClaim}, func(k, v []byte) error {
+		var row format.ClaimRow
+		if err := json.Unmarshal(v, &row); err != nil {
+			return fmt.Errorf("claim %x is malformed: %w", k, err)
+		}
+		rows[string(k[1:])] = row
+		return nil
+	})
+	return rows, err
+}
+
+// look reads the claims and the heartbeats.
+func (w *watch) look(ctx context.Context) error {
+	found := map[string]rival{}
+	err := w.store.View(kv.Urgent(ctx), func(r kv.Reader) error {
+		clear(found)
+		rows, err := claims(r)
+		for token, row := range rows {
+			beat, _, failed := r.Get(format.HeartbeatKey([]byte(token)))
+			found[token], err = rival{row: row, beat: bytes.Clone(beat)}, errors.Join(err, failed)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := time.Now()
+	for token, v := range found {
+		was, known := w.rivals[token]
+		v.beats, v.heard = was.beats || known && was.changed(v.beat) || !known && !w.last.IsZero(), was.heard
+		if !known || was.changed(v.beat) || !was.isDead(w.last, w.beat) && w.isLate(at) {
+			v.heard = at
+		}
+		found[token] = v
+	}
+	w.rivals, w.last = found, at
+	return nil
+}
+
+// isLate reports whether the last look is so long ago, by the monotonic clock, that the store, or this process, stood still. Then a healthy
+// writer may have been unable to beat. A shorter stall leaves it enough time, because it is watched for four beats.
+// w.mu is held.
+func (w *watch) isLate(at time.Time) bool { return at.Sub(w.last) > 2*w.beat }
+
+// living returns the claims of the writers that were not dead at the last look.
+func (w *watch) living() map[string]format.ClaimRow {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rows := map[string]format.ClaimRow{}
+	for token, v := range w.rivals {
+		if !v.isDead(w.last, w.beat) {
+			rows[token] = v.row
+		}
+	}
+	return rows
+}
+
+// verdict says what is known of a writer.
+type verdict int
+
+const (
+	silent verdict = iota // its heartbeat was not seen to change yet
+	alive
+	dead
+)
+
+// judge returns the verdict on a writer, given its heartbeat now.
+func (w *watch) judge(token string, beat []byte) verdict {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v, known := w.rivals[token]
+	switch {
+	case !known, v.changed(beat):
+		return alive
+	case v.isDead(w.last, w.beat):
+		return dead
+	case v.beats:
+		return alive
+	}
+	return silent
+}
+
+// Unwritten returns the partitions that no living writer had at the last look of FollowWriters.
+func (s *core) Unwritten() ask.Unwritten {
+	return ask.Unwritten{Parts: format.Partitions(s.unwritten.Load()), Settings: s.layout.Settings}
+}
+
+// FollowWriters watches the store's writers until ctx ends. A writer is dead if others would take its partitions over.
 func (s *core) FollowWriters(ctx context.Context) error {
-	all := claim{end: dict.MaxPartitions, beat: s.o.Beat}
-	known, last := map[string]rival{}, time.Now()
 	for s.shared() && ctx.Err() == nil {
-		var found map[string]rival
-		err := s.kv.View(kv.Urgent(ctx), func(r kv.Reader) (err error) { found, err = all.rivals(r); return err })
-		if err == nil {
-			at := time.Now()
-			s.unwritten.Store(all.unwritten(s.layout.Settings.Partitions, known, found, last, at))
-			known, last = found, at
-		} else {
+		if err := s.watch.look(ctx); err != nil {
 			s.o.Logger.Debug("cannot read the writers' heartbeats", "error", err)
+		} else {
+			parts := format.AllPartitions(s.layout.Settings.Partitions)
+			for _, row := range s.watch.living() {
+				parts &^= row.Parts
+			}
+			s.unwritten.Store(uint64(parts))
+			if s.o.Joins && s.claim != nil && s.claim.isDue() {
+				select {
+				case s.due <- struct{}{}:
+				default: // it is known
+				}
+			}
 		}
 		_ = sleep(ctx, s.o.Beat)
 	}
 	return nil
 }
 
-// unwritten returns the partitions without a living writer, as bits, when the claims found at a time were known as of the last look.
-func (c *claim) unwritten(partitions uint8, known, found map[string]rival, last, at time.Time) uint64 {
-	parts := uint64(1)<<partitions - 1 // of 64, all
-	for token, v := range found {
-		was, isKnown := known[token]
-		wasAlive := last.Sub(was.heard) < patience*c.beat
-		if v.heard = was.heard; !isKnown || was.beats(v.beat) || wasAlive && c.stalled(last) {
-			v.heard = at
-		}
-		if found[token] = v; len(v.beat) > 0 && at.Sub(v.heard) < patience*c.beat {
-			parts &^= v.parts
-		}
-	}
-	return parts
-}
+// Due returns a channel that receives when Move would give up or take over partitions.
+func (s *core) Due() <-chan struct{} { return s.due }

@@ -15,7 +15,7 @@ import (
 // follow makes a node watch the store's writers, whose partitions are four.
 func follow(t *testing.T, conn *connection) (node *core, unwritten func(after time.Duration, want string)) {
 	t.Helper()
-	node = &core{kv: conn, layout: format.Layout{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}}, o: Options{Beat: time.Second, Logger: writer(nil, "", 0, 0, 0).log}}
+	node = &core{kv: conn, layout: format.Layout{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}}, o: Options{Beat: time.Second, Logger: writer(nil, "", 0).log}, watch: writer(conn, "", time.Second).watch}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- node.FollowWriters(ctx) }()
@@ -39,7 +39,7 @@ func follow(t *testing.T, conn *connection) (node *core, unwritten func(after ti
 func TestUnwritten(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
 		theirs := &connection{Store: store}
-		a, b := writer(theirs, "a", 0, 1, time.Second), writer(theirs, "b", 1, 4, time.Second)
+		a, b := joining(theirs, "a", time.Second), joining(theirs, "b", time.Second)
 		ours := &connection{Store: store}
 		_, unwritten := follow(t, ours)
 		unwritten(0, "1111, 100 %")
@@ -49,27 +49,38 @@ func TestUnwritten(t *testing.T) {
 			}
 		}
 		unwritten(1500*time.Millisecond, "0000, 0 %")
+		moved(t, a, 3)
+		unwritten(1500*time.Millisecond, "1100, 50 %")
+		moved(t, b, 12)
+		unwritten(1500*time.Millisecond, "0000, 0 %")
 		unwritten(time.Minute, "0000, 0 %")
 
 		b.stop()
 		b.stopped.Wait()
 		unwritten(3*time.Second, "0000, 0 %")
-		unwritten(3*time.Second, "1110, 75 %")
+		unwritten(3*time.Second, "1100, 50 %")
 		theirs.stall(22*time.Second, 22*time.Second)
-		unwritten(1500*time.Millisecond, "1110, 75 %")
+		unwritten(1500*time.Millisecond, "1100, 50 %")
 		ours.stall(20*time.Second, 20*time.Second)
-		unwritten(20200*time.Millisecond, "1110, 75 %") // a could not beat, and b is as dead as before
-		unwritten(10*time.Second, "1110, 75 %")
+		unwritten(20200*time.Millisecond, "1100, 50 %") // a could not beat, and b is as dead as before
+		unwritten(10*time.Second, "1100, 50 %")
 		ours.setAway(true)
 		theirs.stall(9*time.Second, 9*time.Second)
 		time.Sleep(9 * time.Second)
 		ours.setAway(false)
-		unwritten(3*time.Second, "1110, 75 %")
+		unwritten(3*time.Second, "1100, 50 %")
 
-		c := take(t, writer(store, "c", 2, 4, time.Second))
-		unwritten(1500*time.Millisecond, "0010, 25 %")
+		c := take(t, joining(store, "c", time.Second))
+		for !c.isDue() { // it did not know b
+			if err := c.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		moved(t, c, 12)
+		unwritten(1500*time.Millisecond, "0000, 0 %")
 		_, ofAnother := follow(t, &connection{Store: store})
-		ofAnother(0, "0010, 25 %")
+		ofAnother(0, "0000, 0 %")
 		if err := a.close(t.Context()); err != nil {
 			t.Fatal(err)
 		}

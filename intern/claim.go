@@ -269,7 +269,7 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 
 // count adds n to the number of strings that this lane has claimed.
 func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
-	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot, w.lane}
+	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot(), w.lane}
 	v, ok, err := tx.Get(key)
 	if err != nil {
 		return err

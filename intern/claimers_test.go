@@ -60,7 +60,7 @@ func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed
 			rng := rand.New(rand.NewPCG(seed, uint64(slot)))
 			for life := range 4 {
 				cutting := &cutter{Store: store}
-				in, err := Open(t.Context(), cutting, Options{Settings: settings, Slot: slot, Owner: fmt.Sprint(slot, life), CacheBytes: 8192})
+				in, err := Open(t.Context(), cutting, Options{Settings: settings, Slot: slotOf(slot), Owner: fmt.Sprint(slot, life), CacheBytes: 8192})
 				claimer, ok := in.(*Claimer)
 				if err != nil || !ok {
 					t.Error(in, err)
@@ -207,7 +207,7 @@ func TestClaimerMade(t *testing.T) {
 	id := b.ID(old)
 	for _, cached := range []bool{true, false} {
 		if !cached {
-			in = openAs(t, store, Options{Settings: dict.SharedSettings, Slot: 1})
+			in = openAs(t, store, Options{Settings: dict.SharedSettings, Slot: slotOf(1)})
 		}
 		b.Reset()
 		old, fresh := b.Add(dict.DID, []byte("did:web:old.com")), b.Add(dict.DID, fmt.Appendf(nil, "did:web:%v.com", cached))

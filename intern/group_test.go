@@ -16,6 +16,8 @@ type hook struct {
 	before func()
 }
 
+func slotOf(slot uint8) func() uint8 { return func() uint8 { return slot } }
+
 func (h *hook) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return h.Store.Update(ctx, func(tx kv.Txn) error {
 		err := fn(tx)
@@ -34,7 +36,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	settings := dict.Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}
 	open := func(slot uint8) *Claimer {
-		in, err := Open(t.Context(), store, Options{Settings: settings, Slot: slot})
+		in, err := Open(t.Context(), store, Options{Settings: settings, Slot: slotOf(slot)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,8 @@ type Options struct {
 	Owner string
 	// Shards confines this writer to a range of shards. nil means all.
 	Shards *dict.ShardRange
-	// Slot is the first of this writer's partitions.
-	Slot uint8
+	// Slot returns the first of this writer's partitions, which may change. nil: 0.
+	Slot func() uint8
 	// Logger may be nil.
 	Logger *slog.Logger
 	// Metrics may be nil.

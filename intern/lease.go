@@ -21,7 +21,7 @@ type leaser struct {
 	settings dict.Settings
 	owner    string
 	shards   dict.ShardRange
-	slot     uint8
+	slot     func() uint8
 	metrics  *Metrics
 	alloc    [len(dict.Namespaces) + 1][]*allocator // by Namespace and partition
 
@@ -34,6 +34,9 @@ func newLeaser(store kv.Store, o Options) (*leaser, error) {
 	shards, err := o.Shards.Check(o.Settings)
 	if err != nil {
 		return nil, err
+	}
+	if o.Slot == nil {
+		o.Slot = func() uint8 { return 0 }
 	}
 	p := &leaser{
 		store: store, settings: o.Settings, owner: o.Owner, shards: shards, slot: o.Slot, metrics: o.Metrics,
@@ -220,5 +223,5 @@ func (p *leaser) homeKey(ns dict.Namespace, part uint8) []byte {
 	if p.settings.Partitions == 1 {
 		return []byte{dict.KeyHome, byte(ns)}
 	}
-	return []byte{dict.KeyHome, byte(ns), part, p.slot}
+	return []byte{dict.KeyHome, byte(ns), part, p.slot()}
 }

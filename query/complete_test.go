@@ -211,21 +211,31 @@ func TestUnwritten(t *testing.T) {
 		}
 	}
 	want(0, 0, 0)
-	for _, share := range []graph.Share{{I: 1, N: 2}, {I: 0, N: 4}} {
+	for _, n := range []int{2, 4} { // of n writers, one is left
 		if err := w.store.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		g, err := graph.Open(t.Context(), store, graph.Options{Share: share})
-		if err != nil {
-			t.Fatal(err)
+		var writers []*graph.Store
+		for range n {
+			g, err := graph.Open(t.Context(), store, graph.Options{Joins: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			writers = append(writers, g)
 		}
-		w.store = g
+		for _, g := range writers {
+			if err := g.Move(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, g := range writers[1:] {
+			if err := g.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.store = writers[0]
 		w.serve(query.Options{})
-		if share.I == 1 {
-			want(50, 0, 31)
-		} else {
-			want(75, 16, 63)
-		}
+		want(100-100/n, uint8(64/n), 63)
 	}
 	if err := w.store.Close(t.Context()); err != nil {
 		t.Fatal(err)

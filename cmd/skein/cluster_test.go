@@ -57,8 +57,8 @@ func TestClusterLosesAServer(t *testing.T) {
 	store := fmt.Sprintf("fdb://%s?prefix=lost", c.File)
 	relay := playRecording(t, 14) // takes two and a half minutes
 	var writers []*daemon
-	for i := range 2 {
-		writers = append(writers, serveDaemon(t, nil, "--store", store, "--relay", relay, "--partition", fmt.Sprintf("%d/2", i), "--cursor", "0"))
+	for range 2 {
+		writers = append(writers, serveDaemon(t, nil, "--store", store, "--relay", relay, "--cursor", "0"))
 	}
 	node := serveDaemon(t, nil, "--store", store, "--consume=false")
 	cursor := func() (seq int64) {
@@ -100,13 +100,13 @@ func clusterRound(t *testing.T, c *kvtest.Cluster, store string, rng *rand.Rand)
 	writers := make([]*daemon, 2)
 	seen := map[string]string{}
 	start := func(i int, args ...string) {
-		args = append(args, "--store", store, "--relay", relay, "--partition", fmt.Sprintf("%d/2", i))
+		args = append(args, "--store", store, "--relay", relay)
 		writers[i] = serveDaemon(t, nil, args...)
 	}
 	start(0, "--cursor", "0")
 	start(1, "--cursor", "0")
 	node := serveDaemon(t, nil, "--store", store, "--consume=false")
-	run(t, 1, "and it is alive", "serve", "--store", store, "--relay", relay, "--partition", "1/4")
+	run(t, 1, "and it is alive", "replay", "--store", store, "--relay", relay, "--cursor", "0")
 	pause := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
 	for i := range 5 {
 		pause(2 * time.Second)
@@ -160,7 +160,7 @@ func TestClusterBackup(t *testing.T) {
 	relay := playRecording(t, 25) // takes 85 s; a backup takes 35
 	writers := func(file string, args ...string) (all [2]*daemon) {
 		for i := range all {
-			all[i] = serveDaemon(t, nil, append([]string{"--store", "fdb://" + file + "?prefix=a.b_c-1", "--relay", relay, "--repair=false", "--partition", fmt.Sprintf("%d/2", i)}, args...)...)
+			all[i] = serveDaemon(t, nil, append([]string{"--store", "fdb://" + file + "?prefix=a.b_c-1", "--relay", relay, "--repair=false"}, args...)...)
 		}
 		return all
 	}

@@ -34,7 +34,6 @@ func streamFlags(n *app.Network, so *app.StoreOptions, o *consumer.Options, star
 			}
 			return nil
 		}, Sources: command.Env("cursor")},
-		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "part of the repos that this process indexes, I/N: part I, counted from 0, of N parts; needed only if several processes write to one FoundationDB store", Validator: so.ParsePartition, Sources: command.Env("partition")},
 		&cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH did|at-uri FORWARD REVERSE, such as com.example.bookmark subject at-uri bookmarks bookmarkers. Queries can then use bookmarks(ACCOUNT), what an account links to, and bookmarkers(RECORD), the accounts that link to it. did or at-uri is what PATH holds", Validator: so.ParseKinds, Sources: command.Env("kinds")},
 	}
 }

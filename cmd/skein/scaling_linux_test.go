@@ -60,8 +60,8 @@ func TestScaling(t *testing.T) {
 		relay, _ := simulate(t, "", relay.Options{Network: network, Events: *scalingEvents})
 		before := cluster()
 		var writers []*daemon
-		for i := range n {
-			writers = append(writers, serveDaemon(t, nil, "--store", store(n), "--relay", relay, "--partition", fmt.Sprintf("%d/%d", i, n), "--cursor", "0", "--repair=false"))
+		for range n {
+			writers = append(writers, serveDaemon(t, nil, "--store", store(n), "--relay", relay, "--cursor", "0", "--repair=false"))
 		}
 		began := time.Now()
 		eventually(t, 20*time.Minute, "all events are indexed", func() bool {

@@ -168,7 +168,6 @@ func (n *node) check() (err error) {
 		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},
 		{part && (!n.consume || !n.repair), "--around indexes the stream and fetches repos, which --consume=false and --repair=false forbid; to answer from the store of a part, leave --around out"},
 		{part && past, "--around fetches the history of its accounts; remove --backfill"},
-		{part && n.store.Share.N > 1, "--around: a part of the network has one writer; remove --partition"},
 		{!part && n.hops != 1, "--hops needs --around"},
 		{n.hops < 1 || n.hops > 2, "--hops must be 1 or 2"},
 		{past && !n.repair, "--backfill fetches repos, which --repair=false forbids; remove --repair=false"},
@@ -247,6 +246,7 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 	shared := !app.InFolder(n.store.Store)
 	n.store.Create, n.store.Wait = n.consume, shared // a query node never creates a store
 	n.store.ReadOnly = shared && !n.consume          // runs beside the writers; a folder has only one process
+	n.store.Joins = shared && len(n.around) == 0     // a part of the network has one writer
 	n.store.AwaitSpace = true
 	log := n.store.Logger
 	closeMirror, err := n.network.Open(ctx, n.store)

@@ -529,7 +529,7 @@ func TestWholeNetwork(t *testing.T) {
 	x.has(t, w)
 }
 
-// Several writers of one store each fetch the repos of their own partitions.
+// Several writers of one store each fetch the repos of their own partitions, and so they do of those that one of them queued while it had all.
 func TestWriters(t *testing.T) {
 	w := newWorld(t, 3)
 	for i := range 60 {
@@ -537,15 +537,25 @@ func TestWriters(t *testing.T) {
 	}
 	store := newStore()
 	var managers []*Manager
-	for i := range 2 {
+	open := func() *Manager {
 		q := NewQueue(Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Patience: Patience{Retry: time.Millisecond}})
 		g, err := graph.Open(t.Context(), store, graph.Options{
-			Intern: intern.Options{Settings: dict.SharedSettings}, Share: graph.Share{I: i, N: 2}, Beat: 20 * time.Millisecond, Queued: q.Add,
+			Intern: intern.Options{Settings: dict.SharedSettings}, Joins: true, Beat: 20 * time.Millisecond, Queued: q.Add,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := New(g, q)
+		managers = append(managers, New(g, q))
+		return managers[len(managers)-1]
+	}
+	must(t, open().Resync(t.Context(), "test", slices.Sorted(maps.Keys(w.repos))...))
+	open()
+	for _, m := range managers {
+		must(t, m.o.Store.Move(t.Context()))
+		must(t, m.queue.load(t.Context(), m.o.Store))
+		if n := m.queue.waiting(); n == 0 || n >= 60 {
+			t.Errorf("one of two writers has %d of 60 repos in its queue", n)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		began, done := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -556,20 +566,23 @@ func TestWriters(t *testing.T) {
 		}()
 		<-began
 		t.Cleanup(func() { cancel(); <-done })
-		managers = append(managers, m)
-	}
-	for _, m := range managers {
-		must(t, m.Hosts(t.Context()))
 	}
 	x := &index{store: store}
-	for _, m := range managers {
-		x.m = m
-		if st := x.settle(t); st.Fetched == 0 || st.Fetched == 60 {
-			t.Errorf("one of two writers fetched %d of 60 repos", st.Fetched)
+	for _, lists := range []bool{false, true} {
+		all := int64(0)
+		for _, m := range managers {
+			if lists {
+				must(t, m.Hosts(t.Context()))
+			}
+			x.m = m
+			st := x.settle(t)
+			if all += st.Fetched; st.Fetched == 0 || st.Fetched >= 60 {
+				t.Errorf("one of two writers fetched %d of 60 repos", st.Fetched)
+			}
 		}
-	}
-	if st := x.m.StatusNow(); st.Complete != 60 {
-		t.Errorf("%+v", st)
+		if st := x.m.StatusNow(); st.Complete != 60 || all != 60 {
+			t.Errorf("%+v, after %d fetches", st, all)
+		}
 	}
 	x.g = x.m.o.Store
 	x.has(t, w)

@@ -27,12 +27,18 @@ type Queue struct {
 // NewQueue returns the queue of a Manager.
 func NewQueue(o Options) *Queue {
 	o.defaults()
-	q := &Queue{o: o, wake: make(chan struct{}, 1), sched: newScheduler(o.PerHost, o.Fetchers), named: map[string]bool{}}
+	q := &Queue{o: o, wake: make(chan struct{}, 1), named: map[string]bool{}}
 	for _, h := range o.Hosts {
 		q.named[h] = true
 	}
-	q.sched.trusts = func(host string) bool { return o.TrustHosts || q.named[host] }
+	q.empty()
 	return q
+}
+
+// empty removes all repos. q.mu is held, or nobody else has q.
+func (q *Queue) empty() {
+	q.sched = newScheduler(q.o.PerHost, q.o.Fetchers)
+	q.sched.trusts = func(host string) bool { return q.o.TrustHosts || q.named[host] }
 }
 
 // Add takes over the repos that the graph has queued. It is graph.Options.Queued.
@@ -45,8 +51,11 @@ func (q *Queue) Add(all []batch.Queued) {
 	q.poke()
 }
 
-// load reads the rows of a store.
+// load replaces the queue by the rows of a store.
 func (q *Queue) load(ctx context.Context, store *graph.Store) error {
+	q.mu.Lock()
+	q.empty()
+	q.mu.Unlock()
 	_, err := store.ViewAcross(ctx, func(s *graph.View) error {
 		return s.Resyncs(func(did string, row graph.Resync) error {
 			if !store.Owns([]byte(did)) {

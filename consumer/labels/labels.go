@@ -135,7 +135,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	if !c.store.OwnsLabels() {
 		if len(c.o.Labelers) > 0 {
-			c.o.Logger.Info("labels are read by the writer of the first share (--partition 0/N)")
+			c.o.Logger.Info("labels are read by the writer of the first partition")
 		}
 		return nil
 	}

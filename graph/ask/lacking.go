@@ -3,7 +3,6 @@ package ask
 import (
 	"bytes"
 	"errors"
-	"math/bits"
 	"time"
 
 	"skein.blue/graph/format"
@@ -62,22 +61,22 @@ type Known struct {
 
 // Unwritten is the part of the network that no living writer indexes, in a store that several processes write.
 type Unwritten struct {
-	Parts    uint64 // a bit for each such partition
+	Parts    format.Partitions
 	Settings dict.Settings
 }
 
 // Percent returns how much of the network that is, rounded up.
 func (u Unwritten) Percent() int {
 	n := max(1, int(u.Settings.Partitions))
-	return (100*bits.OnesCount64(u.Parts) + n - 1) / n
+	return (100*u.Parts.Len() + n - 1) / n
 }
 
 // Has reports whether an account belongs to it. did may be "" if the account has an id.
 func (u Unwritten) Has(did string, id dict.ID) bool {
 	if id != dict.None {
-		return u.Parts>>u.Settings.PartitionOfID(id)&1 != 0
+		return u.Parts.Has(u.Settings.PartitionOfID(id))
 	}
-	return u.Parts != 0 && u.Parts>>u.Settings.PartitionOf([]byte(did))&1 != 0
+	return u.Parts != 0 && u.Parts.Has(u.Settings.PartitionOf([]byte(did)))
 }
 
 // knownRows are the rows that Known was read from. Most questions read them, and they change at most once a write.

@@ -208,7 +208,7 @@ func (v *checker) rest() error {
 		format.KeyGap:        func(key, value []byte) error { return isNote(key, value, new(format.Gap)) },
 		format.KeyTouched:    func(key, value []byte) error { _, err := format.DecodeTouched(key, value); return err },
 		format.KeyClaim: func(key, value []byte) error {
-			if len(key) != 2 {
+			if len(key) != 1+16 {
 				return errors.New("its key is malformed")
 			}
 			return json.Unmarshal(value, new(format.ClaimRow))

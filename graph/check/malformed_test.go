@@ -138,12 +138,13 @@ func TestMalformedRest(t *testing.T) {
 			return fmt.Sprintf("%s %x: its key is malformed", format.KeyspaceOf(key), key)
 		}
 	}
+	token := []byte("0123456789abcdef")
 	for name, c := range map[string]struct{ key, value, says string }{
-		"a truncated claim":           {string(format.ClaimKey(3)), "{", ""},
-		"an empty claim":              {string(format.ClaimKey(3)), "", ""},
-		"a claim without a partition": {"p", "{}", "its key is malformed"},
-		"a claim of two partitions":   {"p\x01\x02", "{}", "its key is malformed"},
-		"a claim without an end":      {string(format.ClaimKey(0)), `{"token":"AA==","owner":"a"`, ""},
+		"a truncated claim":       {string(format.ClaimKey(token)), "{", ""},
+		"an empty claim":          {string(format.ClaimKey(token)), "", ""},
+		"a claim without a token": {"p", "{}", "its key is malformed"},
+		"a claim of half a token": {"p\x01\x02", "{}", "its key is malformed"},
+		"a claim without an end":  {string(format.ClaimKey(token)), `{"owner":"a"`, ""},
 	} {
 		ways[name] = func(b *bench) string {
 			b.rows[c.key] = []byte(c.value)
@@ -167,7 +168,7 @@ func TestMalformedRest(t *testing.T) {
 	// Healthy rows are not reported. Only stores with several writers have claims.
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
-		b.rows[string(format.ClaimKey(3))] = []byte(`{"token":"AA==","owner":"a","since":"2026-01-02T03:04:05Z"}`)
+		b.rows[string(format.ClaimKey(token))] = []byte(`{"parts":6,"owner":"a","since":"2026-01-02T03:04:05Z"}`)
 		b.rows[string(format.CursorKey(0, "another"))] = format.CursorRow{Number: 9, Seq: 5}.Value()
 		b.rows[string(format.NoteKey(format.KeyGap, 9, 5, ""))] = []byte(`{"source":"another","after":5}`)
 		for _, p := range b.problems() {

@@ -265,6 +265,6 @@ func (x *exporter) doubts() error {
 // backfill returns the state of the backfill, without what means something in this store only.
 func (x *exporter) backfill() (format.Backfill, error) {
 	b, err := read.Backfill(x.r, x.layout)
-	b.End, b.SweepAt = 0, 0 // a partition and an id, of this store only
+	b.Parts, b.SweepAt = 0, 0 // partitions and an id, of this store only
 	return b, err
 }

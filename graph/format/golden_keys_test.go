@@ -107,7 +107,7 @@ func goldenKeys() []harness.Form {
 	add("header", HeaderKey, readPlainKey)
 	add("secret", KeySecret, readPlainKey)
 	add("import", KeyImport, readPlainKey)
-	add("claim", ClaimKey(63), readPlainKey)
+	add("claim", ClaimKey([]byte("0123456789abcdef")), readPlainKey)
 	add("heartbeat", HeartbeatKey([]byte("0123456789abcdef")), readPlainKey)
 	for first, number := range []uint32{NoteNumber(7, 0), NoteNumber(7, 1)} {
 		add(fmt.Sprintf("dead letter of partition %d", first), NoteKey(KeyDeadLetter, number, 31_527_015_322, "app.bsky.graph.follow/self"), readNoteKey)

@@ -309,10 +309,10 @@ func goldenRest() (forms []harness.Form) {
 	backfill := Backfill{
 		Archive: "https://archive.example.com", Begun: at, Hosts: map[string]HostBackfill{"pds.example.com": {Cursor: "c", Listed: 5}},
 		Roster: Roster{AsOf: at, Source: RosterRepos, Unlisted: []string{"https://pds2.example.com"}},
-		Around: Around{Centers: []string{"did:plc:ewvi7nxzyoun6zhxrhs64oiz"}, Hops: 1, Members: 500},
+		Around: Around{Centers: []string{"did:plc:ewvi7nxzyoun6zhxrhs64oiz"}, Hops: 1, Members: 500}, Parts: 6,
 	}
 	touched := TouchedCommit{Since: 5, Data: Root{1, 2}, Prev: Root{3}, HasPrev: true, Broken: true}
-	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}
+	claim := ClaimRow{Owner: "host:1", Since: at, Parts: AllPartitions(64)}
 	return append(forms,
 		harness.NewForm("counts", asJSON(counts), readCounts), harness.NewForm("counts of nothing", asJSON(Counts{}), readCounts),
 		harness.NewForm("gap", asJSON(gap), readJSON[Gap]), harness.NewForm("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
@@ -324,12 +324,8 @@ func goldenRest() (forms []harness.Form) {
 			return fmt.Sprintf("%+v", c.Commit), err
 		}),
 		harness.NewForm("hiding", asJSON(Hiding{Version: 257, Hidden: []dict.ID{longID}, Shown: []dict.ID{shortID}}), readJSON[Hiding]),
-		harness.NewForm("claim", asJSON(claim), readJSON[ClaimRow]),
-		harness.NewForm("claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
-			var c ClaimRow
-			err := json.Unmarshal(v, &c)
-			return fmt.Sprintf("owner %s, shards %v, since %v", c.Owner, c.Shards, c.Since), err
-		}))
+		harness.NewForm("holes", asJSON(Holes{Noted: 3, Compared: 2, Unbroken: at, Floors: map[uint32]Seq{1<<24 | 7: 5}, Parts: 6}), readJSON[Holes]),
+		harness.NewForm("claim", asJSON(claim), readJSON[ClaimRow]), harness.NewForm("claim of nothing", asJSON(ClaimRow{Owner: "host:2", Since: at}), readJSON[ClaimRow]))
 }
 
 // TestGoldenValues: every form of value is written and read as in existing stores.

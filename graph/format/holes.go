@@ -23,6 +23,8 @@ type Holes struct {
 	// their partition (NoteNumber). The status that an #account up to there named may have
 	// changed in the hole.
 	Floors map[uint32]Seq `json:"floors,omitempty"`
+	// Parts are the partitions that this row is about.
+	Parts Partitions `json:"parts,omitempty"`
 }
 
 // Uncompared reports whether the repos have not been compared since the newest hole.

@@ -177,8 +177,8 @@ type Backfill struct {
 	Hosts map[string]HostBackfill `json:"hosts,omitempty"`
 	// Named says that an operator named the hosts, which are not the whole network.
 	Named bool `json:"named,omitempty"`
-	// End is the partition after the last one of the writer of this row.
-	End uint8 `json:"end,omitempty"`
+	// Parts are the partitions that this row is about.
+	Parts Partitions `json:"parts,omitempty"`
 	// ListingFrom is when the listing of Hosts began.
 	ListingFrom time.Time `json:"listingFrom,omitzero"`
 	// ListingHoles is the number of holes of the stream then.

@@ -1,6 +1,8 @@
 package read
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -10,32 +12,69 @@ import (
 // Backfill returns the state of the backfill of all writers: the roster and the sweep that all of them have, and what any of
 // them has under way.
 func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
-	end := uint8(0) // rows were found for the partitions below end
-	err = kv.ScanPrefix(r, format.KeyBackfill, func(k, v []byte) error {
+	err = kv.ScanPrefix(r, format.KeyBackfill, func(_, v []byte) error {
 		one, err := format.DecodeBackfill(v)
-		first := k[len(k)-1]
-		if first == 0 {
-			b = one
-		} else {
-			b.Roster = both(b.Roster, one.Roster)
-			b.Sweep, b.Swept = max(b.Sweep, one.Sweep), min(b.Swept, one.Swept)
-			if b.Archive == "" && len(b.Hosts) == 0 {
-				b.Archive, b.Begun, b.Hosts, b.Named, b.ListingFrom, b.ListingHoles = one.Archive, one.Begun, one.Hosts, one.Named, one.ListingFrom, one.ListingHoles
-			}
-		}
-		if first <= end {
-			end = max(end, one.End)
-		}
+		b = BothBackfills(b, one)
 		return err
 	})
-	if end < l.Settings.Partitions { // a writer has not finished any
+	if b.Parts != format.AllPartitions(l.Settings.Partitions) { // a writer has not finished any
 		b.Roster, b.Swept = format.Roster{}, 0
 	}
 	return b, err
 }
 
-// both returns the roster of two writers: each reads the accounts of its partitions.
-func both(a, b format.Roster) format.Roster {
+// BothBackfills returns what holds for the partitions of two rows: the roster and the sweep that both have, and what either has under
+// way, from where neither misses anything. The cursor of an archive is that of each partition.
+func BothBackfills(a, b format.Backfill) format.Backfill {
+	switch {
+	case a.Parts == 0:
+		return b
+	case b.Parts == 0:
+		return a
+	}
+	all := a
+	all.Parts, all.Roster, all.Hosts = a.Parts|b.Parts, bothRosters(a.Roster, b.Roster), map[string]format.HostBackfill{}
+	if all.Archive = cmp.Or(a.Archive, b.Archive); b.Begun.After(a.Begun) {
+		all.Begun = b.Begun
+	}
+	if all.Sweep, all.SweepAt, all.Swept = max(a.Sweep, b.Sweep), min(a.SweepAt, b.SweepAt), min(a.Swept, b.Swept); a.Sweep != b.Sweep {
+		all.SweepAt = 0
+	}
+	if b.Round.Ended.Before(a.Round.Ended) {
+		all.Round = b.Round
+	}
+	if a.Around.Hops == 0 {
+		all.Around = b.Around
+	}
+	addHosts(&all, &a, &b)
+	addHosts(&all, &b, &a)
+	return all
+}
+
+// addHosts adds the hosts whose lists are being read for some partitions, beside those of others. It begins the lists again that were not
+// read as far for both.
+func addHosts(all, mine, others *format.Backfill) {
+	if len(mine.Hosts) == 0 || !mine.Named && mine.Roster.Known() && !others.Roster.Known() { // these are only what its roster lacks
+		return
+	}
+	if isFirst := len(all.Hosts) == 0; isFirst {
+		all.Named, all.ListingFrom, all.ListingHoles = mine.Named, mine.ListingFrom, mine.ListingHoles
+	} else {
+		all.Named, all.ListingHoles = all.Named && mine.Named, min(all.ListingHoles, mine.ListingHoles)
+		if mine.ListingFrom.Before(all.ListingFrom) {
+			all.ListingFrom = mine.ListingFrom
+		}
+	}
+	for host, at := range mine.Hosts {
+		if others.Hosts[host] != at {
+			at = format.HostBackfill{}
+		}
+		all.Hosts[host] = at
+	}
+}
+
+// bothRosters returns the roster of two writers: each reads the accounts of its partitions.
+func bothRosters(a, b format.Roster) format.Roster {
 	if !a.Known() || !b.Known() {
 		return format.Roster{}
 	}
@@ -49,17 +88,31 @@ func both(a, b format.Roster) format.Roster {
 	return a
 }
 
-// Holes returns the holes of the stream: the newest for any writer, and whether they are uncompared for any.
+// Holes returns the holes of the stream of all writers.
 func Holes(r kv.Reader) (all format.Holes, err error) {
 	err = kv.ScanPrefix(r, format.KeyHoles, func(_, v []byte) error {
 		h, err := format.DecodeHoles(v)
-		if h.Uncompared() || !all.Uncompared() && h.Noted > all.Noted {
-			all.Noted, all.Compared = h.Noted, h.Compared
-		}
-		if h.Unbroken.After(all.Unbroken) {
-			all.Unbroken = h.Unbroken
-		}
+		all = BothHoles(all, h)
 		return err
 	})
 	return all, err
+}
+
+// BothHoles returns what holds for the partitions of two rows: the newest hole, and whether they are uncompared for either.
+func BothHoles(a, b format.Holes) format.Holes {
+	all := format.Holes{Parts: a.Parts | b.Parts, Noted: max(a.Noted, b.Noted), Unbroken: a.Unbroken, Floors: maps.Clone(a.Floors)}
+	all.Compared = all.Noted
+	for _, h := range []*format.Holes{&a, &b} {
+		if h.Uncompared() {
+			all.Compared = min(all.Compared, h.Compared)
+		}
+	}
+	if b.Unbroken.After(all.Unbroken) {
+		all.Unbroken = b.Unbroken
+	}
+	if all.Floors == nil {
+		all.Floors = map[uint32]format.Seq{}
+	}
+	maps.Copy(all.Floors, b.Floors)
+	return all
 }

@@ -18,7 +18,7 @@ func TestCursorsAhead(t *testing.T) {
 	for shared, want := range map[bool][]format.Seq{true: {50, 900, 50}, false: {50, 50, 50}} { // one partition is not ahead of itself
 		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 		w := Writer{Options: Options{Layout: layout, Shared: shared}}
-		seg := &Segment{Source: "relay", Batch: new(batch.Batch), Whole: true}
+		seg := &Segment{Source: "relay", Parts: format.AllPartitions(3), Batch: new(batch.Batch), Whole: true}
 		seg.Batch.Seen(50, nil)
 		if err := store.Update(t.Context(), func(tx kv.Txn) error {
 			out := Result{Cursors: []format.CursorRow{{Number: 1, Seq: 10}, {Number: 1, Seq: 900}, {Number: 1, Seq: 900, Future: true}}}

@@ -16,7 +16,7 @@
 // A transaction's reads do not see its own writes, so the phases decide everything before they
 // write. (Spilling an oversized chunk still reads while writing: see mergeRecords in spill.go.)
 //
-// Some words: a lane is a range of partitions with one writer, and First is its first partition.
+// Some words: a lane is some partitions with one writer.
 // An actor is the id of the account that owns records. Accounts with adjacent ids share one value,
 // a group. A hole is a gap in the stream in which any repo may have changed (format.Gap.Suspect).
 // To place a snapshot is to replace the stored records in its range by its own.

@@ -11,8 +11,8 @@ type Segment struct {
 	Source  string             // where the events come from
 	Batch   *batch.Batch       // which has the events
 	Events  []Picked           // in stream order
-	First   uint8              // the lane's first partition
-	Cursors []format.CursorRow // the source's, by partition, from First on
+	Parts   format.Partitions  // the lane's
+	Cursors []format.CursorRow // the source's, by partition
 	Whole   bool               // the segment ends where the batch ends
 	Latest  format.Rev         // the highest rev to believe (format.LatestRev)
 	Stuck   map[dict.ID]bool   // deleted accounts whose records cannot be erased
@@ -26,7 +26,7 @@ type Picked struct {
 }
 
 // sourceOf returns the number of the source in the partition of an event.
-func (g *Segment) sourceOf(p Picked) uint32 { return g.Cursors[p.Part-g.First].Number }
+func (g *Segment) sourceOf(p Picked) uint32 { return g.Cursors[p.Part].Number }
 
 // last returns the sequence number that the segment reaches, 0 if there is none.
 func (g *Segment) last() format.Seq {

@@ -95,7 +95,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	out.Replays, out.Hidden, out.Erasing = w.events.replays, w.events.hidden, w.events.erasing
 	out.Sets, out.Added, out.Removed = w.edges.sets, &w.edges.addedOf, &w.edges.removedOf
 	w.writeCursors(tx, seg, &out)
-	return out, w.writeTotals(tx, seg.First, &out)
+	return out, w.writeTotals(tx, seg.Parts.First(), &out)
 }
 
 // decide reads what the segment's events need, and decides what changes.
@@ -160,8 +160,8 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 		return
 	}
 	seq := seg.last()
-	for i := range out.Cursors {
-		c := &out.Cursors[i]
+	for part := range seg.Parts.Each {
+		c := &out.Cursors[part]
 		if w.Shared && c.Seq > seq && !c.Future {
 			continue // this partition is ahead of the others, and stays where it is
 		}
@@ -171,7 +171,7 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 		} else {
 			c.Exact = false
 		}
-		tx.Set(format.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
+		tx.Set(format.CursorKey(part, seg.Source), c.Value())
 	}
 }
 

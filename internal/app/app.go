@@ -39,7 +39,7 @@ type Index struct {
 	Graph    *graph.Store
 	Registry *prometheus.Registry
 	Backfill *backfill.Manager // nil without StoreOptions.Backfill
-	part     bool              // it writes only a share of the accounts
+	part     bool              // other processes may write some of the accounts
 	memory   int64             // the budget, in bytes; 0: DefaultMemory()
 	log      *slog.Logger
 	fenced   chan error // receives once, when another writer takes over
@@ -69,7 +69,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 			return nil, errors.Join(err, store.Close())
 		}
 	}
-	x := &Index{Path: o.Store, KV: store, Registry: reg, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger)}
+	x := &Index{Path: o.Store, KV: store, Registry: reg, part: o.Joins, memory: o.Memory, log: logger(o.Logger)}
 	var queue *backfill.Queue
 	var queued func([]batch.Queued)
 	if o.Backfill != nil {
@@ -93,7 +93,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Kinds:      o.Kinds,
 		StateCache: budget.States,
 		SetCache:   budget.Sets,
-		Share:      o.Share,
+		Joins:      o.Joins,
 		Embedded:   InFolder(o.Store),
 		ReadOnly:   o.ReadOnly,
 		MustExist:  !o.Create,
@@ -171,7 +171,7 @@ func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 			if c := x.consumer.Load(); c != nil {
 				return c.Status()
 			}
-			return consumer.Status{State: consumer.Connecting}
+			return consumer.Status{State: consumer.NotConsuming}
 		})
 	})
 	o.Metrics = x.consuming

@@ -34,8 +34,8 @@ func (s *server) newest() time.Time {
 // consumer's own, the index is as far behind as the newest event of others is old.
 func (s *server) status() query.Status {
 	st := consumer.Status{State: consumer.NotConsuming}
-	if s.stream != nil {
-		st = s.stream.Status()
+	if c := s.consumer.Load(); c != nil && s.o.Consume != nil {
+		st = c.Status()
 	} else if s.o.Space != nil {
 		st.State = consumer.Full
 	}

@@ -25,8 +25,7 @@ type Past struct {
 }
 
 // runBackfill starts the tasks that fetch history, and repos with missed events.
-func (s *server) runBackfill() {
-	t := s.tasks
+func (s *server) runBackfill(t *tasks) {
 	began := make(chan struct{})
 	t.run("backfill", func(ctx context.Context) error {
 		// Its start only reads. A cluster that does not answer delays it.

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"skein.blue/consumer/backfill"
-	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/fdbkv"
@@ -76,14 +75,6 @@ func (o *StoreOptions) ParseKinds(file string) error {
 	return err
 }
 
-// ParsePartition sets Share, from I/N.
-func (o *StoreOptions) ParsePartition(s string) error {
-	if !scan(s, "%d/%d", &o.Share.I, &o.Share.N) || o.Share.I < 0 || o.Share.I >= o.Share.N || o.Share.N > dict.MaxPartitions {
-		return fmt.Errorf("expected i/n, with n from 1 to %d and i from 0 to n-1", dict.MaxPartitions)
-	}
-	return nil
-}
-
 // ParseIDs sets Settings and Shards, from bits=N,lease=N,shards=N-N. Each may be left out.
 func (o *StoreOptions) ParseIDs(s string) error {
 	for part := range strings.SplitSeq(s, ",") {
@@ -129,7 +120,7 @@ func (o *StoreOptions) Check() error {
 
 // asUsage makes an ErrUsage of an error whose cause are options that the store cannot have.
 func asUsage(err error) error {
-	for _, cause := range []error{graph.ErrShare, kinds.ErrContradiction, dict.ErrSettings, pebblekv.ErrMinFree, backfill.ErrAround} {
+	for _, cause := range []error{kinds.ErrContradiction, dict.ErrSettings, pebblekv.ErrMinFree, backfill.ErrAround} {
 		if errors.Is(err, cause) {
 			return fmt.Errorf("%w: %w", ErrUsage, err)
 		}

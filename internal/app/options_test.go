@@ -35,12 +35,6 @@ func TestOptionsFromText(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for text, want := range map[string]string{"0/1": "0/1", "63/64": "63/64", "2/2": "", "-1/2": "", "0/0": "", "1": "", "0/1/2": "", "0/1000000": ""} {
-		var o app.StoreOptions
-		if err := o.ParsePartition(text); (err == nil) != (want != "") || err == nil && fmt.Sprintf("%d/%d", o.Share.I, o.Share.N) != want {
-			t.Errorf("%q: %+v, %v", text, o.Share, err)
-		}
-	}
 	for text, want := range map[string]int64{"7": 7, "512MiB": 512 << 20, "1.5K": 1500, "2 GB": 2e9, "1T": 1e12, "1X": -1, "much": -1, "-1": -1, "1e30": -1, "MiB": -1, "NaN": -1} {
 		n, err := app.ParseBytes(text)
 		if (err != nil) != (want < 0) || err == nil && n != want {

@@ -69,8 +69,8 @@ type server struct {
 	o      ServeOptions
 	front  *front
 	tasks  *tasks
-	stream *consumer.Consumer // nil on a query node
-	source string             // of the stream
+	source string // of the stream; "" on a query node
+	labels *labels.Consumer
 	api    *query.Server
 	stored atomic.Int64 // time of the newest event that the store had when it was last read, in Unix microseconds
 }
@@ -86,9 +86,8 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		return err
 	}
 	ctx = s.tasks.ctx
-	if s.stream != nil {
-		if err = s.stream.Run(ctx); err != nil {
-			err = fmt.Errorf("indexing failed: %w", err)
+	if s.o.Consume != nil {
+		if err = s.index(ctx); err != nil {
 			s.tasks.stop(err)
 		}
 	}
@@ -109,10 +108,11 @@ func (s *server) build() (err error) {
 				return asUsage(err)
 			}
 		}
-		if s.stream, err = s.Consumer(*s.o.Consume); err != nil {
+		c, err := s.Consumer(*s.o.Consume)
+		if err != nil {
 			return err
 		}
-		s.source = s.stream.Source()
+		s.source = c.Source()
 	}
 	_, _ = s.sample(s.tasks.ctx) // the first answer has its time
 	qo := query.Options{Version: s.o.Version, Relay: s.source, Status: s.status, Handles: s.o.Handles, Service: s.o.Service, Feeds: s.o.Feeds, Logger: s.log, Metrics: query.NewMetrics(s.Registry)}
@@ -162,38 +162,88 @@ func (s *server) start() error {
 		s.Registry.MustRegister(last, gauge("skein_backup_interval_seconds", "How often a backup is made (--backup-every).", o.Backup.Every.Seconds))
 		t.run("backup", func(ctx context.Context) error { s.backUp(ctx, o.Backup, last); return nil })
 	}
-	if err := s.readLabels(); err != nil {
-		return err
+	if o.Labels != nil {
+		with := *o.Labels
+		with.Logger, with.Metrics = s.log.With("component", "labels"), labels.NewMetrics(s.Registry)
+		var err error
+		if s.labels, err = labels.New(s.Graph, with); err != nil {
+			return err
+		}
 	}
 	if o.mount == nil {
 		s.answering(o, s.front)
 	}
-	if s.Backfill != nil {
-		s.runBackfill()
-	}
-	if s.stream != nil {
+	if o.Consume != nil {
 		t.run("progress", s.logProgress)
 	}
 	return nil
 }
 
-// readLabels starts the task that reads labelers, if there is any to read.
-func (s *server) readLabels() error {
-	if s.o.Labels == nil {
+// errMove ends what a process does to its partitions, which it then moves.
+var errMove = errors.New("partitions move")
+
+// index indexes until ctx ends. When other writers of the store come or go, it ends what it does to its partitions, gives up some or takes
+// others over, and begins again: as a restart does, but queries are answered meanwhile.
+func (s *server) index(ctx context.Context) error {
+	for {
+		t := newTasks(ctx)
+		t.run("move", func(ctx context.Context) error {
+			select {
+			case <-s.Graph.Due():
+				return errMove
+			case <-ctx.Done():
+				return nil
+			}
+		})
+		if err := s.indexParts(t); err != nil {
+			t.stop(err)
+		}
+		<-t.ctx.Done()
+		t.end()
+		if cause := context.Cause(t.ctx); ctx.Err() != nil || !errors.Is(cause, errMove) {
+			if errors.Is(cause, context.Canceled) {
+				return nil
+			}
+			return cause
+		}
+		if err := await(ctx, s.log, true, func() error { return s.Graph.Move(ctx) }); err != nil {
+			return fmt.Errorf("indexing failed: %w", err)
+		}
+	}
+}
+
+// indexParts starts the tasks that index what this process has of the store.
+func (s *server) indexParts(t *tasks) error {
+	if !s.Graph.Writes() {
+		s.consumer.Store(nil) // it stands by
 		return nil
 	}
-	with := *s.o.Labels
-	with.Logger, with.Metrics = s.log.With("component", "labels"), labels.NewMetrics(s.Registry)
-	c, err := labels.New(s.Graph, with)
+	o := s.o.Consume
+	if _, isStored := s.Graph.Cursor(s.source); isStored && s.part && !o.ForceCursor {
+		o.Cursor = nil // another writer has begun
+	}
+	c, err := s.Consumer(*o)
 	if err != nil {
 		return err
 	}
-	s.tasks.run("labels", func(ctx context.Context) error {
+	o.Cursor, o.ForceCursor = nil, false // once only
+	t.run("stream", func(ctx context.Context) error {
 		if err := c.Run(ctx); err != nil {
-			return fmt.Errorf("indexing labels failed: %w", err)
+			return fmt.Errorf("indexing failed: %w", err)
 		}
 		return nil
 	})
+	if s.Backfill != nil {
+		s.runBackfill(t)
+	}
+	if s.labels != nil {
+		t.run("labels", func(ctx context.Context) error {
+			if err := s.labels.Run(ctx); err != nil {
+				return fmt.Errorf("indexing labels failed: %w", err)
+			}
+			return nil
+		})
+	}
 	return nil
 }
 

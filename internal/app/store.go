@@ -38,8 +38,8 @@ type StoreOptions struct {
 	// Settings configure a new store. Settings that are not zero must match those of an
 	// existing one.
 	Settings dict.Settings
-	// Share is what this process writes of a store on FoundationDB. It draws ids from Shards.
-	Share  graph.Share
+	// Joins says to share a store on FoundationDB with other processes that write it (graph.Options). It draws ids from Shards.
+	Joins  bool
 	Shards *dict.ShardRange
 	// Kinds are indexed in addition to the built-in ones (graph.Options).
 	Kinds []kinds.Info
@@ -97,9 +97,6 @@ func openEngine(ctx context.Context, o StoreOptions) (kv.Store, error) {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
 		return fdbkv.Open(ctx, fdbkv.Options{Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(), Logger: log, Metrics: o.writes})
-	}
-	if o.Share.N > 1 {
-		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
 	if backup.Unfinished(o.Store) {
 		return nil, fmt.Errorf("the folder holds an unfinished restore: %s; run the same skein restore again, which continues it, or remove the folder", o.Store)

@@ -160,8 +160,16 @@ func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 func TestReadyzNamesWhatIsUnwritten(t *testing.T) {
 	x := openHere(t)
 	store := memkv.Open(memkv.Options{Merger: graph.Merger()})
-	g, err := graph.Open(t.Context(), store, graph.Options{Defaults: dict.SharedSettings, Share: graph.Share{I: 1, N: 4}})
-	must(t, err)
+	open := func() *graph.Store {
+		g, err := graph.Open(t.Context(), store, graph.Options{Defaults: dict.SharedSettings, Joins: true})
+		must(t, err)
+		return g
+	}
+	g, others := open(), []*graph.Store{open(), open(), open()}
+	must(t, g.Move(t.Context()))
+	for _, other := range others { // before they have any partition
+		must(t, other.Close(t.Context()))
+	}
 	defer func() { must(t, g.Close(context.Background())) }()
 	x.Graph, x.KV = g, store
 	s := &server{Index: x}
