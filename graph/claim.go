@@ -133,16 +133,17 @@ func (c *claim) update(ctx context.Context, decide func(tx kv.Txn, rows map[stri
 
 // bury deletes the rows of a writer if it is dead, as part of a write, which conflicts with a beat.
 func (c *claim) bury(tx kv.Txn, token string) (verdict, error) {
+	v, seen := c.judge(token)
+	if v != dead {
+		return v, nil
+	}
 	beat, _, err := tx.Get(format.HeartbeatKey([]byte(token)))
-	if err != nil {
-		return silent, err
+	if err != nil || seen.changed(beat) {
+		return alive, err
 	}
-	v := c.judge(token, beat)
-	if v == dead {
-		tx.Delete(format.HeartbeatKey([]byte(token)))
-		tx.Delete(format.ClaimKey([]byte(token)))
-	}
-	return v, nil
+	tx.Delete(format.HeartbeatKey([]byte(token)))
+	tx.Delete(format.ClaimKey([]byte(token)))
+	return dead, nil
 }
 
 // move gives up partitions or takes free ones, as the living writers share them out. It calls split with them, as part of the write.

@@ -120,20 +120,18 @@ const (
 	dead
 )
 
-// judge returns the verdict on a writer, given its heartbeat now.
-func (w *watch) judge(token string, beat []byte) verdict {
+// judge returns the verdict on a writer as of the last look, and its heartbeat then.
+func (w *watch) judge(token string) (verdict, rival) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v, known := w.rivals[token]
 	switch {
-	case !known, v.changed(beat):
-		return alive
-	case v.isDead(w.last, w.beat):
-		return dead
-	case v.beats:
-		return alive
+	case known && v.isDead(w.last, w.beat):
+		return dead, v
+	case v.beats || !known:
+		return alive, v
 	}
-	return silent
+	return silent, v
 }
 
 // Unwritten returns the partitions that no living writer had at the last look of FollowWriters.
