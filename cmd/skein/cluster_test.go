@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,6 +143,74 @@ func clusterRound(t *testing.T, c *kvtest.Cluster, store string, rng *rand.Rand)
 	t.Logf("conflicts that FoundationDB reported, by keyspace: %v", seen)
 	run(t, 0, "no problems found", "check", "--store", store)
 	run(t, 0, `"records": 874`, "stats", "--json", "--store", store)
+}
+
+// Writers of a cluster are killed, frozen, stopped and started, while others run. What a dead or frozen one had is taken over within ten
+// seconds, without a person; a frozen one ends once it notices. The answers end up true.
+func TestClusterWritersComeAndGo(t *testing.T) {
+	c := cluster(t, 1, "single")
+	rounds := max(*clusterRounds, harness.Times(1))
+	taken := harness.NewFault(t, "FoundationDB writer killed or frozen, beside others", rounds)
+	for round := range rounds {
+		rng := seeded(t)
+		store := fmt.Sprintf("fdb://%s?prefix=fleet%d", c.File, round)
+		relay := playRecording(t, 60) // takes 36 s
+		var writers, frozen []*daemon
+		start := func() {
+			writers = append(writers, serveDaemon(t, nil, "--store", store, "--relay", relay, "--cursor", "0", "--repair=false"))
+		}
+		start()
+		start()
+		node := serveDaemon(t, nil, "--store", store, "--consume=false")
+		isWritten := func() bool { st, err := node.stats(); return err == nil && st.Unwritten == 0 }
+		takeovers := func() (n int) {
+			for _, w := range writers {
+				n += strings.Count(w.log.String(), "taking over from a writer that does not beat any more")
+			}
+			return n
+		}
+		for range 4 {
+			eventually(t, 10*time.Second, "all partitions have writers", isWritten)
+			time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			i := rng.IntN(len(writers))
+			one := writers[i]
+			if what := rng.IntN(4); what == 0 || len(writers) == 1 {
+				start()
+				continue
+			} else if writers = slices.Delete(writers, i, i+1); what == 1 {
+				one.stop()
+				continue
+			} else if what == 2 {
+				one.kill()
+			} else {
+				one.signal(syscall.SIGSTOP)
+				frozen = append(frozen, one)
+			}
+			before, began := takeovers(), time.Now()
+			eventually(t, 20*time.Second, "its partitions are taken over", func() bool { return takeovers() > before })
+			eventually(t, 20*time.Second, "all partitions have writers", isWritten)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v to take over", took)
+			} else {
+				t.Logf("taken over after %v", took.Round(10*time.Millisecond))
+			}
+			taken.Happened()
+		}
+		for _, one := range frozen {
+			one.signal(syscall.SIGCONT)
+			one.logs("was taken over")
+			if <-one.read; one.cmd.Wait() == nil {
+				t.Error("a writer that was taken over ended without an error")
+			}
+		}
+		eventually(t, time.Minute, "all events are indexed", func() bool { st, err := node.stats(); return err == nil && st.Cursor == last })
+		node.isTrue()
+		for _, d := range append(writers, node) {
+			d.stop()
+		}
+		run(t, 0, "no problems found", "check", "--store", store)
+		run(t, 0, `"records": 874`, "stats", "--json", "--store", store)
+	}
 }
 
 // Two writers index the official PDS's stream on a cluster. In the middle, the commands of docs/operating.md back it up,

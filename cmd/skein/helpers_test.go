@@ -269,6 +269,7 @@ func (d *daemon) answers() {
 // stats returns what getStats answers.
 func (d *daemon) stats() (st struct {
 	Cursor, LagSeconds int64
+	Unwritten          int
 	State              string
 	Audited            struct{ Repos, Differences int64 }
 }, err error,
