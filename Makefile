@@ -35,6 +35,7 @@ bench: ## run benchmarks: decoding compared with indigo, ids, sets, queries
 soak: ## run the long tests: histories of a million operations, ten minutes of queries, every fault for a minute each, the relay gone for an hour
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
 	go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h -v
+	go test ./graph -run 'TestMoves$$' -moves.seeds 5000 -timeout 2h -v
 	go test ./graph -run TestManySubjects -many.seeds 100 -timeout 2h -v
 	go test ./query -run Soak -v -soak.for 10m -timeout 20m
 	.ci/faults 10 1m

@@ -94,12 +94,12 @@ func (c *claim) enter(ctx context.Context) error {
 				continue
 			}
 			who := fmt.Sprintf("%d partitions are written by %s since %s", row.Parts.Len(), row.Owner, row.Since.Format(time.RFC3339))
-			switch v, err := c.bury(tx, token); {
+			switch isDead, err := c.bury(tx, token); {
 			case err != nil:
 				return 0, err
-			case v == alive:
+			case !isDead && c.seen(token).beats:
 				return 0, fmt.Errorf("%w: %s, and it is alive; stop it", ErrClaimed, who)
-			case v == silent:
+			case !isDead:
 				return 0, fmt.Errorf("%w: %s", errSilent, who)
 			}
 		}
@@ -132,18 +132,18 @@ func (c *claim) update(ctx context.Context, decide func(tx kv.Txn, rows map[stri
 }
 
 // bury deletes the rows of a writer if it is dead, as part of a write, which conflicts with a beat.
-func (c *claim) bury(tx kv.Txn, token string) (verdict, error) {
-	v, seen := c.judge(token)
-	if v != dead {
-		return v, nil
+func (c *claim) bury(tx kv.Txn, token string) (isDead bool, err error) {
+	v := c.seen(token)
+	if !v.dead {
+		return false, nil
 	}
 	beat, _, err := tx.Get(format.HeartbeatKey([]byte(token)))
-	if err != nil || seen.changed(beat) {
-		return alive, err
+	if err != nil || v.changed(beat) {
+		return false, err
 	}
 	tx.Delete(format.HeartbeatKey([]byte(token)))
 	tx.Delete(format.ClaimKey([]byte(token)))
-	return dead, nil
+	return true, nil
 }
 
 // move gives up partitions or takes free ones, as the living writers share them out. It calls split with them, as part of the write.
@@ -160,11 +160,11 @@ func (c *claim) move(ctx context.Context, split func(tx kv.Txn, parts format.Par
 			if token == string(c.token) {
 				continue
 			}
-			v, err := c.bury(tx, token)
+			isDead, err := c.bury(tx, token)
 			if err != nil {
 				return 0, err
 			}
-			if v == dead {
+			if isDead {
 				c.log.Warn("taking over from a writer that does not beat any more", "owner", rows[token].Owner, "partitions", rows[token].Parts.Len())
 				delete(rows, token)
 			}

@@ -40,14 +40,11 @@ type rival struct {
 	beat  []byte
 	beats bool      // it came, or its heartbeat changed, since watching began
 	heard time.Time // when that was last, or watching began again
+	dead  bool      // the heartbeat stood still for too long at the last look
 }
 
 // changed reports whether the heartbeat is not the one that was seen.
 func (v rival) changed(beat []byte) bool { return !bytes.Equal(v.beat, beat) }
-
-// isDead reports whether the heartbeat stood still for too long as of a look. One that is gone was deleted with the claim, after
-// that was read.
-func (v rival) isDead(at time.Time, beat time.Duration) bool { return at.Sub(v.heard) >= patience*beat }
 
 // claims reads the claims of all writers, by token.
 func claims(r kv.Reader) (map[string]format.ClaimRow, error) {
@@ -81,22 +78,30 @@ func (w *watch) look(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := time.Now()
+	// By the monotonic clock. A shorter stall leaves a healthy writer enough time to beat, because it is watched for four beats.
+	stalled := at.Sub(w.last) > 2*w.beat
 	for token, v := range found {
 		was, known := w.rivals[token]
 		v.beats, v.heard = was.beats || known && was.changed(v.beat) || !known && !w.last.IsZero(), was.heard
-		if !known || was.changed(v.beat) || !was.isDead(w.last, w.beat) && w.isLate(at) {
+		if !known || was.changed(v.beat) || !was.dead && stalled {
 			v.heard = at
 		}
+		v.dead = at.Sub(v.heard) >= patience*w.beat
 		found[token] = v
 	}
 	w.rivals, w.last = found, at
 	return nil
 }
 
-// isLate reports whether the last look is so long ago, by the monotonic clock, that the store, or this process, stood still. Then a healthy
-// writer may have been unable to beat. A shorter stall leaves it enough time, because it is watched for four beats.
-// w.mu is held.
-func (w *watch) isLate(at time.Time) bool { return at.Sub(w.last) > 2*w.beat }
+// seen returns what is known of a writer as of the last look. One that came since is alive.
+func (w *watch) seen(token string) rival {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v, known := w.rivals[token]; known {
+		return v
+	}
+	return rival{beats: true}
+}
 
 // living returns the claims of the writers that were not dead at the last look.
 func (w *watch) living() map[string]format.ClaimRow {
@@ -104,34 +109,11 @@ func (w *watch) living() map[string]format.ClaimRow {
 	defer w.mu.Unlock()
 	rows := map[string]format.ClaimRow{}
 	for token, v := range w.rivals {
-		if !v.isDead(w.last, w.beat) {
+		if !v.dead {
 			rows[token] = v.row
 		}
 	}
 	return rows
-}
-
-// verdict says what is known of a writer.
-type verdict int
-
-const (
-	silent verdict = iota // its heartbeat was not seen to change yet
-	alive
-	dead
-)
-
-// judge returns the verdict on a writer as of the last look, and its heartbeat then.
-func (w *watch) judge(token string) (verdict, rival) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v, known := w.rivals[token]
-	switch {
-	case known && v.isDead(w.last, w.beat):
-		return dead, v
-	case v.beats || !known:
-		return alive, v
-	}
-	return silent, v
 }
 
 // Unwritten returns the partitions that no living writer had at the last look of FollowWriters.
