@@ -227,8 +227,7 @@ func (c *claim) writeBeat(tx kv.Txn) {
 	tx.Set(format.HeartbeatKey(c.token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
 }
 
-// start renews the heartbeat until another writer takes over. A writer that stood still for
-// long learns that here, even if it has nothing to write.
+// start renews the heartbeat until another writer takes over. A writer that stood still for long learns that here.
 func (c *claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
@@ -251,10 +250,9 @@ func (c *claim) start(ctx context.Context) {
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, ErrClaimed):
+				c.log.Error("another writer took over; every write of this one will fail", "error", err)
 				if c.lost != nil {
 					c.lost(err)
-				} else {
-					c.log.Error("another writer took over; every write of this one will fail", "error", err)
 				}
 				return
 			default:

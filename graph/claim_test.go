@@ -3,7 +3,6 @@ package graph
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,43 +165,6 @@ func TestTakeClaim(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestHeartbeats: a writer renews its heartbeat, also when the context ends that it was opened with, and during a write,
-// with which that does not conflict.
-func TestHeartbeats(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memkv.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		c := writer(store, "a", time.Second)
-		if err := c.take(ctx); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		for range 3 {
-			before, attempts := rows(t, store, format.KeyHeartbeat), 0
-			err := store.Update(t.Context(), func(tx kv.Txn) error {
-				attempts++
-				if err := c.check(tx); err != nil {
-					return err
-				}
-				time.Sleep(1500 * time.Millisecond)
-				tx.Set([]byte("written"), nil)
-				return nil
-			})
-			after := rows(t, store, format.KeyHeartbeat)
-			for token, at := range after {
-				if since := time.Since(time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(at))))); at <= before[token] || since > time.Second {
-					t.Errorf("the heartbeat is of %v ago", since)
-				}
-			}
-			if err != nil || attempts != 1 || len(after) != 1 {
-				t.Errorf("%d attempts, %d heartbeats: %v", attempts, len(after), err)
-			}
-		}
-		if err := c.close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // TestClaimRefused: while a writer has partitions and beats, no other can claim all for itself. One that waits for some is no obstacle.
@@ -392,28 +354,6 @@ func TestLastMoment(t *testing.T) {
 		moved(t, second, 0)
 		if err := checked(t, store, old); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// TestWriteUnderWay: a takeover conflicts with a write that is under way. The write fails with
-// ErrClaimed and changes nothing.
-func TestWriteUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T, store *memkv.Store) {
-		old := take(t, writer(store, "old", 24*time.Hour))
-		attempts := 0
-		err := store.Update(t.Context(), func(tx kv.Txn) error {
-			if err := old.check(tx); err != nil {
-				return err
-			}
-			if attempts++; attempts == 1 {
-				take(t, writer(store, "new", time.Second))
-			}
-			tx.Set([]byte("written"), nil)
-			return nil
-		})
-		if !errors.Is(err, ErrClaimed) || attempts != 1 || len(rows(t, store, 'w')) != 0 {
-			t.Errorf("%v, after %d attempts", err, attempts)
 		}
 	})
 }

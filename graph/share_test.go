@@ -1,18 +1,15 @@
 package graph_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
@@ -135,59 +132,5 @@ func TestDeadLettersOfMoves(t *testing.T) {
 			t.Errorf("%d dead letters: %q", len(all), all)
 		}
 		closed(t, two)
-	})
-}
-
-// A writer that was taken over writes nothing any more. claim_test.go has the rest.
-func TestFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memkv.Open(memkv.Options{Merger: merger()})
-		open := func(joins bool, beat time.Duration, shards *dict.ShardRange) (*graph.Store, error) {
-			return graph.Open(t.Context(), store, graph.Options{Joins: joins, Beat: beat, Intern: intern.Options{Settings: sharedSettings, Owner: "writer", Shards: shards}})
-		}
-		silent, err := open(true, 24*time.Hour, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
-			if _, err := open(true, time.Second, &r); !errors.Is(err, dict.ErrSettings) {
-				t.Errorf("shards %s: %v", r, err)
-			}
-		}
-		var b batch.Batch
-		follows := func(seq int64, subject string) { // of nearly all partitions
-			b.Reset()
-			for i := range int64(64) {
-				fill(&b, &oracle.Event{
-					Type: oracle.CommitEvent, Seq: seq + i, DID: fmt.Sprintf("did:plc:a%d", i), Rev: oracle.TID(uint64(1000 * seq)),
-					Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: subject}},
-				})
-			}
-		}
-		follows(1, "did:plc:b")
-		if err := silent.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
-		second, err := open(false, time.Second, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := open(false, time.Second, nil); !errors.Is(err, graph.ErrClaimed) {
-			t.Errorf("all partitions, beside a writer of them: %v", err)
-		}
-		follows(100, "did:plc:c")
-		if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
-			t.Errorf("a writer that was replaced writes on: %v", err)
-		}
-		if err := silent.Move(t.Context()); !errors.Is(err, graph.ErrClaimed) {
-			t.Errorf("a writer that was replaced takes partitions: %v", err)
-		}
-		if err := second.Apply(t.Context(), "relay", &b); err != nil {
-			t.Error(err)
-		}
-		if err := errors.Join(silent.Close(t.Context()), second.Close(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		verify(t, store)
 	})
 }
