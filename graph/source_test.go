@@ -126,8 +126,8 @@ func TestLiveSource(t *testing.T) {
 	}
 }
 
-// A source begins anew, at 0, in a process that took over partitions of which nobody has read it, beside others; those leave out what they
-// have. It is in the future if it is for any partition.
+// If a process takes over partitions that no event of a source was applied to, beside others, the source begins at 0 again; the others drop
+// what they have. Its cursor is in the future if it is for any partition.
 func TestPartitionsWithoutCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memkv.Open(memkv.Options{Merger: merger()})

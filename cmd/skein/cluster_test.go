@@ -145,8 +145,8 @@ func clusterRound(t *testing.T, c *kvtest.Cluster, store string, rng *rand.Rand)
 	run(t, 0, `"records": 874`, "stats", "--json", "--store", store)
 }
 
-// Writers of a cluster are killed, frozen, stopped and started, while others run. What a dead or frozen one had is taken over within ten
-// seconds, without a person; a frozen one ends once it notices. The answers end up true.
+// Writers of a cluster are killed, frozen, stopped and started, while others run. The others take over within ten seconds, without a person.
+// A frozen writer ends once it notices. The answers end up true.
 func TestClusterWritersComeAndGo(t *testing.T) {
 	c := cluster(t, 1, "single")
 	rounds := max(*clusterRounds, harness.Times(1))
