@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,13 +314,14 @@ func TestShare(t *testing.T) {
 type racing struct {
 	kv.Store
 
-	before func()
+	before atomic.Pointer[func()]
 }
 
+func (r *racing) first(happens func()) { r.before.Store(&happens) }
+
 func (r *racing) Update(ctx context.Context, fn func(kv.Txn) error) error {
-	if before := r.before; before != nil {
-		r.before = nil
-		before()
+	if happens := r.before.Swap(nil); happens != nil {
+		(*happens)()
 	}
 	return r.Store.Update(ctx, fn)
 }
@@ -328,9 +330,10 @@ func (r *racing) Update(ctx context.Context, fn func(kv.Txn) error) error {
 // beats. Either is alive.
 func TestLastMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
-		ours := &racing{store, func() { take(t, writer(store, "quick", time.Second)) }}
+		ours := &racing{Store: store}
+		ours.first(func() { take(t, writer(store, "quick", time.Second)) })
 		refused(t, writer(ours, "second", time.Second), "are written by quick since ", "and it is alive")
-		ours.before = func() { take(t, joining(store, "quick", time.Second)) }
+		ours.first(func() { take(t, joining(store, "quick", time.Second)) })
 		second := take(t, joining(ours, "second", time.Second))
 		if err := checked(t, store, second); err != nil || second.row.Parts != 0 {
 			t.Errorf("it has %x: %v", second.row.Parts, err)
@@ -346,11 +349,11 @@ func TestLastMoment(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		ours.before = func() {
+		ours.first(func() {
 			if err := store.Update(t.Context(), func(tx kv.Txn) error { old.writeBeat(tx); return nil }); err != nil {
 				t.Error(err)
 			}
-		}
+		})
 		moved(t, second, 0)
 		if err := checked(t, store, old); err != nil {
 			t.Error(err)

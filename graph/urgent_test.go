@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,7 +72,7 @@ func TestUrgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		node := &core{kv: b, o: Options{Beat: time.Second}, watch: &watch{store: b, beat: time.Second}}
+		node := &core{kv: b, o: Options{Beat: time.Second, Logger: slog.New(slog.DiscardHandler)}, watch: &watch{store: b, beat: time.Second}}
 		node.layout.Settings = sharedForTests
 		go func() { _ = node.FollowWriters(ctx) }()
 		time.Sleep(10 * time.Second)
