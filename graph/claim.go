@@ -26,7 +26,7 @@ var ErrClaimed = errors.New("graph: another writer has these partitions")
 //
 //  1. A writer has a row with its partitions (format.ClaimRow) and another with its heartbeat, under a random token. Every write
 //     reads the first, and fails if it is gone. No partition is in two rows.
-//  2. A new writer takes all partitions if there is no other, else it begins without any.
+//  2. A new writer takes all partitions if it is the only one, else it begins without any.
 //  3. A writer is dead if its heartbeat stands still for four beats (watch). Then others delete both of its rows, in a write that
 //     reads the heartbeat once more. So what a frozen writer writes later fails, and its partitions are free.
 //  4. Each writer computes from the same rows which partitions each living one should have (share), keeping most where they are. It

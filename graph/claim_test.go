@@ -168,7 +168,7 @@ func TestTakeClaim(t *testing.T) {
 	}
 }
 
-// TestClaimRefused: while a writer has partitions and beats, no other can claim all for itself. One that waits for some is no obstacle.
+// TestClaimRefused: while a writer has partitions and beats, no other can claim all for itself. One that waits for some does not prevent that.
 func TestClaimRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
 		one, standby := take(t, joining(store, "one", time.Second)), take(t, joining(store, "standby", time.Second))

@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,9 +54,9 @@ func labels(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		err = q.rests(sn, &out.caveats, func(cl *claim) error {
-			for did, l := range labelers {
+			for _, did := range slices.Sorted(maps.Keys(labelers)) {
 				cl.labelers = append(cl.labelers, did)
-				cl.lacks(evidence.Labeler(l, time.Now()))
+				cl.lacks(evidence.Labeler(labelers[did], time.Now()))
 			}
 			cl.lacks(cl.index.Statuses())
 			return nil

@@ -40,11 +40,12 @@ func path(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		// That no shorter one exists rests on everybody's follows; that the first follows the last, on its own.
+		// That both are active rests on the stream. That no shorter chain exists rests on everybody's follows; that the first follows the
+		// last, on its own.
 		err = q.rests(sn, &out.caveats, func(cl *claim) error {
+			cl.lacks(cl.index.Statuses())
 			switch len(chain) {
 			case 1:
-				cl.lacks(cl.index.Statuses())
 				return nil
 			case 2:
 			default:

@@ -152,7 +152,7 @@ func TestRowsRefused(t *testing.T) {
 		{"no number of undated", []byte{undatedMembers, 0}},
 		{"none is undated", []byte{undatedMembers, 0, 0, 4}},
 		{"fewer undated than their number", []byte{undatedMembers, 0, 2, 4}},
-		{"an undated that is no member", []byte{undatedMembers, 0, 1, 6, 4}},
+		{"an undated id that is not a member", []byte{undatedMembers, 0, 1, 6, 4}},
 		{"an undated twice", []byte{undatedMembers, 0, 2, 4, 0, 8}},
 		{"undated with dates", []byte{undatedMembers, 0, 1, 4, datedMembers, 0, 1, 4, 1, 0, 0, 0}},
 		{"undated and undated", []byte{undatedMembers, 0, 1, 4, undatedMembers, 0, 1, 4, 8}},

@@ -749,7 +749,7 @@ class RankRanked(_RankRanked, total=False):
     score: int
     #: For share: count / total, in millionths.
     share: int
-    #: For share, lift and damp: the number of all accounts with an edge to the result, at any time.
+    #: For share, lift and damp: the number of all accounts with an edge to the result. If via leads to the accounts that created the records, the number of such records that the result has.
     total: int
 
 

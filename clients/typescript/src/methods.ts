@@ -769,7 +769,7 @@ export interface RankRanked {
   score?: number;
   /** For share: count / total, in millionths. */
   share?: number;
-  /** For share, lift and damp: the number of all accounts with an edge to the result, at any time. */
+  /** For share, lift and damp: the number of all accounts with an edge to the result. If via leads to the accounts that created the records, the number of such records that the result has. */
   total?: number;
 }
 
