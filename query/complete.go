@@ -25,10 +25,8 @@ type caveats struct {
 	Proof      *evidence.Proof   `json:"proof,omitempty"` // if it was asked for
 	Sampled    bool              `json:"sampled,omitempty"`
 	Sample     string            `json:"sample,omitempty"`
+	Handles    map[string]string `json:"handles,omitempty"` // of the accounts, if they were asked for
 }
-
-// incomplete implements tabular.
-func (c *caveats) incomplete() string { return c.Reason }
 
 // note says in c what is missing, if err is that, and returns other errors.
 func (c *caveats) note(err error) error {

@@ -20,6 +20,25 @@ type countedSubject struct {
 	Totals  []uint64 `json:"totals"` // in the order of the edges
 }
 
+// countsAnswer is an answer of counts.
+type countsAnswer struct {
+	Subjects []countedSubject `json:"subjects"`
+	caveats
+
+	edges []language.Via
+}
+
+func (a *countsAnswer) table() *table {
+	t := &table{columns: []column{{name: "subject"}}, rows: make([][]any, len(a.Subjects))}
+	for i := range a.Subjects {
+		t.rows[i] = []any{a.Subjects[i].Subject}
+	}
+	for n, edge := range a.edges {
+		t.add(column{edge.Name, true}, n+1, func(i int) any { return a.Subjects[i].Totals[n] })
+	}
+	return t
+}
+
 // counts returns the sizes of several sets of many subjects, such as the likers and the reposters
 // of the posts of a page.
 func counts(ctx context.Context, q *call) (any, error) {
@@ -35,10 +54,7 @@ func counts(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := struct {
-		Subjects []countedSubject `json:"subjects"`
-		caveats
-	}{Subjects: make([]countedSubject, len(subjects))}
+	out := countsAnswer{edges: edges, Subjects: make([]countedSubject, len(subjects))}
 	for i, subject := range subjects {
 		out.Subjects[i] = countedSubject{subject.S, make([]uint64, len(edges))}
 	}
@@ -75,7 +91,7 @@ func counts(ctx context.Context, q *call) (any, error) {
 		}
 		return nil
 	})
-	return out, err
+	return &out, err
 }
 
 // edges reads the parameter edge: names of sets that take one type of subject.

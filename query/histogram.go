@@ -31,6 +31,16 @@ type histogramBucket struct {
 	Count uint64 `json:"count"`
 }
 
+// histogramAnswer is an answer of histogram.
+type histogramAnswer struct {
+	Type  string `json:"type"`
+	Total uint64 `json:"total"`
+	counted
+	caveats
+}
+
+func (a *histogramAnswer) table() *table { return tableOf(a.Buckets, "", a.Total) }
+
 // histogram counts the members of a set by the times of the records that make them members.
 func histogram(ctx context.Context, q *call) (any, error) {
 	e, err := q.Set()
@@ -49,12 +59,7 @@ func histogram(ctx context.Context, q *call) (any, error) {
 	if q.Values.Has("bucket") && (!ok || bucket < minBucket || bucket > maxBucket || bucket%time.Second != 0) {
 		return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", language.Brief(q.Values.Get("bucket")))
 	}
-	out := struct {
-		Type  string `json:"type"`
-		Total uint64 `json:"total"`
-		counted
-		caveats
-	}{Type: e.Type().String()}
+	out := histogramAnswer{Type: e.Type().String()}
 	err = q.evaluate(ctx, e, evidence.Of(&e.Root), &out.caveats, func(v *algebra.Evaluation) error {
 		set, _, err := v.Result()
 		if err != nil {
@@ -74,7 +79,7 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		}
 		return nil
 	})
-	return out, err
+	return &out, err
 }
 
 // counted has the numbers of records in buckets of time.

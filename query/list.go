@@ -41,6 +41,18 @@ type listItem struct {
 	Size   *uint64 `json:"size,omitempty"` // with order=size(…)
 }
 
+// listAnswer is an answer of list.
+type listAnswer struct {
+	Type   string     `json:"type"`
+	Total  uint64     `json:"total"`
+	Order  string     `json:"order"`
+	Items  []listItem `json:"items"`
+	Cursor string     `json:"cursor,omitempty"`
+	caveats
+}
+
+func (a *listAnswer) table() *table { return tableOf(a.Items, a.Cursor, a.Total) }
+
 // The orders of list; size(NAME) is another.
 const (
 	newestFirst = "newest"
@@ -60,14 +72,7 @@ func list(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := struct {
-		Type   string     `json:"type"`
-		Total  uint64     `json:"total"`
-		Order  string     `json:"order"`
-		Items  []listItem `json:"items"`
-		Cursor string     `json:"cursor,omitempty"`
-		caveats
-	}{Type: e.Type().String()}
+	out := listAnswer{Type: e.Type().String()}
 	needs := evidence.Of(&l.e.Root)
 	if l.via != nil { // the order depends on each member's own set
 		needs = append(needs, evidence.Ranking(&l.e.Root, *l.via, language.Window{}, language.Weighing{})...)
@@ -85,7 +90,7 @@ func list(ctx context.Context, q *call) (any, error) {
 		}
 		return err
 	})
-	return out, err
+	return &out, err
 }
 
 // listing is a call of list: an expression, an order, and where the page starts.

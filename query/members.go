@@ -2,8 +2,6 @@ package query
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -17,43 +15,6 @@ import (
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
-
-// This file serves answers as text: pages as CSV, to clients that ask for text/csv, and whole sets,
-// to operators.
-
-// A tabular answer can be written as CSV.
-type tabular interface {
-	// table returns the header, the rows, the cursor of the next page ("" on the last), and the
-	// total ("" if it is unknown).
-	table() (header []string, rows [][]string, cursor, total string)
-	// incomplete returns why the answer may be incomplete, "" if nothing is known to be missing.
-	incomplete() string
-}
-
-const typeCSV = "text/csv"
-
-// csvOf returns an answer as CSV. Headers stand for what CSV has no place for: the next page, the total, and why the answer
-// may be incomplete.
-func csvOf(h http.Header, r *http.Request, t tabular) []byte {
-	header, rows, cursor, total := t.table()
-	var b bytes.Buffer
-	out := csv.NewWriter(&b)
-	_ = out.Write(header) // a buffer never fails
-	_ = out.WriteAll(rows)
-	h.Set("Content-Type", typeCSV+"; charset=utf-8; header=present")
-	h.Set("Access-Control-Expose-Headers", "Link, Skein-As-Of, Skein-Cursor, Skein-Total, Skein-Incomplete")
-	if cursor != "" && r.Method != http.MethodPost {
-		values := r.URL.Query()
-		values.Set("cursor", cursor)
-		h.Set("Link", "<"+r.URL.Path+"?"+values.Encode()+`>; rel="next"`)
-	}
-	for name, value := range map[string]string{"Skein-Cursor": cursor, "Skein-Total": total, "Skein-Incomplete": t.incomplete()} {
-		if value != "" {
-			h.Set(name, value)
-		}
-	}
-	return b.Bytes()
-}
 
 // membersAtOnce is how many strings are read at a time.
 var membersAtOnce = 8192

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -27,24 +26,18 @@ type setAnswer struct {
 	caveats
 }
 
-// table implements tabular.
-func (a *setAnswer) table() (header []string, rows [][]string, cursor, total string) {
-	header = []string{"member"}
-	total = strconv.FormatUint(a.Total, 10)
-	if a.Records != nil {
-		header = append(header, "record")
-	}
+func (a *setAnswer) table() *table {
+	t := &table{columns: []column{{name: "member"}}, rows: make([][]any, len(a.Members)), cursor: a.Cursor, total: a.Total}
 	if a.Members == nil { // only the number was asked for
-		return []string{"total"}, [][]string{{total}}, "", total
+		return &table{columns: []column{{"total", true}}, rows: [][]any{{a.Total}}, total: a.Total}
 	}
 	for i, m := range a.Members {
-		row := []string{m}
-		if a.Records != nil {
-			row = append(row, a.Records[i])
-		}
-		rows = append(rows, row)
+		t.rows[i] = []any{m}
 	}
-	return header, rows, a.Cursor, total
+	if a.Records != nil {
+		t.add(column{name: "record"}, 1, func(i int) any { return a.Records[i] })
+	}
+	return t
 }
 
 func query(ctx context.Context, q *call) (any, error) {

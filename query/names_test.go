@@ -46,6 +46,16 @@ func (h *handles) Resolve(_ context.Context, name string) (string, error) {
 	return "", identities.ErrNotFound
 }
 
+// HandleOf knows only remote handles that are not broken.
+func (h *handles) HandleOf(_ context.Context, did string) (string, error) {
+	for handle, is := range h.remote {
+		if is == did {
+			return handle, nil
+		}
+	}
+	return "", identities.ErrFailed
+}
+
 // A handle, and an address at bsky.app, stand for what they name, wherever a DID or a post
 // is taken.
 func TestNames(t *testing.T) {

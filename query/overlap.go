@@ -18,6 +18,27 @@ const (
 	maxTogether = 128 << 20 // bytes that these sets may take in memory
 )
 
+// overlapAnswer is an answer of overlap.
+type overlapAnswer struct {
+	Type   string     `json:"type"`
+	Totals []uint64   `json:"totals"`
+	Pairs  [][]uint64 `json:"pairs"`
+	caveats
+
+	sets []string // as they were asked for
+}
+
+// table has a row for each set, with itself, and for each pair.
+func (a *overlapAnswer) table() *table {
+	t := &table{columns: []column{{name: "set"}, {name: "with"}, {"members", true}}}
+	for i := range a.Pairs {
+		for j := i; j < len(a.Pairs); j++ {
+			t.rows = append(t.rows, []any{a.sets[i], a.sets[j], a.Pairs[i][j]})
+		}
+	}
+	return t
+}
+
 // overlap returns the sizes of sets, and of what each two of them have in common.
 func overlap(ctx context.Context, q *call) (any, error) {
 	n, texts, now := len(q.Values["set"]), slices.Concat(q.Values["set"], q.Values["with"]), time.Now()
@@ -34,12 +55,7 @@ func overlap(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := struct {
-		Type   string     `json:"type"`
-		Totals []uint64   `json:"totals"`
-		Pairs  [][]uint64 `json:"pairs"`
-		caveats
-	}{Type: e.Type().String()}
+	out := overlapAnswer{Type: e.Type().String(), sets: texts}
 	err = q.evaluate(ctx, e, evidence.Of(&e.Root), &out.caveats, func(v *algebra.Evaluation) error {
 		out.Totals, out.Pairs = nil, nil // an earlier attempt may have set them
 		all, held := []sets.Set{}, 0
@@ -62,5 +78,5 @@ func overlap(ctx context.Context, q *call) (any, error) {
 		}
 		return nil
 	})
-	return out, err
+	return &out, err
 }

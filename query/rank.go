@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"math"
-	"strconv"
 	"time"
 
 	"skein.blue/graph/ask"
@@ -32,26 +31,7 @@ type rankAnswer struct {
 	caveats
 }
 
-// table implements tabular. Its columns are those that the first item has.
-func (a *rankAnswer) table() (header []string, rows [][]string, cursor, total string) {
-	header = []string{"member", "count"}
-	more := func(i *rankItem) []*uint64 { return []*uint64{i.Total, i.Share, i.Lift, i.Score} }
-	for n, name := range []string{"total", "share", "lift", "score"} {
-		if len(a.Items) > 0 && more(&a.Items[0])[n] != nil {
-			header = append(header, name)
-		}
-	}
-	for i := range a.Items {
-		row := []string{a.Items[i].Member, strconv.FormatUint(uint64(a.Items[i].Count), 10)}
-		for _, v := range more(&a.Items[i]) {
-			if v != nil {
-				row = append(row, strconv.FormatUint(*v, 10))
-			}
-		}
-		rows = append(rows, row)
-	}
-	return header, rows, a.Cursor, ""
-}
+func (a *rankAnswer) table() *table { return tableOf(a.Items, a.Cursor, nil) }
 
 // ranked expands every member of a set along an edge, and counts how often each
 // result occurs.

@@ -31,15 +31,15 @@ const (
 // compressed wraps a handler to compress its answer with zstd or gzip, whichever the client
 // prefers, and to set Vary.
 var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
-	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.ContentTypes([]string{"application/json", typeCSV}))
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.ContentTypes([]string{"application/json", "application/x-ndjson", "text/csv"}))
 	if err != nil {
 		panic(err) // the options are wrong
 	}
 	return wrap
 })
 
-// write writes an answer: as CSV, if it is a table and the client asks for that, else as JSON. Answers carry an ETag, so that
-// a client that repeats a query receives a few bytes while nothing has changed.
+// write writes an answer, as JSON if it is not formatted. Answers carry an ETag, so that a client that repeats a query receives a few
+// bytes while nothing has changed.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.writePlain(w, r, status, v)
@@ -50,19 +50,16 @@ func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, 
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	var b []byte
-	t, isTable := v.(tabular)
-	if isTable {
-		h.Add("Vary", "Accept")
-	}
-	if isTable && strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), typeCSV) {
-		b = csvOf(h, r, t)
-	} else {
-		var err error
-		if b, err = json.Marshal(v); err != nil {
-			s.o.Logger.Error("encoding an answer failed; the client receives status 500", "error", err)
-			status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`)
-		}
+	var err error
+	if f, ok := v.(formatted); ok {
+		b, err = f.of(h, r)
+	} else if b, err = json.Marshal(v); err == nil {
 		b = append(b, '\n')
+	}
+	if err != nil {
+		s.o.Logger.Error("encoding an answer failed; the client receives status 500", "error", err)
+		h.Set("Content-Type", "application/json")
+		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`+"\n")
 	}
 	if status == http.StatusOK && r.Method != http.MethodPost { // caches do not keep answers to POST
 		tag := etag(b)

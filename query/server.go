@@ -248,10 +248,13 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	s.prepare(ctx, q, w, r, m)
 	defer q.Work.Leave()
-	if err := q.Work.Enter(ctx); err != nil {
+	if err := cmp.Or(s.form(q), q.Work.Enter(ctx)); err != nil {
 		return nil, err
 	}
-	return m.Serve(ctx, q)
+	if answer, err = m.Serve(ctx, q); err != nil {
+		return nil, err
+	}
+	return s.finish(ctx, q, answer)
 }
 
 // prepare gives a call of a method what it works with.

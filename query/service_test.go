@@ -219,7 +219,7 @@ func TestViewer(t *testing.T) {
 			t.Errorf("%s: %v, want %v", call, got, want)
 		}
 	}
-	if status, _, h := w.do(http.MethodGet, pathOf("query?set=follows($viewer)"), "", "Accept", "text/csv", "Authorization", w.tokenOf(viewer, queryMethod)); status != 200 || h.Get("Cache-Control") != "private, no-cache" {
+	if status, _, h := w.do(http.MethodGet, pathOf("query?format=csv&set=follows($viewer)"), "", "Authorization", w.tokenOf(viewer, queryMethod)); status != 200 || h.Get("Cache-Control") != "private, no-cache" {
 		t.Errorf("CSV: %d, a shared cache may keep it: %v", status, h)
 	}
 }

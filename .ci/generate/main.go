@@ -89,6 +89,11 @@ func generated() (map[string]string, error) {
 		return nil, err
 	}
 	api, err := openAPI(all)
+	for _, l := range all { // the clients read JSON
+		if p := l.Defs["main"].Parameters; p != nil && p.Properties["format"].Default == "json" {
+			delete(p.Properties, "format")
+		}
+	}
 	return map[string]string{"clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api}, err
 }
 

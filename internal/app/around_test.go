@@ -23,6 +23,8 @@ func (h handlesOf) Resolve(_ context.Context, handle string) (string, error) {
 	return "", fmt.Errorf("%w: %s", identities.ErrNotFound, handle)
 }
 
+func (h handlesOf) HandleOf(context.Context, string) (string, error) { return "", identities.ErrOff }
+
 // The centers of a part are named as in queries, and lists by their address or AT URI.
 func TestAroundNames(t *testing.T) {
 	const alice, bob = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"

@@ -219,7 +219,7 @@ func (n *Network) Labels(labelers []string) (*labels.Options, error) {
 
 // Handles returns the resolver of handles that --resolver names.
 func (n *Network) Handles(resolver string) (query.Handles, error) {
-	r, err := identities.New(identities.Options{Resolver: resolver, AllowPrivate: n.AllowPrivate, Broker: &n.lookUps})
+	r, err := identities.New(identities.Options{Resolver: resolver, AllowPrivate: n.AllowPrivate, Broker: &n.lookUps, Directory: n.directory()})
 	if err != nil {
 		return nil, UsageError("--resolver: %v", err)
 	}

@@ -35,6 +35,8 @@ type Options struct {
 	AllowPrivate bool
 	// Broker admits look-ups. nil means one of the Resolver's own.
 	Broker *Broker
+	// Directory has the DID documents, which HandleOf reads.
+	Directory identity.Directory
 }
 
 // keptHandles bounds the cached answers. They are cached for ten minutes, failures for one.
@@ -48,6 +50,7 @@ type Resolver struct {
 	direct  *identity.BaseDirectory
 	found   *expirable.LRU[string, string]
 	failed  *expirable.LRU[string, error]
+	names   *expirable.LRU[string, string] // handles by DID, "" for none
 }
 
 // New returns a Resolver.
@@ -58,6 +61,7 @@ func New(o Options) (*Resolver, error) {
 	r := &Resolver{
 		o:     o,
 		found: expirable.NewLRU[string, string](keptHandles, nil, 10*time.Minute), failed: expirable.NewLRU[string, error](keptHandles, nil, time.Minute),
+		names: expirable.NewLRU[string, string](keptHandles, nil, 10*time.Minute),
 	}
 	const most = 16 << 10
 	switch o.Resolver {
@@ -127,6 +131,38 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	}
 	r.found.Add(handle, did)
 	return did, nil
+}
+
+// HandleOf returns the handle of an account: the one that its DID document has, if it resolves to the DID, and "" if there is
+// none. It is cached for ten minutes.
+func (r *Resolver) HandleOf(ctx context.Context, did string) (string, error) {
+	if r.service == "" && r.direct == nil {
+		return "", ErrOff
+	}
+	if handle, known := r.names.Get(did); known {
+		return handle, nil
+	}
+	id, err := syntax.ParseDID(did)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	var handle syntax.Handle
+	var leads string
+	document, err := r.o.Directory.LookupDID(ctx, id)
+	if err == nil {
+		handle, err = document.DeclaredHandle()
+	}
+	if err == nil {
+		leads, err = r.Resolve(ctx, handle.String())
+	}
+	switch {
+	case errors.Is(err, identity.ErrDIDNotFound), errors.Is(err, identity.ErrHandleNotDeclared), errors.Is(err, ErrNotFound), err == nil && leads != did:
+		handle = ""
+	case err != nil:
+		return "", fmt.Errorf("the handle of %s: %w", did, err)
+	}
+	r.names.Add(did, handle.String())
+	return handle.String(), nil
 }
 
 func (r *Resolver) resolveDirect(ctx context.Context, handle string) (string, error) {

@@ -1,12 +1,16 @@
 package identities
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
 )
 
 // service starts a service that resolves handles.
@@ -51,6 +55,61 @@ func TestService(t *testing.T) {
 	}
 	if did, known, err := r.Kept("alice.example.com"); did == "" || !known || err != nil {
 		t.Errorf("cached: %q, %v, %v", did, known, err)
+	}
+}
+
+// known is a directory of DID documents.
+type known struct {
+	keyDirectory
+	asked   int
+	handles map[string]string
+}
+
+func (k *known) LookupDID(_ context.Context, did syntax.DID) (*identity.Identity, error) {
+	k.asked++
+	switch handle, ok := k.handles[did.String()]; {
+	case !ok:
+		return nil, identity.ErrDIDNotFound
+	case handle == "unreachable":
+		return nil, identity.ErrDIDResolutionFailed
+	default:
+		return &identity.Identity{DID: did, AlsoKnownAs: []string{handle}}, nil
+	}
+}
+
+// A DID has the handle of its document if that leads back to it. Certain answers are kept, that there is none, too.
+func TestHandleOf(t *testing.T) {
+	leads := map[string]string{"alice.example.com": "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "bob.example.com": "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}
+	url := service(t, func(w http.ResponseWriter, r *http.Request) {
+		if leads[r.FormValue("handle")] == "" {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		fmt.Fprintf(w, `{"did":%q}`, leads[r.FormValue("handle")])
+	})
+	d := &known{handles: map[string]string{
+		"did:plc:aaaaaaaaaaaaaaaaaaaaaaaa": "at://Alice.example.com", "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb": "at://bob.example.com",
+		"did:plc:cccccccccccccccccccccccc": "https://example.com", "did:plc:dddddddddddddddddddddddd": "at://down.example.com", "did:plc:eeeeeeeeeeeeeeeeeeeeeeee": "unreachable",
+	}}
+	r, err := New(Options{Resolver: url, Directory: d})
+	must(t, err)
+	for range 2 {
+		for did, want := range map[string]string{
+			"did:plc:aaaaaaaaaaaaaaaaaaaaaaaa": "alice.example.com", "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb": "", "did:plc:cccccccccccccccccccccccc": "",
+			"did:plc:dddddddddddddddddddddddd": "error", "did:plc:eeeeeeeeeeeeeeeeeeeeeeee": "error", "did:plc:ffffffffffffffffffffffff": "",
+		} {
+			if handle, err := r.HandleOf(t.Context(), did); (err != nil) != (want == "error") || err == nil && handle != want {
+				t.Errorf("%s: %q, %v", did, handle, err)
+			}
+		}
+	}
+	if d.asked != 6+2 {
+		t.Errorf("%d documents were read, want one for each account and another for each failure", d.asked)
+	}
+	if r, err = New(Options{Resolver: "off"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.HandleOf(t.Context(), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"); !errors.Is(err, ErrOff) {
+		t.Error(err)
 	}
 }
 

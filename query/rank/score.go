@@ -159,7 +159,7 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member string)) (more b
 func Question(q *xrpc.Query, r *Ranking) string {
 	asked := url.Values{}
 	for _, name := range Takes() {
-		if name != "cursor" && name != "limit" && q.Values.Has(name) {
+		if q.Values.Has(name) && !slices.Contains([]string{"cursor", "limit", "format", "names", "proof"}, name) {
 			asked.Set(name, q.Values.Get(name))
 		}
 	}

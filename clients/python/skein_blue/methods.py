@@ -254,6 +254,8 @@ class _CountsOutput(TypedDict):
 class CountsOutput(_CountsOutput, total=False):
     """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts."""
 
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
@@ -524,6 +526,8 @@ class HistogramOutput(_HistogramOutput, total=False):
 
     #: Members whose records are earlier than the first bucket, because there are at most 1,000 buckets, or without bucket 120. Absent if there are none.
     earlier: int
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     #: Members whose records are dated in the future; without until they have no bucket. Absent if there are none.
@@ -625,6 +629,8 @@ class ListOutput(_ListOutput, total=False):
 
     #: Absent on the last page.
     cursor: str
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
@@ -649,6 +655,8 @@ class _OverlapOutput(TypedDict):
 class OverlapOutput(_OverlapOutput, total=False):
     """Counts the members of up to 20 sets, and of what each two of them have in common."""
 
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
@@ -694,6 +702,8 @@ class QueryOutput(_QueryOutput, total=False):
 
     #: Absent on the last page.
     cursor: str
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     members: List[str]
@@ -722,6 +732,8 @@ class RankOutput(_RankOutput, total=False):
     accounts: int
     #: Absent on the last page.
     cursor: str
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
@@ -863,14 +875,15 @@ class Methods:
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
-    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
+    def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str]], subject: Sequence[str], *, names: bool | None = None, proof: bool | None = None) -> CountsOutput:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
         edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or sets of configured kinds. All take the same type of subject.
         subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         """
-        answer: CountsOutput = self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject, "proof": proof})
+        answer: CountsOutput = self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject, "names": names, "proof": proof})
         return answer
 
     def get_account(self, did: str) -> GetAccountOutput:
@@ -896,15 +909,16 @@ class Methods:
         answer: GetStatsOutput = self._call("blue.skein.graph.getStats", {})
         return answer
 
-    def histogram(self, set_: str, *, bucket: Duration | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
+    def histogram(self, set_: str, *, bucket: Duration | None = None, names: bool | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
         """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
 
         set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
         bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         since: Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d.
         until: Count only records before this time.
         """
-        answer: HistogramOutput = self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "since": since, "until": until})
+        answer: HistogramOutput = self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "names": names, "since": since, "until": until})
         return answer
 
     def known(self, actor: str, edge: Union[Literal["follows", "followers", "blocks", "blockers", "likers", "reposters", "listblockers", "listed"], str], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
@@ -927,26 +941,28 @@ class Methods:
         answer: LabelsOutput = self._call("blue.skein.graph.labels", {"subject": subject, "proof": proof})
         return answer
 
-    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
+    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         proof: Return what proves that the answer is complete.
         """
-        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order, "proof": proof})
+        answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "names": names, "order": order, "proof": proof})
         return answer
 
-    def overlap(self, set_: Sequence[str], *, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
+    def overlap(self, set_: Sequence[str], *, names: bool | None = None, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
         """Counts the members of up to 20 sets, and of what each two of them have in common.
 
         set_: Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         with_: One more set, to compare with each: the last of totals and pairs.
         """
-        answer: OverlapOutput = self._call("blue.skein.graph.overlap", {"set": set_, "proof": proof, "with": with_})
+        answer: OverlapOutput = self._call("blue.skein.graph.overlap", {"set": set_, "names": names, "proof": proof, "with": with_})
         return answer
 
     def path(self, from_: str, to: str, *, max: int | None = None, proof: bool | None = None) -> PathOutput:
@@ -960,19 +976,20 @@ class Methods:
         answer: PathOutput = self._call("blue.skein.graph.path", {"from": from_, "to": to, "max": max, "proof": proof})
         return answer
 
-    def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
+    def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
         set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         records: Return the record that makes the edge with each member. Works only for a single set.
         """
-        answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "proof": proof, "records": records})
+        answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "names": names, "proof": proof, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -984,13 +1001,14 @@ class Methods:
         exact: Fail instead of reading a sample. A ranking then reads up to 67 million edges.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer
 
 
@@ -1091,14 +1109,15 @@ class AsyncMethods:
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
-    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str]], subject: Sequence[str], *, proof: bool | None = None) -> CountsOutput:
+    async def counts(self, edge: Sequence[Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str]], subject: Sequence[str], *, names: bool | None = None, proof: bool | None = None) -> CountsOutput:
         """Counts the members of several sets of each subject, such as the likers, reposters and quoters of a hundred posts.
 
         edge: The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or sets of configured kinds. All take the same type of subject.
         subject: DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         """
-        answer: CountsOutput = await self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject, "proof": proof})
+        answer: CountsOutput = await self._call("blue.skein.graph.counts", {"edge": edge, "subject": subject, "names": names, "proof": proof})
         return answer
 
     async def get_account(self, did: str) -> GetAccountOutput:
@@ -1124,15 +1143,16 @@ class AsyncMethods:
         answer: GetStatsOutput = await self._call("blue.skein.graph.getStats", {})
         return answer
 
-    async def histogram(self, set_: str, *, bucket: Duration | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
+    async def histogram(self, set_: str, *, bucket: Duration | None = None, names: bool | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
         """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
 
         set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
         bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         since: Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d.
         until: Count only records before this time.
         """
-        answer: HistogramOutput = await self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "since": since, "until": until})
+        answer: HistogramOutput = await self._call("blue.skein.graph.histogram", {"set": set_, "bucket": bucket, "names": names, "since": since, "until": until})
         return answer
 
     async def known(self, actor: str, edge: Union[Literal["follows", "followers", "blocks", "blockers", "likers", "reposters", "listblockers", "listed"], str], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
@@ -1155,26 +1175,28 @@ class AsyncMethods:
         answer: LabelsOutput = await self._call("blue.skein.graph.labels", {"subject": subject, "proof": proof})
         return answer
 
-    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
+    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         proof: Return what proves that the answer is complete.
         """
-        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "order": order, "proof": proof})
+        answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "names": names, "order": order, "proof": proof})
         return answer
 
-    async def overlap(self, set_: Sequence[str], *, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
+    async def overlap(self, set_: Sequence[str], *, names: bool | None = None, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
         """Counts the members of up to 20 sets, and of what each two of them have in common.
 
         set_: Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         with_: One more set, to compare with each: the last of totals and pairs.
         """
-        answer: OverlapOutput = await self._call("blue.skein.graph.overlap", {"set": set_, "proof": proof, "with": with_})
+        answer: OverlapOutput = await self._call("blue.skein.graph.overlap", {"set": set_, "names": names, "proof": proof, "with": with_})
         return answer
 
     async def path(self, from_: str, to: str, *, max: int | None = None, proof: bool | None = None) -> PathOutput:
@@ -1188,19 +1210,20 @@ class AsyncMethods:
         answer: PathOutput = await self._call("blue.skein.graph.path", {"from": from_, "to": to, "max": max, "proof": proof})
         return answer
 
-    async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
+    async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
         """Lists the members of a set of DIDs or AT URIs.
 
         set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         records: Return the record that makes the edge with each member. Works only for a single set.
         """
-        answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "proof": proof, "records": records})
+        answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "names": names, "proof": proof, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
         """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
         of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
@@ -1212,11 +1235,12 @@ class AsyncMethods:
         exact: Fail instead of reading a sample. A ranking then reads up to 67 million edges.
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         proof: Return what proves that the answer is complete.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
         return answer

@@ -232,6 +232,8 @@ export interface CountsCountedSubject {
 export interface CountsParams {
   /** The names of the sets: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or sets of configured kinds. All take the same type of subject. */
   edge: ('follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | 'authors' | (string & {}))[];
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** Return what proves that the answer is complete. */
   proof?: boolean;
   /** DIDs, AT URIs or texts, as the sets take them. A string in double quotes, as in JSON, is taken character for character. $viewer stands for the DID of the account in the service auth token. */
@@ -239,6 +241,8 @@ export interface CountsParams {
 }
 
 export interface CountsOutput {
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   missing?: Missing;
@@ -474,6 +478,8 @@ export interface HistogramBucket {
 export interface HistogramParams {
   /** The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d. */
   bucket?: string;
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token. */
   set: string;
   /** Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d. */
@@ -489,6 +495,8 @@ export interface HistogramOutput {
   buckets: HistogramBucket[];
   /** Members whose records are earlier than the first bucket, because there are at most 1,000 buckets, or without bucket 120. Absent if there are none. */
   earlier?: number;
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   /** Members whose records are dated in the future; without until they have no bucket. Absent if there are none. */
@@ -586,6 +594,8 @@ export interface ListParams {
   /** Fail instead of sorting or ranking a sample. */
   exact?: boolean;
   limit?: number;
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
   order?: 'newest' | 'oldest' | 'id' | (string & {});
   /** Return what proves that the answer is complete. */
@@ -597,6 +607,8 @@ export interface ListParams {
 export interface ListOutput {
   /** Absent on the last page. */
   cursor?: string;
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: ListItem[];
@@ -617,6 +629,8 @@ export interface ListOutput {
 }
 
 export interface OverlapParams {
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** Return what proves that the answer is complete. */
   proof?: boolean;
   /** Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token. */
@@ -626,6 +640,8 @@ export interface OverlapParams {
 }
 
 export interface OverlapOutput {
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   missing?: Missing;
@@ -676,6 +692,8 @@ export interface QueryParams {
   /** The cursor of the previous page of the same set. */
   cursor?: string;
   limit?: number;
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** Return what proves that the answer is complete. */
   proof?: boolean;
   /** Return the record that makes the edge with each member. Works only for a single set. */
@@ -687,6 +705,8 @@ export interface QueryParams {
 export interface QueryOutput {
   /** Absent on the last page. */
   cursor?: string;
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   members?: string[];
@@ -722,6 +742,8 @@ export interface RankParams {
   limit?: number;
   /** The lowest count of a result. The default is 1, or 5 for share and lift. */
   min?: number;
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** An expression for a set. $viewer stands for the DID of the account in the service auth token. */
   of: string;
   /** Return what proves that the answer is complete. */
@@ -743,6 +765,8 @@ export interface RankOutput {
   accounts?: number;
   /** Absent on the last page. */
   cursor?: string;
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: RankRanked[];

@@ -74,6 +74,9 @@ func (n *Network) Handle(did string) string {
 	return ""
 }
 
+// HandleOf is Handle.
+func (n *Network) HandleOf(_ context.Context, did string) (string, error) { return n.Handle(did), nil }
+
 // profile is what a page shows of an account, a part of app.bsky.actor.defs#profileViewDetailed.
 type profile struct {
 	DID         string `json:"did"`
