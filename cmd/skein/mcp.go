@@ -37,7 +37,7 @@ var language string
 // versions of the protocol that a client may ask for, the newest first.
 var mcpVersions = []string{"2025-06-18", "2025-03-26", "2024-11-05"}
 
-const mcpInstructions = `skein is an index of who follows whom, who likes, reposts and blocks what, and of lists, on Bluesky and other apps of the AT Protocol.
+const mcpInstructions = `skein is an index of the follows, likes, reposts, blocks and lists on Bluesky and other apps of the AT Protocol.
 Tools take sets as expressions. Sets of accounts: follows(A), followers(A), likers(POST), reposters(POST), blocks(A), blockers(A), listed(LIST), mutuals(A), blocking(A), blockedBy(A). Sets of records: likes(A), reposts(A), lists(A). A is @handle.example.com or a DID, POST and LIST are bsky.app URLs or AT URIs.
 Combine them: intersect(E, E), union(E, E), except(E, E), atleast(N, E, E, E), authors(E), by(E, ACCOUNTS), rank(of=E, via=likes). Limit them in time: likes(A, since=7d).
 Questions, and how to ask them:
@@ -266,7 +266,7 @@ func (m *mcpServer) tools(ctx context.Context, header http.Header) ([]mcpTool, e
 	return m.offers, nil
 }
 
-// call calls a tool. What the server refuses is a result that says so, for the model to mend its call.
+// call calls a tool. An error of the server is a result, so that the model reads it and mends its call.
 func (m *mcpServer) call(ctx context.Context, header http.Header, name string, arguments map[string]any) (any, error) {
 	tools, err := m.tools(ctx, header)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestMCP(t *testing.T) {
 	}
 	question := url.Values{"set": {"union(a,b)", `2 "x"`}, "limit": {"20"}, "names": {"true"}}.Encode()
 	for message, want := range map[string]string{
-		`{"jsonrpc":"2.0","id":"x","method":"initialize","params":{"protocolVersion":"2025-03-26"}}`: `"id":"x","result":{"capabilities":{"resources":{},"tools":{}},"instructions":"skein is an index`,
+		`{"jsonrpc":"2.0","id":"x","method":"initialize","params":{"protocolVersion":"2025-03-26"}}`: `"id":"x","result":{"capabilities":{"resources":{},"tools":{}},"instructions":"skein is an index of the follows`,
 		`{"id":1,"method":"initialize","params":{"protocolVersion":"1999-01-01"}}`:                   `"protocolVersion":"2025-06-18"`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`:                                     "",
 		`{"id":2,"method":"ping"}`:                                               `{"jsonrpc":"2.0","id":2,"result":{}}`,
