@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -218,7 +219,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 			}
 		}
 		if len(added) == 0 {
-			return nil
+			return setKinds(tx, all) // a set may have got a name
 		}
 		if lacking, err = lack(tx.Snapshot(), lacking, names, time.Now().UTC()); err != nil {
 			return err
@@ -250,7 +251,11 @@ func setKinds(tx kv.Txn, t *kinds.Table) error {
 		return nil
 	}
 	v, err := format.AppendKinds(nil, t)
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	was, _, err := tx.Get(format.KeyKinds)
+	if err == nil && !bytes.Equal(was, v) {
 		tx.Set(format.KeyKinds, v)
 	}
 	return err

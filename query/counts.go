@@ -135,6 +135,9 @@ func (c *claim) sizes(v *algebra.Reader, edges []language.Via, subjects []langua
 			c.lacks(c.index.Statuses())
 		default:
 			c.ofEverybody("", language.Window{}, edge.Kind)
+			if edge.Op == language.OpLists {
+				c.lacks(c.index.Kind(c.sn.Self(edge.Kind), language.Window{}))
+			}
 		}
 		if err != nil {
 			return err

@@ -112,7 +112,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 		for _, subject := range f.found {
 			f.refs = append(f.refs, to.Keep(subject))
 		}
-		to.AddSubjects(k.Kind, r.rkey, f.refs)
+		to.AddSubjects(k, r.rkey, f.refs)
 	}
 	if dropped != "" {
 		f.dropped(dropped)

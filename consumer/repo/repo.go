@@ -100,7 +100,7 @@ func subjectKeys(t *kinds.Table) (keys [][]byte) {
 	for i := range t.All {
 		field, _, _ := kinds.CutStep(t.All[i].To.Field[0])
 		key := append([]byte{wire.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
-		if !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
+		if !t.All[i].Kind.IsSelf() && !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
 			keys = append(keys, key)
 		}
 	}

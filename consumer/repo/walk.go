@@ -16,7 +16,7 @@ const maxKey = dict.MaxNSID + 1 + dict.MaxRkey
 
 // Walk calls each for the records of indexed collections, in the order of their paths. If a record
 // names several subjects of a kind (kinds.Kind.IsMany), it calls each once for each subject.
-// subject is nil if a record names none; it is valid until the next Read or Release, rkey
+// subject is empty if a record names none. rkey and subject are valid
 // only during the call. Walk ends early with the error of ctx, or with ErrEdges.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
 	w := &r.walk
@@ -53,6 +53,7 @@ type walk struct {
 	read  int      // bytes of records parsed
 	edges int      // that the records make
 	found [][]byte // scratch
+	own   []byte   // likewise
 }
 
 // step counts a node or an entry, and checks ctx now and then.
@@ -194,6 +195,10 @@ func (w *walk) record(cid []byte) error {
 		w.found, reason = wire.AppendSubjects(w.found[:0], k, data)
 		if !reason.IsAbsent() {
 			dropped = dropped.Or(reason)
+		}
+		if k.Kind.IsSelf() {
+			w.own = k.AppendSelf(w.own[:0], w.r.DID, rkey)
+			w.found = append(w.found, w.own)
 		}
 		for _, subject := range w.found {
 			if subject != nil {

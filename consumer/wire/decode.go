@@ -383,7 +383,7 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 		case !k.Kind.IsMany(): // the block is missing: the record names no subject
 			subjects = nobody
 		}
-		b.AddSubjects(k.Kind, rkey, subjects)
+		b.AddSubjects(k, rkey, subjects)
 	}
 	return reason
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"strings"
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
@@ -14,6 +15,9 @@ import (
 // A kind without arrays has one subject, or a nil one if the record should name one and does not. A kind with
 // arrays has at most kinds.MaxSubjects.
 func AppendSubjects(dst [][]byte, k *kinds.Info, record []byte) (subjects [][]byte, reason Reason) {
+	if k.Kind.IsSelf() { // whatever is in the record
+		return dst, absent
+	}
 	s := search{k: k, all: dst, start: len(dst), c: Cursor{B: record}}
 	s.inMap(k.To.Field)
 	isMany := k.Kind.IsMany()
@@ -44,12 +48,21 @@ type search struct {
 }
 
 // inMap searches the map at the cursor, to its end.
+//
+// A step with a question mark may be missing. If a record has a subject with and without it, the first counts, in the order of
+// the record.
 func (s *search) inMap(steps []string) {
-	name, elements, isArray := kinds.CutStep(steps[0])
+	name, isOptional := strings.CutSuffix(steps[0], "?")
+	name, elements, isArray := kinds.CutStep(name)
 	c := &s.c
 	seen := false
 	for range c.Count(Map) {
-		if string(c.Text()) != name {
+		switch key := c.Text(); {
+		case string(key) == name:
+		case isOptional && string(key) == steps[1]:
+			s.value(steps[2:])
+			continue
+		default:
 			c.Skip()
 			continue
 		}
@@ -130,7 +143,9 @@ func (s *search) take(subject []byte) {
 			return
 		}
 	}
-	if len(s.all)-s.start == kinds.MaxSubjects {
+	if n := len(s.all) - s.start; n == 1 && !s.k.Kind.IsMany() {
+		return
+	} else if n == kinds.MaxSubjects {
 		s.reason = s.reason.Or(MoreSubjects)
 		return
 	}

@@ -59,7 +59,7 @@ func (s *state) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
 	p, ok := s.ahead.(kv.Prefetcher)
 	switch {
 	case !ok || actor == dict.None || subject == dict.None:
-	case w.All():
+	case w.All() && !k.IsSelf():
 		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, actor))
 		if s.source.sets.hasLeaves(k, subject, false) {
 			read.BeginLeaf(p, s.source.Layout, k, actor, subject)

@@ -132,6 +132,11 @@ func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
+	if k.IsSelf() {
+		has := false
+		err := s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { has = author == actor; return nil })
+		return has, err
+	}
 	has, below, err := read.HasEdge(s.r, s.source.Layout, k, actor, subject)
 	if below {
 		s.source.sets.hasLeaves(k, subject, true)

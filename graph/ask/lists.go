@@ -87,6 +87,9 @@ func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.
 	return err
 }
 
+// Self is kinds.Table.Self.
+func (s *state) Self(k kinds.Kind) kinds.Kind { return s.source.Kinds().Self(k) }
+
 // Listed calls each, in no order, with the accounts that author's records in a window put on
 // author's list. An account may come several times, and may be hidden.
 func (s *edges) Listed(list, author dict.ID, w Window, each func(member dict.ID, path Path)) error {

@@ -8,6 +8,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -124,6 +125,10 @@ func (s *edges) shownTo(k kinds.Kind, subject dict.ID, since uint64, within func
 	return cmp.Or(err, scanned)
 }
 
+// mostHeads is how many heads are read at once: their values are in memory together, and the engine reads them before it charges for
+// the first.
+const mostHeads = 2048
+
 // eachNaming calls each with the paths of the records by which actors have an edge to subject, within the window of each actor: actor by
 // actor, by path, until each returns false for this actor. It looks the heads of many actors up together. Of actors whose heads do not have all records, it
 // first reads those in the window near, unless that is the zero Window: if it finds some there, each gets no others.
@@ -141,11 +146,10 @@ func (s *edges) eachNaming(k kinds.Kind, subject dict.ID, near Window, within fu
 		}
 		return read(within(i))
 	}
-	const most = 2048 // keys at once: their values are in memory together, and the engine reads them before it charges for the first
 	var key []byte
 	var records []format.Record
-	for from := 0; from < len(actors); from += most {
-		some := actors[from:min(from+most, len(actors))]
+	for from := 0; from < len(actors); from += mostHeads {
+		some := actors[from:min(from+mostHeads, len(actors))]
 		var others []int // whose records have to be read one by one
 		var keys kv.Keys
 		for _, actor := range some {
@@ -203,6 +207,103 @@ func (s *edges) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sin
 		}
 	}
 	return err
+}
+
+// Live calls each, in no order, for those of uris that are live records of a kind, with their author and the subject that they
+// name, None if they name none. A kind of records themselves (kinds.Kind.IsSelf) has every record of its collection, and names the
+// record: so of posts, it tells which exist; the kind of repliedTo has those that are replies, and names what they answer. Live
+// tells neither whether authors are hidden, nor what the index lacks of their repos (AccountAndQueue). It takes a few batched reads.
+func (s *edges) Live(k kinds.Kind, uris []dict.ID, each func(i int, author, subject dict.ID) error) error {
+	var found, of []int // of each record of the collection, the index in uris, and of its author in b
+	var paths []Path
+	var b intern.Batch
+	collection := s.Kind(k).Collection + "/"
+	err := s.Strings(dict.URI, uris, func(i int, uri []byte) error {
+		if did, ok := dict.AuthorOf(uri); ok {
+			if rkey, ok := bytes.CutPrefix(uri[len("at://")+len(did)+1:], []byte(collection)); ok {
+				found, of, paths = append(found, i), append(of, b.Add(dict.DID, did)), append(paths, ParsePath(bytes.Clone(rkey)))
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.Lookup(&b)
+	}
+	authors := make([]dict.ID, len(of))
+	for n := range of {
+		authors[n] = b.ID(of[n])
+	}
+	if err == nil {
+		err = s.at(k, authors, paths, func(n int, subject dict.ID) error { return each(found[n], authors[n], subject) })
+	}
+	return err
+}
+
+// at calls each, in no order, with the subjects of the records that actors have at paths: one for each actor.
+func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int, subject dict.ID) error) error {
+	var others []int // whose records have to be read one by one
+	var ids []uint64
+	for from := 0; from < len(actors); from += mostHeads {
+		var keys kv.Keys
+		for _, actor := range actors[from:min(from+mostHeads, len(actors))] {
+			keys.Add(format.AppendRecordsKey(nil, k, actor))
+		}
+		err := s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) (err error) {
+			i, simple := from+n, false
+			if ids, simple = format.CoderOf(k, actors[i]).AppendSubjects(ids[:0], v, paths[i].TID, paths[i].TID); ok && (!simple || paths[i].Raw != nil) {
+				others = append(others, i)
+				return nil
+			}
+			for _, id := range ids {
+				err = cmp.Or(err, each(i, dict.ID(id)))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range ahead(s.state, slices.Values(others), func(i int) { s.beginRecords(k, actors[i]) }) {
+		var failed error
+		one := func(r *format.Record) bool {
+			if format.ComparePaths(r.Path, paths[i]) == 0 {
+				failed = each(i, r.Subject)
+			}
+			return failed == nil
+		}
+		var err error
+		if tid := paths[i].TID; paths[i].HasTime() {
+			err = read.RecordsIn(s.r, k, actors[i], Window{From: tid, To: tid + 1}, one)
+		} else {
+			err = read.RecordsWithin(s.r, k, actors[i], 1, 0, one) // keys that are not TIDs
+		}
+		if err = cmp.Or(err, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Naming calls each, in no order, with the records of a kind in a window that name subject, and their paths. from are the accounts
+// that have such records; Naming skips inactive ones. The table must have a kind of the collection's records themselves.
+func (s *edges) Naming(k kinds.Kind, subject dict.ID, from []dict.ID, w Window, each func(record dict.ID, p Path)) error {
+	from = slices.DeleteFunc(slices.Clone(from), s.IsHidden)
+	var actors []dict.ID
+	var paths []Path
+	err := s.eachNaming(k, subject, Window{}, func(int) Window { return w }, from, func(i int, p Path) bool {
+		p.Raw = bytes.Clone(p.Raw)
+		actors, paths = append(actors, from[i]), append(paths, p)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return s.at(s.Self(k), actors, paths, func(i int, record dict.ID) error {
+		if record != dict.None {
+			each(record, paths[i])
+		}
+		return nil
+	})
 }
 
 // NoTime is RecordsFrom's since for subjects without a time.

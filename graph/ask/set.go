@@ -25,12 +25,16 @@ type ActorSet struct {
 	whole   *sets.Set // the whole set, once it is known
 }
 
-// Actors opens the set of accounts that have an edge to subject, such as its followers.
+// Actors opens the set of accounts that have an edge to subject, such as its followers. A record itself has its author.
 func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	t := &ActorSet{s: s.state}
 	if subject == dict.None {
 		t.whole = &t.row
 		return t, nil
+	}
+	if k.IsSelf() {
+		t.whole = &t.row
+		return t, s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { t.row = sets.FromList([]uint64{uint64(author)}); return nil })
 	}
 	var err error
 	if t.set, err = read.OpenSet(s.r, s.source.Layout, k, subject); err != nil {
@@ -49,6 +53,19 @@ func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 // each of the subjects. It calls heavy, if there is one, before it reads a large set that is not in
 // memory; an error ends the work.
 func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
+	if k.IsSelf() {
+		totals := make([]uint64, len(subjects))
+		err := s.Live(k, subjects, func(i int, author, _ dict.ID) error {
+			if !s.IsHidden(author) {
+				totals[i] = 1
+			}
+			return nil
+		})
+		for i := 0; i < len(totals) && err == nil; i++ {
+			err = each(i, totals[i])
+		}
+		return err
+	}
 	var whole []int // subjects whose sets have leaves, or several rows
 	var keys kv.Keys
 	var key, end []byte

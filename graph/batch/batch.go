@@ -120,14 +120,19 @@ func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
 }
 
 // AddSubjects adds to the last event the creation or update of a record with its subjects: a put for each, and before them
-// a deletion if the record names none, or can name several (kinds.Kind.IsMany).
-func (b *Batch) AddSubjects(k kinds.Kind, rkey []byte, subjects []Ref) {
+// a deletion if the record names none, or can name several (kinds.Kind.IsMany). Of a kind of records themselves, it adds the record.
+func (b *Batch) AddSubjects(k *kinds.Info, rkey []byte, subjects []Ref) {
 	key := b.put(rkey)
-	if k.IsMany() || len(subjects) == 0 {
-		b.addOp(Op{Kind: k, Delete: true, Rkey: key})
+	switch {
+	case k.Kind.IsSelf():
+		start := uint32(len(b.arena))
+		b.arena = k.AppendSelf(b.arena, b.Bytes(b.events[len(b.events)-1].DID), rkey)
+		b.addOp(Op{Kind: k.Kind, Rkey: key, Subject: Span{start, uint32(len(b.arena))}})
+	case k.Kind.IsMany() || len(subjects) == 0:
+		b.addOp(Op{Kind: k.Kind, Delete: true, Rkey: key})
 	}
 	for _, s := range subjects {
-		b.addOp(Op{Kind: k, Rkey: key, Subject: s.Span})
+		b.addOp(Op{Kind: k.Kind, Rkey: key, Subject: s.Span})
 	}
 }
 

@@ -51,6 +51,10 @@ func (v *checker) edges() error {
 		func(w *checker) error {
 			err := w.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
 				for _, s := range subjects {
+					if k.IsSelf() { // there is no set to compare it with
+						w.named(dict.URI, dict.ID(s), "record")
+						continue
+					}
 					w.add(w.records, k, uint64(actor), s)
 				}
 				return nil

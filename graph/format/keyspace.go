@@ -1,6 +1,8 @@
 package format
 
 import (
+	"cmp"
+
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
@@ -44,10 +46,10 @@ func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 		parts = append(parts, Part{k.Name + " records", []byte{KeyRecord, byte(k.Kind)}})
 	}
 	for _, k := range t.All {
-		name := k.Reverse
-		if !k.HasSets() {
-			name = k.Name + " sets"
+		if k.Kind.IsSelf() {
+			continue
 		}
+		name := cmp.Or(k.Reverse, k.Name+" sets")
 		if HasGroups(k.Kind) {
 			parts = append(parts, Part{name + " in row groups", []byte{KeyRows, byte(k.Kind)}})
 			name = "other " + name

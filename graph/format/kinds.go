@@ -17,13 +17,14 @@ type configured struct {
 	Names      string     `json:"names"` // the form of the subject (kinds.Form.Noun)
 	Forward    string     `json:"forward"`
 	Reverse    string     `json:"reverse"`
+	Records    string     `json:"records,omitempty"`
 }
 
 // AppendKinds appends the value of KeyKinds.
 func AppendKinds(dst []byte, t *kinds.Table) ([]byte, error) {
 	list := []configured{}
 	for _, k := range t.Configured() {
-		list = append(list, configured{k.Kind, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
+		list = append(list, configured{k.Kind, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse, k.Records})
 	}
 	b, err := json.Marshal(list)
 	return append(dst, b...), err
@@ -41,7 +42,7 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 	var rows []kinds.Info
 	for _, c := range list {
 		k := kinds.Info{
-			Kind: c.Number, Name: c.Forward, Collection: c.Collection, Forward: c.Forward, Reverse: c.Reverse, Optional: true,
+			Kind: c.Number, Name: c.Forward, Collection: c.Collection, Forward: c.Forward, Reverse: c.Reverse, Records: c.Records, Optional: true,
 		}
 		var known bool
 		if k.To.Form, known = kinds.FormOfNoun(c.Names); !known {

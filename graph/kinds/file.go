@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -10,16 +11,22 @@ import (
 )
 
 // A file of kinds has one kind in each line: the collection, the path of the subject in its
-// records, the type of the subject (did, at-uri, uri or text), and the names of the two sets: the
-// subjects of an account, and the accounts that name a subject. Lines that start with # are comments.
+// records, the type of the subject (did, at-uri, uri or text), and the names of its sets: the
+// subjects of an account, the accounts that name a subject, and, if wanted, the records that name it.
+// Lines that start with # are comments.
 //
 //	# collection              path              type    sets
 //	sh.tangled.graph.follow   subject           did     tangledFollows  tangledFollowers
-//	app.bsky.feed.post        reply.parent.uri  at-uri  repliedTo       repliers
+//	app.bsky.feed.post        self              at-uri  posts
+//	app.bsky.feed.post        reply.parent.uri  at-uri  repliedTo       repliers          replies
 //	app.bsky.feed.post        tags[]            text    tags            taggers
 //	app.bsky.feed.post        facets[].features[app.bsky.richtext.facet#mention].did  did  mentions  mentioners
 //
-// A path goes through arrays like Constellation's: name[TYPE] stands for the elements of the array
+// The path self stands for the record, whose URI is then the subject. Its only set has an account's records. It
+// comes before the lines that name sets of the collection's records.
+//
+// A step with a question mark may be missing: embed.record.record?.uri is embed.record.record.uri, or else
+// embed.record.uri. A path goes through arrays like Constellation's: name[TYPE] stands for the elements of the array
 // name that are objects of that $type, and name[] for its other elements: strings, and objects without
 // a $type. A record then makes an edge to each of its subjects (Kind.IsMany).
 //
@@ -32,6 +39,15 @@ const (
 	maxType = 400 // bytes of an element's $type: an NSID of up to 317, a # and a name
 	maxName = 40  // bytes
 )
+
+// Posts are the usual kinds of posts, as lines of a file: the posts themselves, what they answer and quote (embeds are records,
+// or records with media), and whom they mention.
+const Posts = `
+app.bsky.feed.post  self                      at-uri  posts
+app.bsky.feed.post  reply.parent.uri          at-uri  repliedTo  repliers  replies
+app.bsky.feed.post  embed.record.record?.uri  at-uri  quoted     quoters   quotes
+app.bsky.feed.post  facets[].features[app.bsky.richtext.facet#mention].did  did  mentions  mentioners
+`
 
 var (
 	setName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
@@ -60,10 +76,12 @@ func Parse(file string) (all []Info, err error) {
 
 func parseLine(line string) (k Info, err error) {
 	words := strings.Fields(line)
-	if len(words) != 5 {
-		return k, fmt.Errorf("expected five words, COLLECTION PATH did|at-uri|uri|text SET SET, got %d", len(words))
+	n := len(words)
+	if isSelf := n > 1 && words[1] == "self"; n != 4 && isSelf || n != 5 && n != 6 && !isSelf {
+		return k, fmt.Errorf("expected COLLECTION PATH did|at-uri|uri|text SET SET, and perhaps a third SET, or COLLECTION self at-uri SET; got %d words", n)
 	}
-	k = Info{Name: words[3], Collection: words[0], Forward: words[3], Reverse: words[4], Optional: true}
+	words = append(words, "", "")
+	k = Info{Name: words[3], Collection: words[0], Forward: words[3], Reverse: words[4], Records: words[5], Optional: true}
 	if k.To.Form, err = FormOf(words[2]); err != nil {
 		return k, err
 	}
@@ -94,7 +112,7 @@ func SplitPath(path string) (steps []string, err error) {
 
 // Line returns a configured row as a line of a file of kinds.
 func (k *Info) Line() string {
-	return strings.Join([]string{k.Collection, k.To.Path(), k.To.Form.String(), k.Forward, k.Reverse}, " ")
+	return strings.TrimSpace(strings.Join([]string{k.Collection, k.To.Path(), k.To.Form.String(), k.Forward, k.Reverse, k.Records}, " "))
 }
 
 // check checks a configured row.
@@ -105,7 +123,13 @@ func (k *Info) check() error {
 	if len(k.To.Field) == 0 || len(k.To.Field) > maxPath {
 		return fmt.Errorf("the path %q has more than %d parts", k.To.Path(), maxPath)
 	}
-	for _, step := range k.To.Field {
+	if k.To.IsSelf() && (k.To.Form != ATURI || k.Reverse != "") {
+		return errors.New("the subjects of the path self are of the type at-uri")
+	}
+	for i, step := range k.To.Field {
+		if 0 < i && i < len(k.To.Field)-1 && !strings.ContainsAny(k.To.Field[i+1], "[?") { // else it is not a field name
+			step = strings.TrimSuffix(step, "?")
+		}
 		key, elements, isArray := CutStep(step)
 		switch {
 		case !pathKey.MatchString(key) || len(key) > maxKey:
@@ -114,8 +138,8 @@ func (k *Info) check() error {
 			return fmt.Errorf("the path %q has elements %q, which is not a $type such as app.bsky.richtext.facet#mention", k.To.Path(), elements)
 		}
 	}
-	for _, name := range []string{k.Forward, k.Reverse} {
-		if !setName.MatchString(name) || len(name) > maxName {
+	for i, name := range []string{k.Forward, k.Reverse, k.Records} {
+		if optional := i == 2 || k.To.IsSelf(); (name != "" || !optional) && !setName.MatchString(name) || len(name) > maxName {
 			return fmt.Errorf("%q is not a name for a set: a letter, then letters, digits and _, at most %d", name, maxName)
 		}
 	}
@@ -141,10 +165,11 @@ var ErrContradiction = errors.New("the store has other kinds")
 // Configure adds configured kinds to a store's table, and gives them numbers. Kinds that the table
 // already has must be the same.
 func Configure(t *Table, more []Info) (*Table, error) {
-	next := map[bool]Kind{false: FirstConfigured, true: FirstMany}
+	count := map[Kind]Kind{} // of each sort
 	have := t.Configured()
 	for _, k := range have {
-		next[k.Kind.IsMany()] = max(next[k.Kind.IsMany()], k.Kind+1)
+		first := k.To.first()
+		count[first] = max(count[first], k.Kind-first+1)
 	}
 	all := append([]Info(nil), have...)
 add:
@@ -152,26 +177,30 @@ add:
 		for i := range have {
 			same := have[i].Source() == k.Source()
 			switch {
-			case same && have[i].To.Form == k.To.Form && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse:
+			case same && have[i].To.Form == k.To.Form && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse && (k.Records == "" || have[i].Records == "" || k.Records == have[i].Records):
+				all[i].Records = cmp.Or(k.Records, have[i].Records) // a name may be added: it changes nothing that is stored
 				continue add
 			case same:
-				return nil, fmt.Errorf("%w: %s is indexed as %s with the sets %s and %s, and cannot change to %s with %s and %s",
-					ErrContradiction, k.Source(), have[i].To.Form, have[i].Forward, have[i].Reverse, k.To.Form, k.Forward, k.Reverse)
+				return nil, fmt.Errorf("%w: %s is indexed as %q, and cannot change to %q", ErrContradiction, k.Source(), have[i].Line(), k.Line())
 			}
 		}
-		many := k.To.IsMany()
-		if next[many] >= firstOf(many)+MaxConfigured {
-			return nil, fmt.Errorf("kinds: more than %d configured kinds %s arrays", MaxConfigured, map[bool]string{false: "without", true: "with"}[many])
+		first := k.To.first()
+		if count[first] == MaxConfigured {
+			return nil, fmt.Errorf("kinds: more than %d configured kinds of one sort: of records themselves, with arrays, or without", MaxConfigured)
 		}
-		k.Kind = next[many]
-		next[many]++
+		k.Kind = first + count[first]
+		count[first]++
 		all = append(all, k)
 	}
 	return tableOf(all, len(have))
 }
 
-func firstOf(many bool) Kind {
-	if many {
+// first returns the first number of the kinds whose path is of the same sort.
+func (e *End) first() Kind {
+	switch {
+	case e.IsSelf():
+		return FirstSelf
+	case e.IsMany():
 		return FirstMany
 	}
 	return FirstConfigured

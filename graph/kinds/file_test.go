@@ -17,6 +17,11 @@ app.bsky.feed.post        reply.parent.uri   at-uri  repliedTo       repliers
 	app.bsky.feed.post  embed.record.uri  at-uri  quoted  quoters
 `
 
+// moreKinds adds records themselves, and names a set of what someKinds has.
+const moreKinds = `app.bsky.feed.post self at-uri posts
+app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers replies
+app.bsky.feed.post tags[] text tags taggers tagged`
+
 // The kinds of a file get numbers, and have the same lines when written.
 func TestFile(t *testing.T) {
 	all, err := kinds.Parse(someKinds)
@@ -53,7 +58,16 @@ func TestFile(t *testing.T) {
 func TestWrongLines(t *testing.T) {
 	for line, reason := range map[string]string{
 		"a.b.c subject did x":                              "got 4",
-		"a.b.c subject did x y z":                          "got 6",
+		"a.b.c subject did w x y z":                        "got 7",
+		"a.b.c self at-uri x y":                            "got 5",
+		"a.b.c self did xs":                                "of the type at-uri",
+		"a.b.c self at-uri union":                          "a reserved word of expressions",
+		"a.b.c self at-uri xs\na.b.c self at-uri ys":       "already indexed",
+		"a.b.c subject did x y z":                          "path self for that collection must come first",
+		"a.b.c self at-uri xs\na.b.c a.b? did x y":         "not a field name",
+		"a.b.c a?.b did x y":                               "not a field name",
+		"a.b.c a.b?.c[] did x y":                           "not a field name",
+		"a.b.c self at-uri xs\na.b.c b did x y xs":         "cannot be named xs",
 		"a.b.c subject DID xs ys":                          "is not did, at-uri, uri or text",
 		"follow subject did xs ys":                         "not the NSID",
 		"a.b.c facets[.did did xs ys":                      "a [ without a ]",
@@ -104,21 +118,38 @@ func TestConfigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for source, number := range map[string]kinds.Kind{all[1].Source(): 64, all[0].Source(): 65, all[2].Source(): 66} {
+	more, err := kinds.Parse(moreKinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time, nothing is new
+		if again, err = kinds.Configure(again, more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, err = kinds.Configure(again, all); err != nil || again.Info(64).Records != "replies" { // it keeps its name
+		t.Fatal(err, again)
+	}
+	all[1].Records = "replies"
+	for source, number := range map[string]kinds.Kind{all[1].Source(): 64, all[0].Source(): 65, all[2].Source(): 66, more[0].Source(): kinds.FirstSelf, more[2].Source(): kinds.FirstMany} {
 		if k := again.Info(number); k == nil || k.Source() != source {
 			t.Errorf("%d is %+v, want %s", number, k, source)
 		}
 	}
 	for what, change := range map[string]func(k *kinds.Info){
-		"another set":  func(k *kinds.Info) { k.Reverse = "answerers" },
-		"another name": func(k *kinds.Info) { k.Name, k.Forward = "answered", "answered" },
-		"another type": func(k *kinds.Info) { k.To.Form = kinds.DID },
+		"another set":   func(k *kinds.Info) { k.Reverse = "answerers" },
+		"other records": func(k *kinds.Info) { k.Records = "answers" },
+		"another name":  func(k *kinds.Info) { k.Name, k.Forward = "answered", "answered" },
+		"another type":  func(k *kinds.Info) { k.To.Form = kinds.DID },
 	} {
 		k := all[1]
 		change(&k)
 		if _, err := kinds.Configure(again, []kinds.Info{k}); !errors.Is(err, kinds.ErrContradiction) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	if again.Self(64) != kinds.FirstSelf || again.Collection("sh.tangled.graph.follow").HasMany() || !again.Collection("app.bsky.feed.post").HasMany() {
+		t.Errorf("%+v", again.Configured())
 	}
 	other := all[1]
 	other.To.Field = []string{"reply", "root", "uri"} // with the same names

@@ -34,6 +34,9 @@ func (e *End) Is() dict.Namespace { return e.Form.Is() }
 // Path returns the path as it is written: its steps, joined with dots.
 func (e *End) Path() string { return strings.Join(e.Field, ".") }
 
+// IsSelf reports whether the path is self: the subject is the record.
+func (e *End) IsSelf() bool { return e.Path() == "self" }
+
 // IsMany reports whether the path goes through an array.
 func (e *End) IsMany() bool {
 	return slices.ContainsFunc(e.Field, func(step string) bool { _, _, is := CutStep(step); return is })
@@ -60,6 +63,9 @@ type Info struct {
 	// Optional says that the field may be absent, as most posts are not replies. Such a record
 	// makes no edge, and is not malformed.
 	Optional bool
+	// Records names the set of the records that name a subject, "" if there is none. It needs a kind of the
+	// collection's records themselves (Kind.IsSelf), which has their ids.
+	Records string
 }
 
 // Source returns the collection and the path of the subject, as in
@@ -67,7 +73,17 @@ type Info struct {
 func (k *Info) Source() string { return k.Collection + ":" + k.To.Path() }
 
 // HasSets reports whether expressions have the kind's sets.
-func (k *Info) HasSets() bool { return k.Reverse != "" }
+func (k *Info) HasSets() bool { return k.Forward != "" }
+
+// AppendSelf appends the URI of a record, the subject of its edge of a kind of records themselves. It appends nothing if
+// the account's DID is too long for the subject of an edge.
+func (k *Info) AppendSelf(dst, did, rkey []byte) []byte {
+	if len(did) > MaxDID {
+		return dst
+	}
+	dst = append(append(append(dst, "at://"...), did...), '/')
+	return append(append(append(dst, k.Collection...), '/'), rkey...)
+}
 
 // All are the built-in rows. A number is never reused. Stores assign the numbers from
 // FirstConfigured on.
@@ -76,13 +92,13 @@ func (k *Info) HasSets() bool { return k.Reverse != "" }
 // members: such a record makes two edges, to the member and to the list, and queries join the two
 // by the record's key (graph.Snapshot.Listed).
 var All = []Info{
-	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", false},
-	{Like, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", false},
-	{Repost, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", false},
-	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false},
-	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false},
-	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false},
-	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false},
+	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", false, ""},
+	{Like, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", false, ""},
+	{Repost, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", false, ""},
+	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false, ""},
+	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false, ""},
+	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false, ""},
+	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false, ""},
 }
 
 // The kinds whose subjects are posts.
@@ -152,17 +168,23 @@ const Hidden Kind = 0
 const Max = 255
 
 // The numbers that a store assigns to configured kinds: from FirstConfigured on to those of records
-// with one subject, from FirstMany on to those whose path goes through an array.
+// with one subject, from FirstMany on to those whose path goes through an array, and from FirstSelf on to
+// those whose subject is the record itself.
 const (
 	FirstConfigured Kind = 64
 	FirstMany       Kind = 128
-	MaxConfigured   Kind = 64 // the most kinds of either sort that a store can configure
+	FirstSelf       Kind = 192
+	MaxConfigured   Kind = 64 // the most kinds of each sort that a store can configure
 )
+
+// IsSelf reports whether the subject of each record of the kind is the record itself: its forward sets are the
+// records of an actor. The only actor of such a subject is its author, so the store has no reverse sets of the kind.
+func (k Kind) IsSelf() bool { return k >= FirstSelf }
 
 // IsMany reports whether a record of the kind can name several subjects. The store then has an entry for
 // each pair of a record and a subject, and none for a record without subjects; a record of any other kind
 // has one entry, whether or not it names a subject.
-func (k Kind) IsMany() bool { return k >= FirstMany }
+func (k Kind) IsMany() bool { return k >= FirstMany && k < FirstSelf }
 
 // MaxSubjects is the most subjects of a record that are indexed: the first distinct ones in the order of
 // the record. It bounds what one record costs.
@@ -189,6 +211,7 @@ type Collection struct {
 	NSID  string
 	Kinds []*Info
 	many  bool // whether some of the kinds have several subjects a record
+	self  Kind // of its records themselves, 0 if there is none
 }
 
 // BuiltIn is the table of a store without configured kinds.
@@ -224,7 +247,7 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 			if err := k.check(); err != nil {
 				return nil, err
 			}
-			if first := firstOf(k.To.IsMany()); k.Kind < first || k.Kind >= first+MaxConfigured || t.byKind[k.Kind] != nil {
+			if first := k.To.first(); k.Kind < first || k.Kind > first+MaxConfigured-1 || t.byKind[k.Kind] != nil {
 				return nil, fmt.Errorf("kinds: %s has the number %d, which is invalid or taken", k.Source(), k.Kind)
 			}
 		}
@@ -232,8 +255,14 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 			for taken := true; taken; {
 				_, forward := sets[k.Forward]
 				_, reverse := sets[k.Reverse]
-				if taken = forward || reverse || t.byName[k.Name] != nil; taken {
-					k.Name, k.Forward, k.Reverse = k.Name+"_", k.Forward+"_", k.Reverse+"_"
+				_, records := sets[k.Records]
+				if taken = forward || reverse || records || t.byName[k.Name] != nil; taken {
+					k.Name, k.Forward = k.Name+"_", k.Forward+"_"
+					for _, name := range []*string{&k.Reverse, &k.Records} {
+						if *name != "" {
+							*name += "_"
+						}
+					}
 				}
 			}
 		} else if other := sources[k.Source()]; other != nil {
@@ -242,7 +271,7 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 		if other := t.byName[k.Name]; other != nil {
 			return nil, fmt.Errorf("kinds: the kinds of %s and %s are both named %s", other.Source(), k.Source(), k.Name)
 		}
-		for _, set := range []string{k.Forward, k.Reverse} {
+		for _, set := range []string{k.Forward, k.Reverse, k.Records} {
 			if set == "" {
 				continue
 			}
@@ -259,8 +288,16 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 		} else {
 			t.collections = append(t.collections, Collection{NSID: k.Collection, Kinds: []*Info{k}})
 		}
-		if k.Kind.IsMany() {
-			t.Collection(k.Collection).many = true
+		switch c := t.Collection(k.Collection); {
+		case k.Kind.IsMany():
+			c.many = true
+		case k.Kind.IsSelf():
+			c.self = k.Kind
+		}
+	}
+	for i := range t.All {
+		if k := &t.All[i]; k.Records != "" && t.Self(k.Kind) == 0 {
+			return nil, fmt.Errorf("kinds: the set %s has records of %s, so a line with the path self for that collection must come first", k.Records, k.Collection)
 		}
 	}
 	for i := range labels {
@@ -271,6 +308,9 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 
 // HasMany reports whether records of the collection can name several subjects.
 func (c *Collection) HasMany() bool { return c.many }
+
+// Self returns the kind of the records themselves of a kind's collection, 0 if there is none.
+func (t *Table) Self(k Kind) Kind { return t.Collection(t.byKind[k].Collection).self }
 
 // Labels returns the rows of the kinds of labels.
 func (t *Table) Labels() []Info { return labels[:] }
@@ -323,7 +363,7 @@ func (k Kind) Info() *Info { return BuiltIn.Info(k) }
 // Valid reports whether a store may have records of the kind: it is built in, or in the range for
 // configured kinds.
 func (k Kind) Valid() bool {
-	return k.Info() != nil && !k.IsLabel() || k >= FirstConfigured && k < FirstMany+MaxConfigured
+	return k.Info() != nil && !k.IsLabel() || k >= FirstConfigured
 }
 
 // String returns the name of a built-in kind, for debugging.

@@ -75,6 +75,8 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 	for removed := range sets.Runs(e.removed, sameActor) {
 		if lost, known := before.lostOf(removed); known {
 			lose(lost)
+		} else if removed[0].kind.IsSelf() { // no other record has the edge
+			lose(removed)
 		} else {
 			e.unread = append(e.unread, removed...)
 		}
@@ -322,6 +324,9 @@ func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *M
 	e.group.Reset()
 	sameRow := func(x, y SetChange) bool { return sameSet(x, y) && partition(x, y) == 0 }
 	for changes := range sets.Runs(all, sameRow) {
+		if changes[0].Kind.IsSelf() {
+			continue // there are no sets of the kind
+		}
 		e.add, e.less, e.dates = e.add[:0], e.less[:0], e.dates[:0]
 		for _, c := range changes {
 			if c.Remove {

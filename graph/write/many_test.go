@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -25,10 +26,11 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
-const arrayKinds = `a.b.c  some[].did    did     mentions  mentioners
+const arrayKinds = `a.b.c  self  at-uri  records
+a.b.c  some[].did    did     mentions  mentioners
 a.b.c  links[x.y.z#link].uri  uri     links     linkers
-a.b.c  tags[]        text    tags      taggers
-a.b.c  one           at-uri  ones      onesBy`
+a.b.c  tags[]        text    tags      taggers  tagged
+a.b.c  one           at-uri  ones      onesBy   onesIn`
 
 // manyTwin is what the index should have, in plain maps: the subjects of each record.
 type manyTwin struct {
@@ -42,9 +44,18 @@ func (m *manyTwin) views(table *kinds.Table) (forward, reverse map[string][]stri
 		for name, subjects := range records {
 			k := table.Info(kinds.Kind(name[0]))
 			kind := k.Name
+			uri := "at://" + did + "/a.b.c/" + name[1:]
+			if !m.hidden[did] { // its records may not be erased yet
+				forward["live "+kind+" "+uri] = subjects
+			}
 			for _, s := range subjects {
+				if !m.hidden[did] && k.Records != "" {
+					reverse[k.Records+" "+s] = append(reverse[k.Records+" "+s], uri)
+				}
 				if !m.hidden[did] {
-					reverse[kind+" "+s] = append(reverse[kind+" "+s], did)
+					if !k.Kind.IsSelf() {
+						reverse[kind+" "+s] = append(reverse[kind+" "+s], did)
+					}
 					if k.To.Form != kinds.DID || !m.hidden[s] {
 						forward[kind+" "+did] = append(forward[kind+" "+did], s)
 					}
@@ -54,8 +65,7 @@ func (m *manyTwin) views(table *kinds.Table) (forward, reverse map[string][]stri
 	}
 	for _, all := range []map[string][]string{forward, reverse} {
 		for of, members := range all {
-			slices.Sort(members)
-			all[of] = slices.Compact(members)
+			all[of] = slices.Compact(slices.Sorted(slices.Values(members)))
 		}
 	}
 	return forward, reverse
@@ -87,6 +97,26 @@ func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, 
 				if len(list) > 0 {
 					reverse[k.Name+" "+subject] = list
 				}
+				if k.Records == "" {
+					continue
+				}
+				list, err = members(sn, dict.URI, func(id dict.ID) (in sets.Set, err error) {
+					from, err := actors(sn, k.Kind, id)
+					var found []uint64
+					if err == nil {
+						err = sn.Naming(k.Kind, id, idsOf(from), ask.Window{}, func(id dict.ID, _ ask.Path) { found = append(found, uint64(id)) })
+					}
+					return sets.FromUnsorted(found), err
+				}, k.To.Is(), subject)
+				if err != nil {
+					return err
+				}
+				if len(list) > 0 {
+					reverse[k.Records+" "+subject] = list
+				}
+			}
+			if err := live(sn, k, forward); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -95,6 +125,48 @@ func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, 
 		t.Fatal(err)
 	}
 	return forward, reverse
+}
+
+// live adds what Live says of all records that the index has ever had.
+func live(sn *ask.View, k kinds.Info, to map[string][]string) error {
+	var uris []string
+	all, err := sn.AllStrings(dict.URI)
+	var b intern.Batch
+	var at []int
+	for _, uri := range all {
+		if dict.ValidURI(uri) {
+			uris, at = append(uris, uri), append(at, b.Add(dict.URI, []byte(uri)))
+		}
+	}
+	if err = errors.Join(err, sn.Lookup(&b)); err != nil {
+		return err
+	}
+	ids := make([]dict.ID, len(at))
+	for i := range at {
+		ids[i] = b.ID(at[i])
+	}
+	return sn.Live(k.Kind, ids, func(i int, author, subject dict.ID) error {
+		if sn.IsHidden(author) {
+			return nil
+		}
+		name := "live " + k.Name + " " + uris[i]
+		defer func() { slices.Sort(to[name]) }()
+		return errors.Join(
+			sn.Strings(k.To.Is(), []dict.ID{subject}, func(_ int, s []byte) error { to[name] = append(to[name], string(s)); return nil }),
+			sn.Strings(dict.DID, []dict.ID{author}, func(_ int, did []byte) error {
+				if dict.AuthorityOf(uris[i]) != string(did) {
+					return fmt.Errorf("%s is by %s", uris[i], did)
+				}
+				return nil
+			}))
+	})
+}
+
+func idsOf(set sets.Set) (ids []dict.ID) {
+	for id := range set.All() {
+		ids = append(ids, dict.ID(id))
+	}
+	return ids
 }
 
 var manySeeds = flag.Uint64("many.seeds", 2, "histories of TestManySubjects for each kind of store")
@@ -143,7 +215,10 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 		}
 		return dict.AppendTID(nil, uint64(1+rng.IntN(30))<<[]int{20, 46, 53}[rng.IntN(3)]|7)
 	}
-	some := func(k *kinds.Info) (list []string) {
+	some := func(k *kinds.Info, did string, rkey []byte) (list []string) {
+		if k.Kind.IsSelf() {
+			return []string{string(k.AppendSelf(nil, []byte(did), rkey))}
+		}
 		for range rng.IntN(6) {
 			if s := subjects[rng.IntN(len(subjects))]; k.To.Form.Valid([]byte(s)) && !slices.Contains(list, s) {
 				list = append(list, s)
@@ -229,7 +304,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 					k := &table.Configured()[i]
 					o := op{k.Kind, rkey, nil, gone}
 					if !gone {
-						if o.list = some(k); !k.Kind.IsMany() {
+						if o.list = some(k, did, rkey); !k.Kind.IsMany() {
 							o.list = o.list[:min(1, len(o.list))]
 							o.gone = len(o.list) == 0
 						}
@@ -244,14 +319,16 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 					switch {
 					case o.gone:
 						b.AddDelete(o.k, o.rkey)
-					case !o.k.IsMany():
+					case !o.k.IsMany() && !o.k.IsSelf():
 						b.AddPut(o.k, o.rkey, []byte(o.list[0]))
 					default:
 						var refs []batch.Ref
 						for _, s := range o.list {
-							refs = append(refs, b.Keep([]byte(s)))
+							if o.k.IsMany() { // else the batch knows it
+								refs = append(refs, b.Keep([]byte(s)))
+							}
 						}
-						b.AddSubjects(o.k, o.rkey, refs)
+						b.AddSubjects(table.Info(o.k), o.rkey, refs)
 					}
 				}
 				b.Seen(format.Seq(at), nil)
@@ -283,9 +360,10 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 			flush()
 			_, row := account(t, s, did)
 			for range 3 {
+				rkey := rkeys(rng)
 				for i := range table.Configured() {
-					if k := &table.Configured()[i]; k.Kind.IsMany() {
-						set(did, k.Kind, rkeys(rng), some(k))
+					if k := &table.Configured()[i]; k.Kind.IsMany() || k.Kind.IsSelf() {
+						set(did, k.Kind, rkey, some(k, did, rkey))
 					}
 				}
 			}

@@ -56,8 +56,15 @@ var operators = []Set{
 // setsOf returns the sets of a table of kinds, and the operators.
 func setsOf(table *kinds.Table) (all []Set) {
 	for i := range table.All {
-		if k := &table.All[i]; k.HasSets() {
-			all = append(all, reverseSet(k), forwardSet(k))
+		k := &table.All[i]
+		if k.Reverse != "" {
+			all = append(all, reverseSet(k))
+		}
+		if k.Forward != "" {
+			all = append(all, forwardSet(k))
+		}
+		if k.Records != "" {
+			all = append(all, Set{Name: k.Records, Meaning: k.Collection + " records that link to " + one(subject(k)), Of: subject(k), Members: "record", Which: "are in the " + k.Records + " of", WhichNot: "are not in the " + k.Records + " of", Via: subject(k) == "account"})
 		}
 	}
 	return append(all, operators...)
@@ -100,6 +107,9 @@ func forwardSet(k *kinds.Info) Set {
 	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse, Via: true}
 	if k.Verb == "" {
 		s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account links to with "+k.Collection+" records", "are in the "+k.Forward+" of", "are not in the "+k.Forward+" of"
+		if k.Kind.IsSelf() {
+			s.Meaning = k.Collection + " records of an account"
+		}
 		return s
 	}
 	by := participle(k.Verb) + " by"

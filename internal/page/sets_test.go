@@ -31,13 +31,13 @@ func servedSets(t *testing.T, table *kinds.Table) map[string]Set {
 // The page receives both sets of every kind in graph/kinds, with words for them, and the sets of
 // configured kinds.
 func TestPageHasAllKinds(t *testing.T) {
-	configured, err := kinds.Parse("sh.tangled.graph.follow subject did tangledFollows tangledFollowers\napp.bsky.feed.post reply.parent.uri at-uri repliedTo repliers")
+	configured, err := kinds.Parse("sh.tangled.graph.follow subject did tangledFollows tangledFollowers\napp.bsky.feed.post self at-uri posts\napp.bsky.feed.post reply.parent.uri at-uri repliedTo repliers replies")
 	must(t, err)
 	table, err := kinds.Configure(kinds.BuiltIn, configured)
 	must(t, err)
 	all := servedSets(t, table)
 	for _, k := range table.All {
-		if !k.HasSets() {
+		if !k.HasSets() || k.Kind.IsSelf() {
 			continue
 		}
 		for _, s := range []Set{all[k.Forward], all[k.Reverse]} {
@@ -54,6 +54,8 @@ func TestPageHasAllKinds(t *testing.T) {
 		{Name: "likes", Meaning: "posts that an account likes", Title: "Posts it likes", Of: "account", Members: "post", Inverse: "likers", Which: "are liked by", WhichNot: "are not liked by", Via: true, Deed: "liked by", Heading: "Posts liked by"},
 		{Name: "listblockers", Meaning: "accounts that block a list", Title: "Blocked by", Of: "list", Members: "account", Inverse: "listblocks", Which: "block", WhichNot: "do not block", Deed: "blocks", Heading: "Accounts that block"},
 		{Name: "repliers", Meaning: "accounts with app.bsky.feed.post records that link to a record", Of: "record", Members: "account", Inverse: "repliedTo", Which: "are in the repliers of", WhichNot: "are not in the repliers of"},
+		{Name: "replies", Meaning: "app.bsky.feed.post records that link to a record", Of: "record", Members: "record", Which: "are in the replies of", WhichNot: "are not in the replies of"},
+		{Name: "posts", Meaning: "app.bsky.feed.post records of an account", Of: "account", Members: "record", Which: "are in the posts of", WhichNot: "are not in the posts of", Via: true},
 	}
 	for _, s := range want {
 		if all[s.Name] != s {

@@ -12,7 +12,7 @@ import (
 )
 
 // MaxListers bounds lists(…): it fails if more accounts have put the account on a list, because it
-// reads the list items of each.
+// reads the list items of each. It bounds quotes(…) and the like in the same way.
 const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.
@@ -31,7 +31,11 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 		}
 		return r.View.Listed(l.Of, l.By, l.Window, each)
 	}
-	t, err := r.OpenActors(kinds.ListMember, l.Of)
+	by := l.Kind
+	if by == kinds.ListItem {
+		by = kinds.ListMember
+	}
+	t, err := r.OpenActors(by, l.Of)
 	if err != nil {
 		return err
 	}
@@ -40,7 +44,7 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 		return err
 	}
 	if set.Len() > MaxListers {
-		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this account on a list, and fails above %d such accounts; there are %d", MaxListers, set.Len())}
+		return &LimitError{fmt.Sprintf("lists, and sets of the records that name something, such as quotes, read the records of every account that has such a record, and fail above %d accounts; here are %d", MaxListers, set.Len())}
 	}
 	if set.Len() > sets.ListMax {
 		if err := r.budget.Heavy(); err != nil {
@@ -50,6 +54,9 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 	from := make([]dict.ID, 0, set.Len())
 	for id := range set.All() {
 		from = append(from, dict.ID(id))
+	}
+	if by == l.Kind {
+		return r.View.Naming(by, l.Of, from, l.Window, each)
 	}
 	return r.View.Lists(l.Of, from, l.Window, each)
 }

@@ -196,7 +196,7 @@ func (w *world) grow(commits int) {
 				for _, s := range subjects {
 					refs = append(refs, w.b.Keep([]byte(s)))
 				}
-				w.b.AddSubjects(k.Kind, []byte(name.rkey), refs)
+				w.b.AddSubjects(k, []byte(name.rkey), refs)
 			}
 			w.records[name] = subjects
 			w.live = append(w.live, name)

@@ -12,6 +12,7 @@ import (
 type Need struct {
 	Kind   kinds.Kind
 	Window language.Window
+	Joined bool // it also depends on the records themselves of the kind's collection, if that is a kind
 
 	// One of these says whose.
 	Own       *language.Node   // a forward set, or listed: those of the account, or of the list's author
@@ -167,10 +168,11 @@ func plain(n *language.Node) bool {
 
 // reverse returns what a reverse set depends on, or a ranking along one.
 func reverse(n *language.Node, among []*language.Node) Need {
-	if len(among) > 0 {
-		return Need{Kind: n.Kind, Window: n.Window, Members: among}
+	need := Need{Kind: n.Kind, Window: n.Window, Members: among, Joined: n.Op == language.OpLists || n.Op == language.OpRank && n.Rank.Via.Op == language.OpLists}
+	if len(among) == 0 {
+		need.Everybody = n
 	}
-	return Need{Kind: n.Kind, Window: n.Window, Everybody: n}
+	return need
 }
 
 // ranking is within of a ranking.

@@ -77,7 +77,7 @@ const (
 	OpForward   Op = iota // the subjects of an actor: follows, likes, …
 	OpReverse             // the actors of a subject: followers, likers, …
 	OpListed              // the accounts on a list
-	OpLists               // the lists that an account is on
+	OpLists               // the lists that an account is on, or the records that name a subject (kinds.Info.Records)
 	OpMembers             // the accounts or URIs written in the expression
 	OpIntersect           // members of all operands
 	OpUnion               // members of any operand

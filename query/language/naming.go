@@ -13,7 +13,7 @@ func (v *Vocabulary) KindAt(collection, path string) *kinds.Info {
 		return nil
 	}
 	for _, k := range of.Kinds {
-		if k.To.Path() == path {
+		if k.To.Path() == path && !k.Kind.IsSelf() {
 			return k
 		}
 	}
@@ -23,7 +23,7 @@ func (v *Vocabulary) KindAt(collection, path string) *kinds.Info {
 // ActorsOf returns the expression of the accounts with an edge of kind k to target, nil if
 // there can be no such edge. Expressions in text cannot name all of these sets.
 func (v *Vocabulary) ActorsOf(k *kinds.Info, target string) *Expr {
-	if k == nil {
+	if k == nil || k.Kind.IsSelf() {
 		return nil
 	}
 	l, ok := LiteralOf(target)

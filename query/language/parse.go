@@ -35,10 +35,12 @@ func NewVocabulary(t *kinds.Table) *Vocabulary {
 	}
 	for i := range t.All {
 		if k := &t.All[i]; k.HasSets() {
-			f[k.Forward] = function{OpForward, k.Kind}
-			f[k.Reverse] = function{OpReverse, k.Kind}
+			for i, name := range []string{k.Forward, k.Reverse, k.Records} {
+				f[name] = function{[]Op{OpForward, OpReverse, OpLists}[i], k.Kind}
+			}
 		}
 	}
+	delete(f, "") // of a set that a kind does not have
 	for name := range shortNames {
 		f[name] = function{op: opShort}
 	}
@@ -268,7 +270,9 @@ func (p *parser) literals(n *Node, name string) error {
 	case OpListed:
 		form, n.Is = kinds.ATURI, dict.DID
 	default: // OpLists, and members until its first argument
-		n.Is = dict.URI
+		if n.Is = dict.URI; info != nil && info.Records != "" {
+			form = info.To.Form
+		}
 	}
 	for more := true; more; {
 		p.space()

@@ -27,7 +27,7 @@ func (v *Via) IsList() bool { return v.Op == OpListed || v.Op == OpLists }
 // Vias returns the edges that lead from accounts, or from URIs.
 func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
 	add := func(name string, op Op, k kinds.Kind, takes kinds.Form, is dict.Namespace) {
-		if takes.Is() == from {
+		if name != "" && takes.Is() == from {
 			all = append(all, Via{name, op, k, takes, from, is})
 		}
 	}
@@ -35,6 +35,7 @@ func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
 		if k := &v.Table.All[i]; k.HasSets() {
 			add(k.Forward, OpForward, k.Kind, kinds.DID, k.To.Is())
 			add(k.Reverse, OpReverse, k.Kind, k.To.Form, dict.DID)
+			add(k.Records, OpLists, k.Kind, k.To.Form, dict.URI)
 		}
 	}
 	add("lists", OpLists, kinds.ListItem, kinds.DID, dict.URI)

@@ -452,7 +452,7 @@ func TestNearest(t *testing.T) {
 // A word that people use for a set or an operator leads to it, and not to the name with the nearest letters.
 func TestMeanings(t *testing.T) {
 	const a, post, list = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/k", "at://a.example.com/app.bsky.graph.list/k"
-	more, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri answers answerers\napp.bsky.feed.post embed.record.uri at-uri cited citers")
+	more, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri answers answerers\napp.bsky.feed.post embed.record.record?.uri at-uri cited citers")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,7 +477,7 @@ func TestMeanings(t *testing.T) {
 	for word, want := range map[string]string{"quotes(" + a + ")": "cited", "quotes( https://bsky.app/profile/a.example.com/post/k )": "citers", "replies(" + post + ")": "answerers", "replies(@a.example.com)": "answers"} {
 		says(configured, word, "; did you mean "+want+"?")
 	}
-	says(builtIn, "Replies("+post+")", `"Replies" is not a set or an operator; this server does not index replies (its administrator can, with skein serve --kinds)`)
+	says(builtIn, "Replies("+post+")", `"Replies" is not a set or an operator; this server does not index replies (its administrator can, with skein serve --posts)`)
 	for text, want := range map[string]string{
 		"rank(of=follows(" + a + "),via=following)":                                          "lists; did you mean follows?",
 		"rank(of=likes(" + a + "),via=likedBy)":                                              "; did you mean likers?",

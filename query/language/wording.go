@@ -31,7 +31,7 @@ func Nearest(word string, names iter.Seq[string]) string {
 
 // Sources of kinds that many servers are configured with, under names of their own.
 const (
-	quotes  = "app.bsky.feed.post:embed.record.uri"
+	quotes  = "app.bsky.feed.post:embed.record.record?.uri"
 	replies = "app.bsky.feed.post:reply.parent.uri"
 )
 
@@ -55,7 +55,7 @@ func (v *Vocabulary) didYouMean(word string, names []string) string {
 	for _, m := range meant {
 		for i := range v.Table.All {
 			if k := &v.Table.All[i]; k.Source() == m {
-				meant = append(meant, k.Reverse, k.Forward)
+				meant = append(meant, k.Records, k.Reverse, k.Forward)
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (v *Vocabulary) didYouMean(word string, names []string) string {
 		return "; did you mean " + meant[i] + "?"
 	}
 	if known && len(meant) == 1 && strings.Contains(meant[0], ":") {
-		return "; this server does not index " + strings.ToLower(word) + " (its administrator can, with skein serve --kinds)"
+		return "; this server does not index " + strings.ToLower(word) + " (its administrator can, with skein serve --posts)"
 	}
 	if near := Nearest(word, slices.Values(names)); near != "" && !known {
 		return "; did you mean " + near + "?"

@@ -312,7 +312,7 @@ func Watchable(e *language.Expr) error {
 		case !n.Window.All():
 			why = "a set with since or until cannot be watched: its members would leave as time passes"
 		case n.Op == language.OpLists:
-			why = "lists(…) cannot be watched: every account's lists may change it"
+			why = "lists(…) cannot be watched, nor can sets of the records that name something, such as quotes(…): any account's records may change them"
 		case n.Op == language.OpRank:
 			why = "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"
 		case n.Op == language.OpSample:
