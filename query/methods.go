@@ -163,6 +163,7 @@ type indexedKind struct {
 	Names      string `json:"names"`
 	Forward    string `json:"forward,omitempty"`
 	Reverse    string `json:"reverse,omitempty"`
+	Records    string `json:"records,omitempty"`
 }
 
 // readLabeler is a labeler in getStats.
@@ -245,7 +246,7 @@ func getStats(ctx context.Context, q *call) (any, error) {
 	}{Version: o.Version, Engine: q.Store.Engine(), Relay: o.Relay, State: "off", Counts: counts, statsEvidence: evidenceOf(&cl.index)}
 	for i := range q.Words.Table.All {
 		k := &q.Words.Table.All[i]
-		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse})
+		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse, k.Records})
 		if _, ok := counts.Records[k.Name]; !ok {
 			counts.Records[k.Name] = 0
 		}

@@ -159,8 +159,8 @@ func CutStep(step string) (key, elements string, isArray bool) {
 	return step[:at], step[at+1 : len(step)-1], true
 }
 
-// ErrContradiction is returned if the configured kinds contradict the kinds of the store.
-var ErrContradiction = errors.New("the store has other kinds")
+// ErrContradiction is returned if configured kinds contradict each other, or the kinds of the store.
+var ErrContradiction = errors.New("contradictory kinds")
 
 // Configure adds configured kinds to a store's table, and gives them numbers. Kinds that the table
 // already has must be the same.
@@ -174,14 +174,15 @@ func Configure(t *Table, more []Info) (*Table, error) {
 	all := append([]Info(nil), have...)
 add:
 	for _, k := range more {
-		for i := range have {
-			same := have[i].Source() == k.Source()
+		for i := range all {
+			was := &all[i]
+			same := was.Source() == k.Source()
 			switch {
-			case same && have[i].To.Form == k.To.Form && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse && (k.Records == "" || have[i].Records == "" || k.Records == have[i].Records):
-				all[i].Records = cmp.Or(k.Records, have[i].Records) // a name may be added: it changes nothing that is stored
+			case same && was.To.Form == k.To.Form && was.Forward == k.Forward && was.Reverse == k.Reverse && (k.Records == "" || was.Records == "" || k.Records == was.Records):
+				was.Records = cmp.Or(k.Records, was.Records) // a name may be added: it changes nothing that is stored
 				continue add
 			case same:
-				return nil, fmt.Errorf("%w: %s is indexed as %q, and cannot change to %q", ErrContradiction, k.Source(), have[i].Line(), k.Line())
+				return nil, fmt.Errorf("%w: %s is already indexed as %q, and cannot change to %q", ErrContradiction, k.Source(), was.Line(), k.Line())
 			}
 		}
 		first := k.To.first()

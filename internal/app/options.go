@@ -66,12 +66,26 @@ func ParseTime(s string) (time.Time, error) {
 	return t, err
 }
 
-// ParseKinds sets Kinds to those that a file lists.
+// ParseKinds adds the kinds that a file lists.
 func (o *StoreOptions) ParseKinds(file string) error {
 	b, err := os.ReadFile(file)
-	if err == nil {
-		o.Kinds, err = kinds.Parse(string(b))
+	if err != nil {
+		return err
 	}
+	return o.addKinds(string(b))
+}
+
+// AddPosts adds the usual kinds of posts, if they are wanted.
+func (o *StoreOptions) AddPosts(wanted bool) error {
+	if !wanted {
+		return nil
+	}
+	return o.addKinds(kinds.Posts)
+}
+
+func (o *StoreOptions) addKinds(lines string) error {
+	more, err := kinds.Parse(lines)
+	o.Kinds = append(o.Kinds, more...)
 	return err
 }
 

@@ -424,6 +424,8 @@ class _GetStatsKind(TypedDict):
 class GetStatsKind(_GetStatsKind, total=False):
     #: The set of the subjects of an account. Absent if expressions have no such set.
     forward: str
+    #: The set of the records that name a subject. Absent if expressions have no such set.
+    records: str
     #: The set of the accounts that name a subject.
     reverse: str
 

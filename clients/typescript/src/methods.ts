@@ -396,6 +396,8 @@ export interface GetStatsKind {
   names: 'did' | 'uri' | 'link' | 'text' | (string & {});
   /** The path of the subject in the record. */
   path: string;
+  /** The set of the records that name a subject. Absent if expressions have no such set. */
+  records?: string;
   /** The set of the accounts that name a subject. */
   reverse?: string;
 }
