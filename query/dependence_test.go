@@ -158,13 +158,18 @@ func (n *network) records() {
 func (n *network) some(did string, many int, old bool) (ops []oracle.Op) {
 	one := func(list []string) string { return list[n.rng.IntN(len(list))] }
 	for range many {
-		o := oracle.Op{Kind: []string{"follow", "follow", "follow", "like", "like", "repost", "block", "listblock", oracle.ListItem}[n.rng.IntN(9)], Rkey: n.key(old)}
+		o := oracle.Op{Kind: []string{"follow", "follow", "follow", "like", "like", "repost", "block", "listblock", oracle.ListItem, aPost, aPost}[n.rng.IntN(11)], Rkey: n.key(old)}
 		if old && n.rng.IntN(15) == 0 {
 			o.Rkey = fmt.Sprint("self", n.clock) // it has no time
 		}
 		switch o.Kind {
 		case "like", "repost":
 			o.Subject = one(n.posts)
+		case aPost:
+			own := slices.Index(n.accounts, did)
+			if o.Subject = one(append(slices.Clone(n.posts), "", "")); old && !slices.ContainsFunc(ops, func(o oracle.Op) bool { return o.Kind == aPost }) {
+				o.Rkey = n.posts[own][strings.LastIndexByte(n.posts[own], '/')+1:] // others like it, and answer it
+			}
 		case "listblock":
 			o.Subject = one(n.lists)
 		case oracle.ListItem:
@@ -226,7 +231,7 @@ func (n *network) other() *network {
 // world opens an index, with the same id for each string.
 func (n *network) world() *world {
 	n.t.Helper()
-	w := newWorldOn(n.t, nil, memory(write.Limits{Row: 6, Chunk: 4}), graph.Options{Intern: intern.Options{Shards: &dict.ShardRange{First: 1, Last: 1}}})
+	w := newWorldOn(n.t, nil, memory(write.Limits{Row: 6, Chunk: 4}), graph.Options{Kinds: usualPosts(n.t), Intern: intern.Options{Shards: &dict.ShardRange{First: 1, Last: 1}}})
 	var all []batch.Label
 	for i, s := range slices.Concat(n.accounts, n.posts, n.lists) {
 		l := batch.Label{Labeler: oracle.Labelers[0], Value: "spam", Subject: s}
@@ -305,7 +310,12 @@ func (x *indexer) place(did string, number int64, ops []oracle.Op) {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	path := func(o oracle.Op) string { return kinds.ByName(o.Kind).Collection + "/" + o.Rkey }
+	path := func(o oracle.Op) string {
+		if o.Kind == aPost {
+			return "app.bsky.feed.post/" + o.Rkey
+		}
+		return kinds.ByName(o.Kind).Collection + "/" + o.Rkey
+	}
 	ops = slices.SortedFunc(slices.Values(ops), func(x, y oracle.Op) int { return strings.Compare(path(x), path(y)) })
 	var b batch.Batch
 	at := b.AddSnapshot(&batch.Snapshot{DID: []byte(did), Rev: x.rev(number), Data: make([]byte, 32), Generation: row.Generation, First: true, Last: true})
@@ -315,9 +325,29 @@ func (x *indexer) place(did string, number int64, ops []oracle.Op) {
 	}
 }
 
+// aPost is the Kind of posts, which answer their Subject.
+const aPost = "post"
+
+// usualPosts returns the kinds of --posts.
+func usualPosts(t *testing.T) []kinds.Info {
+	t.Helper()
+	all, err := kinds.Parse(kinds.Posts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // puts adds records to the last event.
 func puts(b *batch.Batch, ops []oracle.Op) {
 	for _, record := range ops {
+		if record.Kind == aPost {
+			b.AddSubjects(&kinds.Info{Kind: kinds.FirstSelf, Collection: "app.bsky.feed.post"}, []byte(record.Rkey), nil)
+			if record.Subject != "" {
+				b.AddPut(kinds.FirstConfigured, []byte(record.Rkey), []byte(record.Subject))
+			}
+			continue
+		}
 		for _, o := range record.Edges() {
 			k := kinds.ListMember
 			if o.Kind == oracle.ListItemOf {
@@ -430,6 +460,8 @@ var questions = []string{
 	"known actor=A edge=followers subject=A", "known actor=A edge=follows subject=A", "known actor=A edge=likers subject=P subject=P", "known actor=A edge=listed subject=P",
 	"rank of=E via=likes", "rank of=follows(A) via=likes", "rank of=E via=follows except=E", "rank of=E via=followers since=T", "rank of=E via=lists", "rank of=U via=listed", "rank of=U via=likers", "rank of=U via=authors", "rank of=likes(A) via=authors except=E since=T", "query set=except(likes(A),by(likes(A),E))", "counts edge=authors edge=likers subject=P subject=P",
 	"rank of=E via=follows damp=0.5", "rank of=U via=likers damp=1 since=T", "rank of=E via=likes by=share min=1 since=T", "rank of=E via=follows by=lift min=1 since=T",
+	"query set=posts(A)", "query set=replies(P)", "query set=intersect(posts(A),replies(P))", "query set=except(posts(A,since=T),U)", "query set=by(replies(P,since=T),E)", "list set=replies(P) order=newest", "list set=posts(A) order=size(replies)",
+	"contains set=replies(P) member=P member=P", "histogram set=posts(A)", "counts edge=replies edge=repliers subject=P", "counts edge=posts subject=A", "rank of=E via=posts since=T", "rank of=posts(A) via=repliers", "rank of=U via=replies", "rank of=E via=posts by=share min=1",
 	"getBlocks actor=A direction=blocking", "getBlocks actor=A direction=blockedBy others=A", "app.bsky.graph.getRelationships actor=A others=A others=A",
 }
 
