@@ -201,7 +201,6 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 	}
 	l.notify(w.ListChanges(), out.Sets, out.Hidden)
 	if m := l.store.o.Metrics; m != nil {
-		m.Replays.Add(float64(out.Replays))
 		for _, k := range l.store.Kinds().All {
 			m.Edges.WithLabelValues(k.Name, "add").Add(float64(out.Added[k.Kind]))
 			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(out.Removed[k.Kind]))

@@ -47,11 +47,7 @@ const defaultLanes = 2
 
 // makeLanes divides partitions among lanes.
 func (s *Store) makeLanes(parts format.Partitions) (lanes []*lane) {
-	n := s.o.Lanes
-	if n <= 0 {
-		n = defaultLanes
-	}
-	for n = min(n, parts.Len()); n > 0; n-- {
+	for n := min(s.o.Lanes, parts.Len()); n > 0; n-- {
 		l := &lane{
 			store: s, parts: parts.Lowest(parts.Len() / n),
 			erasing: map[dict.ID]bool{}, stuck: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},

@@ -7,9 +7,7 @@ import (
 // Metrics are this package's metrics, skein_graph_*. A nil *Metrics counts nothing. Help texts
 // say what each is.
 type Metrics struct {
-	Edges   *prometheus.CounterVec // by kind and action
-	Replays prometheus.Counter     // events
-	Sets    *prometheus.CounterVec // by result
+	Edges *prometheus.CounterVec // by kind and action
 }
 
 // NewMetrics registers the metrics of this package.
@@ -18,14 +16,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Edges: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_graph_edge_writes_total", Help: "Edges added (add) and removed (remove). Adding an edge again counts again.",
 		}, []string{"kind", "action"}),
-		Replays: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_graph_replays_total", Help: "Events dropped because they were applied before.",
-		}),
-		Sets: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_graph_large_sets_total", Help: "Requests for large sets, by result: cache (already decoded), load (read whole), probe (read in part).",
-		}, []string{"result"}),
 	}
-	reg.MustRegister(m.Edges, m.Replays, m.Sets)
+	reg.MustRegister(m.Edges)
 	return m
 }
 

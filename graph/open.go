@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,15 +29,8 @@ func Merger() kv.Merger { return write.NewMerger(write.Limits{}) }
 
 // Open opens the graph in store. In an empty store it makes one.
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
-	if o.StateCache <= 0 {
-		o.StateCache = 16 << 20
-	}
-	if o.SliceSize <= 0 {
-		o.SliceSize = 4000
-	}
-	if o.Beat <= 0 {
-		o.Beat = defaultBeat
-	}
+	o.StateCache, o.SliceSize = cmp.Or(o.StateCache, 16<<20), cmp.Or(o.SliceSize, 4000)
+	o.Lanes, o.Beat = cmp.Or(o.Lanes, defaultLanes), cmp.Or(o.Beat, defaultBeat)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -66,10 +60,6 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 
 // newSource returns the source of the store's views.
 func (s *Store) newSource() *ask.Source {
-	var results func(string)
-	if m := s.o.Metrics; m != nil {
-		results = func(result string) { m.Sets.WithLabelValues(result).Inc() }
-	}
 	return ask.NewSource(ask.Source{
 		Layout: s.layout, Kinds: s.Kinds,
 		Owns: s.ownsPart, Unwritten: s.Unwritten,
@@ -79,7 +69,7 @@ func (s *Store) newSource() *ask.Source {
 			}
 			return nil
 		},
-	}, s.o.SetCache, results)
+	}, s.o.SetCache)
 }
 
 // internOptions returns the interner's options. The interner's slot is this process's first

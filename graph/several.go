@@ -130,9 +130,6 @@ func (l *lane) pick(source string, b *batch.Batch) {
 	s.applied += passed
 	s.replays += passed
 	s.status.Unlock()
-	if m := s.o.Metrics; m != nil {
-		m.Replays.Add(float64(passed))
-	}
 }
 
 // own makes the lanes for the partitions of this process, and loads them.

@@ -116,7 +116,6 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 		if wait == nil {
 			return errors.Join(failed, errClosed)
 		}
-		a.leases.metrics.waited()
 		select {
 		case <-wait:
 			a.mu.Lock()
@@ -134,7 +133,7 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 // fetchAhead fetches the next lease in the background, if less than a quarter of one is left
 // and no fetch is under way. The caller holds mu.
 func (a *allocator) fetchAhead(ctx context.Context, left int) {
-	if left > int(a.leases.settings.LeaseSize)/4 || a.ahead != nil || a.leases.closed() {
+	if left > int(a.leases.settings.LeaseSize)/4 || a.ahead != nil || a.leases.open.Err() != nil {
 		return
 	}
 	done := make(chan struct{})

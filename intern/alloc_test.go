@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -16,7 +19,7 @@ import (
 // stocked returns an allocator that has leases, and cannot get any more.
 func stocked(sizes ...int) *allocator {
 	s := dict.Settings{ShardBits: 14, LeaseSize: dict.MaxLeaseSize, Partitions: 1}
-	a := &allocator{leases: &leaser{settings: s, closing: make(chan struct{})}, ns: dict.DID}
+	a := &allocator{leases: &leaser{settings: s, open: context.Background()}, ns: dict.DID}
 	for i, size := range sizes {
 		if first := s.Start(uint32(i+1), 0); size > 0 {
 			a.held = append(a.held, idRange{first, first + dict.ID(size)})
@@ -300,4 +303,42 @@ func TestLeasesOfOne(t *testing.T) {
 	}
 	w.equals(t, store)
 	w.audited(t, store, o.Settings)
+}
+
+func leaserOf(in Interner) *leaser {
+	if c, ok := in.(*Claimer); ok {
+		return c.leases
+	}
+	d, _ := in.(*Drawer)
+	return d.leases
+}
+
+// TestNobodyWaits: the next lease arrives before it is needed. Only the first strings of each namespace wait.
+func TestNobodyWaits(t *testing.T) {
+	for _, partitions := range []uint8{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memkv.Open(memkv.Options{Merger: Merger{}})
+			in, err := Open(t.Context(), store, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close(t.Context())
+			for i := range 200 {
+				var b Batch
+				for j := range 200 {
+					b.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
+				}
+				if err := errors.Join(in.Prepare(t.Context(), &b, 200), store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err })); err != nil {
+					t.Fatal(err)
+				}
+				in.Committed(&b)
+				synctest.Wait() // for what is fetched in the background
+				for _, a := range slices.Concat(leaserOf(in).alloc[:]...) {
+					if a.hasShard && a.remaining() < 200 {
+						t.Fatalf("%d partitions: %d ids are left after batch %d", partitions, a.remaining(), i)
+					}
+				}
+			}
+		})
+	}
 }

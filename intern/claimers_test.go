@@ -107,7 +107,7 @@ func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed
 					}()
 				}
 				if life%2 == 0 {
-					close(claimer.leases.closing)
+					claimer.leases.end()
 					claimer.leases.background.Wait()
 				} else {
 					in.Close(t.Context())

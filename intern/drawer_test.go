@@ -106,7 +106,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 			}
 		}
 		if d, ok := in.(*Drawer); ok && rng.IntN(2) == 0 { // it crashes
-			close(d.leases.closing)
+			d.leases.end()
 			d.leases.background.Wait()
 			continue
 		}

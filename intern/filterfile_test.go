@@ -104,7 +104,7 @@ func (h *fileHistory) end(t *testing.T, d *Drawer) {
 	if h.rng.IntN(3) > 0 {
 		d.Close(t.Context())
 	} else { // a crash
-		d.leases.closeOnce.Do(func() { close(d.leases.closing) })
+		d.leases.end()
 		d.leases.background.Wait()
 	}
 	now, err := os.ReadFile(h.file)

@@ -1,6 +1,7 @@
 package intern
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -31,8 +32,6 @@ type Options struct {
 	Slot func() uint8
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Metrics may be nil.
-	Metrics *Metrics
 }
 
 // An Interner gives strings their ids, for a writer. A Drawer does it within the transaction
@@ -64,14 +63,9 @@ type Interner interface {
 // Open returns the Interner of a store: a Drawer if the settings have one partition, otherwise
 // a Claimer.
 func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
-	if o.CacheBytes <= 0 {
-		o.CacheBytes = 64 << 20
-	}
+	o.CacheBytes, o.FilterBytes = cmp.Or(o.CacheBytes, 64<<20), cmp.Or(o.FilterBytes, 32<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.FilterBytes <= 0 {
-		o.FilterBytes = 32 << 20
 	}
 	o.Settings = o.Settings.Or(dict.DefaultSettings)
 	if err := o.Settings.Check(); err != nil {

@@ -7,10 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -165,36 +161,6 @@ func TestDense(t *testing.T) {
 	for i := 1; i < 1000; i++ {
 		if b.ID(i) != b.ID(i-1)+1 {
 			t.Fatalf("id %d follows %d", b.ID(i), b.ID(i-1))
-		}
-	}
-}
-
-// TestNobodyWaits: the next lease arrives before it is needed. Only the first strings of each
-// namespace wait.
-func TestNobodyWaits(t *testing.T) {
-	for _, partitions := range []uint8{1, 4} {
-		store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
-		metrics := intern.NewMetrics(prometheus.NewRegistry())
-		in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1, Metrics: metrics})
-		waits := func() float64 { return testutil.ToFloat64(metrics.Waits) }
-		first := 0.0
-		var b intern.Batch
-		for i := range 200 {
-			b.Reset()
-			for j := range 200 {
-				b.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
-			}
-			if err := resolve(t.Context(), store, in, &b); err != nil {
-				t.Fatal(err)
-			}
-			if i == 0 {
-				first = waits()
-			}
-			time.Sleep(100 * time.Microsecond) // let the fetching goroutine run
-		}
-		leases := testutil.ToFloat64(metrics.Leases)
-		if got := waits(); got != first || leases < 10 {
-			t.Errorf("%d partitions: %v waits after the first batch's %v, with %v leases", partitions, got-first, first, leases)
 		}
 	}
 }

@@ -22,11 +22,10 @@ type leaser struct {
 	owner    string
 	shards   dict.ShardRange
 	slot     func() uint8
-	metrics  *Metrics
 	alloc    [len(dict.Namespaces) + 1][]*allocator // by Namespace and partition
 
-	closing    chan struct{} // closed by close
-	closeOnce  sync.Once
+	open       context.Context //nolint:containedctx // ends when close is called
+	end        context.CancelFunc
 	background sync.WaitGroup
 }
 
@@ -38,10 +37,8 @@ func newLeaser(store kv.Store, o Options) (*leaser, error) {
 	if o.Slot == nil {
 		o.Slot = func() uint8 { return 0 }
 	}
-	p := &leaser{
-		store: store, settings: o.Settings, owner: o.Owner, shards: shards, slot: o.Slot, metrics: o.Metrics,
-		closing: make(chan struct{}),
-	}
+	p := &leaser{store: store, settings: o.Settings, owner: o.Owner, shards: shards, slot: o.Slot}
+	p.open, p.end = context.WithCancel(context.Background())
 	for _, ns := range dict.Namespaces {
 		for part := range o.Settings.PartitionsOf(ns) {
 			p.alloc[ns] = append(p.alloc[ns], &allocator{leases: p, ns: ns, part: part})
@@ -55,31 +52,15 @@ func (p *leaser) inBackground(ctx context.Context, fn func(context.Context)) {
 	p.background.Go(func() {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		go func() {
-			select {
-			case <-p.closing:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
+		defer context.AfterFunc(p.open, cancel)()
 		fn(ctx)
 	})
-}
-
-// closed reports whether close was called.
-func (p *leaser) closed() bool {
-	select {
-	case <-p.closing:
-		return true
-	default:
-		return false
-	}
 }
 
 // close ends the goroutines and gives up all ids. settled reports whether nothing can be written any more: no
 // id belongs to a transaction of unknown outcome.
 func (p *leaser) close() (settled bool) {
-	p.closeOnce.Do(func() { close(p.closing) })
+	p.end()
 	p.background.Wait()
 	settled = true
 	for _, ns := range dict.Namespaces {
@@ -141,7 +122,6 @@ func (p *leaser) lease(ctx context.Context, a *allocator) (ids idRange, err erro
 	if ids.next == dict.None {
 		ids.next++
 	}
-	p.metrics.leased()
 	return ids, nil
 }
 

@@ -100,7 +100,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 				}
 				if rng.IntN(2) == 0 { // the writer crashes with its leases
 					crashes.Add(1)
-					close(in.closing)
+					in.end()
 					in.background.Wait()
 					continue
 				}

@@ -185,7 +185,6 @@ func (t *ActorSet) All() (sets.Set, error) {
 	if t.whole != nil {
 		return *t.whole, nil
 	}
-	t.s.source.sets.count("load")
 	base, err := t.set.Leaves(t.s.r)
 	if err != nil {
 		return sets.Set{}, err
@@ -207,7 +206,6 @@ func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
 	if t.whole != nil {
 		return sets.And(x, *t.whole), nil
 	}
-	t.s.source.sets.count("probe")
 	below, err := t.set.AppendLeafMembers(t.s.r, t.s.source.Layout, nil, x.List(nil))
 	if err != nil {
 		return sets.Set{}, err
@@ -221,8 +219,7 @@ func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
 // state, so the generation there says whether a cached set is right, and the row's members and
 // removals override it. Writes need not invalidate anything.
 type setCache struct {
-	budget  int
-	results func(result string)
+	budget int
 
 	mu      sync.Mutex // guards the fields below
 	size    int
@@ -244,26 +241,12 @@ type cachedSet struct {
 	visible uint64            // the active members
 }
 
-func newSetCache(budget int64) *setCache {
-	if budget <= 0 {
-		budget = 64 << 20
-	}
-	return &setCache{budget: int(budget), sets: map[string]*cachedSet{}, touched: map[string]int{}}
-}
-
-func (c *setCache) count(result string) {
-	if c.results != nil {
-		c.results(result)
-	}
-}
-
 // changed returns the set if it is cached, combined with the row.
 func (c *setCache) changed(t *ActorSet) *sets.Set {
 	e := c.find(t)
 	if e == nil {
 		return nil
 	}
-	c.count("cache")
 	if slices.Equal(e.row, t.set.Rows) {
 		return &e.set
 	}

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -48,11 +49,9 @@ type Source struct {
 }
 
 // NewSource returns a Source whose views share up to setBytes of decoded large sets; 0 means
-// 64 MiB. results may be nil. It is called for each request for a large set, with "cache"
-// (already decoded), "load" (read whole) or "probe" (read in part).
-func NewSource(o Source, setBytes int64, results func(result string)) *Source {
-	o.sets = newSetCache(setBytes)
-	o.sets.results = results
+// 64 MiB.
+func NewSource(o Source, setBytes int64) *Source {
+	o.sets = &setCache{budget: int(cmp.Or(setBytes, 64<<20)), sets: map[string]*cachedSet{}, touched: map[string]int{}}
 	o.known = new(atomic.Pointer[knownRows])
 	o.known.Store(new(knownRows))
 	return &o

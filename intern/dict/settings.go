@@ -1,6 +1,7 @@
 package dict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -148,19 +149,10 @@ func (s Settings) PartitionsOf(ns Namespace) uint8 {
 
 // Or replaces zero fields by the defaults.
 func (s Settings) Or(defaults Settings) Settings {
-	if s.ShardBits == 0 {
-		s.ShardBits = defaults.ShardBits
+	return Settings{
+		ShardBits: cmp.Or(s.ShardBits, defaults.ShardBits), LeaseSize: cmp.Or(s.LeaseSize, defaults.LeaseSize),
+		Partitions: cmp.Or(s.Partitions, defaults.Partitions), Group: cmp.Or(s.Group, defaults.Group),
 	}
-	if s.LeaseSize == 0 {
-		s.LeaseSize = defaults.LeaseSize
-	}
-	if s.Partitions == 0 {
-		s.Partitions = defaults.Partitions
-	}
-	if s.Group == 0 {
-		s.Group = defaults.Group
-	}
-	return s
 }
 
 // A BlockKey identifies a block of ids.

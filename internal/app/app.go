@@ -88,7 +88,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	options := graph.Options{
 		Intern: intern.Options{
 			Settings: o.Settings, Shards: o.Shards,
-			CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
+			CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner(),
 		},
 		Kinds:      o.Kinds,
 		StateCache: budget.States,

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,20 +29,10 @@ type bucket struct {
 }
 
 func openS3(name, prefix string) (Target, error) {
-	endpoint := os.Getenv("AWS_ENDPOINT_URL_S3")
-	if endpoint == "" {
-		endpoint = os.Getenv("AWS_ENDPOINT_URL")
-	}
-	if endpoint == "" {
-		endpoint = "https://s3.amazonaws.com"
-	}
+	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com")
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, fmt.Errorf("%w: AWS_ENDPOINT_URL %q: expected a URL such as https://s3.example.com", ErrTarget, endpoint)
-	}
-	region := os.Getenv("AWS_REGION")
-	if region == "" {
-		region = os.Getenv("AWS_DEFAULT_REGION")
 	}
 	transport, err := minio.DefaultTransport(u.Scheme == "https")
 	if err != nil {
@@ -52,7 +43,7 @@ func openS3(name, prefix string) (Target, error) {
 		MaxRetries: 3, // the caller tries again, too
 		Creds:      credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}),
 		Secure:     u.Scheme == "https",
-		Region:     region,
+		Region:     cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: s3://%s: %w", ErrTarget, name, err)
