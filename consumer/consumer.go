@@ -18,6 +18,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,12 +99,7 @@ type Consumer struct {
 // New returns a Consumer that applies events to store, and checks the cursor options
 // against the store.
 func New(store *graph.Store, o Options) (*Consumer, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Metrics == nil {
-		o.Metrics = NewMetrics(prometheus.NewRegistry(), nil)
-	}
+	o.Logger, o.Metrics = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Metrics, NewMetrics(prometheus.NewRegistry(), nil))
 	o.MinBackoff, o.MaxBackoff = cmp.Or(o.MinBackoff, time.Second), cmp.Or(o.MaxBackoff, time.Minute)
 	c := &Consumer{store: store, intake: intake{o: o, metrics: o.Metrics, feed: newFeed(), sequence: sequence{times: eventTimes{now: time.Now}}}}
 	c.decoder.Owns, c.decoder.Part, c.decoder.Kinds = store.Owns, o.Part, store.Kinds()
@@ -113,16 +109,14 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	}
 	var err error
 	if o.Frames != "" {
-		c.source, err = fileSource(o.Frames)
+		c.source, err = filepath.Abs(o.Frames)
 	} else {
 		c.source, c.url, err = ParseRelay(o.Relay)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.Source != "" {
-		c.source = o.Source
-	}
+	c.source = cmp.Or(o.Source, c.source)
 	c.log = o.Logger.With("component", "consumer", "relay", c.source)
 	stored, isStored := store.Cursor(c.source)
 	switch {

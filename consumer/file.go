@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -14,15 +13,6 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
 )
-
-// fileSource returns the name of a file's cursor: its absolute path.
-func fileSource(path string) (string, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", fmt.Errorf("consumer: frames file %s: %w", path, err)
-	}
-	return abs, nil
-}
 
 // readFile reads the file to its end.
 func (c *Consumer) readFile(ctx context.Context) (err error) {

@@ -52,10 +52,6 @@ func (c *intake) handle(frame []byte, ruled proof.Ruling) error {
 		c.deciding.Lock()
 		defer c.deciding.Unlock()
 	}
-	return c.take(frame, ruled)
-}
-
-func (c *intake) take(frame []byte, ruled proof.Ruling) error {
 	m := &c.message
 	c.progress.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {

@@ -26,13 +26,7 @@ func ParseRelay(relay string) (source, address string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("consumer: relay %q: %w", relay, err)
 	}
-	switch u.Scheme {
-	case "http":
-		u.Scheme = "ws"
-	case "https":
-		u.Scheme = "wss"
-	case "ws", "wss":
-	default:
+	if u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1); u.Scheme != "ws" && u.Scheme != "wss" {
 		return "", "", fmt.Errorf("consumer: relay %q: must start with wss://, ws://, https:// or http://", relay)
 	}
 	if u.Host == "" {

@@ -213,10 +213,8 @@ func share(all format.Partitions, rows map[string]format.ClaimRow, me string) fo
 
 // sleep waits, unless ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -31,9 +31,7 @@ func Merger() kv.Merger { return write.NewMerger(write.Limits{}) }
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	o.StateCache, o.SliceSize = cmp.Or(o.StateCache, 16<<20), cmp.Or(o.SliceSize, 4000)
 	o.Lanes, o.Beat = cmp.Or(o.Lanes, defaultLanes), cmp.Or(o.Beat, defaultBeat)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	merger, ok := store.Merger().(*write.Merger)
 	if !ok {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")

@@ -63,10 +63,7 @@ type Interner interface {
 // Open returns the Interner of a store: a Drawer if the settings have one partition, otherwise
 // a Claimer.
 func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
-	o.CacheBytes, o.FilterBytes = cmp.Or(o.CacheBytes, 64<<20), cmp.Or(o.FilterBytes, 32<<20)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.CacheBytes, o.FilterBytes, o.Logger = cmp.Or(o.CacheBytes, 64<<20), cmp.Or(o.FilterBytes, 32<<20), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Settings = o.Settings.Or(dict.DefaultSettings)
 	if err := o.Settings.Check(); err != nil {
 		return nil, err

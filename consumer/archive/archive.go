@@ -98,9 +98,7 @@ func New(o Options) (*Reader, error) {
 	if o.Until == nil {
 		o.Until = func() time.Time { return time.Time{} }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	r := &Reader{o: o, source: source, free: make(chan []byte, parallel)}
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,

@@ -52,25 +52,11 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 		}
 		return float64(s.Compared.UnixMilli()) / 1e3
 	})
-	reg.MustRegister(&failedRepos{status, prometheus.NewDesc("skein_backfill_failed_repos", "Repos given up, by reason.", []string{"reason"}, nil)})
-	return m
-}
-
-// failedRepos collects the numbers of repos that were given up.
-type failedRepos struct {
-	status func() Status
-	desc   *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (f *failedRepos) Describe(ch chan<- *prometheus.Desc) { ch <- f.desc }
-
-// Collect implements prometheus.Collector.
-func (f *failedRepos) Collect(ch chan<- prometheus.Metric) {
-	failed := f.status().Failed
 	for _, reason := range failures { // also those at 0: an alert sees only a rise that it sees begin
-		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(failed[reason]), reason)
+		o := prometheus.GaugeOpts{Name: "skein_backfill_failed_repos", Help: "Repos given up, by reason.", ConstLabels: prometheus.Labels{"reason": reason}}
+		reg.MustRegister(prometheus.NewGaugeFunc(o, func() float64 { return float64(status().Failed[reason]) }))
 	}
+	return m
 }
 
 func (m *Metrics) audited(outcome string, differences int) {

@@ -125,15 +125,8 @@ func (o *Options) defaults() {
 	if o.Live == nil {
 		o.Live = func() bool { return true }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.LookUps == nil {
-		o.LookUps = new(identities.Broker)
-	}
-	if o.Metrics == nil {
-		o.Metrics = NewMetrics(prometheus.NewRegistry(), func() Status { return Status{} })
-	}
+	o.Logger, o.LookUps = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.LookUps, new(identities.Broker))
+	o.Metrics = cmp.Or(o.Metrics, NewMetrics(prometheus.NewRegistry(), func() Status { return Status{} }))
 	o.PLC = strings.TrimSuffix(cmp.Or(o.PLC, identity.DefaultPLCURL), "/")
 	o.Relay = HTTPAddress(o.Relay)
 	for i := range o.Hosts {

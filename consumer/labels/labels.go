@@ -94,16 +94,8 @@ func CheckLabelers(all []string) error {
 
 // addressOf returns the address of a service's stream, without a cursor.
 func addressOf(service string) (*url.URL, error) {
-	u, err := url.Parse(service)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%w: %q is neither a DID nor a URL such as https://labels.example.com", ErrLabeler, service)
-	}
-	switch u.Scheme {
-	case "https", "wss":
-		u.Scheme = "wss"
-	case "http", "ws":
-		u.Scheme = "ws"
-	default:
+	u, err := url.Parse(strings.Replace(service, "http", "ws", 1))
+	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: %q is neither a DID nor a URL such as https://labels.example.com", ErrLabeler, service)
 	}
 	const method = "/xrpc/com.atproto.label.subscribeLabels"
@@ -116,12 +108,7 @@ func New(store Store, o Options) (*Consumer, error) {
 	if err := CheckLabelers(o.Labelers); err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Metrics == nil {
-		o.Metrics = NewMetrics(prometheus.NewRegistry())
-	}
+	o.Logger, o.Metrics = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Metrics, NewMetrics(prometheus.NewRegistry()))
 	o.Retry, o.RetryMost, o.Quiet = cmp.Or(o.Retry, time.Second), cmp.Or(o.RetryMost, time.Minute), cmp.Or(o.Quiet, 10*time.Second)
 	return &Consumer{o: o, store: store}, nil
 }

@@ -27,9 +27,6 @@ func TimeOf(p Path) uint64 {
 // MicrosOf returns the time of a TID, in microseconds since 1970.
 func MicrosOf(tid uint64) uint64 { return tid >> format.ClockBits }
 
-// TIDAt returns the first TID of a microsecond since 1970.
-func TIDAt(micros uint64) uint64 { return micros << format.ClockBits }
-
 // A Window is a span of time.
 type Window = read.Window
 

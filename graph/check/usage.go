@@ -26,14 +26,8 @@ type Keyspace struct {
 	Bytes uint64 `json:"bytes"` // estimate, on disk
 }
 
-// A Sizer is an engine that knows the size of its keys on disk (kv.Store).
-type Sizer interface {
-	DiskBytes() uint64
-	RangeBytes(lo, hi []byte) (uint64, error)
-}
-
 // Usage returns the size of each part of a store that has any keys, as the engine estimates it.
-func Usage(r kv.Reader, table *kinds.Table, engine Sizer) (out []Keyspace, err error) {
+func Usage(r kv.Reader, table *kinds.Table, engine kv.Store) (out []Keyspace, err error) {
 	parts, _ := format.Parts(table)
 	var sum uint64
 	for _, p := range parts {

@@ -11,10 +11,13 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
 )
 
 // sizer is an engine that returns the given sizes, and 1 byte more for each range.
 type sizer struct {
+	kv.Store
+
 	rows map[string][]byte
 	disk uint64
 	err  error

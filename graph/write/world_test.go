@@ -93,7 +93,7 @@ func closeAll(t *testing.T, s *graph.Store, store kv.Store) {
 
 func kindOf(name string) kinds.Kind { return kinds.ByName(name).Kind }
 
-func rkeyAt(micros uint64) []byte { return dict.AppendTID(nil, ask.TIDAt(micros)) }
+func rkeyAt(micros uint64) []byte { return dict.AppendTID(nil, micros<<format.ClockBits) }
 
 // members reads one reverse set (of of) or forward set, without the hidden accounts, as sorted strings.
 func members(v *ask.View, ns dict.Namespace, read func(dict.ID) (sets.Set, error), ofNS dict.Namespace, of string) (out []string, err error) {

@@ -1,6 +1,7 @@
 package identities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,9 +56,7 @@ type Resolver struct {
 
 // New returns a Resolver.
 func New(o Options) (*Resolver, error) {
-	if o.Broker == nil {
-		o.Broker = new(Broker)
-	}
+	o.Broker = cmp.Or(o.Broker, new(Broker))
 	r := &Resolver{
 		o:     o,
 		found: expirable.NewLRU[string, string](keptHandles, nil, 10*time.Minute), failed: expirable.NewLRU[string, error](keptHandles, nil, time.Minute),

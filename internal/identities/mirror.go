@@ -1,6 +1,7 @@
 package identities
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -65,17 +66,9 @@ type Mirror struct {
 
 // OpenMirror opens the copy in a store.
 func OpenMirror(ctx context.Context, o MirrorOptions) (*Mirror, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger, o.poll, o.retry = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.poll, pollEvery), cmp.Or(o.retry, time.Second)
 	if o.now == nil {
 		o.now = time.Now
-	}
-	if o.poll == 0 {
-		o.poll = pollEvery
-	}
-	if o.retry == 0 {
-		o.retry = time.Second
 	}
 	m := &Mirror{
 		o: o, log: o.Logger.With("component", "plc"), limit: say.Limiter{Every: time.Minute},

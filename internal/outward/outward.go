@@ -4,6 +4,7 @@
 package outward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,14 +58,11 @@ func (n named) RoundTrip(req *http.Request) (*http.Response, error) {
 // NewClient returns a client, Named. It checks the resolved address at the time of connecting, so
 // neither a redirect nor a name that resolves differently the second time can evade the check.
 func NewClient(o Options) *http.Client {
-	if o.HeaderTimeout <= 0 {
-		o.HeaderTimeout = 10 * time.Second
-	}
 	return &http.Client{
 		Transport: Named(&http.Transport{
 			DialContext:            Dialer(o),
 			TLSHandshakeTimeout:    10 * time.Second,
-			ResponseHeaderTimeout:  o.HeaderTimeout,
+			ResponseHeaderTimeout:  cmp.Or(o.HeaderTimeout, 10*time.Second),
 			MaxResponseHeaderBytes: 64 << 10,
 			MaxIdleConns:           1024,
 			MaxIdleConnsPerHost:    o.PerHost,

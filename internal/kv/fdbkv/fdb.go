@@ -4,6 +4,7 @@ package fdbkv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,12 +60,7 @@ type Store struct {
 
 // Open opens the store that o names.
 func Open(ctx context.Context, o Options) (kv.Store, error) {
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout, o.Logger = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if err := checkClusterFile(o.ClusterFile); err != nil {
 		return nil, err
 	}

@@ -24,12 +24,10 @@ func (s *stalls) begin(pebble.WriteStallBeginInfo) {
 }
 
 func (s *stalls) end() {
+	took := s.sum()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.begun.IsZero() {
-		s.took += time.Since(s.begun)
-	}
-	s.begun = time.Time{}
+	s.took, s.begun = took, time.Time{}
 }
 
 // sum returns the duration so far.

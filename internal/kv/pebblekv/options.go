@@ -64,15 +64,8 @@ const blockSize = 8 << 10
 // less processor time than half of both. Blocks have 8 KiB, not 32, because a cache miss
 // decompresses a whole block. release drops the caller's reference to the cache.
 func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
-	memory := o.Memory
-	if memory <= 0 {
-		memory = DefaultMemory
-	}
-	if o.OpenFiles <= 0 {
-		o.OpenFiles = 2048
-	}
-	memtable := memtableSize(memory)
-	cache := pebble.NewCache(max(memory-memtable, 8<<20))
+	memtable := memtableSize(o.Memory)
+	cache := pebble.NewCache(max(o.Memory-memtable, 8<<20))
 	po = &pebble.Options{
 		FS:                          s.fs,
 		Lock:                        s.lock,

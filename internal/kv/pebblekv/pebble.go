@@ -7,6 +7,7 @@ package pebblekv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,12 +55,8 @@ var (
 // and kv.ErrDiskFull if the disk has too little space. After any of these errors, the folder
 // is unchanged.
 func Open(o Options) (*Store, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.SyncInterval <= 0 {
-		o.SyncInterval = time.Second
-	}
+	o.Logger, o.SyncInterval = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.SyncInterval, time.Second)
+	o.Memory, o.OpenFiles = cmp.Or(o.Memory, DefaultMemory), cmp.Or(o.OpenFiles, 2048)
 	if least := leastFree(o.Memory); o.MinFree > 0 && o.MinFree < least {
 		return nil, fmt.Errorf("%w: with this --memory the engine needs %d MiB; set that or more, or 0 for as much as it needs", ErrMinFree, (least-1)>>20+1)
 	}
@@ -227,21 +224,17 @@ func (s *Store) awaitSpace(ctx context.Context) error {
 	if full == nil || !s.fs.await {
 		return full
 	}
-	for ticker := time.NewTicker(spaceEvery); ; {
+	for full != nil {
 		select {
-		case <-ticker.C:
+		case <-time.After(spaceEvery):
 		case <-s.gate.closing:
-			ticker.Stop()
 			return kv.ErrClosed
 		case <-ctx.Done():
-			ticker.Stop()
 			return errors.Join(full, ctx.Err())
 		}
-		if full = s.fs.full(); full == nil {
-			ticker.Stop()
-			return nil
-		}
+		full = s.fs.full()
 	}
+	return nil
 }
 
 // spaceEvery is the interval at which a waiting write checks the known free space. storeFS.start

@@ -75,12 +75,7 @@ func memtableSize(memory int64) int64 { return min(max(memory*2/9, 4<<20), 128<<
 
 // leastFree returns how many bytes of the disk the engine needs: the memtables must still be
 // written to disk, while their logs stay.
-func leastFree(memory int64) uint64 {
-	if memory <= 0 {
-		memory = DefaultMemory
-	}
-	return uint64(64<<20 + 3*memtableSize(memory))
-}
+func leastFree(memory int64) uint64 { return uint64(64<<20 + 3*memtableSize(memory)) }
 
 // look updates the free space of the disk.
 func (sp *space) look() {
