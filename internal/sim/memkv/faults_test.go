@@ -105,25 +105,6 @@ func TestFaultShares(t *testing.T) {
 	}
 }
 
-// A writer that does not look for traces of an earlier attempt writes twice: commits with an
-// unknown outcome are really applied.
-func TestUnknownIsAppliedTwice(t *testing.T) {
-	s := memkv.Open(memkv.Options{Merger: fold{}, Faults: memkv.Faults{Seed: 3, Unknown: 0.5}})
-	const n = 400
-	for range n {
-		if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Merge([]byte("k"), []byte("x")); return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	length := 0
-	if err := s.View(t.Context(), func(r kv.Reader) error { v, _, err := r.Get([]byte("k")); length = len(v); return err }); err != nil {
-		t.Fatal(err)
-	}
-	if c := s.Counts(); length != c.Commits || length < n+n/4 {
-		t.Errorf("%d Updates made %d merges: %+v", n, length, c)
-	}
-}
-
 // A crash before a commit loses all of it, a crash after it nothing.
 func TestOnCommit(t *testing.T) {
 	crash := errors.New("crash")
@@ -158,40 +139,6 @@ func TestOnCommit(t *testing.T) {
 	set(t, again, "5", "")
 	if got := keys(t, again); !slices.Equal(got, []string{"1", "3", "4", "5"}) || !slices.Equal(numbers, []int{1}) {
 		t.Errorf("then %q after commits %v", got, numbers)
-	}
-}
-
-// Reopen keeps the content and closes the old store; Views of the old store continue.
-func TestReopen(t *testing.T) {
-	old := memkv.Open(memkv.Options{Merger: fold{}})
-	set(t, old, "a", "")
-	var s *memkv.Store
-	err := old.View(t.Context(), func(r kv.Reader) error {
-		s = old.Reopen(memkv.Options{Merger: kvtest.LastByte{}, Limits: memkv.Limits{Key: 1, Value: 1, Txn: 10, Age: memkv.FDBLimits.Age}})
-		set(t, s, "b", "")
-		if _, ok, err := r.Get([]byte("b")); ok || err != nil {
-			t.Errorf("a View of the old store sees writes of the new one: %v", err)
-		}
-		_, ok, err := r.Get([]byte("a"))
-		if !ok {
-			t.Error("the old View lost a key")
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if err := old.Update(t.Context(), func(kv.Txn) error { return nil }); !errors.Is(err, kv.ErrClosed) {
-		t.Errorf("writing the old store: %v", err)
-	}
-	if _, err := old.RangeBytes(nil, nil); !errors.Is(err, kv.ErrClosed) {
-		t.Errorf("measuring the old store: %v", err)
-	}
-	if got := keys(t, s); !slices.Equal(got, []string{"a", "b"}) || s.Merger().Name() != (kvtest.LastByte{}).Name() {
-		t.Errorf("%q, %s", got, s.Merger().Name())
-	}
-	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("long"), nil); return nil }); !errors.Is(err, kv.ErrTooLarge) {
-		t.Errorf("the new store has the old limits: %v", err)
 	}
 }
 

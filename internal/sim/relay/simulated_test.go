@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +23,6 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/sim/network"
-	"skein.blue/internal/sim/synth"
 )
 
 func small(seed uint64) network.Options { return network.Options{Seed: seed, Accounts: 4096} }
@@ -295,55 +292,6 @@ func TestCursor(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// A relay that has skipped the past sends the same messages as one that has sent
-// it; another seed yields other messages.
-func TestRepeatable(t *testing.T) {
-	now := func() time.Time { return time.Unix(1_700_000_000, 0) }
-	first, one := serveSimulated(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	second, two := serveSimulated(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
-	third, other := serveSimulated(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	for _, r := range []*Simulated{first, second, third} {
-		for r.Head() < 6000 { // a cursor in the future is an error
-			time.Sleep(time.Millisecond)
-		}
-	}
-	a, b, c := subscribe(t, one, "4900"), subscribe(t, two, "4000"), subscribe(t, other, "4900")
-	var ma, mb wire.Message
-	strip := func(f []byte, m *wire.Message) string {
-		if err := wire.Parse(f, m); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Replace(string(f), string(m.Time), "", 1)
-	}
-	same, equal := 0, 0
-	inB := map[int64]string{}
-	for mb.Seq < 5200 {
-		f := strip(read(t, b), &mb)
-		inB[int64(mb.Seq)] = f
-	}
-	for range 300 {
-		f := strip(read(t, a), &ma)
-		if g, ok := inB[int64(ma.Seq)]; ok {
-			same++
-			if f != g {
-				t.Fatalf("event %d differs:\n%q\n%q", ma.Seq, f, g)
-			}
-		}
-		if f == strip(read(t, c), &mb) {
-			equal++
-		}
-	}
-	if same < 100 || equal > 0 {
-		t.Fatal(same, equal)
-	}
-}
-
-// tick is a clock that starts at a time and runs in real time.
-func tick(from time.Time) func() time.Time {
-	begun := time.Now()
-	return func() time.Time { return from.Add(time.Since(begun)) }
-}
-
 // A reader that does not read until it is too far behind receives
 // ConsumerTooSlow.
 func TestTooSlow(t *testing.T) {
@@ -362,34 +310,6 @@ func TestTooSlow(t *testing.T) {
 	}
 	if string(m.Name) != "ConsumerTooSlow" {
 		t.Errorf("%s: %s", m.Name, m.Text)
-	}
-}
-
-// tooLate is a context that never calls the functions that context.AfterFunc registers, as if a goroutine that saw
-// the end first had unregistered them.
-type tooLate struct{ ctx context.Context } //nolint:containedctx // it is a context
-
-func (c tooLate) Deadline() (time.Time, bool)       { return c.ctx.Deadline() }
-func (c tooLate) Done() <-chan struct{}             { return c.ctx.Done() }
-func (c tooLate) Err() error                        { return c.ctx.Err() }
-func (tooLate) Value(any) any                       { return nil }
-func (tooLate) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
-
-// A stopped relay sends nothing more, even to readers that are behind.
-func TestStopped(t *testing.T) {
-	r := NewSimulated(Options{Network: small(6), Rate: 1e6, Events: 100})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); r.Run(tooLate{ctx}) }()
-	for r.Head() < 100 {
-		time.Sleep(time.Millisecond)
-	}
-	feed := r.Subscribe(1, true)
-	stop()
-	<-done
-	var s synth.Sender
-	if err := feed.Next(&s); !errors.Is(err, synth.ErrEnd) || !reflect.DeepEqual(s, synth.Sender{}) {
-		t.Errorf("%+v after the end, %v", s, err)
 	}
 }
 
@@ -426,4 +346,15 @@ func BenchmarkSized(b *testing.B) {
 		}
 		b.ReportMetric(float64(size)/time.Since(begun).Seconds()/5400, "events/s")
 	})
+}
+
+// BenchmarkArchive makes blocks of an archive; an operation is a block of 4,096 records.
+func BenchmarkArchive(b *testing.B) {
+	a := NewArchive(network.Options{Seed: 1, Accounts: 100_000, History: 350})
+	bytes := 0
+	for i := range b.N {
+		bytes += len(a.block(int64(i) % (a.Records() / archiveBlock)))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/archiveBlock, "ns/record")
+	b.ReportMetric(float64(bytes)/float64(b.N)/archiveBlock, "bytes/record")
 }
