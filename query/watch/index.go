@@ -22,6 +22,15 @@ func changedBy(l algebra.Leaf) algebra.Leaf {
 	return l
 }
 
+// listBlock is the kind of an account's edges to the lists that it blocks.
+var listBlock = kinds.ByName("listblock").Kind
+
+// throughLists reports whether a node is the part of blockedBy(…) that leads through lists.
+func throughLists(n *language.Node) bool {
+	return n.Op == language.OpRank && n.Rank.Via.Kind == listBlock && n.Rank.Via.Op == language.OpReverse && n.Rank.Top == 0 && n.Rank.Min == 1 &&
+		len(n.Args) == 1 && n.Args[0].Op == language.OpLists && n.Args[0].Kind == kinds.ListItem
+}
+
 // authorOf returns the account that must be visible for a leaf to have members, None if the
 // leaf does not depend on one.
 func authorOf(l algebra.Leaf) dict.ID {
@@ -43,8 +52,11 @@ func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 		if h.filter.Has(uint64(c.Actor)) {
 			h.candidate(algebra.Leaf{Op: language.OpForward, Kind: c.Kind, Of: c.Actor}, c.Subject)
 		}
-		if c.Kind == kinds.ListItem {
+		switch c.Kind {
+		case kinds.ListItem:
 			continue // reported in lists, with the member
+		case listBlock:
+			h.blocking.add(c.Actor)
 		}
 		if h.filter.Has(uint64(c.Subject)) {
 			h.candidate(algebra.Leaf{Op: language.OpReverse, Kind: c.Kind, Of: c.Subject}, c.Actor)
@@ -53,6 +65,9 @@ func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 	for _, c := range lists {
 		if h.filter.Has(uint64(c.List)) {
 			h.candidate(algebra.Leaf{Op: language.OpReverse, Kind: kinds.ListItem, Of: c.List}, c.Member)
+		}
+		if h.filter.Has(uint64(c.Member)) {
+			h.candidate(algebra.Leaf{Op: language.OpLists, Kind: kinds.ListItem, Of: c.Member}, c.List)
 		}
 	}
 	for _, id := range hidden {
@@ -101,7 +116,7 @@ func (h *Watcher) index(w *watch) {
 		at := changedBy(l)
 		h.filter.Add(uint64(at.Of))
 		if h.byEdges[at] == nil {
-			h.byEdges[at] = &watchedEdges{}
+			h.byEdges[at] = &watchedEdges{of: at}
 		}
 		if e := h.byEdges[at]; !slices.Contains(e.watches, w) {
 			e.watches = append(e.watches, w)

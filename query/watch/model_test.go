@@ -92,6 +92,16 @@ func (w *watched) members(e *language.Expr) map[string]bool {
 			list = v.Reverse[e.Info(n).Name][e.Strings[n.Of].S]
 		case language.OpListed:
 			list = w.Listed(e.Strings[n.Of].S, false, 0, 0)
+		case language.OpLists:
+			list = w.ListsOf(e.Strings[n.Of].S, false, 0, 0)
+		case language.OpRank:
+			for _, on := range w.ListsOf(e.Strings[n.Args[0].Of].S, false, 0, 0) {
+				list = append(list, v.Reverse["listblock"][on]...)
+			}
+			for _, s := range list {
+				set[s] = true
+			}
+			return set
 		case language.OpMembers:
 			for _, l := range e.Strings[n.First:n.End] {
 				list = append(list, l.S)
@@ -140,9 +150,9 @@ func (w *watched) set(dids bool, depth int) string {
 			}
 			return "members(" + w.Any(pool) + "," + w.Any(pool) + "," + w.Any(pool) + ")"
 		case !dids:
-			return one("likes", "reposts", "listblocks") + "(" + w.Any(w.Accounts) + ")"
+			return one("likes", "reposts", "listblocks", "lists") + "(" + w.Any(w.Accounts) + ")"
 		case w.Rand.IntN(2) == 0:
-			return one("follows", "followers", "blocks", "blockers") + "(" + w.Any(w.Accounts) + ")"
+			return one("follows", "followers", "blocks", "blockers", "blockedBy") + "(" + w.Any(w.Accounts) + ")"
 		case w.Rand.IntN(2) == 0:
 			return one("listed", "listblockers") + "(" + w.Any(w.Lists) + ")"
 		}
@@ -301,6 +311,7 @@ func TestUnseenStringsAreWatched(t *testing.T) {
 	for _, set := range []string{
 		"followers(" + late[0] + ")", "follows(" + late[1] + ")", "likers(" + post + ")", "listed(" + list + ")", "intersect(follows(" + w.Accounts[0] + "),followers(" + late[0] + "))",
 		"except(followers(" + w.Accounts[0] + "),follows(" + late[0] + "),listed(" + list + "))", "union(blockers(" + late[0] + "),blocks(" + late[1] + "))",
+		"lists(" + late[1] + ")", "except(blockedBy(" + late[1] + "),members(" + late[1] + "))",
 	} {
 		c := &client{w: w, s: w.subscribe("client", set, "")}
 		c.e = c.s.w.e
@@ -321,8 +332,9 @@ func TestUnseenStringsAreWatched(t *testing.T) {
 		case 2:
 			w.Put(w.Any(few), "like", post)
 		case 3:
-			w.PutListItem(late[0], list, w.Any(few))
+			w.PutListItem(late[0], list, w.Any(append(few, late...)))
 		case 4:
+			w.Put(w.Any(few), "listblock", list)
 			w.Put(w.Any(late), "block", w.Any(late))
 		default:
 			w.Hide(late[n/6%2], n/12%2 == 0)
@@ -611,9 +623,11 @@ func TestWatchable(t *testing.T) {
 		leaves(maxWatchedLeaves + 1):                                            "at position 0: the expression has 9 leaves; at most 8 can be watched",
 		"follows(" + did + ",since=1d)":                                         "at position 0: a set with since or until cannot be watched",
 		"union(follows(" + did + "),follows(" + did + ",until=2026-01-01))":     "at position 37: a set with since or until cannot be watched",
-		"lists(" + did + ")":                                                    "at position 0: lists(…) cannot be watched",
-		"except(likes(" + did + "),union(lists(" + did + ")))":                  "at position 42: lists(…) cannot be watched",
-		"union(follows(" + did + "),rank(of=follows(" + did + "),via=follows))": "at position 37: rank(…), blocking(…) and blockedBy(…) cannot be watched",
+		"except(likes(" + did + "),union(lists(" + did + ")))":                  "",
+		"blockedBy(" + did + ")":                                                "",
+		"rank(of=lists(" + did + "),via=listblockers,min=2)":                    "at position 0: rank(…), blocking(…) and within(A, 2) cannot be watched",
+		"lists(" + did + ",since=1d)":                                           "at position 0: a set with since or until cannot be watched",
+		"union(follows(" + did + "),rank(of=follows(" + did + "),via=follows))": "at position 37: rank(…), blocking(…) and within(A, 2) cannot be watched",
 		"members(" + strings.Repeat(did+",", 300) + did + ")":                   "",
 		"except(sample(follows(" + did + "),5),follows(" + did + "))":           "at position 7: sample(…) cannot be watched",
 		"follows(" + did + ",until=2300-01-01)":                                 "cannot be watched",

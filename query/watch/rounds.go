@@ -57,7 +57,7 @@ func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err er
 	defer recovered(&err) // a defect here must not end indexing
 	now, release, todo, err := h.freeze()
 	if err == nil && before != nil {
-		h.takeTurns(newState(before, &h.meter), newState(now, &h.meter), todo)
+		h.takeTurns(newState(before, now, &h.meter), newState(now, now, &h.meter), todo)
 	}
 	return now, release, err
 }
@@ -161,7 +161,11 @@ func (h *Watcher) lookUpStrings() error {
 		for i, id := range w.ids {
 			if id != was[i] {
 				fresh[id] = true
-				w.add(id) // it may be an argument of members(…)
+			}
+		}
+		for n := range w.e.Root.All() {
+			for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
+				w.add(w.ids[i])
 			}
 		}
 		w.recheckAll(func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == language.OpListed && fresh[l.By] })
@@ -205,15 +209,20 @@ func (h *Watcher) gather() []task {
 	}
 	for e := range h.changed {
 		c := e.take()
+		c.lists = e.of.Op == language.OpLists
 		for _, w := range e.watches {
 			touch(w, c)
 		}
 	}
 	clear(h.changed)
-	hidden := h.hidden.take()
+	hidden, blocking := h.hidden.take(), h.blocking.take()
+	hidden.hidden = true
 	for _, w := range h.watches {
-		if w.e.Type() == dict.DID && (hidden.overflow || !hidden.ids.Empty()) {
+		if (w.lists || w.e.Type() == dict.DID) && (hidden.overflow || !hidden.ids.Empty()) {
 			touch(w, hidden)
+		}
+		if w.lists && w.e.Type() == dict.DID && (blocking.overflow || !blocking.ids.Empty()) {
+			touch(w, blocking)
 		}
 		if !w.empty() || len(w.whole) > 0 {
 			touch(w, w.take())
@@ -294,15 +303,54 @@ func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
 
 // candidatesOf returns the members that may have changed. If they are too many, it stops reading.
 func (h *Watcher) candidatesOf(before, now *state, t task) (ids sets.Set, err error) {
+	accounts := t.w.e.Type() == dict.DID
+	var lists sets.Set // of the accounts in lists(…): members, or what leads to members
+	var hidden sets.Set
 	for _, c := range t.changes {
-		if c.overflow {
+		switch {
+		case c.overflow:
 			return ids, errTooMany
+		case c.lists:
+			lists = sets.Or(lists, c.ids)
+		case c.hidden:
+			hidden = c.ids
+		default:
+			ids = sets.Or(ids, c.ids)
 		}
-		ids = sets.Or(ids, c.ids)
 	}
-	for _, l := range t.whole {
-		for _, at := range []*state{before, now} {
+	if accounts {
+		ids = sets.Or(ids, hidden)
+	}
+	of := []*state{before, now}
+	for i, at := range of {
+		for n := range t.w.e.Root.All() {
+			if n.Op != language.OpLists || hidden.Empty() {
+				continue
+			}
+			set, err := at.listsBy([][]dict.ID{t.was, t.is}[i][n.Of], &hidden)
+			if err != nil {
+				return ids, err
+			}
+			lists = sets.Or(lists, set)
+		}
+		for _, l := range t.whole {
 			set, err := at.whole(l)
+			if err != nil {
+				return ids, err
+			}
+			if l.Op == language.OpLists {
+				lists = sets.Or(lists, set)
+			} else {
+				ids = sets.Or(ids, set)
+			}
+		}
+	}
+	if !accounts {
+		ids, lists = sets.Or(ids, lists), sets.Set{}
+	}
+	for list := range lists.All() {
+		for _, at := range of {
+			set, err := at.whole(algebra.Leaf{Op: language.OpReverse, Kind: listBlock, Of: dict.ID(list)})
 			if err != nil {
 				return ids, err
 			}

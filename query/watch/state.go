@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
@@ -16,6 +17,7 @@ import (
 // expressions share it: each set is read once, and each member is looked up once.
 type state struct {
 	sn    *ask.View
+	newer *ask.View // has a string for each id; sn lacks new ones
 	meter *meter
 
 	sets    map[algebra.Leaf]*ask.ActorSet
@@ -24,9 +26,9 @@ type state struct {
 	strings map[dict.Namespace]map[uint64]string
 }
 
-func newState(sn *ask.View, m *meter) *state {
+func newState(sn, newer *ask.View, m *meter) *state {
 	return &state{
-		sn: sn, meter: m, sets: map[algebra.Leaf]*ask.ActorSet{}, lists: map[algebra.Leaf]sets.Set{},
+		sn: sn, newer: newer, meter: m, sets: map[algebra.Leaf]*ask.ActorSet{}, lists: map[algebra.Leaf]sets.Set{},
 		known: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
 	}
 }
@@ -57,6 +59,8 @@ func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (in sets.Se
 			}
 		}
 		return sets.And(ids, sets.FromUnsorted(given)), at.meter.charge(memberCost * len(given))
+	case n.Op == language.OpRank:
+		return at.throughLists(algebra.LeafOf(&n.Args[0], of), ids)
 	}
 	threshold := sets.NewThreshold(max(n.Least, 1), len(n.Args))
 	for i := range n.Args {
@@ -84,6 +88,24 @@ func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (in sets.Se
 	default:
 		return ids, nil
 	}
+}
+
+// throughLists returns which of ids block a list of an OpLists leaf.
+func (at *state) throughLists(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
+	var in []uint64
+	for id := range ids.All() {
+		lists, err := at.sn.Subjects(listBlock, dict.ID(id))
+		if err == nil {
+			lists, err = at.inLeaf(l, lists)
+		}
+		if err != nil {
+			return lists, err
+		}
+		if !lists.Empty() {
+			in = append(in, id)
+		}
+	}
+	return sets.FromList(in), nil
 }
 
 // inLeaf returns which of ids are members of a leaf.
@@ -136,12 +158,25 @@ func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error 
 		}
 		return nil
 	}
-	t, err := at.actors(l)
-	if err != nil {
+	var in sets.Set
+	if l.Op == language.OpLists {
+		var authors []uint64
+		list := make([]dict.ID, len(ids))
+		for i, id := range ids {
+			list[i] = dict.ID(id)
+		}
+		err := at.newer.Authors(list, func(_ int, author dict.ID, _ uint64) error { authors = append(authors, uint64(author)); return nil })
+		by := sets.FromUnsorted(authors)
+		if err == nil {
+			in, err = at.listsBy(l.Of, &by)
+		}
+		if err != nil {
+			return err
+		}
+		in = sets.And(in, sets.FromList(ids))
+	} else if t, err := at.actors(l); err != nil {
 		return err
-	}
-	in, err := t.And(sets.FromList(ids))
-	if err != nil {
+	} else if in, err = t.And(sets.FromList(ids)); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -183,12 +218,39 @@ func (at *state) list(l algebra.Leaf) (sets.Set, error) {
 	return set, err
 }
 
+// listsBy returns the lists by some authors, nil for all, that an account is on. All of the authors' items about accounts are read.
+func (at *state) listsBy(member dict.ID, authors *sets.Set) (lists sets.Set, err error) {
+	items := algebra.Leaf{Op: language.OpReverse, Kind: kinds.ListMember, Of: member}
+	t, err := at.actors(items)
+	if err != nil {
+		return lists, err
+	}
+	var by sets.Set
+	if authors != nil {
+		by, err = t.And(*authors)
+	} else {
+		by, err = t.All()
+	}
+	if err == nil && by.Len() > maxCandidates {
+		err = errTooMany
+	}
+	if err != nil {
+		return lists, err
+	}
+	from := make([]dict.ID, 0, by.Len())
+	for id := range by.All() {
+		from = append(from, dict.ID(id))
+	}
+	var ids []uint64
+	err = at.sn.Lists(member, from, ask.Window{}, func(list dict.ID, _ ask.Path) { ids = append(ids, uint64(list)) })
+	return sets.FromUnsorted(ids), err
+}
+
 // errTooMany ends the work on an expression if too many of its members may have changed.
 var errTooMany = errors.New("query: too many members may have changed")
 
 // whole returns the members of a set, hidden accounts included. It fails with errTooMany if they are more than
-// maxCandidates. It reads at most that many records of a forward set, the row of a reverse set,
-// and for a list the author's items.
+// maxCandidates. It reads at most that many records of a forward set, and for a list the author's items.
 func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
 	switch l.Op {
 	case language.OpForward:
@@ -204,14 +266,12 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
 		members, err = sets.FromUnsorted(ids), cmp.Or(err, failed)
 	case language.OpListed:
 		members, err = at.list(l)
+	case language.OpLists:
+		members, err = at.listsBy(l.Of, nil)
 	default:
-		t, failed := at.actors(l)
-		if failed != nil {
-			return members, failed
-		}
-		var isKnown bool
-		if members, isKnown = t.Known(); !isKnown {
-			err = errTooMany
+		var t *ask.ActorSet
+		if t, err = at.actors(l); err == nil {
+			members, err = t.All()
 		}
 	}
 	if err == nil && members.Len() > maxCandidates {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/sets"
@@ -73,6 +74,7 @@ type Watcher struct {
 	filter   sets.Filter                    // the accounts and records in byEdges, past ones included
 	changed  map[*watchedEdges]struct{}     // leaves with candidates
 	hidden   candidates                     // accounts that became hidden or visible
+	blocking candidates                     // accounts that began or ceased to block any list
 	pool     *clients.Pool                  // of subscriptions
 	spent    map[string]int                 // recent cost of rounds by client; see turns
 }
@@ -80,6 +82,7 @@ type Watcher struct {
 // watchedEdges are the expressions with a leaf, and the leaf's members that may have changed
 // since the last round. All expressions share them.
 type watchedEdges struct {
+	of      algebra.Leaf
 	watches []*watch
 	candidates
 }
@@ -112,7 +115,7 @@ func (c *candidates) take() *changes {
 	for id := range c.ids {
 		ids = append(ids, uint64(id))
 	}
-	taken := &changes{sets.FromUnsorted(ids), c.overflow}
+	taken := &changes{ids: sets.FromUnsorted(ids), overflow: c.overflow}
 	*c = candidates{}
 	return taken
 }
@@ -121,12 +124,15 @@ func (c *candidates) take() *changes {
 type changes struct {
 	ids      sets.Set
 	overflow bool // there are more than maxCandidates
+	lists    bool // they are lists that an account came on, or left
+	hidden   bool // they are accounts that became hidden or visible
 }
 
 // watch is a watched expression.
 type watch struct {
 	e          *language.Expr
 	key        string
+	lists      bool           // e has an account's lists, as a part or in blockedBy(…)
 	epoch      string         // of its cursors; differs each time the expression is watched
 	ids        []dict.ID      // of e.Strings, None for strings without an id; nil until they are looked up
 	was        []dict.ID      // ids as of the last round; nil if they are the same
@@ -198,6 +204,9 @@ func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber
 		var epoch [8]byte
 		_, _ = rand.Read(epoch[:]) // never fails
 		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*Subscriber]struct{}{}, lastClient: client}
+		for n := range e.Root.All() {
+			w.lists = w.lists || n.Op == language.OpLists
+		}
 		h.watches[key] = w
 	}
 	s.w = w
@@ -311,10 +320,10 @@ func Watchable(e *language.Expr) error {
 		switch {
 		case !n.Window.All():
 			why = "a set with since or until cannot be watched: its members would leave as time passes"
-		case n.Op == language.OpLists:
-			why = "lists(…) cannot be watched, nor can sets of the records that name something, such as quotes(…): any account's records may change them"
-		case n.Op == language.OpRank:
-			why = "rank(…), blocking(…) and blockedBy(…) cannot be watched: any account's records may change them"
+		case n.Op == language.OpLists && n.Kind != kinds.ListItem:
+			why = "sets of the records that name something, such as quotes(…), cannot be watched: another record of a member changes no set"
+		case n.Op == language.OpRank && !throughLists(n):
+			why = "rank(…), blocking(…) and within(A, 2) cannot be watched: any account's records may change them"
 		case n.Op == language.OpSample:
 			why = "sample(…) cannot be watched: a change of the set may change which of its members are chosen"
 		case n.Op == language.OpAuthors, n.Op == language.OpBy:
