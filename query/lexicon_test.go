@@ -66,7 +66,7 @@ func readLexicons(t *testing.T) []xrpc.Lexicon {
 // The lexicons and the handlers agree: every method has one, every parameter
 // and every field of every answer is in it, and what is required is there.
 func TestLexicons(t *testing.T) {
-	w := newViewers(t, "popular = rank(of=members("+strings.Join(oracle.NewSpreadHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
+	w := newViewers(t, "popular = rank(of=members("+strings.Join(oracle.NewSpreadHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01), pin=at://did:web:a.example.com/app.bsky.feed.post/x\n")
 	a := w.history.Accounts()
 	read := format.Labeler{Name: labeler, DID: labeler, Seq: 1, Current: true, Seen: time.Now()}
 	if err := w.store.ApplyLabels(t.Context(), time.Now(), []batch.Label{spam(a[0], time.Now())}, format.Labeler{}, read); err != nil {
@@ -87,7 +87,8 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.getAccount": {"did=" + a[0], "did=" + a[1], "did=did:plc:neverseenaaaaaaaaaaaaaaa"},
 
 		"app.bsky.feed.describeFeedGenerator": {""},
-		"app.bsky.feed.getFeedSkeleton":       {strings.TrimPrefix(feedCall("popular", "&limit=1"), feedSkeleton+"?")},
+		"app.bsky.feed.getFeedSkeleton":       {strings.TrimPrefix(feedCall("popular", "&limit=2"), feedSkeleton+"?")},
+		"app.bsky.feed.sendInteractions":      {`{"interactions":[{"item":"at://did:web:a.example.com/app.bsky.feed.post/x","event":"app.bsky.feed.defs#interactionSeen"}]}`},
 	}
 	for _, did := range a {
 		of := "subject=" + did + "&source=app.bsky.graph."
@@ -123,6 +124,9 @@ func TestLexicons(t *testing.T) {
 		c := checker{t, lex.ID, defs, map[string]bool{}}
 		for _, call := range calls[lex.ID] {
 			status, body, _ := w.get(lex.ID + "?" + call)
+			if main.Input != nil {
+				status, body = w.interact(w.tokenOf(a[0], lex.ID), call)
+			}
 			var v map[string]any
 			if err := json.Unmarshal([]byte(body), &v); err != nil || status != 200 {
 				t.Fatalf("%s: %d %s", lex.ID, status, body)
@@ -275,7 +279,7 @@ func TestDescriptions(t *testing.T) {
 		nsid := strings.TrimPrefix(path, "/xrpc/")
 		w.says("/lexicons/"+nsid+".json", 200, `"id":"`+nsid+`"`)
 		c, ok := calls["post"]
-		if !ok {
+		if !ok || nsid == "app.bsky.feed.sendInteractions" {
 			continue
 		}
 		forms = append(forms, strings.TrimPrefix(nsid, "blue.skein.graph."))

@@ -173,7 +173,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	if !m.Allows(r.Method) {
 		w.Header().Set("Allow", m.Allowed())
-		s.fail(w, r, m.NSID, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a query and does not take %s; it takes %s", m.NSID, language.Brief(r.Method), m.Allowed()))
+		s.fail(w, r, m.NSID, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s does not take %s; it takes %s", m.NSID, language.Brief(r.Method), m.Allowed()))
 		return
 	}
 	start := time.Now()
@@ -237,7 +237,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}
 		end(nil)
 	}()
-	form, release, err := s.forms.Read(ctx, end, w, r, s.o.Timeout)
+	form, release, err := s.forms.Read(ctx, end, w, r, m, s.o.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (v *Service) DID() string { return "did:web:" + strings.ReplaceAll(v.host, 
 // viewer returns the DID of the viewer who calls a method, from the token of the request.
 func (v *Service) viewer(ctx context.Context, client, nsid, header string) (string, error) {
 	entry := graphEntry // which the token is addressed to
-	if nsid == feed.Skeleton {
+	if strings.HasPrefix(nsid, feed.Methods) {
 		entry = feedEntry
 	}
 	scheme, token, _ := strings.Cut(header, " ")

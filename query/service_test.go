@@ -40,6 +40,7 @@ type viewers struct {
 const (
 	serviceDID   = "did:web:feeds.example.com"
 	feedSkeleton = "app.bsky.feed.getFeedSkeleton"
+	interactions = "app.bsky.feed.sendInteractions"
 	queryMethod  = "blue.skein.graph.query"
 )
 
@@ -122,6 +123,65 @@ func (w *viewers) feedOf(name, viewer string) (posts []struct{ Post string }) {
 		w.t.Fatalf("%s as %s: %d %+v", name, viewer, status, a)
 	}
 	return a.Feed
+}
+
+// interact calls sendInteractions.
+func (w *viewers) interact(token, body string) (status int, answer string) {
+	w.t.Helper()
+	status, answer, _ = w.do(http.MethodPost, "/xrpc/"+interactions, body, "Authorization", token, "Content-Type", "application/json")
+	return status, answer
+}
+
+// Posts that an app reports as seen are missing in the viewer's own feed, and in no other. The report needs the viewer's token, for this
+// method, once.
+func TestInteractions(t *testing.T) {
+	w := newViewers(t, "fresh = likes($viewer), seen=hide\nall = likes($viewer)\n")
+	viewer, other := "", ""
+	for _, did := range slices.Sorted(maps.Keys(w.keys)) {
+		if posts := w.feedOf("all", did); len(posts) > 2 {
+			viewer, other = did, viewer
+		}
+	}
+	posts := w.feedOf("fresh", viewer)
+	event := func(kind string, post string) string {
+		return fmt.Sprintf(`{"item":%q,"event":"app.bsky.feed.defs#%s","feedContext":"x","reqId":"y"}`, post, kind)
+	}
+	body := `{"feed":"at://x","interactions":[` + event("interactionSeen", posts[0].Post) + "," + event("interactionLike", posts[1].Post) + `,{},{"item":"x","event":"app.bsky.feed.defs#interactionSeen"}]}`
+	once := w.tokenOf(viewer, interactions)
+	for _, c := range []struct {
+		token, body  string
+		status       int
+		error, shown string
+	}{
+		{"", body, 401, "AuthMissing", "#bsky_fg"},
+		{w.tokenOf(viewer, feedSkeleton), body, 401, "BadJwt", "lxm"},
+		{w.token(viewer, serviceDID+"#skein_graph", interactions, time.Minute, w.keys[viewer]), body, 401, "BadJwt", "aud"},
+		{w.token(viewer, serviceDID, interactions, time.Minute, w.keys[other]), body, 401, "BadJwt", ""},
+		{w.tokenOf(viewer, interactions), "interactions=x", 400, "InvalidRequest", "must be JSON"},
+		{w.tokenOf(viewer, interactions), "{}", 400, "InvalidRequest", "must be JSON"},
+		{w.tokenOf(other, interactions), body, 200, "", "{}"},
+	} {
+		if status, a := w.interact(c.token, c.body); status != c.status || !strings.Contains(a, c.error) || !strings.Contains(a, c.shown) {
+			t.Errorf("%s: %d %s, want %+v", c.body, status, a, c)
+		}
+	}
+	if again := w.feedOf("fresh", viewer); !slices.Equal(again, posts) {
+		t.Errorf("%d posts of %d, but nobody proved that the viewer has seen any", len(again), len(posts))
+	}
+	for i, want := range []int{200, 401} {
+		if status, a := w.interact(once, body); status != want {
+			t.Errorf("use %d of a token: %d %s", i+1, status, a)
+		}
+	}
+	if fresh, all := w.feedOf("fresh", viewer), w.feedOf("all", viewer); !slices.Equal(fresh, posts[1:]) || !slices.Equal(all, posts) {
+		t.Errorf("%v and %v, with the first seen of %v", fresh, all, posts)
+	}
+	if status, _, h := w.do(http.MethodGet, "/xrpc/"+interactions, ""); status != 405 || h.Get("Allow") != "POST, OPTIONS" {
+		t.Errorf("GET: %d %v", status, h)
+	}
+	if status, a, _ := w.do(http.MethodPost, "/xrpc/"+interactions, body, "Content-Type", "text/plain"); status != 415 || !strings.Contains(a, "application/json") {
+		t.Errorf("a body of text: %d %s", status, a)
+	}
 }
 
 // Answers that depend on the viewer need a valid token, made for their method and used once. (Package identities has the

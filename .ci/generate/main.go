@@ -95,6 +95,8 @@ func generated(root string) (map[string]string, error) {
 			delete(p.Properties, "format")
 		}
 	}
+	// Apps call procedures, through their PDS.
+	all = slices.DeleteFunc(all, func(l file) bool { return l.Defs["main"].Type == "procedure" })
 	asking, err2 := os.ReadFile(root + "docs/asking.md")
 	return map[string]string{"cmd/skein/language.txt": string(asking), "clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api}, cmp.Or(err, err2)
 }

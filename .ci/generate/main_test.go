@@ -43,7 +43,7 @@ func TestForms(t *testing.T) {
 	for _, l := range all {
 		answer := httptest.NewRecorder()
 		server.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/xrpc/"+l.ID, nil))
-		if accepts := answer.Code != http.StatusMethodNotAllowed && answer.Code != http.StatusNotImplemented; accepts != slices.Contains(forms, l.ID) {
+		if accepts := answer.Code != http.StatusMethodNotAllowed && answer.Code != http.StatusNotImplemented; accepts != slices.Contains(forms, l.ID) && l.Defs["main"].Input == nil {
 			t.Errorf("a server accepts %s as a form: %v", l.ID, accepts)
 		}
 	}

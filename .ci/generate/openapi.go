@@ -58,6 +58,10 @@ func openAPI(all []file) (string, error) {
 		}
 		get := object{"operationId": l.ID, "summary": main.Description, "parameters": parameters, "responses": responses}
 		calls := object{"get": get}
+		if main.Input != nil {
+			calls = object{"post": object{"operationId": l.ID, "summary": main.Description, "responses": refused(responses, xrpc.InputMediaType),
+				"requestBody": object{"required": true, "content": object{xrpc.InputMediaType: object{"schema": schemaOf(&main.Input.Schema, l.ID)}}}}}
+		}
 		if slices.Contains(forms, l.ID) {
 			calls["post"] = post(get, l, responses)
 		}
@@ -84,15 +88,20 @@ func post(get object, l *xrpc.Lexicon, responses object) object {
 			of.MaxLength = new(language.MaxForm)
 		}
 	}
-	responses = maps.Clone(responses)
-	responses["413"] = failure(fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", language.MaxForm))
-	responses["415"] = failure("UnsupportedMediaType: the body is not " + xrpc.FormMediaType + ".")
 	return object{
 		"operationId": l.ID + ".form",
 		"summary":     fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], language.MaxForm, language.MaxExpr),
 		"requestBody": object{"required": true, "content": object{xrpc.FormMediaType: object{"schema": form}}},
-		"responses":   responses,
+		"responses":   refused(responses, xrpc.FormMediaType),
 	}
+}
+
+// refused returns the responses of a call that has a body.
+func refused(responses object, mediaType string) object {
+	responses = maps.Clone(responses)
+	responses["413"] = failure(fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", language.MaxForm))
+	responses["415"] = failure("UnsupportedMediaType: the body is not " + mediaType + ".")
+	return responses
 }
 
 // failure describes an answer that is an error.

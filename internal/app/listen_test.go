@@ -99,7 +99,7 @@ func TestAbuseSlowBodies(t *testing.T) {
 	forms := xrpc.NewForms()
 	ln, _ := limited(t, most, func() { t.Error("refused") }, func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := context.WithCancelCause(r.Context())
-		_, release, err := forms.Read(ctx, end, w, r, time.Minute)
+		_, release, err := forms.Read(ctx, end, w, r, new(xrpc.Method), time.Minute)
 		if err == nil {
 			defer release()
 			_, _ = io.WriteString(w, "ok")

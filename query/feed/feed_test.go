@@ -42,6 +42,8 @@ var queries = []string{
 	"rank( of = members(did:web:a.example.com , did:web:b.example.com) ,via=reposts,min=2)",
 	"rank(of=listed(at://$viewer/app.bsky.graph.list/x),via=likes,by=lift,subjectsSince=1w)",
 	"rank(of=listed(https://bsky.app/profile/$viewer/lists/x),via=likes)",
+	"mix(2, rank(of=follows($viewer), via=likes), 100,likes($viewer)), each=1",
+	"likes($viewer),seen=hide , pin = at://did:web:a.example.com/app.bsky.feed.post/x",
 }
 
 // A file has the feeds that were written into it, whatever comments, empty lines and line ends are
@@ -82,7 +84,7 @@ func TestFilesOfFeeds(t *testing.T) {
 		}
 		for i, f := range got {
 			w := want[i]
-			if f.name != w.name || f.line != w.line || f.viewer != w.viewer || strings.Join(strings.Fields(f.shows), " ") != w.shows || (f.set == "") != strings.HasPrefix(w.shows, "rank(") {
+			if f.name != w.name || f.line != w.line || f.viewer != w.viewer || strings.Join(strings.Fields(f.shows), " ") != w.shows || (f.sources[0].set == "") != (strings.HasPrefix(w.shows, "rank(") || strings.HasPrefix(w.shows, "mix(")) {
 				t.Fatalf("%q: %+v, want %+v", text, f, w)
 			}
 		}
@@ -127,6 +129,18 @@ func TestMistakesInFiles(t *testing.T) {
 		{"x = rank(of=follows($viewer), via=likes, by=love)", 1, "it must be one of count, share, lift"},
 		{"x = likes($viewer, since=soon)", 1, "is not a time"},
 		{"x = likes($Viewer)", 1, "neither a DID nor an AT URI"},
+		{"x = mix(2", 1, `expected ")" at the end of mix(…`},
+		{"x = mix(likes($viewer))", 1, "mix takes pairs of a number and a query"},
+		{"x = mix(0, likes($viewer))", 1, `mix: "0" is not a number from 1 to 100`},
+		{"x = mix(1, likes($viewer), 2, follows($viewer))", 1, "it is a set of DIDs"},
+		{"x = mix(1, mix(1, likes($viewer)))", 1, `"mix" is not a set`},
+		{"x = likes($viewer), each=0", 1, `each: "0" is not a number from 1 to 100`},
+		{"x = likes($viewer), each=1, each=2", 1, "each is given twice"},
+		{"x = likes($viewer), seen=show", 1, "the only value is hide"},
+		{"x = likes($viewer), likes($viewer)", 1, `"likes($viewer)" is not an option of a feed`},
+		{"x = likes($viewer),", 1, `"" is not an option of a feed`},
+		{"x = likes($viewer), pin=at://alice.example.com/app.bsky.feed.post/x", 1, "it must be the AT URI of a post, with a DID"},
+		{"x = likes($viewer), pin=at://did:web:a.example.com/app.bsky.feed.like/x", 1, "it must be the AT URI of a post"},
 		{"x = likes($viewers)", 1, "neither a DID nor an AT URI"},
 		{"x = likes(" + strings.Repeat(" ", language.MaxExpr) + "$viewer)", 1, "at most 16384"},
 	} {
@@ -270,7 +284,7 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 // The places of pages are sealed for one feed as the file has it.
 func TestPlacesOfFeeds(t *testing.T) {
 	c := xrpc.NewCursors([]byte("secret"))
-	feeds, err := parseFeeds(words, "a = likes($viewer)\nb = likes($viewer)\nc = rank(of=follows($viewer),via=likes)\nd = rank(of=follows($viewer),via=likes,min=2)\n")
+	feeds, err := parseFeeds(words, "a = likes($viewer)\nb = likes($viewer)\nc = rank(of=follows($viewer),via=likes)\nd = rank(of=follows($viewer),via=likes,min=2)\ne = mix(1,likes($viewer),1,reposts($viewer))\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +296,10 @@ func TestPlacesOfFeeds(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, g := range feeds {
-		p := place{micros: rng.Uint64(), after: rng.Uint64(), id: rng.Uint64()}
+		p := place{micros: rng.Uint64(), turn: rng.IntN(100), after: make([]candidate, len(g.sources))}
+		for i := range p.after {
+			p.after[i].ID, p.after[i].Path.TID = dict.ID(rng.Uint64()), rng.Uint64()
+		}
 		for range rng.IntN(3) * rng.IntN(30) {
 			p.shown = append(p.shown, 1+rng.Uint64N(1<<40))
 		}
@@ -293,8 +310,8 @@ func TestPlacesOfFeeds(t *testing.T) {
 				t.Errorf("a cursor of %+v for %+v: %+v, %v", g, other, got, err)
 			}
 		}
-		for n := range 6 {
-			if _, err := g.open(c, c.Seal(g.question(), nil, make([]uint64, n)...)); (err == nil) != (n >= 3) {
+		for n := range 8 {
+			if _, err := g.open(c, c.Seal(g.question(), nil, make([]uint64, n)...)); (err == nil) != (n >= 2+2*len(g.sources)) {
 				t.Errorf("a cursor of %d numbers: %v", n, err)
 			}
 		}
@@ -319,36 +336,22 @@ func serve(t *testing.T, seed uint64, file string, o Options) *served {
 	return &served{g, t, newFeeds(t, file, o), c, ""}
 }
 
-type page struct {
-	Feed   []struct{ Post string }
+type answered struct {
+	Feed []struct {
+		Post   string
+		Reason struct {
+			Type string `json:"$type"`
+		}
+	}
 	Cursor string
 }
 
 var errNoToken = xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "no token")
 
 // ask asks for a page.
-func (s *served) ask(p url.Values, header http.Header) (out page, err error) {
+func (s *served) ask(p url.Values, header http.Header) (out answered, err error) {
 	s.t.Helper()
-	q := &xrpc.Query{
-		NSID: Skeleton, Values: p, Header: header, Words: words, MaxExpr: language.MaxExpr, Store: s.Store, Cursors: s.cursors,
-		Resolve: func(list []language.Literal, where func(int) string) error {
-			for i, l := range list {
-				if l.Handle == "nobody.example.com" {
-					return xrpc.Invalid("%sno account has the handle %s", where(i), l.Handle)
-				} else if l.Handle != "" {
-					list[i].Resolve(s.Accounts[0])
-				}
-			}
-			return nil
-		},
-		Viewer: func(context.Context) (string, error) {
-			if s.viewer == "" {
-				return "", errNoToken
-			}
-			return s.viewer, nil
-		},
-	}
-	answer, err := s.f.Methods()[0].Serve(s.t.Context(), q)
+	answer, err := s.call(0, xrpc.Query{Values: p, Header: header})
 	if err != nil {
 		return out, err
 	}
@@ -357,6 +360,28 @@ func (s *served) ask(p url.Values, header http.Header) (out page, err error) {
 		s.t.Fatalf("%s: %v", b, err)
 	}
 	return out, nil
+}
+
+// call calls a method.
+func (s *served) call(method int, q xrpc.Query) (any, error) {
+	q.Words, q.MaxExpr, q.Store, q.Cursors = words, language.MaxExpr, s.Store, s.cursors
+	q.Resolve = func(list []language.Literal, where func(int) string) error {
+		for i, l := range list {
+			if l.Handle == "nobody.example.com" {
+				return xrpc.Invalid("%sno account has the handle %s", where(i), l.Handle)
+			} else if l.Handle != "" {
+				list[i].Resolve(s.Accounts[0])
+			}
+		}
+		return nil
+	}
+	q.Viewer = func(context.Context) (string, error) {
+		if s.viewer == "" {
+			return "", errNoToken
+		}
+		return s.viewer, nil
+	}
+	return s.f.Methods()[method].Serve(s.t.Context(), &q)
 }
 
 func (s *served) uri(name string) string { return s.f.uri(feed{name: name}) }
@@ -625,7 +650,7 @@ func TestBadSkeletons(t *testing.T) {
 
 // A set that is too large to be sorted is an error that says what to do.
 func TestFeedOfALargeSet(t *testing.T) {
-	s := serve(t, 6, "all = likes(did:web:fan.example.com)\n", Options{})
+	s := serve(t, 6, "all = likes(did:web:fan.example.com)\nfew = likes(did:web:fan.example.com), each=100\n", Options{})
 	like := func(n int) {
 		var posts []string
 		for i := range n {
@@ -636,6 +661,9 @@ func TestFeedOfALargeSet(t *testing.T) {
 	like(postsRead)
 	if out, err := s.ask(url.Values{"feed": {s.uri("all")}, "limit": {"100"}}, nil); err != nil || len(out.Feed) != 100 || out.Cursor == "" {
 		t.Errorf("%d posts of %d: %v", len(out.Feed), postsRead, err)
+	}
+	if got := s.pages("few", 100, nil); len(got) != maxFeed {
+		t.Errorf("a feed that remembers %d posts, at most %d", len(got), maxFeed)
 	}
 	like(1)
 	_, err := s.ask(url.Values{"feed": {s.uri("all")}}, nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,28 +16,38 @@ import (
 )
 
 // A file of feeds has one feed in each paragraph: its name, which is the key of its record
-// (app.bsky.feed.generator), an equals sign, and a query. Lines that begin with a space continue
+// (app.bsky.feed.generator), an equals sign, a query, and options. Lines that begin with a space continue
 // the previous line; lines that begin with # are comments.
 //
-//	# liked by the accounts that I follow, and not by me
-//	friends-like = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer))
-//	# the newest posts that an account likes
-//	liked-by-alice = likes(did:plc:…)
+//	# liked by the accounts that I follow, and not by me: one post of an author on a page
+//	friends-like = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer)), each=1
+//	# two of these, then one of an account's newest likes
+//	both = mix(2, rank(of=follows($viewer), via=likes, since=24h), 1, likes(did:plc:…)), seen=hide
 //
 // rank takes the parameters of the method blue.skein.graph.rank. Anything else is a set
-// expression of AT URIs, whose posts the feed shows, newest first. $viewer is the DID of the
-// viewer.
+// expression of AT URIs, whose posts the feed shows, newest first. mix takes from several of both in turn. $viewer is the DID of
+// the viewer. The options are fields of feed.
 
 // feed is a feed of the file.
 type feed struct {
-	name  string
-	line  int
-	shows string     // the query, as written in the file
-	rank  url.Values // the parameters of a ranking
-	set   string     // a set expression
-	// viewer reports that $viewer occurs: the viewer must send a token.
+	name    string
+	line    int
+	shows   string // the query and the options, as written in the file
+	sources []source
+	// viewer reports that the feed depends on the viewer, who must send a token.
 	viewer bool
 	did    string // of the viewer, for one request
+
+	each int    // the most posts of an author on a page; 0: any number
+	pin  string // the URI of a post that comes first; "": none
+	hide bool   // what the viewer has seen
+}
+
+// source is a query of a feed: a set or a ranking.
+type source struct {
+	weight int        // how many posts it gives in its turn
+	rank   url.Values // the parameters of a ranking
+	set    string     // a set expression
 }
 
 // parseFeeds reads a file of feeds. Its error names the line.
@@ -86,28 +97,97 @@ func parseFeed(words *language.Vocabulary, text string) (f feed, err error) {
 	return f, nil
 }
 
-// parse reads the query.
+// parse reads the query and the options.
 func (f *feed) parse(words *language.Vocabulary) error {
-	asked, isRank, err := rank.Parse(f.shows)
+	parts := rank.Arguments(f.shows)
+	query := strings.TrimSpace(parts[0])
+	arguments := []string{"1", query}
+	if inside, mixed := strings.CutPrefix(query, "mix("); mixed {
+		if inside, mixed = strings.CutSuffix(inside, ")"); !mixed {
+			return errors.New(`expected ")" at the end of mix(…`)
+		}
+		if arguments = rank.Arguments(inside); len(arguments)%2 != 0 {
+			return errors.New("mix takes pairs of a number and a query: mix(2, rank(…), 1, likes(…))")
+		}
+	}
+	for pair := range slices.Chunk(arguments, 2) {
+		s, err := parseSource(words, strings.TrimSpace(pair[1]))
+		if err != nil {
+			return err
+		}
+		if s.weight, err = inRange(pair[0]); err != nil {
+			return fmt.Errorf("mix: %w", err)
+		}
+		f.sources = append(f.sources, s)
+	}
+	given := map[string]bool{}
+	for _, part := range parts[1:] {
+		option, value, _ := strings.Cut(part, "=")
+		option, value = strings.TrimSpace(option), strings.TrimSpace(value)
+		if given[option] {
+			return fmt.Errorf("%s is given twice", option)
+		}
+		given[option] = true
+		if err := f.set(option, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set sets an option.
+func (f *feed) set(option, value string) (err error) {
+	switch option {
+	case "each":
+		if f.each, err = inRange(value); err != nil {
+			err = fmt.Errorf("each: %w", err)
+		}
+	case "pin":
+		post, ok := language.LiteralOf(value)
+		if f.pin = post.S; !ok || post.Handle != "" || !rank.IsPost(post.S) {
+			err = fmt.Errorf("pin is %q; it must be the AT URI of a post, with a DID", language.Brief(value))
+		}
+	case "seen":
+		if f.hide, f.viewer = true, true; value != "hide" {
+			err = fmt.Errorf("seen is %q; the only value is hide", language.Brief(value))
+		}
+	default:
+		err = fmt.Errorf("%q is not an option of a feed; after the query, it takes each=, pin= and seen=", language.Brief(option))
+	}
+	return err
+}
+
+// inRange reads a number of posts.
+func inRange(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 1 || n > maxPage {
+		return 0, fmt.Errorf("%q is not a number from 1 to %d", language.Brief(text), maxPage)
+	}
+	return n, nil
+}
+
+// parseSource reads a query.
+func parseSource(words *language.Vocabulary, text string) (s source, err error) {
+	asked, isRank, err := rank.Parse(text)
 	switch {
 	case err != nil:
-		return err
+		return s, err
 	case asked.Has("limit") || asked.Has("cursor"):
-		return errors.New("a feed cannot set limit or cursor; the app that shows it does")
+		return s, errors.New("a feed cannot set limit or cursor; the app that shows it does")
 	case !isRank:
-		f.set = f.shows
-		e, err := words.Parse(f.set, language.MaxExpr, time.Now())
+		s.set = text
+		e, err := words.Parse(text, language.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
 			err = fmt.Errorf("it is a set of %s, but a feed shows posts", language.Plural(e.Type()))
 		}
-		return err
+		return s, err
 	}
-	f.rank = asked
-	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: language.MaxExpr, Values: f.rank, Resolve: func([]language.Literal, func(int) string) error { return nil }}, time.Now())
+	s.rank = asked
+	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: language.MaxExpr, Values: asked, Resolve: func([]language.Literal, func(int) string) error { return nil }}, time.Now())
 	if err == nil && r.Via.Is != dict.URI {
 		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", language.Plural(r.Via.Is))
 	}
-	return err
+	return s, err
 }
 
 // resolve replaces $viewer by the viewer's DID, and handles as next does.
@@ -122,14 +202,7 @@ func (f feed) resolve(next func([]language.Literal, func(int) string) error) fun
 	}
 }
 
-// question returns the text that a cursor of the feed is bound to: its query for this viewer.
+// question returns the text that a cursor of the feed is bound to: the feed as it is for this viewer.
 func (f feed) question() string {
-	set, asked := f.set, f.rank
-	if f.did != "" {
-		set, asked = strings.ReplaceAll(set, language.ViewerName, f.did), url.Values{}
-		for name, v := range f.rank {
-			asked.Set(name, strings.ReplaceAll(v[0], language.ViewerName, f.did))
-		}
-	}
-	return "feed " + f.name + "\x00" + set + "\x00" + asked.Encode()
+	return "feed " + f.name + "\x00" + f.did + "\x00" + f.shows
 }

@@ -38,7 +38,7 @@ func (f *Feeds) Previews() (all []Preview) {
 	return all
 }
 
-// previewParameter names the viewer of a preview. The lexicon of Skeleton does not have it.
+// previewParameter names the viewer of a preview. The lexicon of getFeedSkeleton does not have it.
 const previewParameter = "viewer"
 
 // viewerOf returns the DID of a feed's viewer, from the token, or from the parameter viewer of a

@@ -30,7 +30,7 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 		return nil, true, errors.New(`expected ")" at the end of rank(…`)
 	}
 	asked = url.Values{}
-	for _, part := range topLevel(inside) {
+	for _, part := range Arguments(inside) {
 		name, value, ok := strings.Cut(part, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
@@ -46,8 +46,8 @@ func Parse(text string) (asked url.Values, is bool, err error) {
 	return asked, true, nil
 }
 
-// topLevel splits arguments at the commas outside of parentheses and of strings in double quotes.
-func topLevel(s string) (parts []string) {
+// Arguments splits arguments at the commas outside of parentheses and of strings in double quotes.
+func Arguments(s string) (parts []string) {
 	depth, start, quoted := 0, 0, false
 	for i := 0; i < len(s); i++ {
 		if quoted {

@@ -20,8 +20,11 @@ import (
 // size until it is answered: encoded, decoded, parsed, and as ids.
 const formsInFlight = 16 << 20
 
-// FormMediaType is the media type of a form.
-const FormMediaType = "application/x-www-form-urlencoded"
+// FormMediaType is the media type of a form, and InputMediaType that of the input of a procedure, which is read as a form is.
+const (
+	FormMediaType  = "application/x-www-form-urlencoded"
+	InputMediaType = "application/json"
+)
 
 // Forms reads forms, and shares their memory among clients. Bytes count as they arrive: a form that was announced and does not
 // come takes nothing from others.
@@ -37,12 +40,16 @@ var errTaken = Errorf(http.StatusServiceUnavailable, "Busy", "the server's memor
 // names. The caller calls release after it has answered; if the memory is needed for another client before, ctx ends, with an error for
 // the client as its cause. The call holds no slot yet, so a client that sends slowly delays nobody, and its connection counts as
 // idle.
-func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, timeout time.Duration) (form *string, release func(), err error) {
+func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, m *Method, timeout time.Duration) (form *string, release func(), err error) {
 	if r.Method != http.MethodPost {
 		return nil, func() {}, nil
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != FormMediaType {
-		return nil, nil, Errorf(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the body is %q; send the parameters as %s", language.Brief(r.Header.Get("Content-Type")), FormMediaType)
+	want := FormMediaType
+	if m.Procedure {
+		want = InputMediaType
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != want {
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the body is %q; send it as %s", language.Brief(r.Header.Get("Content-Type")), want)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, nil, Errorf(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the body is encoded as %q; send it without an encoding", language.Brief(coding))

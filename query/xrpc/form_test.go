@@ -68,7 +68,7 @@ func TestFormsAreReadWhole(t *testing.T) {
 		"largest, no length":    {FormMediaType, "", unknown{strings.NewReader(long)}, long, 0, ""},
 		"too large":             {FormMediaType, "", strings.NewReader(long + "x"), "", 413, "more than 1048576 bytes"},
 		"too large, no length":  {FormMediaType, "", unknown{strings.NewReader(long + "x")}, "", 413, "more than 1048576 bytes"},
-		"no media type":         {"", "", strings.NewReader("set=a"), "", 415, `the body is ""; send the parameters as application/x-www-form-urlencoded`},
+		"no media type":         {"", "", strings.NewReader("set=a"), "", 415, `the body is ""; send it as application/x-www-form-urlencoded`},
 		"JSON":                  {"application/json", "", strings.NewReader("{}"), "", 415, `the body is "application/json"`},
 		"a multipart form":      {"multipart/form-data; boundary=x", "", strings.NewReader("x"), "", 415, "multipart/form-data"},
 		"a broken media type":   {FormMediaType + "; charset", "", strings.NewReader("set=a"), "", 415, "the body is"},
@@ -79,7 +79,7 @@ func TestFormsAreReadWhole(t *testing.T) {
 	} {
 		f := NewForms()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		text, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), post("192.0.2.1", c.kind, c.coding, c.body), 3*time.Second)
+		text, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), post("192.0.2.1", c.kind, c.coding, c.body), new(Method), 3*time.Second)
 		cancel()
 		if c.status != 0 {
 			e, ok := errors.AsType[*Error](err)
@@ -97,7 +97,7 @@ func TestFormsAreReadWhole(t *testing.T) {
 	}
 	for _, by := range []string{http.MethodGet, http.MethodHead, http.MethodPut} {
 		f := NewForms()
-		text, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), httptest.NewRequest(by, "/", strings.NewReader("set=a")), time.Second)
+		text, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), httptest.NewRequest(by, "/", strings.NewReader("set=a")), new(Method), time.Second)
 		if text != nil || err != nil {
 			t.Errorf("%s: %v, %v", by, text, err)
 		}
@@ -119,7 +119,7 @@ func TestFormsAreShared(t *testing.T) {
 			if ended[client]++; !errors.Is(err, errTaken) {
 				t.Errorf("%s ends with %v", client, err)
 			}
-		}, w, post(client, FormMediaType, "", bytes.NewReader(make([]byte, size))), time.Second)
+		}, w, post(client, FormMediaType, "", bytes.NewReader(make([]byte, size))), new(Method), time.Second)
 		if e, ok := errors.AsType[*Error](err); err != nil && (!ok || e.Status != 503 || e.Name != "Busy") {
 			t.Errorf("%s: %v", client, err)
 		}
@@ -160,14 +160,14 @@ func TestAbuseAnnouncedForms(t *testing.T) {
 			r := post(fmt.Sprintf("192.0.%d.2", c%4), FormMediaType, "", body)
 			r.ContentLength = language.MaxForm
 			go func() { <-ctx.Done(); _ = never.Close() }()
-			if _, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), r, time.Minute); err == nil {
+			if _, release, err := f.Read(ctx, func(error) {}, httptest.NewRecorder(), r, new(Method), time.Minute); err == nil {
 				release()
 			}
 		})
 	}
 	answered := 0
 	for range 289 {
-		_, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), post("203.0.113.9", FormMediaType, "", bytes.NewReader(make([]byte, 10_000))), time.Second)
+		_, release, err := f.Read(t.Context(), func(error) {}, httptest.NewRecorder(), post("203.0.113.9", FormMediaType, "", bytes.NewReader(make([]byte, 10_000))), new(Method), time.Second)
 		if err == nil {
 			answered++
 			release()

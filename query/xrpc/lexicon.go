@@ -41,6 +41,7 @@ type Def struct {
 	Maximum     *int           `json:"maximum"`
 	MaxLength   *int           `json:"maxLength"`
 	Default     any            `json:"default"`
+	Input       *Body          `json:"input"`
 	Output      *Body          `json:"output"`
 	Message     *Body          `json:"message"`
 	// Errors are those that a method may answer.
@@ -49,7 +50,7 @@ type Def struct {
 	} `json:"errors"`
 }
 
-// Body is the body of a method's answer, or of each of its messages.
+// Body is the body of a procedure's input, of a method's answer, or of each of its messages.
 type Body struct {
 	Schema Def `json:"schema"`
 }

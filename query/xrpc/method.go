@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Method is an XRPC query, or a query at a path of its own.
+// A Method is an XRPC query or procedure, or a query at a path of its own.
 type Method struct {
 	// NSID is the method's name, or its path if that begins with a slash.
 	NSID string
@@ -20,6 +20,8 @@ type Method struct {
 	Takes, Many []string
 	// Form reports that the parameters may also be sent as a form (POST).
 	Form bool
+	// Procedure reports that it is called by POST with JSON (Query.Input) instead of parameters.
+	Procedure bool
 	// Slow reports that a call takes some milliseconds of a processor; others take less than
 	// one. Slow methods have a queue with one slot per processor, so that sixteen of them do
 	// not all finish late (docs/decisions/0018).
@@ -74,12 +76,18 @@ func (m *Method) Path() string {
 
 // Allows reports whether the method can be called by an HTTP method.
 func (m *Method) Allows(httpMethod string) bool {
-	return httpMethod == http.MethodGet || httpMethod == http.MethodHead || m.Form && httpMethod == http.MethodPost
+	if httpMethod == http.MethodPost {
+		return m.Form || m.Procedure
+	}
+	return !m.Procedure && (httpMethod == http.MethodGet || httpMethod == http.MethodHead)
 }
 
 // Allowed returns the method's Allow header.
 func (m *Method) Allowed() string {
-	if m.Form {
+	switch {
+	case m.Procedure:
+		return "POST, OPTIONS"
+	case m.Form:
 		return "GET, HEAD, POST, OPTIONS"
 	}
 	return "GET, HEAD, OPTIONS"

@@ -20,6 +20,7 @@ import (
 type Query struct {
 	NSID   string // of the method
 	Values url.Values
+	Input  string      // of a procedure: the body
 	Header http.Header // of the request
 
 	Words   *language.Vocabulary
@@ -56,6 +57,9 @@ func Parse(raw string, form *string, m *Method) (*Query, error) {
 		return nil, Invalid("the query string cannot be read: %v", err)
 	}
 	q := &Query{NSID: m.NSID, Values: values, MaxExpr: language.MaxExpr}
+	if m.Procedure {
+		q.Input, form = *form, nil
+	}
 	if form != nil {
 		q.MaxExpr = language.MaxForm
 		inForm, err := url.ParseQuery(*form)

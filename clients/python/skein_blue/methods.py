@@ -6,6 +6,8 @@ from datetime import date, timedelta
 from typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union
 
 __all__ = [
+    "Interaction",
+    "SkeletonReasonPin",
     "DescribeFeedGeneratorFeed",
     "DescribeFeedGeneratorOutput",
     "GetFeedSkeletonOutput",
@@ -68,6 +70,27 @@ Number = Union[str, float]
 FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.counts", "blue.skein.graph.getBlocks", "blue.skein.graph.histogram", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.overlap", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
+class _Interaction(TypedDict):
+    pass
+
+
+class Interaction(_Interaction, total=False):
+    """An act of a viewer on a post of a feed. This is Bluesky's definition, in part."""
+
+    #: Other events are ignored.
+    event: Union[Literal["app.bsky.feed.defs#interactionSeen"], str]
+    #: The AT URI of the post.
+    item: str
+
+
+_SkeletonReasonPinType = TypedDict("_SkeletonReasonPinType", {"$type": Literal["app.bsky.feed.defs#skeletonReasonPin"]})
+
+
+class SkeletonReasonPin(_SkeletonReasonPinType):
+    """The feed pins the post. This is Bluesky's definition."""
+
+
+
 class DescribeFeedGeneratorFeed(TypedDict):
     #: The AT URI of the feed's record.
     uri: str
@@ -92,9 +115,14 @@ class GetFeedSkeletonOutput(_GetFeedSkeletonOutput, total=False):
     cursor: str
 
 
-class GetFeedSkeletonPost(TypedDict):
+class _GetFeedSkeletonPost(TypedDict):
     #: The AT URI of a post.
     post: str
+
+
+class GetFeedSkeletonPost(_GetFeedSkeletonPost, total=False):
+    #: Absent, unless the feed pins the post.
+    reason: Union[SkeletonReasonPin]
 
 
 _NotFoundActorType = TypedDict("_NotFoundActorType", {"$type": Literal["app.bsky.graph.defs#notFoundActor"]})

@@ -1,6 +1,19 @@
 // Generated from the lexicons by go run ./.ci/generate. Do not edit.
 import type {Call, CallOptions} from './call.js';
 
+/** An act of a viewer on a post of a feed. This is Bluesky's definition, in part. */
+export interface Interaction {
+  /** Other events are ignored. */
+  event?: 'app.bsky.feed.defs#interactionSeen' | (string & {});
+  /** The AT URI of the post. */
+  item?: string;
+}
+
+/** The feed pins the post. This is Bluesky's definition. */
+export interface SkeletonReasonPin {
+  $type: 'app.bsky.feed.defs#skeletonReasonPin';
+}
+
 export interface DescribeFeedGeneratorFeed {
   /** The AT URI of the feed's record. */
   uri: string;
@@ -29,6 +42,8 @@ export interface GetFeedSkeletonOutput {
 export interface GetFeedSkeletonPost {
   /** The AT URI of a post. */
   post: string;
+  /** Absent, unless the feed pins the post. */
+  reason?: SkeletonReasonPin;
 }
 
 /** No account has this handle. */

@@ -1,0 +1,273 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/sets"
+	"skein.blue/query/algebra"
+	"skein.blue/query/language"
+	"skein.blue/query/rank"
+	"skein.blue/query/xrpc"
+)
+
+// place is the start of a page. A ranking changes between two pages, so its place has the posts that were shown: a page shows the
+// first of the others. The posts of a set are sorted by their keys, which do not change, so its place is the post before which all
+// are decided: each was shown, or is not to be shown.
+type place struct {
+	micros uint64      // the time of the first page
+	turn   int         // how many posts of a round of the sources were shown
+	after  []candidate // of each source that is a set: its place
+	shown  []uint64    // if feed.remembers: the ids of the posts on the pages before, ascending
+}
+
+// A candidate is a post of a source.
+type candidate struct {
+	algebra.MemberRecord // of a set: with the time of the post itself
+
+	uri string
+}
+
+const (
+	maxPage = 100  // posts on a page
+	maxFeed = 1000 // posts in a feed that remembers them
+)
+
+// start returns the start of the first page.
+func (f *feed) start(now time.Time) place {
+	return place{micros: uint64(now.UnixMicro()), after: make([]candidate, len(f.sources))}
+}
+
+// remembers reports whether places must have the posts that were shown.
+func (f *feed) remembers() bool { return len(f.sources) > 1 || f.sources[0].set == "" || f.each > 0 }
+
+// page returns a page of a feed, which begins with posts, and the start of the next, nil after the last page.
+func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first []string, seen viewed) (posts []string, next *place, err error) {
+	q.Resolve = f.resolve(q.Resolve)
+	read := make([]func(*ask.View) ([]candidate, error), len(f.sources))
+	for i := range read {
+		if f.sources[i].set != "" {
+			read[i], err = f.newest(ctx, q, i, at)
+		} else {
+			read[i], err = f.ranked(ctx, q, i, at, limit, seen)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	err = q.View(ctx, func(sn *ask.View) error {
+		p := page{feed: f, posts: slices.Clone(first), seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
+		for _, uri := range first {
+			p.authors[dict.AuthorityOf(uri)]++
+		}
+		for i := range read {
+			all, err := read[i](sn)
+			if err != nil {
+				return err
+			}
+			p.queues = append(p.queues, queue{posts: all, after: at.after[i]})
+		}
+		next = p.fill(at, limit)
+		posts = p.posts
+		return nil
+	})
+	return posts, next, err
+}
+
+// newest returns what reads the posts of a source that is a set, newest first, after its place.
+func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(*ask.View) ([]candidate, error), error) {
+	now := time.UnixMicro(int64(at.micros))
+	e, err := q.Words.Parse(f.sources[i].set, language.MaxExpr, now)
+	if err == nil {
+		err = q.Resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
+	}
+	return func(sn *ask.View) ([]candidate, error) {
+		return newestPosts(ctx, sn, q.Work, e, algebra.NewestFirst(now), at.after[i].MemberRecord)
+	}, err
+}
+
+// ranked returns what reads the posts of a source that is a ranking. Without an option that leaves posts out, the page needs no more
+// than those on the pages before, its own, and one more.
+func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit int, seen viewed) (func(*ask.View) ([]candidate, error), error) {
+	q.Values = f.sources[i].rank
+	r, err := rank.Read(&q, time.UnixMicro(int64(at.micros)))
+	if until := int64(at.micros); !r.Window.All() && r.Window.To > until { // without later records
+		r.Window.To = until
+	}
+	r.Posts = true
+	return func(sn *ask.View) (all []candidate, err error) {
+		r.Limit = maxFeed
+		ranked, err := rank.Rank(ctx, sn, q.Work, r)
+		if err != nil {
+			return nil, err
+		}
+		if r.Limit += len(seen.marks); f.each == 0 && !f.hide {
+			r.Limit = len(at.shown) + limit + 2 // one of them is pinned
+		}
+		_, err = ranked.Page(r, func(e *rank.Result, member string) {
+			all = append(all, candidate{algebra.MemberRecord{ID: dict.ID(e.ID)}, member})
+		})
+		return all, err
+	}, err
+}
+
+// page is a page that is being made.
+type page struct {
+	feed
+
+	posts   []string
+	seen    viewed
+	shown   []uint64       // with those on the pages before
+	authors map[string]int // of the posts on this page
+	queues  []queue
+}
+
+// queue has the posts of a source that follow its place, in order.
+type queue struct {
+	posts []candidate
+	after candidate // the place
+	waits bool      // a post before the first of posts is for the next page
+}
+
+// fill takes posts from the sources in turn, and returns the start of the next page, nil if there is none.
+func (p *page) fill(at place, limit int) *place {
+	next := place{micros: at.micros, turn: at.turn}
+	if p.remembers() {
+		limit = min(limit, maxFeed-len(p.shown))
+	}
+	for turn, dry := at.turn, 0; dry < len(p.queues) && len(p.posts) < limit; {
+		i, end := p.turnOf(turn)
+		c, ok := p.head(i)
+		if !ok { // the others have its turns
+			turn = end
+			dry++
+			continue
+		}
+		p.posts = append(p.posts, c.uri)
+		p.authors[dict.AuthorityOf(c.uri)]++
+		if p.remembers() {
+			n, _ := slices.BinarySearch(p.shown, uint64(c.ID))
+			p.shown = slices.Insert(p.shown, n, uint64(c.ID))
+		}
+		p.queues[i].pass()
+		turn, dry = turn+1, 0
+		next.turn = turn
+	}
+	more := false
+	for i := range p.queues {
+		_, ok := p.head(i)
+		more = more || ok || p.queues[i].waits
+		next.after = append(next.after, p.queues[i].after)
+	}
+	if !more || p.remembers() && len(p.shown) >= maxFeed {
+		return nil
+	}
+	next.shown = p.shown
+	return &next
+}
+
+// turnOf returns the source whose turn it is, and where its turn ends.
+func (f *feed) turnOf(turn int) (i, end int) {
+	round := 0
+	for i := range f.sources {
+		round += f.sources[i].weight
+	}
+	begin := turn - turn%round
+	for end = begin; end <= turn; i++ {
+		end += f.sources[i].weight
+	}
+	return i - 1, end
+}
+
+// head returns the next post of a source for this page, if there is one.
+func (p *page) head(i int) (c candidate, ok bool) {
+	for q := &p.queues[i]; len(q.posts) > 0; q.pass() {
+		c = q.posts[0]
+		if _, again := slices.BinarySearch(p.shown, uint64(c.ID)); again || c.uri == p.pin || p.seen.has(c.uri) {
+			continue
+		}
+		if p.each == 0 || p.authors[dict.AuthorityOf(c.uri)] < p.each {
+			return c, true
+		}
+		q.waits = true
+	}
+	return c, false
+}
+
+// pass removes the first post.
+func (q *queue) pass() {
+	if !q.waits {
+		q.after = q.posts[0]
+	}
+	q.posts = q.posts[1:]
+}
+
+// postsRead is the largest set that newestPosts sorts.
+const postsRead = 20_000
+
+// errTooManyPosts is returned for a larger set.
+var errTooManyPosts = errors.New("the feed's set is too large")
+
+// newestPosts returns the posts in a set that follow another in an order, if there is another.
+func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Expr, order algebra.Order, after algebra.MemberRecord) (found []candidate, err error) {
+	v, err := algebra.NewEvaluation(ctx, sn, e, w)
+	if err != nil {
+		return nil, err
+	}
+	set, _, err := v.Result()
+	if err != nil {
+		return nil, err
+	}
+	if set.Len() > postsRead {
+		return nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
+	}
+	all, _ := set.Page(0, postsRead, sets.Set{})
+	var known []dict.ID
+	for _, id := range all {
+		if dict.ID(id) < dict.FirstReserved {
+			known = append(known, dict.ID(id))
+		}
+	}
+	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
+		p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
+		if rank.IsPost(string(uri)) && (after.ID == dict.None || order.Compare(p, after) > 0) {
+			found = append(found, candidate{p, string(uri)})
+		}
+		return ctx.Err()
+	})
+	slices.SortFunc(found, func(x, y candidate) int { return order.Compare(x.MemberRecord, y.MemberRecord) })
+	return found, err
+}
+
+// seal seals the start of the next page of a feed.
+func (f feed) seal(c *xrpc.Cursors, p place) string {
+	at, last := []uint64{p.micros, uint64(p.turn)}, uint64(0)
+	for _, a := range p.after {
+		at = append(at, a.Path.TID, uint64(a.ID))
+	}
+	for _, id := range p.shown {
+		at, last = append(at, id-last), id // which take few bytes
+	}
+	return c.Seal(f.question(), nil, at...)
+}
+
+func (f feed) open(c *xrpc.Cursors, cursor string) (p place, err error) {
+	at, _, err := c.Open(f.question(), cursor)
+	if err != nil || len(at) < 2+2*len(f.sources) {
+		return p, xrpc.ErrCursor
+	}
+	p.micros, p.turn, at = at[0], int(at[1]), at[2:]
+	for ; len(p.after) < len(f.sources); at = at[2:] {
+		p.after = append(p.after, candidate{MemberRecord: algebra.MemberRecord{Path: ask.Path{TID: at[0]}, ID: dict.ID(at[1])}})
+	}
+	last := uint64(0)
+	for _, more := range at {
+		last += more
+		p.shown = append(p.shown, last)
+	}
+	return p, nil
+}

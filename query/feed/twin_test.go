@@ -1,0 +1,273 @@
+package feed
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/xrpc"
+)
+
+// twin is a feed in plain lists.
+type twin struct {
+	weights []int
+	sets    []bool // which sources are sets
+	each    int
+	pin     string
+	hide    bool
+
+	turn  int
+	shown []string
+	last  []string // of each set: the last post before which all are decided
+	seen  map[string]bool
+}
+
+// page returns the next page, from all posts of each source, and whether there is another.
+func (w *twin) page(lists [][]string, limit int, first bool) (out []string, more bool) {
+	if first && w.pin != "" {
+		out = append(out, w.pin)
+	}
+	unwanted := func(uri string) bool {
+		return uri == w.pin || w.hide && w.seen[uri] || slices.Contains(w.shown, uri) || slices.Contains(out, uri)
+	}
+	for i, last := range w.last {
+		if w.sets[i] && last != "" {
+			lists[i] = lists[i][1+slices.Index(lists[i], last):]
+		}
+	}
+	var round []int // whose turn it is
+	for i, n := range w.weights {
+		round = append(round, slices.Repeat([]int{i}, n)...)
+	}
+	turn := w.turn
+	for dry := map[int]bool{}; len(out) < limit && len(dry) < len(lists); turn = (turn + 1) % len(round) {
+		i := round[turn]
+		n := slices.IndexFunc(lists[i], func(uri string) bool {
+			of := 0
+			for _, o := range out {
+				if dict.AuthorityOf(o) == dict.AuthorityOf(uri) {
+					of++
+				}
+			}
+			return !unwanted(uri) && (w.each == 0 || of < w.each)
+		})
+		if n < 0 {
+			dry[i] = true
+			continue
+		}
+		out = append(out, lists[i][n])
+		w.turn = (turn + 1) % len(round)
+	}
+	for i := range lists {
+		for n, uri := range lists[i] {
+			if !unwanted(uri) {
+				more = true
+				break
+			}
+			w.last[i] = lists[i][n]
+		}
+	}
+	w.shown = append(w.shown, out...)
+	return out, more
+}
+
+// Feeds of several sources, with options, are those of a twin, while likes come in and the viewer sees posts.
+func TestFeedsAgainstATwin(t *testing.T) {
+	queries := []string{
+		"likes($viewer)", "union(likes(" + oracle.Account(1) + "), reposts(" + oracle.Account(2) + "))",
+		"rank(of=follows($viewer), via=likes, since=2026-01-01)", "rank(of=members(" + oracle.Account(3) + "," + oracle.Account(4) + ",$viewer), via=likes)",
+	}
+	shared, deferred, posts := 0, 0, 0
+	for seed := range uint64(16) {
+		var file strings.Builder
+		for i, q := range queries {
+			fmt.Fprintf(&file, "source%d = %s\n", i, q)
+		}
+		s := serve(t, seed, file.String(), Options{})
+		for range 150 { // many of few authors
+			s.Put(s.Any(s.Accounts[:6]), "like", "at://"+s.Any(s.Accounts[:4])+"/app.bsky.feed.post/"+s.Key())
+		}
+		w := &twin{seen: map[string]bool{}, each: s.Rand.IntN(4), hide: s.Rand.IntN(2) == 0}
+		var parts []string
+		of := s.Rand.Perm(len(queries))[:1+s.Rand.IntN(3)]
+		for _, n := range of {
+			w.weights, w.sets, w.last = append(w.weights, 1+s.Rand.IntN(3)), append(w.sets, n < 2), append(w.last, "")
+			parts = append(parts, fmt.Sprint(w.weights[len(parts)], ", ", queries[n]))
+		}
+		line := "mix(" + strings.Join(parts, ", ") + ")"
+		if len(of) == 1 {
+			w.weights[0], line = 1, queries[of[0]]
+		}
+		s.viewer = s.Accounts[s.Rand.IntN(6)]
+		if s.Rand.IntN(2) == 0 {
+			w.pin = s.Any(append(s.pages(fmt.Sprint("source", of[0]), 100, nil), s.Posts[0]))
+			line += ", pin=" + w.pin
+		}
+		if w.each > 0 {
+			line += fmt.Sprintf(", each=%d", w.each)
+		}
+		if w.hide {
+			line += ", seen=hide"
+		}
+		write1(t, s.f.o.Path, file.String()+"feed = "+line)
+		if _, err := s.f.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		p := url.Values{"feed": {s.uri("feed")}}
+		for n := 0; ; n++ {
+			var lists [][]string
+			for _, n := range of {
+				lists = append(lists, s.pages(fmt.Sprint("source", n), 100, nil))
+			}
+			for i := range lists[1:] {
+				shared += len(lists[0]) + len(lists[1+i]) - len(slices.Compact(slices.Sorted(slices.Values(slices.Concat(lists[0], lists[1+i])))))
+			}
+			limit := 1 + s.Rand.IntN(12)
+			p.Set("limit", fmt.Sprint(limit))
+			out, err := s.ask(p, nil)
+			want, more := w.page(lists, limit, n == 0)
+			var got []string
+			for i, item := range out.Feed {
+				if got = append(got, item.Post); (item.Reason.Type != "") != (n == 0 && i == 0 && w.pin != "") {
+					t.Errorf("%s: post %d of page %d: %+v", line, i, n, item)
+				}
+			}
+			if err != nil || !slices.Equal(got, want) || (out.Cursor != "") != more {
+				t.Fatalf("seed %d, %s, page %d, limit %d: %q, %v, cursor %q, want %q, more %v", seed, line, n, limit, got, err, out.Cursor, want, more)
+			}
+			if posts += len(got); len(got) < limit && more {
+				deferred++
+			}
+			if !more {
+				break
+			}
+			p.Set("cursor", out.Cursor)
+			for range s.Rand.IntN(4) { // dated back and not
+				key, uri := s.Key(), s.Any(append(slices.Concat(lists...), s.Posts...))
+				if s.Rand.IntN(2) == 0 {
+					uri = "at://" + s.Any(s.Accounts) + "/app.bsky.feed.post/" + s.Key()
+				}
+				s.Commit(s.Any(s.Accounts[:6]), oracle.Op{Kind: "like", Rkey: key, Subject: uri})
+			}
+			if n%3 == 1 {
+				s.see(w.seen, s.Any(append(lists[0], s.Posts...)), s.Any(got))
+			}
+		}
+	}
+	if shared < 100 || deferred < 5 || posts < 500 {
+		t.Errorf("%d posts in two sources, %d pages without posts that wait, %d posts", shared, deferred, posts)
+	}
+}
+
+// see notes that the viewer has seen posts.
+func (s *served) see(seen map[string]bool, posts ...string) {
+	s.t.Helper()
+	type interaction struct{ Item, Event string }
+	var in struct {
+		Interactions []interaction `json:"interactions"`
+	}
+	for _, uri := range posts {
+		seen[uri] = true
+		in.Interactions = append(in.Interactions, interaction{uri, Methods + "defs#interactionSeen"}, interaction{uri + "x", Methods + "defs#interactionLike"})
+	}
+	b, err := json.Marshal(in)
+	if err == nil {
+		_, err = s.call(2, xrpc.Query{Input: string(b)})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func posts(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/%d", i))
+	}
+	return all
+}
+
+// Posts that a viewer has seen are remembered for a week; of unseen posts, at most one in a hundred is taken for seen.
+func TestSeenForAWeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeds(t, "a = likes($viewer), seen=hide", Options{})
+		all, secret, did := posts(100_000), []byte("secret"), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+		taken := func(did string, list []string) (n int) {
+			v := f.seen.of(secret, did)
+			for _, uri := range list {
+				if v.has(uri) {
+					n++
+				}
+			}
+			return n
+		}
+		see := func(did string, list ...string) { f.seen.add(f.seen.of(secret, did), did, list) }
+		for day := range 60 {
+			see(did, all[day], all[1000])
+			for ago := range day {
+				if got, want := taken(did, all[day-ago:day-ago+1]) == 1, ago <= seenDays; got != want {
+					t.Fatalf("day %d: seen %d days ago: %v", day, ago, got)
+				}
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		if n := len(f.seen.of(secret, did).marks); n > seenDays+2 {
+			t.Errorf("%d marks of a post a day, and of one that is seen again", n)
+		}
+		time.Sleep((16 - 1) * 24 * time.Hour) // days are counted modulo 16
+		if n := taken(did, all); n != 0 {
+			t.Errorf("%d posts are seen after two weeks", n)
+		}
+		for begin := 0; begin < 3*maxMarks; begin += 500 {
+			see(did, all[begin:begin+500]...)
+		}
+		if n := taken(did, all[2*maxMarks+500:3*maxMarks]); n != maxMarks-500 {
+			t.Errorf("%d of the latest %d posts are seen", n, maxMarks-500)
+		}
+		if n := taken(did, all[3*maxMarks+500:]) + taken("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", all); n > len(all)/100 {
+			t.Errorf("%d of %d unseen posts are taken for seen", n, len(all))
+		}
+	})
+}
+
+// The memory of what was seen is bounded, however many accounts send how much; the accounts of one domain count as one.
+func TestAbuseInteractions(t *testing.T) {
+	f := newFeeds(t, "a = likes($viewer), seen=hide", Options{})
+	f.seen.most = 1 << 20
+	all := posts(3 * maxMarks)
+	see := func(did string, n int) { f.seen.add(f.seen.of(nil, did), did, all[:n]) }
+	knows := func(did string) bool { v := f.seen.of(nil, did); return v.has(all[0]) }
+	const reader, idle = "did:plc:rrrrrrrrrrrrrrrrrrrrrrrr", "did:plc:iiiiiiiiiiiiiiiiiiiiiiii"
+	see(reader, 100)
+	for i := range 200 {
+		see(fmt.Sprintf("did:web:n%d.attacker.example", i), len(all))
+	}
+	if !knows(reader) || f.seen.bytes > 2*(sketchSize+4*maxMarks) {
+		t.Errorf("one attacker with a domain takes %d bytes", f.seen.bytes)
+	}
+	see("did:web:a.attacker.example", 100)
+	if knows("did:web:b.attacker.example") || !knows("did:web:a.attacker.example") {
+		t.Error("an account has seen what another of its domain has")
+	}
+	see(idle, 100)
+	for i := range 200 {
+		see(fmt.Sprintf("did:plc:%024d", i), len(all))
+		if !knows(reader) || f.seen.bytes > f.seen.most {
+			t.Fatalf("after %d accounts, %d bytes: who reads all the time is forgotten, or too much is kept", i, f.seen.bytes)
+		}
+	}
+	real := 0
+	for _, did := range f.seen.kept.Keys() {
+		k, _ := f.seen.kept.Peek(did)
+		real += sketchSize + 4*cap(k.marks)
+	}
+	if knows(idle) || real > f.seen.most || f.seen.bytes > real {
+		t.Errorf("%d bytes of %d: the oldest is kept %v", real, f.seen.bytes, knows(idle))
+	}
+}
