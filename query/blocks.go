@@ -81,9 +81,11 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 		Cursor string         `json:"cursor,omitempty"`
 		caveats
 	}{Actor: actor[0].S}
-	describe := func(sn *ask.View, dids []language.Literal, ids []dict.ID) (err error) {
-		l := newListBlocks(ctx, sn, q.Work)
-		out.Blocks, err = l.describe(direction, dids, ids)
+	reader := func(sn *ask.View, ids []dict.ID) *listBlocks {
+		return newListBlocks(ctx, sn, q.Work, ids, direction == blockedBy)
+	}
+	describe := func(l *listBlocks, dids []language.Literal) (err error) {
+		out.Blocks, err = l.describe(dids)
 		return errors.Join(err, l.note(q, &out.caveats))
 	}
 	if others != nil {
@@ -93,6 +95,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 			if err != nil {
 				return err
 			}
+			l := reader(sn, ids)
 			from, to := 0, 1 // the accounts whose records say it
 			if direction == blockedBy {
 				from, to = 1, len(dids)
@@ -103,7 +106,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 			if err != nil {
 				return err
 			}
-			return describe(sn, dids, ids)
+			return describe(l, dids)
 		})
 	}
 	return &out, q.evaluate(ctx, at.e, evidence.Of(&at.e.Root), &out.caveats, func(v *algebra.Evaluation) error {
@@ -120,7 +123,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 		for i, m := range members {
 			dids, ids = append(dids, language.Literal{S: m, Is: dict.DID}), append(ids, dict.ID(page[i]))
 		}
-		return describe(v.View, dids, ids)
+		return describe(reader(v.View, ids), dids)
 	})
 }
 
@@ -139,27 +142,24 @@ type match struct {
 	item  ask.ShownRecord
 }
 
-// between returns how the first of ids blocks the others, or the others block the first, by the other. The look-ups of direct
-// blocks have been begun.
-func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, error) {
-	direct, err := recordsBetween(l.View, blockKind, ids, inward)
-	if err != nil {
-		return nil, err
-	}
-	all := map[dict.ID]*block{}
-	for other, p := range direct {
-		all[other] = &block{direct: p, isDirect: true}
-	}
-	blockers, blocked := ends(ids, inward)
-	err = l.find(blockers, blocked, func(other, blocked, id dict.ID, list *blockedList, item ask.Path) {
-		shown := list.blocks[other]
-		if !inward {
-			other = blocked
+// between returns how the account blocks the others, and how they block it, by the direction (inward or not) and the other.
+func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
+	all, direct := map[bool]map[dict.ID]*block{}, map[bool][]dict.ID{}
+	at := func(inward bool, other dict.ID) *block {
+		if all[inward][other] == nil {
+			all[inward][other] = &block{}
 		}
-		if all[other] == nil {
-			all[other] = &block{}
+		return all[inward][other]
+	}
+	var err error
+	for _, inward := range l.ways {
+		all[inward] = map[dict.ID]*block{}
+		if direct[inward], err = edgesBetween(l.View, blockKind, l.ids, inward); err != nil {
+			return nil, err
 		}
-		b := all[other]
+	}
+	err = l.find(func(inward bool, other, id dict.ID, list *blockedList, shown *ask.ShownRecord, item ask.Path) {
+		b := at(inward, other)
 		if p, ok := shown.Path(); ok {
 			b.lowest.Offer(p, ask.Timeless) // keeps the lowest key
 		}
@@ -178,29 +178,33 @@ func (l *listBlocks) between(ids []dict.ID, inward bool) (map[dict.ID]*block, er
 		}
 		m.item.Offer(item, ask.Timeless) // the subject is an account
 	})
+	for _, inward := range l.ways {
+		records, failed := recordsBetween(l.View, blockKind, l.ids[0], direct[inward], inward)
+		for other, p := range records {
+			b := at(inward, other)
+			b.direct, b.isDirect = p, true
+		}
+		err = errors.Join(err, failed)
+	}
 	return all, err
 }
 
-// describe returns the blocks between the first of dids, the actor, and each of the others, in their
+// describe returns the blocks of a direction between the first of dids, the actor, and each of the others, in their
 // order, without those between which there is none.
-func (l *listBlocks) describe(direction string, dids []language.Literal, ids []dict.ID) ([]accountBlock, error) {
-	described := []accountBlock{}
-	if ids[0] == dict.None || direction == blocking && l.View.IsHidden(ids[0]) {
+func (l *listBlocks) describe(dids []language.Literal) ([]accountBlock, error) {
+	described, inward := []accountBlock{}, l.ways[0]
+	if l.ids[0] == dict.None {
 		return described, nil
 	}
-	for i, id := range ids[1:] {
-		if l.View.IsHidden(id) {
-			ids[i+1] = dict.None
-		}
+	all, err := l.between()
+	if err == nil {
+		err = l.name(all[inward])
 	}
-	inward := direction == blockedBy
-	beginBetween(l.View, blockKind, ids, inward)
-	all, err := l.between(ids, inward)
 	if err != nil {
 		return nil, err
 	}
-	for i, id := range ids[1:] {
-		b, blocker := all[id], dids[0].S
+	for i, id := range l.ids[1:] {
+		b, blocker := all[inward][id], dids[0].S
 		if b == nil || id == dict.None {
 			continue
 		}

@@ -65,6 +65,11 @@ func counts(ctx context.Context, q *call) (any, error) {
 			return err
 		}
 		v := algebra.NewReader(ctx, sn, q.Work)
+		for _, edge := range edges {
+			for _, id := range ids {
+				v.BeginSet(edge.Op, edge.Kind, id)
+			}
+		}
 		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.sizes(v, edges, subjects, ids) }); err != nil {
 			return err
 		}

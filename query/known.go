@@ -48,36 +48,18 @@ func known(ctx context.Context, q *call) (any, error) {
 		caveats
 	}{Subjects: make([]knownSubject, len(subjects))}
 	err = q.View(ctx, func(sn *ask.View) error {
-		ids, err := algebra.Lookup(sn, append(actor, subjects...))
+		ids, err := algebra.Lookup(sn, slices.Concat(actor, subjects, algebra.AuthorsIn(subjects)))
 		if err != nil {
 			return err
 		}
-		of := ids[1:]
+		of, authors := ids[1:1+len(subjects)], ids[1+len(subjects):]
+		sn.BeginAccount(ids[0])
 		sn.BeginSubjects(followKind.Kind, ids[0])
-		for i := range subjects {
-			switch edge.Op {
-			case language.OpReverse:
-				sn.BeginActors(edge.Kind, of[i])
-			case language.OpForward:
-				sn.BeginSubjects(edge.Kind, of[i])
-			default:
-			}
-		}
 		v := algebra.NewReader(ctx, sn, q.Work)
-		_, authors, err := v.Authors(subjects)
-		if err != nil {
-			return err
+		for _, id := range of {
+			v.BeginSet(edge.Op, edge.Kind, id)
 		}
 		follows, err := v.Leaf(algebra.Leaf{Op: language.OpForward, Kind: followKind.Kind, Of: ids[0]})
-		if err != nil {
-			return err
-		}
-		err = q.rests(sn, &out.caveats, func(cl *claim) error {
-			if err := cl.own(actor, ids[:1], language.Window{}, followKind.Kind); err != nil || edge.Op == language.OpReverse {
-				return errors.Join(err, cl.each(v.Ended, follows.Set, language.Window{}, edge.Kind)) // of the sets, those matter whom the account follows
-			}
-			return cl.sizes(v, []language.Via{edge}, subjects, of)
-		})
 		if err != nil {
 			return err
 		}
@@ -97,6 +79,16 @@ func known(ctx context.Context, q *call) (any, error) {
 			for _, id := range page {
 				sample, by = append(sample, dict.ID(id)), append(by, i)
 			}
+		}
+		sn.BeginStrings(dict.DID, sample...)
+		err = q.rests(sn, &out.caveats, func(cl *claim) error {
+			if err := cl.own(actor, ids[:1], language.Window{}, followKind.Kind); err != nil || edge.Op == language.OpReverse {
+				return errors.Join(err, cl.each(v.Ended, follows.Set, language.Window{}, edge.Kind)) // of the sets, those matter whom the account follows
+			}
+			return cl.sizes(v, []language.Via{edge}, subjects, of)
+		})
+		if err != nil {
+			return err
 		}
 		return sn.Strings(dict.DID, sample, func(i int, did []byte) error {
 			to := &out.Subjects[by[i]].Sample

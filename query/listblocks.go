@@ -32,17 +32,34 @@ const (
 // errListBound ends the reading of lists at a bound.
 var errListBound = errors.New("query: more lists than one query may read")
 
-// listBlocks reads the listblocks and list items behind relationships.
+// listBlocks reads the blocks between an account and others, with the listblocks and list items behind them.
 type listBlocks struct {
 	*algebra.Reader
+
+	ids  []dict.ID // the account, then the others; None for hidden ones
+	ways []bool    // the directions to read: false for blocks by the account, true for those by the others
 
 	blocks, items int               // that may still be read
 	bound         *evidence.Missing // a bound was reached
 	authors       []dict.ID         // of the lists that were read
 }
 
-func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work) *listBlocks {
-	return &listBlocks{Reader: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
+// newListBlocks begins the first reads of between.
+func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work, ids []dict.ID, ways ...bool) *listBlocks {
+	l := &listBlocks{Reader: algebra.NewReader(ctx, sn, w), ids: slices.Clone(ids), ways: ways, blocks: maxListBlocks, items: maxListItems}
+	for i, id := range ids {
+		if sn.IsHidden(id) && (i > 0 || !ways[0]) { // others may block a hidden account
+			l.ids[i] = dict.None
+		}
+	}
+	for _, inward := range ways {
+		beginBetween(sn, blockKind, l.ids, inward)
+		blockers, _ := ends(l.ids, inward)
+		for _, id := range blockers {
+			sn.BeginRecords(listBlock.Kind, id)
+		}
+	}
+	return l
 }
 
 // note says in c what was not read, or is missing of the authors of lists.
@@ -64,21 +81,26 @@ func (l *listBlocks) note(q *call, c *caveats) error {
 
 // A blockedList is a list that accounts block.
 type blockedList struct {
-	uri    string
+	uri    string                       // once name has read it
 	author dict.ID                      // None if it is hidden or unknown
-	time   uint64                       // the list's TID
 	blocks map[dict.ID]*ask.ShownRecord // the listblocks that are shown, by the account that blocks
 }
 
-// A byList is called for each list item by which an account blocks another one.
-type byList func(blocker, other, list dict.ID, of *blockedList, item ask.Path)
+// A byList is called for each list item by which the account blocks another one, or the other one blocks it if inward is set, with
+// the listblock.
+type byList func(inward bool, other, list dict.ID, of *blockedList, block *ask.ShownRecord, item ask.Path)
 
-// find finds the list items by which accounts block others.
-func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
-	if !slices.ContainsFunc(others, func(id dict.ID) bool { return id != dict.None }) {
+// find finds the list items by which the account blocks the others, and by which they block it.
+func (l *listBlocks) find(found byList) error {
+	if !slices.ContainsFunc(l.ids[1:], func(id dict.ID) bool { return id != dict.None }) {
 		return nil
 	}
-	lists, err := l.blockedBy(blockers)
+	var blockers, listed []dict.ID
+	for _, inward := range l.ways {
+		from, to := ends(l.ids, inward)
+		blockers, listed = append(blockers, from...), append(listed, to...)
+	}
+	lists, err := l.blockedBy(blockers, listed)
 	if err != nil || len(lists) == 0 {
 		return err
 	}
@@ -88,15 +110,12 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 			authors.Add(uint64(list.author))
 		}
 	}
-	some, among := authors.Set(), map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
-	for _, other := range others {
-		l.View.BeginActors(kinds.ListMember, other)
-	}
-	for _, other := range others {
-		if other == dict.None {
+	some, among := authors.Set(), map[dict.ID]map[dict.ID]bool{} // the authors that list any of the accounts, and which
+	for _, id := range listed {
+		if id == dict.None {
 			continue
 		}
-		t, err := l.OpenActors(kinds.ListMember, other)
+		t, err := l.OpenActors(kinds.ListMember, id)
 		if err != nil {
 			return err
 		}
@@ -108,10 +127,13 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 			if among[dict.ID(author)] == nil {
 				among[dict.ID(author)] = map[dict.ID]bool{}
 			}
-			among[dict.ID(author)][other] = true
+			among[dict.ID(author)][id] = true
 		}
 	}
-	begin := func(author dict.ID) { l.View.BeginRecords(kinds.ListMember, author) }
+	begin := func(author dict.ID) {
+		l.View.BeginRecords(kinds.ListMember, author)
+		l.View.BeginRecords(kinds.ListItem, author)
+	}
 	for author := range ask.Ahead(l.View, slices.Values(slices.Sorted(maps.Keys(among))), begin) {
 		if err := l.Ended.Err(); err != nil {
 			return err
@@ -122,10 +144,10 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 			}
 			return among[author][id], nil
 		}
-		err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, listed, ask.Window{}, func(item ask.Path, other, id dict.ID) error {
+		err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, listed, ask.Window{}, func(item ask.Path, listed, id dict.ID) error {
 			if list := lists[id]; list != nil && list.author == author {
-				for blocker := range list.blocks {
-					found(blocker, other, id, list, item)
+				for blocker, block := range list.blocks {
+					l.pair(blocker, listed, func(inward bool, other dict.ID) { found(inward, other, id, list, block, item) })
 				}
 			}
 			return nil
@@ -141,17 +163,27 @@ func (l *listBlocks) find(blockers, others []dict.ID, found byList) error {
 	return nil
 }
 
-// blockedBy reads the lists that accounts block. It sets l.missing if records of a list's author may be missing.
-func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, error) {
+// pair calls each with the other one of two accounts that one blocks, if the first of l.ids is one of them.
+func (l *listBlocks) pair(blocker, blocked dict.ID, each func(inward bool, other dict.ID)) {
+	for _, inward := range l.ways {
+		one, other := blocker, blocked
+		if inward {
+			one, other = blocked, blocker
+		}
+		if one == l.ids[0] && slices.Contains(l.ids[1:], other) {
+			each(inward, other)
+		}
+	}
+}
+
+// blockedBy reads the lists that accounts block. If there are any, it begins to read who has put others on lists.
+func (l *listBlocks) blockedBy(accounts, listed []dict.ID) (map[dict.ID]*blockedList, error) {
 	type block struct {
 		by, list dict.ID
 		path     ask.Path
 	}
 	var blocks []block
 	lists := map[dict.ID]*blockedList{}
-	for _, id := range accounts {
-		l.View.BeginRecords(listBlock.Kind, id)
-	}
 	for _, id := range accounts {
 		if l.blocks < 0 { // l.bound is set
 			break
@@ -169,30 +201,43 @@ func (l *listBlocks) blockedBy(accounts []dict.ID) (map[dict.ID]*blockedList, er
 			return nil, err
 		}
 	}
-	ids := slices.Sorted(maps.Keys(lists))
-	err := l.View.Strings(dict.URI, ids, func(i int, uri []byte) error {
-		list := lists[ids[i]]
-		list.uri, list.time = string(uri), ask.TIDOf(dict.URI, uri)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range blocks {
-		list := lists[b.list]
-		if list.blocks[b.by] == nil {
-			list.blocks[b.by] = &ask.ShownRecord{}
+	ids, times := slices.Sorted(maps.Keys(lists)), map[dict.ID]uint64{}
+	for _, id := range listed {
+		if len(ids) > 0 {
+			l.View.BeginActors(kinds.ListMember, id)
 		}
-		list.blocks[b.by].Offer(b.path, list.time)
 	}
-	err = l.View.Authors(ids, func(i int, author dict.ID, _ uint64) error {
+	l.View.BeginStrings(dict.URI, ids...) // name needs some
+	err := l.View.Authors(ids, func(i int, author dict.ID, tid uint64) error {
+		if times[ids[i]] = tid; tid >= ask.EndOfTime {
+			times[ids[i]] = ask.Timeless
+		}
 		if author == dict.None { // a URI with a handle names no list: items name the author's DID
 			return nil
 		}
+		l.View.BeginAccount(author)
 		if l.authors = append(l.authors, author); !l.View.IsHidden(author) {
 			lists[ids[i]].author = author
 		}
 		return nil
 	})
+	for _, b := range blocks {
+		if list := lists[b.list]; list.blocks[b.by] == nil {
+			list.blocks[b.by] = &ask.ShownRecord{}
+		}
+		lists[b.list].blocks[b.by].Offer(b.path, times[b.list])
+	}
 	return lists, err
+}
+
+// name reads the URIs of the lists of blocks.
+func (l *listBlocks) name(blocks map[dict.ID]*block) error {
+	lists := map[dict.ID]*blockedList{}
+	for _, b := range blocks {
+		for id, m := range b.lists {
+			lists[id] = m.list
+		}
+	}
+	ids := slices.Sorted(maps.Keys(lists))
+	return l.View.Strings(dict.URI, ids, func(i int, uri []byte) error { lists[ids[i]].uri = string(uri); return nil })
 }

@@ -72,10 +72,10 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l := newListBlocks(t.Context(), sn, nil)
+		l := newListBlocks(t.Context(), sn, nil, ids, false)
 		l.items = 10
 		found := 0
-		if err := l.find(ids[:1], ids[1:], func(_, _, _ dict.ID, _ *blockedList, _ ask.Path) { found++ }); err != nil {
+		if err := l.find(func(bool, dict.ID, dict.ID, *blockedList, *ask.ShownRecord, ask.Path) { found++ }); err != nil {
 			return err
 		}
 		if found == 0 || found > 10 || !strings.Contains(l.bound.Error(), "items") {

@@ -123,19 +123,12 @@ func contains(ctx context.Context, q *call) (any, error) {
 		caveats
 	}{Members: make([]item, len(members))}
 	err = q.View(ctx, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
-		if err != nil {
-			return err
-		}
-		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.on(v, evidence.Of(&e.Root)) }); err != nil {
-			return err
-		}
-		ids, err := algebra.Lookup(sn, members)
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work, members...)
 		if err != nil {
 			return err
 		}
 		i := 0
-		for id := range ask.Ahead(sn, slices.Values(ids), v.BeginContains) {
+		for id := range ask.Ahead(sn, slices.Values(v.IDs[len(e.Strings):]), v.BeginContains) {
 			in, err := v.Contains(members[i], id)
 			if err != nil {
 				return err
@@ -143,8 +136,9 @@ func contains(ctx context.Context, q *call) (any, error) {
 			out.Members[i] = item{members[i].S, in}
 			i++
 		}
+		err = q.rests(sn, &out.caveats, func(cl *claim) error { return cl.on(v, evidence.Of(&e.Root)) })
 		out.sampled(v.Sampled())
-		return nil
+		return err
 	})
 	return out, err
 }

@@ -98,28 +98,28 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 			dids, known = append(dids, of[i]), append(known, ids[i])
 		}
 	}
+	l := newListBlocks(ctx, sn, q.Work, ids, false, true)
+	for _, inward := range l.ways {
+		beginBetween(sn, followKind, l.ids, inward)
+	}
 	err = q.rests(sn, &c, func(cl *claim) error {
 		return cl.own(dids, known, language.Window{}, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)
 	})
-	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
+	if ids = l.ids; err != nil || ids[0] == dict.None {
 		return c, err
 	}
-	for i := range ids {
-		if sn.IsHidden(ids[i]) {
-			ids[i] = dict.None
-		}
-	}
-	for _, k := range []kinds.Info{followKind, blockKind} {
-		beginBetween(sn, k, ids, false)
-		beginBetween(sn, k, ids, true)
-	}
-	l := newListBlocks(ctx, sn, q.Work)
-	for _, inward := range []bool{false, true} {
-		follows, err := recordsBetween(sn, followKind, ids, inward)
-		if err != nil {
+	following := map[bool][]dict.ID{}
+	for _, inward := range l.ways {
+		if following[inward], err = edgesBetween(sn, followKind, ids, inward); err != nil {
 			return c, err
 		}
-		blocks, err := l.between(ids, inward)
+	}
+	blocks, err := l.between()
+	if err != nil {
+		return c, err
+	}
+	for _, inward := range l.ways {
+		follows, err := recordsBetween(sn, followKind, ids[0], following[inward], inward)
 		if err != nil {
 			return c, err
 		}
@@ -133,7 +133,7 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 			if p, ok := follows[other]; ok {
 				*follow = recordURI(did, followKind, p)
 			}
-			b := blocks[other]
+			b := blocks[inward][other]
 			if b == nil {
 				continue
 			}
@@ -167,7 +167,7 @@ func ends(ids []dict.ID, inward bool) (from, to []dict.ID) {
 	return ids[:1], ids[1:]
 }
 
-// beginBetween begins the look-ups of recordsBetween.
+// beginBetween begins the look-ups of edgesBetween.
 func beginBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
 	from, to := ends(ids, inward)
 	for _, actor := range from {
@@ -177,10 +177,9 @@ func beginBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
 	}
 }
 
-// recordsBetween returns the records by which the first of ids names the others, or the others name the first, by the other.
-// It looks the edges up in reverse sets first: usually there is none, and then no record is read.
-func recordsBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
-	var others []dict.ID
+// edgesBetween returns the others whom the first of ids names by records, or who name the first, and begins to read these
+// records. It looks the edges up in reverse sets: usually there is none, and then no record is read.
+func edgesBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (others []dict.ID, err error) {
 	for _, other := range ids[1:] {
 		actor, subject := ids[0], other
 		if inward {
@@ -192,8 +191,14 @@ func recordsBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (rec
 		}
 		if has {
 			others = append(others, other)
+			sn.BeginRecords(k.Kind, actor)
 		}
 	}
+	return others, nil
+}
+
+// recordsBetween returns the records of the edges that edgesBetween found between an account and others, by the other.
+func recordsBetween(sn *ask.View, k kinds.Info, id dict.ID, others []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
 	if len(others) == 0 {
 		return nil, nil
 	}
@@ -204,7 +209,7 @@ func recordsBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (rec
 		return nil
 	}
 	if inward {
-		return records, sn.RecordsTo(k.Kind, ids[0], ask.Timeless, ask.Window{}, others, each)
+		return records, sn.RecordsTo(k.Kind, id, ask.Timeless, ask.Window{}, others, each)
 	}
-	return records, sn.RecordsFrom(k.Kind, ids[0], others, ask.NoTime, ask.Window{}, each)
+	return records, sn.RecordsFrom(k.Kind, id, others, ask.NoTime, ask.Window{}, each)
 }

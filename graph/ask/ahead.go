@@ -5,6 +5,7 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -37,6 +38,13 @@ func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, ac
 func (s *state) BeginAccount(id dict.ID) {
 	if p, ok := s.ahead.(kv.Prefetcher); ok && id != dict.None && !s.IsHidden(id) {
 		p.PrefetchGet(s.source.Layout.AccountKey(nil, id))
+	}
+}
+
+// BeginStrings begins the first read of Strings and of Authors.
+func (s *state) BeginStrings(ns dict.Namespace, ids ...dict.ID) {
+	if p, ok := s.ahead.(kv.Prefetcher); ok {
+		intern.BeginStrings(p, ns, ids)
 	}
 }
 

@@ -18,13 +18,13 @@ func (s *accounts) Lacking() (map[kinds.Kind]time.Time, error) {
 	if len(added) == 0 {
 		return nil, nil
 	}
-	past, err := read.Backfill(s.r, s.source.Layout)
+	known, err := s.Known()
 	if err != nil {
 		return nil, err
 	}
 	lacking := map[kinds.Kind]time.Time{}
 	for name, lack := range added {
-		if k := s.source.Kinds().ByName(name); k != nil && past.Swept < lack.Sweep {
+		if k := s.source.Kinds().ByName(name); k != nil && known.Past.Swept < lack.Sweep {
 			lacking[k.Kind] = lack.At
 		}
 	}

@@ -6,16 +6,15 @@ import "iter"
 // every read takes a round trip: reads that were begun together take one.
 type Prefetcher interface {
 	Reader
-	// PrefetchGet begins to read key, for later Gets of it.
+	// PrefetchGet begins to read key, for later Gets and MultiGets of it.
 	PrefetchGet(key []byte)
 	// PrefetchScan begins to read the keys in [lo, hi), for one later Scan of the same range that is not
 	// in reverse. Only the beginning of a large range is read ahead.
 	PrefetchScan(lo, hi []byte)
 }
 
-// aheadOf is the number of elements of AheadOf whose reads are in flight. The reads of 64 sets hide a
-// round trip behind the work on 63, and take up to 80 KB each.
-const aheadOf = 64
+// aheadOf is the number of elements of AheadOf whose reads are in flight. A read takes up to 80 KB, so those of one question up to 20 MB.
+const aheadOf = 256
 
 // AheadOf yields what seq yields. It calls begin for every element some time before it yields it, so
 // that the reads which begin starts are under way while earlier elements are used. If r is not a

@@ -11,11 +11,11 @@ import (
 )
 
 // AheadOf yields everything once and in order, begins each element before it yields it, and no more than
-// 64 further ones; without a Prefetcher it begins nothing.
+// 256 further ones; without a Prefetcher it begins nothing.
 func TestAheadOf(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
 	err := s.View(context.Background(), func(r kv.Reader) error {
-		for _, n := range []int{0, 1, 63, 64, 65, 200} {
+		for _, n := range []int{0, 1, 255, 256, 257, 600} {
 			all := make([]int, n)
 			for i := range all {
 				all[i] = i
@@ -28,7 +28,7 @@ func TestAheadOf(t *testing.T) {
 					}
 					begun++
 				}) {
-					if x != got || begun <= x || begun > x+65 {
+					if x != got || begun <= x || begun > x+257 {
 						t.Fatalf("of %d: %d came in place of %d, and %d are begun", n, x, got, begun)
 					}
 					if got++; got == stop {

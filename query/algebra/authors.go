@@ -11,12 +11,18 @@ import (
 
 // Authors returns the accounts in whose repos records are, and their ids. Accounts are their own.
 func (r *Reader) Authors(records []language.Literal) (authors []language.Literal, ids []dict.ID, err error) {
-	authors = make([]language.Literal, len(records))
+	authors = AuthorsIn(records)
+	ids, err = Lookup(r.View, authors)
+	return authors, ids, err
+}
+
+// AuthorsIn returns the accounts in whose repos records are. Accounts are their own.
+func AuthorsIn(records []language.Literal) []language.Literal {
+	authors := make([]language.Literal, len(records))
 	for i, l := range records {
 		authors[i] = language.Literal{S: dict.AuthorityOf(l.S), Is: dict.DID}
 	}
-	ids, err = Lookup(r.View, authors)
-	return authors, ids, err
+	return authors
 }
 
 // authorsAtOnce is how many authors are read at a time.

@@ -27,6 +27,7 @@ func (v *Evaluation) beginHas(n *language.Node, id dict.ID) {
 	switch n.Op {
 	case language.OpForward:
 		if actor := v.IDs[n.Of]; !v.View.IsHidden(actor) {
+			v.View.BeginAccount(actor) // the answer rests on it
 			v.View.BeginEdge(n.Kind, actor, id, Within(n.Window))
 		}
 	case language.OpReverse:

@@ -31,7 +31,7 @@ type Evaluation struct {
 	*Reader
 
 	Expr     *language.Expr
-	IDs      []dict.ID                // of Expr.Strings; dict.None where a string has no id
+	IDs      []dict.ID                // of Expr.Strings, and of others; dict.None where a string has no id
 	labelers map[string]ask.Labeler   // by DID, of the expression's labeled(…)
 	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see standIn
 
@@ -81,9 +81,9 @@ func Within(w language.Window) ask.Window {
 	return ask.WindowOf(w.From, w.To)
 }
 
-// NewEvaluation looks up the ids of the expression's strings.
-func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget) (*Evaluation, error) {
-	ids, err := Lookup(s, e.Strings)
+// NewEvaluation looks up the ids of the expression's strings, and of others, which follow them in IDs.
+func NewEvaluation(ctx context.Context, s *ask.View, e *language.Expr, b Budget, others ...language.Literal) (*Evaluation, error) {
+	ids, err := Lookup(s, slices.Concat(e.Strings, others))
 	if err != nil {
 		return nil, err
 	}
@@ -389,14 +389,23 @@ func (v *Evaluation) probe(n *language.Node, small []Operand) (t Operand, done b
 // are.
 func (v *Evaluation) Begin() {
 	for n := range v.Expr.Root.All() {
-		switch n.Op {
-		case language.OpForward:
+		if n.Op == language.OpForward {
 			v.View.BeginAccount(v.IDs[n.Of])
-			v.View.BeginSubjects(n.Kind, v.IDs[n.Of])
-		case language.OpReverse:
-			v.View.BeginActors(n.Kind, v.IDs[n.Of])
-		default:
 		}
+		if n.Op.IsSet() {
+			v.BeginSet(n.Op, n.Kind, v.IDs[n.Of])
+		}
+	}
+}
+
+// BeginSet begins the read of a stored set.
+func (r *Reader) BeginSet(op language.Op, k kinds.Kind, of dict.ID) {
+	switch op {
+	case language.OpForward:
+		r.View.BeginSubjects(k, of)
+	case language.OpReverse:
+		r.View.BeginActors(k, of)
+	default:
 	}
 }
 

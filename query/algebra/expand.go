@@ -204,15 +204,7 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 }
 
 // begin begins the read of a member's set (ask.Ahead).
-func (h *hop) begin(member uint64) {
-	switch w, id := &h.w, dict.ID(member); w.Via.Op {
-	case language.OpReverse:
-		h.v.View.BeginActors(w.Via.Kind, id)
-	case language.OpForward:
-		h.v.View.BeginSubjects(w.Via.Kind, id)
-	default:
-	}
-}
+func (h *hop) begin(member uint64) { h.v.BeginSet(h.w.Via.Op, h.w.Via.Kind, dict.ID(member)) }
 
 // visible returns how many of the members read does not skip.
 func (h *hop) visible(members sets.Set) (n uint64) {

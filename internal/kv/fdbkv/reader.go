@@ -121,26 +121,8 @@ func (r *reader) take(lo, hi []byte) (p prefetched, ok bool) {
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
-	if err := r.ctx.Err(); err != nil {
-		return nil, false, err
-	}
-	if p, begun := r.take(key, nil); begun {
-		r.trips.Await(p.begun)
-		v, err := p.value.Get()
-		if err == nil {
-			if err := r.answered(); err != nil {
-				return nil, false, err
-			}
-			if v == nil {
-				return nil, false, nil
-			}
-			v, err = r.s.value(key, bytes.Clone(v)) // it may be asked for again
-			return v, err == nil, err
-		}
-		// The read below has the same error, or recovers from it.
-	}
 	err = r.MultiGet([][]byte{key}, func(_ int, v []byte, found bool) error {
-		value, ok = v, found
+		value, ok = bytes.Clone(v), found // it may be asked for again
 		return nil
 	})
 	return value, ok, err
@@ -151,35 +133,38 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	futures := make([]fdb.FutureByteSlice, 0, min(len(keys), readsInFlight))
+	reads := make([]prefetched, 0, min(len(keys), readsInFlight))
+	ask := func(key []byte) {
+		p, begun := r.take(key, nil)
+		if !begun {
+			p = prefetched{begun: r.trips.Begin(), value: r.from.Get(r.s.key(key))}
+		}
+		reads = append(reads, p)
+	}
 	asked := 0
-	begun := r.trips.Begin() // of the read to wait for next
 	for i := range keys {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		for ; asked < len(keys) && asked-i < readsInFlight; asked++ {
-			futures = append(futures, r.from.Get(r.s.key(keys[asked])))
+			ask(keys[asked])
 		}
-		if i%readsInFlight == 0 { // those begun since are waited for later
-			begun = r.trips.Begin()
-		}
-		r.trips.Await(begun)
-		v, err := futures[0].Get()
+		r.trips.Await(reads[0].begun)
+		v, err := reads[0].value.Get()
 		for err != nil {
 			if err = r.recover(err); err != nil {
 				return err
 			}
-			futures = futures[:0]
-			for n := i; n < asked; n++ {
-				futures = append(futures, r.from.Get(r.s.key(keys[n])))
+			reads = reads[:0]
+			for _, key := range keys[i:asked] {
+				ask(key)
 			}
-			v, err = futures[0].Get()
+			v, err = reads[0].value.Get()
 		}
 		if err := r.answered(); err != nil {
 			return err
 		}
-		futures = futures[1:]
+		reads = reads[1:]
 		ok := v != nil
 		if ok {
 			if v, err = r.s.value(keys[i], v); err != nil {

@@ -39,8 +39,8 @@ func (r *reader) begin(read string) {
 	}
 }
 
-// await counts the round trip of a read, unless it was begun early and has arrived.
-func (r *reader) await(read func() string) {
+// await counts the round trip of a read that was begun at a time, unless it was begun earlier and has arrived.
+func (r *reader) await(begun int, read func() string) {
 	if len(r.ahead) > 0 {
 		at := read()
 		if begun, early := r.ahead[at]; early {
@@ -51,7 +51,7 @@ func (r *reader) await(read func() string) {
 			return
 		}
 	}
-	r.trips.Await(r.trips.Begin())
+	r.trips.Await(begun)
 }
 
 // expire overwrites what the last Get returned.
@@ -85,7 +85,7 @@ func alone(key, value []byte) (only keyRange, copied []byte) {
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
-	r.await(func() string { return "key " + string(key) })
+	r.await(r.trips.Begin(), func() string { return "key " + string(key) })
 	return r.get(key)
 }
 
@@ -111,10 +111,9 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		return err
 	}
 	r.expire()
-	if len(keys) > 0 { // all keys take one round trip
-		r.trips.Await(r.trips.Begin())
-	}
+	begun := r.trips.Begin() // all keys take one round trip
 	for i, key := range keys {
+		r.await(begun, func() string { return "key " + string(key) })
 		v, ok, err := r.get(key)
 		if err != nil {
 			return err
@@ -141,7 +140,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	}
 	r.note(lo, hi)
 	if !reverse {
-		r.await(func() string { return fmt.Sprintf("range %x %x", lo, hi) })
+		r.await(r.trips.Begin(), func() string { return fmt.Sprintf("range %x %x", lo, hi) })
 	} else {
 		r.trips.Await(r.trips.Begin())
 	}
