@@ -52,10 +52,10 @@ func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 		if h.filter.Has(uint64(c.Actor)) {
 			h.candidate(algebra.Leaf{Op: language.OpForward, Kind: c.Kind, Of: c.Actor}, c.Subject)
 		}
-		switch c.Kind {
-		case kinds.ListItem:
+		if c.Kind == kinds.ListItem {
 			continue // reported in lists, with the member
-		case listBlock:
+		}
+		if c.Kind == listBlock {
 			h.blocking.add(c.Actor)
 		}
 		if h.filter.Has(uint64(c.Subject)) {
