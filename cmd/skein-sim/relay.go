@@ -74,7 +74,6 @@ func runRelay(ctx context.Context, e *command.Environment, o *load.SimulatorOpti
 	}
 	if o.Full {
 		mux.Handle("GET /{did}", r.Documents(host))
-		mux.Handle("GET /export", r.Export(host))
 	}
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
 	return serve(ctx, o.Address, mux, func(address net.Addr) {

@@ -42,7 +42,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated", Destination: &p.cars},
 		relayFlag(h.network),
 	}, a.flags("admin URL of the daemon that does the work")...)
-	flags = append(append(append(flags, verifyFlags(h.network)...), mirrorFlag(h.network)), command.StoreFlags(e, &h.store)...)
+	flags = append(append(flags, verifyFlags(h.network)...), command.StoreFlags(e, &h.store)...)
 	return &cli.Command{
 		Name:  "backfill",
 		Usage: "add older records from an archive, from hosts, or from single repos or files: by a running daemon, or with --store in this process",

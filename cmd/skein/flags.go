@@ -48,11 +48,6 @@ func verifyFlags(n *app.Network) []cli.Flag {
 	}
 }
 
-// mirrorFlag returns the flag for a copy of the PLC directory.
-func mirrorFlag(n *app.Network) cli.Flag {
-	return &cli.StringFlag{Name: "plc-mirror", DefaultText: "none", Usage: "folder for a local copy of the PLC directory, which skein downloads once and keeps current: for --verify full or a backfill of the whole network, which the directory's limits would slow down. About 4 GB for 41 million accounts", Destination: &n.Mirror, Sources: command.Env("plc-mirror")}
-}
-
 // notNegative is the validator of rates.
 func notNegative(n float64) error {
 	if !(n >= 0) { // true for NaN

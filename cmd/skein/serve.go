@@ -55,7 +55,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 	n := &node{e: e, network: newNetwork(), answering: new(atomic.Bool), stream: consumer.Options{Watchdog: silence}}
 	n.serve.Version, n.serve.Commit, n.serve.Network, n.backups.Job.Program = command.Version(), command.Commit(), n.network, "skein "+command.Version()
 	flags := slices.Concat(streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
-		n.indexFlags(), verifyFlags(n.network), []cli.Flag{mirrorFlag(n.network)}, n.listenFlags(), n.nameFlags(), n.backupFlags())
+		n.indexFlags(), verifyFlags(n.network), n.listenFlags(), n.nameFlags(), n.backupFlags())
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -249,11 +249,6 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 	n.store.Joins = shared && len(n.around) == 0     // a part of the network has one writer
 	n.store.AwaitSpace = true
 	log := n.store.Logger
-	closeMirror, err := n.network.Open(ctx, n.store)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeMirror()) }()
 	for _, name := range command.UnknownVariables(os.Environ(), flags) {
 		log.Warn("unknown environment variable", "name", name)
 	}

@@ -40,26 +40,22 @@ func (a *admin) status(ctx context.Context) (st backfill.Status, err error) {
 
 // here does the work in this process.
 type here struct {
-	store       app.StoreOptions
-	network     *app.Network
-	x           *app.Index
-	stop        context.CancelFunc
-	stopped     chan error
-	closeMirror func() error
+	store   app.StoreOptions
+	network *app.Network
+	x       *app.Index
+	stop    context.CancelFunc
+	stopped chan error
 }
 
 func (h *here) open(ctx context.Context, e *command.Environment, p *past) (err error) {
 	if err := errors.Join(e.Prepare(&h.store), h.store.Check()); err != nil {
 		return err
 	}
-	if h.closeMirror, err = h.network.Open(ctx, h.store); err != nil {
-		return err
-	}
 	h.store.Create, h.store.Backfill = true, &backfill.Options{Hosts: p.Hosts}
 	h.network.Backfill(h.store.Backfill)
 	app.LimitMemory(h.store)
 	if h.x, err = app.OpenIndex(ctx, h.store); err != nil {
-		return errors.Join(err, h.closeMirror())
+		return err
 	}
 	running, stop := context.WithCancel(ctx)
 	h.stop, h.stopped = stop, make(chan error, 1)
@@ -70,7 +66,7 @@ func (h *here) open(ctx context.Context, e *command.Environment, p *past) (err e
 		return nil
 	case err := <-h.stopped:
 		stop()
-		return errors.Join(err, h.x.Close(ctx), h.closeMirror())
+		return errors.Join(err, h.x.Close(ctx))
 	}
 }
 
@@ -99,5 +95,5 @@ func (h *here) status(ctx context.Context) (backfill.Status, error) { return h.x
 
 func (h *here) close(ctx context.Context) error {
 	h.stop()
-	return errors.Join(<-h.stopped, h.x.Close(ctx), h.closeMirror())
+	return errors.Join(<-h.stopped, h.x.Close(ctx))
 }

@@ -36,11 +36,7 @@ func newClient(o *Options) *client {
 		Trusted: append([]string{o.PLC, o.Relay}, o.Hosts...), AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
 	})
 	hc.Transport = outward.Paced(hc.Transport, outward.Pace{Bytes: int64(float64(o.MinRate) * o.IdleTimeout.Seconds()), Within: o.IdleTimeout})
-	c := &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc)}
-	if o.Mirror != nil {
-		c.directory = identities.PLC{Directory: c.directory, Mirror: o.Mirror}
-	}
-	return c
+	return &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc)}
 }
 
 // answer is an HTTP error from a host.

@@ -27,8 +27,6 @@ type Options struct {
 	PLC string
 	// LookUps admits look-ups of DID documents. nil means one of the Manager's own.
 	LookUps *identities.Broker
-	// Mirror, if set, is a copy of that directory, which is asked first.
-	Mirror *identities.Mirror
 	// Hosts are PDSes that the operator named.
 	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.

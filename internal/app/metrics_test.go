@@ -18,8 +18,6 @@ import (
 	"skein.blue/consumer/labels"
 	"skein.blue/internal/app"
 	"skein.blue/internal/backup"
-	"skein.blue/internal/identities"
-	"skein.blue/internal/sim/memkv"
 )
 
 // served is one metric of a daemon.
@@ -40,9 +38,6 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 			t.Error(err)
 		}
 	})
-	mirror, err := identities.OpenMirror(t.Context(), identities.MirrorOptions{Store: memkv.Open(memkv.Options{Merger: identities.MirrorMerger()})})
-	must(t, err)
-	mirror.Register(x.Registry)
 	labels.NewMetrics(x.Registry)
 	app.RegisterFollowMetric(x.Registry)
 	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))

@@ -9,13 +9,10 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/archive"
@@ -24,7 +21,6 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 	"skein.blue/query"
@@ -40,24 +36,21 @@ const (
 
 const (
 	compareEvery = 7 * 24 * time.Hour // with the relay's list of repos, slowly
-	mirrorMemory = 32 << 20           // of the engine of --plc-mirror, in bytes
 )
 
 // DefaultPLC is the directory of did:plc identities.
 var DefaultPLC = identity.DefaultPLCURL
 
 // A Network says where skein reads from, and what it believes. All parts of the process that its
-// methods build share one broker of look-ups, one copy of the directory, and one cache of keys.
+// methods build share one broker of look-ups, and one cache of keys.
 type Network struct {
 	Relay        string
 	Full         bool   // verify signatures, and operations of commits
 	PLC          string // URL of the directory of did:plc identities
 	AllowPrivate bool   // also fetch from loopback and private addresses
-	Mirror       string // folder of a copy of the directory; "": none
 	UserAgent    string
 
 	lookUps  identities.Broker
-	mirror   *identities.Mirror // nil without Mirror
 	verifier *proof.Verifier
 }
 
@@ -130,43 +123,6 @@ func OnLoopback(address string) bool {
 	return err == nil && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 }
 
-// Open opens the copy of the did:plc directory, and keeps it current until ctx ends or it is closed.
-// Without one, it does nothing. All that n builds afterwards asks the copy first.
-func (n *Network) Open(ctx context.Context, so StoreOptions) (closeIt func() error, err error) {
-	if n.Mirror == "" {
-		return func() error { return nil }, nil
-	}
-	if a, err := filepath.Abs(n.Mirror); err == nil {
-		if b, err := filepath.Abs(so.Store); err == nil && a == b {
-			return nil, UsageError("--plc-mirror %s is the folder of the store; name another folder", n.Mirror)
-		}
-	}
-	store, err := pebblekv.Open(pebblekv.Options{
-		Dir: n.Mirror, Create: true, Merger: identities.MirrorMerger(), Memory: mirrorMemory, MinFree: so.MinFree, OpenFiles: 64, Fatal: so.Fatal, Logger: so.Logger,
-	})
-	if err != nil {
-		return nil, asUsage(fmt.Errorf("--plc-mirror: %w", err))
-	}
-	if n.mirror, err = identities.OpenMirror(ctx, identities.MirrorOptions{Store: store, URL: n.PLC, Client: n.client(), Logger: so.Logger}); err != nil {
-		return nil, errors.Join(fmt.Errorf("--plc-mirror %s: %w", n.Mirror, err), store.Close())
-	}
-	ctx, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { n.mirror.Run(ctx) })
-	return func() error {
-		stop()
-		running.Wait()
-		return store.Close()
-	}, nil
-}
-
-// register registers the metrics of the copy of the directory.
-func (n *Network) register(reg prometheus.Registerer) {
-	if n != nil && n.mirror != nil {
-		n.mirror.Register(reg)
-	}
-}
-
 // client returns a client of the directory, and of hosts.
 func (n *Network) client() *http.Client {
 	return outward.NewClient(outward.Options{Trusted: []string{n.PLC}, AllowPrivate: n.AllowPrivate, PerHost: identities.PLCAtOnce})
@@ -174,11 +130,7 @@ func (n *Network) client() *http.Client {
 
 // directory returns the source of DID documents, without a cache.
 func (n *Network) directory() identity.Directory {
-	source := n.lookUps.NewSource(n.PLC, n.client())
-	if n.mirror == nil {
-		return source
-	}
-	return identities.PLC{Directory: source, Mirror: n.mirror}
+	return n.lookUps.NewSource(n.PLC, n.client())
 }
 
 // full returns the verifier of signatures and operations, nil unless Full is set.
@@ -199,7 +151,7 @@ func (n *Network) Consume(o *consumer.Options) {
 
 // Backfill completes the options for fetching repos.
 func (n *Network) Backfill(o *backfill.Options) {
-	o.Relay, o.PLC, o.LookUps, o.Mirror, o.Verifier = n.Relay, n.PLC, &n.lookUps, n.mirror, n.full()
+	o.Relay, o.PLC, o.LookUps, o.Verifier = n.Relay, n.PLC, &n.lookUps, n.full()
 	o.AllowPrivateHosts, o.TrustHosts = n.AllowPrivate, n.AllowPrivate
 	o.CompareEvery = compareEvery
 	o.ArchiveKey = os.Getenv("SKEIN_ARCHIVE_KEY")

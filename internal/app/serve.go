@@ -127,7 +127,6 @@ func (s *server) build() (err error) {
 		qo.Subscribers = -1 // this process does not see the commits of others
 	}
 	s.buildInfo(s.o.Version, s.o.Commit)
-	s.o.Network.register(s.Registry)
 	s.api, err = query.New(s.Graph, qo)
 	return err
 }

@@ -92,12 +92,6 @@ func (k *Keys) Cached(did syntax.DID) (key atcrypto.PublicKey, ok bool) { return
 func (k *Keys) Forget(did syntax.DID) {
 	k.found.Remove(did)
 	k.failed.Remove(did)
-	k.purge(did)
-}
-
-// purge makes a directory that keeps documents fetch the next one.
-func (k *Keys) purge(did syntax.DID) {
-	_ = k.directory.Purge(context.Background(), did.AtIdentifier()) // a directory without a cache does nothing
 }
 
 // Renew looks up an account's key again after a signature did not match the cached key,
@@ -111,7 +105,6 @@ func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKe
 	if recent {
 		return nil, false, nil
 	}
-	k.purge(did)
 	key, err = k.get(ctx, did, true)
 	if errors.Is(err, ErrBusy) {
 		k.renewed.Remove(did)

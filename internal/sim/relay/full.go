@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/repo"
@@ -266,38 +264,6 @@ func (r *Simulated) Documents(host func(account int) string) http.Handler {
 			}},
 			"service": []any{map[string]string{"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": "http://" + host(account)}},
 		})
-	})
-}
-
-// Export serves the operations of the network's did:plc accounts as the directory's /export does:
-// one for each account, a millisecond apart, from the same time on.
-func (r *Simulated) Export(host func(account int) string) http.Handler {
-	start := time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		count, err := strconv.Atoi(req.FormValue("count"))
-		after, timeErr := time.Parse(time.RFC3339, req.FormValue("after"))
-		if err != nil || timeErr != nil || count < 1 || count > 1000 {
-			http.Error(w, "count must be 1 to 1000, and after a time", http.StatusBadRequest)
-			return
-		}
-		w.Header().Set("Content-Type", "application/jsonlines")
-		lines := json.NewEncoder(w)
-		for account := max(int(after.Sub(start)/time.Millisecond)+1, 0); account < r.net.Accounts() && count > 0; account++ {
-			did := string(r.net.AppendDID(nil, account))
-			if !strings.HasPrefix(did, "did:plc:") {
-				continue
-			}
-			public := must(key(r.o.Network.Seed, account).PublicKey())
-			count--
-			_ = lines.Encode(map[string]any{
-				"did": did, "cid": "bafy", "nullified": false, "createdAt": start.Add(time.Duration(account) * time.Millisecond).Format("2006-01-02T15:04:05.000Z"),
-				"operation": map[string]any{
-					"type": "plc_operation", "alsoKnownAs": []string{fmt.Sprintf("at://u%d.example.com", account)},
-					"verificationMethods": map[string]string{"atproto": public.DIDKey()},
-					"services":            map[string]any{"atproto_pds": map[string]string{"type": "AtprotoPersonalDataServer", "endpoint": "http://" + host(account)}},
-				},
-			})
-		}
 	})
 }
 
