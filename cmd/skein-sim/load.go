@@ -31,6 +31,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.Int64Flag{Name: "backfill", Usage: "events before the index starts; it fetches all repos meanwhile, from hosts that are partly faulty", Destination: &o.Backfill},
 		&cli.IntFlag{Name: "around", Usage: "with --backfill: index only a part of the network, around this many of its most active accounts, and measure once the part is in place", Destination: &o.Around},
 		&cli.BoolFlag{Name: "healthy-hosts", Usage: "use no faulty hosts for --backfill", Destination: &o.Healthy},
+		&cli.BoolFlag{Name: "posts", Usage: "also index posts, as skein serve --posts does; without a comparison", Validator: o.Store.AddPosts},
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the comparison", Destination: &o.Profile},
 	}

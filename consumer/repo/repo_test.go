@@ -69,9 +69,9 @@ func randomRecords(rng *rand.Rand, n int) []synth.RepoRecord {
 	return list
 }
 
-// replies is a table with the replies of posts in addition to the built-in kinds.
+// replies is a table with posts and their replies in addition to the built-in kinds.
 var replies = func() *kinds.Table {
-	more, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers")
+	more, err := kinds.Parse("app.bsky.feed.post self at-uri posts\napp.bsky.feed.post reply.parent.uri at-uri repliedTo repliers replies")
 	if err != nil {
 		panic(err)
 	}
@@ -128,6 +128,9 @@ func oracle(t testing.TB, table *kinds.Table, b []byte) (lines []string) {
 				v = m[key]
 			}
 			subject, ok := v.(string)
+			if k.Kind.IsSelf() {
+				subject, ok = "at://"+did+"/"+string(key), true
+			}
 			if !ok && k.Optional {
 				continue
 			}

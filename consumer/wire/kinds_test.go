@@ -13,7 +13,7 @@ import (
 // Records with the same bytes, and so the same CID, are parsed once for each of their
 // collections, and each path gets the subject of its collection.
 func TestOneBlockOfManyPaths(t *testing.T) {
-	more, err := kinds.Parse("a.b.c subject did cs csBy\na.b.c list at-uri ls lsBy\na.b.d subject at-uri ds dsBy")
+	more, err := kinds.Parse("a.b.c self at-uri all\na.b.c subject did cs csBy\na.b.c list at-uri ls lsBy\na.b.d subject at-uri ds dsBy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestOneBlockOfManyPaths(t *testing.T) {
 		ops = append(ops, op("create", path, b.CID))
 		switch key := path[len(path)-1:]; path[:len(path)-2] {
 		case "a.b.c":
-			want = append(want, "  put kind(64) "+key+" "+bob, "  put kind(65) "+key+" "+post)
+			want = append(want, "  put kind(192) "+key+" at://"+alice+"/"+path, "  put kind(64) "+key+" "+bob, "  put kind(65) "+key+" "+post)
 		case "a.b.d":
 			want = append(want, "  put kind(66) "+key+" ")
 		case "app.bsky.graph.follow":

@@ -151,6 +151,36 @@ a.b.c as[].as[t.u.v].as[] text f1 f2`)
 	}
 }
 
+// A step with a question mark may be missing. Of two subjects the first counts.
+func TestOptionalStep(t *testing.T) {
+	const first, other = "at://did:web:a.example.com/a.b.c/1", "at://did:web:b.example.com/a.b.c/2"
+	k := tableWith(t, kinds.Posts).Configured()[2]
+	link := func(uri item) map[string]item { return map[string]item{"cid": "x", "uri": uri} }
+	for _, c := range []struct {
+		embed  item
+		want   []string
+		reason wire.Reason
+	}{
+		{map[string]item{"record": link(first)}, []string{first}, ""},
+		{map[string]item{"record": map[string]item{"record": link(first)}, "media": 1}, []string{first}, ""},
+		{map[string]item{"record": map[string]item{"record": link(other), "uri": first}}, []string{first}, ""},
+		{map[string]item{"record": map[string]item{"record": map[string]item{"record": link(first)}}}, nil, "absent"},
+		{map[string]item{"uri": first}, nil, "absent"},
+		{map[string]item{"record": link(7)}, []string{""}, wire.BadSubject},
+		{map[string]item{"record": map[string]item{"record": link("x")}}, []string{""}, wire.BadSubject},
+		{nil, nil, "absent"},
+	} {
+		found, reason := wire.AppendSubjects(nil, &k, appendItem(nil, map[string]item{"text": "x", "embed": c.embed}))
+		var got []string
+		for _, s := range found {
+			got = append(got, string(s))
+		}
+		if !slices.Equal(got, c.want) || reason != c.reason {
+			t.Errorf("%v: %q, %q; want %q, %q", c.embed, got, reason, c.want, c.reason)
+		}
+	}
+}
+
 // A record with several subjects replaces what its path had. A value that is not a subject is dropped
 // alone. One record has at most 128 subjects, and the records of one commit have at most 20,000.
 func TestManySubjectsOfACommit(t *testing.T) {

@@ -249,8 +249,9 @@ func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int
 			keys.Add(format.AppendRecordsKey(nil, k, actor))
 		}
 		err := s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) (err error) {
-			i, simple := from+n, false
-			if ids, simple = format.CoderOf(k, actors[i]).AppendSubjects(ids[:0], v, paths[i].TID, paths[i].TID); ok && (!simple || paths[i].Raw != nil) {
+			i := from + n
+			found, simple := format.CoderOf(k, actors[i]).AppendSubjects(ids[:0], v, paths[i].TID, paths[i].TID)
+			if ids = found; ok && (!simple || paths[i].Raw != nil) {
 				others = append(others, i)
 				return nil
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 // MaxListers bounds lists(…): it fails if more accounts have put the account on a list, because it
-// reads the list items of each. It bounds quotes(…) and similar sets in the same way.
+// reads the list items of each. It bounds quotes(…) and replies(…) in the same way.
 const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.

@@ -374,6 +374,10 @@ func (n *Network) at(i int64, e *Event, shallow bool) {
 		if r.below(10) == 0 {
 			e.Action = Delete
 		}
+		if e.Kind == Post && r.below(100) < 58 { // it answers or quotes another
+			author, tid := n.post(&r, i)
+			e.Subject, e.SubjectTID = int32(author), tid
+		}
 	case share < belowIdentity:
 		e.Type = Identity
 	case share < belowAccount:

@@ -154,9 +154,24 @@ func (c *encoder) record(dst []byte, o *network.Op) []byte {
 	switch o.Kind {
 	case network.Post:
 		dst = append(dst, "\xa4dtext"...)
-		dst = synth.AppendText(dst, words[o.TID%uint64(len(words)-400):][:20+network.Mix(o.TID)%280])
+		if o.SubjectTID != 0 {
+			dst[len(dst)-6]++
+		}
+		mix := network.Mix(o.TID)
+		dst = synth.AppendText(dst, words[o.TID%uint64(len(words)-400):][:20+mix%280])
 		dst = synth.AppendText(append(dst, "e$type"...), collection(o.Kind))
-		return synth.AppendText(append(dst, "elangs\x81ben\x69createdAt"...), created)
+		dst = append(dst, "elangs\x81ben"...)
+		if o.SubjectTID != 0 { // keys are not in DAG-CBOR's order: nothing here needs it
+			link := "ereply\xa1fparent\xa1curi"
+			if mix>>32%58 < 8 {
+				link = "eembed\xa1frecord\xa1curi"
+			}
+			at := len(c.str)
+			c.str = c.n.AppendSubject(c.str, o)
+			created = c.str[:at] // it may have moved
+			dst = synth.AppendText(append(dst, link...), c.str[at:])
+		}
+		return synth.AppendText(append(dst, "icreatedAt"...), created)
 	case network.Other:
 		dst = synth.AppendText(append(dst, "\xa3e$type"...), collection(o.Kind))
 		return synth.AppendText(append(dst, "eallow\x80\x69createdAt"...), created)
