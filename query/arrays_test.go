@@ -43,11 +43,14 @@ func post(mentions, links, tags []string) synth.Map {
 
 func did(n int) string { return fmt.Sprintf("did:web:n%d.example.com", n) }
 
-// commitFrame makes the message of a commit with one operation.
-func commitFrame(seq int64, author, action, collection, rkey string, record synth.Map) []byte {
+// commitFrame makes the message of a commit with one operation, after another one if there is one.
+func commitFrame(seq int64, author, action, collection, rkey string, record synth.Map, after ...int64) []byte {
 	rev := oracle.TID(uint64(seq) << 20)
 	root := synth.CommitBlock(author, rev, [32]byte{1})
 	m := synth.Commit{Repo: []byte(author), Rev: []byte(rev), Seq: seq, Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
+	for _, seq := range after {
+		m.Since = []byte(oracle.TID(uint64(seq) << 20))
+	}
 	o := synth.Op{Action: action, Collection: collection, Rkey: []byte(rkey)}
 	blocks := []synth.Block{root}
 	if record != nil {

@@ -97,17 +97,8 @@ type claim struct {
 }
 
 func (q *call) claim(sn *ask.View) (*claim, error) {
-	x, err := Evidence(sn)
+	x, err := evidence.IndexOf(sn)
 	return &claim{q: q, sn: sn, index: x, proves: q.Boolean("proof"), states: map[any]*evidence.Account{}, lacking: map[any]bool{}}, err
-}
-
-// Evidence returns what is known of the index as a whole.
-func Evidence(sn *ask.View) (evidence.Index, error) {
-	x := evidence.Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }}
-	var err [2]error
-	x.Known, err[0] = sn.Known()
-	x.Lacking, err[1] = sn.Lacking()
-	return x, errors.Join(err[:]...)
 }
 
 // lacks notes what is missing of an account, or of everybody.

@@ -59,8 +59,10 @@ func openAPI(all []file) (string, error) {
 		get := object{"operationId": l.ID, "summary": main.Description, "parameters": parameters, "responses": responses}
 		calls := object{"get": get}
 		if main.Input != nil {
-			calls = object{"post": object{"operationId": l.ID, "summary": main.Description, "responses": refused(responses, xrpc.InputMediaType),
-				"requestBody": object{"required": true, "content": object{xrpc.InputMediaType: object{"schema": schemaOf(&main.Input.Schema, l.ID)}}}}}
+			calls = object{"post": object{
+				"operationId": l.ID, "summary": main.Description, "responses": refused(responses, xrpc.InputMediaType),
+				"requestBody": object{"required": true, "content": object{xrpc.InputMediaType: object{"schema": schemaOf(&main.Input.Schema, l.ID)}}},
+			}}
 		}
 		if slices.Contains(forms, l.ID) {
 			calls["post"] = post(get, l, responses)

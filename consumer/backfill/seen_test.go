@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/query"
 	"skein.blue/query/evidence"
 )
 
@@ -19,7 +18,7 @@ import (
 func (x *index) missing(t *testing.T) (m *evidence.Missing) {
 	t.Helper()
 	must(t, x.g.View(t.Context(), func(sn *ask.View) error {
-		known, err := query.Evidence(sn)
+		known, err := evidence.IndexOf(sn)
 		m = known.All()
 		return err
 	}))

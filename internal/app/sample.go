@@ -15,7 +15,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/page"
 	"skein.blue/internal/say"
-	"skein.blue/query"
+	"skein.blue/query/evidence"
 )
 
 // sample returns the state of the index, for the page and the log.
@@ -25,7 +25,7 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: s.status().State, Disk: s.KV.DiskBytes()}
 	var cursors []format.Cursor
 	err := s.Graph.View(ctx, func(v *ask.View) (err error) {
-		x, err := query.Evidence(v)
+		x, err := evidence.IndexOf(v)
 		if missing := x.All(); missing != nil {
 			now.Reason = missing.Reason
 		}

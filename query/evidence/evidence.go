@@ -1,9 +1,10 @@
-// Package evidence decides whether an answer is proven to be complete. It reads nothing: Of says what an expression depends
+// Package evidence decides whether an answer is proven to be complete. Of says what an expression depends
 // on, an Index has what is known of the index as a whole, and the methods of the Index infer what is missing.
 // docs/semantics.md#e1 and the rules after it are the inferences.
 package evidence
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,6 +44,15 @@ type Index struct {
 
 	Lacking map[kinds.Kind]time.Time // kinds that were added to an index with accounts, and when
 	Source  func(kinds.Kind) string  // names a kind to clients
+}
+
+// IndexOf returns what is known of the index as a whole.
+func IndexOf(sn *ask.View) (Index, error) {
+	x := Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }}
+	var err [2]error
+	x.Known, err[0] = sn.Known()
+	x.Lacking, err[1] = sn.Lacking()
+	return x, errors.Join(err[:]...)
 }
 
 // since reports whether a window begins at a time or later.

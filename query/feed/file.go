@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/query/language"
 	"skein.blue/query/rank"
@@ -41,6 +42,8 @@ type feed struct {
 	each int    // the most posts of an author on a page; 0: any number
 	pin  string // the URI of a post that comes first; "": none
 	hide bool   // what the viewer has seen
+
+	dead, replies kinds.Kind // by which posts that are gone, and replies, are left out; 0: they are not
 }
 
 // source is a query of a feed: a set or a ranking.
@@ -124,11 +127,15 @@ func (f *feed) parse(words *language.Vocabulary) error {
 	for _, part := range parts[1:] {
 		option, value, _ := strings.Cut(part, "=")
 		option, value = strings.TrimSpace(option), strings.TrimSpace(value)
-		if given[option] {
-			return fmt.Errorf("%s is given twice", option)
+		once := option
+		if option == "without" { // it may be given with both values
+			once += "=" + value
 		}
-		given[option] = true
-		if err := f.set(option, value); err != nil {
+		if given[once] {
+			return fmt.Errorf("%s is given twice", once)
+		}
+		given[once] = true
+		if err := f.set(words.Table, option, value); err != nil {
 			return err
 		}
 	}
@@ -136,7 +143,7 @@ func (f *feed) parse(words *language.Vocabulary) error {
 }
 
 // set sets an option.
-func (f *feed) set(option, value string) (err error) {
+func (f *feed) set(t *kinds.Table, option, value string) (err error) {
 	switch option {
 	case "each":
 		if f.each, err = inRange(value); err != nil {
@@ -151,10 +158,32 @@ func (f *feed) set(option, value string) (err error) {
 		if f.hide, f.viewer = true, true; value != "hide" {
 			err = fmt.Errorf("seen is %q; the only value is hide", language.Brief(value))
 		}
+	case "without":
+		f.dead, f.replies, err = f.without(t, value)
 	default:
-		err = fmt.Errorf("%q is not an option of a feed; after the query, it takes each=, pin= and seen=", language.Brief(option))
+		err = fmt.Errorf("%q is not an option of a feed; after the query, it takes each=, pin=, seen= and without=", language.Brief(option))
 	}
 	return err
+}
+
+// without returns the kinds by which posts are left out, with that of one more option.
+func (f *feed) without(t *kinds.Table, value string) (dead, replies kinds.Kind, err error) {
+	dead, replies = f.dead, f.replies
+	kind, path := &dead, "self"
+	switch value {
+	case "dead":
+	case "replies":
+		kind, path = &replies, "reply.parent.uri"
+	default:
+		return dead, replies, fmt.Errorf("without is %q; it must be dead or replies", language.Brief(value))
+	}
+	for i := range t.All {
+		if t.All[i].Source() == "app.bsky.feed.post:"+path {
+			*kind = t.All[i].Kind
+			return dead, replies, nil
+		}
+	}
+	return dead, replies, fmt.Errorf("without=%s needs an index of posts, which this one is not: start it with skein serve --posts", value)
 }
 
 // inRange reads a number of posts.

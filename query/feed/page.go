@@ -10,6 +10,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
+	"skein.blue/query/evidence"
 	"skein.blue/query/language"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
@@ -60,7 +61,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 		}
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
-		p := page{feed: f, posts: slices.Clone(first), seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
+		p := page{feed: f, sn: sn, gone: map[dict.ID]bool{}, posts: slices.Clone(first), seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
 		for _, uri := range first {
 			p.authors[dict.AuthorityOf(uri)]++
 		}
@@ -73,7 +74,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 		}
 		next = p.fill(at, limit)
 		posts = p.posts
-		return nil
+		return p.err
 	})
 	return posts, next, err
 }
@@ -105,7 +106,7 @@ func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit 
 		if err != nil {
 			return nil, err
 		}
-		if r.Limit += len(seen.marks); f.each == 0 && !f.hide {
+		if r.Limit += len(seen.marks); f.each == 0 && !f.hide && f.dead|f.replies == 0 {
 			r.Limit = len(at.shown) + limit + 2 // one of them is pinned
 		}
 		_, err = ranked.Page(r, func(e *rank.Result, member string) {
@@ -119,16 +120,20 @@ func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit 
 type page struct {
 	feed
 
+	sn      *ask.View
+	err     error // the first of a read
 	posts   []string
 	seen    viewed
 	shown   []uint64       // with those on the pages before
 	authors map[string]int // of the posts on this page
 	queues  []queue
+	gone    map[dict.ID]bool // posts that the feed leaves out: judge
 }
 
 // queue has the posts of a source that follow its place, in order.
 type queue struct {
 	posts []candidate
+	known int       // of how many, from the first, page.gone knows whether the feed leaves them out
 	after candidate // the place
 	waits bool      // a post before the first of posts is for the next page
 }
@@ -185,9 +190,13 @@ func (f *feed) turnOf(turn int) (i, end int) {
 
 // head returns the next post of a source for this page, if there is one.
 func (p *page) head(i int) (c candidate, ok bool) {
-	for q := &p.queues[i]; len(q.posts) > 0; q.pass() {
+	for q := &p.queues[i]; len(q.posts) > 0 && p.err == nil; q.pass() {
+		if q.known == 0 {
+			q.known = min(len(q.posts), maxPage)
+			p.err = p.judge(q.posts[:q.known])
+		}
 		c = q.posts[0]
-		if _, again := slices.BinarySearch(p.shown, uint64(c.ID)); again || c.uri == p.pin || p.seen.has(c.uri) {
+		if _, again := slices.BinarySearch(p.shown, uint64(c.ID)); again || c.uri == p.pin || p.seen.has(c.uri) || p.gone[c.ID] {
 			continue
 		}
 		if p.each == 0 || p.authors[dict.AuthorityOf(c.uri)] < p.each {
@@ -204,6 +213,56 @@ func (q *queue) pass() {
 		q.after = q.posts[0]
 	}
 	q.posts = q.posts[1:]
+	q.known--
+}
+
+// judge notes in gone which of some posts the feed leaves out. A post is dead if the index has all of its author's posts, and not
+// this one, or if its author is not active.
+func (p *page) judge(posts []candidate) error {
+	ids := make([]dict.ID, len(posts))
+	for i := range posts {
+		ids[i] = posts[i].ID
+	}
+	if p.replies != 0 {
+		err := p.sn.Live(p.replies, ids, func(i int, _, _ dict.ID) error { p.gone[ids[i]] = true; return nil })
+		if err != nil {
+			return err
+		}
+	}
+	if p.dead == 0 {
+		return nil
+	}
+	x, err := evidence.IndexOf(p.sn)
+	lives := map[int]bool{}
+	if err == nil {
+		err = p.sn.Live(p.dead, ids, func(i int, author, _ dict.ID) error { lives[i] = !p.sn.IsHidden(author); return nil })
+	}
+	type lost struct {
+		i      int
+		author dict.ID
+		w      language.Window
+	}
+	var all []lost
+	if err == nil {
+		err = p.sn.Authors(ids, func(i int, author dict.ID, tid uint64) error {
+			if !lives[i] && author != dict.None {
+				l := lost{i: i, author: author}
+				if tid < ask.EndOfTime {
+					l.w.From = int64(ask.MicrosOf(tid))
+					l.w.To = l.w.From + 1
+				}
+				all = append(all, l)
+				p.sn.BeginAccount(author)
+			}
+			return nil
+		})
+	}
+	for i := 0; i < len(all) && err == nil; i++ {
+		a := evidence.Account{Unwritten: x.Unwritten.Has("", all[i].author)}
+		a.State, a.Known, _, err = p.sn.AccountAndQueue(all[i].author)
+		p.gone[ids[all[i].i]] = p.gone[ids[all[i].i]] || p.sn.IsHidden(all[i].author) || x.Own(&a, p.dead, all[i].w) == nil
+	}
+	return err
 }
 
 // postsRead is the largest set that newestPosts sorts.
