@@ -128,19 +128,6 @@ func TestCheckoutWholeGroups(t *testing.T) {
 	}
 }
 
-// TestIdsThatAreOut: an allocator knows at its end that ids are checked out.
-func TestIdsThatAreOut(t *testing.T) {
-	a := stocked(64, 64)
-	lost, kept := checkout{a: a}, checkout{a: a}
-	if !lost.need(10) || !kept.need(64) {
-		t.Fatal("too few ids")
-	}
-	kept.settle([]dict.ID{kept.take()})
-	if a.end() || a.out != 64 {
-		t.Errorf("%d ids are out, want 64", a.out)
-	}
-}
-
 // TestDraw: a writer draws only shards of its range and partition. It starts at its previous
 // shard, and draws every shard of a small range.
 func TestDraw(t *testing.T) {
@@ -280,29 +267,6 @@ func TestPrepareEnds(t *testing.T) {
 			t.Errorf("%d partitions: a write after Close", partitions)
 		}
 	}
-}
-
-// TestLeasesOfOne: leases have one id each, the smallest size. The very first has none.
-func TestLeasesOfOne(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 1, Partitions: 1}}
-	w := newTwin()
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 3 {
-		in := openAs(t, store, o)
-		var b Batch
-		for range 20 {
-			s := named{dict.DID, drawDID(rng, 100)}
-			i := b.Add(s.ns, []byte(s.s))
-			if err := put(t.Context(), store, in, &b); err != nil {
-				t.Fatal(err)
-			}
-			w.note(t, s, b.ID(i))
-		}
-		in.Close(t.Context())
-	}
-	w.equals(t, store)
-	w.audited(t, store, o.Settings)
 }
 
 func leaserOf(in Interner) *leaser {

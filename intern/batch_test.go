@@ -11,46 +11,6 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// TestBatchIndex: equal strings have the same index, whatever comes in between. A URI adds its
-// author.
-func TestBatchIndex(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	var b Batch
-	for round := range 5 {
-		b.Reset()
-		at := map[named]int{}
-		for range 4000 << (round % 3) {
-			s := draw(rng, 3000)
-			buf := []byte(s.s)
-			if author, ok := authorOf(s); ok {
-				if _, known := at[author]; !known {
-					at[author] = b.Len() // the author comes first
-				}
-			}
-			want, known := at[s]
-			if !known {
-				want = max(b.Len(), len(at))
-				at[s] = want
-			}
-			if got := b.Add(s.ns, buf); got != want {
-				t.Fatalf("round %d: %.60s is at %d, want %d", round, s.s, got, want)
-			}
-			clear(buf) // Add must have copied it
-			if b.Len() != len(at) {
-				t.Fatalf("round %d: %d strings, want %d, after %.60s", round, b.Len(), len(at), s.s)
-			}
-		}
-		for s, i := range at {
-			if got := b.Add(s.ns, []byte(s.s)); got != i || b.ID(i) != dict.None || b.Made(i) {
-				t.Fatalf("round %d: %.60s is at %d, want %d", round, s.s, got, i)
-			}
-		}
-		if b.Len() != len(at) {
-			t.Errorf("round %d: %d strings, want %d", round, b.Len(), len(at))
-		}
-	}
-}
-
 // TestBatchTellsApart: similar strings, and equal text in both namespaces, have different
 // indexes.
 func TestBatchTellsApart(t *testing.T) {
@@ -244,45 +204,5 @@ func TestCacheKeepsDIDs(t *testing.T) {
 	}
 	if size > budget || size < budget/2 {
 		t.Errorf("the cache takes %d bytes of %d", size, budget)
-	}
-}
-
-// TestCacheOfBatches: after a commit, the cache has the ids of a batch, and other batches get
-// them from there. Strings without an id are not in the cache.
-func TestCacheOfBatches(t *testing.T) {
-	rng := rand.New(rand.NewPCG(4, 4))
-	c := newCache(1 << 20)
-	w := newTwin()
-	next := dict.ID(1)
-	for range 50 {
-		var b Batch
-		var all []named
-		for range 30 {
-			s := draw(rng, 200)
-			all = append(all, s)
-			b.Add(s.ns, []byte(s.s))
-			if author, ok := authorOf(s); ok {
-				all = append(all, author)
-			}
-		}
-		for _, ns := range dict.Namespaces {
-			c.resolve(&b, ns)
-			for i := range b.items {
-				if it := &b.items[i]; it.ns == ns && it.state == unresolved {
-					it.id, it.state = next, created
-					next++
-				}
-			}
-		}
-		for _, s := range all {
-			i := b.Add(s.ns, []byte(s.s))
-			if _, known := w.ids[s]; known != (b.items[i].state == cached) {
-				t.Fatalf("%.60s is known: %v, and in state %d", s.s, known, b.items[i].state)
-			}
-		}
-		for _, s := range all {
-			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
-		}
-		c.remember(&b)
 	}
 }

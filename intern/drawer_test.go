@@ -84,6 +84,9 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				}
 				abandoned++
 				in.Abandon(&b)
+				if n := leaserOf(in).alloc[dict.DID][0].out; n > 0 {
+					t.Fatalf("%d ids of an abandoned batch are not for others", n)
+				}
 				for i := range at {
 					if b.Made(at[i]) {
 						t.Fatal("Made reports an abandoned string")
@@ -229,62 +232,5 @@ func TestNoLease(t *testing.T) {
 	}
 	in.Close(t.Context())
 	w.equals(t, store)
-	w.audited(t, store, o.Settings)
-}
-
-// TestAbandonedIdsGoToOthers: abandoned strings are not in the cache, and other strings get
-// their ids.
-func TestAbandonedIdsGoToOthers(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 64, Partitions: 1}}
-	in := openAs(t, store, o)
-	if err := in.Prepare(t.Context(), nil, 10); err != nil {
-		t.Fatal(err)
-	}
-	resolve := func(b *Batch, then error) {
-		t.Helper()
-		err := store.Update(t.Context(), func(tx kv.Txn) error {
-			_, err := in.Resolve(tx, b)
-			return errors.Join(err, then)
-		})
-		if !errors.Is(err, then) {
-			t.Fatal(err)
-		}
-	}
-	var a, b Batch
-	for i := range 10 {
-		a.Add(dict.DID, fmt.Appendf(nil, "did:web:a%d.com", i))
-		b.Add(dict.DID, fmt.Appendf(nil, "did:web:b%d.com", i))
-	}
-	resolve(&a, errGiveUp)
-	drawn := map[dict.ID]bool{}
-	for i := range 10 {
-		drawn[a.ID(i)] = true
-	}
-	in.Abandon(&a)
-	in.Abandon(&a) // a second Abandon has no effect
-	resolve(&b, nil)
-	in.Committed(&b)
-	for i := range 10 {
-		if !drawn[b.ID(i)] {
-			t.Errorf("%d was not an abandoned id", b.ID(i))
-		}
-		if a.ID(i) != dict.None || a.Made(i) {
-			t.Errorf("an abandoned string has the id %d", a.ID(i))
-		}
-	}
-	w := newTwin()
-	for i := range 10 {
-		w.note(t, named{dict.DID, fmt.Sprintf("did:web:b%d.com", i)}, b.ID(i))
-	}
-	w.equals(t, store)
-	if err := put(t.Context(), store, in, &a); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 10 {
-		w.note(t, named{dict.DID, fmt.Sprintf("did:web:a%d.com", i)}, a.ID(i))
-	}
-	w.equals(t, store)
-	in.Close(t.Context())
 	w.audited(t, store, o.Settings)
 }

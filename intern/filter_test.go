@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/memkv"
 )
 
 func drawItem(rng *rand.Rand, now uint64) filterItem {
@@ -88,44 +86,5 @@ func TestFilterTwin(t *testing.T) {
 				t.Errorf("full %v, floor %d: the test proves nothing", k.full, k.floor)
 			}
 		})
-	}
-}
-
-// TestFilterIsFilled: filters that are not ready report nothing. Those of an empty store are
-// ready at once; others once they are filled with all its strings.
-func TestFilterIsFilled(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	log := slog.New(slog.DiscardHandler)
-	k := newStringFilter(1<<20, log)
-	it := filterItem{ns: dict.DID, key: cacheKey{1, 2}}
-	if k.isNew(it.ns, it.packed, it.tid, it.key) {
-		t.Error("it reports a new string before it is open")
-	}
-	if err := k.open(t.Context(), store, nil); err != nil || !k.ready.Load() || !k.isNew(it.ns, it.packed, it.tid, it.key) {
-		t.Errorf("an empty store: ready %v, %v", k.ready.Load(), err)
-	}
-	filledStore, w := filled(t, Options{})
-	k = newStringFilter(64<<20, log)
-	if err := k.open(t.Context(), filledStore, nil); err != nil || k.ready.Load() {
-		t.Errorf("a store with strings: ready %v, %v", k.ready.Load(), err)
-	}
-	if err := k.fill(t.Context(), filledStore); err != nil || !k.ready.Load() {
-		t.Fatalf("filled: ready %v, %v", k.ready.Load(), err)
-	}
-	var b Batch
-	for s := range w.ids {
-		b.Add(s.ns, []byte(s.s))
-	}
-	viewOf(t, filledStore, func(r kv.Reader) error { return Lookup(r, &b) })
-	for i := range b.items {
-		it := &b.items[i]
-		if k.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it)) {
-			t.Fatalf("the known item %d of %d is reported as new", i, b.Len())
-		}
-	}
-	// Without room, filters are not ready, and give up.
-	small := newStringFilter(1, log)
-	if err := small.fill(t.Context(), filledStore); err != nil || small.ready.Load() || !small.full {
-		t.Errorf("without room: ready %v, full %v, %v", small.ready.Load(), small.full, err)
 	}
 }

@@ -37,7 +37,7 @@ type fileHistory struct {
 func (h *fileHistory) round(t *testing.T) {
 	t.Helper()
 	in, err := Open(t.Context(), h.store, Options{
-		Alone: true, FilterBytes: []int64{1 << 30, 300 << 10}[h.rng.IntN(2)], CacheBytes: 4096, FilterFile: h.file,
+		Alone: true, FilterBytes: []int64{1 << 30, 1 << 30, 300 << 10, 300 << 10, 40 << 10}[h.rng.IntN(5)], CacheBytes: 4096, FilterFile: h.file,
 		Settings: dict.Settings{ShardBits: 8, LeaseSize: 64},
 	})
 	if err != nil {

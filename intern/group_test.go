@@ -80,18 +80,3 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// TestClaimAfterClose: a claim after Close is an error, and does not wait forever.
-func TestClaimAfterClose(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	in, err := Open(t.Context(), store, Options{Settings: dict.SharedSettings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.Close(t.Context())
-	var batch Batch
-	batch.Add(dict.DID, []byte("did:web:x.com"))
-	if err := in.Prepare(t.Context(), &batch, 0); err == nil {
-		t.Error("a closed Interner gives out ids")
-	}
-}

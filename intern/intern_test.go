@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/memkv"
 )
 
@@ -46,104 +43,6 @@ func resolve(ctx context.Context, s kv.Store, in intern.Interner, b *intern.Batc
 			in.Committed(b)
 		}
 		return err
-	}
-}
-
-func uri(i int) string {
-	return fmt.Sprintf("at://did:plc:%024d/app.bsky.feed.post/%d", i%7, i)
-}
-
-// TestConcurrentWriters: with many writers on one store, conflicts and unknown outcomes, each
-// string has one id and each id one string, in both namespaces and over restarts.
-func TestConcurrentWriters(t *testing.T) {
-	onMemory := func(*testing.T) kv.Store { return mem(7) }
-	onFDB := func(t *testing.T) kv.Store { return kvtest.Open(t, kvtest.Options(t, intern.Merger{})) }
-	for _, c := range []struct {
-		dict.Settings
-		engine string
-		open   func(t *testing.T) kv.Store
-	}{
-		{dict.Settings{ShardBits: 14, LeaseSize: 65536, Partitions: 1}, "memory", onMemory},
-		{dict.Settings{ShardBits: 1, LeaseSize: 16, Partitions: 1}, "memory", onMemory},
-		{dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, "memory", onMemory},
-		{dict.Settings{ShardBits: 14, LeaseSize: 65536, Partitions: 64}, "memory", onMemory},
-		{dict.Settings{ShardBits: 6, LeaseSize: 16, Partitions: 64}, "memory", onMemory},
-		{dict.Settings{ShardBits: 3, LeaseSize: 128, Partitions: 4}, "memory", onMemory},
-		{dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 2}, "memory", onMemory},
-		{dict.SharedSettings, "fdb", onFDB},
-		{dict.Settings{ShardBits: 8, LeaseSize: 32, Partitions: 8}, "fdb", onFDB},
-	} {
-		settings := c.Settings
-		t.Run(fmt.Sprintf("%s/%s", c.engine, settings), func(t *testing.T) {
-			store := c.open(t)
-			var mu sync.Mutex
-			ids := map[string]dict.ID{}
-			note := func(s string, id dict.ID) {
-				mu.Lock()
-				defer mu.Unlock()
-				if old, ok := ids[s]; ok && old != id {
-					t.Errorf("%q is %d and %d", s, old, id)
-				}
-				ids[s] = id
-			}
-			for range 2 { // the second round is after a restart
-				var wg sync.WaitGroup
-				for w := range 8 {
-					wg.Go(func() {
-						in, err := intern.Open(t.Context(), store, intern.Options{Settings: settings, CacheBytes: 1, Owner: fmt.Sprint(w)})
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						rng := rand.New(rand.NewPCG(uint64(w), 0))
-						var b intern.Batch
-						for range 15 {
-							b.Reset()
-							var strings []string
-							for range 1 + rng.IntN(30) {
-								s := uri(rng.IntN(600))
-								strings = append(strings, s)
-								b.Add(dict.URI, []byte(s))
-							}
-							if err := resolve(t.Context(), store, in, &b); err != nil {
-								t.Error(err)
-								return
-							}
-							for _, s := range strings {
-								note(s, b.ID(b.Add(dict.URI, []byte(s))))
-							}
-						}
-						if w%2 == 0 { // the others crash
-							in.Close(t.Context())
-						}
-					})
-				}
-				wg.Wait()
-			}
-			seen := map[dict.ID]string{}
-			for s, id := range ids {
-				if other, ok := seen[id]; ok || id == dict.None {
-					t.Fatalf("%d is %q and %q", id, s, other)
-				}
-				seen[id] = s
-			}
-			err := store.View(t.Context(), func(r kv.Reader) error {
-				list := make([]dict.ID, 0, len(seen))
-				for id := range seen {
-					list = append(list, id)
-				}
-				err := intern.Strings(r, dict.URI, list, func(i int, s []byte) error {
-					if string(s) != seen[list[i]] {
-						t.Errorf("%d is %q, want %q", list[i], s, seen[list[i]])
-					}
-					return nil
-				})
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
 	}
 }
 
