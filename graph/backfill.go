@@ -3,7 +3,6 @@ package graph
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,14 +52,8 @@ func (s *past) changeBackfill(ctx context.Context, change func(*format.Backfill)
 	if len(s.lanes) == 0 {
 		return nil
 	}
-	err := s.lanes[0].update(ctx, func(tx kv.Txn) (err error) {
-		for _, l := range s.lanes { // in one write: a row may have been about the partitions of several
-			b.Parts = l.parts
-			err = errors.Join(err, setFirst(tx, format.KeyBackfill, l.parts, b))
-		}
-		return err
-	})
-	if err != nil {
+	b.Parts = format.Partitions(s.parts.Load())
+	if err := s.lanes[0].update(ctx, func(tx kv.Txn) error { return setFirst(tx, format.KeyBackfill, b.Parts, b) }); err != nil {
 		return fmt.Errorf("graph: storing the backfill's state: %w", err)
 	}
 	s.setBackfill(b)
@@ -113,24 +106,17 @@ func (s *past) setBackfill(b format.Backfill) {
 	}
 }
 
-// loadBackfill reads the state of the backfill for the partitions of lanes. It continues what was being fetched for any of them.
-func loadBackfill(r kv.Reader, lanes []*lane) (b format.Backfill, err error) {
-	var parts format.Partitions
-	for _, l := range lanes {
-		parts |= l.parts
-		err := l.eachPart(r, format.KeyBackfill, func(_ uint8, v []byte) error {
-			one, err := format.DecodeBackfill(v)
-			b = read.BothBackfills(b, one)
-			return err
-		})
-		if err != nil {
-			return b, err
-		}
-	}
+// loadBackfill reads the state of the backfill for some partitions. It continues what was being fetched for any of them.
+func loadBackfill(r kv.Reader, parts format.Partitions) (b format.Backfill, err error) {
+	err = eachPart(r, parts, format.KeyBackfill, func(_ uint8, v []byte) error {
+		one, err := format.DecodeBackfill(v)
+		b = read.BothBackfills(b, one)
+		return err
+	})
 	if b.Parts != parts { // nothing was fetched for some
 		b = read.BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts})
 	}
-	return b, nil
+	return b, err
 }
 
 // ChangeResync changes the row of a repo in the queue of resyncs, and reports whether the repo

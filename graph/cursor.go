@@ -138,7 +138,6 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	if len(s.lanes) == 0 {
 		return nil
 	}
-	changed := false
 	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
 		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
@@ -155,20 +154,14 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	if gap != nil {
 		gaps = append(gaps, *gap)
 	}
-	holes := make([]format.Holes, len(s.lanes))
-	for i, l := range s.lanes {
-		holes[i], changed = l.holesAfter(source, gaps)
-	}
-	if !changed {
-		holes = nil
-	}
+	holes, changed := s.holesAfter(source, gaps)
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(kv.Urgent(ctx), func(tx kv.Txn) error {
 		if err := s.check(tx); err != nil {
 			return err
 		}
-		for i := range holes {
-			if err := setFirst(tx, format.KeyHoles, s.lanes[i].parts, holes[i]); err != nil {
+		if changed {
+			if err := setFirst(tx, format.KeyHoles, holes.Parts, holes); err != nil {
 				return err
 			}
 		}
@@ -189,12 +182,10 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	}
 	s.status.Lock()
 	defer s.status.Unlock()
+	s.holes = holes
 	for i, l := range s.lanes {
 		if slices.ContainsFunc(rows[i], isSet) {
 			l.sources[source] = rows[i]
-		}
-		if holes != nil {
-			l.holes = holes[i]
 		}
 	}
 	return nil

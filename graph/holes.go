@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -18,18 +17,14 @@ import (
 func (s *past) Holes() (noted, compared uint64) {
 	s.status.Lock()
 	defer s.status.Unlock()
-	if len(s.lanes) == 0 {
-		return 0, 0
-	}
-	h := &s.lanes[0].holes // all lanes receive the same stream
-	return h.Noted, h.Compared
+	return s.holes.Noted, s.holes.Compared
 }
 
 // Unbroken reports whether a stream has been heard.
 func (s *past) Unbroken() bool {
 	s.status.Lock()
 	defer s.status.Unlock()
-	return len(s.lanes) > 0 && !s.lanes[0].holes.Unbroken.IsZero()
+	return !s.holes.Unbroken.IsZero()
 }
 
 // SetCompared notes that all repos were compared with the relay's list. noted is the number of
@@ -37,16 +32,9 @@ func (s *past) Unbroken() bool {
 func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.setHoles(ctx, func(l *lane) format.Holes {
-		h := cloneHoles(l.holes)
-		h.Compared = max(h.Compared, min(noted, h.Noted))
-		return h
-	})
-}
-
-func cloneHoles(h format.Holes) format.Holes {
-	h.Floors = maps.Clone(h.Floors)
-	return h
+	h := s.holes
+	h.Compared = max(h.Compared, min(noted, h.Noted))
+	return s.setHoles(ctx, h)
 }
 
 // lateStart is the reason of the hole before the first stream of a store that had accounts already.
@@ -56,7 +44,7 @@ const lateStart = "late_start"
 // others was read earlier, and nobody listened since.
 func (s *core) late() *format.Gap {
 	for _, l := range s.lanes {
-		if l.holes.Unbroken.IsZero() && l.counts.Accounts+l.others.Accounts > 0 {
+		if s.holes.Unbroken.IsZero() && l.counts.Accounts+l.others.Accounts > 0 {
 			return &format.Gap{Reason: lateStart, Suspect: true, Time: time.Now().UTC(), Detail: "accounts were indexed before the stream was read"}
 		}
 	}
@@ -64,8 +52,8 @@ func (s *core) late() *format.Gap {
 }
 
 // holesAfter returns the holes after a source's gaps are added, and whether that changes them.
-func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
-	h = l.holes
+func (s *core) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
+	h = s.holes
 	now := time.Now().UTC()
 	if h.Unbroken.IsZero() {
 		h.Unbroken, changed = now, true
@@ -74,12 +62,14 @@ func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, cha
 		if !gaps[i].Suspect { // no repo can have changed unnoticed
 			continue
 		}
-		if h = cloneHoles(h); h.Floors == nil {
+		if h.Floors = maps.Clone(h.Floors); h.Floors == nil {
 			h.Floors = map[uint32]format.Seq{}
 		}
 		changed, h.Unbroken = true, now
 		h.Noted++
-		l.raiseFloors(h.Floors, source, gaps[i].After)
+		for _, l := range s.lanes {
+			l.raiseFloors(h.Floors, source, gaps[i].After)
+		}
 	}
 	return h, changed
 }
@@ -104,47 +94,27 @@ func (l *lane) raiseFloors(floors map[uint32]format.Seq, source string, after fo
 	}
 }
 
-// setHoles writes the holes of all lanes, and takes them over.
-func (s *core) setHoles(ctx context.Context, of func(*lane) format.Holes) error {
+// setHoles writes the holes, and takes them over.
+func (s *core) setHoles(ctx context.Context, h format.Holes) error {
 	if len(s.lanes) == 0 {
 		return nil
 	}
-	holes := make([]format.Holes, len(s.lanes))
-	err := s.lanes[0].update(ctx, func(tx kv.Txn) (err error) {
-		for i, l := range s.lanes { // in one write: a row may have been about the partitions of several
-			holes[i] = of(l)
-			holes[i].Parts = l.parts
-			err = errors.Join(err, setFirst(tx, format.KeyHoles, l.parts, holes[i]))
-		}
-		return err
-	})
-	if err != nil {
+	if err := s.lanes[0].update(ctx, func(tx kv.Txn) error { return setFirst(tx, format.KeyHoles, h.Parts, h) }); err != nil {
 		return fmt.Errorf("graph: noting holes of the stream: %w", err)
 	}
 	s.status.Lock()
 	defer s.status.Unlock()
-	for i, l := range s.lanes {
-		l.holes = holes[i]
-	}
+	s.holes = h
 	return nil
 }
 
-// loadHoles reads the holes of lanes. A hole in any of their rows, which may be of other divisions of the partitions, counts for all.
-func loadHoles(r kv.Reader, lanes []*lane) error {
-	var all format.Holes
-	for _, l := range lanes {
-		err := l.eachPart(r, format.KeyHoles, func(_ uint8, v []byte) error {
-			h, err := format.DecodeHoles(v)
-			all = read.BothHoles(all, h)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, l := range lanes {
-		l.holes = cloneHoles(all)
-		l.holes.Parts = l.parts
-	}
-	return nil
+// loadHoles reads the holes of partitions. A hole in any of their rows, which may be of other divisions of the partitions, counts for all.
+func loadHoles(r kv.Reader, parts format.Partitions) (all format.Holes, err error) {
+	err = eachPart(r, parts, format.KeyHoles, func(_ uint8, v []byte) error {
+		h, err := format.DecodeHoles(v)
+		all = read.BothHoles(all, h)
+		return err
+	})
+	all.Parts = parts
+	return all, err
 }

@@ -112,18 +112,18 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	if err != nil || !d.Hole && len(d.Floors) == 0 && d.Unbroken.IsZero() {
 		return err
 	}
-	return s.setHoles(ctx, func(l *lane) format.Holes {
-		h := format.Holes{Noted: 1, Compared: 1, Unbroken: d.Unbroken, Floors: map[uint32]format.Seq{}}
-		if d.Hole {
-			h.Compared = 0
-		}
+	h := format.Holes{Parts: s.holes.Parts, Noted: 1, Compared: 1, Unbroken: d.Unbroken, Floors: map[uint32]format.Seq{}}
+	if d.Hole {
+		h.Compared = 0
+	}
+	for _, l := range s.lanes {
 		for source, seq := range d.Floors {
 			for part, row := range l.sources[source] {
 				h.Floors[format.NoteNumber(row.Number, uint8(part))] = seq
 			}
 		}
-		return h
-	})
+	}
+	return s.setHoles(ctx, h)
 }
 
 // ImportCursor sets the cursor of a source. number is the source's number in the imported states

@@ -32,8 +32,7 @@ type lane struct {
 	states      *write.StateCache
 	notes       notes
 	events      []write.Picked
-	changes     []Change     // scratch of notify
-	holes       format.Holes // as of the last commit
+	changes     []Change // scratch of notify
 	w           *write.Writer
 	modes       write.Modes
 	archive     *write.Writer // for batches of an archive, which are large; nil if there were none
@@ -68,7 +67,7 @@ func (l *lane) newWriter() *write.Writer {
 	s := l.store
 	return write.New(write.Options{
 		Layout: s.layout, Merger: s.merger, IDs: s.ids, Shared: s.shared(), Kinds: s.Kinds,
-		States: l.states, Holes: &l.holes, Modes: &l.modes,
+		States: l.states, Holes: &s.holes, Modes: &l.modes,
 	})
 }
 
@@ -87,7 +86,7 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 // load reads the state that the lane keeps in memory.
 func (l *lane) load(r kv.Reader) error {
 	l.others, l.counts = format.Counts{}.Clone(), format.Counts{}.Clone()
-	err := l.eachPart(r, format.KeyCounts, func(part uint8, v []byte) error {
+	err := eachPart(r, l.parts, format.KeyCounts, func(part uint8, v []byte) error {
 		c, err := format.DecodeCounts(v)
 		if part == l.first {
 			l.counts = c
@@ -127,9 +126,9 @@ func (l *lane) load(r kv.Reader) error {
 	return l.notes.load(r)
 }
 
-// eachPart calls each with the values of a row that each partition of the lane may have.
-func (l *lane) eachPart(r kv.Reader, key []byte, each func(part uint8, v []byte) error) error {
-	for part := range l.parts.Each {
+// eachPart calls each with the values of a row that each of some partitions may have.
+func eachPart(r kv.Reader, parts format.Partitions, key []byte, each func(part uint8, v []byte) error) error {
+	for part := range parts.Each {
 		v, ok, err := r.Get(format.PartKey(key, part))
 		if err == nil && ok {
 			err = each(part, v)

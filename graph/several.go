@@ -39,7 +39,7 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 	if err := s.beginSource(ctx, source, b); err != nil {
 		return err
 	}
-	if isStream := source != "" && !b.Archived() && b.First() > 0; isStream && s.lanes[0].holes.Unbroken.IsZero() {
+	if isStream := source != "" && !b.Archived() && b.First() > 0; isStream && s.holes.Unbroken.IsZero() {
 		if gap := s.late(); gap != nil {
 			gaps = append([]format.Gap{*gap}, gaps...)
 		}
@@ -48,9 +48,8 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 	}
 	l := s.lanes[0]
 	number := l.cursors(source)[l.first].Number
-	if _, changed := l.holesAfter(source, gaps); changed { // before the gaps are visible: a hole that is not counted is never compared
-		err := s.setHoles(ctx, func(l *lane) format.Holes { h, _ := l.holesAfter(source, gaps); return h })
-		if err != nil {
+	if h, changed := s.holesAfter(source, gaps); changed { // before the gaps are visible: a hole that is not counted is never compared
+		if err := s.setHoles(ctx, h); err != nil {
 			return err
 		}
 	}
@@ -135,6 +134,7 @@ func (l *lane) pick(source string, b *batch.Batch) {
 // own makes the lanes for the partitions of this process, and loads them.
 func (s *Store) own(ctx context.Context, parts format.Partitions) error {
 	lanes := s.makeLanes(parts)
+	var holes format.Holes
 	var b format.Backfill
 	err := s.kv.View(ctx, func(r kv.Reader) (err error) {
 		for _, l := range lanes {
@@ -142,25 +142,24 @@ func (s *Store) own(ctx context.Context, parts format.Partitions) error {
 				return err
 			}
 		}
-		if err := loadHoles(r, lanes); err != nil {
-			return err
+		if holes, err = loadHoles(r, parts); err == nil {
+			b, err = loadBackfill(r, parts)
 		}
-		b, err = loadBackfill(r, lanes)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	s.setLanes(lanes, parts)
+	s.setLanes(lanes, parts, holes)
 	s.setBackfill(b)
 	s.gauges()
 	return nil
 }
 
-func (s *core) setLanes(lanes []*lane, parts format.Partitions) {
+func (s *core) setLanes(lanes []*lane, parts format.Partitions, holes format.Holes) {
 	s.status.Lock()
 	defer s.status.Unlock()
-	s.lanes = lanes
+	s.lanes, s.holes = lanes, holes
 	s.parts.Store(uint64(parts))
 }
 
@@ -171,7 +170,7 @@ func (s *Store) Move(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	had := s.parts.Load()
-	s.setLanes(nil, 0)
+	s.setLanes(nil, 0, format.Holes{})
 	err := s.claim.move(ctx, splitRows)
 	if err == nil {
 		err = s.own(ctx, s.claim.row.Parts)

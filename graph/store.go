@@ -101,9 +101,10 @@ type core struct {
 
 	writing sync.Mutex // held by every write; guards lanes
 	lanes   []*lane    // each for some of the partitions; none if the Store has none
+	holes   format.Holes
 
 	// status guards what readers ask about the last commit while a write, which may take
-	// seconds, holds writing: the counters, past.backfill, the lanes, and their cursors and erase jobs. Writes
+	// seconds, holds writing: the counters, past.backfill, the holes, the lanes, and their cursors and erase jobs. Writes
 	// change them under both locks, and read them under writing alone.
 	status           sync.Mutex
 	applied, replays int64 // events committed since Open, and how many of them were dropped

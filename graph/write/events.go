@@ -19,7 +19,7 @@ import (
 type events struct {
 	*Modes
 	layout format.Layout
-	holes  *format.Holes // the lane's
+	holes  *format.Holes // the Store's
 
 	changes changes
 	spare   []change // scratch space of lastWriteWins

@@ -28,7 +28,7 @@ type Options struct {
 	Kinds func() *kinds.Table
 	// States are the states of accounts as of the last commit.
 	States *StateCache
-	Holes  *format.Holes // the lane's, as of the last commit
+	Holes  *format.Holes // of the Store, as of the last commit
 	Modes  *Modes        // the lane's
 }
 
