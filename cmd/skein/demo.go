@@ -142,8 +142,8 @@ func show(ctx context.Context, e *command.Environment, n *demo.Network, base, se
 	}
 	q.params.Set("limit", "3")
 	began := time.Now()
-	a, _, err := get(ctx, new(http.Client), base+q.path(), "")
-	if err != nil {
+	var a queryAnswer
+	if err := (&app.Asker{Server: base, UserAgent: command.UserAgent(), Client: new(http.Client)}).Ask(ctx, q.method, q.params, &a); err != nil {
 		return err
 	}
 	took := time.Since(began)

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -54,4 +57,20 @@ func notNegative(n float64) error {
 		return errors.New("must not be negative")
 	}
 	return nil
+}
+
+// askFlags returns the flags of a command that asks a server.
+func askFlags(a *app.Asker) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &a.Server, Sources: command.Env("server")},
+		&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &a.Token, Sources: command.Env("token")},
+	}
+}
+
+// prepareAsker completes an Asker, whose queries may take as long as timeout, 0: for ever.
+func prepareAsker(a *app.Asker, timeout time.Duration) {
+	if !strings.Contains(a.Server, "://") {
+		a.Server = "http://" + a.Server
+	}
+	a.UserAgent, a.Client = command.UserAgent(), &http.Client{Timeout: timeout}
 }

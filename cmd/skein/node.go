@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 func (n *node) runWithoutSpace(ctx context.Context, full error) error {
 	reading := *n
 	reading.store.ReadOnly, reading.store.Create, reading.store.Backfill = true, false, nil
-	reading.serve.Consume, reading.serve.Labels, reading.serve.Past, reading.serve.Backup = nil, nil, app.Past{}, nil
+	reading.serve.Consume, reading.serve.Labels, reading.serve.Past, reading.serve.Backup, reading.watches = nil, nil, app.Past{}, nil, ""
 	if !n.consume {
 		return reading.run(ctx)
 	}
@@ -115,6 +116,12 @@ func (n *node) openFeeds(x *app.Index, o *app.ServeOptions) error {
 		o.Feeds, files["feeds"] = feeds, feeds.Reload
 	}
 	o.Page.Feeds = o.Feeds.Previews
+	if n.watches != "" {
+		var err error
+		if o.Watches, err = n.network.ReadWatches(n.watches, os.Getenv("SKEIN_WATCH_SECRET"), x.Graph.Kinds()); err != nil {
+			return err
+		}
+	}
 	if t := o.Clients.Tokens; t != nil {
 		files["tokens"] = t.Reload
 	}

@@ -9,16 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/graph/export"
-	"skein.blue/internal/clients"
+	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
@@ -26,7 +24,7 @@ import (
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
-	var server, token string
+	var asker app.Asker
 	var format string
 	var count bool
 	var limit int64
@@ -39,13 +37,11 @@ func queryCommand(e *command.Environment) *cli.Command {
 			"    skein query 'intersect(followers(@alice.example.com), likers(https://bsky.app/profile/…/post/…))'\n\n" +
 			"or a ranking, such as\n\n" +
 			"    skein query 'rank(of=follows(@alice.example.com), via=likes, since=24h)'",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
-			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &token, Sources: command.Env("token")},
+		Flags: append(askFlags(&asker),
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv, jsonl or parquet; the last three for programs: text escapes control characters", Destination: &format},
-		},
+		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
 				return command.UsageError("skein query needs one set expression in quotes, such as 'followers(did:plc:…)'")
@@ -53,15 +49,13 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if limit < 0 {
 				return command.UsageError("--limit %d is negative", limit)
 			}
-			if !strings.Contains(server, "://") {
-				server = "http://" + server
-			}
+			prepareAsker(&asker, time.Minute)
 			expr := c.Args().First()
 			q, err := parseQuestion(expr, limit)
 			if err != nil {
 				return err
 			}
-			if q.count, q.token = count, token; count && q.method == "rank" {
+			if q.count = count; count && q.method == "rank" {
 				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
 			if count && format != "text" {
@@ -71,7 +65,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(q.ask(ctx, out, e.Stderr, server), out.close())
+			return errors.Join(q.ask(ctx, out, e.Stderr, &asker), out.close())
 		},
 	}
 }
@@ -81,18 +75,16 @@ type question struct {
 	method string
 	params url.Values
 	count  bool
-	limit  int64  // 0: all
-	token  string // "" for none
+	limit  int64 // 0: all
 }
 
 type queryAnswer struct {
-	Total          uint64
-	Members        []string
-	Items          []result // of a ranking
-	Cursor         string
-	Reason         string // why the answer may be incomplete
-	Sample         string // what was sampled
-	Error, Message string
+	Total   uint64
+	Members []string
+	Items   []result // of a ranking
+	Cursor  string
+	Reason  string // why the answer may be incomplete
+	Sample  string // what was sampled
 }
 
 // result is a member of a set, or a result of a ranking, which has a count.
@@ -200,14 +192,8 @@ func parseQuestion(expr string, limit int64) (*question, error) {
 	return q, nil
 }
 
-// path returns the path and the parameters of the next page.
-func (q *question) path() string {
-	return "/xrpc/blue.skein.graph." + q.method + "?" + q.params.Encode()
-}
-
 // ask prints the answer, page by page.
-func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, server string) error {
-	client := &http.Client{Timeout: time.Minute}
+func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker *app.Asker) error {
 	limit, printed := q.limit, int64(0)
 	for {
 		page := int64(1000)
@@ -218,10 +204,11 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, serve
 		if q.count {
 			q.params.Set("count", "true")
 		}
-		a, wait, err := get(ctx, client, server+q.path(), q.token)
-		if wait > 0 && wait <= longestWait {
-			fmt.Fprintf(notes, "%v; continuing in %v\n", err, wait)
-			if err := outward.Wait(ctx, wait); err != nil {
+		var a queryAnswer
+		err := asker.Ask(ctx, q.method, q.params, &a)
+		if refused, ok := errors.AsType[*app.AnswerError](err); ok && refused.Wait > 0 && refused.Wait <= longestWait {
+			fmt.Fprintf(notes, "%v; continuing in %v\n", err, refused.Wait)
+			if err := outward.Wait(ctx, refused.Wait); err != nil {
 				return err
 			}
 			continue
@@ -264,31 +251,3 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, serve
 
 // longestWait is how long a query waits at most for a server that limits its rate.
 const longestWait = time.Minute
-
-// get asks the server. If the client has used up its rate, wait is the time until it may ask again.
-func get(ctx context.Context, client *http.Client, address, token string) (a queryAnswer, wait time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return a, 0, command.UsageError("--server: %v", err)
-	}
-	req.Header.Set("User-Agent", command.UserAgent())
-	if token != "" {
-		req.Header.Set(clients.TokenHeader, token)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return a, 0, fmt.Errorf("no answer from %s; is skein serve running there? (%w)", req.URL.Host, err)
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		return a, 0, fmt.Errorf("%s answered %s, which is not an answer from skein; --server must be the address of the query API, not of the admin listener", req.URL.Host, resp.Status)
-	}
-	if resp.StatusCode != http.StatusOK {
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is absent
-		if resp.StatusCode == http.StatusTooManyRequests {
-			wait = time.Duration(seconds) * time.Second
-		}
-		return a, wait, fmt.Errorf("%s: %s", a.Error, a.Message)
-	}
-	return a, 0, nil
-}

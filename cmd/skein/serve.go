@@ -44,6 +44,7 @@ type node struct {
 	hops                   int
 	resolver, host         string
 	tokenFile, tokens      string
+	watches                string
 	backupTo, from, follow string
 	drain                  time.Duration
 
@@ -108,6 +109,7 @@ func (n *node) nameFlags() []cli.Flag {
 		&cli.StringFlag{Name: "service-host", Usage: "public host name of the query API. The server's DID is then did:web:NAME. Feeds need it, and so do queries with $viewer (the account that asks)", Destination: &n.host, Sources: command.Env("service-host")},
 		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host or --feed-preview", Destination: &n.feeds.Path, Sources: command.Env("feeds")},
 		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds, if its repo holds the app.bsky.feed.generator records", Destination: &n.feeds.Publisher, Sources: command.Env("feed-publisher")},
+		&cli.StringFlag{Name: "watches", Usage: "file of watches, if programs are to hear who enters or leaves a set: a line NAME = EXPRESSION -> URL sends each change as a signed webhook, -> file:PATH appends it to a file. SKEIN_WATCH_SECRET is the secret of the signatures", Destination: &n.watches, Sources: command.Env("watches")},
 		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone preview the feeds of --feeds as any account, without a token, while you write them: on the web page, or with the parameter viewer=DID of getFeedSkeleton. Needs a loopback address in --listen", Destination: &n.feeds.Preview, Sources: command.Env("feed-preview")},
 	}
 }
@@ -174,6 +176,7 @@ func (n *node) check() (err error) {
 		{n.feeds.Path == "" && (n.feeds.Preview || n.feeds.Publisher != ""), "--feed-preview and --feed-publisher need --feeds FILE"},
 		{n.feeds.Preview && !app.OnLoopback(n.serve.Listen), "--feed-preview answers as any account without a token, so --listen must be a loopback address, and " + n.serve.Listen + " is not one; use 127.0.0.1:3210, or remove --feed-preview"},
 		{n.feeds.Path != "" && n.host == "" && !n.feeds.Preview, "--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine"},
+		{n.watches != "" && (!n.consume || !inFolder), "--watches needs a process that consumes the whole stream into a store in a folder"},
 		{n.follow != "" && n.consume, "--follow answers from backups and indexes nothing: it needs --consume=false. To begin with a backup and then index, use --from"},
 		{n.follow != "" && n.backupTo != "", "--follow has no store of its own to back up; remove --backup-to"},
 		{n.from+n.follow != "" && !inFolder, "--from and --follow restore into a folder; --store " + n.store.Store + " is not one"},

@@ -30,6 +30,7 @@
 //	'm' "lacking"                → a Lack by the name of each late kind, JSON (resync.go)
 //	'm' "import"                 → nothing        while an import is not finished
 //	'm' "secret"                 → 32 random bytes, for opaque query cursors
+//	'm' "watch " name            → what was sent of a watch of --watches, JSON (internal/app, lasting.go)
 //	'w' actor                    → Resync, JSON   the queue of repos to fetch (resync.go)
 //	'b' …                        → labels, and how far each labeler is read (labels.go)
 //	't' actor …                  → rev, commit    changes by the stream to repos that are queued (resync.go)

@@ -36,6 +36,9 @@ var (
 	KeyImport  = []byte("mimport")
 )
 
+// WatchKey returns the key of the place of a watch, or with "" the prefix of all of them.
+func WatchKey(name string) []byte { return []byte("mwatch " + name) }
+
 // AppendRecordsKey appends the key of the head of an actor's records of a kind. It is a prefix of the keys of the leaves below it.
 func AppendRecordsKey(dst []byte, k kinds.Kind, actor dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyRecord, byte(k)), actor)

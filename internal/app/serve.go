@@ -58,6 +58,9 @@ type ServeOptions struct {
 	// Ready, if set, is called with both addresses once both are listening.
 	Ready func(api, admin net.Addr)
 
+	// Watches are run while the stream is consumed.
+	Watches []Watch
+
 	// mount, if set, receives the handlers, and nobody listens (Follow).
 	mount func(s *server, api, admin http.Handler)
 }
@@ -174,6 +177,9 @@ func (s *server) start() error {
 	}
 	if o.Consume != nil {
 		t.run("progress", s.logProgress)
+	}
+	if len(o.Watches) > 0 {
+		return s.runWatches(t.ctx, t)
 	}
 	return nil
 }

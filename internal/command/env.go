@@ -12,7 +12,7 @@ import (
 const EnvPrefix = "SKEIN_"
 
 // secrets are the variables without a flag: other users of the machine can see flags.
-var secrets = []string{"SKEIN_ADMIN_TOKEN", "SKEIN_ARCHIVE_KEY", "SKEIN_BACKUP_PASSWORD"}
+var secrets = []string{"SKEIN_ADMIN_TOKEN", "SKEIN_ARCHIVE_KEY", "SKEIN_BACKUP_PASSWORD", "SKEIN_WATCH_SECRET"}
 
 // Env returns the environment variable that sets a flag.
 func Env(name string) cli.ValueSourceChain { return cli.EnvVars(variable(name)) }

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/say"
+)
+
+func watchCommand(e *command.Environment) *cli.Command {
+	var a app.Asker
+	var state, format string
+	return &cli.Command{
+		Name:      "watch",
+		Usage:     "print who enters and leaves a set, from the first start on: + or - and the member, a line each",
+		ArgsUsage: "EXPR",
+		Flags: append(askFlags(&a),
+			&cli.StringFlag{Name: "state", Usage: "file that keeps what was printed, so that a later run prints what has changed since. Without it, a watch prints what changes while it runs", Destination: &state},
+			&cli.StringFlag{Name: "format", Value: "auto", Usage: "text, jsonl or auto: text on a terminal, otherwise jsonl, which has ids and times", Destination: &format}),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Args().Len() != 1 {
+				return command.UsageError("skein watch needs one set expression in quotes, such as 'followers(did:plc:…)'")
+			}
+			if format != "auto" && format != "text" && format != "jsonl" {
+				return command.UsageError("--format %q: expected text, jsonl or auto", format)
+			}
+			prepareAsker(&a, 0)
+			text := format == "text" || format == "auto" && e.OnTerminal()
+			w := app.LastingWatch{
+				Asker: a, Set: c.Args().First(),
+				Load: func(context.Context) ([]byte, error) {
+					b, err := os.ReadFile(state)
+					if state == "" || errors.Is(err, fs.ErrNotExist) {
+						return nil, nil
+					}
+					return b, err
+				},
+				Save: func(_ context.Context, b []byte) error {
+					if state == "" {
+						return nil
+					}
+					return replace(state, b)
+				},
+				Tell: func(_ context.Context, t app.Told) error { return printChange(e, text, t) },
+				Failed: func(err error, wait time.Duration) {
+					if err != nil {
+						fmt.Fprintf(e.Stderr, "%v; trying again in %v\n", err, wait)
+					}
+				},
+			}
+			return w.Run(ctx)
+		},
+	}
+}
+
+// printChange prints a change of a watched set.
+func printChange(e *command.Environment, text bool, t app.Told) error {
+	line := fmt.Sprintln(map[string]string{"entered": "+", "left": "-"}[t.Type], say.Line(t.Member))
+	if !text {
+		b, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		line = string(say.EscapeJSON(b)) + "\n"
+	}
+	_, err := e.Data.Write([]byte(line))
+	return err
+}
+
+// replace writes a file at once: after a crash it is the old one or the new one.
+func replace(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

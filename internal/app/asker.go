@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"skein.blue/internal/clients"
+)
+
+// An Asker asks the query API of a server.
+type Asker struct {
+	Server    string // http(s)://…
+	Token     string // "" for none
+	UserAgent string
+	Client    *http.Client
+}
+
+// An AnswerError is an error that a server answers with.
+type AnswerError struct {
+	Status int
+	Wait   time.Duration // what a server that limits its rate asks for, else 0
+	What   string
+}
+
+// Error implements error.
+func (e *AnswerError) Error() string { return e.What }
+
+// Ask decodes the answer of a method into v.
+func (a *Asker) Ask(ctx context.Context, method string, params url.Values, v any) (err error) {
+	resp, err := a.open(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+		return notSkein(resp)
+	}
+	return nil
+}
+
+// open sends a query, and returns the answer unless it is an error.
+func (a *Asker) open(ctx context.Context, method string, params url.Values) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Server+"/xrpc/blue.skein.graph."+method+"?"+params.Encode(), nil)
+	if err != nil {
+		return nil, UsageError("--server: %v", err)
+	}
+	req.Header.Set("User-Agent", a.UserAgent)
+	if a.Token != "" {
+		req.Header.Set(clients.TokenHeader, a.Token)
+	}
+	resp, err := a.Client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("no answer from %s; is skein serve running there? (%w)", req.URL.Host, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var failed struct{ Error, Message string }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failed); err != nil {
+		return nil, notSkein(resp)
+	}
+	e := &AnswerError{Status: resp.StatusCode, What: failed.Error + ": " + failed.Message}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && e.Status == http.StatusTooManyRequests {
+		e.Wait = time.Duration(seconds) * time.Second
+	}
+	return nil, e
+}
+
+func notSkein(resp *http.Response) error {
+	return fmt.Errorf("%s answered %s, which is not an answer from skein; --server must be the address of the query API, not of the admin listener", resp.Request.URL.Host, resp.Status)
+}
+
+// local passes requests to a handler of this process.
+type local struct{ http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, w := io.Pipe()
+	a := &localAnswer{header: http.Header{}, body: w, status: make(chan int, 1)}
+	r = r.Clone(r.Context())
+	r.RemoteAddr = "127.0.0.1:0"
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	go func() {
+		l.ServeHTTP(a, r)
+		a.WriteHeader(http.StatusOK)
+		_ = w.Close()
+	}()
+	select {
+	case status := <-a.status:
+		return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: a.header, Body: body, Request: r}, nil
+	case <-r.Context().Done():
+		_ = body.Close()
+		return nil, r.Context().Err()
+	}
+}
+
+// A localAnswer is an http.ResponseWriter.
+type localAnswer struct {
+	header http.Header
+	body   *io.PipeWriter
+	status chan int
+	begun  bool
+}
+
+func (a *localAnswer) Header() http.Header { return a.header }
+func (a *localAnswer) Flush()              {}
+
+func (a *localAnswer) WriteHeader(status int) {
+	if !a.begun {
+		a.begun = true
+		a.status <- status
+	}
+}
+
+func (a *localAnswer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}
