@@ -11,9 +11,9 @@ AsyncSkein has the same methods for asyncio.
 
 from . import methods
 from .aio import AsyncPages, AsyncSkein
-from .core import Count, IncompleteWarning, SkeinError
+from .core import Count, IncompleteWarning, SkeinError, WatchChange
 from .methods import *  # noqa: F401,F403
 from .sync import Pages, Skein
 
-__all__ = ["AsyncPages", "AsyncSkein", "Count", "IncompleteWarning", "Pages", "Skein", "SkeinError"]
+__all__ = ["AsyncPages", "AsyncSkein", "Count", "IncompleteWarning", "Pages", "Skein", "SkeinError", "WatchChange"]
 __all__ += methods.__all__

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, TypeVar
+import os
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, TypeVar, Union
 
 from . import core, methods
 
@@ -134,3 +135,19 @@ class AsyncSkein(methods.AsyncMethods):
             except self._broken as error:
                 broke = core.unreachable(asked, error)
             await asyncio.sleep(changes.retry(broke))
+
+    async def watch(self, set_: str, state: Union[str, "os.PathLike[str]"], on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[core.WatchChange]:
+        """Tells each change of a set from its first run on. It keeps its place in the file state, so that
+        a later run tells what has changed since. A change that you were handling when the program ended
+        is told again."""
+        place = core.Place(set_, state)
+        for told in place.tell():
+            yield told
+        async for change in self.subscribe(set_, place.cursor, on_retry):
+            now = None
+            if place.compares(change):
+                place.check((await self.count(set_)).total)
+                now = {member async for member in self.members(set_)}
+            place.take(change, now)
+            for told in place.tell():
+                yield told

@@ -10,7 +10,7 @@ import warnings
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Deque, Dict, Generic, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Deque, Dict, Generic, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar, Union
 
 from . import methods
 
@@ -236,6 +236,82 @@ class Changes:
         if self.on_retry:
             self.on_retry(error, wait)
         return wait
+
+
+#: How many members a watch keeps at most.
+MOST_WATCHED = 50_000
+
+
+@dataclass(frozen=True)
+class WatchChange:
+    """A change of a watched set."""
+
+    #: "entered" or "left".
+    type: str
+    member: str
+
+
+class Place:
+    """The place of a watch, in a file: what was told, and the changes that may not have been."""
+
+    def __init__(self, set_: str, state: Union[str, "os.PathLike[str]"]) -> None:
+        self._path, self.set = os.fspath(state), set_
+        self.cursor: Optional[str] = None
+        self.told: Set[str] = set()
+        self.pending: Deque[WatchChange] = deque()
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                stored = json.load(file)
+        except FileNotFoundError:
+            return
+        if stored["set"] != set_:
+            raise ValueError(f"{self._path} is the state of another set, {stored['set']}")
+        self.cursor, self.told = stored["cursor"], set(stored["members"])
+        self.pending.extend(WatchChange(*change) for change in stored["pending"])
+
+    def save(self) -> None:
+        """Replaces the file."""
+        pending = [(change.type, change.member) for change in self.pending]
+        with open(self._path + ".new", "w", encoding="utf-8") as file:
+            json.dump({"set": self.set, "cursor": self.cursor, "members": sorted(self.told), "pending": pending}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._path + ".new", self._path)
+
+    def compares(self, change: methods.SubscribeChange) -> bool:
+        """Reports whether the members must be compared, because the server does not know what has changed."""
+        return "reset" in change or self.cursor is None
+
+    def check(self, total: int) -> None:
+        """Raises an error if the set is too large."""
+        if total > MOST_WATCHED:
+            raise ValueError(f"the set has {total} members, and a watch that lasts keeps at most {MOST_WATCHED}")
+
+    def take(self, change: methods.SubscribeChange, now: Optional[Set[str]]) -> None:
+        """Adds what has changed to pending. now has the members, if they must be compared."""
+        entered, left = set(change.get("entered", [])), set(change.get("left", []))
+        if now is not None:
+            entered, left = now, self.told - now
+        entered, left = entered - self.told, left & self.told
+        self.told = (self.told - left) | entered
+        if self.cursor is not None:
+            self.pending.extend(WatchChange("left", member) for member in sorted(left))
+            self.pending.extend(WatchChange("entered", member) for member in sorted(entered))
+        begins, self.cursor = self.cursor is None, change["cursor"]
+        if begins:
+            self.save()
+
+    def tell(self) -> Iterator[WatchChange]:
+        """Yields the pending changes, which are stored before and after."""
+        if not self.pending:
+            return
+        self.save()
+        try:
+            while self.pending:
+                yield self.pending[0]
+                self.pending.popleft()
+        finally:
+            self.save()
 
 
 def members(page: methods.QueryOutput) -> List[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import os
 import time
 import urllib.error
 import urllib.request
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, TypeVar, Union
 
 from . import core, methods
 
@@ -111,3 +112,17 @@ class Skein(methods.Methods):
             except BROKEN as error:
                 broke = core.unreachable(asked, error)
             time.sleep(changes.retry(broke))
+
+    def watch(self, set_: str, state: Union[str, "os.PathLike[str]"], on_retry: Optional[core.OnRetry] = None) -> Iterator[core.WatchChange]:
+        """Tells each change of a set from its first run on. It keeps its place in the file state, so that
+        a later run tells what has changed since. A change that you were handling when the program ended
+        is told again."""
+        place = core.Place(set_, state)
+        yield from place.tell()
+        for change in self.subscribe(set_, place.cursor, on_retry):
+            now = None
+            if place.compares(change):
+                place.check(self.count(set_).total)
+                now = set(self.members(set_))
+            place.take(change, now)
+            yield from place.tell()

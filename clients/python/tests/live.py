@@ -3,7 +3,10 @@ ACCOUNT must have many followers, LIST members, and the server FEEDS a feed with
 
 import itertools
 import json
+import os
+import shutil
 import sys
+import tempfile
 import urllib.request
 import warnings
 from datetime import datetime, timedelta
@@ -121,10 +124,31 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
             if change.get("entered"):
                 break
     assert changes >= 2
+
+    # A watch that is told of changes that were made while it did not run.
+    folder = tempfile.mkdtemp()
+    state, later = os.path.join(folder, "state"), os.path.join(folder, "later")
+    assert next(skein.watch(of, state)).member  # it begins, and ends with the first change
+    with open(state, encoding="utf-8") as file:
+        place = json.load(file)
+    assert place["pending"]
+    place.update(cursor="old-1", pending=[], members=["did:web:gone.example.com"] + place["members"][1:])
+    with open(later, "w", encoding="utf-8") as file:
+        json.dump(place, file)
+    told = skein.watch(of, later)
+    first, second = next(told), next(told)
+    assert (first.type, first.member, second.type) == ("left", "did:web:gone.example.com", "entered"), (first, second)
+    try:
+        next(skein.watch("followers(x)", state))
+        raise AssertionError("the state of another set is used")
+    except ValueError as error:
+        assert "another set" in str(error)
     uncalled = {name for name in vars(methods.Methods) if not name.startswith("_")} - called
     assert not uncalled, f"add a call of {sorted(uncalled)} to this test"
     for noting in (skein, with_feeds):
         noting.shut()
+    del told
+    shutil.rmtree(folder)
     return f"{len(members)} members, {len(records)} records, {changes} changes, {len(called)} methods, {'POST' if takes_post else 'a server without POST'}"
 
 

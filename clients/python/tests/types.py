@@ -17,6 +17,8 @@ def sync(skein: Skein) -> None:
     items: List[ListItem] = list(skein.records("x"))
     for change in skein.subscribe("x", cursor="y", on_retry=say):
         dids += change.get("entered", [])
+    for told in skein.watch("x", state="y"):
+        dids.append(told.member)
     for r in skein.get_relationships("x", others=dids)["relationships"]:
         if r["$type"] == "app.bsky.graph.defs#relationship":
             related: Relationship = r

@@ -10,11 +10,13 @@ import {caller, type CallOptions, type Options} from './call.js';
 import {Methods, type ListItem, type ListOutput, type SubscribeChange, type SubscribeParams} from './methods.js';
 import {Pages} from './pages.js';
 import {changes, type SubscribeOptions} from './subscription.js';
+import {watch, type WatchChange, type WatchParams} from './watch.js';
 
 export {SkeinError, type CallOptions, type Options} from './call.js';
 export * from './methods.js';
 export {Pages} from './pages.js';
 export type {SubscribeOptions} from './subscription.js';
+export type {WatchChange, WatchParams, WatchState} from './watch.js';
 
 /** The parameters of members, records and count. */
 export interface SetParams {
@@ -71,5 +73,13 @@ export class Skein extends Methods {
    */
   subscribe(params: SubscribeParams, options: SubscribeOptions = {}): AsyncGenerator<SubscribeChange, void, undefined> {
     return changes(this.base, this.options, params, options);
+  }
+
+  /**
+   * Tells each change of a set from its first run on. It keeps its place in a state, such as a file, so that a
+   * later run tells what has changed since. A change that you were handling when the program ended is told again.
+   */
+  watch(params: WatchParams, options: SubscribeOptions = {}): AsyncGenerator<WatchChange, void, undefined> {
+    return watch(this, params, options);
   }
 }

@@ -1,6 +1,9 @@
 // node live.mjs SERVER ACCOUNT LIST FEEDS: tests the client against running servers. ACCOUNT must
 // have many followers, LIST members, and the server FEEDS a feed without a viewer.
 import assert from 'node:assert/strict';
+import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
 import {Methods, Skein, SkeinError} from 'skein-blue';
 
 const [base, star, list, feeds] = process.argv.slice(2);
@@ -109,6 +112,23 @@ for (let round = 0; round < 2; round++) {
   }
 }
 assert.ok(changes >= 2, `${changes} changes`);
+
+// A watch that is told of changes that were made while it did not run.
+const folder = await mkdtemp(join(tmpdir(), 'watch-'));
+const state = join(folder, 'state');
+for await (const {member} of skein.watch({set, state}, {signal: ends.signal})) {
+  assert.ok(member); // it begins, and ends with the first change
+  break;
+}
+const place = JSON.parse(await readFile(state, 'utf8'));
+assert.ok(place.pending.length >= 1);
+await writeFile(state, JSON.stringify({...place, cursor: 'old-1', pending: [], members: ['did:web:gone.example.com', ...place.members.slice(1)]}));
+const told = [];
+for await (const change of skein.watch({set, state}, {signal: ends.signal})) if (told.push(change) === 2) break;
+assert.deepEqual(told[0], {type: 'left', member: 'did:web:gone.example.com'});
+assert.deepEqual(told[1].type, 'entered');
+await assert.rejects(async () => { for await (const _ of skein.watch({set: 'other', state})) break; }, /another set/);
+await rm(folder, {recursive: true});
 const uncalled = Object.getOwnPropertyNames(Methods.prototype).filter(name => name !== 'constructor' && !called.has(name));
 assert.deepEqual(uncalled, [], 'add a call of these methods to this test');
 console.log(`TypeScript: ${members.length} members, ${records} records, ${changes} changes, ${called.size} methods, ${takesPost ? 'POST' : 'a server without POST'}`);
