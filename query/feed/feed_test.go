@@ -600,7 +600,7 @@ func TestPostsOfTheFutureComeLast(t *testing.T) {
 // Each parameter has its bounds, and each error its name.
 func TestBadSkeletons(t *testing.T) {
 	s := serve(t, 5, "mine = likes($viewer)\npublic = likes("+oracle.Account(0)+")\n", Options{})
-	public := s.uri("public")
+	public, line := s.uri("public"), "x = likes($viewer)"
 	first, err := s.ask(url.Values{"feed": {public}, "limit": {"1"}}, nil)
 	if err != nil || first.Cursor == "" {
 		t.Fatalf("%+v, %v", first, err)
@@ -620,6 +620,14 @@ func TestBadSkeletons(t *testing.T) {
 		{url.Values{"feed": {public}, "cursor": {"x"}}, "InvalidRequest", "the cursor does not belong"},
 		{url.Values{"feed": {public}, "cursor": {first.Cursor[1:]}}, "InvalidRequest", "the cursor does not belong"},
 		{url.Values{"feed": {s.uri("mine")}}, "AuthMissing", "no token"},
+		{url.Values{"feed": {public}, "viewer": {s.Accounts[0]}}, "InvalidRequest", "--feed-preview"},
+		{url.Values{"line": {line}}, "AuthMissing", "add viewer=DID"},
+		{url.Values{"line": {line}, "viewer": {"x"}}, "InvalidRequest", "is not an account"},
+		{url.Values{"line": {line}, "feed": {public}}, "InvalidRequest", "without the parameter feed"},
+		{url.Values{"line": {line + strings.Repeat(" ", language.MaxExpr)}}, "InvalidRequest", "at most 16384 bytes"},
+		{url.Values{"line": {"x = mix(" + strings.Repeat("1, likes($viewer), ", 8) + "1, likes($viewer))"}}, "InvalidRequest", "mix has 9 queries; in a line that you send, it has at most 8"},
+		{url.Values{"line": {""}}, "InvalidRequest", `line: "" is not a feed; write NAME = QUERY`},
+		{url.Values{"line": {"x = folows($viewer)"}}, "InvalidRequest", `line: feed x: at position 0: "folows" is not a set`},
 	} {
 		_, err := s.ask(c.p, nil)
 		if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Name != c.name || !strings.Contains(e.Message, c.says) || len(e.Message) > 300 {
@@ -639,7 +647,7 @@ func TestBadSkeletons(t *testing.T) {
 	}
 	var none *Feeds
 	for _, m := range none.Methods() {
-		if _, err := m.Serve(t.Context(), nil); !errors.Is(err, errNone) {
+		if _, err := m.Serve(t.Context(), new(xrpc.Query)); !errors.Is(err, errNone) {
 			t.Errorf("%s without feeds: %v", m.NSID, err)
 		}
 	}
@@ -705,11 +713,30 @@ func TestPreviewsNameTheirViewer(t *testing.T) {
 	if len(all) != 2 || all[0] != (Preview{"mine", s.uri("mine"), "likes($viewer)", true}) || all[1].Viewer {
 		t.Errorf("%+v", all)
 	}
-	if !slices.Contains(s.f.Methods()[0].Takes, "viewer") || s.f.Methods()[0].Off != nil {
-		t.Errorf("%+v", s.f.Methods()[0])
+	if off := newFeeds(t, file, Options{}); off.Previews() != nil {
+		t.Error("feeds are listed without previews")
 	}
-	off := newFeeds(t, file, Options{})
-	if m := off.Methods()[0]; off.Previews() != nil || slices.Contains(m.Takes, "viewer") || !strings.Contains(m.Off["viewer"], "--feed-preview") {
-		t.Errorf("%+v", m)
+}
+
+// A line that a caller sends has the pages of the same feed of the file, for any viewer, without a file, and through a proxy.
+func TestLinesThatCallersSend(t *testing.T) {
+	s := serve(t, 9, "set = likes($viewer)\nranked = rank(of=follows($viewer), via=likes), seen=hide\nours = likes("+oracle.Account(0)+")\n", Options{Preview: true})
+	f, through := s.f, http.Header{"Via": {"x"}}
+	for _, g := range *f.feeds.Load() {
+		for n, did := range s.Accounts {
+			asked, sent := url.Values{"feed": {f.uri(g)}, "viewer": {did}, "limit": {"7"}}, url.Values{"line": {" " + g.name + "=\n" + g.shows}, "viewer": {did}, "limit": {"7"}}
+			for more := true; more; {
+				s.f = f
+				want, err := s.ask(asked, nil)
+				s.f = nil
+				got, wrong := s.ask(sent, through)
+				if err != nil || wrong != nil || !slices.Equal(got.Feed, want.Feed) || (got.Cursor == "") != (want.Cursor == "") {
+					t.Fatalf("%s of account %d: %v, %v: %+v, want %+v", g.name, n, err, wrong, got, want)
+				}
+				asked.Set("cursor", want.Cursor)
+				sent.Set("cursor", got.Cursor)
+				more = want.Cursor != ""
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -98,11 +99,7 @@ func (f *Feeds) Methods() []xrpc.Method {
 		xrpc.Method{NSID: Methods + "describeFeedGenerator", Serve: f.describe}.Described(),
 		{NSID: Methods + "sendInteractions", Serve: f.interactions, Procedure: true},
 	}
-	if f != nil && f.o.Preview {
-		all[0].Takes = append(all[0].Takes, previewParameter)
-	} else {
-		all[0].Off = map[string]string{previewParameter: "previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token"}
-	}
+	all[0].Takes = append(all[0].Takes, lineParameter, viewerParameter)
 	return all
 }
 
@@ -121,17 +118,10 @@ type reason struct {
 
 // skeleton implements app.bsky.feed.getFeedSkeleton.
 func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
-	if f == nil {
-		return nil, errNone
-	}
-	g, ok := f.find(q.Values.Get("feed"))
-	if !ok {
-		return nil, xrpc.Errorf(http.StatusBadRequest, "UnknownFeed", "unknown feed %q", language.Brief(q.Values.Get("feed")))
-	}
+	g, err := f.asked(q)
 	limit := q.Integer("limit", 1, maxPage, 50)
-	err := q.Err()
-	if g.viewer && err == nil {
-		g.did, err = f.viewerOf(ctx, q)
+	if err = cmp.Or(err, q.Err()); g.viewer && err == nil {
+		g.did, err = g.viewerOf(ctx, q, g.line == 0 || f.o.Preview)
 	}
 	if err != nil {
 		return nil, err
@@ -152,7 +142,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 		out.Feed = append(out.Feed, skeletonItem{g.pin, reason{Methods + "defs#skeletonReasonPin"}})
 	}
 	var seen viewed
-	if g.hide {
+	if g.hide && g.line > 0 { // whoever sends a line may name anybody
 		seen = f.seen.of(q.Store.Secret(), g.did)
 	}
 	posts, next, err := g.page(ctx, *q, at, limit, pinned, seen)

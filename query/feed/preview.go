@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -10,10 +11,13 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// A preview answers as any viewer, without a token. That reveals no secret, because the graph is
-// public. But it lets every client of the server send expensive queries without a name, and
-// resolve handles. So the operator must turn it on, the server must listen on loopback, and a
-// request that a proxy forwarded is rejected.
+// A preview answers as any viewer, without a token. There are two:
+//
+//   - Of a line that the caller sends (lineParameter). It is a question like those of the other methods, in the same queues and
+//     with the same bounds. The graph is public, so to name a viewer is no more than to write the DID into the line.
+//     What a viewer has seen is not, and plays no part.
+//   - Of a feed of the file. It is for the operator: the file is not public. So the operator must turn it on, the server must
+//     listen on loopback, and a request that a proxy forwarded is rejected.
 
 // forwarded are the headers that a proxy adds to a request.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "Via"}
@@ -38,33 +42,57 @@ func (f *Feeds) Previews() (all []Preview) {
 	return all
 }
 
-// previewParameter names the viewer of a preview. The lexicon of getFeedSkeleton does not have it.
-const previewParameter = "viewer"
+// The parameters of a preview, which the lexicon of getFeedSkeleton does not have.
+const (
+	lineParameter   = "line"   // a feed, as in the file, instead of a feed's URI
+	viewerParameter = "viewer" // instead of a token
+)
 
-// viewerOf returns the DID of a feed's viewer, from the token, or from the parameter viewer of a
-// preview.
-func (f *Feeds) viewerOf(ctx context.Context, q *xrpc.Query) (string, error) {
-	if q.Values.Has(previewParameter) {
-		return previewer(q)
+// maxSent is the most queries in a line that a caller sends.
+const maxSent = 8
+
+// asked returns the feed that a call asks for.
+func (f *Feeds) asked(q *xrpc.Query) (g feed, err error) {
+	named, given := q.Values.Get("feed"), q.Values.Get(lineParameter)
+	switch {
+	case q.Values.Has(lineParameter) && (named != "" || len(given) > language.MaxExpr):
+		return g, xrpc.Invalid("line has one feed of at most %d bytes, without the parameter feed", language.MaxExpr)
+	case q.Values.Has(lineParameter):
+		if g, err = parseFeed(q.Words, strings.Join(strings.Split(given, "\n"), " ")); err != nil {
+			err = xrpc.Invalid("line: %v", err)
+		} else if len(g.sources) > maxSent {
+			err = xrpc.Invalid("line: mix has %d queries; in a line that you send, it has at most %d", len(g.sources), maxSent)
+		}
+		return g, err
+	case f == nil:
+		return g, errNone
+	case q.Values.Has(viewerParameter) && !f.o.Preview:
+		return g, xrpc.Invalid("viewer previews a feed, and previews of this server's feeds are off (skein serve --feed-preview): send a service auth token, or a line")
 	}
-	if f.o.Preview && q.Header.Get("Authorization") == "" {
-		return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "this feed differs by viewer: add viewer=DID (or a handle) to preview it, or a service auth token")
+	g, ok := f.find(named)
+	if !ok {
+		err = xrpc.Errorf(http.StatusBadRequest, "UnknownFeed", "unknown feed %q", language.Brief(named))
 	}
-	return q.Viewer(ctx)
+	return g, err
 }
 
-// previewer returns the account in the parameter viewer. The parameter is unknown unless previews
-// are on.
-func previewer(q *xrpc.Query) (string, error) {
+// viewerOf returns the DID of the viewer of a feed: from the token or, in a preview, from the parameter.
+func (f feed) viewerOf(ctx context.Context, q *xrpc.Query, preview bool) (string, error) {
+	if !q.Values.Has(viewerParameter) {
+		if preview && q.Header.Get("Authorization") == "" {
+			return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "this feed differs by viewer: add viewer=DID (or a handle) to preview it, or a service auth token")
+		}
+		return q.Viewer(ctx)
+	}
 	for _, name := range forwarded {
-		if q.Header.Get(name) != "" {
+		if f.line > 0 && q.Header.Get(name) != "" {
 			return "", xrpc.Invalid("the parameter viewer works only in requests made on this machine, but a proxy forwarded this one (it has the header %s); send a service auth token instead", name)
 		}
 	}
-	if v := language.Pasted(q.Values.Get(previewParameter)); dict.ValidHandle(v) {
-		q.Values.Set(previewParameter, "@"+v)
+	if v := language.Pasted(q.Values.Get(viewerParameter)); dict.ValidHandle(v) {
+		q.Values.Set(viewerParameter, "@"+v)
 	}
-	list, err := q.List(previewParameter, 1, kinds.DID)
+	list, err := q.List(viewerParameter, 1, kinds.DID)
 	if err != nil {
 		return "", err
 	}

@@ -26,8 +26,6 @@ type Method struct {
 	// one. Slow methods have a queue with one slot per processor, so that sixteen of them do
 	// not all finish late (docs/decisions/0018).
 	Slow bool
-	// Off has, for parameters that this server could take but does not, the reason.
-	Off map[string]string
 }
 
 // Described returns the method with the parameters of its lexicon. A method that has no lexicon,

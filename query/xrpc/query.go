@@ -86,9 +86,6 @@ func Parse(raw string, form *string, m *Method) (*Query, error) {
 
 // unknownParameter returns the error for an unknown parameter, with the nearest known name.
 func unknownParameter(m *Method, name string) error {
-	if why, off := m.Off[name]; off {
-		return Invalid("%s %s", name, why)
-	}
 	if near := language.Nearest(name, slices.Values(m.Takes)); near != "" {
 		return Invalid("unknown parameter %q; did you mean %s?", language.Brief(name), near)
 	}

@@ -16,7 +16,7 @@ import (
 	"skein.blue/query/language"
 )
 
-var method = Method{NSID: "com.example.method", Takes: []string{"set", "limit", "member", "count"}, Many: []string{"member"}, Form: true, Off: map[string]string{"viewer": "is off here"}}
+var method = Method{NSID: "com.example.method", Takes: []string{"set", "limit", "member", "count"}, Many: []string{"member"}, Form: true}
 
 // says checks that an error is the client's, and says something.
 func says(t *testing.T, what string, err error, want string) {
@@ -42,7 +42,6 @@ func TestParse(t *testing.T) {
 		{"SET=a", "", "did you mean set?"},
 		{"members=a", "", "did you mean member?"},
 		{"cursor=a", "", `unknown parameter "cursor"; com.example.method takes set, limit, member, count`},
-		{"viewer=a", "", "viewer is off here"},
 		{long + "=a", "", "takes set, limit"},
 		{"=a", "", "unknown parameter"},
 		{"%FF=a", "", `unknown parameter "\xff"`},
