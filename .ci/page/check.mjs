@@ -39,7 +39,7 @@ await context.grantPermissions(['clipboard-read', 'clipboard-write'], {origin: b
 const page = await context.newPage();
 const logged = [], outside = [];
 let refusals = 0; // the console also logs error answers
-page.on('console', m => { if (m.type() !== 'error' || !/status of (400|504)|WebSocket.*response code: 400/.test(m.text())) logged.push(m.type() + ': ' + m.text()); else refusals++; });
+page.on('console', m => { if (m.type() !== 'error' || !/status of (400|503|504)|net::ERR_FAILED|WebSocket.*response code: 400/.test(m.text())) logged.push(m.type() + ': ' + m.text()); else refusals++; });
 page.on('pageerror', e => logged.push('error: ' + e));
 page.on('request', r => { if (!r.url().startsWith(base)) outside.push(r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));

@@ -1,14 +1,28 @@
-// Two parts of check.mjs: the previews of feeds, and the graphs.
+// Two parts of check.mjs: the feeds, and the graphs.
 
-// feeds checks the previews of feeds for any viewer.
+// feeds checks the page of feeds: templates, a feed for any viewer, its errors, its texts, and its record.
 export async function feeds({page, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines}) {
+  const picture = async name => {
+    await axe('a feed, ' + name);
+    await page.setViewportSize({width: 360, height: 1100});
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name + ': no wider than a phone');
+    await page.screenshot({path: `${shots}/feed-${name}.png`});
+    await page.setViewportSize({width: 1100, height: 900});
+  };
+  const posts = () => page.$$eval('#out .members li', list => list.map(li => li.dataset.member));
+  const showed = line => until(l => document.querySelector('#out textarea')?.value === l && !document.querySelector('#out[aria-busy]'), line);
   await page.goto(base + '/');
   await page.waitForSelector('#out section a');
-  expect(await page.textContent('#out section') === 'Preview a feedminelikes($viewer)depends on the viewerfriendsrank(of=follows($viewer), via=likes)depends on the viewerall' + `likes(${account})`, 'the page proposes the feeds: ' + await page.textContent('#out section'));
-  await axe('the feeds');
+  const cards = await page.$$eval('#out section li', list => list.map(li => [li.querySelector('b').textContent, li.querySelector('code').textContent, li.querySelector('a') ? '' : li.querySelector('small').textContent]));
+  expect(cards.length === 8 && cards.slice(5).map(c => c[1]).join() === `mine = likes($viewer),friends = rank(of=follows($viewer), via=likes),all = likes(${account})`, 'five templates, and the feeds of the server: ' + cards.map(c => c[0]));
+  expect(cards.every(([, line, lacks]) => /posts|tagged/.test(line) === /^This server does not index (posts|tagged)\(/.test(lacks)), 'and what the server lacks: ' + cards.map(c => c[2]).filter(Boolean));
+  await picture('templates');
   await page.click('#out section a:has(b:text-is("friends"))');
   await page.waitForSelector('#whom');
   expect(await page.$('#out .members') === null, 'a feed for a viewer asks for the viewer');
+  await page.click('.follow button');
+  expect(/^Enter an account/.test(await page.$eval('#whom', e => e.validationMessage)), 'and needs one');
+  await picture('viewer');
   await page.fill('#whom', account);
   await page.click('.follow button');
   await page.waitForSelector('#out .members li');
@@ -17,15 +31,51 @@ export async function feeds({page, base, shots, account, follows, records, hidde
   await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
   const feed = lines(await page.evaluate(() => navigator.clipboard.readText()));
   expect(feed.length === likedPosts.size && feed.every(p => likedPosts.has(p)), `the feed has ${feed.length} posts, want ${likedPosts.size}`);
-  expect(new URL(page.url()).searchParams.get('viewer') === account && await page.inputValue('#whom') === account, 'the page’s address leads to the preview');
-  await page.screenshot({path: shots + '/feed.png'});
-  await axe('a feed');
-  await page.goto(base + '/?feed=all');
+  expect(new URL(page.url()).searchParams.get('viewer') === account && await page.inputValue('#whom') === account, 'the page’s address leads to the feed');
+
+  // Its texts: off, on, and out of reach.
+  await page.click('#out button:text-is("Show the texts")');
+  await page.waitForSelector('#out .members .words');
+  expect(/^Post \d+ <b>says<\/b>$/.test(await page.textContent('#out .members .words')), 'the texts of the posts: ' + await page.textContent('#out .members .words'));
+  await picture('texts');
+  for (const [how, answer] of [['reached', route => route.abort()], ['answering', route => route.fulfill({status: 503, json: {}, headers: {'access-control-allow-origin': '*'}})]]) {
+    await page.route('https://public.api.bsky.app/**', answer);
+    await page.reload();
+    await page.waitForSelector('#names-failed:not([hidden])');
+    expect((await posts()).length > 0, `the page says that texts are missing if their service is not ${how}`);
+    await page.unroute('https://public.api.bsky.app/**');
+  }
+  await picture('unreachable');
+  await page.uncheck('#names');
+
+  // Publishing it.
+  await action('Publish');
+  await page.click('#out .curl button:visible');
+  const {collection, rkey, record} = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+  expect(collection === 'app.bsky.feed.generator' && record.$type === collection && rkey === 'friends' && record.did === 'did:web:feeds.example.com' && Date.parse(record.createdAt) <= Date.now(), 'the record that publishes it: ' + JSON.stringify(record));
+  await picture('record');
+
+  // The line is edited by keyboard, and a mistake marked and corrected there.
+  const edit = async line => {
+    await page.fill('#out textarea', line);
+    await page.press('#out textarea', 'Enter');
+  };
+  await edit('few = rank(of=folows($viewer), via=likes)');
+  await page.waitForSelector('#out .error a');
+  expect((await page.textContent('#out .error pre')).split('\n')[1].length === 'few = rank(of=^'.length, 'a mistake is marked: ' + await page.textContent('#out .error'));
+  await page.click('#out .error button');
+  expect(await page.evaluate(() => { const e = document.activeElement; return e.value.slice(e.selectionStart, e.selectionEnd); }) === 'folows', 'and selected');
+  await picture('error');
+  await page.click('#out .error a');
+  await showed('few = rank(of=follows($viewer), via=likes)');
+  expect(await page.inputValue('#whom') === account && (await posts()).length > 0, 'the correction keeps the viewer');
+  await edit(`few = likes(${account})`);
   await page.waitForSelector('#out .members li');
-  expect(await page.$('#whom') === null, 'a feed without a viewer asks for none: ' + await facts());
-  await page.goto(base + '/?feed=none');
-  await page.waitForSelector('#out .error');
-  expect(/no feed none to preview/.test(await page.textContent('#out .error')), 'an unknown feed');
+  expect((await posts()).length > 0, 'another line shows another feed: ' + await facts());
+  await page.fill('#q', `all = likes(${account})`);
+  await page.press('#q', 'Enter');
+  await showed(`all = likes(${account})`);
+  expect(await page.inputValue('#whom') === '' && (await posts()).length > 0, 'a line in the box above shows its feed, without a viewer');
 }
 
 // graphs checks that a spike does not flatten the graph but is cut and marked, and that the axes

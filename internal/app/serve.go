@@ -143,6 +143,9 @@ func (s *server) start() error {
 		return nil
 	})
 	o.Page.Kinds = s.Graph.Kinds()
+	if o.Service != nil {
+		o.Page.Service = o.Service.DID()
+	}
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
 	api, admin := s.dated(page.Handler(s.api, live, o.Page)), s.dated(s.admin())

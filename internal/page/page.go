@@ -91,6 +91,8 @@ type Options struct {
 	Kinds *kinds.Table
 	// Examples returns queries to propose. nil: publicExamples, if this server can answer them.
 	Examples func() []Example
+	// Service is the DID of the server, "" if it has none: records of feeds name it.
+	Service string
 	// Feeds returns the feeds that the page previews. It may be nil.
 	Feeds func() []feed.Preview
 }
@@ -110,7 +112,8 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			Sets     []Set          `json:"sets"`
 			Examples []Example      `json:"examples"`
 			Feeds    []feed.Preview `json:"feeds"`
-		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []feed.Preview{}}
+			Service  string         `json:"service,omitempty"`
+		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []feed.Preview{}, o.Service}
 		if o.Feeds != nil {
 			config.Feeds = append(config.Feeds, o.Feeds()...)
 		}

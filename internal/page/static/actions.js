@@ -1,9 +1,9 @@
 // The bar above an answer.
 'use strict';
 
-// actions makes the bar of the answer to method with params. refine is a form or '', watch the set
-// to watch. Copy and CSV take all pages, or with whole only this one.
-function actions({method, params, total, refine = '', watch, whole, most = 1000}) {
+// actions makes the bar of the answer to method with params. panels are elements by name, watch the
+// set to watch. Copy and CSV take all pages, or with whole only this one.
+function actions({method, params, total, panels = {}, watch, whole, most = 1000}) {
   const note = el('p', {class: 'facts', role: 'status'}), bar = el('div', {class: 'bar', role: 'group', 'aria-label': 'Actions'}), below = el('div');
   const panel = (name, content) => {
     content.hidden = true;
@@ -27,7 +27,7 @@ function actions({method, params, total, refine = '', watch, whole, most = 1000}
     }
     all.forEach(b => { b.disabled = false; });
   }}, name));
-  if (refine) panel('Filter', refine);
+  for (const name in panels) panel(name, panels[name]);
   if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
   panel('curl command', curlLine(method, params));
   if (window.ClipboardItem) take('Copy all', copyAll);
@@ -79,11 +79,15 @@ async function saveCSV(asking, params) {
 
 function curlLine(method, params) {
   const quoted = s => "'" + s.replaceAll("'", "'\\''") + "'";
-  const line = 'curl -G ' + quoted(location.origin + '/xrpc/' + method) + Object.entries(params).map(([k, v]) => ' \\\n  --data-urlencode ' + quoted(k + '=' + v)).join('');
+  return copied('This query as a curl command', 'curl -G ' + quoted(location.origin + '/xrpc/' + method) + Object.entries(params).map(([k, v]) => ' \\\n  --data-urlencode ' + quoted(k + '=' + v)).join(''));
+}
+
+// copied shows a text, with a button that copies it.
+function copied(label, text) {
   const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
-    try { await navigator.clipboard.writeText(line); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
+    try { await navigator.clipboard.writeText(text); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
   }}, 'copy');
-  const pre = el('pre', {tabindex: '0', 'aria-label': 'This query as a curl command'}, line);
+  const pre = el('pre', {tabindex: '0', 'aria-label': label}, text);
   return el('div', {class: 'curl'}, pre, copy);
 }
 
@@ -99,12 +103,14 @@ function refine(q, type) {
   return subjectForm('Keep only those that', way, () => way.value.split(' ').at(-1), x => ({q: ways[way.value](x)}));
 }
 
-// subjectForm asks for a subject, and then goes to the state that make returns for its name.
+// subjectForm asks for a subject of a kind, '' for an account or nothing, and then goes to the state
+// that make returns for its name.
 function subjectForm(label, way, kind, make, value) {
-  const input = el('input', {id: 'whom', value, required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': way ? 'Account, post or list' : null, oninput: () => input.setCustomValidity('')});
+  const input = el('input', {id: 'whom', value, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': way ? 'Account, post or list' : null, oninput: () => input.setCustomValidity('')});
   return el('form', {class: 'follow', onsubmit: e => {
     e.preventDefault();
-    const x = subjectOf(clean(input.value)), wanted = kind();
+    const text = clean(input.value), x = subjectOf(text), wanted = kind() || text && 'account';
+    if (!wanted) return go(make('')).then(atAnswer);
     if (x && (x.kind === wanted || wanted === 'record' && x.kind !== 'account')) return go(make(x.name)).then(atAnswer);
     input.setCustomValidity(wanted === 'account' ? `Enter an account’s ${config.handles ? 'handle (such as @alice.example.com), ' : ''}DID or bsky.app link` : `Enter the AT URI or bsky.app link of a ${wanted}`);
     input.reportValidity();

@@ -1,5 +1,5 @@
 // The page of skein: a box for queries, and the answers. The page's address holds the query:
-// ?q= an expression, an account, a post, a list, or rank(…); ?feed= the preview of a feed.
+// ?q= an expression, an account, a post, a list, or rank(…); ?feed= the line of a feed.
 'use strict';
 
 const $ = id => document.getElementById(id);
@@ -113,7 +113,7 @@ async function show() {
     shown = location.search;
   }
   out.setAttribute('aria-busy', 'true'); // it still shows another answer
-  const asked = feed ? 'feed ' + feed : q;
+  const asked = feed || q;
   document.title = asked ? asked + ' – skein' : 'skein';
   $('now').open = !asked;
   try {
@@ -164,7 +164,7 @@ const card = (params, titled, expr, note) => el('li', {}, link(params, el('b', {
 function welcome(out, signal) {
   const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
   out.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
-    config.feeds.length ? el('section', {}, el('h3', {}, 'Preview a feed'), el('ul', {class: 'cards'}, ...config.feeds.map(f => card({feed: f.name}, f.name, f.shows, el('small', {}, f.viewer ? 'depends on the viewer' : ''))))) : '');
+    templates());
   nameThem(out, signal);
   config.examples.forEach(async (e, i) => {
     if (!notes[i].textContent) return;
@@ -213,7 +213,7 @@ async function showSet(out, q, paged, signal) {
   const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
   out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, orders(q, answer), took), incomplete(answer),
     isOne(q) && paged.page === 1 ? byTime(q, whose ? 'Accounts' : 'Records', signal) : '',
-    actions({method, params, total: answer.total, refine: refine(q, answer.type), watch: q}),
+    actions({method, params, total: answer.total, panels: {Filter: refine(q, answer.type)}, watch: q}),
     ...members({q, ...paged.order && {order: paged.order}}, paged, answer, items, i => [i.size !== undefined && el('span', {class: 'more'}, counted(i.size, whose ? 'follower' : 'like')), i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
   nameThem(out, signal);
 }
@@ -234,20 +234,6 @@ const members = (state, {page}, {cursor, type}, items, more) => [
   cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'Next page')) : ''];
 
 const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);
-
-// showFeed shows a page of a feed as a viewer sees it.
-async function showFeed(out, name, viewer, paged, signal) {
-  const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
-  if (!f) throw new Refused('UnknownFeed', `this server has no feed ${name} to preview. (Administrators: use skein serve --feeds FILE --feed-preview)`);
-  const head = [title('Feed ' + name), el('p', {class: 'query'}, el('code', {}, ...spell(f.shows))),
-    f.viewer ? subjectForm('Show the feed as seen by', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
-  if (f.viewer && !viewer) return out.replaceChildren(...head);
-  const method = 'app.bsky.feed.getFeedSkeleton', params = {feed: f.uri, limit: '50', ...viewer && {viewer}};
-  const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const items = answer.feed.map(i => ({member: i.post}));
-  out.replaceChildren(...head, facts(howMany(paged, answer, items, 'post'), took), actions({method, params, most: 100}), ...members(state, paged, answer, items, () => []));
-  nameThem(out, signal);
-}
 
 function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);

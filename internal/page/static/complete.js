@@ -83,7 +83,8 @@ function keys(e) {
 $('ask').addEventListener('submit', e => {
   e.preventDefault();
   hideCompletion();
-  go({q: clean($('q').value)});
+  const q = clean($('q').value);
+  go(isLine(q) ? feedState(q) : {q});
 });
 $('q').addEventListener('input', complete);
 $('q').addEventListener('keydown', keys);

@@ -1,7 +1,7 @@
 // Errors, marked at their position, with corrections to click.
 'use strict';
 
-const plain = message => (message || '').replace(/^[a-z]+: at position \d+: /i, '');
+const plain = message => (message || '').replace(/^([a-z]+: )?at position \d+: /i, '');
 
 // nearest returns the word of a list that a misspelled word may mean: they share half of their
 // pairs of letters.
@@ -18,11 +18,11 @@ function closed(q) {
 }
 
 // placed returns the position of an error. The server gives it in bytes of an expression: the
-// whole query, or a parameter of rank(…).
+// whole query, that of a feed, or a parameter of rank(…).
 function placed(q, message) {
-  const m = /^([a-z]+): at position (\d+)/i.exec(message);
+  const m = /^(?:([a-z]+): )?at position (\d+)/i.exec(message);
   if (!m || subjectOf(q)) return null;
-  const parameter = /^\s*rank\s*\(/.test(q) && new RegExp('\\b' + m[1] + '\\s*=\\s*').exec(q), before = parameter ? parameter.index + parameter[0].length : 0;
+  const start = m[1] && new RegExp('\\b' + m[1] + '\\s*=\\s*').exec(q) || /^([\w.~:-]+\s*=\s*)?/.exec(q), before = start.index + start[0].length;
   const from = before + new TextDecoder().decode(new TextEncoder().encode(q.slice(before)).slice(0, m[2])).length;
   return {from, to: from + /^[^\s(),]*/.exec(q.slice(from))[0].length};
 }
@@ -39,15 +39,16 @@ function mended(q, e, place) {
   if ((m = /^parameter (\w+)\b.*?"([^"]+)".* one of (.+)$/.exec(e.message))) return q.replace(new RegExp('(\\b' + m[1] + '\\s*=\\s*)' + m[2]), '$1' + (nearest(m[2], m[3].split(/\W+/)) || m[2]));
 }
 
-function showError(out, q, e) {
+// showError shows the error of a query, which is the value of an input. state returns the state of the page for another query.
+function showError(out, q, e, input = $('q'), state = q => ({q})) {
   const message = e.message || String(e), place = placed(q, message), instead = mended(q, e, place), ask = instead && instead !== q;
   const box = el('div', {class: 'error', role: 'alert'}, el('b', {}, e.name === 'InvalidRequest' ? 'Invalid query: ' : e.name + ': '), (place ? plain(message) : message).replace(/; did you mean [^\s?]+\?$/, ask ? '.' : '$&'));
   const pre = place && el('pre', {tabindex: '0', 'aria-label': 'Position of the error'}, q + '\n' + ' '.repeat([...q.slice(0, place.from)].length) + '^');
-  if (ask) box.append(el('p', {}, 'Did you mean ', link({q: instead}, el('code', {}, instead)), '?'));
+  if (ask) box.append(el('p', {}, 'Did you mean ', link(state(instead), el('code', {}, instead)), '?'));
   if (pre) {
-    const mark = to => $('q').setSelectionRange(place.from, to);
+    const mark = to => input.setSelectionRange(place.from, to);
     mark(place.from);
-    box.append(pre, el('button', {type: 'button', class: 'plain', onclick: () => { $('q').focus(); mark(place.to); }}, 'Go to the error'));
+    box.append(pre, el('button', {type: 'button', class: 'plain', onclick: () => { input.focus(); mark(place.to); }}, 'Go to the error'));
   }
   out.replaceChildren(box);
   if (pre) pre.scrollLeft = pre.scrollWidth * place.from / Math.max(1, q.length) - pre.clientWidth / 2;

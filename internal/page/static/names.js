@@ -18,6 +18,7 @@ async function nameThem(out, signal) {
   const shown = [...out.querySelectorAll('[data-member]')], allowed = config.people || $('names').checked;
   const paint = () => shown.forEach(e => describe(e, allowed));
   paint();
+  $('names-failed').hidden = true;
   if (!allowed) return;
   const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/', members = shown.map(e => e.dataset.member);
   const learnOf = async (method, parameter, wanted, known, keep) => {
@@ -25,7 +26,7 @@ async function nameThem(out, signal) {
     for (let i = 0; i < unknown.length; i += 25) {
       const some = unknown.slice(i, i + 25);
       const response = await fetch(service + method + '?' + some.map(x => parameter + '=' + encodeURIComponent(x)).join('&'), {signal, referrerPolicy: 'no-referrer'});
-      if (!response.ok) return;
+      if (!response.ok && response.status < 429) return; // the members are none of its network
       keep(await response.json());
       for (const x of some) if (!known.has(x)) known.set(x, null);
       paint();
@@ -34,7 +35,6 @@ async function nameThem(out, signal) {
   try {
     await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
     await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
-    $('names-failed').hidden = true;
   } catch (e) {
     $('names-failed').hidden = e.name === 'AbortError' || config.people;
   }
