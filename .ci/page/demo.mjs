@@ -28,6 +28,21 @@ for (const [title, href] of await page.$$eval('#out a', list => list.map(a => [a
   expect(await page.$eval('#out [data-member] img', i => i.complete && i.naturalWidth > 0), title + ': ' + (await page.textContent('#out [data-member]')));
   expect(!(await page.$('#out .error')), title + ': no error');
 }
+// The templates of feeds show the posts that they promise.
+const members = async set => (await (await page.request.get(base + '/xrpc/blue.skein.graph.query?limit=1000&' + new URLSearchParams({set}))).json()).members;
+for (const [template, right] of [
+  ['Posts with a tag', async p => p.every(([, text]) => text.endsWith('#cats'))],
+  ['Posts of a list', async (p, line) => { const on = await members(/listed\([^)]+\)/.exec(line)[0]); return p.every(([uri]) => on.includes(uri.split('/')[2])); }],
+  ['Posts of accounts you followed lately', async (p, line, viewer) => { const by = await members(`follows(${viewer}, since=30d)`); return p.every(([uri]) => by.includes(uri.split('/')[2])); }],
+]) {
+  await page.goto(base + '/');
+  await page.click(`#out section a:has(b:text-is("${template}"))`);
+  await page.waitForSelector('#out .members .words');
+  const shown = await page.$$eval('#out .members li', list => list.map(l => [l.dataset.member, l.querySelector('.it').textContent])), [, newest, next] = shown.map(([uri]) => uri.split('/')[4]);
+  expect(shown.length > 5 && newest > next && await right(shown, await page.inputValue('#out textarea'), await page.inputValue('#whom')), `${template}: ${shown.length} posts, such as “${shown[0][1]}”`);
+}
+await page.click('#out .bar button:text-is("Publish")');
+expect((await page.textContent('#out .curl:visible')).includes('"did:web:YOUR.HOST"'), 'a server without a public name says so in the record');
 // The chart of a set by time has all members, and a bar leads to those of its bucket.
 const sums = () => page.$$eval('.bars > *', list => list.reduce((n, b) => n + Number(b.title.split(': ').at(-1).replace(/\D/g, '')), 0));
 await page.goto(base + '/');

@@ -72,7 +72,7 @@ func (o *StoreOptions) ParseKinds(file string) error {
 	if err != nil {
 		return err
 	}
-	return o.addKinds(string(b))
+	return o.AddKinds(string(b))
 }
 
 // AddPosts adds the usual kinds of posts, if they are wanted.
@@ -80,10 +80,11 @@ func (o *StoreOptions) AddPosts(wanted bool) error {
 	if !wanted {
 		return nil
 	}
-	return o.addKinds(kinds.Posts)
+	return o.AddKinds(kinds.Posts)
 }
 
-func (o *StoreOptions) addKinds(lines string) error {
+// AddKinds adds the kinds of lines of a file.
+func (o *StoreOptions) AddKinds(lines string) error {
 	more, err := kinds.Parse(lines)
 	o.Kinds = append(o.Kinds, more...)
 	return err

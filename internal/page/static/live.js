@@ -37,7 +37,8 @@ function draw(id, what, values) {
     plot.append(e);
   };
   for (const t of ticks) label(rough.format(t), 'tick', 'top', y(t));
-  if (most > high) label('peak ' + rough.format(most) + ' (off the scale)', 'peak', 'left', Math.min(88, x(values.indexOf(most)) / quarter * 100));
+  const peak = x(values.indexOf(most)) / quarter * 100;
+  if (most > high) label('peak ' + rough.format(most) + ' (off the scale)', 'peak', peak > 50 ? 'right' : 'left', Math.min(peak, 100 - peak));
   figure.querySelector('.ages').replaceChildren(...[span(seconds) + ' ago', span(Math.round(seconds / 2)), 'now'].map(t => el('span', {}, t)));
   plot.setAttribute('aria-label', `${what} per second in the last ${span(seconds)}: ${number.format(least)} to ${number.format(most)}, now ${number.format(values.at(-1) || 0)}`);
 }

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"skein.blue/intern/dict"
@@ -249,7 +250,11 @@ func (n *Network) post(who int, rkey string) act {
 		n.posts = slices.Delete(n.posts, 0, 1)
 	}
 	n.posts = append(n.posts, p)
-	return act{who, "app.bsky.feed.post", rkey, synth.Map{{Key: "text", Value: text(p.uri)}}}
+	tags := []any{}
+	if _, tag, tagged := strings.Cut(text(p.uri), "#"); tagged {
+		tags = append(tags, tag)
+	}
+	return act{who, "app.bsky.feed.post", rkey, synth.Map{{Key: "tags", Value: tags}, {Key: "text", Value: text(p.uri)}}}
 }
 
 func (n *Network) follow(who int, rkey string) (act, bool) {

@@ -38,7 +38,7 @@ var words = []string{
 	"Repaired the radio. It only speaks of football.", "A cat has moved in. We were not asked.",
 }
 
-var endings = []string{"", "", " More tomorrow.", " Thoughts?", " That is all.", " Pictures soon.", " Who is in?", " I regret nothing.", " Ten out of ten."}
+var endings = []string{"", "", " More tomorrow.", " Thoughts?", " That is all.", " Pictures soon.", " Who is in?", " I regret nothing.", " Ten out of ten.", " #cats"}
 
 // handleOf returns the handle of one of the people.
 func handleOf(i int) string {
