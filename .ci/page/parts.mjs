@@ -69,6 +69,11 @@ export async function feeds({page, base, shots, account, follows, records, hidde
   await page.click('#out .error a');
   await showed('few = rank(of=follows($viewer), via=likes)');
   expect(await page.inputValue('#whom') === account && (await posts()).length > 0, 'the correction keeps the viewer');
+  await edit('few = mix(1, likes($viewer), 2, lieks($viewer)), each=1');
+  await page.waitForSelector('#out .error a');
+  expect(await page.textContent('#out .error a') === 'few = mix(1, likes($viewer), 2, likes($viewer)), each=1' && !(await page.$('#out .error pre')), 'in a mix too: ' + await page.textContent('#out .error'));
+  await page.click('#out .error a');
+  await page.waitForSelector('#out .members li');
   await edit(`few = likes(${account})`);
   await page.waitForSelector('#out .members li');
   expect((await posts()).length > 0, 'another line shows another feed: ' + await facts());

@@ -21,7 +21,7 @@ function closed(q) {
 // whole query, that of a feed, or a parameter of rank(…).
 function placed(q, message) {
   const m = /^(?:([a-z]+): )?at position (\d+)/i.exec(message);
-  if (!m || subjectOf(q)) return null;
+  if (!m || subjectOf(q) || /=\s*mix\(/.test(q)) return null; // each query of a mix has positions of its own
   const start = m[1] && new RegExp('\\b' + m[1] + '\\s*=\\s*').exec(q) || /^([\w.~:-]+\s*=\s*)?/.exec(q), before = start.index + start[0].length;
   const from = before + new TextDecoder().decode(new TextEncoder().encode(q.slice(before)).slice(0, m[2])).length;
   return {from, to: from + /^[^\s(),]*/.exec(q.slice(from))[0].length};
