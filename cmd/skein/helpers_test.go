@@ -48,7 +48,6 @@ const programVariable = "TEST_PROGRAM"
 func TestMain(m *testing.M) {
 	switch os.Getenv(programVariable) {
 	case "skein":
-		followEvery = 200 * time.Millisecond
 		main()
 	case "stuck":
 		stuck()

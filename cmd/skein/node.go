@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -177,28 +176,4 @@ func (n *node) beginWith(ctx context.Context) error {
 	}
 	log.Info("restored", "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
-}
-
-// followEvery is how often a following node looks for a newer backup. Tests change it.
-var followEvery = 10 * time.Second
-
-// followBackups answers from the newest backup of --follow until ctx ends.
-func (n *node) followBackups(ctx context.Context) error {
-	if err := n.source.open("--follow ", n.follow, true); err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, command.NotifyStopping)()
-	o := app.FollowOptions{
-		Target: n.source.target, Trust: n.source.trust, Every: followEvery, Dir: n.store.Store, Store: n.store, Serve: n.serve, Logger: n.store.Logger,
-		Prepare: n.openFeeds,
-	}
-	defer n.attend(ctx, &o.Serve, func() {})()
-	err := app.Follow(ctx, o)
-	switch {
-	case ctx.Err() != nil: // what failed, failed because of that
-		return nil
-	case errors.Is(err, backup.ErrNone):
-		return fmt.Errorf("%w: there is nothing to answer from; make one with skein backup, or serve --backup-to, on the node that indexes", err)
-	}
-	return err
 }

@@ -37,7 +37,7 @@ type node struct {
 	serve   app.ServeOptions
 	feeds   feed.Options
 	backups app.BackupSchedule
-	source  reading // of from and follow
+	source  reading // of from
 
 	consume, repair        bool
 	labelers, around       []string
@@ -45,7 +45,7 @@ type node struct {
 	resolver, host         string
 	tokenFile, tokens      string
 	watches                string
-	backupTo, from, follow string
+	backupTo, from string
 	drain                  time.Duration
 
 	answering *atomic.Bool
@@ -120,7 +120,6 @@ func (n *node) backupFlags() []cli.Flag {
 		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &n.backupTo, Sources: command.Env("backup-to")},
 		&cli.DurationFlag{Name: "backup-every", Value: time.Hour, Usage: "how often to back up to --backup-to: a restored store is older than the relay's events by at most this", Destination: &n.backups.Every, Sources: command.Env("backup-every")},
 		&cli.StringFlag{Name: "from", Usage: "if there is no store yet, begin with the newest backup in this folder, bucket (s3://BUCKET/PREFIX) or web server (https://HOST/PATH, which needs --trust), and consume the stream from there", Destination: &n.from, Sources: command.Env("from")},
-		&cli.StringFlag{Name: "follow", Usage: "with --consume=false: answer from the newest backup in this folder, bucket or web server, and switch to each newer one. --store is the folder for restored backups. The header " + app.AsOfHeader + " of each answer is the time of the newest event in it", Destination: &n.follow, Sources: command.Env("follow")},
 		n.source.trustFlag(),
 	)
 }
@@ -164,7 +163,7 @@ func (n *node) check() (err error) {
 		why   string
 	}{
 		{n.serve.Listen == n.serve.AdminListen && !strings.HasSuffix(n.serve.Listen, ":0"), "--listen and --admin-listen are both " + n.serve.Listen + "; the admin listener needs its own address"},
-		{!n.consume && (n.stream.Cursor != nil || past || n.from != ""), "--cursor, --backfill and --from have no effect with --consume=false, which indexes nothing; to answer from backups, use --follow"},
+		{!n.consume && (n.stream.Cursor != nil || past || n.from != ""), "--cursor, --backfill and --from have no effect with --consume=false, which indexes nothing"},
 		{n.stream.ForceCursor && n.stream.Cursor == nil, "--force-cursor needs --cursor"},
 		{n.drain < 0 || n.drain > time.Hour, "--drain " + n.drain.String() + ": must be from 0s to 1h"},
 		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},
@@ -177,9 +176,7 @@ func (n *node) check() (err error) {
 		{n.feeds.Preview && !app.OnLoopback(n.serve.Listen), "--feed-preview answers as any account without a token, so --listen must be a loopback address, and " + n.serve.Listen + " is not one; use 127.0.0.1:3210, or remove --feed-preview"},
 		{n.feeds.Path != "" && n.host == "" && !n.feeds.Preview, "--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine"},
 		{n.watches != "" && (!n.consume || !inFolder), "--watches needs a process that consumes the whole stream into a store in a folder"},
-		{n.follow != "" && n.consume, "--follow answers from backups and indexes nothing: it needs --consume=false. To begin with a backup and then index, use --from"},
-		{n.follow != "" && n.backupTo != "", "--follow has no store of its own to back up; remove --backup-to"},
-		{n.from+n.follow != "" && !inFolder, "--from and --follow restore into a folder; --store " + n.store.Store + " is not one"},
+		{n.from != "" && !inFolder, "--from restores into a folder; --store " + n.store.Store + " is not one"},
 		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil), "--backup-keep and --backup-sign need --backup-to, the target of the backups"},
 		{n.backupTo != "" && !inFolder, "--backup-to: " + app.ErrNoCheckpoint.Error()},
 		{n.backups.Every < time.Minute, "--backup-every " + n.backups.Every.String() + ": must be 1m or more"},
@@ -261,9 +258,6 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may exit; the index goes on
 	n.e.Stop.OnHangup(func() {})   // until there are files to reload
 	app.LimitMemory(n.store)
-	if n.follow != "" {
-		return n.followBackups(ctx)
-	}
 	if n.from != "" {
 		if err := n.beginWith(ctx); err != nil || ctx.Err() != nil {
 			return err

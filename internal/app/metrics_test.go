@@ -39,7 +39,6 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 		}
 	})
 	labels.NewMetrics(x.Registry)
-	app.RegisterFollowMetric(x.Registry)
 	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))
 	must(t, err)
 	zero := int64(0)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -60,9 +59,6 @@ type ServeOptions struct {
 
 	// Watches are run while the stream is consumed.
 	Watches []Watch
-
-	// mount, if set, receives the handlers, and nobody listens (Follow).
-	mount func(s *server, api, admin http.Handler)
 }
 
 // A server is an Index that Serve serves.
@@ -149,14 +145,11 @@ func (s *server) start() error {
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
 	api, admin := s.dated(page.Handler(s.api, live, o.Page)), s.dated(s.admin())
-	if o.mount != nil {
-		o.mount(s, api, admin)
-	} else if err := s.front.listen(t.ctx, o); err != nil {
+	if err := s.front.listen(t.ctx, o); err != nil {
 		return err
-	} else {
-		s.Registry.MustRegister(s.front.refused)
-		s.front.serve(t, o, api, admin)
 	}
+	s.Registry.MustRegister(s.front.refused)
+	s.front.serve(t, o, api, admin)
 	t.run("fence", s.awaitFenced)
 	t.run("writers", s.Graph.FollowWriters)
 	if o.Space != nil {
@@ -175,9 +168,7 @@ func (s *server) start() error {
 			return err
 		}
 	}
-	if o.mount == nil {
-		s.answering(o, s.front)
-	}
+	s.answering(o, s.front)
 	if o.Consume != nil {
 		t.run("progress", s.logProgress)
 	}
