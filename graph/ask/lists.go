@@ -90,6 +90,27 @@ func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.
 // Self is kinds.Table.Self.
 func (s *state) Self(k kinds.Kind) kinds.Kind { return s.source.Kinds().Self(k) }
 
+// joinedOf is Joined of several actors, without inactive ones.
+func (s *edges) joinedOf(actors []dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(actor, other dict.ID, p Path)) error {
+	actors = slices.DeleteFunc(slices.Clone(actors), s.IsHidden)
+	var by []dict.ID
+	var paths []Path
+	err := s.eachNaming(from, subject, Window{}, func(int) Window { return w }, actors, func(i int, p Path) bool {
+		p.Raw = bytes.Clone(p.Raw)
+		by, paths = append(by, actors[i]), append(paths, p)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return s.at(to, by, paths, func(i int, other dict.ID) error {
+		if other != dict.None {
+			each(by[i], other, paths[i])
+		}
+		return nil
+	})
+}
+
 // Listed calls each, in no order, with the accounts that author's records in a window put on
 // author's list. An account may come several times, and may be hidden.
 func (s *edges) Listed(list, author dict.ID, w Window, each func(member dict.ID, path Path)) error {
@@ -108,22 +129,9 @@ func (s *edges) Lists(member dict.ID, from []dict.ID, w Window, each func(list d
 		path         Path
 	}
 	var items []item
-	visible := func(yield func(dict.ID) bool) {
-		for _, author := range from {
-			if !s.IsHidden(author) && !yield(author) {
-				return
-			}
-		}
-	}
-	for author := range ahead(s.state, visible, func(author dict.ID) { s.beginRecords(kinds.ListMember, author) }) {
-		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p Path, list dict.ID) error {
-			p.Raw = bytes.Clone(p.Raw)
-			items = append(items, item{author, list, p})
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	err := s.joinedOf(from, kinds.ListMember, kinds.ListItem, member, w, func(author, list dict.ID, p Path) { items = append(items, item{author, list, p}) })
+	if err != nil {
+		return err
 	}
 	// Only records of the list's own author count.
 	lists := make([]dict.ID, 0, len(items))

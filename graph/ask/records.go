@@ -213,6 +213,7 @@ func (s *edges) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sin
 // name, None if they name none. A kind of records themselves (kinds.Kind.IsSelf) has every record of its collection, and names the
 // record: so of posts, it tells which exist; the kind of repliedTo has those that are replies, and names what they answer. Live
 // tells neither whether authors are hidden, nor what the index lacks of their repos (AccountAndQueue). It takes a few batched reads.
+// The kind has no arrays, and uris no duplicates.
 func (s *edges) Live(k kinds.Kind, uris []dict.ID, each func(i int, author, subject dict.ID) error) error {
 	var found, of []int // of each record of the collection, the index in uris, and of its author in b
 	var paths []Path
@@ -239,24 +240,33 @@ func (s *edges) Live(k kinds.Kind, uris []dict.ID, each func(i int, author, subj
 	return err
 }
 
-// at calls each, in no order, with the subjects of the records that actors have at paths: one for each actor.
+// at calls each, in no order, with the subjects of the records that actors have at paths: one for each actor. Equal actors that
+// follow one another are read together.
 func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int, subject dict.ID) error) error {
-	var others []int // whose records have to be read one by one
+	var runs, others [][2]int // of equal actors; and those whose records have to be read one by one
+	for i := range actors {
+		if i > 0 && actors[i] == actors[i-1] {
+			runs[len(runs)-1][1]++
+		} else {
+			runs = append(runs, [2]int{i, i + 1})
+		}
+	}
 	var ids []uint64
-	for from := 0; from < len(actors); from += mostHeads {
+	for some := range slices.Chunk(runs, mostHeads) {
 		var keys kv.Keys
-		for _, actor := range actors[from:min(from+mostHeads, len(actors))] {
-			keys.Add(format.AppendRecordsKey(nil, k, actor))
+		for _, run := range some {
+			keys.Add(format.AppendRecordsKey(nil, k, actors[run[0]]))
 		}
 		err := s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) (err error) {
-			i := from + n
-			found, simple := format.CoderOf(k, actors[i]).AppendSubjects(ids[:0], v, paths[i].TID, paths[i].TID)
-			if ids = found; ok && (!simple || paths[i].Raw != nil) {
-				others = append(others, i)
-				return nil
+			i, simple := some[n][0], some[n][1] == some[n][0]+1 && paths[some[n][0]].HasTime()
+			if simple {
+				ids, simple = format.CoderOf(k, actors[i]).AppendSubjects(ids[:0], v, paths[i].TID, paths[i].TID)
 			}
-			for _, id := range ids {
-				err = cmp.Or(err, each(i, dict.ID(id)))
+			if !simple && ok {
+				others = append(others, some[n])
+			}
+			for n := 0; simple && n < len(ids); n++ {
+				err = cmp.Or(err, each(i, dict.ID(ids[n])))
 			}
 			return err
 		})
@@ -264,20 +274,24 @@ func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int
 			return err
 		}
 	}
-	for i := range ahead(s.state, slices.Values(others), func(i int) { s.beginRecords(k, actors[i]) }) {
+	var rkey []byte
+	for run := range ahead(s.state, slices.Values(others), func(run [2]int) { s.beginRecords(k, actors[run[0]]) }) {
+		want := map[string]int{}
+		first, last := uint64(EndOfTime), uint64(0)
+		for i := run[0]; i < run[1]; i++ {
+			if want[string(paths[i].AppendRkey(nil))] = i; paths[i].HasTime() {
+				first, last = min(first, paths[i].TID), max(last, paths[i].TID)
+			}
+		}
 		var failed error
-		one := func(r *format.Record) bool {
-			if format.ComparePaths(r.Path, paths[i]) == 0 {
+		err := read.RecordsWithin(s.r, k, actors[run[0]], first, last, func(r *format.Record) bool {
+			rkey = r.Path.AppendRkey(rkey[:0])
+			if i, wanted := want[string(rkey)]; wanted {
+				delete(want, string(rkey))
 				failed = each(i, r.Subject)
 			}
-			return failed == nil
-		}
-		var err error
-		if tid := paths[i].TID; paths[i].HasTime() {
-			err = read.RecordsIn(s.r, k, actors[i], Window{From: tid, To: tid + 1}, one)
-		} else {
-			err = read.RecordsWithin(s.r, k, actors[i], 1, 0, one) // keys that are not TIDs
-		}
+			return failed == nil && len(want) > 0
+		})
 		if err = cmp.Or(err, failed); err != nil {
 			return err
 		}
@@ -288,23 +302,7 @@ func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int
 // Naming calls each, in no order, with the records of a kind in a window that name subject, and their paths. from are the accounts
 // that have such records; Naming skips inactive ones. The table must have a kind of the collection's records themselves.
 func (s *edges) Naming(k kinds.Kind, subject dict.ID, from []dict.ID, w Window, each func(record dict.ID, p Path)) error {
-	from = slices.DeleteFunc(slices.Clone(from), s.IsHidden)
-	var actors []dict.ID
-	var paths []Path
-	err := s.eachNaming(k, subject, Window{}, func(int) Window { return w }, from, func(i int, p Path) bool {
-		p.Raw = bytes.Clone(p.Raw)
-		actors, paths = append(actors, from[i]), append(paths, p)
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	return s.at(s.Self(k), actors, paths, func(i int, record dict.ID) error {
-		if record != dict.None {
-			each(record, paths[i])
-		}
-		return nil
-	})
+	return s.joinedOf(from, k, s.Self(k), subject, w, func(_, record dict.ID, p Path) { each(record, p) })
 }
 
 // NoTime is RecordsFrom's since for subjects without a time.

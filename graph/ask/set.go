@@ -53,24 +53,11 @@ func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 // each of the subjects. It calls heavy, if there is one, before it reads a large set that is not in
 // memory; an error ends the work.
 func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error, each func(i int, total uint64) error) error {
-	if k.IsSelf() {
-		totals := make([]uint64, len(subjects))
-		err := s.Live(k, subjects, func(i int, author, _ dict.ID) error {
-			if !s.IsHidden(author) {
-				totals[i] = 1
-			}
-			return nil
-		})
-		for i := 0; i < len(totals) && err == nil; i++ {
-			err = each(i, totals[i])
-		}
-		return err
-	}
-	var whole []int // subjects whose sets have leaves, or several rows
+	var whole []int // subjects whose sets have leaves, or several rows, or no rows
 	var keys kv.Keys
 	var key, end []byte
 	for i, id := range subjects {
-		if key, end = s.source.Layout.RowsOf(key[:0], k, id); end == nil {
+		if key, end = s.source.Layout.RowsOf(key[:0], k, id); end == nil && !k.IsSelf() {
 			keys.Add(key)
 		} else {
 			whole = append(whole, i)
