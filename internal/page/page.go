@@ -11,16 +11,15 @@ package page
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"path"
-	"regexp"
-	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzhttp"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/query/feed"
@@ -33,11 +32,11 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https://cdn.bsky.app; " +
 	"connect-src 'self' https://public.api.bsky.app; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file is a file of the page, plain and compressed.
+// file is a file of the page.
 type file struct {
-	contentType   string
-	plain, packed []byte
-	tag           string // a weak ETag, the same for both
+	contentType string
+	plain       []byte
+	tag         string // a weak ETag, the same for the compressed file
 }
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
@@ -54,12 +53,7 @@ var files = func() map[string]*file {
 		if err != nil {
 			panic(err)
 		}
-		var packed bytes.Buffer
-		w := gzip.NewWriter(&packed)
-		if _, err := w.Write(b); err != nil || w.Close() != nil {
-			panic("page: compressing " + e.Name())
-		}
-		all[e.Name()] = &file{types[path.Ext(e.Name())], b, packed.Bytes(), fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
+		all[e.Name()] = &file{types[path.Ext(e.Name())], b, fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
 	}
 	return all
 }()
@@ -103,7 +97,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	sets := setsOf(cmp.Or(o.Kinds, kinds.BuiltIn))
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
-	mux.HandleFunc("GET /{$}", files["index.html"].serve)
+	mux.Handle("GET /{$}", gzhttp.GzipHandler(files["index.html"]))
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
 			Handles  bool           `json:"handles"`
@@ -130,7 +124,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		f.serve(w, r)
+		gzhttp.GzipHandler(f)(w, r)
 	})
 	if o.People != nil {
 		for _, pattern := range []string{"GET /xrpc/app.bsky.actor.getProfiles", "GET /xrpc/app.bsky.feed.getPosts", "GET /page/faces/"} {
@@ -152,26 +146,14 @@ func answerJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-var refusesGzip = regexp.MustCompile(`gzip\s*;\s*q=0(\.0*)?\s*(,|$)`)
-
-func takesGzip(r *http.Request) bool {
-	accept := strings.ToLower(strings.Join(r.Header.Values("Accept-Encoding"), ","))
-	return strings.Contains(accept, "gzip") && !refusesGzip.MatchString(accept)
-}
-
-func (f *file) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", "no-cache")
-	h.Add("Vary", "Accept-Encoding")
 	h.Set("ETag", f.tag)
-	b := f.plain
-	if takesGzip(r) {
-		h.Set("Content-Encoding", "gzip")
-		b = f.packed
-	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.plain))
 }

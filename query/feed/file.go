@@ -159,31 +159,19 @@ func (f *feed) set(t *kinds.Table, option, value string) (err error) {
 			err = fmt.Errorf("seen is %q; the only value is hide", language.Brief(value))
 		}
 	case "without":
-		f.dead, f.replies, err = f.without(t, value)
+		kind, path := map[string]*kinds.Kind{"dead": &f.dead, "replies": &f.replies}[value], map[string]string{"dead": "self", "replies": "reply.parent.uri"}[value]
+		if kind == nil {
+			return fmt.Errorf("without is %q; it must be dead or replies", language.Brief(value))
+		}
+		i := slices.IndexFunc(t.All, func(k kinds.Info) bool { return k.Source() == "app.bsky.feed.post:"+path })
+		if i < 0 {
+			return fmt.Errorf("without=%s needs an index of posts, which this one is not: start it with skein serve --posts", value)
+		}
+		*kind = t.All[i].Kind
 	default:
 		err = fmt.Errorf("%q is not an option of a feed; after the query, it takes each=, pin=, seen= and without=", language.Brief(option))
 	}
 	return err
-}
-
-// without returns the kinds by which posts are left out, with that of one more option.
-func (f *feed) without(t *kinds.Table, value string) (dead, replies kinds.Kind, err error) {
-	dead, replies = f.dead, f.replies
-	kind, path := &dead, "self"
-	switch value {
-	case "dead":
-	case "replies":
-		kind, path = &replies, "reply.parent.uri"
-	default:
-		return dead, replies, fmt.Errorf("without is %q; it must be dead or replies", language.Brief(value))
-	}
-	for i := range t.All {
-		if t.All[i].Source() == "app.bsky.feed.post:"+path {
-			*kind = t.All[i].Kind
-			return dead, replies, nil
-		}
-	}
-	return dead, replies, fmt.Errorf("without=%s needs an index of posts, which this one is not: start it with skein serve --posts", value)
 }
 
 // inRange reads a number of posts.

@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/sets"
 	"skein.blue/query/algebra"
 	"skein.blue/query/evidence"
 	"skein.blue/query/language"
@@ -50,15 +49,15 @@ func (f *feed) remembers() bool { return len(f.sources) > 1 || f.sources[0].set 
 func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first []string, seen viewed) (posts []string, next *place, err error) {
 	q.Resolve = f.resolve(q.Resolve)
 	read := make([]func(*ask.View) ([]candidate, error), len(f.sources))
-	for i := range read {
+	for i := 0; i < len(read) && err == nil; i++ {
 		if f.sources[i].set != "" {
 			read[i], err = f.newest(ctx, q, i, at)
 		} else {
 			read[i], err = f.ranked(ctx, q, i, at, limit, seen)
 		}
-		if err != nil {
-			return nil, nil, err
-		}
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		p := page{feed: f, sn: sn, gone: map[dict.ID]bool{}, posts: slices.Clone(first), seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
@@ -79,15 +78,47 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 	return posts, next, err
 }
 
+// postsRead is the largest set that newest sorts.
+const postsRead = 20_000
+
+// errTooManyPosts is returned for a larger set.
+var errTooManyPosts = errors.New("the feed's set is too large")
+
 // newest returns what reads the posts of a source that is a set, newest first, after its place.
 func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(*ask.View) ([]candidate, error), error) {
-	now := time.UnixMicro(int64(at.micros))
+	now, after := time.UnixMicro(int64(at.micros)), at.after[i].MemberRecord
 	e, err := q.Words.Parse(f.sources[i].set, language.MaxExpr, now)
 	if err == nil {
 		err = q.Resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
 	}
-	return func(sn *ask.View) ([]candidate, error) {
-		return newestPosts(ctx, sn, q.Work, e, algebra.NewestFirst(now), at.after[i].MemberRecord)
+	return func(sn *ask.View) (found []candidate, err error) {
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
+		if err != nil {
+			return nil, err
+		}
+		set, _, err := v.Result()
+		if err != nil {
+			return nil, err
+		}
+		if set.Len() > postsRead {
+			return nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
+		}
+		var known []dict.ID
+		for id := range set.All() {
+			if dict.ID(id) < dict.FirstReserved {
+				known = append(known, dict.ID(id))
+			}
+		}
+		order := algebra.NewestFirst(now)
+		err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
+			p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
+			if rank.IsPost(string(uri)) && (after.ID == dict.None || order.Compare(p, after) > 0) {
+				found = append(found, candidate{p, string(uri)})
+			}
+			return ctx.Err()
+		})
+		slices.SortFunc(found, func(x, y candidate) int { return order.Compare(x.MemberRecord, y.MemberRecord) })
+		return found, err
 	}, err
 }
 
@@ -232,74 +263,33 @@ func (p *page) judge(posts []candidate) error {
 	if p.dead == 0 {
 		return nil
 	}
+	lives, authors, tids := make([]bool, len(ids)), make([]dict.ID, len(ids)), make([]uint64, len(ids))
 	x, err := evidence.IndexOf(p.sn)
-	lives := map[int]bool{}
 	if err == nil {
 		err = p.sn.Live(p.dead, ids, func(i int, author, _ dict.ID) error { lives[i] = !p.sn.IsHidden(author); return nil })
 	}
-	type lost struct {
-		i      int
-		author dict.ID
-		w      language.Window
-	}
-	var all []lost
 	if err == nil {
 		err = p.sn.Authors(ids, func(i int, author dict.ID, tid uint64) error {
-			if !lives[i] && author != dict.None {
-				l := lost{i: i, author: author}
-				if tid < ask.EndOfTime {
-					l.w.From = int64(ask.MicrosOf(tid))
-					l.w.To = l.w.From + 1
-				}
-				all = append(all, l)
+			if authors[i], tids[i] = author, tid; !lives[i] {
 				p.sn.BeginAccount(author)
 			}
 			return nil
 		})
 	}
-	for i := 0; i < len(all) && err == nil; i++ {
-		a := evidence.Account{Unwritten: x.Unwritten.Has("", all[i].author)}
-		a.State, a.Known, _, err = p.sn.AccountAndQueue(all[i].author)
-		p.gone[ids[all[i].i]] = p.gone[ids[all[i].i]] || p.sn.IsHidden(all[i].author) || x.Own(&a, p.dead, all[i].w) == nil
+	for i := 0; i < len(ids) && err == nil; i++ {
+		if lives[i] || authors[i] == dict.None {
+			continue
+		}
+		var w language.Window
+		if tids[i] < ask.EndOfTime {
+			w.From = int64(ask.MicrosOf(tids[i]))
+			w.To = w.From + 1
+		}
+		a := evidence.Account{Unwritten: x.Unwritten.Has("", authors[i])}
+		a.State, a.Known, _, err = p.sn.AccountAndQueue(authors[i])
+		p.gone[ids[i]] = p.gone[ids[i]] || p.sn.IsHidden(authors[i]) || x.Own(&a, p.dead, w) == nil
 	}
 	return err
-}
-
-// postsRead is the largest set that newestPosts sorts.
-const postsRead = 20_000
-
-// errTooManyPosts is returned for a larger set.
-var errTooManyPosts = errors.New("the feed's set is too large")
-
-// newestPosts returns the posts in a set that follow another in an order, if there is another.
-func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *language.Expr, order algebra.Order, after algebra.MemberRecord) (found []candidate, err error) {
-	v, err := algebra.NewEvaluation(ctx, sn, e, w)
-	if err != nil {
-		return nil, err
-	}
-	set, _, err := v.Result()
-	if err != nil {
-		return nil, err
-	}
-	if set.Len() > postsRead {
-		return nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
-	}
-	all, _ := set.Page(0, postsRead, sets.Set{})
-	var known []dict.ID
-	for _, id := range all {
-		if dict.ID(id) < dict.FirstReserved {
-			known = append(known, dict.ID(id))
-		}
-	}
-	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
-		if rank.IsPost(string(uri)) && (after.ID == dict.None || order.Compare(p, after) > 0) {
-			found = append(found, candidate{p, string(uri)})
-		}
-		return ctx.Err()
-	})
-	slices.SortFunc(found, func(x, y candidate) int { return order.Compare(x.MemberRecord, y.MemberRecord) })
-	return found, err
 }
 
 // seal seals the start of the next page of a feed.

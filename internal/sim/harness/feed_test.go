@@ -26,7 +26,7 @@ func TestFeed(t *testing.T) {
 	viewer := n.accounts[0]
 	want := n.likes(viewer, 12)
 	feeds := filepath.Join(n.dir, "feeds")
-	if err := os.WriteFile(feeds, []byte("mine = likes($viewer)\n"), 0o600); err != nil {
+	if err := os.WriteFile(feeds, []byte("mine = likes($viewer), seen=hide\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.flags = []string{"--feeds", feeds, "--service-host", "feeds.example.com", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
@@ -47,6 +47,9 @@ func TestFeed(t *testing.T) {
 	if out.Entry.Status != 200 || !slices.Equal(out.Entry.Posts, want) {
 		t.Errorf("a token for the service's entry: %+v", out.Entry)
 	}
+	if out.Unseen.Status != 200 || !slices.Equal(out.Unseen.Posts, want[2:]) {
+		t.Errorf("after two posts were seen: %+v, want %q", out.Unseen, want[2:])
+	}
 	if out.Again.Error != "JwtReplayed" {
 		t.Errorf("a replayed token: %+v", out.Again)
 	}
@@ -65,7 +68,7 @@ func TestFeed(t *testing.T) {
 func (n *network) likes(a *account, count int) (posts []string) {
 	n.t.Helper()
 	for i := range count {
-		post := fmt.Sprintf("at://%s/app.bsky.feed.post/3kaaaaaaaaa%c2", n.accounts[1].DID, 'a'+i)
+		post := fmt.Sprintf("at://%s/app.bsky.feed.post/3kaaaaaaaa%c22", n.accounts[1].DID, 'a'+i)
 		posts = append(posts, post)
 		err := n.client.ApplyWrites(n.t.Context(), a.Account, Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
 			"$type": "app.bsky.feed.like", "createdAt": "2026-01-01T00:00:00Z", "subject": map[string]string{"uri": post, "cid": "bafyreibjifzpqj6o6wcq3hejh7y4z4z2vmiklkvykc57tw3pcbx3kxifpm"},
@@ -100,6 +103,6 @@ type asked struct {
 type feedAnswers struct {
 	DID                                           string
 	Service                                       struct{ DID string }
-	Good, Entry, Again, None                      asked
+	Good, Entry, Again, None, Unseen              asked
 	Audience, OtherEntry, Method, Forged, Expired asked
 }

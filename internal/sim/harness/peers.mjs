@@ -20,7 +20,7 @@
 //        cursor, or wants only new events if it has never seen this host.
 //
 // feed   asks for a feed as a client does, with @atproto/api and tokens of a user of that
-//        PDS, valid and invalid ones, and prints the results as JSON.
+//        PDS, valid and invalid ones, reports two posts as seen and asks again, and prints the results as JSON.
 // lexicons  has @atproto/lexicon read the lexicons in DIR, and prints their ids as JSON.
 // labeler  a labeler (@skyware/labeler), with an account of its own in the PLC directory. All its state is in
 //        DIR. It reads labels from its standard input, one a line, as the arguments of createLabel in JSON,
@@ -160,6 +160,11 @@ async function feed() {
       createServiceJwt({ iss: user.did, aud: service.did, lxm: method, keypair: await Secp256k1Keypair.create() }),
     ),
   }
+  const seen = 'app.bsky.feed.sendInteractions'
+  const interactions = result.good.posts.slice(0, 2).map((item) => ({ item, event: 'app.bsky.feed.defs#interactionSeen', feedContext: 'x' }))
+  const authorization = `Bearer ${await token({ aud: service.did, lxm: seen })}`
+  await generator.app.bsky.feed.sendInteractions({ feed: option('feed'), interactions }, { headers: { authorization }, encoding: 'application/json' })
+  result.unseen = await ask(() => token({ aud: service.did, lxm: method }))
   await new Promise((resolve) => setTimeout(resolve, 9000)) // and five seconds of leeway
   result.expired = await ask(() => soon)
   process.stdout.write(JSON.stringify(result) + '\n')
