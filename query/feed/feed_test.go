@@ -460,49 +460,6 @@ func TestFeedsOfSets(t *testing.T) {
 	}
 }
 
-// A post that is in the set all the time is shown on exactly one page, and no post on two, while
-// the set changes.
-func TestFeedsThatChange(t *testing.T) {
-	var all []string
-	for i := range 25 {
-		all = append(all, "likes("+oracle.Account(i)+")")
-	}
-	s := serve(t, 2, "everybody = union("+strings.Join(all, ",")+")\n", Options{})
-	for range 8 {
-		liked := func() map[string]bool {
-			set := map[string]bool{}
-			for uri := range s.Between(false, 0, 0).Reverse["like"] {
-				set[uri] = true
-			}
-			return set
-		}
-		always := liked()
-		got := s.pages("everybody", 2, func() {
-			s.Grow(10)
-			now := liked()
-			for uri := range always {
-				if !now[uri] {
-					delete(always, uri)
-				}
-			}
-		})
-		seen := map[string]int{}
-		for _, uri := range got {
-			if seen[uri]++; seen[uri] > 1 {
-				t.Errorf("%s was shown twice", uri)
-			}
-		}
-		for uri := range always {
-			if seen[uri] != 1 {
-				t.Errorf("%s was shown %d times", uri, seen[uri])
-			}
-		}
-		if !slices.IsSortedFunc(got, newest) || len(got) < 10 {
-			t.Errorf("%d posts, not the newest first: %q", len(got), got)
-		}
-	}
-}
-
 // A ranked feed shows the posts with the highest counts first, as of its first page: records that
 // are made later change no page.
 func TestRankedFeeds(t *testing.T) {
@@ -533,45 +490,6 @@ func TestRankedFeeds(t *testing.T) {
 	}
 	if some < 100 {
 		t.Errorf("only %d posts", some)
-	}
-}
-
-// While likes come and go, also dated back, a ranked feed shows no post twice, and every post that is in it all the time.
-func TestRankedFeedsThatChange(t *testing.T) {
-	for _, window := range []string{"", ", since=2025-01-01"} {
-		s := serve(t, 6, "top = rank(of=members("+strings.Join([]string{oracle.Account(0), oracle.Account(1), oracle.Account(2), oracle.Account(3)}, ",")+"), via=likes"+window+")\n", Options{})
-		posts := map[string]int{} // and the number of likes that stay
-		like := func(account, n int, at time.Time, gone bool) {
-			rkey := string(dict.AppendTID(nil, uint64(at.UnixMicro())<<10))
-			s.Commit(oracle.Account(account), oracle.Op{Kind: "like", Rkey: rkey, Subject: fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n), Delete: gone})
-		}
-		begin := oracle.Begin.AddDate(0, -6, 0)
-		for n := range 30 {
-			like(0, n, begin.Add(time.Duration(n)*time.Minute), false)
-			posts[fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/p%02d", n)] = 0
-		}
-		turn := 0
-		seen := map[string]int{}
-		for _, uri := range s.pages("top", 4, func() {
-			turn++
-			for account := 1; account < 4; account++ { // what has the most likes changes, by likes that are dated back and by their end
-				n := s.Rand.IntN(30)
-				at := begin.Add(time.Duration(1000*account+turn) * time.Minute)
-				like(account, n, at, false)
-				if s.Rand.IntN(2) == 0 {
-					like(account, n, at, true)
-				}
-			}
-		}) {
-			if seen[uri]++; seen[uri] > 1 {
-				t.Errorf("%q: %s is shown %d times", window, uri, seen[uri])
-			}
-		}
-		for uri := range posts {
-			if seen[uri] == 0 {
-				t.Errorf("%q: %s is not shown", window, uri)
-			}
-		}
 	}
 }
 

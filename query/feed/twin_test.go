@@ -39,7 +39,14 @@ func (w *twin) page(lists [][]string, limit int, first bool) (out []string, more
 	}
 	for i, last := range w.last {
 		if w.sets[i] && last != "" {
-			lists[i] = lists[i][1+slices.Index(lists[i], last):]
+			next := func(uri string) bool { return newest(uri, last) > 0 } // it may be gone, unless it has no time
+			if n := slices.Index(lists[i], last); n >= 0 {
+				lists[i] = lists[i][n+1:]
+			} else if n = slices.IndexFunc(lists[i], next); n >= 0 {
+				lists[i] = lists[i][n:]
+			} else {
+				lists[i] = nil
+			}
 		}
 	}
 	var round []int // whose turn it is
@@ -78,7 +85,7 @@ func (w *twin) page(lists [][]string, limit int, first bool) (out []string, more
 	return out, more
 }
 
-// Feeds of several sources, with options, are those of a twin, while likes come in and the viewer sees posts.
+// Feeds of several sources, with options, are those of a twin, while likes come and go, also dated back, and the viewer sees posts.
 func TestFeedsAgainstATwin(t *testing.T) {
 	queries := []string{
 		"likes($viewer)", "union(likes(" + oracle.Account(1) + "), reposts(" + oracle.Account(2) + "))",
@@ -120,7 +127,7 @@ func TestFeedsAgainstATwin(t *testing.T) {
 		if _, err := s.f.Reload(); err != nil {
 			t.Fatal(err)
 		}
-		p := url.Values{"feed": {s.uri("feed")}}
+		p, gone := url.Values{"feed": {s.uri("feed")}}, map[string][]oracle.Op{}
 		for n := 0; ; n++ {
 			var lists [][]string
 			for _, n := range of {
@@ -149,12 +156,22 @@ func TestFeedsAgainstATwin(t *testing.T) {
 				break
 			}
 			p.Set("cursor", out.Cursor)
-			for range s.Rand.IntN(4) { // dated back and not
-				key, uri := s.Key(), s.Any(append(slices.Concat(lists...), s.Posts...))
+			for range s.Rand.IntN(4) {
+				op, did := oracle.Op{Kind: "like", Rkey: s.Key(), Subject: s.Any(append(slices.Concat(lists...), s.Posts...))}, s.Any(s.Accounts[:6])
 				if s.Rand.IntN(2) == 0 {
-					uri = "at://" + s.Any(s.Accounts) + "/app.bsky.feed.post/" + s.Key()
+					op.Subject = "at://" + s.Any(s.Accounts) + "/app.bsky.feed.post/" + s.Key()
 				}
-				s.Commit(s.Any(s.Accounts[:6]), oracle.Op{Kind: "like", Rkey: key, Subject: uri})
+				if s.Rand.IntN(2) == 0 {
+					op.Rkey = string(dict.AppendTID(nil, uint64(oracle.Begin.AddDate(0, -6, s.Rand.IntN(100)).UnixMicro()+int64(n))<<10))
+				}
+				if s.Commit(did, op); !strings.Contains(op.Subject, "/odd-") {
+					op.Delete = true
+					gone[did] = append(gone[did], op)
+				}
+			}
+			if did := s.Any(s.Accounts[:6]); n%2 == 0 && len(gone[did]) > 0 {
+				s.Commit(did, gone[did][0])
+				gone[did] = gone[did][1:]
 			}
 			if n%3 == 1 {
 				s.see(w.seen, s.Any(append(lists[0], s.Posts...)), s.Any(got))
