@@ -61,7 +61,7 @@ func (c *intake) handle(frame []byte, ruled proof.Ruling) error {
 	c.progress.events.Add(1)
 	switch m.Type {
 	case wire.Error:
-		return fmt.Errorf("%w: %s: %s", ErrRelay, clip(m.Name), clip(m.Text))
+		return fmt.Errorf("%w: %s: %s", ErrRelay, say.Short(m.Name), say.Short(m.Text))
 	case wire.Info:
 		return c.info(m)
 	default: // for the decoder
@@ -96,7 +96,7 @@ func (c *intake) handle(frame []byte, ruled proof.Ruling) error {
 }
 
 func (c *intake) info(m *wire.Message) error {
-	c.warn("info "+string(m.Name), "info message from the relay", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.sequence.numbers.last))
+	c.warn("info "+string(m.Name), "info message from the relay", "name", say.Short(m.Name), "message", say.Short(m.Text), "cursor", int64(c.sequence.numbers.last))
 	if string(m.Name) != "OutdatedCursor" {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 		default:
 			c.decoder.Reject(m, b, ruled.Reason)
 			if ruled.Detail != nil {
-				detail = clip([]byte(ruled.Detail.Error()))
+				detail = say.Short(ruled.Detail.Error())
 			}
 		}
 		if !isExact {
@@ -211,7 +211,7 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 				continue
 			}
 			b.AddDeadLetter(batch.DeadLetter{
-				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Detail: detail, Time: time.Now().UTC(),
+				Seq: m.Seq, DID: say.Short(m.DID), Path: say.Short(d.Path), Reason: string(d.Reason), Detail: detail, Time: time.Now().UTC(),
 			})
 		}
 	})
@@ -313,13 +313,4 @@ func (c *intake) lost(reason wire.Reason, what string) error {
 	c.deciding.Lock()
 	defer c.deciding.Unlock()
 	return c.gap(batch.Gap{Reason: string(reason), Detail: what})
-}
-
-// clip converts bytes from outside to a string of bounded length.
-func clip(b []byte) string {
-	const most = 512
-	if len(b) > most {
-		return string(b[:most]) + "…"
-	}
-	return string(b)
 }

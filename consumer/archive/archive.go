@@ -54,7 +54,7 @@ type Options struct {
 	// Tries bounds the attempts of a request. 0 means 12, over some ten minutes.
 	Tries  int
 	Logger *slog.Logger
-	// Dropped, if set, is called for each malformed row or record.
+	// Dropped is called for each malformed row or record.
 	Dropped func(wire.Reason)
 }
 
@@ -95,9 +95,6 @@ func New(o Options) (*Reader, error) {
 	o.Ops = cmp.Or(o.Ops, 30_000)
 	o.Poll = cmp.Or(o.Poll, 30*time.Second)
 	o.Tries = cmp.Or(o.Tries, 12)
-	if o.Until == nil {
-		o.Until = func() time.Time { return time.Time{} }
-	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	r := &Reader{o: o, source: source, free: make(chan []byte, parallel)}
 	r.client = &client{

@@ -218,7 +218,10 @@ func open(t testing.TB) (kv.Store, *graph.Store) {
 func (s *server) read(ctx context.Context, g *graph.Store, o Options) error {
 	srv := httptest.NewServer(s)
 	defer srv.Close()
-	o.URL, o.Store = "http://archive.example.com", g
+	o.URL, o.Store, o.Dropped = "http://archive.example.com", g, ignore
+	if o.Until == nil {
+		o.Until = func() time.Time { return time.Time{} }
+	}
 	r, err := New(o)
 	if err != nil {
 		s.t.Fatal(err)
@@ -449,7 +452,7 @@ func FuzzBlock(f *testing.F) {
 			return
 		}
 		var batch batch.Batch
-		fold := newFolder(kinds.BuiltIn, nil, 0, nil)
+		fold := newFolder(kinds.BuiltIn, all, 0, ignore)
 		fold.add(&b, &batch)
 		for i := range batch.Events() {
 			if len(batch.Bytes(batch.Event(i).DID)) == 0 {

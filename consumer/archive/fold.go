@@ -12,8 +12,8 @@ import (
 
 // folder fills batches from blocks, in the order of the archive.
 type folder struct {
-	owns    func(did []byte) bool // nil: all
-	records int64                 // see Progress
+	owns    func(did []byte) bool
+	records int64 // see Progress
 	kinds   *kinds.Table
 	drop    func(reason wire.Reason)
 	did     []byte // of the current commit
@@ -53,12 +53,6 @@ func (f *folder) add(b *block, to *batch.Batch) {
 	}
 }
 
-func (f *folder) dropped(reason wire.Reason) {
-	if f.drop != nil {
-		f.drop(reason)
-	}
-}
-
 // commit adds a row of a record. One of a collection that is not indexed adds its rev: the account's next commit must
 // follow the last rev of the archive, whatever it changed.
 func (f *folder) commit(r *row, to *batch.Batch) {
@@ -75,14 +69,14 @@ func (f *folder) commit(r *row, to *batch.Batch) {
 // begin begins a commit.
 func (f *folder) begin(r *row, to *batch.Batch) bool {
 	if !dict.ValidDID(r.did) {
-		f.dropped(wire.BadDID)
+		f.drop(wire.BadDID)
 		return false
 	}
-	if f.owns != nil && !f.owns(r.did) {
+	if !f.owns(r.did) {
 		return false
 	}
 	if !dict.ValidTID(r.rev) {
-		f.dropped(wire.BadRev)
+		f.drop(wire.BadRev)
 		return false
 	}
 	f.open, f.did, f.rev = true, r.did, r.rev
@@ -92,7 +86,7 @@ func (f *folder) begin(r *row, to *batch.Batch) bool {
 
 func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 	if !dict.ValidRkey(r.rkey) {
-		f.dropped(wire.BadPath)
+		f.drop(wire.BadPath)
 		return
 	}
 	to.ReachArchived(batch.Seq(r.seq))
@@ -115,7 +109,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 		to.AddSubjects(k, r.rkey, f.refs)
 	}
 	if dropped != "" {
-		f.dropped(dropped)
+		f.drop(dropped)
 	}
 	f.records++
 }
@@ -124,10 +118,10 @@ func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 func (f *folder) marker(r *row, to *batch.Batch) {
 	f.open = false
 	if !dict.ValidDID(r.did) {
-		f.dropped(wire.BadDID)
+		f.drop(wire.BadDID)
 		return
 	}
-	if f.owns != nil && !f.owns(r.did) {
+	if !f.owns(r.did) {
 		return
 	}
 	if r.kind == sync {
@@ -148,7 +142,7 @@ func (f *folder) marker(r *row, to *batch.Batch) {
 		}
 	}
 	if c.Bad || !hasActive {
-		f.dropped(wire.BadAccount)
+		f.drop(wire.BadAccount)
 		return
 	}
 	to.AddArchivedAccount(batch.Seq(r.seq), r.did, isActive, string(status) == "deleted")

@@ -18,6 +18,11 @@ import (
 	"skein.blue/internal/sim/synth"
 )
 
+// all are owned, and what is dropped is ignored.
+func all([]byte) bool { return true }
+
+func ignore(wire.Reason) {}
+
 // columns encodes rows as an unpacked block, as segment.go describes it.
 func columns(rows []row, witnessed int64) []byte {
 	le := binary.LittleEndian
@@ -232,7 +237,7 @@ func TestFold(t *testing.T) {
 					if cursor, ok := g.Cursor(source); ok {
 						after = int64(cursor.Seq)
 					}
-					fold = newFolder(g.Kinds(), g.Owns, after, nil)
+					fold = newFolder(g.Kinds(), g.Owns, after, ignore)
 					n = -1
 				}
 			}
@@ -278,7 +283,7 @@ func TestFoldOtherCollections(t *testing.T) {
 	must(t, b.parse())
 	var to batch.Batch
 	drops := 0
-	newFolder(kinds.BuiltIn, nil, 0, func(wire.Reason) { drops++ }).add(&b, &to)
+	newFolder(kinds.BuiltIn, all, 0, func(wire.Reason) { drops++ }).add(&b, &to)
 	var got []string
 	for i := range to.Events() {
 		e := to.Event(i)

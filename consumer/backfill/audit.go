@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skein.blue/internal/say"
+
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -259,7 +261,7 @@ func (a *auditor) report(ctx context.Context, did, host, rev string, records int
 		a.o.Logger.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0])
 		var b batch.Batch
 		for _, d := range differences[:min(len(differences), auditReports)] {
-			b.AddDeadLetter(batch.DeadLetter{DID: did, Path: shorten(d), Reason: "audit", Time: time.Now().UTC()})
+			b.AddDeadLetter(batch.DeadLetter{DID: did, Path: say.Short(d), Reason: "audit", Time: time.Now().UTC()})
 		}
 		if err = a.o.Store.Apply(ctx, "", &b); err == nil {
 			err = a.o.resync(ctx, batch.Cause{Reason: "audit"}, did)

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skein.blue/internal/say"
+
 	"github.com/bluesky-social/indigo/atproto/identity"
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -100,7 +102,7 @@ func (c *client) ask(ctx context.Context, host, method string, query url.Values,
 		if err == nil || ctx.Err() != nil || tries == c.o.Tries || isAnswer && a.isFinal() || errors.Is(err, outward.ErrPrivate) {
 			return err
 		}
-		trouble = new(fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, tries, c.o.Tries, shorten(err.Error())))
+		trouble = new(fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, tries, c.o.Tries, say.Short(err.Error())))
 		c.trouble.Store(trouble)
 		pause := backoff(tries, time.Second, time.Minute)
 		if isAnswer {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"skein.blue/internal/say"
+
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph"
@@ -116,7 +118,7 @@ func (m *comparer) compare(ctx context.Context, c *comparison) (ended bool) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		m.o.Logger.Warn("comparison with the relay's list failed; retrying", "relay", m.o.Relay, "error", shorten(err.Error()))
+		m.o.Logger.Warn("comparison with the relay's list failed; retrying", "relay", m.o.Relay, "error", say.Short(err.Error()))
 	default:
 		m.o.Logger.Info("comparison with the relay's list complete", "listed", c.listed, "queued", m.queue.waiting())
 	}

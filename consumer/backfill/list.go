@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"skein.blue/internal/say"
+
 	"golang.org/x/sync/errgroup"
 
 	"skein.blue/graph"
@@ -192,7 +194,7 @@ func (l *lister) readLists(ctx context.Context, job *listJob) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if list.Done = true; err != nil {
-				list.Failed = shorten(err.Error())
+				list.Failed = say.Short(err.Error())
 				l.o.Logger.Warn("listing the repos of a host failed", "host", host, "error", list.Failed)
 			}
 			return nil

@@ -3,8 +3,9 @@ package backfill
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
+
+	"skein.blue/internal/say"
 
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
@@ -82,7 +83,7 @@ func (f *fetcher) failed(ctx context.Context, j *job, err error) {
 		f.setStatus(ctx, j.did, false) // inactive, not deleted: only the stream says that
 	}
 	if held, ok := f.seldom.Allow(why.why); ok {
-		f.o.Logger.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", why.why, "error", shorten(why.err.Error()), "tries", row.Tries, "occurrences", held+1)
+		f.o.Logger.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", why.why, "error", say.Short(why.err.Error()), "tries", row.Tries, "occurrences", held+1)
 	}
 }
 
@@ -98,7 +99,7 @@ func (f *failure) note(r *graph.Resync, started uint64, o *Options) {
 	if outdated && !f.final {
 		r.Tries = min(r.Tries, most-1)
 	}
-	r.Failure, r.Detail = f.why, shorten(f.err.Error())
+	r.Failure, r.Detail = f.why, say.Short(f.err.Error())
 	switch {
 	case f.why == inactive && !outdated:
 		r.State, r.Failure, r.Tries = graph.ResyncInactive, "", 0
@@ -111,15 +112,6 @@ func (f *failure) note(r *graph.Resync, started uint64, o *Options) {
 
 // inactive is the outcome for an inactive account; it is not a failure.
 const inactive = "inactive"
-
-func shorten(s string) string {
-	const most = 300
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
 
 // setStatus records whether an account is active, as its host says.
 func (f *fetcher) setStatus(ctx context.Context, did string, isActive bool) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,22 +13,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
-
-// Texts from strangers are kept short, valid, and otherwise as they are.
-func TestShorten(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                       "",
-		"no such repo":           "no such repo",
-		"a\xffb":                 "a?b",
-		strings.Repeat("x", 300): strings.Repeat("x", 300),
-		strings.Repeat("x", 301): strings.Repeat("x", 300) + "…",
-		"x" + strings.Repeat("é", 150) + "after": "x" + strings.Repeat("é", 149) + "…",
-	} {
-		if got := shorten(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
 
 // After a failure, a repo is retried later and later, given up when retrying is useless or was tried
 // often enough, and hidden where its host says so.

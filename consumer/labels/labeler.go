@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
@@ -23,6 +22,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/outward"
+	"skein.blue/internal/say"
 )
 
 // Bounds on what a labeler sends, and how long it may be silent.
@@ -113,7 +113,7 @@ func (l *labeler) run(ctx context.Context) error {
 			l.failedAt = time.Now()
 		}
 		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
-			problem := clip(err.Error())
+			problem := say.Short(err.Error())
 			if err := l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
 				return err
 			}
@@ -356,16 +356,16 @@ func (l *labeler) apply(ctx context.Context, messages []message) error {
 			}
 		case wire.Info:
 			if m.name == "OutdatedCursor" && after.Missed.IsZero() {
-				l.log.Warn("labeler no longer has all labels after the cursor: some are missing", "after_seq", after.Seq, "message", clip(m.text))
+				l.log.Warn("labeler no longer has all labels after the cursor: some are missing", "after_seq", after.Seq, "message", say.Short(m.text))
 				after.Missed = now()
 			}
 		case wire.Error:
 			if m.name == futureCursor && after.Seq > 0 {
-				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", clip(m.text))
+				l.log.Warn("labeler has restarted its sequence: reading it from its beginning", "after_seq", after.Seq, "message", say.Short(m.text))
 				after.Seq, after.Restarted, after.Current = 0, now(), false
 				ending = errAgain
 			} else {
-				ending = fmt.Errorf("the labeler ended the stream: %s: %s", clip(m.name), clip(m.text))
+				ending = fmt.Errorf("the labeler ended the stream: %s: %s", say.Short(m.name), say.Short(m.text))
 			}
 		}
 		if ending != nil {
@@ -394,15 +394,6 @@ func (l *labeler) apply(ctx context.Context, messages []message) error {
 		}
 	}
 	return ending
-}
-
-// clip shortens what a labeler says, which is stored and logged.
-func clip(s string) string {
-	const most = 300
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

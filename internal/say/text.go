@@ -33,6 +33,16 @@ func Line(s string) string {
 	}, s)
 }
 
+// Short returns the beginning of a stranger's text, as UTF-8.
+func Short[S ~string | ~[]byte](s S) string {
+	const most = 512
+	text := strings.ToValidUTF8(string(s), "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
 // A Writer writes lines of text to a terminal, or to a file that a terminal may show later. It
 // keeps line breaks and tabs, and replaces other characters as Line does. Any goroutine may write.
 type Writer struct {

@@ -77,3 +77,19 @@ func TestEscapeJSON(t *testing.T) {
 		t.Errorf("%q, %v", back, err)
 	}
 }
+
+// Texts from strangers are kept short, valid, and otherwise as they are.
+func TestShort(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                       "",
+		"no such repo":           "no such repo",
+		"a\xffb":                 "a?b",
+		strings.Repeat("x", 512): strings.Repeat("x", 512),
+		strings.Repeat("x", 513): strings.Repeat("x", 512) + "…",
+		"x" + strings.Repeat("é", 256) + "after": "x" + strings.Repeat("é", 255) + "…",
+	} {
+		if got := say.Short(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
