@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"skein.blue/internal/outward"
 )
 
 // Notifications to the service manager, by sd_notify(3): the unit is Type=notify. Without a
@@ -28,15 +30,10 @@ func KeepAlive(ctx context.Context, check func()) {
 	if err != nil || micros <= 0 || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return // nobody watches
 	}
-	for ticker := time.NewTicker(time.Duration(micros) * time.Microsecond / 3); ; {
+	for err == nil {
 		check()
 		notify("WATCHDOG=1")
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			ticker.Stop()
-			return
-		}
+		err = outward.Wait(ctx, time.Duration(micros)*time.Microsecond/3)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/hashicorp/golang-lru/v2/expirable"
+	"golang.org/x/sync/singleflight"
 )
 
 // ErrUnreachable means that fetching a DID document failed.
@@ -39,28 +40,15 @@ type Keys struct {
 	failed    *expirable.LRU[syntax.DID, failure]
 	renewed   *expirable.LRU[syntax.DID, bool] // renewed in the last minute
 
-	mu       sync.Mutex // guards underWay
-	underWay map[flight]*keyLookUp
-}
+	underWay singleflight.Group // by account and asker: another client's may wait for its turn for long
 
-// flight names a running look-up. Askers do not wait for each other's: another client's may wait for its turn for long.
-type flight struct {
-	did syntax.DID
-	asker
+	mu sync.Mutex // held while renewed is asked and changed
 }
 
 // failure is the reason why there is no key, and how long it is cached.
 type failure struct {
 	err   error
 	until time.Time
-}
-
-// keyLookUp is a running look-up, for which other requests for the same key wait. key and
-// err are set before done is closed; both are nil if the look-up never started.
-type keyLookUp struct {
-	done chan struct{}
-	key  atcrypto.PublicKey
-	err  error
 }
 
 // NewKeys returns Keys over a directory, which needs no cache, and is that of a Broker (Broker.Over).
@@ -74,7 +62,6 @@ func NewKeysKept(d identity.Directory, most int, kept time.Duration) *Keys {
 		found:     expirable.NewLRU[syntax.DID, atcrypto.PublicKey](most, nil, kept),
 		failed:    expirable.NewLRU[syntax.DID, failure](maxFailures, nil, keptAbsence),
 		renewed:   expirable.NewLRU[syntax.DID, bool](maxFailures, nil, time.Minute),
-		underWay:  map[flight]*keyLookUp{},
 	}
 }
 
@@ -115,27 +102,21 @@ func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKe
 // get returns a cached key unless fresh, or looks it up. Concurrent requests for the same
 // key share one look-up.
 func (k *Keys) get(ctx context.Context, did syntax.DID, fresh bool) (atcrypto.PublicKey, error) {
-	f := flight{did, askerOf(ctx)}
 	for {
-		k.mu.Lock()
 		if key, err, known := k.kept(did); known && !fresh {
-			k.mu.Unlock()
 			return key, err
 		}
-		l, joined := k.underWay[f]
-		if !joined {
-			l = &keyLookUp{done: make(chan struct{})}
-			k.underWay[f] = l
-		}
-		k.mu.Unlock()
-		if !joined {
-			return k.lookUp(ctx, f, l)
-		}
+		started := false
+		result := k.underWay.DoChan(fmt.Sprint(did, " ", askerOf(ctx)), func() (any, error) {
+			started = true
+			return k.lookUp(ctx, did)
+		})
 		select {
-		case <-l.done:
-			if l.key != nil || l.err != nil {
-				return l.key, l.err
-			} // the request that started it has left: take its place
+		case r := <-result:
+			if started || !errors.Is(r.Err, ErrBusy) { // else the request that started it has left: take its place
+				key, _ := r.Val.(atcrypto.PublicKey)
+				return key, r.Err
+			}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %s", ErrBusy, did)
 		}
@@ -153,27 +134,19 @@ func (k *Keys) kept(did syntax.DID) (key atcrypto.PublicKey, err error, known bo
 	return nil, nil, false
 }
 
-// lookUp looks up a key, and wakes the requests that wait for it.
-func (k *Keys) lookUp(ctx context.Context, f flight, l *keyLookUp) (atcrypto.PublicKey, error) {
-	defer func() {
-		k.mu.Lock()
-		delete(k.underWay, f)
-		k.mu.Unlock()
-		close(l.done)
-	}()
-	key, err := k.fetch(ctx, f.did)
+// lookUp looks up a key, and keeps the outcome.
+func (k *Keys) lookUp(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error) {
+	key, err := k.fetch(ctx, did)
 	switch {
-	case errors.Is(err, ErrBusy): // it says nothing to the others
-		return nil, err
+	case errors.Is(err, ErrBusy): // it says nothing of the account
 	case err == nil:
-		k.found.Add(f.did, key)
+		k.found.Add(did, key)
 	case errors.Is(err, ErrUnreachable): // a cached key stays
-		k.failed.Add(f.did, failure{err, time.Now().Add(keptUnreachable)})
+		k.failed.Add(did, failure{err, time.Now().Add(keptUnreachable)})
 	default:
-		k.found.Remove(f.did)
-		k.failed.Add(f.did, failure{err, time.Now().Add(keptAbsence)})
+		k.found.Remove(did)
+		k.failed.Add(did, failure{err, time.Now().Add(keptAbsence)})
 	}
-	l.key, l.err = key, err
 	return key, err
 }
 

@@ -331,7 +331,4 @@ func TestBusy(t *testing.T) {
 	if _, err := k.Key(ctx, "did:web:b.evil.com"); !errors.Is(err, identity.ErrDIDNotFound) {
 		t.Errorf("later: %v", err)
 	}
-	if len(k.underWay) != 0 {
-		t.Errorf("%d look-ups left", len(k.underWay))
-	}
 }
