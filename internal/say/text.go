@@ -6,6 +6,9 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
 )
 
 // Strangers' texts (from hosts, relays, servers, records) reach an operator's terminal in error
@@ -46,53 +49,25 @@ func Short[S ~string | ~[]byte](s S) string {
 // A Writer writes lines of text to a terminal, or to a file that a terminal may show later. It
 // keeps line breaks and tabs, and replaces other characters as Line does. Any goroutine may write.
 type Writer struct {
-	to io.Writer
-
-	mu   sync.Mutex // guards the rest
-	rest []byte     // the start of an incomplete character
-	out  []byte     // scratch
+	mu sync.Mutex // held during a write
+	w  *transform.Writer
 }
 
 // NewWriter returns a Writer that writes to w.
-func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
+func NewWriter(w io.Writer) *Writer {
+	return &Writer{w: transform.NewWriter(w, runes.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !shown(r) {
+			return utf8.RuneError
+		}
+		return r
+	}))}
+}
 
 // Write implements io.Writer.
 func (w *Writer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text := b
-	if len(w.rest) > 0 {
-		text = append(w.rest, b...)
-	}
-	w.out = w.out[:0]
-	for len(text) > 0 {
-		if c := text[0]; c < utf8.RuneSelf {
-			if c >= ' ' && c != 0x7f || c == '\n' || c == '\t' {
-				w.out = append(w.out, c)
-			} else {
-				w.out = utf8.AppendRune(w.out, utf8.RuneError)
-			}
-			text = text[1:]
-			continue
-		}
-		if !utf8.FullRune(text) {
-			break
-		}
-		r, n := utf8.DecodeRune(text)
-		if !shown(r) {
-			r = utf8.RuneError
-		}
-		w.out = utf8.AppendRune(w.out, r)
-		text = text[n:]
-	}
-	w.rest = append([]byte(nil), text...)
-	if len(w.out) == 0 {
-		return len(b), nil
-	}
-	if _, err := w.to.Write(w.out); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return w.w.Write(b) // writers do not wrap
 }
 
 // EscapeJSON returns JSON with the characters that a terminal would obey escaped as \u…, without
