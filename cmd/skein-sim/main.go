@@ -47,9 +47,6 @@ func subcommand(name, usage string, n *network.Options, flags []cli.Flag, run fu
 			&cli.BoolFlag{Name: "only-plc", Usage: "no did:web accounts, whose DID documents nobody serves; for --verify full", Destination: &n.OnlyPLC},
 		}, flags...),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
 			if n.Accounts < 1 || n.History < least {
 				return command.UsageError("--accounts must be at least 1, and --past %d", least)
 			}

@@ -48,7 +48,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 		Usage: "add older records from an archive, from hosts, or from single repos or files: by a running daemon, or with --store in this process",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			if err := errors.Join(command.NoArguments(c), p.check()); err != nil {
+			if err := p.check(); err != nil {
 				return err
 			}
 			if !c.IsSet("store") {

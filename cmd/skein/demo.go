@@ -34,10 +34,7 @@ func demoCommand(e *command.Environment) *cli.Command {
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the web page and the query API", Destination: &listen},
 			&cli.DurationFlag{Name: "for", DefaultText: "until Ctrl-C", Usage: "how long to run", Destination: &ends},
 		},
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
+		Action: func(ctx context.Context, _ *cli.Command) error {
 			if ends < 0 {
 				return command.UsageError("--for %v is negative", ends)
 			}

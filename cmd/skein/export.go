@@ -36,8 +36,9 @@ func exportCommand(e *command.Environment) *cli.Command {
 				err = command.UsageError("--format %q: expected jsonl or parquet", format)
 			case !isTables && (!o.Since.IsZero() || len(o.Kinds) > 0):
 				err = command.UsageError("--kinds and --since need --format parquet")
+			case !isTables && c.Args().Present():
+				err = command.UsageError("export takes no arguments without --format parquet, got %q", c.Args().First())
 			case !isTables:
-				err = command.NoArguments(c)
 			case c.Args().Len() != 1:
 				err = command.UsageError("skein export --format parquet needs one argument, the folder to write to")
 			case so.Store != "" && !app.InFolder(so.Store):

@@ -25,9 +25,6 @@ func healthCommand(e *command.Environment) *cli.Command {
 		Flags: append(a.flags("admin address of the daemon"),
 			&cli.DurationFlag{Name: "max-lag", DefaultText: "any", Usage: "exit with 1 also if the index is further behind than this, such as 5m, or has no event yet: if answers that old are of no use to you", Destination: &maxLag}),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
 			if c.IsSet("max-lag") && maxLag <= 0 {
 				return command.UsageError("--max-lag %v: must be more than 0", maxLag)
 			}

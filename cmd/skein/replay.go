@@ -33,9 +33,6 @@ func replayCommand(e *command.Environment) *cli.Command {
 		Usage: "index events from a relay (starting at a cursor) or from a recording, then stop",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
 			switch {
 			case o.Rate > 0 && o.Frames == "":
 				return command.UsageError("--rate needs --frames: a relay sends at its own rate")

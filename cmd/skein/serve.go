@@ -61,10 +61,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
 		Flags: flags,
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
+		Action: func(ctx context.Context, _ *cli.Command) error {
 			return n.start(ctx, flags)
 		},
 	}

@@ -16,10 +16,7 @@ func storeCommand(name, usage string, action func(ctx context.Context, path stri
 	var o app.StoreOptions
 	return &cli.Command{
 		Name: name, Usage: usage, Flags: append([]cli.Flag{command.StoreFlag(&o)}, flags...),
-		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			if err := command.NoArguments(c); err != nil {
-				return err
-			}
+		Action: func(ctx context.Context, _ *cli.Command) error {
 			return withStore(ctx, o.Store, func(store kv.Store) error { return action(ctx, o.Store, store) })
 		},
 	}

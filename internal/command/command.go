@@ -70,6 +70,9 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 		action := c.Action
 		c.Action = func(ctx context.Context, c *cli.Command) error {
 			began = true
+			if c.ArgsUsage == "" && c.Args().Present() {
+				return UsageError("%s takes no arguments, got %q", c.Name, c.Args().First())
+			}
 			return action(ctx, c)
 		}
 	}
@@ -260,12 +263,4 @@ func (e *Environment) width() int {
 		}
 	}
 	return 0
-}
-
-// NoArguments returns a usage error if anything follows the flags.
-func NoArguments(c *cli.Command) error {
-	if c.Args().Present() {
-		return UsageError("%s takes no arguments, got %q", c.Name, c.Args().First())
-	}
-	return nil
 }

@@ -61,10 +61,7 @@ func VersionCommand(e *Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version, commit, Go version, and the storage engines of this build",
-		Action: func(_ context.Context, c *cli.Command) error {
-			if err := NoArguments(c); err != nil {
-				return err
-			}
+		Action: func(context.Context, *cli.Command) error {
 			engines := "pebble"
 			if fdbkv.Built {
 				engines += " fdb"
