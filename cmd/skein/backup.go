@@ -21,7 +21,7 @@ const targetUsage = "TARGET is a folder or s3://BUCKET/PREFIX (with the usual va
 func backupCommand(e *command.Environment) *cli.Command {
 	var a admin
 	store := app.StoreOptions{Memory: 64 << 20}
-	j := app.BackupJob{Program: "skein " + command.Version()}
+	j := app.BackupJob{CreateOptions: backup.CreateOptions{Program: "skein " + command.Version()}}
 	return &cli.Command{
 		Name: "backup", Usage: "back up the store of a running daemon, or another one, to a folder or bucket", ArgsUsage: "TARGET",
 		Description: "Sends what the target lacks. The daemon goes on indexing and answering. " + targetUsage + ".",

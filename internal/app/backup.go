@@ -94,15 +94,10 @@ func removeCheckpoints(dir string) error {
 	return nil
 }
 
-// A BackupJob says where to back up to, and how.
+// A BackupJob says where to back up to, and how. Run sets what depends on the checkpoint.
 type BackupJob struct {
 	Target backup.Target
-	Signer *backup.Signer // nil: no signature
-	Keep   int            // how many; 0: all
-	// Program is the name and version of the program.
-	Program string
-	// Progress, if set, is called with the bytes done so far, and of how many.
-	Progress func(done, total int64)
+	backup.CreateOptions
 }
 
 // Run backs up a checkpoint. It opens the checkpoint first, which proves that it is a whole store,
@@ -112,11 +107,10 @@ func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error
 	if err != nil {
 		return backup.Report{}, fmt.Errorf("the copy of the store cannot be opened: %w", err)
 	}
-	merger := graph.Merger()
-	return backup.Create(ctx, j.Target, backup.CreateOptions{
-		Dir: c.Folder, Time: c.Time, Store: summary, Program: j.Program, Signer: j.Signer, Keep: j.Keep, Progress: j.Progress, Gently: c.Live,
-		Check: func(path string) error { return pebblekv.CheckFile(ctx, merger, path) },
-	})
+	o, merger := j.CreateOptions, graph.Merger()
+	o.Dir, o.Time, o.Store, o.Gently = c.Folder, c.Time, summary, c.Live
+	o.Check = func(path string) error { return pebblekv.CheckFile(ctx, merger, path) }
+	return backup.Create(ctx, j.Target, o)
 }
 
 // Summarize opens a store that nobody else uses, without changing it, and says what it holds.

@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -63,10 +64,8 @@ func (g *adminGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("WWW-Authenticate", "Bearer")
 		w.Header().Add("WWW-Authenticate", `Basic realm="skein"`)
 	}
-	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Connection", "close") // the request's body is not read
-	w.WriteHeader(status)
-	_ = writeJSONLine(w, map[string]string{"error": why})
+	refuse(w, status, errors.New(why))
 }
 
 // judge returns 200 if the request may be served, else the status and the reason.
