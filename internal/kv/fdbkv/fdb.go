@@ -158,8 +158,8 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 				s.cluster.success()
 				return nil
 			}
-			var fe fdb.Error
-			if !errors.As(err, &fe) {
+			fe, ok := errors.AsType[fdb.Error](err)
+			if !ok {
 				stop()
 				return err
 			}
@@ -169,15 +169,14 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 					return fmt.Errorf("fdbkv: three attempts took longer than FoundationDB keeps a snapshot: %w", kv.ErrTooLarge)
 				}
 			}
-			s.o.Metrics.Retried(cause(fe.Code))
+			s.o.Metrics.Retried(cmp.Or(causes[fe.Code], "other"))
 			if fe.Code == codeNotCommitted {
 				s.reportConflicts(tr)
 			}
 			err = tr.OnError(fe).Get()
 		}
 		stop()
-		var fe fdb.Error
-		switch errors.As(err, &fe); {
+		switch fe, _ := errors.AsType[fdb.Error](err); {
 		case ctx.Err() != nil:
 			return fmt.Errorf("fdbkv: %w", context.Cause(ctx))
 		case fe.Code == codeTimedOut && persist:
@@ -191,19 +190,8 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 	}
 }
 
-func cause(code int) string {
-	switch code {
-	case codeNotCommitted:
-		return "conflict"
-	case codeUnknown:
-		return "unknown"
-	case codeTooOld:
-		return "too_old"
-	case codeTimedOut:
-		return "timeout"
-	}
-	return "other"
-}
+// causes names the errors that are retried, for the metrics.
+var causes = map[int]string{codeNotCommitted: "conflict", codeUnknown: "unknown", codeTooOld: "too_old", codeTimedOut: "timeout"}
 
 func (s *Store) begin() (fdb.Transaction, error) {
 	if s.closed.Load() {
@@ -255,8 +243,8 @@ func (s *Store) reportConflicts(tr fdb.Transaction) {
 
 // explain translates an error of FoundationDB into one of package kv.
 func (s *Store) explain(err error) error {
-	var fe fdb.Error
-	if !errors.As(err, &fe) {
+	fe, ok := errors.AsType[fdb.Error](err)
+	if !ok {
 		return err
 	}
 	switch fe.Code {
@@ -359,10 +347,7 @@ func (s *Store) Merger() kv.Merger { return s.o.Merger }
 
 // DiskBytes implements kv.Store with FoundationDB's estimate for one replica.
 func (s *Store) DiskBytes() uint64 {
-	n, err := s.RangeBytes(nil, nil)
-	if err != nil {
-		return 0
-	}
+	n, _ := s.RangeBytes(nil, nil) // 0 with an error
 	return n
 }
 
