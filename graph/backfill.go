@@ -109,7 +109,7 @@ func (s *past) setBackfill(b format.Backfill) {
 // loadBackfill reads the state of the backfill for some partitions. It continues what was being fetched for any of them.
 func loadBackfill(r kv.Reader, parts format.Partitions) (b format.Backfill, err error) {
 	err = eachPart(r, parts, format.KeyBackfill, func(_ uint8, v []byte) error {
-		one, err := format.DecodeBackfill(v)
+		one, err := format.FromJSON[format.Backfill](v)
 		b = read.BothBackfills(b, one)
 		return err
 	})
@@ -138,7 +138,7 @@ func (s *past) ChangeResync(ctx context.Context, did string, change func(*format
 		if v, queued, err = tx.Get(format.ResyncKey(id)); err != nil || !queued {
 			return err
 		}
-		row, err := format.DecodeResync(v)
+		row, err := format.FromJSON[format.Resync](v)
 		if err != nil || !change(&row) {
 			return err
 		}

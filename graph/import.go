@@ -90,15 +90,15 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []
 // Doubts say what an exported store lacked, apart from what single accounts lacked.
 type Doubts struct {
 	// Lacking are the kinds that were added after the store had accounts, by name.
-	Lacking map[string]format.Lack
+	Lacking map[string]format.Lack `json:"lacking,omitempty"`
 	// Hole says that repos have not been compared since a hole of the stream.
-	Hole bool
+	Hole bool `json:"hole,omitempty"`
 	// Floors are the last events before the newest hole, by source.
-	Floors map[string]format.Seq
+	Floors map[string]format.Seq `json:"floors,omitempty"`
 	// Unbroken is since when the stream had no hole.
-	Unbroken time.Time
+	Unbroken time.Time `json:"unbroken,omitzero"`
 	// Backfill says which past was being fetched.
-	Backfill format.Backfill
+	Backfill format.Backfill `json:"backfill"`
 }
 
 // ImportDoubts imports what the exported store lacked. Import the cursors first.

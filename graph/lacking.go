@@ -36,7 +36,7 @@ func readLacking(r kv.Reader) (map[string]format.Lack, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	return format.DecodeLacking(v)
+	return format.FromJSON[map[string]format.Lack](v)
 }
 
 func setLacking(tx kv.Txn, lacking map[string]format.Lack) error {

@@ -66,7 +66,7 @@ func (s *Store) makeLanes(parts format.Partitions) (lanes []*lane) {
 func (l *lane) newWriter() *write.Writer {
 	s := l.store
 	return write.New(write.Options{
-		Layout: s.layout, Merger: s.merger, IDs: s.ids, Shared: s.shared(), Kinds: s.Kinds,
+		Layout: s.layout, Merger: s.merger, IDs: s.ids, Kinds: s.Kinds,
 		States: l.states, Holes: &s.holes, Modes: &l.modes,
 	})
 }

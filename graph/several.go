@@ -186,8 +186,8 @@ func (s *Store) Move(ctx context.Context) error {
 // about several partitions.
 func splitRows(tx kv.Txn, moving format.Partitions) error {
 	return errors.Join(
-		splitRow(tx, format.KeyHoles, moving, format.DecodeHoles, func(h *format.Holes) *format.Partitions { return &h.Parts }),
-		splitRow(tx, format.KeyBackfill, moving, format.DecodeBackfill, func(b *format.Backfill) *format.Partitions { return &b.Parts }))
+		splitRow(tx, format.KeyHoles, moving, format.FromJSON[format.Holes], func(h *format.Holes) *format.Partitions { return &h.Parts }),
+		splitRow(tx, format.KeyBackfill, moving, format.FromJSON[format.Backfill], func(b *format.Backfill) *format.Partitions { return &b.Parts }))
 }
 
 func splitRow[T any](tx kv.Txn, key []byte, moving format.Partitions, decode func([]byte) (T, error), partsOf func(*T) *format.Partitions) error {

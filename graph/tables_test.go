@@ -93,7 +93,7 @@ func TestTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Reset()
-		for _, o := range []export.TableOptions{{Workers: 1}, {Workers: 5}, {Workers: 3, Kinds: []string{"like"}, Since: time.UnixMicro(int64(middle(m)))}} {
+		for _, o := range []export.TableOptions{{}, {Kinds: []string{"like"}, Since: time.UnixMicro(int64(middle(m)))}} {
 			o.Dir = filepath.Join(t.TempDir(), "tables")
 			told := int64(0)
 			o.Progress = func(n int64) { told = max(told, n) }

@@ -35,7 +35,7 @@ func (s *accounts) AccountAndQueue(id dict.ID) (st format.RepoState, known bool,
 	if err != nil || !ok {
 		return st, known, nil, err
 	}
-	q, err := format.DecodeResync(v)
+	q, err := format.FromJSON[format.Resync](v)
 	return st, known, &q, err
 }
 
@@ -91,7 +91,7 @@ func (s *accounts) Resyncs(each func(did string, row format.Resync) error) error
 		if err != nil {
 			return err
 		}
-		row, err := format.DecodeResync(v)
+		row, err := format.FromJSON[format.Resync](v)
 		if err != nil {
 			return err
 		}

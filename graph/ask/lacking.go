@@ -124,11 +124,11 @@ func (s *accounts) readKnown() (k Known, err error) {
 		switch {
 		case len(v) == 0: // the store has no such row yet
 		case i == 0:
-			next.Holes, errs[i] = format.DecodeHoles(v)
+			next.Holes, errs[i] = format.FromJSON[format.Holes](v)
 		case i == 1:
-			next.Past, errs[i] = format.DecodeBackfill(v)
+			next.Past, errs[i] = format.FromJSON[format.Backfill](v)
 		default:
-			next.Counts, errs[i] = format.DecodeAccountCounts(v)
+			next.Counts, errs[i] = format.FromJSON[format.AccountCounts](v)
 		}
 	}
 	if err = errors.Join(errs[:]...); err == nil {

@@ -13,16 +13,10 @@ type (
 	RepoState = format.RepoState
 	// Resync is a row of the queue of repos to fetch.
 	Resync = format.Resync
-	// Holes count the holes of the stream.
-	Holes = format.Holes
-	// Backfill is what was read of the time before the stream, and of what is being read.
-	Backfill = format.Backfill
 	// Roster is a list of all accounts.
 	Roster = format.Roster
 	// Around is the part of the network that a store holds.
 	Around = format.Around
-	// AccountCounts are the totals of a store that are about accounts.
-	AccountCounts = format.AccountCounts
 	// Counts are the totals of a store.
 	Counts = format.Counts
 	// Cursor is how far a source has been read.

@@ -112,7 +112,7 @@ func TestBrokenCounts(t *testing.T) {
 	ways := map[string]breakage{
 		"cut": func(b *bench) string {
 			b.rows[b.first('m', isCounts)] = []byte("{")
-			return "reading the counts"
+			return "reading a format.Counts"
 		},
 		"claimed strings": func(b *bench) string {
 			key := b.first(dict.KeyClaims, func(string, []byte) bool { return true })

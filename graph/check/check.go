@@ -168,36 +168,18 @@ func (v *checker) run() error {
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
 	v.dictionary = newDictionary(v.pass, v.Settings, v.kinds)
-	if err := v.dictionary.readStrings(); err != nil {
-		return err
+	of := func(keyspace byte, check func(k, value []byte) error) func() error {
+		return func() error { return v.scan([]byte{keyspace}, check) }
 	}
-	for _, part := range []struct {
-		keyspace byte
-		check    func(k, value []byte) error
-	}{
-		{format.KeyErase, v.eraseJob},
-		{format.KeyResync, v.resync},
-		{format.KeyAccount, v.accounts},
+	for _, step := range []func() error{
+		v.dictionary.readStrings, of(format.KeyErase, v.eraseJob), of(format.KeyResync, v.resync), of(format.KeyAccount, v.accounts),
+		v.edges, v.ofLabels().labelers, v.totals, v.rest, v.keyspaces,
 	} {
-		if err := v.scan([]byte{part.keyspace}, part.check); err != nil {
+		if err := step(); err != nil {
 			return err
 		}
 	}
-	if err := v.edges(); err != nil {
-		return err
-	}
-	if err := v.ofLabels().labelers(); err != nil {
-		return err
-	}
-	if v.damage.any() {
-		v.broken("the edges and the counts were not compared: a part of the store is damaged")
-	} else if err := v.totals(); err != nil {
-		return err
-	}
-	if err := v.rest(); err != nil {
-		return err
-	}
-	return v.keyspaces()
+	return nil
 }
 
 // rest checks the keyspaces that stay small: cursors, notes, claims, versions.
@@ -314,7 +296,7 @@ func (v *checker) resync(k, value []byte) error {
 	id, err := format.ParseActorKey(k)
 	if err == nil {
 		v.resyncs[id] = true
-		_, err = format.DecodeResync(value)
+		_, err = format.FromJSON[format.Resync](value)
 	}
 	if err != nil {
 		v.broken("%v", err)
@@ -360,7 +342,12 @@ func (v *checker) named(ns dict.Namespace, id dict.ID, what string) {
 	}
 }
 
+// totals compares the counts.
 func (v *checker) totals() error {
+	if v.damage.any() {
+		v.broken("the edges and the counts were not compared: a part of the store is damaged")
+		return nil
+	}
 	stored, err := read.Counts(v.r)
 	if err != nil {
 		return v.malformed(err)

@@ -28,9 +28,8 @@ type Keyspace struct {
 
 // Usage returns the size of each part of a store that has any keys, as the engine estimates it.
 func Usage(r kv.Reader, table *kinds.Table, engine kv.Store) (out []Keyspace, err error) {
-	parts, _ := format.Parts(table)
 	var sum uint64
-	for _, p := range parts {
+	for _, p := range format.Parts(table) {
 		end, isEmpty := kv.PrefixEnd(p.Prefix), true // engines estimate an empty range as a whole block
 		err := r.Scan(p.Prefix, end, false, func(_, _ []byte) (bool, error) { isEmpty = false; return false, nil })
 		if err != nil {

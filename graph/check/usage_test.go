@@ -40,7 +40,7 @@ func TestUsage(t *testing.T) {
 		b := h.bench(t)
 		b.rows["zz"] = []byte("of no keyspace")
 		bytes, all := map[string]uint64{}, uint64(0)
-		parts, _ := format.Parts(kinds.BuiltIn)
+		parts := format.Parts(kinds.BuiltIn)
 		for k, v := range b.rows {
 			if i := slices.IndexFunc(parts, func(p format.Part) bool { return strings.HasPrefix(k, string(p.Prefix)) }); i >= 0 {
 				bytes[parts[i].Name] += uint64(len(k) + len(v))

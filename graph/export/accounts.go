@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -111,7 +112,7 @@ func (x *exporter) past(p *pending) error {
 			return err
 		}
 		if ok {
-			row, err := format.DecodeResync(v)
+			row, err := format.FromJSON[format.Resync](v)
 			if err != nil {
 				return err
 			}
@@ -140,12 +141,6 @@ func (x *exporter) records(p *pending, k kinds.Kind) error {
 	})
 }
 
-// names reads the strings of ids, each once, in the order of the ids and so of the store.
-func (x *exporter) names(ns dict.Namespace, ids map[dict.ID]string) error {
-	sorted := slices.Sorted(maps.Keys(ids))
-	return intern.Strings(x.r, ns, sorted, func(i int, s []byte) error { ids[sorted[i]] = string(s); return nil })
-}
-
 // flush writes the lines of the gathered accounts.
 func (x *exporter) flush() error {
 	names := map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}}
@@ -158,8 +153,9 @@ func (x *exporter) flush() error {
 			}
 		}
 	}
-	for ns, ids := range names {
-		if err := x.names(ns, ids); err != nil {
+	for ns, ids := range names { // in the order of the ids, and so of the store
+		sorted := slices.Sorted(maps.Keys(ids))
+		if err := intern.Strings(x.r, ns, sorted, func(i int, s []byte) error { ids[sorted[i]] = string(s); return nil }); err != nil {
 			return err
 		}
 	}
@@ -222,18 +218,18 @@ func (x *exporter) touched(a *exportAccount, t *format.Touched) {
 
 // doubts exports what the store knows to be missing.
 func (x *exporter) doubts() error {
-	d := doubts{}
+	d := graph.Doubts{}
 	v, ok, err := x.r.Get(format.KeyLacking)
 	if err != nil {
 		return err
 	}
 	if ok {
-		if d.Lacking, err = format.DecodeLacking(v); err != nil {
+		if d.Lacking, err = format.FromJSON[map[string]format.Lack](v); err != nil {
 			return err
 		}
 	}
 	err = kv.ScanPrefix(x.r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.DecodeHoles(v)
+		h, err := format.FromJSON[format.Holes](v)
 		d.Hole = d.Hole || h.Uncompared()
 		if h.Unbroken.After(d.Unbroken) {
 			d.Unbroken = h.Unbroken
@@ -253,18 +249,12 @@ func (x *exporter) doubts() error {
 	if err != nil {
 		return err
 	}
-	if d.Backfill, err = x.backfill(); err != nil {
+	if d.Backfill, err = read.Backfill(x.r, x.layout); err != nil {
 		return err
 	}
+	d.Backfill.Parts, d.Backfill.SweepAt = 0, 0 // partitions and an id, of this store only
 	if v, err := json.Marshal(d); err != nil || string(v) == `{"backfill":{}}` {
 		return err
 	}
 	return x.json.Encode(line{Doubts: &d})
-}
-
-// backfill returns the state of the backfill, without what means something in this store only.
-func (x *exporter) backfill() (format.Backfill, error) {
-	b, err := read.Backfill(x.r, x.layout)
-	b.Parts, b.SweepAt = 0, 0 // partitions and an id, of this store only
-	return b, err
 }

@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -47,7 +47,7 @@ type line struct {
 	Cursor  *format.Cursor     `json:"cursor,omitempty"`
 	Dead    *format.DeadLetter `json:"dead,omitempty"`
 	Gap     *format.Gap        `json:"gap,omitempty"`
-	Doubts  *doubts            `json:"doubts,omitempty"`
+	Doubts  *graph.Doubts      `json:"doubts,omitempty"`
 	Account *exportAccount     `json:"account,omitempty"`
 	DID     string             `json:"did,omitempty"`
 	Kind    string             `json:"kind,omitempty"`
@@ -57,20 +57,6 @@ type line struct {
 
 // exportVersion is the version of the export format, and the only one that is read.
 const exportVersion = 3
-
-// doubts are what a store knows to be missing, beyond single accounts.
-type doubts struct {
-	// Lacking are the kinds that were added after the first accounts.
-	Lacking map[string]format.Lack `json:"lacking,omitempty"`
-	// Hole says that the stream had a hole, and the repos have not been compared since. Floors
-	// are the last events before the newest hole, by source.
-	Hole   bool                  `json:"hole,omitempty"`
-	Floors map[string]format.Seq `json:"floors,omitempty"`
-	// Unbroken is since when the stream had no hole.
-	Unbroken time.Time `json:"unbroken,omitzero"`
-	// Backfill is the progress of backfills.
-	Backfill format.Backfill `json:"backfill"`
-}
 
 // Counts are the numbers of accounts and records in an export, and its sum.
 type Counts struct {

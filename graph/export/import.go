@@ -114,7 +114,7 @@ func (m *importer) line(ctx context.Context, l *line) error {
 		m.batch.AddGap(*l.Gap)
 		return m.apply(ctx, l.Gap.Source)
 	case l.Doubts != nil:
-		return m.s.ImportDoubts(ctx, graph.Doubts(*l.Doubts))
+		return m.s.ImportDoubts(ctx, *l.Doubts)
 	case l.Account != nil:
 		return m.account(ctx, l.Account)
 	case l.Kind != "":

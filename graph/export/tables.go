@@ -39,9 +39,7 @@ type TableOptions struct {
 	// Kinds are the names of the kinds of edges to write. nil means all.
 	Kinds []string
 	// Since leaves out edges whose key is a TID from before that time. The zero time means none.
-	Since time.Time
-	// Workers is how many files are written at a time. 0 means 2.
-	Workers int
+	Since   time.Time
 	Program string // that writes, and its version
 	// Progress, if set, is called with the number of edges written so far. Calls do not overlap.
 	Progress func(edges int64)
@@ -82,6 +80,9 @@ func (m *Manifest) Bytes() (n int64) {
 }
 
 const edges = "edges"
+
+// workers is how many files of edges are written at a time.
+const workers = 2
 
 //go:embed views.sql
 var views []byte
@@ -312,10 +313,6 @@ func (w *tableWriter) eachForm(ctx context.Context, ns dict.Namespace, each func
 
 // edges writes the edges of all kinds. The actors are divided between the workers.
 func (w *tableWriter) edges(ctx context.Context) error {
-	workers := w.o.Workers
-	if workers <= 0 {
-		workers = 2
-	}
 	bounds := w.accounts.split(workers)
 	g, ctx := errgroup.WithContext(ctx)
 	for part := range len(bounds) - 1 {

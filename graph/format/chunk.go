@@ -359,6 +359,16 @@ func Uvarint(v []byte) (uint64, int) {
 
 // Merged calls each for the live records of a head and of leaves, in order, until each returns false: the head overrides the leaves.
 func Merged(head, leaves []Record, each func(*Record) bool) (more bool) {
+	return merged(head, leaves, false, each)
+}
+
+// NewestOf returns the entries of two ascending lists, removed ones included. The newer ones win.
+func NewestOf(newer, older []Record) (all []Record) {
+	merged(newer, older, true, func(r *Record) bool { all = append(all, *r); return true })
+	return all
+}
+
+func merged(head, leaves []Record, removed bool, each func(*Record) bool) (more bool) {
 	for len(head) > 0 || len(leaves) > 0 {
 		c := -1
 		switch {
@@ -376,7 +386,7 @@ func Merged(head, leaves []Record, each func(*Record) bool) (more bool) {
 		if c == 0 {
 			leaves = leaves[1:]
 		}
-		if r.Flags != Removed && !each(r) {
+		if (removed || r.Flags != Removed) && !each(r) {
 			return false
 		}
 	}

@@ -81,7 +81,7 @@ func (c *Counts) addState(s *RepoState, n int64) {
 
 // DecodeCounts reads the value of KeyCounts.
 func DecodeCounts(v []byte) (c Counts, err error) {
-	c, err = decodeJSON[Counts](v, "the counts")
+	c, err = FromJSON[Counts](v)
 	return c.Clone(), err
 }
 
@@ -92,9 +92,4 @@ type AccountCounts struct {
 	Partial    int64 `json:"partial"`
 	Incomplete int64 `json:"incomplete"`
 	Missed     int64 `json:"missed"`
-}
-
-// DecodeAccountCounts reads them from the value of KeyCounts.
-func DecodeAccountCounts(v []byte) (AccountCounts, error) {
-	return decodeJSON[AccountCounts](v, "the counts")
 }

@@ -39,14 +39,6 @@ func (h *Header) Append(dst []byte) []byte {
 	return dst
 }
 
-// HeaderVersion returns the version that a value of HeaderKey names.
-func HeaderVersion(v []byte) (Version, error) {
-	if len(v) == 0 {
-		return 0, fmt.Errorf("format: the store's header is empty")
-	}
-	return Version(v[0]), nil
-}
-
 // DecodeHeader reads the value of HeaderKey in a store of the Newest version.
 func DecodeHeader(v []byte) (h Header, err error) {
 	const fixed = 9

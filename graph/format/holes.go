@@ -36,13 +36,10 @@ func (h *Holes) Known(st *RepoState, partition uint8) bool {
 	return st.AccountSource != 0 && (len(h.Floors) == 0 || st.AccountSeq > h.Floors[NoteNumber(st.AccountSource, partition)])
 }
 
-// DecodeHoles reads the value of KeyHoles.
-func DecodeHoles(v []byte) (Holes, error) { return decodeJSON[Holes](v, "the holes of the stream") }
-
-// decodeJSON reads a value in JSON. what names it in the error.
-func decodeJSON[T any](v []byte, what string) (x T, err error) {
+// FromJSON reads a value in JSON.
+func FromJSON[T any](v []byte) (x T, err error) {
 	if err := json.Unmarshal(v, &x); err != nil {
-		return x, fmt.Errorf("format: reading %s: %w", what, err)
+		return x, fmt.Errorf("format: reading a %T: %w", x, err)
 	}
 	return x, nil
 }

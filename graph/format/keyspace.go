@@ -32,10 +32,9 @@ type Part struct {
 	Prefix []byte
 }
 
-// Parts lists the parts of a store that grow with the network. rest has the first bytes of
-// all other keyspaces.
-func Parts(t *kinds.Table) (parts []Part, rest []byte) {
-	parts = []Part{
+// Parts lists the parts of a store that grow with the network.
+func Parts(t *kinds.Table) []Part {
+	parts := []Part{
 		{"DIDs → ids", []byte{dict.KeyID, byte(dict.DID)}},
 		{"ids → DIDs", []byte{dict.KeyString, byte(dict.DID)}},
 		{"URIs → ids", []byte{dict.KeyID, byte(dict.URI)}},
@@ -57,15 +56,5 @@ func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 		parts = append(parts, Part{name, []byte{KeyReverse, byte(k.Kind)}})
 	}
 	parts = append(parts, Part{"labels", []byte{KeyLabels}}, Part{"accounts with a label", []byte{KeyReverse, byte(kinds.LabeledAccount)}}, Part{"records with a label", []byte{KeyReverse, byte(kinds.LabeledRecord)}})
-	parts = append(parts, Part{"hidden accounts", []byte{KeyReverse, byte(kinds.Hidden)}})
-	listed := map[byte]bool{}
-	for _, p := range parts {
-		listed[p.Prefix[0]] = true
-	}
-	for first := range 256 {
-		if k := byte(first); keyspaces[k] != "" && !listed[k] {
-			rest = append(rest, k)
-		}
-	}
-	return parts, rest
+	return append(parts, Part{"hidden accounts", []byte{KeyReverse, byte(kinds.Hidden)}})
 }

@@ -35,7 +35,7 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 	if v == nil {
 		return kinds.BuiltIn, nil
 	}
-	list, err := decodeJSON[[]configured](v, "the kinds of the store")
+	list, err := FromJSON[[]configured](v)
 	if err != nil {
 		return nil, err
 	}

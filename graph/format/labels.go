@@ -305,7 +305,7 @@ func LabelerKey(name string) []byte { return append(slices.Clone(LabelersPrefix)
 
 // DecodeLabeler reads a row.
 func DecodeLabeler(key, value []byte) (l Labeler, err error) {
-	l, err = decodeJSON[Labeler](value, "the state of a labeler")
+	l, err = FromJSON[Labeler](value)
 	l.Name = string(key[len(LabelersPrefix):])
 	return l, err
 }

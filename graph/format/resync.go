@@ -65,11 +65,6 @@ type PutBack struct {
 // IsZero reports whether the repo was not put back.
 func (b PutBack) IsZero() bool { return b.Above == 0 }
 
-// DecodeResync reads the value of a row in the queue of resyncs.
-func DecodeResync(v []byte) (Resync, error) {
-	return decodeJSON[Resync](v, "a row of the resync queue")
-}
-
 // KeyTouched is the keyspace of the stream's changes to repos whose past is still to come:
 // queued repos, and partial ones while an archive is read. The past does not undo them when
 // it arrives.
@@ -264,14 +259,4 @@ type Lack struct {
 	At time.Time `json:"at"`
 	// Sweep is the first sweep that queues all accounts that the store had then.
 	Sweep uint64 `json:"sweep"`
-}
-
-// DecodeLacking reads the value of KeyLacking: a Lack by the name of each kind.
-func DecodeLacking(v []byte) (map[string]Lack, error) {
-	return decodeJSON[map[string]Lack](v, "the incomplete kinds")
-}
-
-// DecodeBackfill reads the value of KeyBackfill.
-func DecodeBackfill(v []byte) (Backfill, error) {
-	return decodeJSON[Backfill](v, "the progress of the backfill")
 }

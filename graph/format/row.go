@@ -196,12 +196,6 @@ func (r *Row) Date(id uint64) (date uint32, found bool) {
 	return OneRecord, true
 }
 
-// Has reports whether id is a member.
-func (r *Row) Has(id uint64) bool {
-	_, found := listFind(r.subject, r.Members, r.shift, id)
-	return found
-}
-
 // HasRemoved reports whether id is among the removed.
 func (r *Row) HasRemoved(id uint64) bool {
 	_, found := listFind(r.subject, r.Removed, 0, id)

@@ -79,15 +79,8 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 			dst = append(dst, entry{id, Undated, age << entryFlags})
 		}
 	}
-	slices.SortFunc(dst[start:], compareEntries)
+	slices.SortFunc(dst[start:], func(x, y entry) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.at, y.at)) })
 	return dst, r.Generation, nil
-}
-
-func compareEntries(x, y entry) int {
-	if x.id != y.id {
-		return cmp.Compare(x.id, y.id)
-	}
-	return cmp.Compare(x.at, y.at)
 }
 
 // fold appends the row that values, oldest first, fold to, and returns the number of its ids.

@@ -33,7 +33,7 @@ func Counts(r kv.Reader) (format.Counts, error) {
 // AccountCounts returns those of Counts that are about accounts, with less work.
 func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
 	err = kv.ScanPrefix(r, format.KeyCounts, func(_, v []byte) error {
-		c, err := format.DecodeAccountCounts(v)
+		c, err := format.FromJSON[format.AccountCounts](v)
 		total.Accounts += c.Accounts
 		total.Hidden += c.Hidden
 		total.Partial += c.Partial

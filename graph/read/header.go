@@ -19,12 +19,8 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	if err != nil || !ok {
 		return h, false, err
 	}
-	version, err := format.HeaderVersion(v)
-	if err != nil {
-		return h, true, err
-	}
-	if version != format.Newest {
-		return h, true, fmt.Errorf("%w: it has format %d, and this program reads %d: %s", ErrFormat, version, format.Newest, format.Advice)
+	if len(v) > 0 && format.Version(v[0]) != format.Newest {
+		return h, true, fmt.Errorf("%w: it has format %d, and this program reads %d: %s", ErrFormat, v[0], format.Newest, format.Advice)
 	}
 	if h, err = format.DecodeHeader(v); err != nil {
 		return h, true, err

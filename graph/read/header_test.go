@@ -39,7 +39,7 @@ func TestHeader(t *testing.T) {
 		"a version alone":     {[]byte{1}, true, true, "has format 1, and this program reads"},
 		"a newer format":      {newer, true, true, fmt.Sprintf("has format %d, and this program reads", format.Newest+1)},
 		"version 255":         {[]byte{0xff}, true, true, "has format 255"},
-		"empty":               {[]byte{}, true, false, "header is empty"},
+		"empty":               {[]byte{}, true, false, "header is malformed"},
 		"cut":                 {cut, true, false, "header is malformed"},
 		"too long":            {append(slices.Clone(good), 9), true, false, "header is malformed"},
 		"a kind twice":        {twice, true, false, "header is malformed"},

@@ -13,7 +13,7 @@ import (
 // them has under way.
 func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
 	err = kv.ScanPrefix(r, format.KeyBackfill, func(_, v []byte) error {
-		one, err := format.DecodeBackfill(v)
+		one, err := format.FromJSON[format.Backfill](v)
 		b = BothBackfills(b, one)
 		return err
 	})
@@ -91,7 +91,7 @@ func bothRosters(a, b format.Roster) format.Roster {
 // Holes returns the holes of the stream of all writers.
 func Holes(r kv.Reader) (all format.Holes, err error) {
 	err = kv.ScanPrefix(r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.DecodeHoles(v)
+		h, err := format.FromJSON[format.Holes](v)
 		all = BothHoles(all, h)
 		return err
 	})

@@ -23,14 +23,10 @@ type edge struct {
 }
 
 func compareEdges(x, y edge) int {
-	switch {
-	case x.kind != y.kind:
-		return cmp.Compare(x.kind, y.kind)
-	case x.actor != y.actor:
-		return cmp.Compare(x.actor, y.actor)
-	}
-	return cmp.Compare(x.subject, y.subject)
+	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.actor, y.actor), cmp.Compare(x.subject, y.subject))
 }
+
+func sameActor(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }
 
 // metered ends reads, with ErrFar, once they have read more than so many bytes.
 type metered struct {

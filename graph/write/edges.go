@@ -70,7 +70,6 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 			e.removedOf[g.kind]++
 		}
 	}
-	sameActor := func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }
 	e.unread = e.unread[:0]
 	for removed := range sets.Runs(e.removed, sameActor) {
 		if lost, known := before.lostOf(removed); known {
@@ -121,7 +120,7 @@ func (e *edges) gather(changes []change) {
 // sortEdges sorts edges that already ascend by kind and actor, and drops duplicates. An edge that
 // several records name is Undated.
 func sortEdges(edges []edge) []edge {
-	for one := range sets.Runs(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+	for one := range sets.Runs(edges, sameActor) {
 		if len(one) > 1 {
 			slices.SortFunc(one, compareEdges)
 		}
@@ -138,13 +137,7 @@ func sortEdges(edges []edge) []edge {
 }
 
 func compareSetChanges(x, y SetChange) int {
-	switch {
-	case x.Kind != y.Kind:
-		return cmp.Compare(x.Kind, y.Kind)
-	case x.Subject != y.Subject:
-		return cmp.Compare(x.Subject, y.Subject)
-	}
-	return cmp.Compare(x.Member, y.Member)
+	return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Member, y.Member))
 }
 
 // A search may read wideSearch times as much as others if the last such search of the account was searchEvery ago: large
@@ -169,11 +162,7 @@ const searchers = 2
 // records, once in searchEvery wideSearch times as many, and leaves those to e.far that have more.
 func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, most int) ([]edge, error) {
 	e.groups, e.far, e.wide = e.groups[:0], e.far[:0], e.wide[:0]
-	for one := range sets.Runs(removed, func(x, y edge) bool {
-		return x.kind == y.kind && x.actor == y.actor
-	}) {
-		e.groups = append(e.groups, one)
-	}
+	e.groups = slices.AppendSeq(e.groups, sets.Runs(removed, sameActor))
 	e.found = e.found[:0]
 	var mu sync.Mutex // guards e.found, e.far and failed
 	search := func(r kv.Reader, one []edge, o *otherRecords) error {

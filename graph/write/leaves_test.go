@@ -516,7 +516,7 @@ func TestSpillIsBounded(t *testing.T) {
 	var records []format.Record
 	merge := func(subject dict.ID) {
 		t.Helper()
-		if err := h.store.Update(t.Context(), func(tx kv.Txn) error { return merger.mergeRecords(tx, c, head, records) }); err != nil {
+		if err := h.store.Update(t.Context(), func(tx kv.Txn) error { return merger.mergeRecords(tx, c, head, c.Append(nil, 0, records), records) }); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range records {
@@ -582,7 +582,9 @@ func TestLargeOperand(t *testing.T) {
 		for i := range n {
 			records = append(records, format.Record{Path: format.Path{Raw: fmt.Appendf(nil, "%d%s%03d", n, bytes.Repeat([]byte("k"), 500), i)}, Subject: 5})
 		}
-		if err := h.store.Update(t.Context(), func(tx kv.Txn) error { return merger.mergeRecords(headsTxn{tx, h}, c, head, records) }); err != nil {
+		if err := h.store.Update(t.Context(), func(tx kv.Txn) error {
+			return merger.mergeRecords(headsTxn{tx, h}, c, head, c.Append(nil, 0, records), records)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range records {

@@ -105,7 +105,7 @@ func (a *accounts) readRows(tx kv.Txn) error {
 		if !ok {
 			return fmt.Errorf("graph: an account is marked as queued, but the queue of repos to fetch has no row %x; run skein check", a.keys.List()[i])
 		}
-		r, err := format.DecodeResync(v)
+		r, err := format.FromJSON[format.Resync](v)
 		queued[i].row = &queueRow{Resync: r}
 		return err
 	})

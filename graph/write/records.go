@@ -38,11 +38,8 @@ func (r *records) write(tx kv.Txn, all []change, merger *Merger) error {
 		c := &changes[0]
 		r.kbuf = format.AppendRecordsKey(r.kbuf[:0], c.kind, c.actor)
 		coder := format.CoderOf(c.kind, c.actor)
-		if r.vbuf = coder.Append(r.vbuf[:0], 0, r.records); len(r.vbuf) <= maxOperandBytes {
-			tx.Merge(r.kbuf, r.vbuf)
-			continue
-		}
-		if err := merger.mergeRecords(tx, coder, r.kbuf, r.records); err != nil {
+		r.vbuf = coder.Append(r.vbuf[:0], 0, r.records)
+		if err := merger.mergeRecords(tx, coder, r.kbuf, r.vbuf, r.records); err != nil {
 			return err
 		}
 	}

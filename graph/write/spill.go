@@ -225,10 +225,9 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
 // larger one could exceed the engine's limit for values.
 const maxOperandBytes = 16 << 10
 
-// mergeRecords writes ascending records into the head at key. If they are too many bytes, it writes
+// mergeRecords merges ascending records, of which operand is the byte form, into the head at key. If they are too many bytes, it writes
 // them into leaves, as if they had been merged into the head and it had then been spilled.
-func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, records []format.Record) error {
-	operand := c.Append(nil, 0, records)
+func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key, operand []byte, records []format.Record) error {
 	if len(operand) <= maxOperandBytes {
 		tx.Merge(key, operand)
 		return nil
@@ -241,29 +240,7 @@ func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key []byte, record
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
-	return m.spillRecords(tx, c, key, reach, newest(records, old), math.MaxInt)
-}
-
-// newest merges two lists of entries, which ascend. The newer ones win.
-func newest(newer, older []format.Record) (all []format.Record) {
-	for len(newer) > 0 || len(older) > 0 {
-		c := -1
-		switch {
-		case len(newer) == 0:
-			c = 1
-		case len(older) > 0:
-			c = format.CompareEntries(&newer[0], &older[0])
-		}
-		if c <= 0 {
-			all, newer = append(all, newer[0]), newer[1:]
-		} else {
-			all = append(all, older[0])
-		}
-		if c >= 0 {
-			older = older[1:]
-		}
-	}
-	return all
+	return m.spillRecords(tx, c, key, reach, format.NewestOf(records, old), math.MaxInt)
 }
 
 // spillRecords moves the records of a head into leaves, and sets the reach of the head, which was reach. It rewrites at most so many leaves. The head
@@ -287,7 +264,7 @@ func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach
 			for n < len(rest) && format.ComparePaths(rest[n].Path, to) <= 0 {
 				n++
 			}
-			all := slices.DeleteFunc(newest(rest[:n], old), isRemoved)
+			all := slices.DeleteFunc(format.NewestOf(rest[:n], old), isRemoved)
 			rest, last = rest[n:], false
 			if len(all) == 0 {
 				tx.Delete(key)

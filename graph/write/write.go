@@ -22,8 +22,6 @@ type Options struct {
 	Layout format.Layout   // of the store
 	Merger *Merger         // the one that the store was opened with
 	IDs    intern.Interner // gives ids to strings
-	// Shared says that several processes write the store: a partition that is ahead of the others keeps its cursor.
-	Shared bool
 	// Kinds returns the table of indexed kinds.
 	Kinds func() *kinds.Table
 	// States are the states of accounts as of the last commit.
@@ -162,7 +160,7 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 	seq := seg.last()
 	for part := range seg.Parts.Each {
 		c := &out.Cursors[part]
-		if w.Shared && c.Seq > seq && !c.Future {
+		if w.Layout.Shared() && c.Seq > seq && !c.Future {
 			continue // this partition is ahead of the others, and stays where it is
 		}
 		c.Live = false

@@ -30,9 +30,9 @@ func from(after time.Duration) language.Window {
 func index(changes ...func(x *evidence.Index)) *evidence.Index {
 	x := &evidence.Index{
 		Known: ask.Known{
-			Holes:  ask.Holes{Unbroken: noon},
-			Past:   ask.Backfill{Roster: ask.Roster{AsOf: noon, Source: format.RosterRepos}},
-			Counts: ask.AccountCounts{Accounts: 100},
+			Holes:  format.Holes{Unbroken: noon},
+			Past:   format.Backfill{Roster: ask.Roster{AsOf: noon, Source: format.RosterRepos}},
+			Counts: format.AccountCounts{Accounts: 100},
 		},
 		Source: func(k kinds.Kind) string { return kinds.BuiltIn.Info(k).Name },
 	}
