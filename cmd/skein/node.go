@@ -112,7 +112,7 @@ func (n *node) openFeeds(x *app.Index, o *app.ServeOptions) error {
 		if err != nil {
 			return command.UsageError("--feeds: %v", err)
 		}
-		o.Feeds, files["feeds"] = feeds, feeds.Reload
+		o.Feeds, o.Page.Service, files["feeds"] = feeds, fo.Service, feeds.Reload
 	}
 	o.Page.Feeds = o.Feeds.Previews
 	if n.watches != "" {

@@ -139,9 +139,6 @@ func (s *server) start() error {
 		return nil
 	})
 	o.Page.Kinds = s.Graph.Kinds()
-	if o.Service != nil {
-		o.Page.Service = o.Service.DID()
-	}
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
 	api, admin := s.dated(page.Handler(s.api, live, o.Page)), s.dated(s.admin())

@@ -22,7 +22,6 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/query/feed"
 )
 
 //go:embed static
@@ -85,10 +84,10 @@ type Options struct {
 	Kinds *kinds.Table
 	// Examples returns queries to propose. nil: publicExamples, if this server can answer them.
 	Examples func() []Example
-	// Service is the DID of the server, "" if it has none: records of feeds name it.
+	// Service is the DID that records of feeds name, "" if the server serves none.
 	Service string
-	// Feeds returns the feeds that the page previews. It may be nil.
-	Feeds func() []feed.Preview
+	// Feeds returns the lines of feeds that the page proposes. It may be nil.
+	Feeds func() []string
 }
 
 // Handler serves the page at /, its files below /page/, and live at /live. It passes everything
@@ -100,14 +99,14 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux.Handle("GET /{$}", gzhttp.GzipHandler(files["index.html"]))
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
-			Handles  bool           `json:"handles"`
-			People   bool           `json:"people"`
-			Public   bool           `json:"public"`
-			Sets     []Set          `json:"sets"`
-			Examples []Example      `json:"examples"`
-			Feeds    []feed.Preview `json:"feeds"`
-			Service  string         `json:"service,omitempty"`
-		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []feed.Preview{}, o.Service}
+			Handles  bool      `json:"handles"`
+			People   bool      `json:"people"`
+			Public   bool      `json:"public"`
+			Sets     []Set     `json:"sets"`
+			Examples []Example `json:"examples"`
+			Feeds    []string  `json:"feeds"`
+			Service  string    `json:"service,omitempty"`
+		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []string{}, o.Service}
 		if o.Feeds != nil {
 			config.Feeds = append(config.Feeds, o.Feeds()...)
 		}

@@ -22,24 +22,15 @@ import (
 // forwarded are the headers that a proxy adds to a request.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "Via"}
 
-// A Preview is a feed that can be previewed.
-type Preview struct {
-	Name  string `json:"name"`  // the key of its record
-	URI   string `json:"uri"`   // of its record
-	Shows string `json:"shows"` // its query, as in the file
-	// Viewer reports that the feed depends on the viewer.
-	Viewer bool `json:"viewer"`
-}
-
-// Previews returns the feeds that can be previewed: all with Options.Preview, else none.
-func (f *Feeds) Previews() (all []Preview) {
+// Previews returns the lines of the feeds that can be previewed: all with Options.Preview, else none.
+func (f *Feeds) Previews() (lines []string) {
 	if f == nil || !f.o.Preview {
 		return nil
 	}
 	for _, g := range *f.feeds.Load() {
-		all = append(all, Preview{g.name, f.uri(g), g.shows, g.viewer})
+		lines = append(lines, g.name+" = "+g.shows)
 	}
-	return all
+	return lines
 }
 
 // The parameters of a preview, which the lexicon of getFeedSkeleton does not have.

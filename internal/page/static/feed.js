@@ -29,7 +29,7 @@ function templates() {
     ['Posts of a list', `list = union(rank(of=listed(${list}), via=posts, since=7d))`],
     ['Posts with a tag', 'cats = union(tagged("cats", since=7d), tagged("Cats", since=7d))'],
     ['Posts of accounts you followed lately', 'new = union(rank(of=follows($viewer, since=30d), via=posts, since=7d)), each=2'],
-    ...config.feeds.map(f => [f.name, `${f.name} = ${f.shows}`])];
+    ...config.feeds.map(line => [nameOf(line), line])];
   return el('section', {}, el('h3', {}, 'Write a feed'), el('p', {class: 'facts'}, 'Paste the line of a feed into the box above, or start from one of these:'), el('ul', {class: 'cards'}, ...all.map(([titled, line]) => {
     const needs = Object.keys(lacking).find(s => line.includes(s) && !setOf(s).name);
     return needs ? el('li', {}, el('div', {}, el('b', {}, titled), el('code', {}, line), el('small', {}, `This server does not index ${needs}(…): ${lacking[needs]}`))) : card(feedState(line), titled, line, el('small', {}, hasViewer(line) ? 'depends on the viewer' : ''));
