@@ -61,7 +61,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	log := slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	slog.SetDefault(log) // what libraries say
 	so := app.StoreOptions{Store: dir + "/store", Create: true, Logger: log}
-	if err := so.AddKinds("app.bsky.feed.post self at-uri posts\napp.bsky.feed.post tags[] text tags taggers tagged"); err != nil {
+	if err := errors.Join(so.AddPosts(true), so.AddKinds("app.bsky.feed.post self at-uri posts\napp.bsky.feed.post tags[] text tags taggers tagged")); err != nil {
 		return err
 	}
 	x, err := app.OpenIndex(ctx, so)

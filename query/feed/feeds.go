@@ -142,7 +142,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 		out.Feed = append(out.Feed, skeletonItem{g.pin, reason{Methods + "defs#skeletonReasonPin"}})
 	}
 	var seen viewed
-	if g.hide && g.line > 0 { // whoever sends a line may name anybody
+	if g.hide && g.line > 0 { // the sender of a line may name anybody
 		seen = f.seen.of(q.Store.Secret(), g.did)
 	}
 	posts, next, err := g.page(ctx, *q, at, limit, pinned, seen)

@@ -26,9 +26,9 @@ function templates() {
   const all = [
     ['Liked by those you follow', 'friends = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer)), each=2'],
     ['For You', 'for-you = rank(of=rank(of=likes($viewer, since=30d), via=likers, damp=0.5, top=300, except=members($viewer)), via=likes, since=24h, weigh=score, damp=0.3, decay=6h, except=likes($viewer))'],
-    ['Posts of a list', `list = union(rank(of=listed(${list}), via=posts, since=7d))`],
+    ['Posts of a list', `list = union(rank(of=listed(${list}), via=posts, since=7d)), without=replies`],
     ['Posts with a tag', 'cats = union(tagged("cats", since=7d), tagged("Cats", since=7d))'],
-    ['Posts of accounts you followed lately', 'new = union(rank(of=follows($viewer, since=30d), via=posts, since=7d)), each=2'],
+    ['Posts of accounts you followed lately', 'new = union(rank(of=follows($viewer, since=30d), via=posts, since=7d)), without=replies, each=2'],
     ...config.feeds.map(line => [nameOf(line), line])];
   return el('section', {}, el('h3', {}, 'Write a feed'), el('p', {class: 'facts'}, 'Paste the line of a feed into the box above, or start from one of these:'), el('ul', {class: 'cards'}, ...all.map(([titled, line]) => {
     const needs = Object.keys(lacking).find(s => line.includes(s) && !setOf(s).name);
